@@ -1,0 +1,27 @@
+"""Direction-conditioned policies. Names are loaded when first used: a policy needs neither Brax nor the trainer."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dcp.config import Config as Config
+    from dcp.envs.registry import make_env as make_env
+    from dcp.envs.registry import register_env as register_env
+    from dcp.methods.table import METHODS as METHODS
+
+_HOMES = {
+    "Config": "dcp.config",
+    "METHODS": "dcp.methods.table",
+    "make_env": "dcp.envs.registry",
+    "register_env": "dcp.envs.registry",
+    "load_policy": "dcp.deploy.artefact",
+    "train": "dcp.training.run",
+}
+__all__ = list(_HOMES)
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dcp' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,252 @@
+"""Every setting of a run, in one frozen place, with every check that needs no environment."""
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+
+from dcp.errors import UserError
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The fields alone, unchecked. Defaults are the paper's."""
+
+    # What to train
+    env: str = "point_u_maze"
+    """An environment's name (`dcp envs`), or your own as module:factory."""
+    method: str = "dcp"
+    """A row of the table of methods (`dcp methods`)."""
+    seed: int = 0
+    steps: int = 50_000_000
+    """Environment steps; rounded up to whole unrolls of all environments."""
+    eval_env: str | None = None
+    """Evaluate on another environment of the same sizes, such as a layout with far goals only. Default: env."""
+    fidelity: Literal["paper", "fixed"] = "paper"
+    """paper: an environment returns to its own first state and goal for ever. fixed: every episode draws anew."""
+
+    # What the actor is asked for (the paper's pool: 512 states, 32 candidates, every 25 steps)
+    actor_goal: Literal["future", "commanded"] | None = None
+    """What the actor's loss aims at. Default: the method's row."""
+    pool_size: int = 512
+    num_candidates: int = 32
+    subgoal_period: int = 25
+    """Environment steps between two choices of z."""
+    pool_refresh_steps: int | None = None
+    """Environment steps in which the pool is replaced once. Default: one episode."""
+    score: str = "inner_product"
+    """How candidates are ranked: inner_product (the paper's), cosine, energy or on_path."""
+    final_goal_share: float = 0.0
+    """Share of the environments that are commanded g itself (0: the paper's)."""
+
+    # The loop
+    num_envs: int = 512
+    episode_length: int | None = None
+    """Default: the environment's own."""
+    unroll_length: int = 62
+    """Environment steps between two rounds of updates."""
+    window: int | None = None
+    """Consecutive rows sampled from each environment in an iteration. Default: one episode."""
+    batch_size: int = 256
+    replay_rows: int = 10_000
+    """Capacity; a row is one time step of all environments."""
+    min_replay_rows: int = 1_000
+    """Rows gathered by the untrained policy before the first update."""
+    num_evals: int = 50
+    eval_episodes: int = 256
+
+    # The learner
+    discount: float = 0.99
+    actor_learning_rate: float = 3e-4
+    critic_learning_rate: float = 3e-4
+    alpha_learning_rate: float = 3e-4
+    energy: str = "norm"
+    """norm (the paper's), l2, dot or cosine."""
+    contrastive_loss: str = "backward"
+    """backward (the paper's), forward, symmetric or binary_nce."""
+    logsumexp_penalty: float = 0.1
+    target_entropy_scale: float = 0.5
+    """The target entropy is minus this times A."""
+
+    # The networks
+    width: int = 256
+    depth: int = 2
+    """Hidden layers of each network."""
+    repr_dim: int = 64
+    """D, the size of psi."""
+    activation: str = "swish"
+    """swish or relu."""
+    layer_norm: bool = False
+    residual_every: int = 0
+    """A residual connection every so many layers; 0: none."""
+
+    def violations(self) -> list[str]:
+        """Every broken constraint that can be seen without the environment, each with the fix."""
+        return [*_range_violations(self), *_cross_violations(self)]
+
+
+@dataclass(frozen=True)
+class Config(Settings):
+    """Settings that have passed their checks."""
+
+    def __post_init__(self) -> None:
+        problems = _type_violations(self) or self.violations()
+        if problems:
+            raise UserError("; ".join(problems))
+
+    def resolve(self, episode_length: int) -> Self:
+        """Fill in what the environment decides. A resolved config resolves to itself."""
+        length = self.episode_length or episode_length
+        return dataclasses.replace(
+            self,
+            eval_env=self.eval_env or self.env,
+            episode_length=length,
+            window=self.window or length,
+            pool_refresh_steps=self.pool_refresh_steps or length,
+        )
+
+    @property
+    def env_steps_per_unroll(self) -> int:
+        return self.num_envs * self.unroll_length
+
+    @property
+    def num_unrolls(self) -> int:
+        """The smallest whole number of unrolls that reaches the budget."""
+        return math.ceil(self.steps / self.env_steps_per_unroll)
+
+    @property
+    def num_prefill_unrolls(self) -> int:
+        return math.ceil(max(self.min_replay_rows, self.window or 0) / self.unroll_length)
+
+    @property
+    def num_iterations(self) -> int:
+        """Unrolls that are followed by updates."""
+        return self.num_unrolls - self.num_prefill_unrolls
+
+    @property
+    def updates_per_iteration(self) -> int:
+        return self.num_envs * ((self.window or 1) - 1) // self.batch_size
+
+    @property
+    def run_path(self) -> str:
+        return f"{self.env.replace(':', '.')}/{self.method}/seed_{self.seed}"
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), indent=2)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        unknown = sorted(set(values) - {field.name for field in dataclasses.fields(cls)})
+        if unknown:
+            raise UserError(f"unknown config field {unknown[0]!r}: remove it, or see `dcp train --help` for the names")
+        return cls(**values)
+
+
+def _kinds(hint: Any) -> set[type]:
+    """The plain types that a field takes: int | None -> {int, NoneType}, Literal["a"] -> {str}, float also int."""
+    if isinstance(hint, type):
+        return {float, int} if hint is float else {hint}
+    if get_origin(hint) is Literal:
+        return {str}
+    return set().union(*(_kinds(part) for part in get_args(hint)))
+
+
+def _type_violations(s: Settings) -> list[str]:
+    problems = []
+    for name, hint in get_type_hints(type(s)).items():
+        value, kinds = getattr(s, name), _kinds(hint)
+        if type(value) not in kinds:
+            wanted = " or ".join(sorted(kind.__name__ for kind in kinds - {type(None)}))
+            problems.append(f"{name} must be {wanted}, not {value!r}")
+        elif isinstance(value, float) and not math.isfinite(value):
+            problems.append(f"{name} must be finite, not {value!r}")
+    return problems
+
+
+_AT_LEAST = {
+    "seed": 0,
+    "steps": 1,
+    "pool_size": 1,
+    "num_candidates": 1,
+    "subgoal_period": 1,
+    "pool_refresh_steps": 1,
+    "num_envs": 1,
+    "episode_length": 2,
+    "unroll_length": 1,
+    "window": 2,
+    "batch_size": 2,
+    "replay_rows": 2,
+    "min_replay_rows": 1,
+    "num_evals": 1,
+    "eval_episodes": 1,
+    "width": 1,
+    "depth": 1,
+    "repr_dim": 1,
+    "residual_every": 0,
+    "logsumexp_penalty": 0,
+    "target_entropy_scale": 0,
+}
+_CHOICES = {"fidelity": ("paper", "fixed"), "actor_goal": (None, "future", "commanded")}
+
+
+def _range_violations(s: Settings) -> list[str]:
+    problems = []
+    for name, least in _AT_LEAST.items():
+        value = getattr(s, name)
+        if value is not None and value < least:
+            problems.append(f"{name} is {value}: use at least {least}")
+    for name, choices in _CHOICES.items():
+        if getattr(s, name) not in choices:
+            problems.append(
+                f"unknown {name} {getattr(s, name)!r}: choose one of {', '.join(str(c) for c in choices if c)}"
+            )
+    if not 0.0 < s.discount < 1.0:
+        problems.append(f"discount is {s.discount}: use a number between 0 and 1, both excluded")
+    if not 0.0 <= s.final_goal_share <= 1.0:
+        problems.append(f"final_goal_share is {s.final_goal_share}: use a share from 0 to 1")
+    for name in ("actor_learning_rate", "critic_learning_rate", "alpha_learning_rate"):
+        if getattr(s, name) <= 0.0:
+            problems.append(f"{name} is {getattr(s, name)}: use a positive number")
+    if s.seed >= 2**32:
+        problems.append(f"seed is {s.seed}: use a number below 2**32")
+    return problems
+
+
+def _cross_violations(s: Settings) -> list[str]:
+    """Checks between fields. Those on the window speak once it is known: see `Config.resolve`."""
+    problems = []
+    if s.num_candidates > s.pool_size:
+        problems.append(
+            f"num_candidates {s.num_candidates} exceeds pool_size {s.pool_size}: lower the one or raise the other"
+        )
+    if s.replay_rows < s.min_replay_rows:
+        problems.append(f"min_replay_rows {s.min_replay_rows} exceeds replay_rows {s.replay_rows}: raise replay_rows")
+    if s.unroll_length > s.replay_rows:
+        problems.append(f"unroll_length {s.unroll_length} exceeds replay_rows {s.replay_rows}: raise replay_rows")
+    if s.window is None or min(s.window, s.num_envs, s.batch_size, s.unroll_length) < 1:
+        return problems
+    if s.window > s.replay_rows:
+        problems.append(f"window {s.window} exceeds replay_rows {s.replay_rows}: raise replay_rows to {s.window}")
+    pairs = s.num_envs * (s.window - 1)
+    if pairs % s.batch_size:
+        problems.append(
+            f"num_envs * (window - 1) = {s.num_envs} * {s.window - 1} = {pairs} is not divisible by batch_size "
+            f"{s.batch_size}: try batch_size {_nearest_divisor(pairs, s.batch_size)}, or num_envs a multiple of it"
+        )
+    prefill = math.ceil(max(s.min_replay_rows, s.window) / s.unroll_length)
+    unrolls = math.ceil(s.steps / (s.num_envs * s.unroll_length))
+    least = (prefill + s.num_evals) * s.num_envs * s.unroll_length
+    if unrolls < prefill + s.num_evals:
+        problems.append(
+            f"steps {s.steps} make {unrolls} unrolls, but {prefill} fill the replay and each of {s.num_evals} "
+            f"evaluations needs one more: use at least {least} steps, fewer num_envs or fewer num_evals"
+        )
+    return problems
+
+
+def _nearest_divisor(number: int, near: int) -> int:
+    divisors = [d for d in range(2, min(number, 4 * near) + 1) if number % d == 0]
+    return min(divisors, key=lambda d: abs(d - near), default=number)

@@ -1,0 +1,1 @@
+"""A trained policy, away from its training."""

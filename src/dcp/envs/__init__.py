@@ -1,0 +1,1 @@
+"""Environments: one protocol, one registry, one file a body or task."""

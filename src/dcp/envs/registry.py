@@ -1,0 +1,62 @@
+"""Every environment by name. A user's own is registered from Python, or named as `module:factory`."""
+
+import importlib
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import partial
+
+from dcp.envs.base import Environment
+from dcp.envs.layouts import EVAL_LAYOUTS, LAYOUTS
+from dcp.envs.maze import parse_layout
+from dcp.envs.point_maze import PointMaze
+from dcp.errors import UserError
+
+Factory = Callable[[], Environment]
+
+
+def _point_maze(name: str, layout: str, inertia: bool) -> Environment:
+    return PointMaze(name, parse_layout(layout, scale=1.0), inertia)
+
+
+def _point_mazes() -> dict[str, Factory]:
+    """point_<maze>[_inertia][_eval]"""
+    rows: dict[str, Factory] = {}
+    for ending, layouts in (("", LAYOUTS), ("_eval", EVAL_LAYOUTS)):
+        for maze, layout in layouts.items():
+            for body, inertia in (("", False), ("_inertia", True)):
+                name = f"point_{maze}{body}{ending}"
+                rows[name] = partial(_point_maze, name, layout, inertia)
+    return rows
+
+
+ENVIRONMENTS: dict[str, Factory] = _point_mazes()
+
+
+def register_env(name: str, factory: Factory) -> None:
+    """Make an environment known under a name, for `make_env` and every command."""
+    if name in ENVIRONMENTS:
+        raise UserError(f"an environment named {name!r} exists already: choose another name")
+    ENVIRONMENTS[name] = factory
+
+
+def make_env(name: str) -> Environment:
+    """By registered name, or `module:factory`."""
+    if ":" in name:
+        return _from_module(name)
+    if name not in ENVIRONMENTS:
+        close = get_close_matches(name, ENVIRONMENTS, 1)
+        hint = f"did you mean {close[0]!r}?" if close else "`dcp envs` lists them."
+        raise UserError(f"unknown environment {name!r}: {hint}")
+    return ENVIRONMENTS[name]()
+
+
+def _from_module(name: str) -> Environment:
+    module_name, _, factory_name = name.partition(":")
+    try:
+        factory = getattr(importlib.import_module(module_name), factory_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"cannot load environment {name!r} ({error}): name it as module:factory") from error
+    env = factory()
+    if not isinstance(env, Environment):
+        raise UserError(f"{name} made a {type(env).__name__}, which is no environment: it needs spec, reset and step")
+    return env

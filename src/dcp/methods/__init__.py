@@ -1,0 +1,1 @@
+"""The paper: commands, conditions and the table that names them."""

@@ -1,0 +1,28 @@
+"""The paper's one idea: the actor sees where to go in psi-space, and how far it is."""
+
+import jax.numpy as jnp
+
+from dcp.methods.interface import Representation
+from dcp.types import Array, EnvSpec
+
+
+def direction_and_magnitude(psi_s: Array, psi_z: Array) -> tuple[Array, Array]:
+    """Algorithm 1, Direction. Safe norm: z may equal s, and then both are zero with finite gradients."""
+    difference = psi_z - psi_s  # [..., D]
+    square = jnp.sum(difference**2, axis=-1, keepdims=True)  # [..., 1]
+    apart = square > 0.0
+    magnitude = jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0)  # [..., 1]
+    direction = difference / jnp.where(apart, magnitude, 1.0)  # [..., D]
+    return direction, magnitude
+
+
+class Direction:
+    name = "direction"
+
+    def size(self, spec: EnvSpec, repr_dim: int) -> int:
+        return repr_dim + 1
+
+    def __call__(self, representation: Representation, achieved: Array, commanded: Array) -> Array:
+        psi_s = representation.encode_goal(achieved)  # [..., D]
+        psi_z = representation.encode_goal(commanded)  # [..., D]
+        return jnp.concatenate(direction_and_magnitude(psi_s, psi_z), axis=-1)  # [..., D + 1]

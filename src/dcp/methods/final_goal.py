@@ -1,0 +1,19 @@
+"""The command of CRL: ask for the environment's own goal."""
+
+from dcp.methods.interface import Representation
+from dcp.types import Array, Metrics
+
+
+class FinalGoal:
+    def init(self, achieved: Array, goal: Array, seed_states: Array | None = None) -> tuple[()]:
+        return ()
+
+    def step(
+        self, state: tuple[()], achieved: Array, goal: Array, representation: Representation, key: Array
+    ) -> tuple[tuple[()], Array]:
+        return (), goal
+
+    def metrics(
+        self, state: tuple[()], achieved: Array, goal: Array, commanded: Array, representation: Representation
+    ) -> Metrics:
+        return {}

@@ -1,0 +1,107 @@
+"""The command of SSGC and DCP: ask for a visited state that stands in for the goal."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dcp.methods.interface import Representation
+from dcp.methods.scoring import SCORES
+from dcp.types import Array, Metrics
+
+
+class PoolState(NamedTuple):
+    pool: Array  # [P, G]: achieved goals, a ring shared by all environments
+    seeded: Array  # []: the first slots hold seeds and are never overwritten
+    head: Array  # []: the next open slot, counted behind the seeds
+    clock: Array  # []: environment steps since the start; one scalar, so that lax.cond really skips the scoring
+    subgoal: Array  # [N, G]: z, as chosen at the last tick
+    chosen_for: Array  # [N, G]: the goal that z was chosen for
+
+
+@dataclass(frozen=True)
+class PooledSubgoal:
+    pool_size: int  # P
+    num_candidates: int  # C
+    period: int  # environment steps between two choices
+    refresh_steps: int  # environment steps in which the ring is replaced once
+    score: str  # a row of SCORES
+    final_goal_share: float  # share of the environments that are commanded g itself
+    threshold: float  # the environment's, for the share of steps spent at z
+
+    def init(self, achieved: Array, goal: Array, seed_states: Array | None = None) -> PoolState:
+        """The pool starts from the first achieved goals, repeated as needed; seeds take the first slots."""
+        num_seeds = 0 if seed_states is None else min(len(seed_states), self.pool_size)
+        pool = achieved[jnp.arange(self.pool_size) % achieved.shape[0]]  # [P, G]
+        if seed_states is not None:
+            pool = pool.at[:num_seeds].set(seed_states[:num_seeds])
+        zero = jnp.zeros((), jnp.int32)
+        return PoolState(pool, jnp.full((), num_seeds, jnp.int32), zero, zero, goal, goal)
+
+    def step(
+        self, state: PoolState, achieved: Array, goal: Array, representation: Representation, key: Array
+    ) -> tuple[PoolState, Array]:
+        key_pool, key_score = jax.random.split(key)
+        state = self.visit(state, achieved, key_pool)
+
+        def select() -> tuple[Array, Array]:
+            return self.select_subgoal(state.pool, achieved, goal, representation, key_score), goal
+
+        def keep() -> tuple[Array, Array]:
+            return state.subgoal, state.chosen_for
+
+        subgoal, chosen_for = jax.lax.cond(state.clock % self.period == 0, select, keep)
+        state = state._replace(subgoal=subgoal, chosen_for=chosen_for, clock=state.clock + 1)
+        return state, self.commanded(state, goal)
+
+    def visit(self, state: PoolState, achieved: Array, key: Array) -> PoolState:
+        """States enter at random moments, so that the ring is replaced once in `refresh_steps`."""
+        key_count, key_who = jax.random.split(key)
+        rate = self.pool_size / self.refresh_steps  # entries a step, on average
+        most = int(rate) + 1
+        count = int(rate) + (jax.random.uniform(key_count) < rate - int(rate)).astype(jnp.int32)
+        who = jax.random.randint(key_who, (most,), 0, achieved.shape[0])
+        open_slots = jnp.maximum(self.pool_size - state.seeded, 1)
+        slots = state.seeded + (state.head + jnp.arange(most)) % open_slots  # [most]
+        enters = (jnp.arange(most) < count) & (slots < self.pool_size)
+        slots = jnp.where(enters, slots, self.pool_size)  # out of bounds: dropped
+        return state._replace(
+            pool=state.pool.at[slots].set(achieved[who], mode="drop"), head=(state.head + count) % open_slots
+        )
+
+    def select_subgoal(
+        self, pool: Array, achieved: Array, goal: Array, representation: Representation, key: Array
+    ) -> Array:
+        """Algorithm 1, SelectSubgoal: the best of C candidates out of P, drawn for each environment.
+
+        The pool is encoded once for all environments, and the candidates are gathered from it.
+        """
+        num_envs = goal.shape[0]
+        lots = jax.random.uniform(key, (num_envs, self.pool_size))  # the C highest lots: without replacement
+        candidates = jax.lax.top_k(lots, self.num_candidates)[1]  # [N, C]
+        psi_pool = representation.encode_goal(pool)  # [P, D]
+        psi_state = representation.encode_goal(achieved)  # [N, D]
+        psi_goal = representation.encode_goal(goal)  # [N, D]
+        scores = SCORES[self.score](representation, psi_state, psi_pool[candidates], psi_goal)  # [N, C]
+        best = jnp.take_along_axis(candidates, jnp.argmax(scores, axis=-1)[:, None], axis=-1)[:, 0]  # [N]
+        return pool[best]  # [N, G]
+
+    def commanded(self, state: PoolState, goal: Array) -> Array:
+        """z; or g itself in a share of the environments, and where the goal changed since z was chosen."""
+        num_envs = goal.shape[0]
+        takes_goal = jnp.arange(num_envs) < round(self.final_goal_share * num_envs)  # [N]
+        changed = jnp.any(goal != state.chosen_for, axis=-1)  # [N]
+        return jnp.where((takes_goal | changed)[:, None], goal, state.subgoal)
+
+    def metrics(
+        self, state: PoolState, achieved: Array, goal: Array, commanded: Array, representation: Representation
+    ) -> Metrics:
+        """How wide the pool is, and where z lies between s and g (in the goal's own coordinates)."""
+        to_subgoal = jnp.linalg.norm(state.subgoal - achieved, axis=-1)  # [N]
+        return {
+            "pool_spread": jnp.sqrt(jnp.mean(jnp.sum((state.pool - jnp.mean(state.pool, axis=0, keepdims=True)) ** 2, axis=-1))),
+            "state_to_subgoal": jnp.mean(to_subgoal),
+            "subgoal_to_goal": jnp.mean(jnp.linalg.norm(goal - state.subgoal, axis=-1)),
+            "time_at_subgoal": jnp.mean(to_subgoal < self.threshold),
+        }

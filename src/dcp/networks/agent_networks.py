@@ -1,0 +1,64 @@
+"""psi_sa, psi_g and the actor, as pure functions over their parameters."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from dcp.networks.mlp import MLP
+from dcp.types import Array, Params
+
+LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
+
+
+@dataclass(frozen=True)
+class NetworkShape:
+    """All that is needed to build the networks: stored with every policy."""
+
+    state_size: int
+    goal_size: int
+    action_size: int
+    condition_size: int
+    repr_dim: int
+    width: int
+    depth: int
+    activation: str = "swish"
+    layer_norm: bool = False
+    residual_every: int = 0
+
+
+@dataclass(frozen=True)
+class Networks:
+    shape: NetworkShape
+
+    def _mlp(self, out: int) -> MLP:
+        s = self.shape
+        return MLP(s.width, s.depth, out, s.activation, s.layer_norm, s.residual_every)
+
+    def init(self, key: Array) -> tuple[Params, Params]:
+        """actor, encoders. Every method draws the same encoders from the same key."""
+        s = self.shape
+        key_actor, key_sa, key_g = jax.random.split(key, 3)
+        actor = self._mlp(2 * s.action_size).init(key_actor, jnp.zeros((1, s.state_size + s.condition_size)))
+        psi_sa = self._mlp(s.repr_dim).init(key_sa, jnp.zeros((1, s.state_size + s.action_size)))
+        psi_g = self._mlp(s.repr_dim).init(key_g, jnp.zeros((1, s.goal_size)))
+        return actor["params"], {"psi_sa": psi_sa["params"], "psi_g": psi_g["params"]}
+
+    def actor(self, params: Params, state: Array, condition: Array) -> tuple[Array, Array]:
+        """state [..., S], condition [..., size] -> mean [..., A], log std [..., A] in [-5, 2]"""
+        heads = self._apply(params, jnp.concatenate([state, condition], axis=-1), 2 * self.shape.action_size)
+        mean, raw = jnp.split(heads, 2, axis=-1)
+        return mean, LOG_STD_MIN + 0.5 * (LOG_STD_MAX - LOG_STD_MIN) * (jnp.tanh(raw) + 1.0)
+
+    def psi_sa(self, encoders: Params, state: Array, action: Array) -> Array:
+        """state [..., S], action [..., A] -> [..., D]"""
+        return self._apply(encoders["psi_sa"], jnp.concatenate([state, action], axis=-1), self.shape.repr_dim)
+
+    def psi_g(self, encoders: Params, goal: Array) -> Array:
+        """goal [..., G] -> [..., D]"""
+        return self._apply(encoders["psi_g"], goal, self.shape.repr_dim)
+
+    def _apply(self, params: Params, x: Array, out: int) -> Array:
+        result = self._mlp(out).apply({"params": params}, x)
+        assert isinstance(result, jax.Array)
+        return result

@@ -1,0 +1,1 @@
+"""Array maths of the losses, each the size of its equation."""

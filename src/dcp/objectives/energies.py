@@ -1,0 +1,74 @@
+"""How well psi_sa and psi_g agree: higher is better. Each energy has a pairwise form by matrix product.
+
+The plain form takes [..., D], [..., D] -> [...]; the pairwise form [B, D], [B, D] -> [B, B] never holds a [B, B, D].
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dcp.types import Array
+
+NORM_EPS = 1e-6
+TINY = 1e-12
+
+
+class Energy(NamedTuple):
+    plain: Callable[[Array, Array], Array]
+    pairwise: Callable[[Array, Array], Array]
+
+
+def norm(x: Array, y: Array) -> Array:
+    """The paper's: the negative distance."""
+    return -jnp.sqrt(jnp.sum((x - y) ** 2, axis=-1) + NORM_EPS)
+
+
+def l2(x: Array, y: Array) -> Array:
+    return -jnp.sum((x - y) ** 2, axis=-1)
+
+
+def dot(x: Array, y: Array) -> Array:
+    return jnp.sum(x * y, axis=-1)
+
+
+def _unit(x: Array) -> Array:
+    """By its own norm; the safe root keeps the gradient of a zero vector finite."""
+    return x * jax.lax.rsqrt(jnp.maximum(jnp.sum(x**2, axis=-1, keepdims=True), TINY))
+
+
+def cosine(x: Array, y: Array) -> Array:
+    return dot(_unit(x), _unit(y))
+
+
+def pairwise_dot(x: Array, y: Array) -> Array:
+    return x @ y.T
+
+
+def pairwise_square(x: Array, y: Array) -> Array:
+    """|x|^2 + |y|^2 - 2 xy, about the mean of y: a common offset would cost digits."""
+    centre = jax.lax.stop_gradient(jnp.mean(y, axis=0, keepdims=True))  # [1, D]
+    x, y = x - centre, y - centre
+    square = jnp.sum(x**2, axis=-1)[:, None] + jnp.sum(y**2, axis=-1)[None, :] - 2.0 * (x @ y.T)  # [B, B]
+    return jnp.maximum(square, 0.0)
+
+
+def pairwise_norm(x: Array, y: Array) -> Array:
+    return -jnp.sqrt(pairwise_square(x, y) + NORM_EPS)
+
+
+def pairwise_l2(x: Array, y: Array) -> Array:
+    return -pairwise_square(x, y)
+
+
+def pairwise_cosine(x: Array, y: Array) -> Array:
+    return _unit(x) @ _unit(y).T
+
+
+ENERGIES: dict[str, Energy] = {
+    "norm": Energy(norm, pairwise_norm),
+    "l2": Energy(l2, pairwise_l2),
+    "dot": Energy(dot, pairwise_dot),
+    "cosine": Energy(cosine, pairwise_cosine),
+}

@@ -1,0 +1,1 @@
+"""A ring of rows, and future goals from it. Pure functions over a state."""

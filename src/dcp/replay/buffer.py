@@ -1,0 +1,45 @@
+"""A ring of rows; a row is one time step of all environments. Nothing is ever rolled or copied whole."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dcp.types import Array, Transition
+
+
+class ReplayState(NamedTuple):
+    rows: Transition  # [capacity, N, ...]
+    head: Array  # []: where the next row goes
+    size: Array  # []: rows stored
+
+
+def init(example: Transition, capacity: int) -> ReplayState:
+    """example: one row, [N, ...]"""
+    rows = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), example)
+    return ReplayState(rows, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+
+
+def capacity(state: ReplayState) -> int:
+    return state.rows.episode_id.shape[0]
+
+
+def insert(state: ReplayState, new: Transition) -> ReplayState:
+    """new: [T, N, ...]. Row by row, so that donated storage is written in place wherever the ring wraps."""
+    num_new, most = new.episode_id.shape[0], capacity(state)
+
+    def write(t: Array, rows: Transition) -> Transition:
+        at = (state.head + t) % most
+        return jax.tree.map(lambda old, row: jax.lax.dynamic_update_index_in_dim(old, row[t], at, 0), rows, new)
+
+    rows = jax.lax.fori_loop(0, num_new, write, state.rows)
+    return ReplayState(rows, (state.head + num_new) % most, jnp.minimum(state.size + num_new, most))
+
+
+def sample_windows(state: ReplayState, length: int, key: Array) -> Transition:
+    """`length` consecutive rows for each environment, the start uniform over what is stored: [T, N, ...]"""
+    num_envs, most = state.rows.episode_id.shape[1], capacity(state)
+    start = jax.random.randint(key, (num_envs,), 0, state.size - length + 1)  # [N], counted from the oldest row
+    oldest = state.head - state.size
+    at = (oldest + start[None, :] + jnp.arange(length)[:, None]) % most  # [T, N]
+    return jax.tree.map(lambda rows: rows[at, jnp.arange(num_envs)[None, :]], state.rows)

@@ -1,0 +1,1 @@
+"""The loop, its run folder and its display."""
