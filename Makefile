@@ -1,0 +1,101 @@
+# What a developer runs. Everything happens in .venv, installed from requirements.lock; nothing else is touched.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --quiet --no-input --disable-pip-version-check
+
+# A Python that can make a virtual environment. Some systems ship one without venv: it is passed over.
+CAN_SERVE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+define find_python
+	python=; \
+	for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+		if $$candidate -c '$(CAN_SERVE)' >/dev/null 2>&1; then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+		echo "No Python 3.11 or newer with its venv module was found: install one (Debian, Ubuntu: python3 and python3-venv), or name it: make setup PYTHON=/path/to/python3" >&2; \
+		exit 1; \
+	fi
+endef
+
+.PHONY: help setup demo test test-all lint format bench lock clean
+
+help:
+	@echo "make setup     the virtual environment in .venv, installed from requirements.lock"
+	@echo "make demo      train DCP on a maze; about three minutes, results in runs/demo"
+	@echo "make test      lint, types, import contracts, tests"
+	@echo "make test-all  the same with the slow tests"
+	@echo "make lint      lint, types, import contracts"
+	@echo "make format    ruff's formatting and safe fixes"
+	@echo "make bench     every benchmark; each ends with one line of JSON"
+	@echo "make lock      requirements.lock anew from pyproject.toml (UPGRADE=1: newest versions)"
+	@echo "make clean     remove .venv and caches; runs stay"
+
+setup: $(STAMP)
+
+# The stamp holds the folder's path: an environment that was moved or copied here is made anew.
+ifneq ($(wildcard $(STAMP)),)
+ifneq ($(shell cat $(STAMP)),$(CURDIR))
+.PHONY: $(STAMP)
+endif
+endif
+
+$(STAMP): requirements.lock pyproject.toml
+	@if [ -f $(STAMP) ] && [ "$$(cat $(STAMP))" != "$(CURDIR)" ]; then rm -rf $(VENV); fi
+	@if ! $(BIN)/python -c 'import pip; $(CAN_SERVE)' >/dev/null 2>&1; then \
+		$(find_python); \
+		echo "setup: $(VENV) with $$($$python --version)"; \
+		$$python -m venv --clear $(VENV) || exit 1; \
+	fi
+	@echo "setup: installing the $$(grep -c '^[A-Za-z0-9]' requirements.lock) locked packages (a minute or more the first time)"
+	@$(PIP) install --no-deps --require-hashes --only-binary :all: -r requirements.lock
+	@echo "setup: installing dcp from src"
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@problems=$$($(BIN)/python -m pip check 2>&1) || { echo "$$problems: requirements.lock does not fit pyproject.toml: run make lock" >&2; exit 1; }
+	@printf '%s\n' "$(CURDIR)" > $(STAMP)
+	@echo "setup: done"
+
+demo: setup
+	@$(BIN)/dcp train --preset demo --runs-dir runs/demo --overwrite
+
+lint: setup
+	@echo "lint: ruff check"
+	@$(BIN)/ruff check --quiet .
+	@echo "lint: ruff format"
+	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make format" >&2; exit 1; }
+	@echo "lint: types"
+	@$(BIN)/basedpyright
+	@echo "lint: import contracts"
+	@$(BIN)/lint-imports --no-logo
+
+test: lint
+	@echo "test: all but the slow ones"
+	@$(BIN)/python -m pytest -m "not slow"
+
+test-all: lint
+	@echo "test: all"
+	@$(BIN)/python -m pytest
+
+format: setup
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: setup
+	@for file in benchmarks/*.py; do echo "bench: $$file"; $(BIN)/python $$file || exit 1; done
+
+# Needs the network, but no working .venv: a broken lock must not stand in its own way.
+lock:
+	@$(find_python); \
+	tool=$$(mktemp -d); trap 'rm -rf "$$tool"' EXIT; trap 'exit 1' HUP INT TERM; \
+	echo "lock: fetching uv"; \
+	$$python -m venv "$$tool" && "$$tool/bin/python" -m pip install --quiet --no-input --disable-pip-version-check uv || exit 1; \
+	echo "lock: resolving"; \
+	"$$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-header $(if $(UPGRADE),--upgrade) --extra dev pyproject.toml --output-file requirements.lock
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
