@@ -85,20 +85,10 @@ class Settings:
 
     def violations(self) -> list[str]:
         """Every broken constraint that can be seen without the environment, each with the fix."""
-        return [*_range_violations(self), *_cross_violations(self)]
-
-
-@dataclass(frozen=True)
-class Config(Settings):
-    """Settings that have passed their checks."""
-
-    def __post_init__(self) -> None:
-        problems = _type_violations(self) or self.violations()
-        if problems:
-            raise UserError("; ".join(problems))
+        return _type_violations(self) or [*_range_violations(self), *_cross_violations(self)]
 
     def resolve(self, episode_length: int) -> Self:
-        """Fill in what the environment decides. A resolved config resolves to itself."""
+        """Fill in what the environment decides. Resolved settings resolve to themselves."""
         length = self.episode_length or episode_length
         return dataclasses.replace(
             self,
@@ -115,11 +105,11 @@ class Config(Settings):
     @property
     def num_unrolls(self) -> int:
         """The smallest whole number of unrolls that reaches the budget."""
-        return math.ceil(self.steps / self.env_steps_per_unroll)
+        return _whole(self.steps, self.env_steps_per_unroll)
 
     @property
     def num_prefill_unrolls(self) -> int:
-        return math.ceil(max(self.min_replay_rows, self.window or 0) / self.unroll_length)
+        return _whole(max(self.min_replay_rows, self.window or 0), self.unroll_length)
 
     @property
     def num_iterations(self) -> int:
@@ -136,6 +126,16 @@ class Config(Settings):
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=2)
+
+
+@dataclass(frozen=True)
+class Config(Settings):
+    """Settings that have passed their checks."""
+
+    def __post_init__(self) -> None:
+        problems = self.violations()
+        if problems:
+            raise UserError("; ".join(problems))
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -218,17 +218,22 @@ def _range_violations(s: Settings) -> list[str]:
 def _cross_violations(s: Settings) -> list[str]:
     """Checks between fields. Those on the window speak once it is known: see `Config.resolve`."""
     problems = []
-    if s.num_candidates > s.pool_size:
+    if s.num_candidates > s.pool_size >= 1:
         problems.append(
             f"num_candidates {s.num_candidates} exceeds pool_size {s.pool_size}: lower the one or raise the other"
         )
-    if s.replay_rows < s.min_replay_rows:
+    if 2 <= s.replay_rows < s.min_replay_rows:
         problems.append(f"min_replay_rows {s.min_replay_rows} exceeds replay_rows {s.replay_rows}: raise replay_rows")
-    if s.unroll_length > s.replay_rows:
+    if s.unroll_length > s.replay_rows >= 2:
         problems.append(f"unroll_length {s.unroll_length} exceeds replay_rows {s.replay_rows}: raise replay_rows")
-    if s.window is None or min(s.window, s.num_envs, s.batch_size, s.unroll_length) < 1:
+    if s.residual_every >= s.depth >= 1 and s.residual_every > 0:
+        problems.append(
+            f"residual_every {s.residual_every} makes no connection in {s.depth} layers: "
+            f"use depth {s.residual_every + 1} or more, or residual_every 0"
+        )
+    if s.window is None or min(s.window, s.num_envs, s.batch_size, s.unroll_length, s.steps, s.num_evals) < 1:
         return problems
-    if s.window > s.replay_rows:
+    if s.window > s.replay_rows >= 2:
         problems.append(f"window {s.window} exceeds replay_rows {s.replay_rows}: raise replay_rows to {s.window}")
     pairs = s.num_envs * (s.window - 1)
     if pairs % s.batch_size:
@@ -236,9 +241,8 @@ def _cross_violations(s: Settings) -> list[str]:
             f"num_envs * (window - 1) = {s.num_envs} * {s.window - 1} = {pairs} is not divisible by batch_size "
             f"{s.batch_size}: try batch_size {_nearest_divisor(pairs, s.batch_size)}, or num_envs a multiple of it"
         )
-    prefill = math.ceil(max(s.min_replay_rows, s.window) / s.unroll_length)
-    unrolls = math.ceil(s.steps / (s.num_envs * s.unroll_length))
-    least = (prefill + s.num_evals) * s.num_envs * s.unroll_length
+    prefill, unrolls = s.num_prefill_unrolls, s.num_unrolls
+    least = (prefill + s.num_evals) * s.env_steps_per_unroll
     if unrolls < prefill + s.num_evals:
         problems.append(
             f"steps {s.steps} make {unrolls} unrolls, but {prefill} fill the replay and each of {s.num_evals} "
@@ -247,6 +251,12 @@ def _cross_violations(s: Settings) -> list[str]:
     return problems
 
 
+def _whole(amount: int, of: int) -> int:
+    """How many make up at least this amount, in exact arithmetic."""
+    return -(-amount // of)
+
+
 def _nearest_divisor(number: int, near: int) -> int:
-    divisors = [d for d in range(2, min(number, 4 * near) + 1) if number % d == 0]
-    return min(divisors, key=lambda d: abs(d - near), default=number)
+    small = [d for d in range(1, min(math.isqrt(number), 1_000_000) + 1) if number % d == 0]
+    divisors = {d for pair in small for d in (pair, number // pair) if d >= 2}
+    return min(sorted(divisors), key=lambda d: abs(d - near), default=number)

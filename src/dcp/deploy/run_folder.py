@@ -1,0 +1,82 @@
+"""The reading side of a run folder, for everyone who looks at a run and does not train it."""
+
+import csv
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dcp.config import SCHEMA_VERSION, Config
+from dcp.errors import UserError
+
+CONFIG_FILE = "config.json"
+METRICS_FILE = "metrics.csv"
+POLICY_FILE = "policy.safetensors"
+PLOTS_DIR = "plots"
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What a run left behind."""
+
+    folder: Path
+    config: dict[str, Any]  # resolved; every field of `Config`
+    versions: dict[str, str]  # package -> version that trained it
+    metrics: dict[str, np.ndarray]  # column -> one number an evaluation
+
+    @property
+    def policy_path(self) -> Path:
+        return self.folder / POLICY_FILE
+
+    @property
+    def plots(self) -> Path:
+        return self.folder / PLOTS_DIR
+
+
+def load_run(folder: str | Path) -> RunRecord:
+    folder = Path(folder)
+    if not (folder / CONFIG_FILE).is_file():
+        raise UserError(f"{folder} is no run folder: it has no {CONFIG_FILE}; name the folder that `dcp train` printed")
+    stored = read_config_file(folder / CONFIG_FILE)
+    return RunRecord(folder, stored["config"], stored["versions"], _read_metrics(folder / METRICS_FILE))
+
+
+def read_config_file(path: str | Path) -> dict[str, Any]:
+    """A config.json, checked: schema_version, config (fields that make a valid `Config`), versions."""
+    path = Path(path)
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path} ({error.strerror}): name the config.json of a run") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error}): train again, or restore the file") from error
+    if not isinstance(stored, dict) or not isinstance(stored.get("config"), dict):
+        raise UserError(f"{path} is no config of a run: it needs an object with the key 'config'")
+    version = stored.get("schema_version")
+    if not isinstance(version, int) or version < 1:
+        raise UserError(f"{path} has schema_version {version!r}: restore the number that `dcp train` wrote")
+    if version > SCHEMA_VERSION:
+        raise UserError(f"{path} has schema_version {version}, newer than {SCHEMA_VERSION}: upgrade dcp to read it")
+    try:
+        Config.from_dict(stored["config"])
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    return {**stored, "versions": stored.get("versions", {})}
+
+
+def _read_metrics(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            header, *rows = list(csv.reader(file)) or [[]]
+        if not header:
+            raise UserError(f"{path} is empty: the run ended before its first evaluation; train again")
+        values = np.asarray([[float(value) for value in row] for row in rows], float).reshape(len(rows), len(header))
+    except OSError as error:
+        raise UserError(f"cannot read {path} ({error.strerror}): the run has no evaluation yet") from error
+    except UserError:
+        raise
+    except ValueError as error:
+        raise UserError(f"{path} is damaged ({error}): train again, or restore the file") from error
+    return dict(zip(header, values.T, strict=True))
