@@ -1,5 +1,6 @@
 """Future goals for the critic: a state that the same episode reached later."""
 
+import math
 from functools import partial
 
 import jax
@@ -21,7 +22,7 @@ def future_offsets(left: Array, uniform: Array, discount: float) -> Array:
 
     The truncated geometric by inverse transform: O(T), where a categorical over all pairs needs T x T draws.
     """
-    log_discount = jnp.log(discount)
+    log_discount = math.log(discount)  # in double precision: a discount near 1 is 1 in float32
     tail = -jnp.expm1(left * log_discount)  # 1 - discount^left
     offset = 1 + jnp.floor(jnp.log1p(-uniform * tail) / log_discount).astype(jnp.int32)
     return jnp.clip(offset, jnp.minimum(left, 1), left)

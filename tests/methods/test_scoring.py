@@ -1,0 +1,60 @@
+"""Every scoring rule by hand: s = (0, 0), candidates (6, 8), (3, 0) and (0, 0), goal (4, 0) in psi-space."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from dcp.methods.interface import Representation
+from dcp.methods.scoring import SCORES
+
+PSI_STATE = jnp.array([0.0, 0.0])
+PSI_CANDIDATES = jnp.array([[6.0, 8.0], [3.0, 0.0], [0.0, 0.0]])
+PSI_GOAL = jnp.array([4.0, 0.0])
+EUCLIDEAN = Representation(
+    encode_goal=lambda goal: goal,
+    distance=lambda a, b: jnp.linalg.norm(a - b, axis=-1),
+    energy=lambda state, action, goal: jnp.zeros(state.shape[:-1]),
+)
+
+BY_HAND = {
+    "inner_product": [6 * 4 + 8 * 0, 3 * 4, 0.0],
+    "cosine": [24 / (10 * 4), 12 / (3 * 4), 0.0],
+    "energy": [-((2**2 + 8**2) ** 0.5), -1.0, -4.0],
+    "on_path": [-(10 + (2**2 + 8**2) ** 0.5), -(3.0 + 1.0), -(0.0 + 4.0)],
+}
+
+
+def test_every_rule_has_numbers_by_hand():
+    assert set(BY_HAND) == set(SCORES)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_a_rule_matches_its_numbers_by_hand(name: str):
+    scores = SCORES[name](EUCLIDEAN, PSI_STATE, PSI_CANDIDATES, PSI_GOAL)
+    assert_allclose(scores, BY_HAND[name], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_a_rule_scores_many_environments_as_it_scores_one(name: str):
+    states = jnp.array([[0.0, 0.0], [1.0, 2.0]])
+    goals = jnp.array([[4.0, 0.0], [-1.0, 5.0]])
+    candidates = jnp.stack([PSI_CANDIDATES, PSI_CANDIDATES - 1.5])
+    together = SCORES[name](EUCLIDEAN, states, candidates, goals)
+    alone = [SCORES[name](EUCLIDEAN, *row) for row in zip(states, candidates, goals, strict=True)]
+    assert_allclose(together, np.stack(alone), rtol=1e-6)
+
+
+def test_the_papers_rule_prefers_a_long_vector_and_the_cosine_does_not():
+    """(6, 8) is 8.2 away from the goal and (3, 0) only 1: the inner product takes the former all the same."""
+    best = {name: int(np.argmax(SCORES[name](EUCLIDEAN, PSI_STATE, PSI_CANDIDATES, PSI_GOAL))) for name in SCORES}
+    assert best["inner_product"] == 0
+    assert best["cosine"] == 1
+    assert best["energy"] == 1
+
+
+@pytest.mark.parametrize("name", ["energy", "on_path"])
+def test_distance_rules_use_the_representations_own_distance(name: str):
+    doubled = EUCLIDEAN._replace(distance=lambda a, b: 2.0 * jnp.linalg.norm(a - b, axis=-1))
+    scores = SCORES[name](doubled, PSI_STATE, PSI_CANDIDATES, PSI_GOAL)
+    assert_allclose(scores, 2.0 * np.array(BY_HAND[name]), rtol=1e-6)

@@ -1,0 +1,62 @@
+"""The paper as a table: which command, which condition, which actor goal."""
+
+import pytest
+
+from dcp.config import Config
+from dcp.envs.registry import make_env
+from dcp.errors import UserError
+from dcp.methods.direction import Direction
+from dcp.methods.final_goal import FinalGoal
+from dcp.methods.pooled_subgoal import PooledSubgoal
+from dcp.methods.raw_goal import RawGoal
+from dcp.methods.table import METHODS, make_agent, make_condition
+
+SPEC = make_env("point_u_maze").spec
+
+
+def test_the_table_is_the_papers():
+    assert METHODS == {
+        "crl": (FinalGoal, RawGoal, "future"),
+        "ssgc": (PooledSubgoal, RawGoal, "commanded"),
+        "dcp": (PooledSubgoal, Direction, "commanded"),
+        "dcp_no_pool": (FinalGoal, Direction, "commanded"),
+    }
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("actor_goal", [None, "future", "commanded"])
+def test_an_agent_is_its_row_unless_the_actor_goal_is_overridden(method: str, actor_goal):
+    agent = make_agent(Config(method=method, actor_goal=actor_goal), SPEC)
+    row = METHODS[method]
+    assert type(agent.command) is row.command
+    assert type(agent.condition) is row.condition
+    assert agent.actor_goal == (actor_goal or row.actor_goal)
+
+
+def test_the_pools_settings_come_from_the_config_and_the_environment():
+    config = Config(pool_size=9, num_candidates=4, subgoal_period=7, score="cosine", final_goal_share=0.5)
+    assert make_agent(config, SPEC).command == PooledSubgoal(
+        pool_size=9,
+        num_candidates=4,
+        period=7,
+        refresh_steps=250,  # the environment's episode
+        score="cosine",
+        final_goal_share=0.5,
+        threshold=0.125,
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps"), [({"episode_length": 40}, 40), ({"episode_length": 40, "pool_refresh_steps": 90}, 90)]
+)
+def test_the_pools_memory_is_one_episode_unless_it_is_given(settings: dict, steps: int):
+    command = make_agent(Config(**settings), SPEC).command
+    assert isinstance(command, PooledSubgoal)
+    assert command.refresh_steps == steps
+
+
+def test_a_condition_is_found_by_name():
+    assert isinstance(make_condition("raw_goal"), RawGoal)
+    assert isinstance(make_condition("direction"), Direction)
+    with pytest.raises(UserError, match="unknown condition 'compass': choose one of raw_goal, direction"):
+        make_condition("compass")

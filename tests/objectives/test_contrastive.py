@@ -1,0 +1,55 @@
+"""Contrastive losses against numbers by hand. Row i is (s, a)_i, column j is goal j."""
+
+from math import exp, log
+
+import jax.numpy as jnp
+import pytest
+from numpy.testing import assert_allclose
+
+from dcp.objectives.contrastive import CONTRASTIVE_LOSSES, infonce_accuracy, logsumexp_penalty
+
+LOGITS = jnp.array([[2.0, 1.0], [0.0, -1.0]])
+
+FORWARD = -0.5 * ((2 - log(exp(2) + exp(1))) + (-1 - log(exp(0) + exp(-1))))  # over the goals of a row
+BACKWARD = -0.5 * ((2 - log(exp(2) + exp(0))) + (-1 - log(exp(1) + exp(-1))))  # over the (s, a) of a column
+BY_HAND = {
+    "forward": FORWARD,
+    "backward": BACKWARD,
+    "symmetric": FORWARD + BACKWARD,
+    # softplus(-logit) for the two positives, softplus(logit) for the two negatives.
+    "binary_nce": (log(1 + exp(-2)) + log(1 + exp(1)) + log(1 + exp(1)) + log(1 + exp(0))) / 4,
+}
+
+
+def test_every_loss_has_a_number_by_hand():
+    assert set(BY_HAND) == set(CONTRASTIVE_LOSSES)
+
+
+@pytest.mark.parametrize("name", CONTRASTIVE_LOSSES)
+def test_a_loss_matches_its_number_by_hand(name: str):
+    assert_allclose(CONTRASTIVE_LOSSES[name](LOGITS), BY_HAND[name], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "chance"),
+    [("forward", log(3)), ("backward", log(3)), ("symmetric", 2 * log(3)), ("binary_nce", log(2))],
+)
+def test_logits_that_say_nothing_cost_chance(name: str, chance: float):
+    assert_allclose(CONTRASTIVE_LOSSES[name](jnp.zeros((3, 3))), chance, rtol=1e-6)
+
+
+def test_backward_cannot_see_what_a_goal_adds_to_its_column_and_forward_can():
+    """A number added to a whole column cancels in the softmax over (s, a), and in no other."""
+    shifted = LOGITS + jnp.array([[5.0, 0.0]])
+    assert_allclose(CONTRASTIVE_LOSSES["backward"](shifted), BACKWARD, rtol=1e-5)
+    assert abs(float(CONTRASTIVE_LOSSES["forward"](shifted)) - FORWARD) > 1.0
+
+
+def test_the_logsumexp_penalty_is_row_wise():
+    by_hand = (log(exp(2) + exp(1)) ** 2 + log(exp(0) + exp(-1)) ** 2) / 2
+    assert_allclose(logsumexp_penalty(LOGITS), by_hand, rtol=1e-6)
+
+
+def test_the_accuracy_is_the_share_of_rows_whose_own_goal_is_highest():
+    logits = jnp.array([[3.0, 1.0, 2.0], [5.0, 4.0, 0.0], [0.0, 1.0, 2.0]])  # right, wrong, right
+    assert_allclose(infonce_accuracy(logits), 2 / 3, rtol=1e-6)
