@@ -1,0 +1,83 @@
+"""How every figure looks: light, legible, and told apart by colour-blind readers (Okabe and Ito's colours)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from dcp.methods.table import METHODS
+
+BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+PALETTE = (ORANGE, GREEN, BLUE, PURPLE, VERMILION, SKY, "#7F7F7F", "#000000")
+WALL, INK, FREE = "#6E757D", "#2B2B2B", "#FFFFFF"
+BORDER = 0.25  # how much of a maze's outermost wall is drawn, in cells
+START_COLOUR, GOAL_COLOUR = GREEN, VERMILION
+
+_METHOD_COLOURS = dict(zip(METHODS, PALETTE, strict=False))
+
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.labelsize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#8A8A8A",
+    "axes.labelcolor": INK,
+    "axes.grid": True,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.8,
+    "axes.axisbelow": True,
+    "xtick.color": "#8A8A8A",
+    "ytick.color": "#8A8A8A",
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "text.color": INK,
+    "legend.frameon": False,
+    "lines.linewidth": 2.0,
+    "savefig.dpi": 160,
+    "figure.facecolor": "white",
+}
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Figures made and saved inside look alike; nothing outside changes."""
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def colours(labels: list[str]) -> dict[str, str]:
+    """A method keeps its colour in every figure; other labels take what is left, in order."""
+    taken = {label: _METHOD_COLOURS[label] for label in labels if label in _METHOD_COLOURS}
+    left = [colour for colour in PALETTE if colour not in taken.values()]
+    others = [label for label in labels if label not in taken]
+    return taken | {label: left[i % len(left)] for i, label in enumerate(others)}
+
+
+def human_count(number: float, _: object = None) -> str:
+    """500000 -> 500k, 1500000 -> 1.5M: ticks of environment steps."""
+    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= size:
+            return f"{number / size:.4g}{unit}"
+    return f"{number:.4g}"
+
+
+def step_axis(axes: Axes) -> None:
+    """The horizontal axis of every learning curve."""
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(human_count))
+    axes.set_xlabel("Environment steps")
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """No timestamp or version inside: the same figure gives the same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with house_style():  # ticks are made while drawing
+        figure.savefig(path, metadata={"Software": None} if path.suffix == ".png" else None)
+    return path
