@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dcp.config import Config as Config
+    from dcp.deploy.artefact import load_policy as load_policy
     from dcp.envs.registry import make_env as make_env
     from dcp.envs.registry import register_env as register_env
     from dcp.methods.table import METHODS as METHODS
+    from dcp.training.run import train as train
 
 _HOMES = {
     "Config": "dcp.config",

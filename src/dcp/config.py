@@ -13,7 +13,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Settings:
-    """The fields alone, unchecked. Defaults are the paper's."""
+    """Settings of a run, unchecked. Defaults are the paper's."""
 
     # What to train
     env: str = "point_u_maze"
@@ -21,6 +21,7 @@ class Settings:
     method: str = "dcp"
     """A row of the table of methods (`dcp methods`)."""
     seed: int = 0
+    """Decides every random number of the run."""
     steps: int = 50_000_000
     """Environment steps; rounded up to whole unrolls of all environments."""
     eval_env: str | None = None
@@ -32,7 +33,9 @@ class Settings:
     actor_goal: Literal["future", "commanded"] | None = None
     """What the actor's loss aims at. Default: the method's row."""
     pool_size: int = 512
+    """P: visited states that z is chosen from."""
     num_candidates: int = 32
+    """C: states of the pool that are ranked at each choice."""
     subgoal_period: int = 25
     """Environment steps between two choices of z."""
     pool_refresh_steps: int | None = None
@@ -44,6 +47,7 @@ class Settings:
 
     # The loop
     num_envs: int = 512
+    """N: environments that run side by side."""
     episode_length: int | None = None
     """Default: the environment's own."""
     unroll_length: int = 62
@@ -51,28 +55,37 @@ class Settings:
     window: int | None = None
     """Consecutive rows sampled from each environment in an iteration. Default: one episode."""
     batch_size: int = 256
+    """B: pairs in an update."""
     replay_rows: int = 10_000
     """Capacity; a row is one time step of all environments."""
     min_replay_rows: int = 1_000
     """Rows gathered by the untrained policy before the first update."""
     num_evals: int = 50
+    """Evaluations, evenly spread over the run."""
     eval_episodes: int = 256
+    """Episodes in an evaluation."""
 
     # The learner
     discount: float = 0.99
+    """How far ahead hindsight goals lie: k steps with probability proportional to discount^k."""
     actor_learning_rate: float = 3e-4
+    """Adam's, for the actor."""
     critic_learning_rate: float = 3e-4
+    """Adam's, for psi_sa and psi_g."""
     alpha_learning_rate: float = 3e-4
+    """Adam's, for the temperature."""
     energy: str = "norm"
     """norm (the paper's), l2, dot or cosine."""
     contrastive_loss: str = "backward"
     """backward (the paper's), forward, symmetric or binary_nce."""
     logsumexp_penalty: float = 0.1
+    """Weight of the critic's penalty on squared row-wise log-sum-exp."""
     target_entropy_scale: float = 0.5
     """The target entropy is minus this times A."""
 
     # The networks
     width: int = 256
+    """Units of each hidden layer."""
     depth: int = 2
     """Hidden layers of each network."""
     repr_dim: int = 64
@@ -80,22 +93,23 @@ class Settings:
     activation: str = "swish"
     """swish or relu."""
     layer_norm: bool = False
+    """LayerNorm before each activation."""
     residual_every: int = 0
     """A residual connection every so many layers; 0: none."""
 
     def violations(self) -> list[str]:
         """Every broken constraint that can be seen without the environment, each with the fix."""
-        return _type_violations(self) or [*_range_violations(self), *_cross_violations(self)]
+        return type_violations(self) or [*_range_violations(self), *_cross_violations(self)]
 
     def resolve(self, episode_length: int) -> Self:
         """Fill in what the environment decides. Resolved settings resolve to themselves."""
-        length = self.episode_length or episode_length
+        length = _default(self.episode_length, episode_length)
         return dataclasses.replace(
             self,
-            eval_env=self.eval_env or self.env,
+            eval_env=_default(self.eval_env, self.env),
             episode_length=length,
-            window=self.window or length,
-            pool_refresh_steps=self.pool_refresh_steps or length,
+            window=_default(self.window, length),
+            pool_refresh_steps=_default(self.pool_refresh_steps, length),
         )
 
     @property
@@ -145,6 +159,11 @@ class Config(Settings):
         return cls(**values)
 
 
+def _default(value: Any, default: Any) -> Any:
+    """Only None stands for the default: a zero is a mistake that the checks must see."""
+    return default if value is None else value
+
+
 def _kinds(hint: Any) -> set[type]:
     """The plain types that a field takes: int | None -> {int, NoneType}, Literal["a"] -> {str}, float also int."""
     if isinstance(hint, type):
@@ -154,7 +173,7 @@ def _kinds(hint: Any) -> set[type]:
     return set().union(*(_kinds(part) for part in get_args(hint)))
 
 
-def _type_violations(s: Settings) -> list[str]:
+def type_violations(s: Settings) -> list[str]:
     problems = []
     for name, hint in get_type_hints(type(s)).items():
         value, kinds = getattr(s, name), _kinds(hint)
@@ -231,7 +250,7 @@ def _cross_violations(s: Settings) -> list[str]:
             f"residual_every {s.residual_every} makes no connection in {s.depth} layers: "
             f"use depth {s.residual_every + 1} or more, or residual_every 0"
         )
-    if s.window is None or min(s.window, s.num_envs, s.batch_size, s.unroll_length, s.steps, s.num_evals) < 1:
+    if s.window is None or min(s.window, s.num_envs, s.batch_size) < 1:
         return problems
     if s.window > s.replay_rows >= 2:
         problems.append(f"window {s.window} exceeds replay_rows {s.replay_rows}: raise replay_rows to {s.window}")
@@ -241,6 +260,8 @@ def _cross_violations(s: Settings) -> list[str]:
             f"num_envs * (window - 1) = {s.num_envs} * {s.window - 1} = {pairs} is not divisible by batch_size "
             f"{s.batch_size}: try batch_size {_nearest_divisor(pairs, s.batch_size)}, or num_envs a multiple of it"
         )
+    if min(s.steps, s.num_evals, s.unroll_length) < 1:
+        return problems
     prefill, unrolls = s.num_prefill_unrolls, s.num_unrolls
     least = (prefill + s.num_evals) * s.env_steps_per_unroll
     if unrolls < prefill + s.num_evals:

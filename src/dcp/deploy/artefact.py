@@ -116,7 +116,7 @@ def _spec(stored: dict[str, Any]) -> EnvSpec:
 def _flatten(tree: Params, prefix: str = "") -> dict[str, np.ndarray]:
     """{"actor": {"out": {"bias": b}}} -> {"actor/out/bias": b}"""
     if not isinstance(tree, Mapping):
-        return {prefix: np.ascontiguousarray(tree)}
+        return {prefix: np.asarray(tree, order="C")}
     inner = [_flatten(value, f"{prefix}/{name}" if prefix else name) for name, value in tree.items()]
     return {name: array for part in inner for name, array in part.items()}
 
@@ -134,7 +134,7 @@ def _unflatten(arrays: dict[str, np.ndarray]) -> Params:
 
 def _compare(params: Params, networks: Networks, spec: EnvSpec) -> None:
     """The arrays must be exactly those that the networks of the metadata have, and the sizes the environment's."""
-    actor, encoders = jax.eval_shape(networks.init, jax.random.key(0))
+    actor, encoders = jax.eval_shape(lambda: networks.init(jax.random.key(0)))
     wanted = {name: (x.shape, x.dtype) for name, x in _leaves({"actor": actor, "encoders": encoders})}
     stored = {name: (x.shape, x.dtype) for name, x in _leaves(params)}
     for name in sorted(wanted.keys() | stored.keys()):

@@ -1,0 +1,159 @@
+"""Every check of a run that needs the tables and the environment; those that need neither are in config.py."""
+
+import os
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+import jax
+
+from dcp.config import Config, Settings, type_violations
+from dcp.envs.base import Environment, EnvState
+from dcp.envs.registry import make_env
+from dcp.errors import UserError
+from dcp.learner import Learner, make_networks
+from dcp.methods.scoring import SCORES
+from dcp.methods.table import METHODS, make_agent
+from dcp.networks.mlp import ACTIVATIONS
+from dcp.objectives.contrastive import CONTRASTIVE_LOSSES
+from dcp.objectives.energies import ENERGIES
+from dcp.types import EnvSpec
+
+_TABLES = {
+    "method": METHODS,
+    "score": SCORES,
+    "energy": ENERGIES,
+    "contrastive_loss": CONTRASTIVE_LOSSES,
+    "activation": ACTIVATIONS,
+}
+_FLOAT = 4  # bytes
+
+
+def check(config: Config) -> None:
+    """Raise one sentence with everything that is wrong."""
+    problems = violations(config)
+    if problems:
+        raise UserError("; ".join(problems))
+
+
+def violations(settings: Settings) -> list[str]:
+    """Every broken constraint, each with the fix."""
+    if problems := type_violations(settings):
+        return problems
+    names = [
+        unknown(field.replace("_", " "), getattr(settings, field), table)
+        for field, table in _TABLES.items()
+        if getattr(settings, field) not in table
+    ]
+    envs, broken = _environments(settings)
+    if not envs or (
+        settings.episode_length is not None and settings.episode_length < 2
+    ):  # nothing can be resolved from these
+        return [*broken, *names, *settings.violations()]
+    settings = settings.resolve(envs[0].spec.episode_length)
+    problems = [*broken, *names, *settings.violations()]
+    return problems or _memory_violations(settings, envs[0].spec)
+
+
+def unknown(kind: str, name: object, known: Iterable[str]) -> str:
+    """One sentence for a name that is not in its table."""
+    close = get_close_matches(str(name), list(known), 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}"
+    return f"unknown {kind} {name!r}: {hint}"
+
+
+def _environments(settings: Settings) -> tuple[list[Environment], list[str]]:
+    """env and eval_env as far as they can be made, and what is wrong with them."""
+    envs: list[Environment] = []
+    problems: list[str] = []
+    for name in dict.fromkeys([settings.env, settings.env if settings.eval_env is None else settings.eval_env]):
+        try:
+            env = make_env(name)
+            own = _contract_violations(name, env) if ":" in name else []
+        except UserError as error:
+            own, env = [str(error)], None
+        problems += own
+        if env is not None and not own:
+            envs.append(env)
+    if problems:
+        return [], problems
+    first, last = envs[0].spec, envs[-1].spec
+    if _sizes(first) != _sizes(last):
+        problems.append(
+            f"eval_env {settings.eval_env!r} has sizes (S, G, A) {_sizes(last)}, but env {settings.env!r} has "
+            f"{_sizes(first)}: evaluate on an environment of the same sizes"
+        )
+    return envs, problems
+
+
+def _sizes(spec: EnvSpec) -> tuple[int, int, int]:
+    return spec.state_size, spec.goal_size, spec.action_size
+
+
+def _contract_violations(name: str, env: Environment) -> list[str]:
+    """A user's own environment, judged by shapes alone: nothing is computed."""
+    spec = env.spec
+    if not isinstance(spec, EnvSpec):
+        return [f"the spec of {name} is a {type(spec).__name__}: make it a dcp.types.EnvSpec"]
+    if len(spec.goal_dims) != spec.goal_size or not all(0 <= dim < spec.state_size for dim in spec.goal_dims):
+        return [f"goal_dims {spec.goal_dims} of {name} must be {spec.goal_size} indices below {spec.state_size}"]
+    state = jax.eval_shape(lambda: env.reset(jax.random.key(0)))
+    if not isinstance(state, EnvState):
+        return [f"reset of {name} returns a {type(state).__name__}: make it a dcp.envs.base.EnvState"]
+    wanted = (spec.state_size + spec.goal_size,)
+    if state.obs.shape != wanted:
+        return [f"obs of {name} has shape {state.obs.shape}: by its spec, [state, goal] has shape {wanted}"]
+    action = jax.ShapeDtypeStruct((spec.action_size,), jax.numpy.float32)
+    after = jax.eval_shape(env.step, state, action)
+    if jax.tree.structure(after) != jax.tree.structure(state):
+        return [f"step of {name} returns another structure than reset: give both the same fields"]
+    for (path, was), now in zip(jax.tree.leaves_with_path(state), jax.tree.leaves(after), strict=True):
+        if (was.shape, was.dtype) != (now.shape, now.dtype):
+            field = jax.tree_util.keystr(path)
+            return [f"{field} of {name} is {was.dtype}{list(was.shape)} after reset but {now.dtype}{list(now.shape)} "
+                    "after step: make them the same"]  # fmt: skip
+    return []
+
+
+def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
+    """Bytes of the large parts of a run. Settings resolved and free of other violations."""
+    s, config = settings, Config(**vars(settings))
+    numbers = spec.state_size + spec.action_size + spec.goal_size  # in a stored row, beside the episode's number
+    agent = make_agent(config, spec)
+    networks = make_networks(config, spec, agent.condition)
+    learner = Learner(config, spec, networks, agent.condition, agent.actor_goal)
+    state = jax.eval_shape(lambda: learner.init(jax.random.key(0)))
+    pairs = s.num_envs * (s.window or 0)
+    steps = s.eval_episodes * ((s.episode_length or 0) + 1)
+    return {
+        "replay": s.replay_rows * s.num_envs * (numbers + 1) * _FLOAT,
+        "learner and its optimizer": sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)),
+        "one iteration's pairs": pairs * (2 * numbers + spec.goal_size + 2) * _FLOAT,  # windows, pairs, their order
+        "one evaluation": steps * (spec.state_size + spec.goal_size + 1) * _FLOAT,
+    }
+
+
+def _memory_violations(settings: Settings, spec: EnvSpec) -> list[str]:
+    needed, there = sum(memory_parts(settings, spec).values()), available_memory()
+    if there is None or needed <= there:
+        return []
+    return [
+        f"the run needs about {needed / 1e9:.1f} GB but {there / 1e9:.1f} GB are available: "
+        f"lower replay_rows ({settings.replay_rows}) or num_envs ({settings.num_envs})"
+    ]
+
+
+def available_memory() -> int | None:
+    """Bytes that a run may take: the accelerator's if there is one, else the machine's. None where nobody tells."""
+    device = jax.devices()[0]
+    if device.platform != "cpu":
+        return (device.memory_stats() or {}).get("bytes_limit")
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            amounts = dict(line.split(":", 1) for line in file)
+        return int(amounts["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return None

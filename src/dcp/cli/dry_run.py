@@ -1,0 +1,57 @@
+"""`dcp train --dry-run`: what would run, what it would take, and everything that stands in its way."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+from dcp.checks import available_memory, memory_parts, violations
+from dcp.config import Settings
+from dcp.deploy.run_folder import CONFIG_FILE
+from dcp.envs.registry import make_env
+from dcp.errors import UserError
+
+
+def dry_run(settings: Settings, runs_dir: Path, overwrite: bool) -> int:
+    problems = violations(settings)
+    try:
+        spec = make_env(settings.env).spec
+        settings = settings.resolve(spec.episode_length)
+    except UserError:
+        spec = None  # named among the violations
+    _section("Config", asdict(settings))
+    if not problems and spec is not None:
+        _section("Plan", _plan(settings))
+        parts = memory_parts(settings, spec)
+        there = available_memory()
+        amounts = {**parts, "in all": sum(parts.values()), **({} if there is None else {"available": there})}
+        _section("Memory", {name: f"{amount / 1e6:,.1f} MB" for name, amount in amounts.items()})
+    folder = runs_dir / settings.run_path
+    print(f"\nResults would go to {folder}")
+    if (folder / CONFIG_FILE).exists() and not overwrite:
+        problems.append(f"{folder} holds a run already: use --overwrite, another --seed or another --runs-dir")
+    if not problems:
+        print("\nEvery constraint holds.")
+        return 0
+    print("\nViolated constraints")
+    for problem in problems:
+        print(f"  {problem}")
+    raise UserError(f"{len(problems)} violated constraint{'s' * (len(problems) > 1)}: see above for each fix")
+
+
+def _plan(s: Settings) -> dict[str, object]:
+    steps = s.num_unrolls * s.env_steps_per_unroll
+    return {
+        "environment steps asked for": f"{s.steps:,}",
+        "environment steps that will run": f"{steps:,} = {s.num_unrolls:,} unrolls of {s.env_steps_per_unroll:,}",
+        "unrolls that fill the replay": f"{s.num_prefill_unrolls:,}",
+        "iterations (unroll, then updates)": f"{s.num_iterations:,}",
+        "updates an iteration": f"{s.updates_per_iteration:,}",
+        "updates in all": f"{s.num_iterations * s.updates_per_iteration:,}",
+        "evaluations": f"{s.num_evals:,} of {s.eval_episodes:,} episodes",
+    }
+
+
+def _section(title: str, rows: dict[str, object]) -> None:
+    width = max(len(name) for name in rows)
+    print(f"\n{title}")
+    for name, value in rows.items():
+        print(f"  {name:<{width}}  {value}")

@@ -1,0 +1,90 @@
+"""Flags from a dataclass by tyro, with its boxed messages turned into one sentence each."""
+
+import dataclasses
+import io
+import re
+from contextlib import redirect_stderr
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_type_hints
+
+import tyro
+
+from dcp.errors import UserError
+
+T = TypeVar("T")
+
+
+def parse(default: T, argv: list[str], prog: str, description: str) -> T:
+    """The default with what argv sets. `--help` prints and exits with code 0."""
+    known = sorted(_flags(type(default)))
+    _refuse_unknown(argv, known, prog)
+    boxed = io.StringIO()
+    try:
+        with redirect_stderr(boxed):
+            return tyro.cli(
+                type(default),
+                prog=prog,
+                description=description,
+                args=argv,
+                default=default,
+                config=(tyro.conf.HelptextFromCommentsOff,),
+            )
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+    raise UserError(_sentence(boxed.getvalue(), prog))
+
+
+def no_arguments(argv: list[str], prog: str, purpose: str) -> bool:
+    """For a command without options. -> whether to go on"""
+    if not argv:
+        return True
+    if argv[0] in ("-h", "--help"):
+        print(f"usage: {prog}\n\n{purpose}")
+        return False
+    raise UserError(f"`{prog}` takes no arguments: leave out {argv[0]!r}")
+
+
+def value_of(flag: str, argv: list[str]) -> str | None:
+    """What argv gives to a flag that must be known before the others are read; None without it."""
+    values = [value for name, value in zip(argv, argv[1:], strict=False) if name == flag]
+    values += [arg.removeprefix(f"{flag}=") for arg in argv if arg.startswith(f"{flag}=")]
+    return values[-1] if values else None
+
+
+def _flags(kind: Any) -> set[str]:
+    flags = {"--help"}
+    for field, hint in get_type_hints(kind).items():
+        name = field.replace("_", "-")
+        if dataclasses.is_dataclass(hint):
+            flags |= _flags(hint)
+        else:
+            flags |= {f"--{name}", f"--no-{name}"} if hint is bool else {f"--{name}"}
+    return flags
+
+
+def _refuse_unknown(argv: list[str], known: list[str], prog: str) -> None:
+    for arg in argv:
+        flag = arg.split("=")[0].replace("_", "-")
+        if arg.startswith("--") and flag not in known:
+            close = get_close_matches(flag, known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"see `{prog} --help`"
+            raise UserError(f"unknown option {flag}: {hint}")
+
+
+def _sentence(boxed: str, prog: str) -> str:
+    """tyro's box without its frame, its help text and its Python."""
+    lines = [line.strip("│ ") for line in boxed.splitlines() if line.startswith("│")]
+    rule = next((i for i, line in enumerate(lines) if line.startswith("─")), len(lines))
+    text = " ".join(lines[:rule]) or " ".join(boxed.split())
+    if found := re.search(r"Error parsing (--\S+): .*?(?:int|float).*'(.*)'", text):
+        kind = "a number" if "float" in text else "a whole number"
+        return f"{found[1]} takes {kind}, not {found[2]!r}: see `{prog} --help`"
+    if found := re.search(r"Missing value for argument '([^']+)'", text):
+        return f"{found[1].split('/')[0]} needs a value: see `{prog} --help`"
+    if found := re.search(r"invalid choice '(.*?)' for argument '(.*?)'. Expected one of \((.*)\)", text):
+        choices = ", ".join(part.strip(" '") for part in found[3].split(",") if part.strip(" '"))
+        return f"unknown value {found[1]!r} for {found[2]}: choose one of {choices}"
+    if found := re.search(r"Unrecognized options: (\S+?)(?:,|$)", text):
+        return f"did not expect {found[1]!r}: every setting is written as --name value, see `{prog} --help`"
+    return f"{text}: see `{prog} --help`"

@@ -1,0 +1,66 @@
+"""Finds the command and turns a user's mistake into one sentence. Imports a command only when it is called."""
+
+import os
+import sys
+from difflib import get_close_matches
+from importlib import import_module
+
+from dcp import __version__
+from dcp.errors import UserError
+
+COMMANDS = {
+    "train": "Train a policy and write its run folder.",
+    "envs": "List the environments with their sizes.",
+    "methods": "List the methods and what sets them apart.",
+}
+EXIT_MISTAKE, EXIT_INTERRUPTED = 2, 130
+
+
+def main(argv: list[str] | None = None) -> int:
+    """-> the exit code"""
+    try:
+        return _dispatch(sys.argv[1:] if argv is None else argv)
+    except UserError as error:
+        print(f"dcp: {' '.join(str(error).split())}", file=sys.stderr)
+        return EXIT_MISTAKE
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("dcp: stopped", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(_help())
+        return 0
+    name, *rest = argv
+    if name == "--version":
+        print(f"dcp {__version__}")
+        return 0
+    if name not in COMMANDS:
+        close = get_close_matches(name, COMMANDS, 1)
+        hint = f"did you mean `dcp {close[0]}`?" if close else f"choose one of {', '.join(COMMANDS)}"
+        raise UserError(f"unknown command {name!r}: {hint}")
+    return import_module(f"dcp.cli.{name}").main(rest)
+
+
+def _help() -> str:
+    rows = [f"  {name:<10}{purpose}" for name, purpose in COMMANDS.items()]
+    return "\n".join(
+        [
+            "Direction-conditioned policies for goal-conditioned reinforcement learning.",
+            "",
+            "usage: dcp <command> [options]",
+            "",
+            *rows,
+            "",
+            "  --help    This text; after a command, its options.",
+            "  --version",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

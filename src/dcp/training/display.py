@@ -1,0 +1,181 @@
+"""What a person sees while a run trains: a live panel on a terminal, one line an evaluation elsewhere."""
+
+import time
+from pathlib import Path
+from typing import Literal, Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from dcp.config import Config
+from dcp.training.loop import Progress
+
+DisplayKind = Literal["auto", "live", "plain", "none"]
+Row = dict[str, float]
+
+
+class Display(Protocol):
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+    def progress(self, progress: Progress) -> None: ...
+
+    def evaluation(self, row: Row) -> None: ...
+
+
+class Pace:
+    """Steps done, steps/s and time left. The first iteration and the first evaluation compile: they do not count."""
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.unrolls = 0
+        self._last: float | None = None  # when the latest iteration or evaluation ended
+        self._iterations: list[float] = []  # seconds
+        self._evaluations: list[float] = []
+
+    def update(self, progress: Progress) -> None:
+        self.unrolls = progress.unrolls
+        if progress.metrics is not None:
+            self._tick(self._iterations)
+
+    def evaluated(self) -> None:
+        self._tick(self._evaluations)
+
+    def _tick(self, durations: list[float]) -> None:
+        now = time.perf_counter()
+        if self._last is not None:
+            durations.append(now - self._last)
+        self._last = now
+
+    @property
+    def steps(self) -> int:
+        return self.unrolls * self.config.env_steps_per_unroll
+
+    @property
+    def total(self) -> int:
+        return self.config.num_unrolls * self.config.env_steps_per_unroll
+
+    def text(self) -> str:
+        if not self._iterations:
+            return "-"
+        iteration = sum(self._iterations) / len(self._iterations)
+        evaluation = self._evaluations[-1] if len(self._evaluations) > 1 else 0.0
+        left = (self.config.num_unrolls - self.unrolls) * iteration
+        left += (self.config.num_evals - len(self._evaluations)) * evaluation
+        return f"{self.config.env_steps_per_unroll / iteration:,.0f} steps/s  {clock(round(left))} left"
+
+
+def clock(seconds: int) -> str:
+    """125 -> 2:05, 3725 -> 1:02:05"""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def headline(config: Config, folder: Path) -> str:
+    """Says openly how many steps will run: the budget rounded up to whole unrolls."""
+    runs = config.num_unrolls * config.env_steps_per_unroll
+    asked = "" if runs == config.steps else f" ({config.steps:,} rounded up to whole unrolls)"
+    return (
+        f"Training {config.method} on {config.env}, seed {config.seed}: {runs:,} environment steps{asked}, "
+        f"{config.num_iterations * config.updates_per_iteration:,} updates; results go to {folder}"
+    )
+
+
+class Silent:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        return None
+
+    def progress(self, progress: Progress) -> None:
+        return None
+
+    def evaluation(self, row: Row) -> None:
+        return None
+
+
+class Plain(Silent):
+    """For logs: one line at the start, one an evaluation."""
+
+    def __init__(self, config: Config, folder: Path):
+        self._pace = Pace(config)
+        print(headline(config, folder), flush=True)
+
+    def progress(self, progress: Progress) -> None:
+        self._pace.update(progress)
+
+    def evaluation(self, row: Row) -> None:
+        pace = self._pace
+        pace.evaluated()
+        print(
+            f"{pace.steps:>12,} / {pace.total:,} steps  success {row['success_once']:6.1%}  "
+            f"time near goal {row['time_near_goal']:6.1f}  critic loss {row['critic_loss']:.3f}  "
+            f"actor loss {row['actor_loss']:.3f}  {pace.text()}",
+            flush=True,
+        )
+
+
+class Panel(Silent):
+    """For a terminal: redrawn after each unroll."""
+
+    def __init__(self, config: Config, folder: Path, console: Console):
+        self._config, self._folder = config, folder
+        self._pace = Pace(config)
+        self._phase = "compiling"
+        self._row: Row | None = None
+        self._losses: Row = {}
+        self._live = Live(self._render(), console=console, refresh_per_second=4)
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._phase = "done" if exception[0] is None else "stopped"
+        self._live.update(self._render(), refresh=True)
+        self._live.__exit__(None, None, None)
+
+    def progress(self, progress: Progress) -> None:
+        self._pace.update(progress)
+        filled = progress.unrolls >= self._config.num_prefill_unrolls
+        self._phase = "training" if progress.metrics is not None else "compiling" if filled else "filling the replay"
+        if progress.metrics is not None:
+            self._losses = {name: float(progress.metrics[name]) for name in ("critic_loss", "actor_loss")}
+        self._live.update(self._render())
+
+    def evaluation(self, row: Row) -> None:
+        self._row = row
+        self._pace.evaluated()
+        self._live.update(self._render())
+
+    def _render(self) -> RenderableType:
+        pace, row = self._pace, self._row
+        bar = Table.grid(padding=(0, 2))
+        share = f"{pace.steps:,} / {pace.total:,} steps"
+        bar.add_row(ProgressBar(pace.total, pace.steps, width=30), share, pace.text(), Text(self._phase, "dim"))
+        numbers = Table.grid(padding=(0, 3))
+        numbers.add_row(
+            _labelled("success", "-" if row is None else f"{row['success_once']:.1%}"),
+            _labelled("time near goal", "-" if row is None else f"{row['time_near_goal']:.1f}"),
+            *(_labelled(name.replace("_", " "), f"{value:.3f}") for name, value in self._losses.items()),
+        )
+        return Group(headline(self._config, self._folder), bar, numbers)
+
+
+def _labelled(label: str, value: str) -> Text:
+    return Text.assemble((f"{label} ", "dim"), (value, "bold"))
+
+
+def make_display(kind: DisplayKind, config: Config, folder: Path) -> Display:
+    console = Console()
+    if kind == "auto":
+        kind = "live" if console.is_terminal else "plain"
+    if kind == "live":
+        return Panel(config, folder, console)
+    return Plain(config, folder) if kind == "plain" else Silent()
