@@ -28,7 +28,7 @@ _TABLES = {
 _FLOAT = 4  # bytes
 
 
-def check(config: Config) -> None:
+def check(config: Settings) -> None:
     """Raise one sentence with everything that is wrong."""
     problems = violations(config)
     if problems:
@@ -45,13 +45,15 @@ def violations(settings: Settings) -> list[str]:
         if getattr(settings, field) not in table
     ]
     envs, broken = _environments(settings)
-    if not envs or (
-        settings.episode_length is not None and settings.episode_length < 2
-    ):  # nothing can be resolved from these
+    if not envs or _broken_length(settings):  # nothing can be resolved
         return [*broken, *names, *settings.violations()]
     settings = settings.resolve(envs[0].spec.episode_length)
     problems = [*broken, *names, *settings.violations()]
     return problems or _memory_violations(settings, envs[0].spec)
+
+
+def _broken_length(settings: Settings) -> bool:
+    return settings.episode_length is not None and settings.episode_length < 2
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:

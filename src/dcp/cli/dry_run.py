@@ -8,6 +8,7 @@ from dcp.config import Settings
 from dcp.deploy.run_folder import CONFIG_FILE
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
+from dcp.training.folder import taken
 
 
 def dry_run(settings: Settings, runs_dir: Path, overwrite: bool) -> int:
@@ -27,7 +28,7 @@ def dry_run(settings: Settings, runs_dir: Path, overwrite: bool) -> int:
     folder = runs_dir / settings.run_path
     print(f"\nResults would go to {folder}")
     if (folder / CONFIG_FILE).exists() and not overwrite:
-        problems.append(f"{folder} holds a run already: use --overwrite, another --seed or another --runs-dir")
+        problems.append(taken(folder))
     if not problems:
         print("\nEvery constraint holds.")
         return 0

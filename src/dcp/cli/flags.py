@@ -5,6 +5,7 @@ import io
 import re
 from contextlib import redirect_stderr
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Any, TypeVar, get_type_hints
 
 import tyro
@@ -47,7 +48,7 @@ def no_arguments(argv: list[str], prog: str, purpose: str) -> bool:
 
 def value_of(flag: str, argv: list[str]) -> str | None:
     """What argv gives to a flag that must be known before the others are read; None without it."""
-    values = [value for name, value in zip(argv, argv[1:], strict=False) if name == flag]
+    values = [value for name, value in pairwise(argv) if name == flag]
     values += [arg.removeprefix(f"{flag}=") for arg in argv if arg.startswith(f"{flag}=")]
     return values[-1] if values else None
 

@@ -21,8 +21,9 @@ def enable(folder: str | Path | None = None) -> Path | None:
     A cache that JAX has been given already is kept. One that cannot be written is left out: it only saves time.
     -> the folder in use
     """
-    if folder is None and jax.config.jax_compilation_cache_dir:
-        return Path(jax.config.jax_compilation_cache_dir)
+    given = jax.config.values.get("jax_compilation_cache_dir")
+    if folder is None and given:
+        return Path(given)
     chosen = folder or os.environ.get(VARIABLE) or default_folder()
     if str(chosen) == OFF:
         return None

@@ -15,6 +15,7 @@ from dcp.training.loop import Progress
 
 DisplayKind = Literal["auto", "live", "plain", "none"]
 Row = dict[str, float]
+COMPILING = "compiling (once: the next run of this kind finds it on disk)"
 
 
 class Display(Protocol):
@@ -127,7 +128,7 @@ class Panel(Silent):
     def __init__(self, config: Config, folder: Path, console: Console):
         self._config, self._folder = config, folder
         self._pace = Pace(config)
-        self._phase = "compiling"
+        self._phase = COMPILING
         self._row: Row | None = None
         self._losses: Row = {}
         self._live = Live(self._render(), console=console, refresh_per_second=4)
@@ -144,7 +145,7 @@ class Panel(Silent):
     def progress(self, progress: Progress) -> None:
         self._pace.update(progress)
         filled = progress.unrolls >= self._config.num_prefill_unrolls
-        self._phase = "training" if progress.metrics is not None else "compiling" if filled else "filling the replay"
+        self._phase = "training" if progress.metrics is not None else COMPILING if filled else "filling the replay"
         if progress.metrics is not None:
             self._losses = {name: float(progress.metrics[name]) for name in ("critic_loss", "actor_loss")}
         self._live.update(self._render())

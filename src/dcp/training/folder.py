@@ -56,24 +56,25 @@ class RunFolder:
 def claim(runs_dir: str | Path, config: Config, overwrite: bool = False) -> RunFolder:
     """Make the folder of this resolved config, with config.json in it."""
     path = Path(runs_dir) / config.run_path
+    content = {"schema_version": SCHEMA_VERSION, "config": asdict(config), "versions": versions()}
     try:
         path.mkdir(parents=True, exist_ok=True)
         if overwrite:
             _remove_written(path)
         (path / PLOTS_DIR).mkdir(exist_ok=True)
         with (path / CONFIG_FILE).open("x", encoding="utf-8") as file:  # x: of two runs at once, one gets it
-            json.dump(
-                {"schema_version": SCHEMA_VERSION, "config": asdict(config), "versions": versions()}, file, indent=2
-            )
+            json.dump(content, file, indent=2)
     except FileExistsError as error:
         if (path / CONFIG_FILE).exists():
-            raise UserError(
-                f"{path} holds a run already: use --overwrite, another --seed or another --runs-dir"
-            ) from error
+            raise UserError(taken(path)) from error
         raise UserError(f"{error.filename} is a file, not a folder: choose another --runs-dir") from error
     except OSError as error:
         raise UserError(f"cannot write to {path} ({error.strerror}): choose another --runs-dir") from error
     return RunFolder(path, config)
+
+
+def taken(path: Path) -> str:
+    return f"{path} holds a run already: use --overwrite, another --seed or another --runs-dir"
 
 
 def versions() -> dict[str, str]:
