@@ -2,16 +2,16 @@ import numpy as np
 from numpy.testing import assert_array_equal
 
 from dcp.envs.geodesic import farthest_goal, steps_from_start
-from dcp.envs.layouts import BIG_EVAL, U, U_EVAL
+from dcp.envs.layouts import BIG_EVAL, U_EVAL, U
 from dcp.envs.maze import parse_layout
 
-O = np.inf  # noqa: E741: a wall, so that the grid below reads as the maze
+W = np.inf  # a wall
 
 
 def test_steps_in_the_u_maze_by_hand():
     assert_array_equal(
         steps_from_start(parse_layout(U, 1.0)),
-        [[O, O, O, O, O], [O, 0, 1, 2, O], [O, O, O, 3, O], [O, 6, 5, 4, O], [O, O, O, O, O]],
+        [[W, W, W, W, W], [W, 0, 1, 2, W], [W, W, W, 3, W], [W, 6, 5, 4, W], [W, W, W, W, W]],
     )
 
 

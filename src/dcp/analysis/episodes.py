@@ -1,6 +1,7 @@
 """Deterministic episodes of a policy in a maze, as paths in its plane."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -12,6 +13,9 @@ from dcp.envs.base import Environment, EnvState
 from dcp.errors import UserError
 from dcp.evaluation import rollout
 from dcp.types import Array, EnvSpec, MazeLayout
+
+# A few episodes run in an instant, compiling them takes seconds: twice as long with the compiler's optimisations.
+QUICK_COMPILE = {"xla_backend_optimization_level": 0}
 
 
 class Path(NamedTuple):
@@ -62,7 +66,7 @@ def paths(env: Environment, policy: Policy, seed: int, num_episodes: int, episod
     """Fresh episodes. The seed decides starts and goals."""
     maze_of(env.spec)
 
-    @jax.jit
+    @partial(jax.jit, compiler_options=QUICK_COMPILE)
     def run(key: Array) -> tuple[Array, dict[str, Array]]:
         return rollout(env, policy, key, num_episodes, episode_length)
 

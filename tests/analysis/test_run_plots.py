@@ -1,0 +1,45 @@
+import json
+
+import pytest
+
+from dcp.analysis.run_plots import save_run_plots
+from dcp.config import SCHEMA_VERSION, Config
+from dcp.deploy.artefact import save_policy
+from dcp.envs.registry import ENVIRONMENTS
+from dcp.errors import UserError
+from tests.toys import LineWorld
+
+
+def write_run(folder, config, metrics="env_steps,success_once,time_near_goal\n1000,0.5,7\n"):
+    stored = {"schema_version": SCHEMA_VERSION, "config": json.loads(config.to_json()), "versions": {}}
+    (folder / "config.json").write_text(json.dumps(stored))
+    (folder / "metrics.csv").write_text(metrics)
+
+
+def test_a_maze_run_leaves_curve_landscape_and_gif(tmp_path, policy):
+    write_run(tmp_path, Config(env="point_u_maze", eval_env="point_u_maze_eval", episode_length=5))
+    save_policy(tmp_path / "policy.safetensors", policy, {})
+    written = save_run_plots(tmp_path)
+    assert [path.relative_to(tmp_path).as_posix() for path in written] == [
+        "plots/learning_curve.png",
+        "plots/landscape.png",
+        "plots/episode.gif",
+    ]
+    assert all(path.stat().st_size > 0 for path in written)
+
+
+def test_a_run_without_a_maze_leaves_the_curve_alone(tmp_path, monkeypatch):
+    monkeypatch.setitem(ENVIRONMENTS, "line_world", LineWorld)
+    write_run(tmp_path, Config(env="line_world"))
+    assert [path.name for path in save_run_plots(tmp_path)] == ["learning_curve.png"]
+    assert [path.name for path in (tmp_path / "plots").iterdir()] == ["learning_curve.png"]
+
+
+def test_a_run_that_stopped_before_its_policy_was_saved_leaves_the_curve(tmp_path):
+    write_run(tmp_path, Config(env="point_u_maze"))
+    assert [path.name for path in save_run_plots(tmp_path)] == ["learning_curve.png"]
+
+
+def test_a_folder_that_is_no_run_is_a_mistake(tmp_path):
+    with pytest.raises(UserError, match="no run folder"):
+        save_run_plots(tmp_path)
