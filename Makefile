@@ -63,9 +63,9 @@ demo: setup
 
 lint: setup
 	@echo "lint: ruff check"
-	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff check .
 	@echo "lint: ruff format"
-	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make format" >&2; exit 1; }
+	@$(BIN)/ruff format --check --output-format concise . || { echo "not formatted: run make format" >&2; exit 1; }
 	@echo "lint: types"
 	@$(BIN)/basedpyright
 	@echo "lint: import contracts"
@@ -84,7 +84,7 @@ format: setup
 	@$(BIN)/ruff format .
 
 bench: setup
-	@for file in benchmarks/*.py; do echo "bench: $$file"; $(BIN)/python $$file || exit 1; done
+	@for name in learner hindsight methods; do echo "bench: $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 # Needs the network, but no working .venv: a broken lock must not stand in its own way.
 lock:
