@@ -48,7 +48,7 @@ def across_seeds(runs: Sequence[Columns], metric: str) -> tuple[np.ndarray, np.n
 def plot_run(axes: Axes, run: Columns, metric: str, colour: str) -> None:
     """One run. A gap in the record is a gap in the line; the dots show what was measured."""
     steps, values = curve(run, metric)
-    axes.plot(steps, values, color=colour, marker="o", markersize=3.5, clip_on=False, zorder=3)
+    axes.plot(steps, values, color=colour, marker="o", markersize=3.5, zorder=3)
     _dress(axes, metric)
 
 
@@ -104,8 +104,6 @@ def _dress(axes: Axes, metric: str) -> None:
     shown = METRICS.get(metric, Metric(metric, 1.0, None))
     axes.set_ylabel(shown.label)
     step_axis(axes)
-    if shown.top is not None:  # bands may pass what is possible; the axis does not
-        axes.set_ylim(0.0, shown.top)
-    else:
-        axes.set_ylim(bottom=0.0)
+    top = shown.top or axes.get_ylim()[1]  # bands may pass what is possible; the axis does not
+    axes.set_ylim(-0.015 * top, 1.015 * top)  # a line at either end keeps its full width
     axes.set_xlim(left=0.0)
