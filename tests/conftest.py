@@ -1,5 +1,23 @@
-"""For every test: an array that changes its rank by itself is a mistake."""
+"""For every test: no device but the CPU, no silent change of rank, and nothing compiled twice."""
+
+import os
+from pathlib import Path
+
+# Before JAX is imported, and inherited by the subprocesses that tests start.
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parents[1] / ".pytest_cache" / "xla")
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 
 import jax
+import pytest
+
+from dcp.training.run import TrainedRun, train
+from tests.tiny import tiny_config
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> TrainedRun:
+    """point_u_maze, dcp, seed 0, trained for a moment: policy, rows, and a folder that tests only read."""
+    return train(tiny_config(), runs_dir=tmp_path_factory.mktemp("runs"), display="none")

@@ -59,8 +59,8 @@ def _broken_length(settings: Settings) -> bool:
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     """One sentence for a name that is not in its table."""
     close = get_close_matches(str(name), list(known), 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}"
-    return f"unknown {kind} {name!r}: {hint}"
+    nearest = f", perhaps {close[0]!r}" if close else ""
+    return f"unknown {kind} {name!r}: choose one of {', '.join(known)}{nearest}"
 
 
 def _environments(settings: Settings) -> tuple[list[Environment], list[str]]:

@@ -74,18 +74,17 @@ def _refuse_unknown(argv: list[str], known: list[str], prog: str) -> None:
 
 
 def _sentence(boxed: str, prog: str) -> str:
-    """tyro's box without its frame, its help text and its Python."""
-    lines = [line.strip("│ ") for line in boxed.splitlines() if line.startswith("│")]
-    rule = next((i for i, line in enumerate(lines) if line.startswith("─")), len(lines))
-    text = " ".join(lines[:rule]) or " ".join(boxed.split())
-    if found := re.search(r"Error parsing (--\S+): .*?(?:int|float).*'(.*)'", text):
-        kind = "a number" if "float" in text else "a whole number"
-        return f"{found[1]} takes {kind}, not {found[2]!r}: see `{prog} --help`"
-    if found := re.search(r"Missing value for argument '([^']+)'", text):
-        return f"{found[1].split('/')[0]} needs a value: see `{prog} --help`"
-    if found := re.search(r"invalid choice '(.*?)' for argument '(.*?)'. Expected one of \((.*)\)", text):
-        choices = ", ".join(part.strip(" '") for part in found[3].split(",") if part.strip(" '"))
+    """tyro's box without its frame (which differs from terminal to terminal), its help text and its Python."""
+    text = " ".join(re.sub(r"[│|╭╮╰╯─+]|-{3,}", " ", boxed).split())
+    see = f"see `{prog} --help`"
+    if found := re.search(r"Error parsing (--\S+):.*?(base 10|to float): '([^']*)'", text):
+        kind = "a number" if found[2] == "to float" else "a whole number"
+        return f"{found[1]} takes {kind}, not {found[3]!r}: {see}"
+    if found := re.search(r"Missing value for argument '([^'/]+)", text):
+        return f"{found[1]} needs a value: {see}"
+    if found := re.search(r"invalid choice '(.*?)' for argument '(.*?)'. Expected one of \((.*?)\)", text):
+        choices = ", ".join(re.findall(r"'([^']*)'", found[3]))
         return f"unknown value {found[1]!r} for {found[2]}: choose one of {choices}"
-    if found := re.search(r"Unrecognized options: (\S+?)(?:,|$)", text):
-        return f"did not expect {found[1]!r}: every setting is written as --name value, see `{prog} --help`"
-    return f"{text}: see `{prog} --help`"
+    if found := re.search(r"Unrecognized options: ([^\s,]+)", text):
+        return f"did not expect {found[1]!r}: every setting is written as --name value, {see}"
+    return f"{text.split('For full helptext')[0]}: {see}"

@@ -53,7 +53,7 @@ def load_policy(path: str | Path) -> DeployedPolicy:
             raise ValueError("an energy or activation that is not known")
         params = _unflatten(arrays)
         _compare(params, networks, spec)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:  # UserError is a ValueError
+    except (LookupError, TypeError, ValueError, AttributeError) as error:  # UserError is a ValueError
         raise UserError(f"{path} is damaged ({error}): train or copy it again") from error
     params = jax.tree.map(jax.numpy.asarray, params)
     return DeployedPolicy(networks, condition, spec, params["actor"], params["encoders"], energy)

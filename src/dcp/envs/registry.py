@@ -54,8 +54,10 @@ def _from_module(name: str) -> Environment:
     module_name, _, factory_name = name.partition(":")
     try:
         factory = getattr(importlib.import_module(module_name), factory_name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:  # TypeError: a relative name
         raise UserError(f"cannot load environment {name!r} ({error}): name it as module:factory") from error
+    if not callable(factory):
+        raise UserError(f"{name} is no function that makes an environment: name it as module:factory")
     env = factory()
     if not isinstance(env, Environment):
         raise UserError(f"{name} made a {type(env).__name__}, which is no environment: it needs spec, reset and step")

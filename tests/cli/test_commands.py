@@ -1,0 +1,49 @@
+"""The commands that list things, and the help that must come at once."""
+
+import subprocess
+import sys
+
+from dcp import __version__
+from dcp.cli.main import COMMANDS, main
+from dcp.envs.registry import ENVIRONMENTS
+from dcp.methods.table import METHODS
+
+
+def test_envs_lists_every_environment_with_its_sizes(capsys):
+    assert main(["envs"]) == 0
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]
+    assert {row[0] for row in rows if row} == set(ENVIRONMENTS)
+    assert ["point_u_maze_inertia", "4", "2", "2", "0, 1", "0.125", "250"] in rows
+
+
+def test_methods_shows_the_three_columns_of_each_row(capsys):
+    assert main(["methods"]) == 0
+    shown = capsys.readouterr().out
+    for name, row in METHODS.items():
+        columns = (name, row.command.__name__, row.condition.__name__, row.actor_goal)
+        assert any(all(f" {column} " in line for column in columns) for line in shown.splitlines())
+
+
+def test_help_names_every_command(capsys):
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {name}" in shown and purpose in shown for name, purpose in COMMANDS.items())
+
+
+def test_each_listing_command_has_help(capsys):
+    for name in ("envs", "methods"):
+        assert main([name, "--help"]) == 0
+        assert COMMANDS[name] in capsys.readouterr().out
+
+
+def test_the_version_is_the_packages(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"dcp {__version__}\n"
+
+
+def test_help_and_flag_mistakes_need_no_jax():
+    code = (
+        "import sys; from dcp.cli.main import main; main(['--help']); main(['train', '--stepz', '1']);"
+        "sys.exit('jax' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60).returncode == 0

@@ -1,0 +1,109 @@
+"""`dcp train` from flags to results."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from dcp.cli.main import main
+from dcp.config import Settings
+from dcp.deploy.artefact import load_policy
+from tests.tiny import FLAGS
+
+MY_ENV = """
+import jax.numpy as jnp
+from dcp.envs.base import sparse_state
+from dcp.types import EnvSpec
+
+class Line:
+    spec = EnvSpec("line", 1, 1, 1, goal_dims=(0,), threshold=0.5, episode_length=20)
+
+    def reset(self, key):
+        return sparse_state(self.spec, jnp.zeros(1), jnp.full((1,), 2.0))
+
+    def step(self, state, action):
+        x, goal = self.spec.split(state.obs)
+        return sparse_state(self.spec, x + action, goal)
+"""
+
+
+def test_explicit_flags_win_over_the_preset(capsys):
+    assert main(["train", "--dry-run", "--preset", "demo", "--width", "32", "--runs-dir", "nowhere"]) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["width", "32"] in shown
+    assert ["env", "point_u_maze"] in shown
+    assert ["eval_env", "point_u_maze_eval"] in shown
+
+
+def test_a_dry_run_says_how_many_steps_will_really_run(capsys):
+    """100 environments x 62 steps = 6,200 an unroll; 250 rows fill in 5 unrolls; 100,000 steps need 17 unrolls."""
+    flags = "--num-envs 100 --steps 100000 --min-replay-rows 250 --batch-size 100 --num-evals 2"
+    assert main(["train", "--dry-run", *flags.split(), "--runs-dir", "nowhere"]) == 0
+    shown = capsys.readouterr().out
+    assert "105,400 = 17 unrolls of 6,200" in shown
+    assert any(line.split()[-2:] == ["replay", "5"] for line in shown.splitlines())
+    assert any(line.split() == ["updates", "an", "iteration", "249"] for line in shown.splitlines())
+    assert any(line.split() == ["updates", "in", "all", "2,988"] for line in shown.splitlines())  # 12 x 249
+    # 10,000 rows x 100 environments x (2 + 2 + 2 + 1) numbers of 4 bytes
+    assert any(line.split() == ["replay", "28.0", "MB"] for line in shown.splitlines())
+
+
+def test_a_dry_run_leaves_nothing_behind(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--dry-run", "--preset", "smoke"]) == 0
+    assert not any(tmp_path.iterdir())
+
+
+def test_every_setting_has_a_flag(capsys):
+    try:
+        main(["train", "--help"])
+    except SystemExit as stop:
+        assert stop.code == 0
+    shown = capsys.readouterr().out
+    for name in vars(Settings()):
+        assert f"--{name.replace('_', '-')}" in shown
+
+
+def test_an_environment_of_ones_own_is_trained_from_the_command_line(tmp_path: Path, monkeypatch, capsys):
+    (tmp_path / "my_line_world.py").write_text(MY_ENV)
+    monkeypatch.chdir(tmp_path)
+    flags = ["--env", "my_line_world:Line", "--method", "crl", "--window", "17", "--batch-size", "256"]
+    assert main(["train", *FLAGS, *flags]) == 0
+    folder = tmp_path / "runs/my_line_world.Line/crl/seed_0"
+    assert load_policy(folder)([0.0], [2.0]).shape == (1,)
+    shown = capsys.readouterr().out
+    assert "runs/my_line_world.Line/crl/seed_0/policy.safetensors" in shown
+    assert "4,000 environment steps" in shown
+
+
+def test_ctrl_c_keeps_what_there_is(tiny_run, tmp_path: Path):
+    """tiny_run has compiled and cached what this subprocess needs."""
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "from dcp.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    flags = [*FLAGS, "--steps", "400000000", "--num-evals", "100000", "--runs-dir", str(tmp_path)]
+    command = [sys.executable, "-c", code, "train", *flags]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+    folder = tmp_path / "point_u_maze/dcp/seed_0"
+    try:
+        deadline = time.monotonic() + 300
+        while not (folder / "metrics.csv").exists() or len((folder / "metrics.csv").read_text().splitlines()) < 3:
+            assert process.poll() is None and time.monotonic() < deadline, process.communicate()[1]
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=300)
+    finally:
+        process.kill()
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "Stopped after" in out
+    with (folder / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) >= 2
+    assert load_policy(folder)([1.0, 1.0], [1.0, 2.0]).shape == (2,)
+    assert json.loads((folder / "config.json").read_text())["config"]["num_evals"] == 100000

@@ -1,0 +1,120 @@
+"""A policy file: the same policy back, and one sentence for every file that is not one."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from dcp.config import Config
+from dcp.deploy.artefact import load_policy, policy_about, save_policy
+from dcp.deploy.policy import DeployedPolicy
+from dcp.envs.registry import make_env
+from dcp.errors import UserError
+from dcp.learner import make_networks
+from dcp.methods.table import CONDITIONS, make_condition
+
+
+def untrained(condition: str = "direction", **settings) -> DeployedPolicy:
+    spec, made = make_env("point_u_maze_inertia").spec, make_condition(condition)
+    networks = make_networks(Config(width=8, repr_dim=4, **settings), spec, made)
+    actor, encoders = jax.jit(networks.init)(jax.random.key(3))
+    return DeployedPolicy(networks, made, spec, actor, encoders, settings.get("energy", "norm"))
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    return save_policy(tmp_path / "policy.safetensors", untrained(), {"env": "point_u_maze_inertia", "method": "dcp"})
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_policy_comes_back_bit_for_bit(condition: str, tmp_path: Path):
+    policy = untrained(condition, depth=3, layer_norm=True, residual_every=2, activation="relu", energy="l2")
+    loaded = load_policy(save_policy(tmp_path / "p.safetensors", policy, {}))
+    assert (loaded.spec, loaded.networks, loaded.energy) == (policy.spec, policy.networks, "l2")
+    assert loaded.spec.maze is not None
+    assert type(loaded.condition) is type(policy.condition)
+    state, goal = np.linspace(0, 3, 12).reshape(3, 4), np.linspace(3, 0, 6).reshape(3, 2)
+    np.testing.assert_array_equal(loaded(state, goal), policy(state, goal))
+    encoders = jax.tree.map(np.array_equal, loaded.encoders, policy.encoders)
+    assert all(jax.tree.leaves(encoders))
+
+
+def test_a_run_folder_stands_for_its_policy(saved: Path):
+    assert load_policy(saved.parent).spec.name == "point_u_maze_inertia"
+    assert policy_about(saved) == {"env": "point_u_maze_inertia", "method": "dcp"}
+
+
+def test_a_new_policy_replaces_the_old_one_whole(saved: Path):
+    save_policy(saved, untrained("raw_goal"), {})
+    assert load_policy(saved).condition.name == "raw_goal"
+    assert [path.name for path in saved.parent.iterdir()] == ["policy.safetensors"]
+
+
+def rewrite(path: Path, change_arrays=None, **metadata) -> None:
+    with safe_open(path, framework="numpy") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        stored = json.loads(file.metadata()["dcp"])
+    if change_arrays is not None:
+        change_arrays(arrays)
+    save_file(arrays, path, {"dcp": json.dumps({**stored, **metadata})})
+
+
+def drop(arrays) -> None:
+    del arrays["actor/out/bias"]
+
+
+def shorten(arrays) -> None:
+    arrays["actor/out/bias"] = arrays["actor/out/bias"][:1]
+
+
+def clash(arrays) -> None:
+    arrays["actor/out"] = np.zeros(1, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("damage", "fix"),
+    [
+        (lambda p: p.unlink(), "no policy at"),
+        (lambda p: p.write_bytes(b""), "copy it again"),
+        (lambda p: p.write_text("not a policy at all"), "copy it again"),
+        (lambda p: p.write_bytes(p.read_bytes()[:-100]), "copy it again"),
+        (lambda p: save_file({"x": np.zeros(2)}, p), "not written by dcp"),
+        (lambda p: save_file({"x": np.zeros(2)}, p, {"dcp": "{"}), "damaged metadata"),
+        (lambda p: save_file({"x": np.zeros(2)}, p, {"dcp": "3"}), "damaged metadata"),
+        (lambda p: rewrite(p, schema_version=99), "upgrade dcp"),
+        (lambda p: rewrite(p, spec=None), "copy it again"),
+        (lambda p: rewrite(p, spec={"name": "x"}), "copy it again"),
+        (lambda p: rewrite(p, networks={}), "copy it again"),
+        (lambda p: rewrite(p, condition="telepathy"), "unknown condition"),
+        (lambda p: rewrite(p, energy="dark"), "copy it again"),
+        (lambda p: rewrite(p, drop), "actor"),
+        (lambda p: rewrite(p, shorten), "actor"),
+        (lambda p: rewrite(p, clash), "copy it again"),
+    ],
+)
+def test_a_file_that_is_no_policy_gives_one_sentence(damage, fix: str, saved: Path):
+    damage(saved)
+    with pytest.raises(UserError, match=fix) as error:
+        load_policy(saved)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_folder_without_a_policy_gives_one_sentence(tmp_path: Path):
+    with pytest.raises(UserError, match="no policy at"):
+        load_policy(tmp_path)
+
+
+def test_loading_a_policy_needs_neither_physics_nor_environments_nor_the_trainer(saved: Path):
+    code = f"""
+import sys, dcp
+print(dcp.load_policy({str(saved)!r})([1.0, 1.0, 0.0, 0.0], [1.0, 3.0]).shape)
+print([name for name in sys.modules if name.startswith(("brax", "mujoco", "dcp.training", "dcp.envs", "tyro"))])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines() == ["(2,)", "[]"], done.stderr

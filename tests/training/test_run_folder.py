@@ -1,0 +1,237 @@
+"""What a run writes, and that it writes the same twice."""
+
+import csv
+import dataclasses
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from dcp.config import Config
+from dcp.deploy.artefact import load_policy, policy_about
+from dcp.deploy.run_folder import load_run
+from dcp.errors import UserError
+from dcp.training import compilation_cache
+from dcp.training.display import Pace, clock, headline
+from dcp.training.folder import claim
+from dcp.training.loop import Evaluation, Progress, run_loop
+from dcp.training.run import Interrupted, TrainedRun, train
+from dcp.training.sinks import CsvSink
+from dcp.training.trainer import Trainer, make_trainer
+from tests.tiny import tiny_config
+
+TIMING = {"steps_per_second", "wall_seconds"}
+COLUMNS = {
+    *("evaluation", "env_steps", "updates", "steps_per_second", "wall_seconds"),
+    *("time_near_goal", "success_once", "final_distance", "train_near_goal", "cells_visited"),
+    *("critic_loss", "infonce_accuracy", "actor_loss", "alpha", "entropy"),
+    *("pool_spread", "state_to_subgoal", "subgoal_to_goal", "time_at_subgoal"),
+}
+
+
+def read_rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_folder_is_named_after_the_run(tiny_run: TrainedRun):
+    assert tiny_run.folder.parts[-3:] == ("point_u_maze", "dcp", "seed_0")
+    assert {path.name for path in tiny_run.folder.iterdir()} == {
+        *("config.json", "metrics.csv", "policy.safetensors", "plots")
+    }
+
+
+def test_config_json_round_trips_and_names_the_versions(tiny_run: TrainedRun):
+    stored = json.loads((tiny_run.folder / "config.json").read_text())
+    assert Config.from_dict(stored["config"]) == tiny_config().resolve(250)
+    assert stored["schema_version"] == 1
+    assert {"dcp", "jax", "flax", "optax", "brax", "mujoco", "numpy", "python"} <= stored["versions"].keys()
+    assert stored["versions"]["jax"] == jax.__version__
+
+
+def test_metrics_csv_has_the_declared_columns_and_exact_numbers(tiny_run: TrainedRun):
+    rows = read_rows(tiny_run.folder)
+    assert set(rows[0]) == COLUMNS
+    assert [{name: float(value) for name, value in row.items()} for row in rows] == tiny_run.rows
+
+
+def test_the_budget_is_accounted_for_exactly(tiny_run: TrainedRun):
+    """16 environments x 25 steps = 400 an unroll: 4,000 steps are 10 unrolls, 2 of them fill 50 rows; 8 x 8 updates."""
+    assert [row["env_steps"] for row in tiny_run.rows] == [2400, 4000]
+    assert [row["updates"] for row in tiny_run.rows] == [32, 64]
+    assert int(tiny_run.state.unrolls) == 10
+
+
+def test_the_policy_on_disk_is_the_one_that_was_trained(tiny_run: TrainedRun):
+    state, goal = np.array([[1.0, 1.0], [3.0, 2.5]]), np.array([[1.0, 3.0], [3.0, 1.0]])
+    np.testing.assert_array_equal(load_policy(tiny_run.folder)(state, goal), tiny_run.policy(state, goal))
+    about = policy_about(tiny_run.folder)
+    assert about == {"env": "point_u_maze", "method": "dcp", "seed": 0, "env_steps": 4000}
+
+
+def test_load_run_reads_what_was_written(tiny_run: TrainedRun):
+    run = load_run(tiny_run.folder)
+    assert run.config["num_envs"] == 16
+    np.testing.assert_array_equal(run.metrics["env_steps"], [2400, 4000])
+    assert run.policy_path.is_file()
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(tiny_run: TrainedRun, tmp_path: Path):
+    def numbers(run: TrainedRun) -> list[dict[str, float]]:
+        return [{name: value for name, value in row.items() if name not in TIMING} for row in run.rows]
+
+    again = train(tiny_config(), runs_dir=tmp_path, display="none")
+    other = train(tiny_config(seed=1), runs_dir=tmp_path, display="none")
+    assert numbers(again) == numbers(tiny_run)
+    same = jax.tree.map(np.array_equal, again.state.learner.params, tiny_run.state.learner.params)
+    assert all(jax.tree.leaves(same))
+    assert numbers(other) != numbers(tiny_run)
+
+
+class Counting(Trainer):
+    """Python runs a stage only when it is traced."""
+
+    def iteration(self, run):
+        traces.append("iteration")
+        return super().iteration(run)
+
+    def prefill(self, run):
+        traces.append("prefill")
+        return super().prefill(run)
+
+    def evaluate(self, params, key):
+        traces.append("evaluate")
+        return super().evaluate(params, key)
+
+
+traces: list[str] = []
+
+
+def test_nothing_is_traced_again_after_the_first_iteration():
+    trainer = make_trainer(tiny_config())
+    counting = Counting(**{field.name: getattr(trainer, field.name) for field in dataclasses.fields(trainer)})
+    traces.clear()
+    run_loop(counting)  # 2 prefills, 8 iterations, 2 evaluations
+    assert sorted(traces) == ["evaluate", "iteration", "prefill"]
+
+
+def test_a_taken_folder_is_refused_and_overwriting_spares_what_no_run_writes(tmp_path: Path):
+    config = tiny_config().resolve(250)
+    folder = claim(tmp_path, config)
+    (folder.path / "notes.txt").write_text("mine")
+    (folder.path / "plots" / "mine.png").write_text("mine")
+    (folder.path / "metrics.csv").write_text("old")
+    with pytest.raises(UserError, match="--overwrite"):
+        claim(tmp_path, config)
+    assert (folder.path / "metrics.csv").read_text() == "old"
+    claim(tmp_path, config, overwrite=True)
+    assert not (folder.path / "metrics.csv").exists()
+    assert (folder.path / "notes.txt").read_text() == (folder.path / "plots" / "mine.png").read_text() == "mine"
+
+
+def test_a_run_that_ends_before_its_first_evaluation_leaves_no_folder(tmp_path: Path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dcp.training.run.run_loop", interrupted)
+    with pytest.raises(Interrupted) as stop:
+        train(tiny_config(), runs_dir=tmp_path, display="none")
+    assert stop.value.evaluations == 0
+    assert not stop.value.folder.exists()
+
+
+def test_tensorboard_and_callback_see_every_evaluation(tiny_run: TrainedRun, tmp_path: Path, monkeypatch):
+    state = tiny_run.state
+    row = tiny_run.rows[-1]
+
+    def two_evaluations(trainer, on_eval, on_progress):
+        on_progress(Progress(1, None))
+        on_eval(Evaluation(row, state))
+        on_eval(Evaluation(row, state))
+        return state
+
+    monkeypatch.setattr("dcp.training.run.run_loop", two_evaluations)
+    seen: list[Evaluation] = []
+    run = train(tiny_config(), seen.append, runs_dir=tmp_path, tensorboard=True, display="none")
+    assert [evaluation.row for evaluation in seen] == [row, row]
+    assert list((run.folder / "tensorboard").glob("events.out.tfevents.*"))
+    assert not list(run.folder.glob(".*.tmp"))
+
+
+def test_a_missing_package_is_named_before_anything_is_written(tmp_path: Path):
+    with pytest.raises(UserError, match=r"dcp\[wandb\]"):
+        train(tiny_config(), runs_dir=tmp_path, wandb=True, display="none")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_row_with_other_columns_is_refused(tmp_path: Path):
+    sink = CsvSink(tmp_path / "metrics.csv")
+    sink.write({"env_steps": 1, "success_once": 0.1})
+    with pytest.raises(ValueError, match="extra, success_once"):
+        sink.write({"env_steps": 2, "extra": 0.1})
+    assert (tmp_path / "metrics.csv").read_text().splitlines() == ["env_steps,success_once", "1,0.1"]  # on disk at once
+
+
+def test_the_headline_says_that_the_budget_is_rounded_up():
+    config = tiny_config(steps=3_900).resolve(250)
+    assert "4,000 environment steps (3,900 rounded up to whole unrolls), 64 updates" in headline(config, Path("runs"))
+
+
+def test_time_left_counts_neither_compilation_nor_the_first_evaluation(monkeypatch):
+    """Iterations end at 100, 102, 104 s (the first compiled), so 2 s each; 10 - 5 unrolls are left."""
+    times = iter([100.0, 102.0, 104.0, 150.0])
+    monkeypatch.setattr("dcp.training.display.time.perf_counter", lambda: next(times))
+    pace = Pace(tiny_config().resolve(250))
+    for unrolls in (3, 4, 5):
+        pace.update(Progress(unrolls, {}))
+    pace.evaluated()
+    assert pace.text() == "200 steps/s  0:10 left"
+    assert (pace.steps, pace.total) == (2000, 4000)
+
+
+def test_the_clock_reads_hours_only_when_there_are_some():
+    assert [clock(seconds) for seconds in (5, 125, 3725)] == ["0:05", "2:05", "1:02:05"]
+
+
+def test_plain_lines_are_one_an_evaluation(tiny_run: TrainedRun, tmp_path: Path, monkeypatch, capsys):
+    def one_evaluation(trainer, on_eval, on_progress):
+        on_progress(Progress(6, {}))
+        on_eval(Evaluation(tiny_run.rows[0], tiny_run.state))
+        return tiny_run.state
+
+    monkeypatch.setattr("dcp.training.run.run_loop", one_evaluation)
+    train(tiny_config(), runs_dir=tmp_path)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert str(tmp_path) in lines[0]
+    assert "2,400 / 4,000 steps" in lines[1]
+
+
+class TestCompilationCache:
+    @pytest.fixture(autouse=True)
+    def restore(self):
+        before = jax.config.values["jax_compilation_cache_dir"]
+        yield
+        jax.config.update("jax_compilation_cache_dir", before)
+
+    def test_a_cache_that_jax_has_already_is_kept(self, tmp_path: Path):
+        jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+        assert compilation_cache.enable() == tmp_path
+
+    def test_the_default_lies_in_the_users_cache(self, tmp_path: Path, monkeypatch):
+        jax.config.update("jax_compilation_cache_dir", None)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        assert compilation_cache.enable() == tmp_path / "dcp" / "xla"
+        assert jax.config.values["jax_compilation_cache_dir"] == str(tmp_path / "dcp" / "xla")
+
+    def test_off_turns_it_off(self, monkeypatch):
+        jax.config.update("jax_compilation_cache_dir", None)
+        monkeypatch.setenv("DCP_CACHE_DIR", "off")
+        assert compilation_cache.enable() is None
+        assert jax.config.values["jax_compilation_cache_dir"] is None
+
+    def test_a_folder_that_cannot_be_written_is_done_without(self, tmp_path: Path):
+        (tmp_path / "file").write_text("in the way")
+        assert compilation_cache.enable(tmp_path / "file" / "cache") is None
