@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import jax
@@ -20,6 +21,7 @@ from dcp.learner import make_networks
 from dcp.methods.table import CONDITIONS, make_condition
 
 
+@cache
 def untrained(condition: str = "direction", **settings) -> DeployedPolicy:
     spec, made = make_env("point_u_maze_inertia").spec, make_condition(condition)
     networks = make_networks(Config(width=8, repr_dim=4, **settings), spec, made)

@@ -19,7 +19,7 @@ from dcp.training.folder import claim
 from dcp.training.loop import Evaluation, Progress, run_loop
 from dcp.training.run import Interrupted, TrainedRun, train
 from dcp.training.sinks import CsvSink
-from dcp.training.trainer import Trainer, make_trainer
+from dcp.training.trainer import RunState, Trainer, make_trainer
 from tests.tiny import tiny_config
 
 TIMING = {"steps_per_second", "wall_seconds"}
@@ -78,16 +78,7 @@ def test_load_run_reads_what_was_written(tiny_run: TrainedRun):
     assert run.policy_path.is_file()
 
 
-def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(tiny_run: TrainedRun, tmp_path: Path):
-    def numbers(run: TrainedRun) -> list[dict[str, float]]:
-        return [{name: value for name, value in row.items() if name not in TIMING} for row in run.rows]
-
-    again = train(tiny_config(), runs_dir=tmp_path, display="none")
-    other = train(tiny_config(seed=1), runs_dir=tmp_path, display="none")
-    assert numbers(again) == numbers(tiny_run)
-    same = jax.tree.map(np.array_equal, again.state.learner.params, tiny_run.state.learner.params)
-    assert all(jax.tree.leaves(same))
-    assert numbers(other) != numbers(tiny_run)
+traces: list[str] = []
 
 
 class Counting(Trainer):
@@ -106,15 +97,32 @@ class Counting(Trainer):
         return super().evaluate(params, key)
 
 
-traces: list[str] = []
-
-
-def test_nothing_is_traced_again_after_the_first_iteration():
-    trainer = make_trainer(tiny_config())
+def counted_run(seed: int) -> tuple[list[dict[str, float]], RunState]:
+    """The tiny run once more: its rows and final state; `traces` tells what was traced."""
+    trainer = make_trainer(tiny_config(seed=seed))
     counting = Counting(**{field.name: getattr(trainer, field.name) for field in dataclasses.fields(trainer)})
     traces.clear()
-    run_loop(counting)  # 2 prefills, 8 iterations, 2 evaluations
-    assert sorted(traces) == ["evaluate", "iteration", "prefill"]
+    rows: list[dict[str, float]] = []
+    state = run_loop(counting, lambda evaluation: rows.append(evaluation.row))
+    return rows, state
+
+
+def without_timing(rows: list[dict[str, float]]) -> list[dict[str, float]]:
+    return [{name: value for name, value in row.items() if name not in TIMING} for row in rows]
+
+
+def test_the_same_seed_gives_the_same_bits_and_nothing_is_traced_twice(tiny_run: TrainedRun):
+    rows, state = counted_run(seed=0)
+    assert without_timing(rows) == without_timing(tiny_run.rows)
+    same = jax.tree.map(np.array_equal, state.learner.params, tiny_run.state.learner.params)
+    assert all(jax.tree.leaves(same))
+    assert sorted(traces) == ["evaluate", "iteration", "prefill"]  # of 2 evaluations, 8 iterations, 2 prefills
+
+
+def test_another_seed_gives_other_numbers(tiny_run: TrainedRun):
+    rows, _ = counted_run(seed=1)
+    for name in ("critic_loss", "actor_loss", "pool_spread", "final_distance"):
+        assert rows[-1][name] != tiny_run.rows[-1][name]
 
 
 def test_a_taken_folder_is_refused_and_overwriting_spares_what_no_run_writes(tmp_path: Path):
