@@ -1,0 +1,147 @@
+"""Settings: derived numbers by hand, round trips, and what a mistake is told."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dcp.config import Config
+from dcp.errors import UserError
+
+PAPER = Config().resolve(episode_length=1000)
+
+
+def test_the_papers_numbers_follow_from_the_papers_settings():
+    assert PAPER.env_steps_per_unroll == 512 * 62 == 31_744
+    assert PAPER.num_prefill_unrolls == 17  # 1000 / 62 = 16.1
+    assert PAPER.updates_per_iteration == 512 * 999 // 256 == 1_998
+    assert PAPER.num_unrolls == 1_576  # 50,000,000 / 31,744 = 1575.1
+    assert PAPER.num_iterations == 1_576 - 17
+
+
+@pytest.mark.parametrize(("steps", "unrolls"), [(31_744 * 70, 70), (31_744 * 70 + 1, 71), (31_744 * 71 - 1, 71)])
+def test_the_budget_is_reached_by_the_smallest_whole_number_of_unrolls(steps: int, unrolls: int):
+    assert dataclasses.replace(PAPER, steps=steps).num_unrolls == unrolls
+
+
+def test_a_budget_beyond_double_precision_is_still_counted_exactly():
+    """2^60 + 1 environment steps, one environment, one step an unroll: a float would lose the one."""
+    config = Config(num_envs=1, unroll_length=1, steps=2**60 + 1)
+    assert config.num_unrolls == 2**60 + 1
+
+
+def test_the_prefill_covers_a_window_that_is_longer_than_the_minimum():
+    config = Config(window=1241, min_replay_rows=1000)  # 1241 / 62 = 20.02
+    assert config.num_prefill_unrolls == 21
+
+
+def test_resolving_fills_in_what_the_environment_decides():
+    config = Config(num_envs=256, replay_rows=2000, min_replay_rows=500).resolve(episode_length=251)
+    assert (config.episode_length, config.window, config.pool_refresh_steps) == (251, 251, 251)
+    assert config.eval_env == config.env
+
+
+def test_resolving_keeps_what_was_given():
+    given_settings = {"episode_length": 101, "window": 65, "pool_refresh_steps": 7, "eval_env": "point_u_maze_eval"}
+    config = Config(**given_settings).resolve(episode_length=250)
+    assert {name: getattr(config, name) for name in given_settings} == given_settings
+
+
+def test_a_resolved_config_resolves_to_itself():
+    assert PAPER.resolve(episode_length=1000) == PAPER
+    assert PAPER.resolve(episode_length=3) == PAPER
+
+
+@pytest.mark.parametrize("config", [Config(), PAPER, Config(method="crl", actor_goal="commanded", layer_norm=True)])
+def test_a_config_round_trips_through_json(config: Config):
+    assert Config.from_dict(json.loads(config.to_json())) == config
+
+
+def test_a_config_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        PAPER.seed = 3  # pyright: ignore[reportAttributeAccessIssue]
+
+
+# Each with words that the message must hold: the numbers, and what to do.
+BAD: list[tuple[dict[str, Any], list[str]]] = [
+    ({"num_candidates": 600}, ["num_candidates 600", "pool_size 512"]),
+    ({"steps": -5}, ["steps is -5", "at least 1"]),
+    ({"steps": 0}, ["steps is 0"]),
+    ({"num_envs": 0}, ["num_envs is 0", "at least 1"]),
+    ({"batch_size": 1}, ["batch_size is 1", "at least 2"]),
+    ({"window": 1}, ["window is 1", "at least 2"]),
+    ({"replay_rows": 500}, ["min_replay_rows 1000", "replay_rows 500"]),
+    ({"replay_rows": 40, "min_replay_rows": 30}, ["unroll_length 62", "replay_rows 40"]),
+    ({"window": 20_000}, ["window 20000", "replay_rows 10000", "raise replay_rows to 20000"]),
+    # 512 * 1000 = 512000 = 2^12 * 5^3; 255 is not a divisor, 256 is the nearest.
+    ({"window": 1001, "batch_size": 255}, ["512 * 1000 = 512000", "batch_size 255", "try batch_size 256"]),
+    # 17 unrolls fill the replay and 50 evaluations need one each: 67 * 31,744 = 2,126,848.
+    ({"window": 1000, "steps": 1_000_000}, ["make 32 unrolls", "17 fill", "at least 2126848 steps"]),
+    ({"discount": 1.0}, ["discount is 1.0"]),
+    ({"discount": 0.0}, ["discount is 0.0"]),
+    ({"final_goal_share": 1.5}, ["final_goal_share is 1.5", "from 0 to 1"]),
+    ({"actor_learning_rate": 0.0}, ["actor_learning_rate is 0.0", "positive"]),
+    ({"seed": -1}, ["seed is -1"]),
+    ({"seed": 2**32}, ["seed is 4294967296", "below 2**32"]),
+    ({"fidelity": "exact"}, ["unknown fidelity 'exact'", "paper, fixed"]),
+    ({"actor_goal": "past"}, ["unknown actor_goal 'past'", "future, commanded"]),
+    ({"num_envs": 2.0}, ["num_envs must be int, not 2.0"]),
+    ({"num_envs": True}, ["num_envs must be int, not True"]),
+    ({"layer_norm": 1}, ["layer_norm must be bool, not 1"]),
+    ({"env": None}, ["env must be str, not None"]),
+    ({"discount": float("nan")}, ["discount must be finite, not nan"]),
+    ({"steps": "many"}, ["steps must be int, not 'many'"]),
+]
+
+
+@pytest.mark.parametrize(("values", "words"), BAD, ids=lambda part: str(part)[:40])
+def test_a_mistake_is_told_with_its_numbers_and_the_fix(values: dict[str, Any], words: list[str]):
+    with pytest.raises(UserError) as error:
+        Config(**values)
+    for word in words:
+        assert word in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_several_mistakes_are_all_told_at_once():
+    with pytest.raises(UserError, match=r"seed is -1.*num_candidates 600"):
+        Config(seed=-1, num_candidates=600)
+
+
+def test_an_unknown_field_is_named():
+    with pytest.raises(UserError, match="unknown config field 'sede'"):
+        Config.from_dict({"sede": 1})
+
+
+def test_a_window_is_checked_when_the_environment_makes_it_known():
+    config = Config(num_envs=3, batch_size=7)  # nothing to object to yet
+    with pytest.raises(UserError, match=r"3 \* 249 = 747 is not divisible by batch_size 7"):
+        config.resolve(episode_length=250)
+
+
+def test_the_suggested_batch_size_is_one_that_works():
+    with pytest.raises(UserError) as error:
+        Config(num_envs=30, window=250, batch_size=256)
+    suggestion = int(str(error.value).split("try batch_size ")[1].split(",")[0])
+    assert Config(num_envs=30, window=250, batch_size=suggestion).updates_per_iteration == 30 * 249 / suggestion
+
+
+numbers = st.one_of(st.integers(-2, 5), st.integers(6, 3000), st.sampled_from([10**6, 10**9, 10**30]))
+anything = st.one_of(numbers, st.none(), st.booleans(), st.floats(), st.sampled_from(["", "dcp", [1], {}]))
+names = st.sampled_from([field.name for field in dataclasses.fields(Config)])
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(names, numbers, max_size=6), st.dictionaries(names, anything, max_size=1))
+def test_random_settings_construct_or_raise_a_user_error_and_nothing_else(sizes: dict, odd: dict):
+    try:
+        config = Config(**{**sizes, **odd}).resolve(episode_length=250)
+    except UserError as error:
+        assert str(error)
+        return
+    assert config.num_unrolls * config.env_steps_per_unroll >= config.steps
+    assert config.num_iterations >= config.num_evals
+    assert config.updates_per_iteration * config.batch_size == config.num_envs * ((config.window or 0) - 1)
