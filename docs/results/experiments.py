@@ -50,7 +50,7 @@ BIG: dict[str, dict[str, Any]] = {
 
 STUDIES = {
     "point_u_maze": ({"env": "point_u_maze", "eval_env": "point_u_maze_eval"}, U),
-    "point_big_maze": ({"env": "point_big_maze", "eval_env": "point_big_maze"}, BIG),
+    "point_big_maze": ({"env": "point_big_maze", "eval_env": "point_big_maze", "steps": 2_000_000}, BIG),
 }
 
 
@@ -59,15 +59,13 @@ def runs_dir(out: Path, study: str, label: str) -> Path:
 
 
 def jobs(out: Path) -> list[tuple[str, str, int, dict[str, Any], Path]]:
-    """Seed by seed, so that a stop leaves every row with the same seeds."""
-    rows = []
-    for seed in SEEDS:
-        for study, (base, variants) in STUDIES.items():
-            for label, overrides in variants.items():
-                settings = {**base, **overrides, "seed": seed}
-                folder = runs_dir(out, study, label)
-                rows.append((study, label, seed, settings, folder))
-    return rows
+    """Study by study and seed by seed, so that a stop leaves every row with the same seeds."""
+    return [
+        (study, label, seed, {**base, **overrides, "seed": seed}, runs_dir(out, study, label))
+        for study, (base, variants) in STUDIES.items()
+        for seed in SEEDS
+        for label, overrides in variants.items()
+    ]
 
 
 def metrics_file(settings: dict[str, Any], folder: Path) -> Path:

@@ -27,6 +27,11 @@ class LearnerState(NamedTuple):
     optimizer: optax.OptState
 
 
+def _by_field(params: LearnerParams) -> LearnerParams:
+    """Each parameter's field, in the parameters' own structure."""
+    return LearnerParams(*(jax.tree.map(lambda _, name=name: name, part) for name, part in params._asdict().items()))
+
+
 def make_networks(config: Config, spec: EnvSpec, condition: Condition) -> Networks:
     return Networks(
         NetworkShape(
@@ -73,12 +78,14 @@ class Learner:
     @property
     def optimizer(self) -> optax.GradientTransformation:
         c = self.config
-        rates = LearnerParams(c.actor_learning_rate, c.critic_learning_rate, c.alpha_learning_rate)
-        if len(set(rates)) == 1:
+        rates = {
+            "actor": c.actor_learning_rate,
+            "encoders": c.critic_learning_rate,
+            "log_alpha": c.alpha_learning_rate,
+        }
+        if len(set(rates.values())) == 1:
             return optax.adam(c.actor_learning_rate)
-        labels = LearnerParams("actor", "encoders", "log_alpha")
-        adams = {label: optax.adam(rate) for label, rate in zip(labels, rates, strict=True)}
-        return optax.partition(adams, labels)
+        return optax.partition({name: optax.adam(rate) for name, rate in rates.items()}, _by_field)
 
     def init(self, key: Array) -> LearnerState:
         actor, encoders = self.networks.init(key)
@@ -118,8 +125,14 @@ class Learner:
         return critic + actor + temperature, metrics
 
     def update(self, state: LearnerState, batch: Batch, key: Array) -> tuple[LearnerState, Metrics]:
+        return self.step(state, batch, self.noise(key, batch.action.shape[0]))
+
+    def noise(self, key: Array, batch_size: int) -> Array:
+        """The actor's noise of one update, [B, A]. Drawn for many updates at once, it costs next to nothing."""
+        return jax.random.normal(key, (batch_size, self.spec.action_size))
+
+    def step(self, state: LearnerState, batch: Batch, noise: Array) -> tuple[LearnerState, Metrics]:
         """Actor and temperature step with the encoders as they were: all gradients are taken before any step."""
-        noise = jax.random.normal(key, batch.action.shape)  # [B, A]
         gradients, metrics = jax.grad(self.loss, has_aux=True)(state.params, batch, noise)
         steps, optimizer = self.optimizer.update(gradients, state.optimizer, state.params)
         params = optax.apply_updates(state.params, steps)

@@ -42,9 +42,7 @@ class Episodes:
         def choose(new: Array, old: Array) -> Array:
             return jnp.where(ends.reshape(-1, *[1] * (old.ndim - 1)), new, old)
 
-        return EpisodeState(
-            jax.tree.map(choose, first, env), first, jnp.where(ends, 0, steps), state.episode_id + ends
-        )
+        return EpisodeState(jax.tree.map(choose, first, env), first, jnp.where(ends, 0, steps), state.episode_id + ends)
 
     def _draw(self, key: Array) -> EnvState:
         return jax.vmap(self.env.reset)(jax.random.split(key, self.num_envs))

@@ -98,9 +98,10 @@ class PooledSubgoal:
         self, state: PoolState, achieved: Array, goal: Array, commanded: Array, representation: Representation
     ) -> Metrics:
         """How wide the pool is, and where z lies between s and g (in the goal's own coordinates)."""
+        off_centre = state.pool - jnp.mean(state.pool, axis=0, keepdims=True)  # [P, G]
         to_subgoal = jnp.linalg.norm(state.subgoal - achieved, axis=-1)  # [N]
         return {
-            "pool_spread": jnp.sqrt(jnp.mean(jnp.sum((state.pool - jnp.mean(state.pool, axis=0, keepdims=True)) ** 2, axis=-1))),
+            "pool_spread": jnp.sqrt(jnp.mean(jnp.sum(off_centre**2, axis=-1))),
             "state_to_subgoal": jnp.mean(to_subgoal),
             "subgoal_to_goal": jnp.mean(jnp.linalg.norm(goal - state.subgoal, axis=-1)),
             "time_at_subgoal": jnp.mean(to_subgoal < self.threshold),

@@ -54,9 +54,7 @@ class Trainer:
 
     def collect(self, run: RunState, key: Array) -> tuple[RunState, Metrics]:
         """One unroll of every environment into the replay."""
-        acting, rows, metrics = self.rollout.collect(
-            run.learner.params, run.acting, key, self.config.unroll_length
-        )
+        acting, rows, metrics = self.rollout.collect(run.learner.params, run.acting, key, self.config.unroll_length)
         replay = buffer.insert(run.replay, rows)
         return run._replace(acting=acting, replay=replay, unrolls=run.unrolls + 1), metrics
 
@@ -79,10 +77,12 @@ class Trainer:
         """One pass over the pairs; metrics are means over the pass."""
 
         def one(learner: LearnerState, step: tuple[Array, Array]) -> tuple[LearnerState, Metrics]:
-            indices, key = step
-            return self.learner.update(learner, jax.tree.map(lambda x: x[indices], pairs), key)
+            indices, noise = step
+            return self.learner.step(learner, jax.tree.map(lambda x: x[indices], pairs), noise)
 
-        learner, metrics = jax.lax.scan(one, learner, (order, jax.random.split(key, order.shape[0])))
+        keys = jax.random.split(key, order.shape[0])
+        noise = jax.vmap(self.learner.noise, in_axes=(0, None))(keys, order.shape[1])  # [updates, B, A]
+        learner, metrics = jax.lax.scan(one, learner, (order, noise))
         return learner, jax.tree.map(jnp.mean, metrics)
 
     def iteration(self, run: RunState) -> tuple[RunState, Metrics]:
