@@ -17,6 +17,7 @@ from timing import in_turns, report
 from dcp.config import Config
 from dcp.envs.base import EnvState, sparse_state
 from dcp.envs.registry import make_env, register_env
+from dcp.training.compiler import compiler_options
 from dcp.training.trainer import make_trainer
 from dcp.types import Array, EnvSpec
 
@@ -47,7 +48,7 @@ def prepared(method: str):
     prefill = jax.jit(trainer.prefill, donate_argnums=0)
     for _ in range(trainer.config.num_prefill_unrolls):
         run = prefill(run)
-    iteration = jax.jit(trainer.iteration)
+    iteration = jax.jit(trainer.iteration, compiler_options=compiler_options())
     return lambda: iteration(run)[1]
 
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from dcp.config import Config
+from dcp.training.compiler import compiler_options
 from dcp.training.trainer import RunState, Trainer
 from dcp.types import Array, Metrics
 
@@ -47,7 +48,7 @@ def run_loop(
 ) -> RunState:
     config = trainer.config
     prefill = jax.jit(trainer.prefill, donate_argnums=0)
-    iterate = jax.jit(trainer.iteration, donate_argnums=0)
+    iterate = jax.jit(trainer.iteration, donate_argnums=0, compiler_options=compiler_options())
     evaluate = jax.jit(trainer.evaluate)
     start = time.perf_counter()
     run = jax.jit(trainer.init)()

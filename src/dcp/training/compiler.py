@@ -1,0 +1,29 @@
+"""How XLA should compile the training iteration on this machine."""
+
+import os
+
+import jax
+
+# On a CPU, XLA hands matrix products to YNNPACK, which runs those of our sizes (256 x 256 x 256) on one thread.
+# Eigen splits them over the cores: benchmarks/learner.py measures both. On one core YNNPACK is the faster of the two.
+EIGEN_DOTS = {"xla_cpu_experimental_ynn_fusion_type": ""}
+
+
+def compiler_options() -> dict[str, str] | None:
+    """For `jax.jit` at the edge. None where XLA's own choice is best, or where it does not know the option."""
+    if jax.default_backend() != "cpu" or _cores() < 2:
+        return None
+    return EIGEN_DOTS if _accepted(EIGEN_DOTS) else None
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _accepted(options: dict[str, str]) -> bool:
+    """An experimental option may vanish with a newer XLA: ask before relying on it."""
+    try:
+        jax.jit(lambda x: x + 1, compiler_options=options).lower(1.0).compile()
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
