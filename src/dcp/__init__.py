@@ -19,7 +19,7 @@ _HOMES = {
     "load_policy": "dcp.deploy.artefact",
     "train": "dcp.training.run",
 }
-__all__ = list(_HOMES)
+__all__ = ["METHODS", "Config", "load_policy", "make_env", "register_env", "train"]
 __version__ = "0.1.0"
 
 

@@ -1,5 +1,8 @@
 """The paper's one idea: the actor sees where to go in psi-space, and how far it is."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import jax.numpy as jnp
 
 from dcp.methods.interface import Representation
@@ -16,8 +19,9 @@ def direction_and_magnitude(psi_s: Array, psi_z: Array) -> tuple[Array, Array]:
     return direction, magnitude
 
 
+@dataclass(frozen=True)
 class Direction:
-    name = "direction"
+    name: ClassVar[str] = "direction"
 
     def size(self, spec: EnvSpec, repr_dim: int) -> int:
         return repr_dim + 1

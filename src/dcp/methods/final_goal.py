@@ -1,9 +1,12 @@
 """The command of CRL: ask for the environment's own goal."""
 
+from dataclasses import dataclass
+
 from dcp.methods.interface import Representation
 from dcp.types import Array, Metrics
 
 
+@dataclass(frozen=True)
 class FinalGoal:
     def init(self, achieved: Array, goal: Array, seed_states: Array | None = None) -> tuple[()]:
         return ()

@@ -1,7 +1,7 @@
 """The three things in which methods differ. The learner and the trainer know these, and no method's name."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from dcp.types import Array, EnvSpec, Metrics
 
@@ -38,9 +38,12 @@ class Command(Protocol):
 
 
 class Condition(Protocol):
-    """Decides what the actor sees of the goal it is given, in training and at deployment alike."""
+    """Decides what the actor sees of the goal it is given, in training and at deployment alike.
 
-    name: str
+    Two conditions of one kind are equal: a program compiled for the one serves the other.
+    """
+
+    name: ClassVar[str]
 
     def size(self, spec: EnvSpec, repr_dim: int) -> int: ...
 

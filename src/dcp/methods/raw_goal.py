@@ -1,11 +1,15 @@
 """The condition of CRL and SSGC: the actor reads the goal's coordinates."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from dcp.methods.interface import Representation
 from dcp.types import Array, EnvSpec
 
 
+@dataclass(frozen=True)
 class RawGoal:
-    name = "raw_goal"
+    name: ClassVar[str] = "raw_goal"
 
     def size(self, spec: EnvSpec, repr_dim: int) -> int:
         return spec.goal_size
