@@ -50,7 +50,7 @@ BIG: dict[str, dict[str, Any]] = {
 
 STUDIES = {
     "point_u_maze": ({"env": "point_u_maze", "eval_env": "point_u_maze_eval"}, U),
-    "point_big_maze": ({"env": "point_big_maze", "eval_env": "point_big_maze", "steps": 2_000_000}, BIG),
+    "point_big_maze": ({"env": "point_big_maze", "eval_env": "point_big_maze", "steps": 1_500_000}, BIG),
 }
 
 
