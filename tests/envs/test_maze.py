@@ -35,7 +35,7 @@ def test_walls_block_each_axis_separately(position, step, expected, blocked):
 
 
 def test_a_corner_that_juts_out_blocks_a_point_whose_side_would_touch_it():
-    """A wall at cell (2, 1), so its upper face is x = 1.5 and its side y = 1.5. At y = 1.55 a radius of 0.1 overlaps."""
+    """A wall at cell (2, 1), with faces x = 1.5 and y = 1.5. At y = 1.55 a radius of 0.1 overlaps it."""
     layout = parse_layout("#####\n#rg.#\n##..#\n#####", scale=1.0)
     position, hit = slide(layout, RADIUS, jnp.array([1.0, 1.55]), jnp.array([0.9, 0.0]))
     assert_allclose(position, [1.4, 1.55], atol=1e-6)

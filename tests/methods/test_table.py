@@ -15,12 +15,13 @@ SPEC = make_env("point_u_maze").spec
 
 
 def test_the_table_is_the_papers():
-    assert METHODS == {
+    papers = {
         "crl": (FinalGoal, RawGoal, "future"),
         "ssgc": (PooledSubgoal, RawGoal, "commanded"),
         "dcp": (PooledSubgoal, Direction, "commanded"),
         "dcp_no_pool": (FinalGoal, Direction, "commanded"),
     }
+    assert papers == METHODS
 
 
 @pytest.mark.parametrize("method", METHODS)

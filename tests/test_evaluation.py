@@ -1,0 +1,88 @@
+"""Evaluation on a line where the answer is known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.testing import assert_allclose
+
+from dcp.evaluation import evaluate, rollout
+from dcp.types import Array
+from tests.toys import LineWorld
+
+KEY = jax.random.key(0)
+
+
+class Constant:
+    """A policy that always takes the same step."""
+
+    def __init__(self, step: float):
+        self.step = step
+
+    def init(self, key: Array) -> tuple[()]:
+        return ()
+
+    def act(self, policy_state: tuple[()], state: Array, goal: Array) -> tuple[tuple[()], Array]:
+        return (), jnp.full((*state.shape[:-1], 1), self.step)
+
+
+class Counting(Constant):
+    """A policy with a memory: its k-th step is k."""
+
+    def init(self, key: Array) -> Array:
+        return jnp.zeros(())
+
+    def act(self, policy_state: Array, state: Array, goal: Array) -> tuple[Array, Array]:
+        count = policy_state + 1.0
+        return count, jnp.broadcast_to(count, (*state.shape[:-1], 1))
+
+
+def check(env: LineWorld, policy: Constant, length: int, time_near: float, success: float, final: float) -> None:
+    scores = evaluate(env, policy, KEY, 2, length)
+    assert set(scores) == {"time_near_goal", "success_once", "final_distance"}
+    assert_allclose(scores["time_near_goal"], time_near, atol=1e-6)
+    assert_allclose(scores["success_once"], success, atol=1e-6)
+    assert_allclose(scores["final_distance"], final, atol=1e-6)
+
+
+def test_time_near_goal_counts_the_steps_within_the_threshold():
+    """Steps of 0.2 from 0, goal 1, threshold 0.5: near at 0.6, 0.8, 1.0, 1.2, 1.4 of 0.2 ... 1.6; ends 0.6 beyond."""
+    check(LineWorld(goal=1.0), Constant(0.2), 8, 5.0, 1.0, 0.6)
+
+
+def test_an_episode_that_passes_by_without_being_near_is_no_success():
+    """Positions 2, 4, 6: never within 0.5 of 3."""
+    check(LineWorld(goal=3.0), Constant(2.0), 3, 0.0, 0.0, 3.0)
+
+
+def test_the_first_state_is_not_a_step():
+    """Starts at the goal and leaves at once: near before any step, which is not counted."""
+    check(LineWorld(goal=0.0), Constant(1.0), 3, 0.0, 0.0, 3.0)
+
+
+def test_an_episode_that_ends_early_adds_nothing_after_its_end():
+    """Edge 1.5, goal 3: positions 1, 2 (falls off), then 3 would be the goal. Ends 1 away from it."""
+    check(LineWorld(goal=3.0, edge=1.5), Constant(1.0), 6, 0.0, 0.0, 1.0)
+
+
+def test_the_step_that_ends_an_episode_still_counts():
+    """Edge 2.9: the step to 3 reaches the goal and ends the episode; one near step, final distance 0."""
+    check(LineWorld(goal=3.0, edge=2.9), Constant(1.0), 6, 1.0, 1.0, 0.0)
+
+
+def test_scores_are_means_over_episodes_each_with_its_own_start():
+    """Starts spread over [0, 4), goal 3, standing still: an episode succeeds if it starts within (2.5, 3.5)."""
+    env, episodes = LineWorld(goal=3.0, spread=4.0), 64
+    observations, seen = rollout(env, Constant(0.0), KEY, episodes, 5)
+    gap = np.abs(np.asarray(observations)[0, :, 0] - 3.0)
+    assert 0 < np.mean(gap < 0.5) < 1
+    assert np.all(seen["alive"])
+    scores = evaluate(env, Constant(0.0), KEY, episodes, 5)
+    assert_allclose(scores["success_once"], np.mean(gap < 0.5), rtol=1e-6)
+    assert_allclose(scores["time_near_goal"], 5 * np.mean(gap < 0.5), rtol=1e-6)
+    assert_allclose(scores["final_distance"], np.mean(gap), rtol=1e-5)
+
+
+def test_a_policys_memory_is_carried_from_step_to_step():
+    """1 + 2 + 3 = 6"""
+    observations, _ = rollout(LineWorld(), Counting(0.0), KEY, 2, 3)
+    assert_allclose(observations[:, 0, 0], [0.0, 1.0, 3.0, 6.0])
