@@ -1,6 +1,6 @@
 """Runs every study that docs/results.md reports, two at a time, one a core; skips what is done.
 
-    python docs/results/experiments.py run --out /somewhere/outside   # about an hour on two cores
+    python docs/results/experiments.py run --out /somewhere/outside   # about an hour and a half on two cores
     python docs/results/experiments.py collect --out /somewhere/outside   # -> docs/results/point_mazes.csv
 
 Every run is `--preset demo` with the overrides below and nothing else.
@@ -8,6 +8,7 @@ Every run is `--preset demo` with the overrides below and nothing else.
 
 import argparse
 import csv
+import json
 import os
 import subprocess
 import sys
@@ -74,7 +75,10 @@ def metrics_file(settings: dict[str, Any], folder: Path) -> Path:
 
 def is_done(settings: dict[str, Any], folder: Path) -> bool:
     path = metrics_file(settings, folder)
-    return path.exists() and len(path.read_text().splitlines()) == 11  # a header and ten evaluations
+    if not path.exists() or len(path.read_text().splitlines()) != 11:  # a header and ten evaluations
+        return False
+    stored = json.loads((path.parent / "config.json").read_text())["config"]
+    return all(stored[name] == value for name, value in settings.items())
 
 
 def run_all(out: Path) -> None:
@@ -91,8 +95,10 @@ def run_all(out: Path) -> None:
         command = ["taskset", "-c", str(core), sys.executable, "-m", "dcp.cli.main", "train", "--preset", "demo"]
         command += [*flags, "--runs-dir", str(folder), "--overwrite", "--no-plots", "--display", "none"]
         environment = os.environ | {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-        result = subprocess.run(command, env=environment, capture_output=True, text=True)
-        cores.put(core)
+        try:
+            result = subprocess.run(command, env=environment, capture_output=True, text=True)
+        finally:
+            cores.put(core)
         print(f"{study} | {label} | seed {seed}: {(result.stdout or result.stderr).splitlines()[:1]}", flush=True)
 
     with ThreadPoolExecutor(cores.qsize()) as pool:

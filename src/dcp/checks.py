@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 import jax
+import numpy as np
 
 from dcp.config import Config, Settings, type_violations
 from dcp.envs.base import Environment, EnvState
@@ -70,7 +71,7 @@ def _environments(settings: Settings) -> tuple[list[Environment], list[str]]:
     for name in dict.fromkeys([settings.env, settings.env if settings.eval_env is None else settings.eval_env]):
         try:
             env = make_env(name)
-            own = _contract_violations(name, env) if ":" in name else []
+            own = _contract_violations(name, env)
         except UserError as error:
             own, env = [str(error)], None
         problems += own
@@ -81,14 +82,19 @@ def _environments(settings: Settings) -> tuple[list[Environment], list[str]]:
     first, last = envs[0].spec, envs[-1].spec
     if _sizes(first) != _sizes(last):
         problems.append(
-            f"eval_env {settings.eval_env!r} has sizes (S, G, A) {_sizes(last)}, but env {settings.env!r} has "
-            f"{_sizes(first)}: evaluate on an environment of the same sizes"
+            f"eval_env {settings.eval_env!r} has sizes (S, G, A, goal dims) {_sizes(last)}, but env "
+            f"{settings.env!r} has {_sizes(first)}: evaluate on an environment of the same sizes"
+        )
+    elif first.maze and last.maze and not np.array_equal(first.maze.walls, last.maze.walls):
+        problems.append(
+            f"eval_env {settings.eval_env!r} has other walls than env {settings.env!r}: "
+            "set eval_env to a layout of the same maze"
         )
     return envs, problems
 
 
-def _sizes(spec: EnvSpec) -> tuple[int, int, int]:
-    return spec.state_size, spec.goal_size, spec.action_size
+def _sizes(spec: EnvSpec) -> tuple[int, int, int, tuple[int, ...]]:
+    return spec.state_size, spec.goal_size, spec.action_size, spec.goal_dims
 
 
 def _contract_violations(name: str, env: Environment) -> list[str]:
@@ -98,14 +104,24 @@ def _contract_violations(name: str, env: Environment) -> list[str]:
         return [f"the spec of {name} is a {type(spec).__name__}: make it a dcp.types.EnvSpec"]
     if len(spec.goal_dims) != spec.goal_size or not all(0 <= dim < spec.state_size for dim in spec.goal_dims):
         return [f"goal_dims {spec.goal_dims} of {name} must be {spec.goal_size} indices below {spec.state_size}"]
-    state = jax.eval_shape(lambda: env.reset(jax.random.key(0)))
+    try:
+        state = jax.eval_shape(lambda: env.reset(jax.random.key(0)))
+    except Exception as error:  # a user's code may fail in any way
+        return [f"reset of {name} fails ({_first_line(error)}): mend it"]
     if not isinstance(state, EnvState):
         return [f"reset of {name} returns a {type(state).__name__}: make it a dcp.envs.base.EnvState"]
     wanted = (spec.state_size + spec.goal_size,)
     if state.obs.shape != wanted:
         return [f"obs of {name} has shape {state.obs.shape}: by its spec, [state, goal] has shape {wanted}"]
+    for flag in ("done", "near_goal"):
+        leaf = getattr(state, flag)
+        if leaf.shape != () or leaf.dtype != bool:
+            return [f"{flag} of {name} is {leaf.dtype}{list(leaf.shape)}: make it a single bool"]
     action = jax.ShapeDtypeStruct((spec.action_size,), jax.numpy.float32)
-    after = jax.eval_shape(env.step, state, action)
+    try:
+        after = jax.eval_shape(env.step, state, action)
+    except Exception as error:
+        return [f"step of {name} fails ({_first_line(error)}): mend it"]
     if jax.tree.structure(after) != jax.tree.structure(state):
         return [f"step of {name} returns another structure than reset: give both the same fields"]
     for (path, was), now in zip(jax.tree.leaves_with_path(state), jax.tree.leaves(after), strict=True):
@@ -114,6 +130,10 @@ def _contract_violations(name: str, env: Environment) -> list[str]:
             return [f"{field} of {name} is {was.dtype}{list(was.shape)} after reset but {now.dtype}{list(now.shape)} "
                     "after step: make them the same"]  # fmt: skip
     return []
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
 def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
@@ -129,7 +149,8 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     return {
         "replay": s.replay_rows * s.num_envs * (numbers + 1) * _FLOAT,
         "learner and its optimizer": sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)),
-        "one iteration's pairs": pairs * (2 * numbers + spec.goal_size + 2) * _FLOAT,  # windows, pairs, their order
+        # windows, pairs, their order, the actor's noise
+        "one iteration's pairs": pairs * (2 * numbers + spec.goal_size + 2 + spec.action_size) * _FLOAT,
         "one evaluation": steps * (spec.state_size + spec.goal_size + 1) * _FLOAT,
     }
 

@@ -19,6 +19,7 @@ BAD_FLAGS = [
     ("--env json:loads.x", "module:factory"),
     ("--eval-env point_u_mase", "point_u_maze"),
     ("--env point_u_maze --eval-env point_u_maze_inertia", "same sizes"),
+    ("--env point_u_maze --eval-env point_big_maze", "a layout of the same maze"),
     ("--method dpc", "'dcp'"),
     ("--method sarsa", "choose one of crl"),
     ("--score inner", "inner_product"),
@@ -172,6 +173,15 @@ def bad_step():
 
 def bad_structure():
     env = Env(); env.step = lambda state, action: state._replace(physics=jnp.zeros(3)); return env
+
+def needs_size(size):
+    return Env()
+
+def raises():
+    env = Env(); env.reset = lambda key: 1 / 0; return env
+
+def float_done():
+    env = Env(); env.reset = lambda key: Env().reset(key)._replace(done=jnp.zeros(())); return env
 """
 
 
@@ -186,6 +196,9 @@ def bad_structure():
         ("bad_reset", "EnvState"),
         ("bad_step", "make them the same"),
         ("bad_structure", "the same fields"),
+        ("needs_size", "without arguments"),
+        ("raises", "ZeroDivisionError"),
+        ("float_done", "a single bool"),
     ],
 )
 def test_a_broken_environment_of_ones_own_gives_one_sentence(factory, fix, tmp_path: Path, monkeypatch, capsys):

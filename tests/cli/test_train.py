@@ -39,6 +39,11 @@ def test_explicit_flags_win_over_the_preset(capsys):
     assert ["eval_env", "point_u_maze_eval"] in shown
 
 
+def test_another_environment_than_the_presets_is_judged_on_itself(capsys):
+    assert main(["train", "--preset", "demo", "--env", "point_big_maze", "--dry-run"]) == 0
+    assert ["eval_env", "point_big_maze"] in [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
 def test_a_dry_run_says_how_many_steps_will_really_run(capsys):
     """100 environments x 62 steps = 6,200 an unroll; 250 rows fill in 5 unrolls; 100,000 steps need 17 unrolls."""
     flags = "--num-envs 100 --steps 100000 --min-replay-rows 250 --batch-size 100 --num-evals 2"

@@ -204,7 +204,7 @@ def test_with_nothing_but_the_goal_in_the_pool_z_is_the_goal():
 def test_the_metrics_match_the_numbers_by_hand():
     """Pool 0, 4: mean 2, root mean square distance from it 2. z = 1, 4 from s = 1.05, 1: 0.05 (at z) and 3."""
     state = COMMAND.init(points(0, 4), points(5, 5))._replace(subgoal=points(1, 4))
-    metrics = COMMAND.metrics(state, points(1.05, 1), points(5, 5), points(1, 4), BROKEN)
+    metrics = COMMAND.metrics(state, points(1.05, 1), points(5, 5))
     by_hand = {
         "pool_spread": 2.0,
         "state_to_subgoal": (0.05 + 3) / 2,

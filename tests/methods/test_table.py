@@ -9,7 +9,7 @@ from dcp.methods.direction import Direction
 from dcp.methods.final_goal import FinalGoal
 from dcp.methods.pooled_subgoal import PooledSubgoal
 from dcp.methods.raw_goal import RawGoal
-from dcp.methods.table import METHODS, make_agent, make_condition
+from dcp.methods.table import METHODS, Method, make_agent, make_condition
 
 SPEC = make_env("point_u_maze").spec
 
@@ -54,6 +54,14 @@ def test_the_pools_memory_is_one_episode_unless_it_is_given(settings: dict, step
     command = make_agent(Config(**settings), SPEC).command
     assert isinstance(command, PooledSubgoal)
     assert command.refresh_steps == steps
+
+
+def test_a_new_command_needs_its_row_alone(monkeypatch):
+    class Nearest(FinalGoal):
+        pass
+
+    monkeypatch.setitem(METHODS, "nearest", Method(Nearest, RawGoal, "future"))
+    assert type(make_agent(Config(method="nearest"), SPEC).command) is Nearest
 
 
 def test_a_condition_is_found_by_name():

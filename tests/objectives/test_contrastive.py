@@ -53,3 +53,7 @@ def test_the_logsumexp_penalty_is_row_wise():
 def test_the_accuracy_is_the_share_of_rows_whose_own_goal_is_highest():
     logits = jnp.array([[3.0, 1.0, 2.0], [5.0, 4.0, 0.0], [0.0, 1.0, 2.0]])  # right, wrong, right
     assert_allclose(infonce_accuracy(logits), 2 / 3, rtol=1e-6)
+
+
+def test_a_collapsed_representation_scores_no_accuracy():
+    assert infonce_accuracy(jnp.zeros((4, 4))) == 0.0

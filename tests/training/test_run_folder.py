@@ -139,6 +139,18 @@ def test_a_taken_folder_is_refused_and_overwriting_spares_what_no_run_writes(tmp
     assert (folder.path / "notes.txt").read_text() == (folder.path / "plots" / "mine.png").read_text() == "mine"
 
 
+def test_the_run_that_is_overwritten_stays_until_the_new_one_has_a_result(tmp_path: Path):
+    config = tiny_config().resolve(250)
+    old = claim(tmp_path, config)
+    (old.path / "metrics.csv").write_text("old")
+    (old.path / "plots" / "landscape.png").write_text("old")
+    claim(tmp_path, config, overwrite=True).release()
+    assert (old.path / "metrics.csv").read_text() == (old.path / "plots" / "landscape.png").read_text() == "old"
+    claim(tmp_path, config, overwrite=True).keep()
+    assert {path.name for path in old.path.iterdir()} == {"config.json", "plots"}
+    assert not any((old.path / "plots").iterdir())
+
+
 def test_a_run_that_ends_before_its_first_evaluation_leaves_no_folder(tmp_path: Path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
@@ -147,7 +159,7 @@ def test_a_run_that_ends_before_its_first_evaluation_leaves_no_folder(tmp_path: 
     with pytest.raises(Interrupted) as stop:
         train(tiny_config(), runs_dir=tmp_path, display="none")
     assert stop.value.evaluations == 0
-    assert not stop.value.folder.exists()
+    assert not any(tmp_path.iterdir())
 
 
 def test_tensorboard_and_callback_see_every_evaluation(tiny_run: TrainedRun, tmp_path: Path, monkeypatch):
@@ -234,8 +246,10 @@ class TestCompilationCache:
         assert compilation_cache.enable() == tmp_path / "dcp" / "xla"
         assert jax.config.values["jax_compilation_cache_dir"] == str(tmp_path / "dcp" / "xla")
 
-    def test_off_turns_it_off(self, monkeypatch):
-        jax.config.update("jax_compilation_cache_dir", None)
+    def test_off_turns_it_off(self, tmp_path: Path, monkeypatch):
+        jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+        assert compilation_cache.enable("off") is None
+        assert jax.config.values["jax_compilation_cache_dir"] is None
         monkeypatch.setenv("DCP_CACHE_DIR", "off")
         assert compilation_cache.enable() is None
         assert jax.config.values["jax_compilation_cache_dir"] is None

@@ -1,7 +1,7 @@
 """`dcp train`: settings from flags, a preset or a saved config; then a run, its plots, and where they are."""
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -45,7 +45,10 @@ class TrainOptions:
 
 
 def main(argv: list[str]) -> int:
-    start = TrainOptions(settings=_start(value_of("--preset", argv), value_of("--config", argv)))
+    settings = _start(value_of("--preset", argv), value_of("--config", argv))
+    if value_of("--env", argv) not in (None, settings.env):
+        settings = replace(settings, eval_env=None)  # another environment is judged on itself, unless a flag says more
+    start = TrainOptions(settings=settings)
     options = parse(start, argv, "dcp train", _description())
     sys.path.insert(0, str(Path.cwd()))  # an environment named as module:factory may lie here
     try:

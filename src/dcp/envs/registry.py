@@ -54,11 +54,14 @@ def _from_module(name: str) -> Environment:
     module_name, _, factory_name = name.partition(":")
     try:
         factory = getattr(importlib.import_module(module_name), factory_name)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:  # TypeError: a relative name
+    except Exception as error:  # a user's module may fail in any way
         raise UserError(f"cannot load environment {name!r} ({error}): name it as module:factory") from error
     if not callable(factory):
         raise UserError(f"{name} is no function that makes an environment: name it as module:factory")
-    env = factory()
+    try:
+        env = factory()
+    except Exception as error:
+        raise UserError(f"{name}() fails ({type(error).__name__}: {error}): make it work without arguments") from error
     if not isinstance(env, Environment):
         raise UserError(f"{name} made a {type(env).__name__}, which is no environment: it needs spec, reset and step")
     return env

@@ -1,13 +1,19 @@
 """The command of CRL: ask for the environment's own goal."""
 
 from dataclasses import dataclass
+from typing import Self
 
+from dcp.config import Config
 from dcp.methods.interface import Representation
-from dcp.types import Array, Metrics
+from dcp.types import Array, EnvSpec, Metrics
 
 
 @dataclass(frozen=True)
 class FinalGoal:
+    @classmethod
+    def make(cls, config: Config, spec: EnvSpec) -> Self:
+        return cls()
+
     def init(self, achieved: Array, goal: Array, seed_states: Array | None = None) -> tuple[()]:
         return ()
 
@@ -16,7 +22,5 @@ class FinalGoal:
     ) -> tuple[tuple[()], Array]:
         return (), goal
 
-    def metrics(
-        self, state: tuple[()], achieved: Array, goal: Array, commanded: Array, representation: Representation
-    ) -> Metrics:
+    def metrics(self, state: tuple[()], achieved: Array, goal: Array) -> Metrics:
         return {}

@@ -1,8 +1,9 @@
 """The three things in which methods differ. The learner and the trainer know these, and no method's name."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
+from dcp.config import Config
 from dcp.types import Array, EnvSpec, Metrics
 
 CommandState = Any
@@ -20,6 +21,11 @@ class Representation(NamedTuple):
 class Command(Protocol):
     """Decides which goal the rollout asks for. Exists in training alone."""
 
+    @classmethod
+    def make(cls, config: Config, spec: EnvSpec) -> Self:
+        """As this config sets it, for this environment."""
+        ...
+
     def init(self, achieved: Array, goal: Array, seed_states: Array | None = None) -> CommandState:
         """achieved [N, G], goal [N, G], seed_states [K, G] -> the state before the first step."""
         ...
@@ -30,9 +36,7 @@ class Command(Protocol):
         """achieved [N, G], goal [N, G] -> state, commanded goals [N, G]"""
         ...
 
-    def metrics(
-        self, state: CommandState, achieved: Array, goal: Array, commanded: Array, representation: Representation
-    ) -> Metrics:
+    def metrics(self, state: CommandState, achieved: Array, goal: Array) -> Metrics:
         """What the command is doing now; the same names at every call, none for a command without memory."""
         ...
 

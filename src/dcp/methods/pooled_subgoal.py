@@ -1,14 +1,15 @@
 """The command of SSGC and DCP: ask for a visited state that stands in for the goal."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 
+from dcp.config import Config
 from dcp.methods.interface import Representation
 from dcp.methods.scoring import SCORES
-from dcp.types import Array, Metrics
+from dcp.types import Array, EnvSpec, Metrics
 
 
 class PoolState(NamedTuple):
@@ -29,6 +30,20 @@ class PooledSubgoal:
     score: str  # a row of SCORES
     final_goal_share: float  # share of the environments that are commanded g itself
     threshold: float  # the environment's, for the share of steps spent at z
+
+    @classmethod
+    def make(cls, config: Config, spec: EnvSpec) -> Self:
+        config = config.resolve(spec.episode_length)
+        assert config.pool_refresh_steps is not None
+        return cls(
+            pool_size=config.pool_size,
+            num_candidates=config.num_candidates,
+            period=config.subgoal_period,
+            refresh_steps=config.pool_refresh_steps,
+            score=config.score,
+            final_goal_share=config.final_goal_share,
+            threshold=spec.threshold,
+        )
 
     def init(self, achieved: Array, goal: Array, seed_states: Array | None = None) -> PoolState:
         """The pool starts from the first achieved goals, repeated as needed; seeds take the first slots."""
@@ -58,17 +73,18 @@ class PooledSubgoal:
     def visit(self, state: PoolState, achieved: Array, key: Array) -> PoolState:
         """States enter at random moments, so that the ring is replaced once in `refresh_steps`."""
         key_count, key_who = jax.random.split(key)
-        rate = self.pool_size / self.refresh_steps  # entries a step, on average
-        most = int(rate) + 1
-        count = int(rate) + (jax.random.uniform(key_count) < rate - int(rate)).astype(jnp.int32)
+        open_slots = self.pool_size - state.seeded
+        rate = open_slots / self.refresh_steps  # entries a step, on average
+        most = self.pool_size // self.refresh_steps + 1
+        whole = open_slots // self.refresh_steps
+        count = whole + (jax.random.uniform(key_count) < rate - whole).astype(jnp.int32)
         who = jax.random.randint(key_who, (most,), 0, achieved.shape[0])
-        open_slots = jnp.maximum(self.pool_size - state.seeded, 1)
-        slots = state.seeded + (state.head + jnp.arange(most)) % open_slots  # [most]
-        enters = (jnp.arange(most) < count) & (slots < self.pool_size)
+        slots = state.seeded + (state.head + jnp.arange(most)) % jnp.maximum(open_slots, 1)  # [most]
+        count = jnp.minimum(count, open_slots)
+        enters = jnp.arange(most) < count
         slots = jnp.where(enters, slots, self.pool_size)  # out of bounds: dropped
-        return state._replace(
-            pool=state.pool.at[slots].set(achieved[who], mode="drop"), head=(state.head + count) % open_slots
-        )
+        pool = state.pool.at[slots].set(achieved[who], mode="drop")
+        return state._replace(pool=pool, head=(state.head + count) % jnp.maximum(open_slots, 1))
 
     def select_subgoal(
         self, pool: Array, achieved: Array, goal: Array, representation: Representation, key: Array
@@ -94,10 +110,11 @@ class PooledSubgoal:
         changed = jnp.any(goal != state.chosen_for, axis=-1)  # [N]
         return jnp.where((takes_goal | changed)[:, None], goal, state.subgoal)
 
-    def metrics(
-        self, state: PoolState, achieved: Array, goal: Array, commanded: Array, representation: Representation
-    ) -> Metrics:
-        """How wide the pool is, and where z lies between s and g (in the goal's own coordinates)."""
+    def metrics(self, state: PoolState, achieved: Array, goal: Array) -> Metrics:
+        """How wide the pool is, and where z lies between s and g (in the goal's own coordinates).
+
+        z is what the scorer chose, for every environment: also where `final_goal_share` commands g instead.
+        """
         off_centre = state.pool - jnp.mean(state.pool, axis=0, keepdims=True)  # [P, G]
         to_subgoal = jnp.linalg.norm(state.subgoal - achieved, axis=-1)  # [N]
         return {

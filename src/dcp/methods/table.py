@@ -13,8 +13,8 @@ from dcp.types import EnvSpec
 
 
 class Method(NamedTuple):
-    command: type[FinalGoal] | type[PooledSubgoal]
-    condition: type[RawGoal] | type[Direction]
+    command: type[Command]
+    condition: type[Condition]
     actor_goal: ActorGoal
 
 
@@ -26,7 +26,7 @@ METHODS = {
     "dcp_no_pool": Method(FinalGoal, Direction, "commanded"),  # the fourth cell: an ablation for free
 }
 
-CONDITIONS: dict[str, type[RawGoal] | type[Direction]] = {row.name: row for row in (RawGoal, Direction)}
+CONDITIONS: dict[str, type[Condition]] = {row.condition.name: row.condition for row in METHODS.values()}
 
 
 def make_condition(name: str) -> Condition:
@@ -38,15 +38,4 @@ def make_condition(name: str) -> Condition:
 def make_agent(config: Config, spec: EnvSpec) -> Agent:
     """The configured method, for this environment."""
     method = METHODS[config.method]
-    command: Command = FinalGoal()
-    if method.command is PooledSubgoal:
-        command = PooledSubgoal(
-            pool_size=config.pool_size,
-            num_candidates=config.num_candidates,
-            period=config.subgoal_period,
-            refresh_steps=config.pool_refresh_steps or config.episode_length or spec.episode_length,
-            score=config.score,
-            final_goal_share=config.final_goal_share,
-            threshold=spec.threshold,
-        )
-    return Agent(command, method.condition(), config.actor_goal or method.actor_goal)
+    return Agent(method.command.make(config, spec), method.condition(), config.actor_goal or method.actor_goal)

@@ -37,8 +37,9 @@ def logsumexp_penalty(logits: Array) -> Array:
 
 
 def infonce_accuracy(logits: Array) -> Array:
-    """Share of (s, a) whose own goal has the highest logit. Chance: 1 / B."""
-    return jnp.mean(jnp.diag(logits) >= jnp.max(logits, axis=1))
+    """Share of (s, a) whose own goal has the highest logit. Chance: 1 / B. A tie is a miss, so collapse scores 0."""
+    rivals = jnp.where(jnp.eye(logits.shape[0], dtype=bool), -jnp.inf, logits)  # [B, B]
+    return jnp.mean(jnp.diag(logits) > jnp.max(rivals, axis=1))
 
 
 CONTRASTIVE_LOSSES: dict[str, Contrast] = {

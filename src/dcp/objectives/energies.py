@@ -50,7 +50,9 @@ def pairwise_square(x: Array, y: Array) -> Array:
     """|x|^2 + |y|^2 - 2 xy, about the mean of y: a common offset would cost digits."""
     centre = jax.lax.stop_gradient(jnp.mean(y, axis=0, keepdims=True))  # [1, D]
     x, y = x - centre, y - centre
-    square = jnp.sum(x**2, axis=-1)[:, None] + jnp.sum(y**2, axis=-1)[None, :] - 2.0 * (x @ y.T)  # [B, B]
+    # Full precision: what a GPU may round in a product by default is as large as the distance of a positive pair.
+    product = jnp.matmul(x, y.T, precision=jax.lax.Precision.HIGHEST)  # [B, B]
+    square = jnp.sum(x**2, axis=-1)[:, None] + jnp.sum(y**2, axis=-1)[None, :] - 2.0 * product  # [B, B]
     return jnp.maximum(square, 0.0)
 
 

@@ -26,6 +26,7 @@ def enable(folder: str | Path | None = None) -> Path | None:
         return Path(given)
     chosen = folder or os.environ.get(VARIABLE) or default_folder()
     if str(chosen) == OFF:
+        jax.config.update("jax_compilation_cache_dir", None)
         return None
     path = Path(chosen).expanduser()
     if not _writable(path):

@@ -15,7 +15,8 @@ from dcp.errors import UserError
 
 PACKAGES = ("dcp", "jax", "jaxlib", "flax", "optax", "brax", "mujoco", "numpy")
 TENSORBOARD_DIR = "tensorboard"
-# All that a run writes: `--overwrite` removes these and nothing else.
+REPLACED_DIR = ".replaced"  # the run that `--overwrite` replaces, until the new one has a result
+# All that a run writes: `--overwrite` replaces these and nothing else.
 _WRITTEN = (
     CONFIG_FILE,
     METRICS_FILE,
@@ -45,11 +46,18 @@ class RunFolder:
         about = {"env": c.env, "method": c.method, "seed": c.seed, "env_steps": row["env_steps"]}
         save_policy(self.path / POLICY_FILE, policy, about)
 
+    def keep(self) -> None:
+        """The run has a result: what it replaces may go."""
+        _remove_written(self.path / REPLACED_DIR)
+        _remove_empty(self.path / REPLACED_DIR)
+
     def release(self) -> None:
-        """Leave nothing behind: for a run that ended before its first evaluation."""
+        """Leave all as it was: for a run that ended before its first evaluation."""
         _remove_written(self.path)
-        for folder in (self.path / PLOTS_DIR, self.tensorboard, self.path):
-            if folder.is_dir() and not any(folder.iterdir()):
+        _move_written(self.path / REPLACED_DIR, self.path)
+        _remove_empty(self.path)
+        for folder in (self.path.parent, self.path.parent.parent):  # <method>, <env>
+            if not any(folder.iterdir()):
                 folder.rmdir()
 
 
@@ -60,7 +68,7 @@ def claim(runs_dir: str | Path, config: Config, overwrite: bool = False) -> RunF
     try:
         path.mkdir(parents=True, exist_ok=True)
         if overwrite:
-            _remove_written(path)
+            _move_written(path, path / REPLACED_DIR)
         (path / PLOTS_DIR).mkdir(exist_ok=True)
         with (path / CONFIG_FILE).open("x", encoding="utf-8") as file:  # x: of two runs at once, one gets it
             json.dump(content, file, indent=2)
@@ -87,7 +95,26 @@ def versions() -> dict[str, str]:
     return found
 
 
+def _written(path: Path) -> list[Path]:
+    return [file for pattern in _WRITTEN for file in path.glob(pattern)]
+
+
 def _remove_written(path: Path) -> None:
-    for pattern in _WRITTEN:
-        for file in path.glob(pattern):
-            file.unlink()
+    for file in _written(path):
+        file.unlink()
+
+
+def _move_written(source: Path, target: Path) -> None:
+    for file in _written(source):
+        destination = target / file.relative_to(source)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        file.replace(destination)
+    if source.name == REPLACED_DIR:
+        _remove_empty(source)
+
+
+def _remove_empty(path: Path) -> None:
+    """The run's own folders, where nothing is left in them."""
+    for folder in (path / PLOTS_DIR, path / TENSORBOARD_DIR, path):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()

@@ -63,7 +63,7 @@ class Rollout:
         mean, log_std = learner.networks.actor(params.actor, state, condition)
         action, _ = sample_squashed(mean, log_std, jax.random.normal(key_noise, mean.shape))  # [N, A]
 
-        metrics = self.command.metrics(command, achieved, goal, commanded, representation)
+        metrics = self.command.metrics(command, achieved, goal)
         metrics["train_near_goal"] = jnp.mean(episodes.env.near_goal)
         transition = Transition(state, action, commanded, episodes.episode_id)
         acting = ActingState(self.episodes.step(episodes, action, key_reset), command)

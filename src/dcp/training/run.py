@@ -82,6 +82,7 @@ def _recorder(
 
     def record(evaluation: Evaluation) -> None:
         folder.save_policy(trainer.policy(evaluation.run.learner.params), evaluation.row)
+        folder.keep()
         for sink in outputs:
             sink.write(evaluation.row)
         rows.append(evaluation.row)
