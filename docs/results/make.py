@@ -114,10 +114,10 @@ def switches_figure(big: dict[str, list[Columns]]) -> Figure:
 
 
 def put(page: str, name: str, text: str) -> str:
-    pattern = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)", re.DOTALL)
+    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
     if not pattern.search(page):
         raise SystemExit(f"docs/results.md has no place for {name}: add <!-- {name} --> and <!-- /{name} -->")
-    return pattern.sub(lambda found: found[1] + text + found[2], page)
+    return pattern.sub(lambda found: found[1] + text + "\n" + found[2], page)
 
 
 def main() -> None:
