@@ -1,0 +1,31 @@
+"""Compiling for several cores changes the speed, not the maths."""
+
+import jax
+import numpy as np
+from numpy.testing import assert_allclose
+
+from dcp.training import compiler
+
+
+def layer(x: jax.Array, w: jax.Array) -> jax.Array:
+    return jax.grad(lambda w: (jax.nn.swish(x @ w) ** 2).sum())(w)
+
+
+def test_products_by_eigen_equal_xlas_own_choice():
+    x, w = jax.random.normal(jax.random.key(0), (2, 64, 64))
+    plain = jax.jit(layer)(x, w)
+    eigen = jax.jit(layer, compiler_options=compiler.EIGEN_DOTS)(x, w)
+    assert_allclose(eigen, plain, rtol=1e-4, atol=1e-4 * float(np.abs(plain).max()))
+
+
+def test_an_option_that_xla_does_not_know_is_done_without(monkeypatch):
+    monkeypatch.setattr(compiler, "EIGEN_DOTS", {"xla_no_such_option": ""})
+    monkeypatch.setattr(compiler, "_cores", lambda: 2)
+    assert compiler.compiler_options() is None
+
+
+def test_one_core_takes_xlas_own_choice(monkeypatch):
+    monkeypatch.setattr(compiler, "_cores", lambda: 1)
+    assert compiler.compiler_options() is None
+    monkeypatch.setattr(compiler, "_cores", lambda: 2)
+    assert compiler.compiler_options() == compiler.EIGEN_DOTS
