@@ -214,3 +214,11 @@ def test_the_metrics_match_the_numbers_by_hand():
     assert set(metrics) == set(by_hand)
     for name, value in by_hand.items():
         assert_allclose(metrics[name], value, rtol=1e-5)
+
+
+def test_with_seeds_the_open_slots_are_replaced_once_in_the_refresh_time():
+    command = replace(COMMAND, pool_size=8, refresh_steps=4)
+    state = command.init(points(1, 2), points(9, 9), points(50, 51, 52, 53))  # 4 open slots in 4 steps: one a step
+    for step in range(3):
+        state = command.visit(state, points(7, 7), jax.random.key(step))
+    assert np.sum(np.asarray(state.pool[4:, 0]) == 7) == 3
