@@ -64,6 +64,8 @@ class EnvSpec:
     episode_length: int
     maze: MazeLayout | None = None
     maze_dims: tuple[int, int] | None = None  # the state's coordinates in the maze's plane
+    physics: str = "none"  # what steps it: none (pure kinematics), spring, generalized or mjx
+    fixes: tuple[str, ...] = ()  # what fidelity `fixed` repairs here, besides drawing new goals at each episode
 
     def achieved(self, state: Any) -> Any:
         """[..., S] -> [..., G]"""

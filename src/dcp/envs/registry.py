@@ -1,6 +1,7 @@
 """Every environment by name. A user's own is registered from Python, or named as `module:factory`."""
 
 import importlib
+import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partial
@@ -11,11 +12,24 @@ from dcp.envs.maze import parse_layout
 from dcp.envs.point_maze import PointMaze
 from dcp.errors import UserError
 
-Factory = Callable[[], Environment]
+Factory = Callable[..., Environment]  # called with `fidelity` if it takes one, else without arguments
 
 
 def _point_maze(name: str, layout: str, inertia: bool) -> Environment:
     return PointMaze(name, parse_layout(layout, scale=1.0), inertia)
+
+
+# Physics is imported when it is asked for: a point maze, or the list of names, needs none.
+def _pusher(name: str, fidelity: str = "paper") -> Environment:
+    from dcp.envs.pusher import Pusher
+
+    return Pusher(name, fidelity)
+
+
+def _ant_push(name: str, fidelity: str = "paper") -> Environment:
+    from dcp.envs.ant_push import AntPush
+
+    return AntPush(name, fidelity)
 
 
 def _point_mazes() -> dict[str, Factory]:
@@ -29,7 +43,14 @@ def _point_mazes() -> dict[str, Factory]:
     return rows
 
 
-ENVIRONMENTS: dict[str, Factory] = _point_mazes()
+def _manipulation() -> dict[str, Factory]:
+    rows: dict[str, Factory] = {"ant_push": partial(_ant_push, "ant_push")}
+    for name in ("pusher_easy", "pusher_hard", "pusher_hard_far"):
+        rows[name] = partial(_pusher, name)
+    return rows
+
+
+ENVIRONMENTS: dict[str, Factory] = _point_mazes() | _manipulation()
 
 
 def register_env(name: str, factory: Factory) -> None:
@@ -39,18 +60,26 @@ def register_env(name: str, factory: Factory) -> None:
     ENVIRONMENTS[name] = factory
 
 
-def make_env(name: str) -> Environment:
-    """By registered name, or `module:factory`."""
+def make_env(name: str, fidelity: str = "paper") -> Environment:
+    """By registered name, or `module:factory`. `fidelity`: with the peer's oddities (paper) or without (fixed)."""
     if ":" in name:
-        return _from_module(name)
+        return _from_module(name, fidelity)
     if name not in ENVIRONMENTS:
         close = get_close_matches(name, ENVIRONMENTS, 1)
         hint = f"did you mean {close[0]!r}?" if close else "`dcp envs` lists them."
         raise UserError(f"unknown environment {name!r}: {hint}")
-    return ENVIRONMENTS[name]()
+    return _call(ENVIRONMENTS[name], fidelity)
 
 
-def _from_module(name: str) -> Environment:
+def _call(factory: Factory, fidelity: str) -> Environment:
+    try:
+        takes_fidelity = "fidelity" in inspect.signature(factory).parameters
+    except ValueError:  # a callable without a signature
+        takes_fidelity = False
+    return factory(fidelity=fidelity) if takes_fidelity else factory()
+
+
+def _from_module(name: str, fidelity: str) -> Environment:
     module_name, _, factory_name = name.partition(":")
     try:
         factory = getattr(importlib.import_module(module_name), factory_name)
@@ -59,7 +88,7 @@ def _from_module(name: str) -> Environment:
     if not callable(factory):
         raise UserError(f"{name} is no function that makes an environment: name it as module:factory")
     try:
-        env = factory()
+        env = _call(factory, fidelity)
     except Exception as error:
         raise UserError(f"{name}() fails ({type(error).__name__}: {error}): make it work without arguments") from error
     if not isinstance(env, Environment):

@@ -1,0 +1,92 @@
+"""Models as edits of Brax's stock assets: walls, targets, balls and boxes are data, not copied XML."""
+
+import warnings
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+
+from dcp.types import MazeLayout
+
+if TYPE_CHECKING:
+    from brax.base import System
+
+SPHERE, BOX = mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_BOX
+AXES = {"x": (1, 0, 0), "y": (0, 1, 0), "z": (0, 0, 1)}
+WALL = "wall"  # wall geoms are named wall_<row>_<column>
+
+
+def stock(name: str) -> mujoco.MjSpec:
+    """A stock asset (ant, humanoid, pusher), ready for edits. Brax wants bodies without joints fused."""
+    return mujoco.MjSpec.from_string(_fused(name))
+
+
+@cache
+def _fused(name: str) -> str:
+    import brax
+    from brax.io import mjcf
+
+    return mjcf.fuse_bodies((Path(brax.__file__).parent / "envs" / "assets" / f"{name}.xml").read_text())
+
+
+def system(spec: mujoco.MjSpec, timestep: float | None = None) -> "System":
+    """Compiled for Brax."""
+    from brax.io import mjcf
+
+    model = spec.compile()
+    if timestep is not None:
+        model.opt.timestep = timestep
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # Brax says at each load that MJX is its successor
+        return mjcf.load_model(model)
+
+
+def set_contact(spec: mujoco.MjSpec, geoms: Sequence[str], contype: int, conaffinity: int) -> None:
+    for name in geoms:
+        geom = spec.geom(name)
+        geom.contype, geom.conaffinity = contype, conaffinity
+
+
+def set_init_q(spec: mujoco.MjSpec, q: Sequence[float]) -> None:
+    """Where Brax starts a model."""
+    for numeric in spec.numerics:
+        if numeric.name == "init_qpos":
+            spec.delete(numeric)
+    spec.add_numeric(name="init_qpos", data=list(q), size=len(q))
+
+
+def add_sliding_body(
+    spec: mujoco.MjSpec, name: str, position: Sequence[float], axes: str, range_: float | None, **joint: Any
+) -> Any:
+    """A body of the world that slides along these axes; its joints are <name>_<axis>."""
+    body = spec.worldbody.add_body(name=name, pos=list(position))
+    limits = {"limited": False} if range_ is None else {"range": [-range_, range_], "limited": True}
+    for axis in axes:
+        slide = mujoco.mjtJoint.mjJNT_SLIDE
+        body.add_joint(name=f"{name}_{axis}", type=slide, axis=list(AXES[axis]), **limits, **joint)
+    return body
+
+
+def add_target(spec: mujoco.MjSpec, height: float, radius: float, range_: float) -> None:
+    """The goal's mark: it slides in the plane and touches nothing."""
+    body = add_sliding_body(spec, "target", (0.0, 0.0, height), "xy", range_, armature=0.0, damping=0.0)
+    colour = [0.85, 0.2, 0.2, 0.6]
+    body.add_geom(type=SPHERE, size=[radius, 0, 0], mass=1.0, contype=0, conaffinity=0, rgba=colour)
+
+
+def add_walls(spec: mujoco.MjSpec, layout: MazeLayout) -> None:
+    """One box a wall cell. Neighbours stay separate: the spring solver averages over contacts, so merging counts."""
+    half = layout.scale / 2
+    for row, cells in enumerate(layout.rows):
+        for column, cell in enumerate(cells):
+            if cell == "#":
+                spec.worldbody.add_geom(
+                    name=f"{WALL}_{row}_{column}",
+                    type=BOX,
+                    pos=[row * layout.scale, column * layout.scale, half / 2],
+                    size=[half, half, half / 2],
+                    contype=1,
+                    conaffinity=1,
+                )
