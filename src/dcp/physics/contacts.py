@@ -1,0 +1,118 @@
+"""Every contact of a model that the spring solver must see."""
+
+from collections import defaultdict
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from dcp.physics import shapes
+from dcp.physics.geoms import BOX, CAPSULE, PLANE, SPHERE, Geoms, colliding_pairs, is_wall
+from dcp.physics.shapes import Touch
+from dcp.physics.vectors import concatenate
+from dcp.physics.walls import Walls
+from dcp.types import Array, MazeLayout
+
+
+class Contacts(NamedTuple):
+    """K contacts of one environment. Links and materials are known when the program is built."""
+
+    touch: Touch  # [K] each; the normal points from the first link to the second
+    first: np.ndarray  # [K]: link
+    second: np.ndarray | None  # [K]: link; None: the world
+    friction: np.ndarray  # [K]
+    elasticity: np.ndarray  # [K]
+
+
+class ContactFinder:
+    """Contacts of a model with itself, its floor and a maze's walls.
+
+    Pairs that no model here has (box on box, two planes) are refused when it is built, not ignored.
+    """
+
+    def __init__(self, model: mujoco.MjModel, elasticity: np.ndarray, layout: MazeLayout | None = None):
+        """`model` has the walls as geoms named by `models.add_walls`; `layout` says where they are."""
+        self._model, self._elasticity = model, elasticity
+        kinds: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        walled, wall = set(), None
+        for first, second in colliding_pairs(model):
+            if is_wall(model, second):
+                walled.add(first)
+                wall = second
+            else:
+                kinds[int(model.geom_type[first]), int(model.geom_type[second])].append((first, second))
+        self._wall, self._walls = wall, None
+        if wall is not None:
+            if layout is None:
+                raise ValueError("a model with walls needs the layout that they came from")
+            kind = model.geom_type
+            spheres = Geoms.of(model, sorted(g for g in walled if kind[g] == SPHERE))
+            capsules = Geoms.of(model, sorted(g for g in walled if kind[g] == CAPSULE))
+            if spheres.ids.size + capsules.ids.size != len(walled):
+                raise ValueError("only spheres and capsules may touch walls")
+            self._walls = Walls(layout, spheres, capsules)
+        unknown = set(kinds) - {(PLANE, SPHERE), (PLANE, CAPSULE), (SPHERE, SPHERE), (SPHERE, CAPSULE)}
+        if unknown:
+            raise ValueError(f"no contact maths for geom types {sorted(unknown)} (box: {BOX})")
+        self._pairs = {kind: (Geoms.of(model, a), Geoms.of(model, b)) for kind, (a, b) in _columns(kinds).items()}
+
+    def __call__(self, frames: Array) -> tuple[Contacts, Contacts]:
+        """frames [L, 7]: pos, rot of each link -> contacts with the world, contacts between links"""
+        world, between = [], []
+        for kind, (a, b) in self._pairs.items():
+            if kind[0] == PLANE:
+                world += [(_turned(touch), b.ids, a.ids) for touch in self._floor(frames, a, b)]
+            else:
+                between.append((_touch(frames, a, b), a.ids, b.ids))
+        if self._walls is not None:
+            for touch, ids in self._walls.touch(frames):
+                world.append((touch, ids, np.full_like(ids, self._wall)))
+        return self._gather(world, world=True), self._gather(between, world=False)
+
+    def _floor(self, frames: Array, plane: Geoms, body: Geoms) -> list[Touch]:
+        height = plane.offset[:, 2]
+        centre, core = body.place(frames)
+        if not body.core.any():
+            return [shapes.floor_sphere(height, centre, body.radius)]
+        return [shapes.floor_sphere(height, end, body.radius) for end in (core.end, core.start)]
+
+    def _gather(self, parts: list[tuple[Touch, np.ndarray, np.ndarray]], world: bool) -> Contacts:
+        if not parts:
+            empty, none = jnp.zeros(0), np.zeros(0, int)
+            touch = Touch(empty, concatenate([]), concatenate([]))
+            return Contacts(touch, none, None if world else none, np.zeros(0), np.zeros(0))
+        first = np.concatenate([ids for _, ids, _ in parts])
+        second = np.concatenate([ids for _, _, ids in parts])
+        touch = Touch(
+            jnp.concatenate([touch.dist for touch, _, _ in parts]),
+            concatenate([touch.pos for touch, _, _ in parts]),
+            concatenate([touch.normal for touch, _, _ in parts]),
+        )
+        link = self._model.geom_bodyid - 1
+        friction = np.maximum(self._model.geom_friction[first, 0], self._model.geom_friction[second, 0])
+        elasticity = 0.5 * (self._elasticity[first] + self._elasticity[second])
+        return Contacts(
+            touch,
+            link[first],
+            None if world else link[second],
+            friction.astype(np.float32),
+            elasticity.astype(np.float32),
+        )
+
+
+def _columns(kinds: dict) -> dict:
+    return {kind: ([a for a, _ in pairs], [b for _, b in pairs]) for kind, pairs in kinds.items()}
+
+
+def _touch(frames: Array, a: Geoms, b: Geoms) -> Touch:
+    centre, _ = a.place(frames)
+    other, core = b.place(frames)
+    if b.core.any():
+        return shapes.sphere_capsule(centre, a.radius, core, b.radius)
+    return shapes.sphere_sphere(centre, a.radius, other, b.radius)
+
+
+def _turned(touch: Touch) -> Touch:
+    """The world second: which of two bodies is named first changes nothing but the normal's sign."""
+    return touch._replace(normal=-touch.normal)

@@ -1,0 +1,204 @@
+"""Where two shapes touch: MJX's contact maths in closed form, on arrays of pairs of any one shape.
+
+Each function gives dist (negative where they penetrate), pos (midway) and the unit normal from the first shape to the
+second. A pair that does not penetrate contributes nothing to the spring solver; its pos and normal mean nothing.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from dcp.physics.vectors import Vec, where
+from dcp.types import Array
+
+_NONE = 1.0  # the distance that stands for "no contact"
+
+
+class Touch(NamedTuple):
+    dist: Array
+    pos: Vec
+    normal: Vec
+
+
+class Segment(NamedTuple):
+    """A capsule's core."""
+
+    start: Vec
+    end: Vec
+
+
+def floor_sphere(height: Array, centre: Vec, radius: Array) -> Touch:
+    """A horizontal floor first, then the sphere."""
+    dist = centre.z - height - radius
+    zero, one = jnp.zeros_like(dist), jnp.ones_like(dist)
+    return Touch(dist, Vec(centre.x, centre.y, centre.z - (radius + 0.5 * dist)), Vec(zero, zero, one))
+
+
+def sphere_sphere(first: Vec, radius1: Array, second: Vec, radius2: Array) -> Touch:
+    gap = second - first
+    length = gap.norm()
+    normal = gap * (1.0 / jnp.where(length == 0.0, 1.0, length))
+    normal = Vec(jnp.where(length == 0.0, 1.0, normal.x), normal.y, normal.z)
+    dist = length - (radius1 + radius2)
+    return Touch(dist, first + normal * (radius1 + 0.5 * dist), normal)
+
+
+def closest_on_segment(segment: Segment, point: Vec) -> Vec:
+    along = segment.end - segment.start
+    t = (point - segment.start).dot(along) / (along.dot(along) + 1e-6)
+    return segment.start + along * jnp.clip(t, 0.0, 1.0)
+
+
+def sphere_capsule(centre: Vec, radius1: Array, core: Segment, radius2: Array) -> Touch:
+    return sphere_sphere(centre, radius1, closest_on_segment(core, centre), radius2)
+
+
+def sphere_box(centre: Vec, radius: Array, half: Vec) -> Touch:
+    """A box around the origin, parallel to the axes: `centre` is relative to it."""
+    # How far outside each pair of faces the centre is (negative: inside).
+    outside = Vec(*(jnp.abs(c) - h for c, h in zip(centre, half, strict=True)))
+    nearest = Vec(*(jnp.clip(c, -h, h) for c, h in zip(centre, half, strict=True)))
+    gap = nearest - centre
+    length = gap.norm()
+    deepest = jnp.maximum(jnp.maximum(outside.x, outside.y), outside.z)
+
+    # The face with the best separating axis; it alone counts where the centre is inside.
+    on_x = (outside.x >= outside.y) & (outside.x >= outside.z)
+    on_y = ~on_x & (outside.y >= outside.z)
+    on_z = ~on_x & ~on_y
+    face = Vec(*(jnp.where(on, -jnp.sign(c), 0.0) for on, c in zip((on_x, on_y, on_z), centre, strict=True)))
+    inside = deepest <= 0.0
+    near = inside | (length < 1e-6)
+    normal = where(near, face, gap * (1.0 / jnp.where(near, 1.0, length)))
+    signed = jnp.where(inside, deepest, length)
+    point = where(inside, centre + face * deepest, nearest)  # on the box's surface
+
+    dist = jnp.where(deepest - radius >= 0.0, _NONE, signed - radius)
+    return Touch(dist, (point + centre + normal * radius) * 0.5, normal)
+
+
+class _Edge(NamedTuple):
+    """The box edge nearest to a capsule's core, so far."""
+
+    square: Array  # squared distance
+    on_edge: Vec
+    on_core: Vec
+    front: Array  # True where the core lies before both faces that meet in the edge
+
+
+def capsule_box(core: Segment, radius: Array, half: Vec) -> tuple[Touch, Touch]:
+    """A box around the origin, parallel to the axes. Two contacts with a face, or one with an edge and none."""
+    # The face of least penetration: +-x, +-y, +-z by how far the core's deeper end is behind it.
+    low = Vec(*(jnp.minimum(a, b) for a, b in zip(core.start, core.end, strict=True)))
+    high = Vec(*(jnp.maximum(a, b) for a, b in zip(core.start, core.end, strict=True)))
+    support = Vec(*(jnp.maximum(a, -b) - h for a, b, h in zip(low, high, half, strict=True)))
+    on_x = (support.x >= support.y) & (support.x >= support.z)
+    on_y = ~on_x & (support.y >= support.z)
+    on = (on_x, on_y, ~on_x & ~on_y)
+    face = Vec(*(jnp.where(o, jnp.where(a >= -b, 1.0, -1.0), 0.0) for o, a, b in zip(on, low, high, strict=True)))
+    depth = jnp.maximum(jnp.maximum(support.x, support.y), support.z)
+
+    t0, t1, clipped = _clip_to_face(core, half, on)
+    touches = clipped & (depth - radius < 0.0)
+    along = core.end - core.start
+    ends = [core.start + along * t for t in (t0, t1)]
+    plane = face.x * face.x * half.x + face.y * face.y * half.y + face.z * face.z * half.z  # the face's distance
+    push = [jnp.where(touches, plane + radius - end.dot(face), -_NONE) for end in ends]  # how deep each end is
+    pos = [end + face * (0.5 * (plane + radius - end.dot(face)) - radius) for end in ends]
+
+    edge = _nearest_edge(core, half)
+    length = jnp.sqrt(edge.square)
+    apart = edge.square >= 1e-6
+    axis = (edge.on_edge - edge.on_core) * (1.0 / jnp.where(apart, length, 1.0))
+    edge_push = jnp.where(apart & edge.front, radius - length, -_NONE)
+    least = jnp.minimum(*push)
+    on_edge = (
+        (edge_push > 0.0)
+        & ((least <= 0.0) | (edge_push < least))  # the shallower of the two
+        & ~(jnp.abs(axis.dot(face)) > 0.99)  # an edge seen face on is a face
+    )
+    edge_pos = (edge.on_edge + edge.on_core + axis * radius) * 0.5
+    first = Touch(
+        -jnp.where(on_edge, edge_push, push[0]), where(on_edge, edge_pos, pos[0]), where(on_edge, axis, -face)
+    )
+    return first, Touch(-jnp.where(on_edge, -_NONE, push[1]), pos[1], -face)
+
+
+def _clip_to_face(core: Segment, half: Vec, on: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    """The part [t0, t1] of the core that lies above the face, and whether there is any."""
+    t0, t1 = jnp.zeros_like(core.start.x), jnp.ones_like(core.start.x)
+    valid = jnp.ones_like(core.start.x, dtype=bool)
+    for a, b, h, is_normal in zip(core.start, core.end, half, on, strict=True):
+        slope = b - a
+        inverse = 1.0 / jnp.where(slope == 0.0, 1e-6, slope)
+        for side in (1.0, -1.0):
+            start_out = (side * a - h > 3e-7) & ~is_normal
+            end_out = (side * b - h > 3e-7) & ~is_normal
+            t = jnp.clip((side * h - a) * inverse, 0.0, 1.0)
+            t0 = jnp.where(start_out, jnp.maximum(t0, t), t0)
+            t1 = jnp.where(end_out, jnp.minimum(t1, t), t1)
+            valid &= ~(start_out & end_out)
+    return t0, t1, valid & (t1 >= t0)
+
+
+def _nearest_edge(core: Segment, half: Vec) -> _Edge:
+    along = core.end - core.start
+    length = along.norm()
+    direction = along * (1.0 / (length + 1e-6 * (length == 0.0)))
+    middle = core.start + direction * (0.5 * length)
+    far = jnp.full_like(core.start.x, jnp.inf)
+    best = _Edge(far, core.start, core.start, jnp.zeros_like(far, dtype=bool))
+    for parallel in range(3):
+        others = [i for i in range(3) if i != parallel]
+        for sign_u in (-1.0, 1.0):
+            for sign_v in (-1.0, 1.0):
+                offset = [jnp.zeros_like(far)] * 3
+                offset[others[0]] = jnp.broadcast_to(sign_u * half[others[0]], far.shape)
+                offset[others[1]] = jnp.broadcast_to(sign_v * half[others[1]], far.shape)
+                on_edge, on_core = _closest_to_edge(
+                    Vec(*offset), parallel, half[parallel], core.start, along, middle, direction, 0.5 * length
+                )
+                gap = on_edge - on_core
+                square = gap.dot(gap)
+                front = (sign_u * gap[others[0]] < 0.0) & (sign_v * gap[others[1]] < 0.0)
+                closer = square < best.square
+                best = _Edge(
+                    jnp.where(closer, square, best.square),
+                    where(closer, on_edge, best.on_edge),
+                    where(closer, on_core, best.on_core),
+                    jnp.where(closer, front, best.front),
+                )
+    return best
+
+
+def _closest_to_edge(
+    edge_middle: Vec,
+    parallel: int,
+    half_edge: Array,
+    start: Vec,
+    along: Vec,
+    middle: Vec,
+    direction: Vec,
+    half_core: Array,
+) -> tuple[Vec, Vec]:
+    """Closest points of an axis-parallel edge and a core: between the lines, then mended where an end cuts them."""
+    between = edge_middle - middle
+    cosine = direction[parallel]
+    across = direction.dot(between)
+    t_edge = (-between[parallel] + cosine * across) / (1.0 - cosine * cosine + 1e-6)
+    t_core = jnp.clip(across + t_edge * cosine, -half_core, half_core)
+    t_edge = jnp.clip(t_edge, -half_edge, half_edge)
+    on_edge = _shift(edge_middle, parallel, t_edge)
+    on_core = middle + direction * t_core
+
+    t = jnp.clip((on_core[parallel] + half_edge) * 2.0 * half_edge / (4.0 * half_edge * half_edge + 1e-6), 0.0, 1.0)
+    other_edge = _shift(edge_middle, parallel, (2.0 * t - 1.0) * half_edge)
+    t = jnp.clip((on_edge - start).dot(along) / (along.dot(along) + 1e-6), 0.0, 1.0)
+    other_core = start + along * t
+    gap_edge, gap_core = on_core - other_edge, on_edge - other_core
+    by_edge = gap_edge.dot(gap_edge) < gap_core.dot(gap_core)
+    return where(by_edge, other_edge, on_edge), where(by_edge, on_core, other_core)
+
+
+def _shift(point: Vec, axis: int, by: Array) -> Vec:
+    return Vec(*(c + by if i == axis else c for i, c in enumerate(point)))

@@ -1,0 +1,61 @@
+"""Three-vectors as three arrays of one shape. The long axis stays innermost, so that a CPU's lanes are full."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from dcp.types import Array
+
+
+class Vec(NamedTuple):
+    x: Array
+    y: Array
+    z: Array
+
+    def __add__(self, other: "Vec") -> "Vec":  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Vec(self.x + other.x, self.y + other.y, self.z + other.z)
+
+    def __sub__(self, other: "Vec") -> "Vec":
+        return Vec(self.x - other.x, self.y - other.y, self.z - other.z)
+
+    def __neg__(self) -> "Vec":
+        return Vec(-self.x, -self.y, -self.z)
+
+    def __mul__(self, scale: Array | float) -> "Vec":  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Vec(self.x * scale, self.y * scale, self.z * scale)
+
+    def dot(self, other: "Vec") -> Array:
+        return self.x * other.x + self.y * other.y + self.z * other.z
+
+    def cross(self, other: "Vec") -> "Vec":
+        return Vec(
+            self.y * other.z - self.z * other.y,
+            self.z * other.x - self.x * other.z,
+            self.x * other.y - self.y * other.x,
+        )
+
+    def norm(self) -> Array:
+        return jnp.sqrt(self.dot(self))
+
+    def stack(self) -> Array:
+        """[..., 3]"""
+        return jnp.stack(self, axis=-1)
+
+
+def vec(array: Array) -> Vec:
+    """[..., 3] -> Vec of [...]"""
+    return Vec(array[..., 0], array[..., 1], array[..., 2])
+
+
+def where(condition: Array, yes: Vec, no: Vec) -> Vec:
+    return Vec(*(jnp.where(condition, a, b) for a, b in zip(yes, no, strict=True)))
+
+
+def concatenate(parts: list[Vec]) -> Vec:
+    """Along the last axis."""
+    return Vec(*(jnp.concatenate(component, axis=-1) for component in zip(*parts, strict=True)))
+
+
+def rotate(v: Vec, w: Array, u: Vec) -> Vec:
+    """v rotated by the unit quaternion (w, u)."""
+    return u * (2.0 * u.dot(v)) + v * (w * w - u.dot(u)) + u.cross(v) * (2.0 * w)
