@@ -8,7 +8,6 @@ import argparse
 import sys
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -17,7 +16,7 @@ from timing import in_turns, report
 from dcp.config import Config
 from dcp.envs.base import EnvState, sparse_state
 from dcp.envs.registry import make_env, register_env
-from dcp.training.compiler import compiler_options
+from dcp.training.stages import Stages
 from dcp.training.trainer import make_trainer
 from dcp.types import Array, EnvSpec
 
@@ -44,12 +43,11 @@ class AntSizedPoint:
 def prepared(method: str):
     """One iteration from a filled replay, always from the same state, so nothing is donated."""
     trainer = make_trainer(Config(env="ant_sized_point", method=method, replay_rows=2000, num_evals=1))
-    run = jax.jit(trainer.init)()
-    prefill = jax.jit(trainer.prefill, donate_argnums=0)
+    stages = Stages(trainer, donate=False)
+    run = stages.init()
     for _ in range(trainer.config.num_prefill_unrolls):
-        run = prefill(run)
-    iteration = jax.jit(trainer.iteration, compiler_options=compiler_options())
-    return lambda: iteration(run)[1]
+        run = stages.prefill(run)
+    return lambda: stages.iteration(run)[1]
 
 
 def main() -> None:

@@ -3,11 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose
 
 from dcp.evaluation import evaluate, rollout
 from dcp.types import Array
-from tests.toys import LineWorld
+from tests.toys import BrittleLine, LineWorld
 
 KEY = jax.random.key(0)
 
@@ -38,7 +39,7 @@ class Counting(Constant):
 
 def check(env: LineWorld, policy: Constant, length: int, time_near: float, success: float, final: float) -> None:
     scores = evaluate(env, policy, KEY, 2, length)
-    assert set(scores) == {"time_near_goal", "success_once", "final_distance"}
+    assert set(scores) == {"time_near_goal", "success_once", "final_distance", "eval_diverged_episodes"}
     assert_allclose(scores["time_near_goal"], time_near, atol=1e-6)
     assert_allclose(scores["success_once"], success, atol=1e-6)
     assert_allclose(scores["final_distance"], final, atol=1e-6)
@@ -86,3 +87,25 @@ def test_a_policys_memory_is_carried_from_step_to_step():
     """1 + 2 + 3 = 6"""
     observations, _ = rollout(LineWorld(), Counting(0.0), KEY, 2, 3)
     assert_allclose(observations[:, 0, 0], [0.0, 1.0, 3.0, 6.0])
+
+
+@pytest.mark.parametrize("into", [float("nan"), float("inf"), 1e6])
+def test_an_episode_that_diverges_ends_at_its_last_sound_state(into: float):
+    """Steps of 1 from 0, goal 2, past 2.5 everything breaks: 1, 2 (near), then nothing; 0 away from the goal."""
+    env = BrittleLine(into, goal=2.0)
+    scores = evaluate(env, Constant(1.0), KEY, 3, 6)
+    assert_allclose([scores["time_near_goal"], scores["success_once"], scores["final_distance"]], [1.0, 1.0, 0.0])
+    assert int(scores["eval_diverged_episodes"]) == 3  # once each
+    observations, seen = rollout(env, Constant(1.0), KEY, 3, 6)
+    assert_allclose(observations[:, 0, 0], [0, 1, 2, 2, 2, 2, 2])
+    assert np.array_equal(seen["alive"][:, 0], [True, True, False, False, False, False])
+
+
+def test_what_never_diverges_is_not_counted():
+    assert int(evaluate(BrittleLine(limit=9.0), Constant(1.0), KEY, 3, 6)["eval_diverged_episodes"]) == 0
+
+
+def test_a_step_that_diverges_is_never_near_the_goal():
+    """The first step reaches the goal at 1, with an infinite velocity."""
+    scores = evaluate(BrittleLine(float("inf"), "qd", limit=0.5, goal=1.0), Constant(1.0), KEY, 2, 3)
+    assert float(scores["success_once"]) == 0.0

@@ -48,6 +48,8 @@ class Settings:
     # The loop
     num_envs: int = 512
     """N: environments that run side by side."""
+    devices: int | None = None
+    """Devices that share the environments out. Default: every GPU; on a CPU a virtual one a core; 1 without physics."""
     episode_length: int | None = None
     """Default: the environment's own."""
     unroll_length: int = 62
@@ -193,6 +195,7 @@ _AT_LEAST = {
     "subgoal_period": 1,
     "pool_refresh_steps": 1,
     "num_envs": 1,
+    "devices": 1,
     "episode_length": 2,
     "unroll_length": 1,
     "window": 2,
@@ -245,6 +248,11 @@ def _cross_violations(s: Settings) -> list[str]:
         problems.append(f"min_replay_rows {s.min_replay_rows} exceeds replay_rows {s.replay_rows}: raise replay_rows")
     if s.unroll_length > s.replay_rows >= 2:
         problems.append(f"unroll_length {s.unroll_length} exceeds replay_rows {s.replay_rows}: raise replay_rows")
+    if s.devices is not None and s.devices >= 1 and s.num_envs % s.devices:
+        problems.append(
+            f"devices {s.devices} cannot share out num_envs {s.num_envs} evenly: "
+            f"try num_envs {_whole(s.num_envs, s.devices) * s.devices}, or fewer devices"
+        )
     if s.residual_every >= s.depth >= 1 and s.residual_every > 0:
         problems.append(
             f"residual_every {s.residual_every} makes no connection in {s.depth} layers: "

@@ -2,18 +2,39 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 from dcp import __version__
 from dcp.cli.main import COMMANDS, main
 from dcp.envs.registry import ENVIRONMENTS
 from dcp.methods.table import METHODS
+from dcp.types import EnvSpec
 
 
 def test_envs_lists_every_environment_with_its_sizes(capsys):
     assert main(["envs"]) == 0
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]
+    shown = capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines()]
     assert {row[0] for row in rows if row} == set(ENVIRONMENTS)
-    assert ["point_u_maze_inertia", "4", "2", "2", "0, 1", "0.125", "250"] in rows
+    assert ["point_u_maze_inertia", "none", "4", "2", "2", "0, 1", "0.125", "250", "new"] in rows
+    assert max(len(line) for line in shown.splitlines()) <= 100
+
+
+def test_envs_explains_once_what_fixed_repairs(capsys, monkeypatch):
+    def toy(fixes: tuple[str, ...]):
+        spec = EnvSpec("toy", 1, 1, 1, (0,), 0.5, 10, physics="spring", fixes=fixes)
+        return lambda: SimpleNamespace(spec=spec)
+
+    both = {"a": toy(("the ball rolls",)), "b": toy(("the box stands", "the ball rolls")), "c": toy(())}
+    monkeypatch.setattr("dcp.envs.registry.ENVIRONMENTS", both)
+    assert main(["envs"]) == 0
+    shown = capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines()]
+    assert [row[-1] for row in rows if row] == ["new, 1", "new, 2, 1", "new"]
+    assert [line.split(maxsplit=1) for line in shown.splitlines() if line[2:3] in "12"] == [
+        ["1", "the ball rolls"],
+        ["2", "the box stands"],
+    ]
 
 
 def test_methods_shows_the_three_columns_of_each_row(capsys):

@@ -4,7 +4,10 @@ import pytest
 
 from dcp.checks import violations
 from dcp.config import Config
+from dcp.envs.registry import ENVIRONMENTS
 from dcp.presets import PRESETS, preset_config
+
+MILLION = 1_000_000
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -13,9 +16,48 @@ def test_every_preset_is_valid_on_every_point_maze(preset: str):
         assert violations(preset_config(preset, env=env, eval_env=None)) == [], env
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_fits_episodes_of_every_length_in_use(preset: str):
+    """Nothing but a physics environment's names and its 1,000 steps are needed to see that."""
+    for env in (*ENVIRONMENTS, "my_module:factory"):
+        length = 250 if env.startswith("point_") else 1_000
+        assert preset_config(preset, env=env, eval_env=None).resolve(length).violations() == [], env
+
+
 def test_the_paper_preset_is_the_defaults():
     assert preset_config("paper") == Config()
 
 
+@pytest.mark.parametrize(
+    ("env", "steps", "num_envs", "batch_size"),
+    [
+        ("ant_u_maze", 50, 512, 256),
+        ("ant_big_maze", 50, 512, 256),
+        ("ant_hardest_maze", 50, 512, 256),
+        ("humanoid_u_maze", 100, 128, 128),
+        ("ant_push", 100, 512, 256),
+        ("pusher_easy", 50, 512, 256),
+        ("pusher_hard", 100, 512, 256),
+        ("pusher_hard_far", 50, 512, 256),
+        ("ant_soccer", 50, 512, 256),
+    ],
+)
+def test_the_papers_nine_rows(env: str, steps: int, num_envs: int, batch_size: int):
+    """As its text and the captions of its figures state them; everything else is the default."""
+    row = preset_config("paper", env=env)
+    assert row == Config(env=env, steps=steps * MILLION, num_envs=num_envs, batch_size=batch_size)
+
+
+def test_an_evaluation_layout_shares_its_mazes_row():
+    assert preset_config("paper", env="humanoid_u_maze_eval").num_envs == 128
+    assert preset_config("laptop", env="ant_u_maze_eval").steps == preset_config("laptop", env="ant_u_maze").steps
+
+
+def test_ones_own_environment_gets_the_presets_common_settings():
+    assert preset_config("laptop", env="my_module:factory").width == preset_config("laptop").width == 64
+    assert preset_config("laptop", env="ant_big_maze").width == 256
+
+
 def test_an_override_wins():
     assert preset_config("smoke", seed=3, width=8).width == 8
+    assert preset_config("paper", env="humanoid_u_maze", num_envs=64).num_envs == 64

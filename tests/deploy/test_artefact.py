@@ -1,5 +1,6 @@
 """A policy file: the same policy back, and one sentence for every file that is not one."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -45,6 +46,18 @@ def test_a_policy_comes_back_bit_for_bit(condition: str, tmp_path: Path):
     np.testing.assert_array_equal(loaded(state, goal), policy(state, goal))
     encoders = jax.tree.map(np.array_equal, loaded.encoders, policy.encoders)
     assert all(jax.tree.leaves(encoders))
+
+
+def test_a_specs_physics_and_fixes_come_back_and_older_files_have_none(tmp_path: Path):
+    policy = untrained()
+    spec = dataclasses.replace(policy.spec, physics="spring", fixes=("the ball rolls", "the box stands"))
+    path = save_policy(tmp_path / "p.safetensors", dataclasses.replace(policy, spec=spec), {})
+    assert load_policy(path).spec == spec
+    assert hash(load_policy(path).spec) == hash(spec)
+    with safe_open(path, framework="numpy") as file:
+        stored = json.loads(file.metadata()["dcp"])["spec"]
+    rewrite(path, spec={name: value for name, value in stored.items() if name not in ("physics", "fixes")})
+    assert load_policy(path).spec == policy.spec
 
 
 def test_a_run_folder_stands_for_its_policy(saved: Path):

@@ -33,7 +33,8 @@ def test_an_evaluations_episodes_are_fresh_and_decided_by_the_seed_alone():
 
 def test_an_iteration_goes_over_every_pair_of_its_windows_exactly_once(tiny_run: TrainedRun):
     trainer = make_trainer(tiny_config())
-    pairs, order = trainer.sample(tiny_run.state.replay, jax.random.key(0))
+    windows = trainer.windows(tiny_run.state.replay, jax.random.key(0))
+    pairs, order = trainer.pairs(windows, jax.random.key(1), jax.random.key(2))
     assert pairs.state.shape == (16 * 32, 2)  # 16 environments, windows of 33 rows
     assert order.shape == (8, 64)
     assert sorted(np.asarray(order).ravel()) == list(range(512))
@@ -56,9 +57,10 @@ PROBE = Config(
 def probe_scores(method: str) -> tuple[float, float]:
     """Success of the untrained and of the trained policy, in a room without obstacles."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer_module, "make_env", lambda name: OPEN_ROOM)
+        patch.setattr(trainer_module, "make_env", lambda name, fidelity: OPEN_ROOM)
         trainer: Trainer = make_trainer(dataclasses.replace(PROBE, method=method))
-    untrained = jax.jit(lambda key: trainer.evaluate(trainer.init().learner.params, key))(jax.random.key(9))
+    params = trainer.learner.init(jax.random.key(0)).params
+    untrained = jax.jit(trainer.evaluate)(params, jax.random.key(9))
     rows: list[dict[str, float]] = []
     run_loop(trainer, lambda evaluation: rows.append(evaluation.row))
     return float(untrained["success_once"]), rows[-1]["success_once"]

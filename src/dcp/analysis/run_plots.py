@@ -26,7 +26,7 @@ def save_run_plots(folder: Path) -> list[Path]:
 
 def _maze_plots(run: RunRecord, config: Config, title: str) -> list[Path]:
     """On the environment that the run was evaluated on. A run that was stopped early may have no policy."""
-    env = make_env(config.eval_env or config.env)
+    env = make_env(config.eval_env or config.env, config.fidelity)
     if not shows_maze(env.spec) or not run.policy_path.is_file():
         return []
     policy = load_policy(run.policy_path)

@@ -6,6 +6,7 @@ from pathlib import Path
 from dcp.checks import available_memory, memory_parts, violations
 from dcp.config import Settings
 from dcp.deploy.run_folder import CONFIG_FILE
+from dcp.envs.devices import count_devices
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.training.folder import taken
@@ -14,13 +15,13 @@ from dcp.training.folder import taken
 def dry_run(settings: Settings, runs_dir: Path, overwrite: bool) -> int:
     problems = violations(settings)
     try:
-        spec = make_env(settings.env).spec
+        spec = make_env(settings.env, settings.fidelity).spec
         settings = settings.resolve(spec.episode_length)
     except UserError:
         spec = None  # named among the violations
     _section("Config", asdict(settings))
     if not problems and spec is not None:
-        _section("Plan", _plan(settings))
+        _section("Plan", _plan(settings, count_devices(settings.devices, settings.num_envs, spec)))
         parts = memory_parts(settings, spec)
         there = available_memory()
         amounts = {**parts, "in all": sum(parts.values()), **({} if there is None else {"available": there})}
@@ -38,7 +39,7 @@ def dry_run(settings: Settings, runs_dir: Path, overwrite: bool) -> int:
     raise UserError(f"{len(problems)} violated constraint{'s' * (len(problems) > 1)}: see above for each fix")
 
 
-def _plan(s: Settings) -> dict[str, object]:
+def _plan(s: Settings, devices: int) -> dict[str, object]:
     steps = s.num_unrolls * s.env_steps_per_unroll
     return {
         "environment steps asked for": f"{s.steps:,}",
@@ -48,6 +49,7 @@ def _plan(s: Settings) -> dict[str, object]:
         "updates an iteration": f"{s.updates_per_iteration:,}",
         "updates in all": f"{s.num_iterations * s.updates_per_iteration:,}",
         "evaluations": f"{s.num_evals:,} of {s.eval_episodes:,} episodes",
+        "devices": f"{devices:,}, {s.num_envs // devices:,} environments on each",
     }
 
 

@@ -1,4 +1,4 @@
-"""`dcp envs`: the registry as a table."""
+"""`dcp envs`: the registry as a table, and below it what fidelity `fixed` repairs."""
 
 from rich.table import Table
 
@@ -6,21 +6,37 @@ from dcp.cli.flags import no_arguments
 from dcp.cli.main import COMMANDS
 from dcp.cli.tables import show
 
+NUMBERS = ("S", "G", "A", "goal dims", "threshold", "steps")
+
 
 def main(argv: list[str]) -> int:
     if not no_arguments(argv, "dcp envs", COMMANDS["envs"]):
         return 0
     from dcp.envs.registry import ENVIRONMENTS, make_env
 
-    table = Table("environment", caption="Your own: dcp train --env module:factory")
-    for column in ("S", "G", "A", "goal dims", "threshold", "episode length"):
+    table = Table("environment", "physics")
+    for column in NUMBERS:
         table.add_column(column, justify="right")
+    table.add_column("fixed")
+    fixes: dict[str, int] = {}  # what is repaired -> its number below the table
     for name in ENVIRONMENTS:
         s = make_env(name).spec
+        for fix in s.fixes:
+            fixes.setdefault(fix, len(fixes) + 1)
         numbers = (s.state_size, s.goal_size, s.action_size, _short(s.goal_dims), s.threshold, s.episode_length)
-        table.add_row(name, *(str(number) for number in numbers))
+        marks = ", ".join(str(number) for number in ["new", *(fixes[fix] for fix in s.fixes)])
+        table.add_row(name, s.physics, *(str(number) for number in numbers), marks)
     show(table)
+    _explain(fixes)
     return 0
+
+
+def _explain(fixes: dict[str, int]) -> None:
+    print("steps: of an episode. fixed: what --fidelity fixed changes against the paper's environments:")
+    print("  new  every episode draws a new start and goal")
+    for fix, number in fixes.items():
+        print(f"  {number:<3}  {fix}")
+    print("Your own: dcp train --env module:factory")
 
 
 def _short(dims: tuple[int, ...]) -> str:

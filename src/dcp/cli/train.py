@@ -45,7 +45,7 @@ class TrainOptions:
 
 
 def main(argv: list[str]) -> int:
-    settings = _start(value_of("--preset", argv), value_of("--config", argv))
+    settings = _start(value_of("--preset", argv), value_of("--config", argv), value_of("--env", argv))
     if value_of("--env", argv) not in (None, settings.env):
         settings = replace(settings, eval_env=None)  # another environment is judged on itself, unless a flag says more
     start = TrainOptions(settings=settings)
@@ -61,13 +61,13 @@ def main(argv: list[str]) -> int:
         sys.path.pop(0)
 
 
-def _start(preset: str | None, config: str | None) -> Settings:
+def _start(preset: str | None, config: str | None, env: str | None) -> Settings:
     if preset is not None and config is not None:
         raise UserError("--preset and --config both say where to start: give only one of them")
     if config is not None:
         path = Path(config)
         return Settings(**read_config_file(path / CONFIG_FILE if path.is_dir() else path)["config"])
-    return Settings(**preset_overrides(preset)) if preset is not None else Settings()
+    return Settings(**preset_overrides(preset, env)) if preset is not None else Settings()
 
 
 def _description() -> str:

@@ -110,6 +110,7 @@ def _spec(stored: dict[str, Any]) -> EnvSpec:
         values["maze"] = MazeLayout(tuple(values["maze"]["rows"]), float(values["maze"]["scale"]))
     if values.get("maze_dims") is not None:
         values["maze_dims"] = tuple(values["maze_dims"])
+    values["fixes"] = tuple(values.get("fixes", ()))  # files of before have none
     return EnvSpec(**values)
 
 

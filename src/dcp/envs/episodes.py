@@ -1,12 +1,14 @@
-"""Many environments that run for ever: time limits, automatic reset, episode numbers."""
+"""Many environments that run for ever: time limits, automatic reset, episode numbers, and what diverged."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from dcp.envs.base import Environment, EnvState
+from dcp.envs.base import Environment, EnvState, judged_reset, judged_step
+from dcp.envs.devices import ONE_DEVICE, Split
 from dcp.types import Array
 
 
@@ -15,6 +17,16 @@ class EpisodeState(NamedTuple):
     first: EnvState  # [N, ...]: the state that each environment returns to in paper fidelity
     steps: Array  # [N]: steps taken in the present episode
     episode_id: Array  # [N]
+    diverged: Array  # [N]: episodes so far that ended because the environment diverged
+
+
+def choose(which: Array, new: EnvState, old: EnvState) -> EnvState:
+    """`new` where `which` [N] holds, else `old`; by selection, so that a NaN that is not chosen leaves no trace."""
+
+    def leaf(new: Array, old: Array) -> Array:
+        return jnp.where(which.reshape(-1, *[1] * (old.ndim - 1)), new, old)
+
+    return jax.tree.map(leaf, new, old)
 
 
 @dataclass(frozen=True)
@@ -23,26 +35,32 @@ class Episodes:
     num_envs: int
     episode_length: int
     fidelity: str
+    split: Split = ONE_DEVICE
 
     def reset(self, key: Array) -> EpisodeState:
-        first = self._draw(key)
+        first, _ = self._draw(key)
         zeros = jnp.zeros(self.num_envs, jnp.int32)
-        return EpisodeState(first, first, zeros, zeros)
+        return EpisodeState(first, first, zeros, zeros, zeros)
 
     def step(self, state: EpisodeState, action: Array, key: Array) -> EpisodeState:
-        """action [N, A]. An episode that ends is followed by the next one's first state."""
-        env = jax.vmap(self.env.step)(state.env, action)
+        """action [N, A]. An episode that ends is followed by the next one's first state.
+
+        What diverges ends there: its last state is dropped, so that nobody ever sees it.
+        """
+        env, sound = self.split.batched(partial(judged_step, self.env))(state.env, action)
         steps = state.steps + 1
-        ends = env.done | (steps >= self.episode_length)  # [N]
-        if self.fidelity == "paper":
-            first = state.first
-        else:
-            first = jax.lax.cond(jnp.any(ends), lambda: self._draw(key), lambda: state.first)
+        ends = ~sound | env.done | (steps >= self.episode_length)  # [N]; what a diverged state calls done is no matter
+        first = state.first
+        if self.fidelity != "paper":
+            first = jax.lax.cond(jnp.any(ends), lambda: self._redraw(state.first, key), lambda: state.first)
+        return EpisodeState(
+            choose(ends, first, env), first, jnp.where(ends, 0, steps), state.episode_id + ends, state.diverged + ~sound
+        )
 
-        def choose(new: Array, old: Array) -> Array:
-            return jnp.where(ends.reshape(-1, *[1] * (old.ndim - 1)), new, old)
+    def _draw(self, key: Array) -> tuple[EnvState, Array]:
+        return self.split.batched(partial(judged_reset, self.env))(jax.random.split(key, self.num_envs))
 
-        return EpisodeState(jax.tree.map(choose, first, env), first, jnp.where(ends, 0, steps), state.episode_id + ends)
-
-    def _draw(self, key: Array) -> EnvState:
-        return jax.vmap(self.env.reset)(jax.random.split(key, self.num_envs))
+    def _redraw(self, first: EnvState, key: Array) -> EnvState:
+        """A fresh start for each environment; should one be unsound, the last good start serves again."""
+        fresh, sound = self._draw(key)
+        return choose(sound, fresh, first)

@@ -1,8 +1,8 @@
 """How XLA should compile the training iteration on this machine."""
 
-import os
-
 import jax
+
+from dcp.envs.devices import cores as _cores
 
 # On a CPU, XLA hands matrix products to YNNPACK, which runs those of our sizes (256 x 256 x 256) on one thread.
 # Eigen splits them over the cores: benchmarks/learner.py measures both. On one core YNNPACK is the faster of the two.
@@ -14,10 +14,6 @@ def compiler_options() -> dict[str, str] | None:
     if jax.default_backend() != "cpu" or _cores() < 2:
         return None
     return EIGEN_DOTS if _accepted(EIGEN_DOTS) else None
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _accepted(options: dict[str, str]) -> bool:

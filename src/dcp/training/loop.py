@@ -1,4 +1,4 @@
-"""Drives a trainer through its budget from the host, one jitted call an iteration."""
+"""Drives a trainer through its budget from the host, stage by stage."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from dcp.config import Config
-from dcp.training.compiler import compiler_options
+from dcp.errors import UserError
+from dcp.training.stages import Stages
 from dcp.training.trainer import RunState, Trainer
 from dcp.types import Array, Metrics
 
@@ -46,26 +47,24 @@ def run_loop(
     on_eval: Callable[[Evaluation], None] = lambda _: None,
     on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> RunState:
-    config = trainer.config
-    prefill = jax.jit(trainer.prefill, donate_argnums=0)
-    iterate = jax.jit(trainer.iteration, donate_argnums=0, compiler_options=compiler_options())
-    evaluate = jax.jit(trainer.evaluate)
+    config, stages = trainer.config, Stages(trainer)
     start = time.perf_counter()
-    run = jax.jit(trainer.init)()
+    run = _sound(stages.init(), config)
     for unroll in range(config.num_prefill_unrolls):
-        run = jax.block_until_ready(prefill(run))
+        run = jax.block_until_ready(stages.prefill(run))
         on_progress(Progress(unroll + 1, None))
 
+    diverged = 0  # before the last evaluation
     done = 0
     for index, until in enumerate(evaluation_points(config)):
         since, first = time.perf_counter(), done
         metrics: list[Metrics] = []
         for done in range(first + 1, until + 1):
-            run, latest = jax.block_until_ready(iterate(run))
+            run, latest = jax.block_until_ready(stages.iteration(run))
             metrics.append(latest)
             on_progress(Progress(config.num_prefill_unrolls + done, latest))
         seconds = time.perf_counter() - since
-        scores = evaluate(run.learner.params, evaluation_key(config.seed, index))
+        scores = stages.evaluate(run.learner.params, evaluation_key(config.seed, index))
         unrolls = config.num_prefill_unrolls + done
         row = {
             "evaluation": index + 1,
@@ -73,8 +72,22 @@ def run_loop(
             "updates": done * config.updates_per_iteration,
             **{name: float(value) for name, value in scores.items()},
             **{name: float(jnp.mean(jnp.stack([m[name] for m in metrics]))) for name in metrics[0]},
+            "diverged_episodes": _diverged(run) - diverged,
             "steps_per_second": (until - first) * config.env_steps_per_unroll / seconds,
             "wall_seconds": time.perf_counter() - start,
         }
+        diverged = _diverged(run)
         on_eval(Evaluation(row, run))
+    return run
+
+
+def _diverged(run: RunState) -> int:
+    """Episodes since the start that ended because their environment diverged."""
+    return int(jnp.sum(run.acting.episodes.diverged))
+
+
+def _sound(run: RunState, config: Config) -> RunState:
+    """What diverges goes back to a first state, so these must be good."""
+    if not bool(jnp.all(jnp.isfinite(run.acting.episodes.env.obs))):
+        raise UserError(f"reset of {config.env} gives observations that are not finite: mend it")
     return run

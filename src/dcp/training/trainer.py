@@ -1,6 +1,6 @@
-"""The paper's loop: unroll, insert, relabel, update. The whole run is one pytree, and every stage a pure function."""
+"""The paper's loop: unroll, insert, relabel, update. The whole run is one pytree, and every part a pure function."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import jax
@@ -8,7 +8,9 @@ import jax.numpy as jnp
 
 from dcp.config import Config
 from dcp.deploy.policy import DeployedPolicy
+from dcp.envs import devices
 from dcp.envs.base import Environment
+from dcp.envs.devices import ONE_DEVICE, Split
 from dcp.envs.episodes import Episodes
 from dcp.envs.registry import make_env
 from dcp.evaluation import evaluate
@@ -30,18 +32,16 @@ class RunState(NamedTuple):
 
 @dataclass(frozen=True)
 class Trainer:
-    """A resolved config with what it names, built once. Its methods are pure; the edge jits them."""
+    """A resolved config with what it names, built once. Its methods are pure; `Stages` jits them."""
 
     config: Config
     env: Environment
     eval_env: Environment
     learner: Learner
     rollout: Rollout
+    split: Split = ONE_DEVICE
 
-    def init(self) -> RunState:
-        key = jax.random.key(self.config.seed)
-        key_learner, key_acting, key_run = jax.random.split(key, 3)
-        acting = self.rollout.init(key_acting)
+    def init_experience(self, key: Array) -> tuple[ActingState, ReplayState]:
         spec, num_envs = self.learner.spec, self.config.num_envs
         row = Transition(
             state=jnp.zeros((num_envs, spec.state_size)),
@@ -49,28 +49,24 @@ class Trainer:
             commanded_goal=jnp.zeros((num_envs, spec.goal_size)),
             episode_id=jnp.zeros(num_envs, jnp.int32),
         )
-        replay = buffer.init(row, self.config.replay_rows)
-        return RunState(self.learner.init(key_learner), acting, replay, key_run, jnp.zeros((), jnp.int32))
+        return self.rollout.init(key), buffer.init(row, self.config.replay_rows)
 
-    def collect(self, run: RunState, key: Array) -> tuple[RunState, Metrics]:
+    def collect(
+        self, params: LearnerParams, acting: ActingState, replay: ReplayState, key: Array
+    ) -> tuple[ActingState, ReplayState, Metrics]:
         """One unroll of every environment into the replay."""
-        acting, rows, metrics = self.rollout.collect(run.learner.params, run.acting, key, self.config.unroll_length)
-        replay = buffer.insert(run.replay, rows)
-        return run._replace(acting=acting, replay=replay, unrolls=run.unrolls + 1), metrics
+        acting, rows, metrics = self.rollout.collect(params, acting, key, self.config.unroll_length)
+        return acting, buffer.insert(replay, rows), metrics
 
-    def prefill(self, run: RunState) -> RunState:
-        """One unroll by the untrained policy, with no update."""
-        key, key_collect = jax.random.split(run.key)
-        return self.collect(run._replace(key=key), key_collect)[0]
+    def windows(self, replay: ReplayState, key: Array) -> Transition:
+        """A fresh window of each environment's rows, [T, N, ...]"""
+        assert self.config.window is not None
+        return buffer.sample_windows(replay, self.config.window, key)
 
-    def sample(self, replay: ReplayState, key: Array) -> tuple[Batch, Array]:
-        """-> every pair of a fresh window for each environment, and the shuffled order of their batches"""
-        key_window, key_future, key_shuffle = jax.random.split(key, 3)
-        c = self.config
-        assert c.window is not None
-        windows = buffer.sample_windows(replay, c.window, key_window)
-        pairs = hindsight.relabel(windows, self.learner.spec, c.discount, key_future)
-        order = hindsight.shuffled_batches(c.num_envs * (c.window - 1), c.batch_size, key_shuffle)
+    def pairs(self, windows: Transition, key_future: Array, key_shuffle: Array) -> tuple[Batch, Array]:
+        """-> every pair of the windows, with its hindsight goal, and the shuffled order of their batches"""
+        pairs = hindsight.relabel(windows, self.learner.spec, self.config.discount, key_future)
+        order = hindsight.shuffled_batches(pairs.state.shape[0], self.config.batch_size, key_shuffle)
         return pairs, order
 
     def updates(self, learner: LearnerState, pairs: Batch, order: Array, key: Array) -> tuple[LearnerState, Metrics]:
@@ -85,12 +81,11 @@ class Trainer:
         learner, metrics = jax.lax.scan(one, learner, (order, noise))
         return learner, jax.tree.map(jnp.mean, metrics)
 
-    def iteration(self, run: RunState) -> tuple[RunState, Metrics]:
-        key, key_collect, key_sample, key_update = jax.random.split(run.key, 4)
-        run, acting_metrics = self.collect(run._replace(key=key), key_collect)
-        pairs, order = self.sample(run.replay, key_sample)
-        learner, metrics = self.updates(run.learner, pairs, order, key_update)
-        return run._replace(learner=learner), metrics | acting_metrics
+    def learn(
+        self, learner: LearnerState, windows: Transition, key_future: Array, key_shuffle: Array, key_update: Array
+    ) -> tuple[LearnerState, Metrics]:
+        pairs, order = self.pairs(windows, key_future, key_shuffle)
+        return self.updates(learner, pairs, order, key_update)
 
     def policy(self, params: LearnerParams) -> DeployedPolicy:
         """What this run would deploy now."""
@@ -106,17 +101,21 @@ class Trainer:
     def evaluate(self, params: LearnerParams, key: Array) -> Metrics:
         length = self.config.episode_length
         assert length is not None
-        return evaluate(self.eval_env, self.policy(params), key, self.config.eval_episodes, length)
+        return evaluate(self.eval_env, self.policy(params), key, self.config.eval_episodes, length, self.split)
 
 
 def make_trainer(config: Config) -> Trainer:
     """Build what the config names; the config comes back resolved."""
-    env = make_env(config.env)
+    env = make_env(config.env, config.fidelity)
+    devices.prepare(config.devices, env.spec)
     config = config.resolve(env.spec.episode_length)
-    eval_env = make_env(config.eval_env or config.env)
+    count = devices.count_devices(config.devices, config.num_envs, env.spec)
+    config = replace(config, devices=count)  # bits are promised for one number of devices only: it is written down
+    split = devices.make_split(count)
+    eval_env = env if config.eval_env == config.env else make_env(config.eval_env or config.env, config.fidelity)
     agent = make_agent(config, env.spec)
     networks = make_networks(config, env.spec, agent.condition)
     learner = Learner(config, env.spec, networks, agent.condition, agent.actor_goal)
     assert config.episode_length is not None
-    episodes = Episodes(env, config.num_envs, config.episode_length, config.fidelity)
-    return Trainer(config, env, eval_env, learner, Rollout(episodes, agent.command, learner))
+    episodes = Episodes(env, config.num_envs, config.episode_length, config.fidelity, split)
+    return Trainer(config, env, eval_env, learner, Rollout(episodes, agent.command, learner), split)
