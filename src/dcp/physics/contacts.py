@@ -3,26 +3,25 @@
 from collections import defaultdict
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import mujoco
 import numpy as np
 
 from dcp.physics import shapes
+from dcp.physics.buffers import joined
 from dcp.physics.geoms import BOX, CAPSULE, PLANE, SPHERE, Geoms, colliding_pairs, is_wall
 from dcp.physics.shapes import Touch
-from dcp.physics.vectors import concatenate
 from dcp.physics.walls import Walls
 from dcp.types import Array, MazeLayout
 
 
 class Contacts(NamedTuple):
-    """K contacts of one environment. Links and materials are known when the program is built."""
+    """K contacts of N environments. Links and materials are known when the program is built."""
 
-    touch: Touch  # [K] each; the normal points from the first link to the second
+    touch: Touch  # [K, N] each; the normal points from the first link to the second
     first: np.ndarray  # [K]: link
     second: np.ndarray | None  # [K]: link; None: the world
-    friction: np.ndarray  # [K]
-    elasticity: np.ndarray  # [K]
+    friction: np.ndarray  # [K, 1]
+    elasticity: np.ndarray  # [K, 1]
 
 
 class ContactFinder:
@@ -57,8 +56,8 @@ class ContactFinder:
             raise ValueError(f"no contact maths for geom types {sorted(unknown)} (box: {BOX})")
         self._pairs = {kind: (Geoms.of(model, a), Geoms.of(model, b)) for kind, (a, b) in _columns(kinds).items()}
 
-    def __call__(self, frames: Array) -> tuple[Contacts, Contacts]:
-        """frames [L, 7]: pos, rot of each link -> contacts with the world, contacts between links"""
+    def __call__(self, frames: Array) -> list[Contacts]:
+        """frames [7, L, N]: pos, rot of each link -> contacts with the world, contacts between links"""
         world, between = [], []
         for kind, (a, b) in self._pairs.items():
             if kind[0] == PLANE:
@@ -68,27 +67,20 @@ class ContactFinder:
         if self._walls is not None:
             for touch, ids in self._walls.touch(frames):
                 world.append((touch, ids, np.full_like(ids, self._wall)))
-        return self._gather(world, world=True), self._gather(between, world=False)
+        groups = (self._gather(parts, parts is world) for parts in (world, between) if parts)
+        return list(groups)
 
     def _floor(self, frames: Array, plane: Geoms, body: Geoms) -> list[Touch]:
-        height = plane.offset[:, 2]
+        height = plane.offset[:, 2:]  # [K, 1]
         centre, core = body.place(frames)
         if not body.core.any():
-            return [shapes.floor_sphere(height, centre, body.radius)]
-        return [shapes.floor_sphere(height, end, body.radius) for end in (core.end, core.start)]
+            return [shapes.floor_sphere(height, centre, body.radii)]
+        return [shapes.floor_sphere(height, end, body.radii) for end in (core.end, core.start)]
 
     def _gather(self, parts: list[tuple[Touch, np.ndarray, np.ndarray]], world: bool) -> Contacts:
-        if not parts:
-            empty, none = jnp.zeros(0), np.zeros(0, int)
-            touch = Touch(empty, concatenate([]), concatenate([]))
-            return Contacts(touch, none, None if world else none, np.zeros(0), np.zeros(0))
         first = np.concatenate([ids for _, ids, _ in parts])
         second = np.concatenate([ids for _, _, ids in parts])
-        touch = Touch(
-            jnp.concatenate([touch.dist for touch, _, _ in parts]),
-            concatenate([touch.pos for touch, _, _ in parts]),
-            concatenate([touch.normal for touch, _, _ in parts]),
-        )
+        touch = joined([touch for touch, _, _ in parts])
         link = self._model.geom_bodyid - 1
         friction = np.maximum(self._model.geom_friction[first, 0], self._model.geom_friction[second, 0])
         elasticity = 0.5 * (self._elasticity[first] + self._elasticity[second])
@@ -96,8 +88,8 @@ class ContactFinder:
             touch,
             link[first],
             None if world else link[second],
-            friction.astype(np.float32),
-            elasticity.astype(np.float32),
+            friction[:, None].astype(np.float32),
+            elasticity[:, None].astype(np.float32),
         )
 
 
@@ -109,8 +101,8 @@ def _touch(frames: Array, a: Geoms, b: Geoms) -> Touch:
     centre, _ = a.place(frames)
     other, core = b.place(frames)
     if b.core.any():
-        return shapes.sphere_capsule(centre, a.radius, core, b.radius)
-    return shapes.sphere_sphere(centre, a.radius, other, b.radius)
+        return shapes.sphere_capsule(centre, a.radii, core, b.radii)
+    return shapes.sphere_sphere(centre, a.radii, other, b.radii)
 
 
 def _turned(touch: Touch) -> Touch:

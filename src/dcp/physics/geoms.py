@@ -62,15 +62,21 @@ class Geoms:
         return cls(index, link, model.geom_pos[index].astype(np.float32), core.astype(np.float32), radius)
 
     def place(self, frames: Array) -> tuple[Vec, Segment]:
-        """frames [L, 7]: pos, rot of each link -> centres [G] and capsules' cores in the world"""
-        mine = frames[self.link]  # [G, 7]
-        w, u = mine[:, 3], vec(mine[:, 4:])
-        centre = vec(mine) + rotate(_constant(self.offset), w, u)
+        """frames [7, L, N]: pos, rot of each link -> centres [G, N] and capsules' cores in the world"""
+        mine = frames[:, self.link]  # [7, G, N]
+        w, u = mine[3], vec(mine[4:])
+        centre = vec(mine) + rotate(column(self.offset), w, u)
         if not self.core.any():
             return centre, Segment(centre, centre)
-        core = rotate(_constant(self.core), w, u)
+        core = rotate(column(self.core), w, u)
         return centre, Segment(centre - core, centre + core)
 
+    @property
+    def radii(self) -> np.ndarray:
+        """[G, 1]"""
+        return self.radius[:, None]
 
-def _constant(points: np.ndarray) -> Vec:
-    return Vec(*(jnp.asarray(points[:, i]) for i in range(3)))
+
+def column(points: np.ndarray) -> Vec:
+    """[G, 3] -> Vec of [G, 1]"""
+    return Vec(*(jnp.asarray(points[:, i : i + 1]) for i in range(3)))

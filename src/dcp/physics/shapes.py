@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from dcp.physics.buffers import once
 from dcp.physics.vectors import Vec, where
 from dcp.types import Array
 
@@ -78,7 +79,7 @@ def sphere_box(centre: Vec, radius: Array, half: Vec) -> Touch:
 
 
 class _Edge(NamedTuple):
-    """The box edge nearest to a capsule's core, so far."""
+    """A box edge, seen from a capsule's core."""
 
     square: Array  # squared distance
     on_edge: Vec
@@ -98,7 +99,7 @@ def capsule_box(core: Segment, radius: Array, half: Vec) -> tuple[Touch, Touch]:
     face = Vec(*(jnp.where(o, jnp.where(a >= -b, 1.0, -1.0), 0.0) for o, a, b in zip(on, low, high, strict=True)))
     depth = jnp.maximum(jnp.maximum(support.x, support.y), support.z)
 
-    t0, t1, clipped = _clip_to_face(core, half, on)
+    t0, t1, clipped = once(_clip_to_face(core, half, on))
     touches = clipped & (depth - radius < 0.0)
     along = core.end - core.start
     ends = [core.start + along * t for t in (t0, t1)]
@@ -106,11 +107,12 @@ def capsule_box(core: Segment, radius: Array, half: Vec) -> tuple[Touch, Touch]:
     push = [jnp.where(touches, plane + radius - end.dot(face), -_NONE) for end in ends]  # how deep each end is
     pos = [end + face * (0.5 * (plane + radius - end.dot(face)) - radius) for end in ends]
 
+    push, pos, face = once((push, pos, face))
     edge = _nearest_edge(core, half)
     length = jnp.sqrt(edge.square)
     apart = edge.square >= 1e-6
     axis = (edge.on_edge - edge.on_core) * (1.0 / jnp.where(apart, length, 1.0))
-    edge_push = jnp.where(apart & edge.front, radius - length, -_NONE)
+    axis, edge_push = once((axis, jnp.where(apart & edge.front, radius - length, -_NONE)))
     least = jnp.minimum(*push)
     on_edge = (
         (edge_push > 0.0)
@@ -142,33 +144,39 @@ def _clip_to_face(core: Segment, half: Vec, on: tuple[Array, Array, Array]) -> t
 
 
 def _nearest_edge(core: Segment, half: Vec) -> _Edge:
+    """Of each direction's four edges only the one on the core's side can be within reach.
+
+    Exact where it matters: an edge within a radius of the core lies on the side of the core's middle, because a capsule
+    reaches less far than the box's smallest half (see `walls.Walls`). Beyond a radius there is no edge contact.
+    """
     along = core.end - core.start
     length = along.norm()
     direction = along * (1.0 / (length + 1e-6 * (length == 0.0)))
     middle = core.start + direction * (0.5 * length)
-    far = jnp.full_like(core.start.x, jnp.inf)
-    best = _Edge(far, core.start, core.start, jnp.zeros_like(far, dtype=bool))
+    direction, middle, length = once((direction, middle, length))
+    sign = Vec(*(jnp.where(c >= 0.0, 1.0, -1.0) for c in middle))
+    corner = Vec(*(s * h for s, h in zip(sign, half, strict=True)))
+    edges = []
     for parallel in range(3):
-        others = [i for i in range(3) if i != parallel]
-        for sign_u in (-1.0, 1.0):
-            for sign_v in (-1.0, 1.0):
-                offset = [jnp.zeros_like(far)] * 3
-                offset[others[0]] = jnp.broadcast_to(sign_u * half[others[0]], far.shape)
-                offset[others[1]] = jnp.broadcast_to(sign_v * half[others[1]], far.shape)
-                on_edge, on_core = _closest_to_edge(
-                    Vec(*offset), parallel, half[parallel], core.start, along, middle, direction, 0.5 * length
-                )
-                gap = on_edge - on_core
-                square = gap.dot(gap)
-                front = (sign_u * gap[others[0]] < 0.0) & (sign_v * gap[others[1]] < 0.0)
-                closer = square < best.square
-                best = _Edge(
-                    jnp.where(closer, square, best.square),
-                    where(closer, on_edge, best.on_edge),
-                    where(closer, on_core, best.on_core),
-                    jnp.where(closer, front, best.front),
-                )
-    return best
+        edge_middle = Vec(*(jnp.zeros_like(c) if i == parallel else c for i, c in enumerate(corner)))
+        on_edge, on_core = _closest_to_edge(
+            edge_middle, parallel, half[parallel], core.start, along, middle, direction, 0.5 * length
+        )
+        gap = on_edge - on_core
+        u, v = (i for i in range(3) if i != parallel)
+        front = (sign[u] * gap[u] < 0.0) & (sign[v] * gap[v] < 0.0)
+        edges.append(once(_Edge(gap.dot(gap), on_edge, on_core, front)))
+    return once(_nearer(_nearer(edges[0], edges[1]), edges[2]))
+
+
+def _nearer(first: _Edge, second: _Edge) -> _Edge:
+    closer = second.square < first.square
+    return _Edge(
+        jnp.where(closer, second.square, first.square),
+        where(closer, second.on_edge, first.on_edge),
+        where(closer, second.on_core, first.on_core),
+        jnp.where(closer, second.front, first.front),
+    )
 
 
 def _closest_to_edge(

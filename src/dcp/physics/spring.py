@@ -4,6 +4,7 @@ Two things are left out because they change nothing: walls far away (a contact t
 and joint coordinates between the frames of one environment step (nothing reads them there).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from brax import actuator, com, kinematics
-from brax.base import Force, Motion
+from brax.base import Motion
 from brax.spring import integrator, joints, pipeline
 
+from dcp.physics.buffers import once
 from dcp.physics.contacts import ContactFinder, Contacts
 from dcp.physics.vectors import Vec, vec
 from dcp.types import Array
@@ -64,34 +66,55 @@ class SpringEngine:
 
     def _collide(self, state: Any) -> Motion:
         """Change of each link's velocity by its contacts: the mean impulse over those that act."""
-        frames = jnp.concatenate([state.x.pos, state.x.rot], axis=1)  # [L, 7]
         # Brax's solver reads a single number of inverse inertia for a link: entry `link` of all matrices laid end to
         # end. An oversight, surely; the paper's physics all the same.
         inertia = state.i_inv.reshape(-1)[: state.mass.shape[0]]
-        bodies = jnp.concatenate(
-            [state.x_i.pos, state.xd_i.vel, state.xd_i.ang, inertia[:, None], 1.0 / state.mass[:, None]], axis=1
-        )  # [L, 11]
-        total = jnp.zeros((state.mass.shape[0], 7))  # [L, 7]: impulse, angular impulse, contacts
-        for contacts in self.contacts(frames):
-            if contacts.first.size:
-                total = total + _impulses(contacts, bodies, self.sys)
+        numbers = [inertia[:, None], 1.0 / state.mass[:, None]]
+        bodies = [state.x.pos, state.x.rot, state.x_i.pos, state.xd_i.vel, state.xd_i.ang, *numbers]
+        total = batch_last(self._impulses)(jnp.concatenate(bodies, axis=1).T)  # [L, 7]
         mean = total[:, :6] / (total[:, 6:] + 1e-8)
-        push = Force(vel=mean[:, :3], ang=mean[:, 3:])
         return Motion(
-            vel=push.vel / state.mass[:, None],
-            ang=jnp.einsum("lij,lj->li", state.i_inv, push.ang),
+            vel=mean[:, :3] / state.mass[:, None],
+            ang=jnp.einsum("lij,lj->li", state.i_inv, mean[:, 3:]),
         )
+
+    def _impulses(self, bodies: Array) -> Array:
+        """[18, L, N] -> [L, 7, N]: impulse, angular impulse and number of contacts that act on each link"""
+        total = jnp.zeros((bodies.shape[1], 7, bodies.shape[2]))
+        for contacts in self.contacts(bodies[:7]):
+            total = total + _sum_of_impulses(contacts, bodies[7:], self.sys)
+        return total
+
+
+def batch_last(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """A function of [..., N] arrays for use under vmap: environments become the innermost axis, where lanes are full.
+
+    Without it vmap would put them first and leave a CPU three numbers at a time.
+    """
+
+    @jax.custom_batching.custom_vmap
+    def one(array: Array) -> Array:
+        return function(array[..., None])[..., 0]
+
+    @one.def_vmap
+    def many(axis_size: int, in_batched: list[bool], array: Array) -> tuple[Array, bool]:
+        (is_batched,) = in_batched
+        if not is_batched:
+            array = jnp.broadcast_to(array, (axis_size, *array.shape))
+        return jnp.moveaxis(function(jnp.moveaxis(array, 0, -1)), -1, 0), True
+
+    return one
 
 
 class _Side:
     """One body of each contact."""
 
     def __init__(self, bodies: Array, links: np.ndarray, pos: Vec):
-        mine = bodies[links]  # [K, 11]
+        mine = bodies[:, links]  # [11, K, N]
         self.links = links
         self.arm = pos - vec(mine)
-        self.velocity = vec(mine[:, 3:]) + vec(mine[:, 6:]).cross(self.arm)
-        self.inverse_inertia, self.inverse_mass = mine[:, 9], mine[:, 10]
+        self.velocity = vec(mine[3:]) + vec(mine[6:]).cross(self.arm)
+        self.inverse_inertia, self.inverse_mass = mine[9], mine[10]
 
     def resistance(self, direction: Vec) -> Array:
         """How much a unit impulse at the contact speeds it up by turning the body."""
@@ -99,8 +122,8 @@ class _Side:
         return direction.dot(turn.cross(self.arm))
 
 
-def _impulses(contacts: Contacts, bodies: Array, sys: "System") -> Array:
-    """-> [L, 7]: sums over contacts of impulse, angular impulse and of the contacts that act, for each link"""
+def _sum_of_impulses(contacts: Contacts, bodies: Array, sys: "System") -> Array:
+    """bodies [11, L, N] -> [L, 7, N]"""
     dist, pos, normal = contacts.touch
     n = -normal  # the direction in which the first body is pushed
     first = _Side(bodies, contacts.first, pos)
@@ -111,7 +134,7 @@ def _impulses(contacts: Contacts, bodies: Array, sys: "System") -> Array:
         velocity = velocity - sides[1].velocity
     mass = sum(side.inverse_mass for side in sides)
 
-    approach = n.dot(velocity)
+    approach, mass, velocity = once((n.dot(velocity), mass, velocity))
     resistance = sum(side.resistance(n) for side in sides)
     baumgarte = sys.baumgarte_erp / sys.opt.timestep * dist
     impulse = (-(1.0 + contacts.elasticity) * approach - baumgarte) / (mass + resistance)
@@ -123,12 +146,10 @@ def _impulses(contacts: Contacts, bodies: Array, sys: "System") -> Array:
     along = sliding * (1.0 / (1e-6 + speed))
     drag = speed / (mass + sum(side.resistance(along) for side in sides))
     drag = jnp.where(speed > 1e-3, jnp.minimum(drag, contacts.friction * impulse), 0.0)
-    p = (n * impulse - along * drag) * acts
-
-    total = jnp.zeros((bodies.shape[0], 7))
+    p, acts = once(((n * impulse - along * drag) * acts, acts))  # [K, N] each
+    total = jnp.zeros((bodies.shape[1], 7, bodies.shape[2]))
     for side, sign in zip(sides, (1.0, -1.0), strict=False):
-        torque = side.arm.cross(p)
-        parts = jnp.stack([*(p * sign), *(torque * sign), acts.astype(p.x.dtype)])  # [7, K]
-        member = np.eye(bodies.shape[0], dtype=np.float32)[side.links]  # [K, L]
-        total = total + (parts @ member).T
+        parts = jnp.stack([*(p * sign), *(side.arm.cross(p) * sign), acts.astype(p.x.dtype)], axis=1)  # [K, 7, N]
+        member = np.eye(bodies.shape[1], dtype=np.float32)[side.links].T  # [L, K]
+        total = total + (member @ parts.reshape(len(side.links), -1)).reshape(total.shape)
     return total

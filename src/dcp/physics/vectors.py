@@ -37,14 +37,10 @@ class Vec(NamedTuple):
     def norm(self) -> Array:
         return jnp.sqrt(self.dot(self))
 
-    def stack(self) -> Array:
-        """[..., 3]"""
-        return jnp.stack(self, axis=-1)
-
 
 def vec(array: Array) -> Vec:
-    """[..., 3] -> Vec of [...]"""
-    return Vec(array[..., 0], array[..., 1], array[..., 2])
+    """[3, ...] -> Vec of [...]"""
+    return Vec(array[0], array[1], array[2])
 
 
 def where(condition: Array, yes: Vec, no: Vec) -> Vec:
@@ -52,8 +48,8 @@ def where(condition: Array, yes: Vec, no: Vec) -> Vec:
 
 
 def concatenate(parts: list[Vec]) -> Vec:
-    """Along the last axis."""
-    return Vec(*(jnp.concatenate(component, axis=-1) for component in zip(*parts, strict=True)))
+    """Along the first axis."""
+    return Vec(*(jnp.concatenate(component) for component in zip(*parts, strict=True)))
 
 
 def rotate(v: Vec, w: Array, u: Vec) -> Vec:

@@ -1,7 +1,7 @@
 """Contact with a maze's walls, looked up on its grid.
 
 A geom looks at the 2 x 2 cells nearest to it and at nothing else of the maze, so the cost does not grow with it.
-Exact as long as a geom reaches no farther than half a cell from its centre, which is checked.
+Exact as long as a geom reaches no farther than half a wall's height (a quarter of a cell) from its centre: checked.
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp.physics import shapes
+from dcp.physics.buffers import once
 from dcp.physics.geoms import Geoms
 from dcp.physics.shapes import Segment, Touch
 from dcp.physics.vectors import Vec
@@ -27,22 +28,24 @@ class Walls:
     def __post_init__(self) -> None:
         for geoms in (self.spheres, self.capsules):
             reach = geoms.radius + np.linalg.norm(geoms.core, axis=1)
-            if (reach > self.layout.scale / 2).any():
-                raise ValueError(f"a geom reaches {reach.max()}, more than half a cell of {self.layout.scale}")
+            if (reach > self.layout.scale / 4).any():
+                raise ValueError(f"a geom reaches {reach.max()}, more than a quarter of a cell of {self.layout.scale}")
 
     def touch(self, frames: Array) -> list[tuple[Touch, np.ndarray]]:
-        """Touches [4 * G] or so, with the geoms' rows in the model."""
+        """frames [7, L, N] -> touches [4 * G, N], with the geoms' rows in the model"""
         found = []
         if self.spheres.ids.size:
             centre, _ = self.spheres.place(frames)
             near, is_wall = self._nearest_cells(centre)
-            touch = shapes.sphere_box(_tile(centre) - near, jnp.tile(self.spheres.radius, 4), self._half)
+            near, is_wall, local = once((near, is_wall, _tile(centre) - near))
+            touch = shapes.sphere_box(local, np.tile(self.spheres.radii, (4, 1)), self._half)
             found.append((self._back(touch, near, is_wall), np.tile(self.spheres.ids, 4)))
         if self.capsules.ids.size:
             centre, core = self.capsules.place(frames)
             near, is_wall = self._nearest_cells(centre)
             local = Segment(_tile(core.start) - near, _tile(core.end) - near)
-            for touch in shapes.capsule_box(local, jnp.tile(self.capsules.radius, 4), self._half):
+            near, is_wall, local = once((near, is_wall, local))
+            for touch in shapes.capsule_box(local, np.tile(self.capsules.radii, (4, 1)), self._half):
                 found.append((self._back(touch, near, is_wall), np.tile(self.capsules.ids, 4)))
         return found
 
@@ -57,13 +60,13 @@ class Walls:
         return Touch(jnp.where(is_wall, touch.dist, 1.0), touch.pos + near, touch.normal)
 
     def _nearest_cells(self, centre: Vec) -> tuple[Vec, Array]:
-        """centre [G] -> the box centres of the 2 x 2 nearest cells [4 * G], and whether a wall stands there"""
+        """centre [G, N] -> the box centres of the 2 x 2 nearest cells [4 * G, N], and whether a wall stands there"""
         scale = self.layout.scale
         row, column = jnp.floor(centre.x / scale), jnp.floor(centre.y / scale)
         codes = self._codes()
         i = jnp.clip(row, -1, codes.shape[0] - 2).astype(jnp.int32) + 1
         j = jnp.clip(column, -1, codes.shape[1] - 2).astype(jnp.int32) + 1
-        code = jnp.asarray(codes)[i, j]  # [G]
+        code = jnp.asarray(codes)[i, j]  # [G, N]
         steps = [(0, 0), (0, 1), (1, 0), (1, 1)]
         is_wall = jnp.concatenate([(code >> bit) & 1 for bit in range(4)]) == 1
         x = jnp.concatenate([(row + di) * scale for di, _ in steps])
@@ -77,4 +80,4 @@ class Walls:
 
 
 def _tile(v: Vec) -> Vec:
-    return Vec(*(jnp.tile(c, 4) for c in v))
+    return Vec(*(jnp.tile(c, (4, 1)) for c in v))
