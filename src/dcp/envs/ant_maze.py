@@ -7,6 +7,7 @@ import numpy as np
 
 from dcp.envs import ant
 from dcp.envs.ant import AntEnv, noisy_start
+from dcp.envs.spring import spring_engine
 from dcp.physics import models
 from dcp.physics.engine import Engine, PhysicsState
 from dcp.types import Array, EnvSpec, MazeLayout
@@ -54,11 +55,3 @@ class AntMaze(AntEnv):
 
     def observe(self, physics: PhysicsState, control: Array) -> tuple[Array, Array]:
         return jnp.concatenate([physics.q[: ant.Q], physics.qd[: ant.V]]), physics.q[ant.Q :]
-
-
-def spring_engine(spec: mujoco.MjSpec, timestep: float, frames: int, layout: MazeLayout | None = None) -> Engine:
-    from dcp.physics.contacts import ContactFinder
-    from dcp.physics.spring import SpringEngine
-
-    sys = models.system(spec, timestep)
-    return SpringEngine(sys, frames, ContactFinder(sys.mj_model, np.asarray(sys.elasticity), layout))

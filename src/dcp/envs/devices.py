@@ -12,6 +12,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from dcp.errors import UserError
 from dcp.types import EnvSpec
 
 AXIS = "envs"
@@ -22,7 +23,7 @@ _XLA_FLAG = "xla_force_host_platform_device_count"
 class Split:
     """N environments over these devices, N / n on each. With one device or none named, everything is as JAX has it."""
 
-    devices: tuple[jax.Device, ...] = ()
+    devices: tuple[Any, ...] = ()
 
     @property
     def count(self) -> int:
@@ -63,7 +64,18 @@ class Split:
 ONE_DEVICE = Split()
 
 
+def shortage(count: int) -> str | None:
+    """What is wrong with so many devices, in one sentence."""
+    there = jax.local_device_count()
+    if count <= there:
+        return None
+    remedy = "" if jax.default_backend() != "cpu" else f", or set JAX_NUM_CPU_DEVICES={count} before Python starts"
+    return f"devices is {count}, but JAX has {there}: use at most {there}{remedy}"
+
+
 def make_split(count: int) -> Split:
+    if count > 1 and (problem := shortage(count)):
+        raise UserError(problem)
     return Split(tuple(jax.local_devices()[:count])) if count > 1 else ONE_DEVICE
 
 

@@ -32,6 +32,38 @@ def _ant_push(name: str, fidelity: str = "paper") -> Environment:
     return AntPush(name, fidelity)
 
 
+def _ant_soccer(name: str, fidelity: str = "paper") -> Environment:
+    from dcp.envs.ant_soccer import AntSoccer
+
+    return AntSoccer(name, fidelity)
+
+
+def _ant_maze(name: str, layout: str) -> Environment:
+    from dcp.envs.ant_maze import SCALE, AntMaze
+
+    return AntMaze(name, parse_layout(layout, SCALE))
+
+
+def _humanoid_maze(name: str, layout: str, fidelity: str = "paper") -> Environment:
+    from dcp.envs.humanoid_maze import SCALE, HumanoidMaze
+
+    return HumanoidMaze(name, parse_layout(layout, SCALE), fidelity)
+
+
+BODIES: dict[str, Callable[..., Environment]] = {"ant": _ant_maze, "humanoid": _humanoid_maze}
+
+
+def _body_mazes() -> dict[str, Factory]:
+    """<body>_<maze>[_eval]: any body in any maze"""
+    rows: dict[str, Factory] = {}
+    for ending, layouts in (("", LAYOUTS), ("_eval", EVAL_LAYOUTS)):
+        for body, factory in BODIES.items():
+            for maze, layout in layouts.items():
+                name = f"{body}_{maze}{ending}"
+                rows[name] = partial(factory, name, layout)
+    return rows
+
+
 def _point_mazes() -> dict[str, Factory]:
     """point_<maze>[_inertia][_eval]"""
     rows: dict[str, Factory] = {}
@@ -44,13 +76,16 @@ def _point_mazes() -> dict[str, Factory]:
 
 
 def _manipulation() -> dict[str, Factory]:
-    rows: dict[str, Factory] = {"ant_push": partial(_ant_push, "ant_push")}
+    rows: dict[str, Factory] = {
+        "ant_push": partial(_ant_push, "ant_push"),
+        "ant_soccer": partial(_ant_soccer, "ant_soccer"),
+    }
     for name in ("pusher_easy", "pusher_hard", "pusher_hard_far"):
         rows[name] = partial(_pusher, name)
     return rows
 
 
-ENVIRONMENTS: dict[str, Factory] = _point_mazes() | _manipulation()
+ENVIRONMENTS: dict[str, Factory] = _point_mazes() | _body_mazes() | _manipulation()
 
 
 def register_env(name: str, factory: Factory) -> None:

@@ -17,6 +17,9 @@ class PhysicsState(Protocol):
     @property
     def x(self) -> Any: ...  # link frames in the world: pos [L, 3], rot [L, 4]
 
+    @property
+    def xd(self) -> Any: ...  # and their motion: vel [L, 3], ang [L, 3]. Engines of tasks that ask for it have it.
+
 
 class Engine(Protocol):
     def init(self, q: Array, qd: Array) -> Any: ...
