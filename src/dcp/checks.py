@@ -55,11 +55,8 @@ def violations(settings: Settings) -> list[str]:
 
 
 def _device_violations(settings: Settings) -> list[str]:
-    wanted, there = settings.devices or 1, jax.local_device_count()
-    if wanted <= there:
-        return []
-    remedy = "" if jax.default_backend() != "cpu" else f", or set JAX_NUM_CPU_DEVICES={wanted} before Python starts"
-    return [f"devices is {wanted}, but JAX has {there}: use at most {there}{remedy}"]
+    problem = devices.shortage(settings.devices or 1)
+    return [problem] if problem else []
 
 
 def _broken_length(settings: Settings) -> bool:

@@ -14,7 +14,7 @@ from dcp.deploy.artefact import load_policy, policy_about
 from dcp.deploy.run_folder import load_run
 from dcp.errors import UserError
 from dcp.training import compilation_cache
-from dcp.training.display import Pace, clock, headline
+from dcp.training.display import Pace, Plain, clock, headline
 from dcp.training.folder import claim
 from dcp.training.loop import Evaluation, Progress, run_loop
 from dcp.training.run import Interrupted, TrainedRun, train
@@ -228,6 +228,13 @@ def test_plain_lines_are_one_an_evaluation(tiny_run: TrainedRun, tmp_path: Path,
     assert len(lines) == 2
     assert str(tmp_path) in lines[0]
     assert "2,400 / 4,000 steps" in lines[1]
+    assert "diverged" not in lines[1]
+
+
+def test_divergence_is_told_where_there_is_some(tiny_run: TrainedRun, tmp_path: Path, capsys):
+    shown = Plain(tiny_config().resolve(250), tmp_path)
+    shown.evaluation({**tiny_run.rows[0], "diverged_episodes": 3})
+    assert capsys.readouterr().out.splitlines()[-1].endswith("  3 episodes diverged")
 
 
 class TestCompilationCache:

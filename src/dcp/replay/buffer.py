@@ -42,4 +42,5 @@ def sample_windows(state: ReplayState, length: int, key: Array) -> Transition:
     start = jax.random.randint(key, (num_envs,), 0, state.size - length + 1)  # [N], counted from the oldest row
     oldest = state.head - state.size
     at = (oldest + start[None, :] + jnp.arange(length)[:, None]) % most  # [T, N]
-    return jax.tree.map(lambda rows: rows[at, jnp.arange(num_envs)[None, :]], state.rows)
+    take = jax.vmap(lambda rows, at: rows[at], in_axes=1, out_axes=1)  # split along N, each device takes its own
+    return jax.tree.map(lambda rows: take(rows, at), state.rows)

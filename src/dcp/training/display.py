@@ -117,7 +117,7 @@ class Plain(Silent):
         print(
             f"{pace.steps:>12,} / {pace.total:,} steps  success {row['success_once']:6.1%}  "
             f"time near goal {row['time_near_goal']:6.1f}  critic loss {row['critic_loss']:.3f}  "
-            f"actor loss {row['actor_loss']:.3f}  {pace.text()}",
+            f"actor loss {row['actor_loss']:.3f}  {pace.text()}{_warning(row)}",
             flush=True,
         )
 
@@ -165,12 +165,18 @@ class Panel(Silent):
             _labelled("success", "-" if row is None else f"{row['success_once']:.1%}"),
             _labelled("time near goal", "-" if row is None else f"{row['time_near_goal']:.1f}"),
             *(_labelled(name.replace("_", " "), f"{value:.3f}") for name, value in self._losses.items()),
+            Text("" if row is None else _warning(row).strip()),
         )
         return Group(headline(self._config, self._folder), bar, numbers)
 
 
 def _labelled(label: str, value: str) -> Text:
     return Text.assemble((f"{label} ", "dim"), (value, "bold"))
+
+
+def _warning(row: Row) -> str:
+    """Divergence is told, where there is some."""
+    return f"  {row['diverged_episodes']:.0f} episodes diverged" if row["diverged_episodes"] else ""
 
 
 def make_display(kind: DisplayKind, config: Config, folder: Path) -> Display:

@@ -67,7 +67,7 @@ class Stages:
 
     @cached_property
     def _learn(self):
-        donated = (0, 1) if self.donate else ()
+        donated = 0 if self.donate else ()
         return jax.jit(self.trainer.learn, donate_argnums=donated, compiler_options=compiler_options())
 
     @cached_property

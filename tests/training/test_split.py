@@ -1,0 +1,96 @@
+"""Environments split over two virtual devices: the same experience, and nothing large passes between them."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from numpy.testing import assert_allclose
+
+from dcp.checks import violations
+from dcp.envs.devices import ONE_DEVICE, count_devices, make_split
+from dcp.envs.registry import make_env
+from dcp.errors import UserError
+from tests.tiny import tiny_config
+from tests.toys import BrittleLine
+
+PHYSICS, KINEMATIC = BrittleLine().spec, make_env("point_u_maze").spec
+
+
+@cache
+def report(fidelity: str) -> dict:
+    env = {name: value for name, value in os.environ.items() if name not in ("JAX_NUM_CPU_DEVICES", "XLA_FLAGS")}
+    command = [sys.executable, "-m", "tests.training.two_devices", fidelity]
+    done = subprocess.run(command, env=env, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("fidelity", ["paper", "fixed"])
+def test_two_devices_gather_the_same_experience_as_one(fidelity: str):
+    seen = report(fidelity)
+    assert seen["devices"] == 2  # as the config asked for, before JAX started
+    assert seen["gap"] < 1e-4
+    assert seen["ids_equal"]
+
+
+def test_environments_and_replay_are_split_along_n_and_the_pool_is_not():
+    seen = report("paper")
+    assert seen["replay"] == "P(None, 'envs')"
+    assert seen["physics"] == "P('envs',)"
+    assert seen["pool_whole"]
+
+
+@pytest.mark.parametrize("fidelity", ["paper", "fixed"])
+def test_neither_the_replay_nor_the_environments_states_pass_between_devices(fidelity: str):
+    """What does pass is what the pool and the metrics need of all 16 environments: at most [N, P] lots."""
+    seen = report(fidelity)["collectives"]
+    assert seen["windows"] == []
+    assert max(seen["collect"]) <= 16 * 32
+
+
+def test_a_run_on_two_devices_learns_what_a_run_on_one_learns():
+    for method, (one, two) in report("paper")["trained"].items():
+        assert one.keys() == two.keys()
+        for name in ("critic_loss", "actor_loss", "alpha", "final_distance", "train_near_goal"):
+            assert_allclose(two[name], one[name], rtol=0.02, atol=1e-3, err_msg=f"{method} {name}")
+
+
+@pytest.mark.parametrize(
+    ("devices", "num_envs", "spec", "there", "count"),
+    [
+        (None, 512, KINEMATIC, 4, 1),  # too little work to share out
+        (None, 512, PHYSICS, 4, 4),
+        (None, 512, PHYSICS, 6, 4),  # the most that share 512 out evenly
+        (None, 7, PHYSICS, 4, 1),
+        (2, 512, PHYSICS, 4, 2),
+        (2, 512, KINEMATIC, 4, 2),
+    ],
+)
+def test_physics_takes_every_device_that_shares_out_evenly(devices, num_envs, spec, there, count, monkeypatch):
+    monkeypatch.setattr("jax.local_device_count", lambda: there)
+    assert count_devices(devices, num_envs, spec) == count
+
+
+def test_more_devices_than_there_are_give_one_sentence():
+    (problem,) = violations(tiny_config(devices=2))
+    assert "devices is 2, but JAX has 1: use at most 1, or set JAX_NUM_CPU_DEVICES=2" in problem
+    with pytest.raises(UserError, match="use at most 1"):
+        make_split(2)
+
+
+def test_devices_that_cannot_share_out_evenly_give_one_sentence():
+    with pytest.raises(UserError, match="devices 3 cannot share out num_envs 16 evenly: try num_envs 18"):
+        tiny_config(devices=3)
+
+
+def test_an_uneven_number_of_episodes_is_not_split():
+    class Two(type(ONE_DEVICE)):
+        count = 2
+
+    two = Two()
+    assert two.that_divides(8) is two
+    assert two.that_divides(7) is ONE_DEVICE
