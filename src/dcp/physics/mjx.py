@@ -152,7 +152,7 @@ class Constraints:
         directions = self._directions(motion, touch.pos, touch.normal) * touching[None, :, None]
         limit, sign = self._limits(motion.q)
         dist = jnp.concatenate([jnp.tile(touch.dist, (4, 1)), limit])  # [R, N]
-        rows = Rows(directions, self.friction, self.limit_dofs, sign, dist, dist)
+        rows = Rows(directions, self.friction, self.sides[..., 0] != 0, self.limit_dofs, sign, dist, dist)
         stiffness, damping, impedance = self._impedance(dist)
         inverse = np.asarray(self.stiffness, np.float32)[:, None]
         weight = 1.0 / jnp.maximum(inverse * (1.0 - impedance) / impedance, _TINY)
@@ -193,11 +193,16 @@ class Constraints:
             return np.asarray(x, np.float32)[:, None]
 
         part = jnp.abs(dist) / column(width)
-        below = column(1.0 / middle ** (power - 1)) * part ** column(power)
-        above = 1.0 - column(1.0 / (1 - middle) ** (power - 1)) * (1.0 - part) ** column(power)
+        below = column(1.0 / middle ** (power - 1)) * _power(part, power)
+        above = 1.0 - column(1.0 / (1 - middle) ** (power - 1)) * _power(1.0 - part, power)
         curve = jnp.where(part < column(middle), below, above)
         impedance = jnp.clip(column(least) + curve * column(most - least), column(least), column(most))
         return column(stiffness), column(damping), jnp.where(part > 1.0, column(most), impedance)
+
+
+def _power(x: Array, power: np.ndarray) -> Array:
+    """x [R, N] to each row's power; MuJoCo's own, 2, without the cost of a general one."""
+    return jnp.square(x) if (power == 2).all() else x ** np.asarray(power, np.float32)[:, None]
 
 
 def _chains(model: Any) -> np.ndarray:

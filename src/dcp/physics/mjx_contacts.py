@@ -10,13 +10,14 @@ The environments' axis comes last here, so that a CPU's lanes are full.
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
 
 from dcp.physics import shapes
 from dcp.physics.shapes import Touch
-from dcp.physics.vectors import Vec, where
+from dcp.physics.vectors import Vec
 from dcp.types import Array
 
 KEPT = 2  # fixed boxes a geom may touch at once
@@ -51,43 +52,46 @@ class Scene:
     @property
     def slots(self) -> Slots:
         """In the order of `touch`. A wall's slot names the first wall: all of them are alike but for their place."""
-        spheres, boxes, floor, wall = self.spheres, self.boxes, self.floor[0], self.walls[0]
-        each_sphere, each_box = np.repeat(spheres, len(boxes)), np.tile(boxes, len(spheres))
-        rows = [
-            (np.full_like(spheres, floor), spheres, 1),
-            (np.full_like(boxes, floor), boxes, FACE),
-            (each_sphere, each_box, 1),
-            *[(spheres, np.full_like(spheres, wall), 1)] * KEPT,
-            *[(np.full_like(boxes, wall), boxes, FACE)] * KEPT,
-        ]
-        first, second = (np.concatenate([row[i] for row in rows]) for i in (0, 1))
-        return Slots(first, second, np.concatenate([np.full(len(row[0]), row[2]) for row in rows]))
+        floor, walls = self.floor[0], [self.walls[0]] * KEPT
+        rows = []
+        for sphere in self.spheres:
+            rows.append((floor, sphere, 1))
+            rows += [(sphere, other, 1) for other in (*self.boxes, *walls)]
+        for box in self.boxes:
+            rows += [(other, box, FACE) for other in (floor, *walls)]
+        return Slots(*np.array(rows).T)
 
     def touch(self, positions: Array) -> Touch:
         """positions [geoms, 3, N] -> [C, N]; normals point from a slot's first geom to its second."""
         sphere, box = _vec(positions[self.spheres]), _vec(positions[self.boxes])  # [spheres, N], [boxes, N]
         radius, half = self.size[self.spheres, :1], _vec(self.size[self.boxes, :, None])
-        height = self.position[self.floor[0], 2]
-        floor = jnp.asarray(height)
-        found = [shapes.floor_sphere(floor, sphere, radius), _floor_box(floor, box, half)]
-        found += [
-            shapes.sphere_box(_row(sphere, i) - _row(box, j), self.size[g, 0], _row(half, j))
-            for i, g in enumerate(self.spheres)
-            for j in range(len(self.boxes))
-        ]
-        found[2:] = [
-            Touch(t.dist, t.pos + _row(box, n % len(self.boxes)), t.normal) for n, t in enumerate(found[2:])
-        ]
-        by_wall = [self._walls_touch(wall, sphere, radius, box, half) for wall in self.walls]
-        found += _deepest([spheres for spheres, _ in by_wall])
-        found += _deepest([boxes for _, boxes in by_wall])
-        return _concatenate(found)
+        floor = self.position[self.floor[0], 2]
+        none = Vec(*(np.zeros((len(self.spheres), 1), np.float32) for _ in range(3)))
+        against_spheres = [shapes.floor_sphere(floor, sphere, radius)]
+        for j in range(len(self.boxes)):
+            against_spheres.append(_sphere_box(sphere, radius, _row(box, j), _row(half, j)))
+        for wall, size in self._nearest_walls(sphere, none):
+            against_spheres.append(_sphere_box(sphere, radius, wall, size))
+        against_boxes = [_floor_box(floor, box, half)]
+        for wall, size in self._nearest_walls(box, half):
+            against_boxes.append(_box_box(wall, size, box, half))
+        return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), _join(against_spheres), _join(against_boxes))
 
-    def _walls_touch(self, wall: int, sphere: Vec, radius: np.ndarray, box: Vec, half: Vec) -> tuple[Touch, Touch]:
-        centre = Vec(*(jnp.asarray(c) for c in self.position[wall]))
-        size = Vec(*(jnp.asarray(c) for c in self.size[wall]))
-        touch = shapes.sphere_box(sphere - centre, radius, size)
-        return Touch(touch.dist, touch.pos + centre, touch.normal), _box_box(centre, size, box, half)
+    def _nearest_walls(self, centre: Vec, half: Vec) -> list[tuple[Vec, Vec]]:
+        """Centres and half sizes of the KEPT fixed boxes nearest to each geom [K, N]."""
+        kept: list[tuple[Array, Array]] = []  # how far, which
+        for index, wall in enumerate(self.walls):
+            outside = [jnp.abs(c - p) - (s + h) for c, p, s, h in zip(centre, self.position[wall], self.size[wall], half, strict=True)]
+            apart = sum(jnp.square(jnp.maximum(o, 0.0)) for o in outside)  # squared distance
+            inside = jnp.minimum(jnp.maximum(jnp.maximum(outside[0], outside[1]), outside[2]), 0.0)  # minus the overlap
+            new = (apart + inside, jnp.full(apart.shape, index))
+            for slot, held in enumerate(kept):
+                closer = new[0] < held[0]
+                kept[slot], new = _choose(closer, new, held), _choose(closer, held, new)
+            if len(kept) < KEPT:
+                kept.append(new)
+        place, size = self.position[self.walls], self.size[self.walls]  # [walls, 3]
+        return [(_vec_of(place, index), _vec_of(size, index)) for _, index in kept]
 
 
 def _vec(array: Any) -> Vec:
@@ -95,11 +99,29 @@ def _vec(array: Any) -> Vec:
     return Vec(array[:, 0], array[:, 1], array[:, 2])
 
 
+def _vec_of(table: np.ndarray, index: Array) -> Vec:
+    return Vec(*(jnp.asarray(column)[index] for column in table.T))
+
+
 def _row(v: Vec, i: int) -> Vec:
     return Vec(*(c[i : i + 1] for c in v))
 
 
-def _floor_box(floor: Array, box: Vec, half: Vec) -> Touch:
+def _choose(condition: Array, yes: tuple[Array, Array], no: tuple[Array, Array]) -> tuple[Array, Array]:
+    return jnp.where(condition, yes[0], no[0]), jnp.where(condition, yes[1], no[1])
+
+
+def _join(touches: list[Touch]) -> Touch:
+    """Touches [K, N], one a partner -> [K * partners, N], a geom's own next to each other."""
+    return jax.tree.map(lambda *parts: jnp.stack(parts, 1).reshape(-1, parts[0].shape[-1]), *touches)
+
+
+def _sphere_box(sphere: Vec, radius: np.ndarray, box: Vec, half: Vec) -> Touch:
+    touch = shapes.sphere_box(sphere - box, radius, half)
+    return Touch(touch.dist, touch.pos + box, touch.normal)
+
+
+def _floor_box(floor: float, box: Vec, half: Vec) -> Touch:
     dist = box.z - half.z - floor
     zero = jnp.zeros_like(dist)
     return Touch(dist, Vec(box.x, box.y, zero + floor), Vec(zero, zero, zero + 1.0))
@@ -115,30 +137,6 @@ def _box_box(centre: Vec, size: Vec, box: Vec, half: Vec) -> Touch:
     normal = Vec(*(jnp.where(on, jnp.where(g < 0.0, -1.0, 1.0), 0.0) for on, g in zip(axes, gap, strict=True)))
     least = jnp.minimum(jnp.minimum(overlap.x, overlap.y), overlap.z)
     return Touch(jnp.where(least > 0.0, -least, _FAR), box, normal)
-
-
-def _deepest(touches: list[Touch]) -> list[Touch]:
-    """The KEPT of smallest distance, for each geom and environment."""
-    kept: list[Touch] = []
-    for touch in touches:
-        for slot, held in enumerate(kept):
-            closer = touch.dist < held.dist
-            kept[slot], touch = _choose(closer, touch, held), _choose(closer, held, touch)
-        if len(kept) < KEPT:
-            kept.append(touch)
-    return kept
-
-
-def _choose(condition: Array, yes: Touch, no: Touch) -> Touch:
-    dist = jnp.where(condition, yes.dist, no.dist)
-    return Touch(dist, where(condition, yes.pos, no.pos), where(condition, yes.normal, no.normal))
-
-
-def _concatenate(parts: list[Touch]) -> Touch:
-    def join(vectors: list[Vec]) -> Vec:
-        return Vec(*(jnp.concatenate(component) for component in zip(*vectors, strict=True)))
-
-    return Touch(jnp.concatenate([p.dist for p in parts]), join([p.pos for p in parts]), join([p.normal for p in parts]))
 
 
 def _check(model: Any, scene: Scene) -> None:

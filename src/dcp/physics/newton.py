@@ -21,6 +21,7 @@ class Rows(NamedTuple):
 
     directions: Array  # [3, C, V, N]: a contact's normal and two tangents, as Jacobians
     friction: np.ndarray  # [C, 1]
+    moves: np.ndarray  # [C, V]: whether a contact can move a velocity
     limit_dofs: np.ndarray  # [L]
     limit_sign: Array  # [L, N]: +-1 where a limit acts, else 0
     weight: Array  # [R, N]: D
@@ -44,25 +45,55 @@ class Rows(NamedTuple):
         """J^T f: [R, N] -> [V, N]"""
         (a, b, c, d), limits = self.split(force)
         along = jnp.stack([a + b + c + d, self.friction * (a - b), self.friction * (c - d)])  # [3, C, N]
-        free = (self.directions * along[:, :, None]).sum((0, 1))
-        return free.at[self.limit_dofs].add(self.limit_sign * limits)
+        return (self.directions * along[:, :, None]).sum((0, 1)) + self._spread(self.limit_sign * limits)
+
+    def _spread(self, limits: Array) -> Array:
+        """[L, N] -> [V, N]: each limit's entry at its degree of freedom"""
+        at = self.limit_dofs[None] == np.arange(self.directions.shape[2])[:, None]  # [V, L]
+        return jnp.where(at[..., None], limits[None], 0.0).sum(1)
 
     def curvature(self, weight: Array) -> Array:
         """J^T diag(w) J: [R, N] -> [V, V, N]"""
         (a, b, c, d), limits = self.split(weight)
         mu = self.friction
-        normal, one, two = (x[:, None] for x in self.directions)  # [C, 1, V, N]
-        w_one, w_two = (mu * (a - b))[:, None, None], (mu * (c - d))[:, None, None]
+        normal, one, two = self.directions  # [C, V, N]
+        w_one, w_two = (mu * (a - b))[:, None], (mu * (c - d))[:, None]
         weighted = jnp.stack(
             [
-                (a + b + c + d)[:, None, None] * normal + w_one * one + w_two * two,
-                w_one * normal + (mu * mu * (a + b))[:, None, None] * one,
-                w_two * normal + (mu * mu * (c + d))[:, None, None] * two,
+                (a + b + c + d)[:, None] * normal + w_one * one + w_two * two,
+                w_one * normal + (mu * mu * (a + b))[:, None] * one,
+                w_two * normal + (mu * mu * (c + d))[:, None] * two,
             ]
-        )  # [3, C, 1, V, N]
-        dense = (self.directions[:, :, :, None] * weighted).sum((0, 1))
-        dofs = self.limit_dofs
-        return dense.at[dofs, dofs].add(self.limit_sign * self.limit_sign * limits)
+        )  # [3, C, V, N]
+        weighted = jax.lax.optimization_barrier(weighted)
+        diagonal = self._spread(self.limit_sign * self.limit_sign * limits)
+        size = diagonal.shape[0]
+        return self._products(weighted) + jnp.eye(size)[..., None] * diagonal[None]
+
+    def _products(self, weighted: Array) -> Array:
+        """sum over contacts of directions x weighted, [V, V, N], block by block: most contacts move few velocities."""
+        zero = jnp.zeros((1, 1, weighted.shape[-1]))
+        rows = []
+        for one in self.blocks:
+            row = []
+            for two in self.blocks:
+                shared = np.flatnonzero(self.moves[:, one.start] & self.moves[:, two.start])
+                if shared.size:
+                    near = slice(shared[0], shared[-1] + 1)
+                    left, right = self.directions[:, near, one, None], weighted[:, near, None, two]
+                    row.append((left * right).sum((0, 1)))
+                else:
+                    shape = (one.stop - one.start, two.stop - two.start, weighted.shape[-1])
+                    row.append(jnp.broadcast_to(zero, shape))
+            rows.append(jnp.concatenate(row, 1))
+        return jnp.concatenate(rows)
+
+    @property
+    def blocks(self) -> list[slice]:
+        """Runs of velocities that the same contacts move."""
+        edges = np.flatnonzero((self.moves[:, 1:] != self.moves[:, :-1]).any(0)) + 1
+        bounds = [0, *edges.tolist(), self.moves.shape[1]]
+        return [slice(a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
 
 
 class Dynamics(NamedTuple):
@@ -99,24 +130,9 @@ def dot(a: Array, b: Array) -> Array:
 
 
 def cholesky_solve(matrix: Array, b: Array) -> Array:
-    """[V, V, N], [V, N] -> [V, N]; unrolled, for V is small."""
-    size, rest, columns, inverse = b.shape[0], matrix, [], []
-    for _ in range(size):
-        scale = jax.lax.rsqrt(rest[0, 0])
-        column = rest[1:, 0] * scale[None]  # [V - k - 1, N]
-        rest = rest[1:, 1:] - column[:, None] * column[None]
-        columns.append(column)
-        inverse.append(scale)
-    forward = []
-    for k in range(size):
-        y = b[0] * inverse[k]
-        b = b[1:] - columns[k] * y[None]
-        forward.append(y)
-    x = jnp.zeros_like(b)
-    for k in reversed(range(size)):
-        top = (forward[k] - dot(columns[k], x)) * inverse[k]
-        x = jnp.concatenate([top[None], x])
-    return x
+    """[V, V, N], [V, N] -> [V, N]"""
+    factor = jax.scipy.linalg.cho_factor(jnp.moveaxis(matrix, -1, 0))
+    return jax.scipy.linalg.cho_solve(factor, b.T[..., None])[..., 0].T
 
 
 def solve(rows: Rows, free: Dynamics, warm: Array, settings: Settings) -> Array:
