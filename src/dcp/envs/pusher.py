@@ -1,0 +1,116 @@
+"""Pusher: an arm of seven joints pushes a body over a table to a goal."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dcp.envs.physics_env import PhysicsEnv
+from dcp.physics import models
+from dcp.physics.engine import Engine, PhysicsState
+from dcp.types import Array, EnvSpec
+
+FRAMES = 5  # of 0.01: dt = 0.05
+ARM, SLIDES = 7, 4  # q: the arm's angles, then the object's and the goal's slides
+TIP, OBJECT, GOAL = 5, 7, 8  # links: r_wrist_flex_link, object, goal. Their centres of mass are their origins.
+
+# Slide coordinates are (y, x), from the bodies' place (0.45, -0.05) in the world: low and high corner of each range.
+OBJECT_RANGE = ((-0.3, -0.2), (0.0, 0.2))
+GOAL_RANGES = {
+    "pusher_easy": ((-0.55, -0.2), (-0.25, 0.2)),
+    "pusher_hard": ((-0.65, -0.55), (0.35, 0.45)),
+    "pusher_hard_far": ((-0.65, -0.55), (0.35, 0.45)),
+}
+BASE = (-0.55, -0.45)  # the arm's base, (0, -0.6) in the world, in slide coordinates
+MIN_DISTANCE = 0.17  # between object and goal at the start
+TRIES = 32
+
+
+class Pusher(PhysicsEnv):
+    """State: the arm's angles, tip, object, the arm's velocities. Goal: where the object should be.
+
+    `pusher_hard_far`: the goal is uniform over the part of Hard's square that is farther from the arm's base than the
+    object, by at least 0.17. The object's own range ends 0.852 from the base and the square 1.272, so there is always
+    such a part; and the object is then never closer to the goal than 0.17.
+    """
+
+    def __init__(self, name: str, fidelity: str = "paper"):
+        self.fidelity = fidelity
+        self.goal_range = GOAL_RANGES[name]
+        self.far = name == "pusher_hard_far"
+        self.spec = EnvSpec(
+            name=name,
+            state_size=20,
+            goal_size=3,
+            action_size=ARM,
+            goal_dims=(10, 11, 12),
+            threshold=0.1,
+            episode_length=1000,
+            physics="generalized",
+            fixes=(
+                "the object starts at least 0.17 from the goal",
+                "success is judged after the step",
+                "the goal has the object's height",
+            ),
+        )
+
+    def make_engine(self) -> Engine:
+        from dcp.physics.generalized import GeneralizedEngine
+
+        return GeneralizedEngine(models.system(models.stock("pusher")), FRAMES)
+
+    def draw(self, key: Array) -> tuple[Array, Array]:
+        key_object, key_goal, key_qd = jax.random.split(key, 3)
+        at = _uniform(key_object, OBJECT_RANGE)
+        goal = _far_goal(key_goal, at, self.goal_range) if self.far else _uniform(key_goal, self.goal_range)
+        at = _scaled(at, goal) if self.fidelity == "paper" else _moved_away(at, goal)
+        qd = jax.random.uniform(key_qd, (ARM + SLIDES,), minval=-0.005, maxval=0.005)
+        return jnp.concatenate([jnp.zeros(ARM), at, goal]), qd.at[ARM:].set(0.0)
+
+    def observe(self, physics: PhysicsState, control: Array) -> tuple[Array, Array]:
+        pos = physics.x.pos
+        goal = pos[GOAL]
+        if self.fidelity == "fixed":
+            goal = goal.at[2].set(pos[OBJECT, 2])
+        return jnp.concatenate([physics.q[:ARM], pos[TIP], pos[OBJECT], physics.qd[:ARM]]), goal
+
+    def judge(self, before: Array, after: Array, goal: Array) -> Array:
+        # The peer judges the state that the step started from (oddity 4).
+        return self.near_goal(self.spec.split(before)[0] if self.fidelity == "paper" else after, goal)
+
+
+def _uniform(key: Array, corners: tuple[tuple[float, float], tuple[float, float]]) -> Array:
+    low, high = corners
+    return jax.random.uniform(key, (2,), minval=jnp.asarray(low), maxval=jnp.asarray(high))
+
+
+def _scaled(at: Array, goal: Array) -> Array:
+    """Too close to the goal, the peer stretches the object's place from the origin, wherever the goal is (oddity 3)."""
+    distance = jnp.linalg.norm(at - goal)
+    return at * jnp.where(distance < MIN_DISTANCE, MIN_DISTANCE / distance, 1.0)
+
+
+def _moved_away(at: Array, goal: Array) -> Array:
+    """Too close to the goal, the object moves straight away from it. It may leave its range, by 0.17 at most."""
+    distance = jnp.linalg.norm(at - goal)
+    away = jnp.where(distance > 0.0, (at - goal) / jnp.maximum(distance, 1e-9), jnp.array([1.0, 0.0]))
+    return jnp.where(distance < MIN_DISTANCE, goal + MIN_DISTANCE * away, at)
+
+
+def _far_goal(key: Array, at: Array, corners: tuple[tuple[float, float], tuple[float, float]]) -> Array:
+    """The first of some uniform tries that is far enough; a try fails with probability 0.83 at most.
+
+    Should all 32 fail (0.3 % of the draws for the worst object, none for most), a draw from a square that is surely
+    far enough, in the corner away from the base.
+    """
+    base = np.asarray(BASE)
+    low, high = np.asarray(corners[0]) - base, float(corners[1][0] - base[0])  # a square: one high for both axes
+    least = jnp.linalg.norm(at - jnp.asarray(base)) + MIN_DISTANCE
+    # Past the square's side corners what is left is a corner; its bounding box wastes fewer tries.
+    inner = jnp.sqrt(jnp.maximum(least**2 - high**2, 0.0))
+    start = jnp.where(least > np.hypot(high, low[0]), inner, low[0])
+    key_tries, key_corner = jax.random.split(key)
+    tries = start + (high - start) * jax.random.uniform(key_tries, (TRIES, 2))
+    far = jnp.linalg.norm(tries, axis=1) >= least
+    corner = least / np.sqrt(2.0)
+    sure = corner + (high - corner) * jax.random.uniform(key_corner, (2,))
+    return jnp.asarray(base) + jnp.where(jnp.any(far), tries[jnp.argmax(far)], sure)

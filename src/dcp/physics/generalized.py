@@ -1,0 +1,211 @@
+"""Brax's generalized pipeline for an arm that pushes a body on a table: the same numbers, without the waste.
+
+Brax spends nearly all of its time here in the constraint solver, on rows that are zero (limits and contacts that are
+not violated) and on iterations after the end. Here only environments where something is violated enter the solver, in
+groups; and everything is computed with environments last, which is what a CPU vectorises over.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from brax import actuator
+from brax.base import Transform
+from brax.generalized import pipeline
+from jax.custom_batching import custom_vmap
+
+from dcp.physics import arm as arms
+from dcp.physics.arm import Arm
+from dcp.physics.constraints import Constraints, Situation, Softness
+from dcp.physics.hand import Hand, hand_of
+from dcp.physics.plain import PlainEngine
+from dcp.physics.vectors import Vec
+from dcp.types import Array
+
+if TYPE_CHECKING:
+    from brax.base import System
+
+
+class GeneralizedState(NamedTuple):
+    """What the next step needs (q, qd) and what a task reads."""
+
+    q: Array  # [Q]
+    qd: Array  # [Q]
+    x: Transform  # pos [L, 3], rot [L, 4]: links in the world
+
+
+def plain_engine(sys: "System", frames: int) -> PlainEngine:
+    """Brax as it is."""
+    return PlainEngine(pipeline, sys, frames)
+
+
+@dataclass(frozen=True)
+class GeneralizedEngine:
+    """For a chain of hinges and bodies that slide in the world; other models are refused when it is built."""
+
+    sys: "System"
+    frames: int
+    group: int = 128  # environments that are solved together
+
+    def __post_init__(self) -> None:
+        sys, hinges = self.sys, len(self.arm.axis)
+        if sys.enable_fluid or np.any(sys.dof.stiffness) or not sys.matrix_inv_iterations:
+            raise ValueError("the generalized engine has no fluid, no springs and no implicit damping")
+        motion, parents = sys.dof.motion, sys.link_parents[hinges:]
+        ang, vel = np.asarray(motion.ang)[hinges:], np.asarray(motion.vel)[hinges:]
+        if ang.any() or (np.abs(vel).sum(1) != 1.0).any() or any(p != -1 for p in parents) or np.any(sys.gravity):
+            raise ValueError("bodies beside the arm must slide in the world along x, y or z, without gravity")
+
+    def init(self, q: Array, qd: Array) -> GeneralizedState:
+        return GeneralizedState(q, qd, self._x(*_turned(self._links)(q)))
+
+    def step(self, state: GeneralizedState, control: Array) -> GeneralizedState:
+        tau = actuator.to_tau(self.sys, control, state.q, state.qd)
+        q, qd, *x = _turned(self._frames)(state.q, state.qd, tau)
+        return GeneralizedState(q, qd, self._x(*x))
+
+    # Below, arrays have environments last.
+
+    def _frames(self, q: Array, qd: Array, tau: Array) -> tuple[Array, ...]:
+        def frame(_: int, state: tuple[Array, Array]) -> tuple[Array, Array]:
+            return self._frame(*state, tau)
+
+        q, qd = jax.lax.fori_loop(0, self.frames, frame, (q, qd))
+        return q, qd, *self._links(q)
+
+    def _frame(self, q: Array, qd: Array, tau: Array) -> tuple[Array, Array]:
+        arm, hinges = self.arm, len(self.arm.axis)
+        pose = arms.pose(arm, q[:hinges])
+        matrix, bias = arms.dynamics(arm, pose, qd[:hinges])
+        inverse = arms.inverse(matrix)
+        force = tau - _column(self.sys.dof.damping) * qd
+        force = force.at[:hinges].add(-bias)
+
+        contacts = self.hand.touch(pose, self._slid(q, self.hand.body.link[0]))
+        mine = self._constrained
+        at = Situation(pose.origin, pose.hinge, contacts, inverse, q[mine], qd[mine], force[mine])
+        force = force.at[mine].add(self._constrain(at))
+
+        arm_qdd = jnp.sum(inverse * force[None, :hinges], axis=1)
+        qdd = jnp.concatenate([arm_qdd, force[hinges:] / _column(self._slide_mass)])
+        qd = qd + qdd * self.sys.opt.timestep
+        return q + qd * self.sys.opt.timestep, qd
+
+    def _constrain(self, at: Situation) -> Array:
+        """The constraints' forces [D, N], solved for the environments that have any, a group at a time."""
+        total = at.q.shape[-1]
+        if total <= self.group:
+            return self.constraints.forces(at)
+        violated = self.constraints.violated(at.q, at.contacts.dist)
+        order = jnp.argsort(~violated)
+        groups = (jnp.sum(violated) + self.group - 1) // self.group
+
+        def solve(i: Array, forces: Array) -> Array:
+            members = jax.lax.dynamic_slice(order, (i * self.group,), (self.group,))
+            group = jax.tree.map(lambda a: jnp.take(a, members, axis=-1), at)
+            return forces.at[:, members].set(self.constraints.forces(group))
+
+        return jax.lax.fori_loop(0, groups, solve, jnp.zeros_like(at.q))
+
+    def _slid(self, q: Array, link: int) -> Vec:
+        """A sliding body's origin, [1, N] each."""
+        dofs = np.asarray([i for i, of in enumerate(self._dof_link) if of == link])
+        axes = np.asarray(self.sys.dof.motion.vel)[dofs]  # [S, 3]
+        offset = np.asarray(self.sys.link.transform.pos)[link]
+        return Vec(*(jnp.sum(_column(axes[:, i]) * q[dofs], 0, keepdims=True) + float(offset[i]) for i in range(3)))
+
+    def _links(self, q: Array) -> tuple[Array, Array]:
+        """Positions [L, 3, N] and rotations [L, 4, N] of the links."""
+        hinges = len(self.arm.axis)
+        pose = arms.pose(self.arm, q[:hinges])
+        sliding = [jnp.concatenate(self._slid(q, link)) for link in range(hinges, self.sys.num_links())]
+        rot = arms.rotations(self.arm, q[:hinges])
+        still = jnp.broadcast_to(_column(np.eye(4)[0])[None], (len(sliding), 4, q.shape[-1]))
+        pos = jnp.concatenate([jnp.stack(pose.origin, axis=1), jnp.stack(sliding)])
+        return pos, jnp.concatenate([rot, still])
+
+    @staticmethod
+    def _x(pos: Array, rot: Array) -> Transform:
+        return Transform(pos=pos, rot=rot)
+
+    # What is constant.
+
+    @cached_property
+    def arm(self) -> Arm:
+        return arms.arm_of(self.sys, self.sys.link_types.index("2"))
+
+    @cached_property
+    def hand(self) -> Hand:
+        return hand_of(self.sys.mj_model, len(self.arm.axis))
+
+    @cached_property
+    def _dof_link(self) -> np.ndarray:
+        return np.asarray(self.sys.dof_link())
+
+    @cached_property
+    def _pushed(self) -> np.ndarray:
+        return np.flatnonzero(self._dof_link == self.hand.body.link[0])
+
+    @cached_property
+    def _constrained(self) -> np.ndarray:
+        """All joints but those of bodies that nothing moves (the goal)."""
+        return np.concatenate([np.arange(len(self.arm.axis)), self._pushed])
+
+    @cached_property
+    def _slide_mass(self) -> np.ndarray:
+        hinges = len(self.arm.axis)
+        mass = np.asarray(self.sys.link.inertia.mass)[self._dof_link]
+        return (mass + np.asarray(self.sys.dof.armature))[hinges:]
+
+    @cached_property
+    def constraints(self) -> Constraints:
+        sys, hinges, mine = self.sys, len(self.arm.axis), self._constrained
+        friction, contact_softness = self.hand.material
+        limit_softness = np.asarray(sys.dof.solver_params)
+        if np.ptp(limit_softness, axis=0).any():
+            raise ValueError("all limits must be equally soft")
+        weight = np.asarray(sys.link.invweight)
+        hand = weight[self.hand.link]
+        body = weight[self.hand.body.link[0]]
+        table = self.hand.table_contacts
+        return Constraints(
+            hand=self.hand,
+            hinges=hinges,
+            lower=np.asarray(sys.dof.limit[0])[mine],
+            upper=np.asarray(sys.dof.limit[1])[mine],
+            slides=np.asarray(sys.dof.motion.vel)[self._pushed],
+            slide_inverse=1.0 / self._slide_mass[self._pushed - hinges],
+            limit_weight=np.asarray(sys.dof.invweight)[mine],
+            contact_weight=np.array([hand] * table + [hand + body] * (table // 2)),
+            friction=friction,
+            limit_softness=Softness(*limit_softness[0].tolist()),
+            contact_softness=Softness(*contact_softness),
+            iterations=sys.solver_iterations,
+            halvings=sys.solver_maxls,
+        )
+
+
+def _turned(function: Any) -> Any:
+    """A function of arrays with environments last, for one environment; a vmap over it becomes that last axis."""
+
+    @custom_vmap
+    def one(*args: Array) -> Any:
+        return jax.tree.map(lambda a: a[..., 0], function(*(a[..., None] for a in args)))
+
+    @one.def_vmap
+    def many(size: int, batched: Any, *args: Array) -> Any:
+        last = [
+            jnp.moveaxis(a, 0, -1) if b else jnp.broadcast_to(a[..., None], (*a.shape, size))
+            for a, b in zip(args, batched, strict=True)
+        ]
+        out = jax.tree.map(lambda a: jnp.moveaxis(a, -1, 0), function(*last))
+        return out, jax.tree.map(lambda _: True, out)
+
+    return one
+
+
+def _column(values: Any) -> Array:
+    return jnp.asarray(np.asarray(values), jnp.float32)[:, None]
