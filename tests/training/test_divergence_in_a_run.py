@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dcp.envs.registry import register_env
+from dcp.envs.registry import ENVIRONMENTS
 from dcp.errors import UserError
 from dcp.training.loop import run_loop
 from dcp.training.trainer import RunState, make_trainer
@@ -51,7 +51,7 @@ def test_every_diverged_episode_is_counted_once_between_two_evaluations(fidelity
     assert all(np.isfinite(value) for row in rows for value in row.values())
 
 
-def test_an_environment_whose_first_states_are_not_finite_is_refused():
-    register_env("broken_line", lambda: BrittleLine(spread=float("nan")))
+def test_an_environment_whose_first_states_are_not_finite_is_refused(monkeypatch):
+    monkeypatch.setitem(ENVIRONMENTS, "broken_line", lambda: BrittleLine(spread=float("nan")))
     with pytest.raises(UserError, match="reset of broken_line"):
         run_loop(make_trainer(tiny_config(env="broken_line", method="crl", episode_length=LENGTH)))

@@ -21,15 +21,15 @@ PHYSICS, KINEMATIC = BrittleLine().spec, make_env("point_u_maze").spec
 
 
 @cache
-def report(fidelity: str) -> dict:
+def report(asked: str):
     env = {name: value for name, value in os.environ.items() if name not in ("JAX_NUM_CPU_DEVICES", "XLA_FLAGS")}
-    command = [sys.executable, "-m", "tests.training.two_devices", fidelity]
+    command = [sys.executable, "-m", "tests.training.two_devices", asked]
     done = subprocess.run(command, env=env, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("fidelity", ["paper", "fixed"])
+@pytest.mark.parametrize("fidelity", ["paper", pytest.param("fixed", marks=pytest.mark.slow)])
 def test_two_devices_gather_the_same_experience_as_one(fidelity: str):
     seen = report(fidelity)
     assert seen["devices"] == 2  # as the config asked for, before JAX started
@@ -44,19 +44,20 @@ def test_environments_and_replay_are_split_along_n_and_the_pool_is_not():
     assert seen["pool_whole"]
 
 
-@pytest.mark.parametrize("fidelity", ["paper", "fixed"])
+@pytest.mark.parametrize("fidelity", ["paper", pytest.param("fixed", marks=pytest.mark.slow)])
 def test_neither_the_replay_nor_the_environments_states_pass_between_devices(fidelity: str):
-    """What does pass is what the pool and the metrics need of all 16 environments: at most [N, P] lots."""
+    """What does pass is what the pool and the metrics need of all 16 environments."""
     seen = report(fidelity)["collectives"]
     assert seen["windows"] == []
-    assert max(seen["collect"]) <= 16 * 32
+    assert max(seen["collect"]) <= 25 * 16 * 2  # the places of one unroll, for the share of cells visited
 
 
+@pytest.mark.slow
 def test_a_run_on_two_devices_learns_what_a_run_on_one_learns():
-    for method, (one, two) in report("paper")["trained"].items():
-        assert one.keys() == two.keys()
-        for name in ("critic_loss", "actor_loss", "alpha", "final_distance", "train_near_goal"):
-            assert_allclose(two[name], one[name], rtol=0.02, atol=1e-3, err_msg=f"{method} {name}")
+    two, one = report("trained")
+    assert one.keys() == two.keys()
+    for name in ("critic_loss", "actor_loss", "alpha", "final_distance", "pool_spread"):
+        assert_allclose(two[name], one[name], rtol=0.02, err_msg=name)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """`dcp envs`: the registry as a table, and below it what fidelity `fixed` repairs."""
 
+from textwrap import fill
+
 from rich.table import Table
 
 from dcp.cli.flags import no_arguments
 from dcp.cli.main import COMMANDS
 from dcp.cli.tables import show
 
+WIDTH = 100  # of what stands below the table
 NUMBERS = ("S", "G", "A", "goal dims", "threshold", "steps")
 
 
@@ -24,7 +27,7 @@ def main(argv: list[str]) -> int:
         for fix in s.fixes:
             fixes.setdefault(fix, len(fixes) + 1)
         numbers = (s.state_size, s.goal_size, s.action_size, _short(s.goal_dims), s.threshold, s.episode_length)
-        marks = ", ".join(str(number) for number in ["new", *(fixes[fix] for fix in s.fixes)])
+        marks = ", ".join(str(fixes[fix]) for fix in s.fixes)
         table.add_row(name, s.physics, *(str(number) for number in numbers), marks)
     show(table)
     _explain(fixes)
@@ -32,15 +35,14 @@ def main(argv: list[str]) -> int:
 
 
 def _explain(fixes: dict[str, int]) -> None:
-    print("steps: of an episode. fixed: what --fidelity fixed changes against the paper's environments:")
-    print("  new  every episode draws a new start and goal")
+    print("steps: of an episode. fixed: with --fidelity fixed every episode draws a new start and goal, and:")
     for fix, number in fixes.items():
-        print(f"  {number:<3}  {fix}")
+        print(fill(fix, WIDTH, initial_indent=f"  {number}  ", subsequent_indent=" " * 5))
     print("Your own: dcp train --env module:factory")
 
 
 def _short(dims: tuple[int, ...]) -> str:
-    """(0, 1) -> 0, 1; a long run of neighbours as first-last"""
-    if len(dims) > 3 and dims == tuple(range(dims[0], dims[0] + len(dims))):
+    """(0, 1) -> 0, 1; a longer run of neighbours as first-last"""
+    if len(dims) > 2 and dims == tuple(range(dims[0], dims[0] + len(dims))):
         return f"{dims[0]}-{dims[-1]}"
     return ", ".join(str(dim) for dim in dims)

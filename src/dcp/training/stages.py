@@ -76,8 +76,12 @@ class Stages:
 
     def _jit(self, function: Any, layout: Callable[[], Any], donate: tuple[int, ...] = ()) -> Any:
         """With several devices, results are laid out as they came: nothing is moved, and nothing compiled twice."""
-        options = {} if self.split.count == 1 else {"out_shardings": layout()}
-        return jax.jit(function, donate_argnums=donate if self.donate else (), **options)
+        options: dict[str, Any] = {"donate_argnums": donate if self.donate else ()}
+        if self.split.count == 1:
+            options["compiler_options"] = compiler_options()  # the policy's products too have all threads
+        else:
+            options["out_shardings"] = layout()
+        return jax.jit(function, **options)
 
     def _experience(self) -> tuple[ActingState, ReplayState]:
         """Where each part lies. The command's state, with its pool, is one for all environments."""

@@ -1,0 +1,52 @@
+"""Our own environments keep the contract that a user's is held to before a run; for them it is not checked again."""
+
+import pytest
+
+from dcp.checks import contract_violations, violations
+from dcp.envs.registry import ENVIRONMENTS, make_env
+from tests.tiny import tiny_config
+from tests.toys import BrittleLine
+
+PHYSICS = ("ant_u_maze", "humanoid_u_maze", "ant_soccer", "ant_push", "pusher_hard")
+
+
+@pytest.mark.parametrize("name", [name for name in ENVIRONMENTS if name.startswith("point_")])
+def test_a_point_maze_keeps_the_contract(name: str):
+    assert contract_violations(name, make_env(name)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fidelity", ["paper", "fixed"])
+@pytest.mark.parametrize("name", PHYSICS)
+def test_a_simulated_body_keeps_the_contract(name: str, fidelity: str):
+    assert contract_violations(name, make_env(name, fidelity)) == []
+
+
+def test_a_check_of_ours_traces_nothing_and_of_a_users_own_it_does(monkeypatch):
+    traced: list[str] = []
+
+    def spy(name, env):
+        traced.append(name)
+        return []
+
+    monkeypatch.setattr("dcp.checks.contract_violations", spy)
+    monkeypatch.setitem(ENVIRONMENTS, "my_line", BrittleLine)
+    assert violations(tiny_config()) == violations(tiny_config(env="my_line", episode_length=50)) == []
+    assert traced == ["my_line"]
+
+
+def test_fidelity_reaches_the_environment(monkeypatch):
+    asked: list[tuple[str, str]] = []
+
+    def spy(name, fidelity="paper"):
+        asked.append((name, fidelity))
+        return make_env(name, fidelity)
+
+    for module in ("dcp.checks", "dcp.training.trainer"):
+        monkeypatch.setattr(f"{module}.make_env", spy)
+    from dcp.training.trainer import make_trainer
+
+    config = tiny_config(fidelity="fixed", eval_env="point_u_maze_eval")
+    assert violations(config) == []
+    make_trainer(config)
+    assert asked == [("point_u_maze", "fixed"), ("point_u_maze_eval", "fixed")] * 2
