@@ -1,6 +1,8 @@
 """AntPush: the peer's recorded steps, and its resets in both fidelities."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -95,8 +97,8 @@ def test_fidelities_share_all_but_the_boxs_velocity():
 
 def test_an_observation_is_ant_box_and_goal(env: AntPush):
     q = jnp.arange(20.0)
-    links = type("Links", (), {"pos": jnp.arange(33.0).reshape(11, 3)})
-    physics = type("Physics", (), {"q": q, "qd": 100 + jnp.arange(19.0), "x": links})
+    links = SimpleNamespace(pos=jnp.arange(33.0).reshape(11, 3))
+    physics: Any = SimpleNamespace(q=q, qd=100 + jnp.arange(19.0), x=links)
     state, goal = env.observe(physics, jnp.zeros(8))
     expected = [*range(15), *range(100, 114), 27.0, 28.0]  # the box is the last link but one
     np.testing.assert_array_equal(state, expected)

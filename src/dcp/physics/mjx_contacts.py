@@ -66,7 +66,7 @@ class Scene:
         sphere, box = _vec(positions[self.spheres]), _vec(positions[self.boxes])  # [spheres, N], [boxes, N]
         radius, half = self.size[self.spheres, :1], _vec(self.size[self.boxes, :, None])
         floor = self.position[self.floor[0], 2]
-        none = Vec(*(np.zeros((len(self.spheres), 1), np.float32) for _ in range(3)))
+        none = _vec(np.zeros((len(self.spheres), 3, 1), np.float32))
         against_spheres = [shapes.floor_sphere(floor, sphere, radius)]
         for j in range(len(self.boxes)):
             against_spheres.append(_sphere_box(sphere, radius, _row(box, j), _row(half, j)))
@@ -81,10 +81,13 @@ class Scene:
         """Centres and half sizes of the KEPT fixed boxes nearest to each geom [K, N]."""
         kept: list[tuple[Array, Array]] = []  # how far, which
         for index, wall in enumerate(self.walls):
-            outside = [jnp.abs(c - p) - (s + h) for c, p, s, h in zip(centre, self.position[wall], self.size[wall], half, strict=True)]
+            outside = [
+                jnp.abs(c - p) - (s + h)
+                for c, p, s, h in zip(centre, self.position[wall], self.size[wall], half, strict=True)
+            ]
             apart = sum(jnp.square(jnp.maximum(o, 0.0)) for o in outside)  # squared distance
             inside = jnp.minimum(jnp.maximum(jnp.maximum(outside[0], outside[1]), outside[2]), 0.0)  # minus the overlap
-            new = (apart + inside, jnp.full(apart.shape, index))
+            new = (apart + inside, jnp.full(inside.shape, index))
             for slot, held in enumerate(kept):
                 closer = new[0] < held[0]
                 kept[slot], new = _choose(closer, new, held), _choose(closer, held, new)
@@ -116,7 +119,7 @@ def _join(touches: list[Touch]) -> Touch:
     return jax.tree.map(lambda *parts: jnp.stack(parts, 1).reshape(-1, parts[0].shape[-1]), *touches)
 
 
-def _sphere_box(sphere: Vec, radius: np.ndarray, box: Vec, half: Vec) -> Touch:
+def _sphere_box(sphere: Vec, radius: Any, box: Vec, half: Vec) -> Touch:
     touch = shapes.sphere_box(sphere - box, radius, half)
     return Touch(touch.dist, touch.pos + box, touch.normal)
 
@@ -148,7 +151,9 @@ def _check(model: Any, scene: Scene) -> None:
     meets = (model.geom_contype[:, None] & model.geom_conaffinity[None]) != 0
     pairs = np.argwhere((meets | meets.T) & (weld[:, None] != weld[None]))
     if {frozenset(pair) for pair in pairs.tolist()} != known:
-        raise ValueError("every sphere must touch floor, fixed and sliding boxes, every sliding box floor and fixed boxes")
+        raise ValueError(
+            "every sphere must touch floor, fixed and sliding boxes, every sliding box floor and fixed boxes"
+        )
     if len(scene.floor) != 1 or len(scene.walls) < KEPT or model.geom_margin.any():
         raise ValueError(f"a scene has one floor, at least {KEPT} fixed boxes and no contact margins")
     for table in (model.geom_friction, model.geom_solref, model.geom_solimp):
