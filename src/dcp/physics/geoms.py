@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import mujoco
 import numpy as np
 
 from dcp.physics.models import WALL
 from dcp.physics.shapes import Segment
-from dcp.physics.vectors import Vec, rotate, vec
+from dcp.physics.vectors import Vec, constant, quat, rotate, vec
 from dcp.types import Array
 
 PLANE, SPHERE, CAPSULE, BOX = (
@@ -64,19 +63,14 @@ class Geoms:
     def place(self, frames: Array) -> tuple[Vec, Segment]:
         """frames [7, L, N]: pos, rot of each link -> centres [G, N] and capsules' cores in the world"""
         mine = frames[:, self.link]  # [7, G, N]
-        w, u = mine[3], vec(mine[4:])
-        centre = vec(mine) + rotate(column(self.offset), w, u)
+        rot = quat(mine[3:])
+        centre = vec(mine) + rotate(constant(self.offset), rot)
         if not self.core.any():
             return centre, Segment(centre, centre)
-        core = rotate(column(self.core), w, u)
+        core = rotate(constant(self.core), rot)
         return centre, Segment(centre - core, centre + core)
 
     @property
     def radii(self) -> np.ndarray:
         """[G, 1]"""
         return self.radius[:, None]
-
-
-def column(points: np.ndarray) -> Vec:
-    """[G, 3] -> Vec of [G, 1]"""
-    return Vec(*(jnp.asarray(points[:, i : i + 1]) for i in range(3)))

@@ -1,28 +1,53 @@
-"""Brax's spring pipeline, composed from its parts, with contacts that are found on the maze's grid.
+"""Brax's spring pipeline, number for number, with environments innermost and contacts found on the maze's grid.
 
-Two things are left out because they change nothing: walls far away (a contact that does not penetrate has no impulse),
-and joint coordinates between the frames of one environment step (nothing reads them there).
+Brax starts a state and reads joint coordinates from it; the frames between are ours, because vmapped as Brax writes them
+they leave a CPU three numbers at a time. Left out is what changes nothing: walls far away (a contact that does not
+penetrate has no impulse) and joint coordinates between the frames of one step (nothing reads them there).
+`brax.spring.pipeline` and this agree frame by frame: see tests/physics/test_spring.py.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from brax import actuator, com, kinematics
-from brax.base import Motion
-from brax.spring import integrator, joints, pipeline
+from brax.base import Motion, Transform
+from brax.spring import pipeline
 
 from dcp.physics.buffers import once
-from dcp.physics.contacts import ContactFinder, Contacts
-from dcp.physics.vectors import Vec, vec
+from dcp.physics.contacts import ContactFinder
+from dcp.physics.impulses import Bodies, mean_impulses
+from dcp.physics.joints import JointState, Pull
+from dcp.physics.spring_model import SpringModel, spring_model
+from dcp.physics.vectors import Quat, Vec, concatenate, constant, constant_quat, quat, rotate, vec
 from dcp.types import Array
 
 if TYPE_CHECKING:
     from brax.base import System
-    from brax.spring.base import State
+
+
+class SpringState(NamedTuple):
+    """What the next step needs (links' centres of mass) and what a task reads."""
+
+    q: Array  # [Q]
+    qd: Array  # [V]
+    x: Transform  # pos [L, 3], rot [L, 4]
+    xd: Motion  # vel [L, 3], ang [L, 3]
+    x_i: Transform  # the same at the links' centres of mass
+    xd_i: Motion
+
+
+class Links(NamedTuple):
+    """Links of N environments at their centres of mass, [L, N] each. All that a frame hands to the next."""
+
+    pos: Vec
+    rot: Quat
+    vel: Vec
+    ang: Vec
 
 
 @dataclass(frozen=True)
@@ -32,124 +57,138 @@ class SpringEngine:
     contacts: ContactFinder
 
     def __post_init__(self) -> None:
-        if self.sys.enable_fluid:
-            raise ValueError("the spring engine has no fluid")
-        if np.any(self.sys.actuator.bias_q) or np.any(self.sys.actuator.bias_qd):
-            raise ValueError("the spring engine takes motors only: others read joint coordinates at every frame")
+        _ = self.model
 
-    def init(self, q: Array, qd: Array) -> "State":
-        return pipeline.init(self.sys, q, qd)
+    @cached_property
+    def model(self) -> SpringModel:
+        return spring_model(self.sys)
 
-    def step(self, state: "State", control: Array) -> "State":
+    def init(self, q: Array, qd: Array) -> SpringState:
+        state = pipeline.init(self.sys, q, qd)
+        return SpringState(state.q, state.qd, state.x, state.xd, state.x_i, state.xd_i)
+
+    def step(self, state: SpringState, control: Array) -> SpringState:
         tau = actuator.to_tau(self.sys, control, state.q, state.qd)
+        links = jnp.concatenate([state.x_i.pos, state.x_i.rot, state.xd_i.vel, state.xd_i.ang], axis=1)  # [L, 13]
+        links = environments_last(self._frames)(links.T, tau).T
+        x_i, xd_i = Transform(links[:, :3], links[:, 3:7]), Motion(vel=links[:, 7:10], ang=links[:, 10:])
+        x, xd = com.to_world(self.sys, x_i, xd_i)
+        j, jd, _, _ = kinematics.world_to_joint(self.sys, x, xd)
+        q, qd = kinematics.inverse(self.sys, j, jd)
+        return SpringState(q, qd, x, xd, x_i, xd_i)
 
-        def frame(state: "State", _: None) -> tuple["State", None]:
-            return self._frame(state, tau), None
+    def _frames(self, packed: Array, tau: Array) -> Array:
+        """[13, L, N], [V, N] -> [13, L, N]: one environment step"""
 
-        state, _ = jax.lax.scan(frame, state, None, self.frames)
-        q, qd = kinematics.inverse(self.sys, state.j, state.jd)
-        return state.replace(q=q, qd=qd)  # pyright: ignore[reportAttributeAccessIssue]
+        def frame(packed: Array, _: None) -> tuple[Array, None]:
+            links = Links(vec(packed), quat(packed[3:]), vec(packed[7:]), vec(packed[10:]))
+            return jnp.stack(jax.tree.leaves(self._frame(links, tau))), None
 
-    def _frame(self, state: Any, tau: Array) -> Any:
-        sys = self.sys
-        state = state.replace(i_inv=com.inv_inertia(sys, state.x))
-        force = joints.resolve(sys, state, tau)
-        acceleration = Motion.create(vel=sys.gravity) + Motion(
-            ang=jnp.einsum("lij,lj->li", state.i_inv, force.ang), vel=force.vel / state.mass[:, None]
+        return jax.lax.scan(frame, packed, None, self.frames)[0]
+
+    def _frame(self, links: Links, tau: Array) -> Links:
+        origin, velocity = once(self._origins(links))
+        force = self._joint_forces(links, origin, velocity, tau)
+        dt, mass = self.model.timestep, self.model.mass
+        falls = zip(links.vel, force.vel, self.model.gravity, strict=True)
+        vel = Vec(*(v + (f / mass + g) * dt for v, f, g in falls))
+        vel, ang = once((vel, links.ang + force.ang * dt))
+
+        frames = jnp.stack([*origin, links.rot.w, *links.rot.u])  # [7, L, N]
+        bodies = Bodies(links.pos, vel, ang, self.model.contact_inertia, 1.0 / mass)
+        impulse = mean_impulses(self.contacts(frames), bodies, self.model.erp_rate)
+        return self._integrate(links, vel, ang, impulse)
+
+    def _integrate(self, links: Links, vel: Vec, ang: Vec, impulse: Pull) -> Links:
+        """Semi-implicit Euler; damping before the impulses, as Brax has it."""
+        dt = self.model.timestep
+        vel = vel * self.model.keep_vel + impulse.vel * (1.0 / self.model.mass)
+        ang = ang * self.model.keep_ang + impulse.ang
+        vel, ang = once((vel, ang))
+        turn = Quat(jnp.zeros_like(ang.x), ang * (0.5 * dt)).times(links.rot)
+        w, u = links.rot.w + turn.w, links.rot.u + turn.u
+        scale = 1.0 / jnp.sqrt(w * w + u.dot(u))
+        return Links(links.pos + vel * dt, Quat(w * scale, u * scale), vel, ang)
+
+    def _origins(self, links: Links) -> tuple[Vec, Vec]:
+        """Position and velocity of the links' own frames."""
+        lever = rotate(constant(-self.model.centre), links.rot)
+        return links.pos + lever, links.vel - lever.cross(links.ang)
+
+    def _joint_forces(self, links: Links, origin: Vec, velocity: Vec, tau: Array) -> Pull:
+        """On each link's centre of mass [L, N]: from its own joint, and from its children's."""
+        rows = self.model.jointed  # [J]
+        parent = self.model.parents[rows]
+        world_rot = Quat(jnp.ones_like(links.rot.w[:1]), Vec(*[jnp.zeros_like(links.rot.w[:1])] * 3))
+        nothing = Vec(*[jnp.zeros_like(links.rot.w[:1])] * 3)
+
+        def of_parent(v: Vec) -> Vec:
+            return Vec(*(jnp.concatenate([c, z])[parent] for c, z in zip(v, nothing, strict=True)))
+
+        parent_rot = Quat(
+            jnp.concatenate([links.rot.w, world_rot.w])[parent],
+            Vec(*(jnp.concatenate([c, z])[parent] for c, z in zip(links.rot.u, world_rot.u, strict=True))),
         )
-        state = state.replace(xd_i=state.xd_i + acceleration * sys.opt.timestep)
-        bump = self._collide(state)
-        x_i, xd_i = integrator.integrate(sys, state.x_i, state.xd_i, bump)
-        x, xd = com.to_world(sys, x_i, xd_i)
-        j, jd, a_p, a_c = kinematics.world_to_joint(sys, x, xd)
-        return state.replace(x=x, xd=xd, x_i=x_i, xd_i=xd_i, j=j, jd=jd, a_p=a_p, a_c=a_c)
+        parent_pos, parent_vel, parent_ang = of_parent(origin), of_parent(velocity), of_parent(links.ang)
+        rot, ang = Quat(links.rot.w[rows], _rows(links.rot.u, rows)), _rows(links.ang, rows)
 
-    def _collide(self, state: Any) -> Motion:
-        """Change of each link's velocity by its contacts: the mean impulse over those that act."""
-        # Brax's solver reads a single number of inverse inertia for a link: entry `link` of all matrices laid end to
-        # end. An oversight, surely; the paper's physics all the same.
-        inertia = state.i_inv.reshape(-1)[: state.mass.shape[0]]
-        numbers = [inertia[:, None], 1.0 / state.mass[:, None]]
-        bodies = [state.x.pos, state.x.rot, state.x_i.pos, state.xd_i.vel, state.xd_i.ang, *numbers]
-        total = batch_last(self._impulses)(jnp.concatenate(bodies, axis=1).T)  # [L, 7]
-        mean = total[:, :6] / (total[:, 6:] + 1e-8)
-        return Motion(
-            vel=mean[:, :3] / state.mass[:, None],
-            ang=jnp.einsum("lij,lj->li", state.i_inv, mean[:, 3:]),
+        to_anchor = rotate(constant(self.model.anchor[rows]), parent_rot)
+        anchor = parent_pos + to_anchor
+        anchor_rot = parent_rot.times(constant_quat(self.model.anchor_rot[rows]))
+        child = _rows(origin, rows) + rotate(constant(self.model.joint[rows]), rot)
+        anchor, anchor_rot, child, to_anchor = once((anchor, anchor_rot, child, to_anchor))
+        back = anchor_rot.inverse()
+        joint = once(
+            JointState(
+                pos=rotate(child - anchor, back),
+                rot=back.times(rot),
+                vel=rotate(_rows(velocity, rows) - (parent_vel + to_anchor.cross(parent_ang)), back),
+                ang=rotate(ang - parent_ang, back),
+            )
         )
+        pull = once(self._pulls(joint, tau))
+        vel, turn = once((rotate(pull.vel, anchor_rot), rotate(pull.ang, anchor_rot)))
+        own = turn + (child - _rows(links.pos, rows)).cross(vel)
+        parent_centre = of_parent(links.pos)
+        reaction = turn + (anchor - parent_centre).cross(vel)
+        forces = once(Pull(Vec(*vel), own)), once(Pull(Vec(*vel), reaction))
+        return self._summed(*forces, rows, parent)
 
-    def _impulses(self, bodies: Array) -> Array:
-        """[18, L, N] -> [L, 7, N]: impulse, angular impulse and number of contacts that act on each link"""
-        total = jnp.zeros((bodies.shape[1], 7, bodies.shape[2]))
-        for contacts in self.contacts(bodies[:7]):
-            total = total + _sum_of_impulses(contacts, bodies[7:], self.sys)
-        return total
+    def _pulls(self, joint: JointState, tau: Array) -> Pull:
+        parts, start = [], 0
+        for group in self.model.groups:
+            end = start + len(group.links)
+            parts.append(group.pull(jax.tree.map(lambda leaf, a=start, b=end: leaf[a:b], joint), tau))
+            start = end
+        return Pull(concatenate([p.vel for p in parts]), concatenate([p.ang for p in parts]))
+
+    def _summed(self, own: Pull, reaction: Pull, rows: np.ndarray, parent: np.ndarray) -> Pull:
+        size = len(self.model.parents)
+        adds = np.eye(size, dtype=np.float32)[rows].T  # [L, J]
+        takes = np.concatenate([np.eye(size, dtype=np.float32), np.zeros((1, size), np.float32)])[parent].T
+        member = np.concatenate([adds, -takes], axis=1)  # [L, 2J]
+        stacked = jnp.concatenate([jnp.stack(jax.tree.leaves(pull), axis=1) for pull in (own, reaction)])  # [2J, 6, N]
+        total = (member @ stacked.reshape(stacked.shape[0], -1)).reshape(size, *stacked.shape[1:])  # [L, 6, N]
+        return Pull(Vec(*(total[:, i] for i in range(3))), Vec(*(total[:, i] for i in range(3, 6))))
 
 
-def batch_last(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """A function of [..., N] arrays for use under vmap: environments become the innermost axis, where lanes are full.
+def _rows(v: Vec, rows: np.ndarray) -> Vec:
+    return Vec(*(c[rows] for c in v))
 
-    Without it vmap would put them first and leave a CPU three numbers at a time.
-    """
+
+def environments_last(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A function of [..., N] arrays for use under vmap: environments become the innermost axis, where lanes are full."""
 
     @jax.custom_batching.custom_vmap
-    def one(array: Array) -> Array:
-        return function(array[..., None])[..., 0]
+    def one(*arrays: Array) -> Array:
+        return function(*(array[..., None] for array in arrays))[..., 0]
 
     @one.def_vmap
-    def many(axis_size: int, in_batched: list[bool], array: Array) -> tuple[Array, bool]:
-        (is_batched,) = in_batched
-        if not is_batched:
-            array = jnp.broadcast_to(array, (axis_size, *array.shape))
-        return jnp.moveaxis(function(jnp.moveaxis(array, 0, -1)), -1, 0), True
+    def many(size: int, batched: list[bool], *arrays: Array) -> tuple[Array, bool]:
+        last = [
+            jnp.moveaxis(array, 0, -1) if is_batched else jnp.broadcast_to(array[..., None], (*array.shape, size))
+            for array, is_batched in zip(arrays, batched, strict=True)
+        ]
+        return jnp.moveaxis(function(*last), -1, 0), True
 
     return one
-
-
-class _Side:
-    """One body of each contact."""
-
-    def __init__(self, bodies: Array, links: np.ndarray, pos: Vec):
-        mine = bodies[:, links]  # [11, K, N]
-        self.links = links
-        self.arm = pos - vec(mine)
-        self.velocity = vec(mine[3:]) + vec(mine[6:]).cross(self.arm)
-        self.inverse_inertia, self.inverse_mass = mine[9], mine[10]
-
-    def resistance(self, direction: Vec) -> Array:
-        """How much a unit impulse at the contact speeds it up by turning the body."""
-        turn = self.arm.cross(direction) * self.inverse_inertia
-        return direction.dot(turn.cross(self.arm))
-
-
-def _sum_of_impulses(contacts: Contacts, bodies: Array, sys: "System") -> Array:
-    """bodies [11, L, N] -> [L, 7, N]"""
-    dist, pos, normal = contacts.touch
-    n = -normal  # the direction in which the first body is pushed
-    first = _Side(bodies, contacts.first, pos)
-    sides = [first]
-    velocity = first.velocity
-    if contacts.second is not None:
-        sides.append(_Side(bodies, contacts.second, pos))
-        velocity = velocity - sides[1].velocity
-    mass = sum(side.inverse_mass for side in sides)
-
-    approach, mass, velocity = once((n.dot(velocity), mass, velocity))
-    resistance = sum(side.resistance(n) for side in sides)
-    baumgarte = sys.baumgarte_erp / sys.opt.timestep * dist
-    impulse = (-(1.0 + contacts.elasticity) * approach - baumgarte) / (mass + resistance)
-    acts = (dist < 0.0) & (approach < 0.0) & (impulse > 0.0)
-
-    # Friction acts against the motion along the surface, and never reverses it.
-    sliding = velocity - n * approach
-    speed = sliding.norm()
-    along = sliding * (1.0 / (1e-6 + speed))
-    drag = speed / (mass + sum(side.resistance(along) for side in sides))
-    drag = jnp.where(speed > 1e-3, jnp.minimum(drag, contacts.friction * impulse), 0.0)
-    p, acts = once(((n * impulse - along * drag) * acts, acts))  # [K, N] each
-    total = jnp.zeros((bodies.shape[1], 7, bodies.shape[2]))
-    for side, sign in zip(sides, (1.0, -1.0), strict=False):
-        parts = jnp.stack([*(p * sign), *(side.arm.cross(p) * sign), acts.astype(p.x.dtype)], axis=1)  # [K, 7, N]
-        member = np.eye(bodies.shape[1], dtype=np.float32)[side.links].T  # [L, K]
-        total = total + (member @ parts.reshape(len(side.links), -1)).reshape(total.shape)
-    return total

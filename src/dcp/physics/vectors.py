@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from dcp.types import Array
 
@@ -52,6 +53,35 @@ def concatenate(parts: list[Vec]) -> Vec:
     return Vec(*(jnp.concatenate(component) for component in zip(*parts, strict=True)))
 
 
-def rotate(v: Vec, w: Array, u: Vec) -> Vec:
-    """v rotated by the unit quaternion (w, u)."""
+class Quat(NamedTuple):
+    """Unit quaternions."""
+
+    w: Array
+    u: Vec
+
+    def inverse(self) -> "Quat":
+        return Quat(self.w, -self.u)
+
+    def times(self, other: "Quat") -> "Quat":
+        u = other.u * self.w + self.u * other.w + self.u.cross(other.u)
+        return Quat(self.w * other.w - self.u.dot(other.u), u)
+
+
+def quat(array: Array) -> Quat:
+    """[4, ...] -> Quat of [...]"""
+    return Quat(array[0], vec(array[1:]))
+
+
+def rotate(v: Vec, rot: Quat) -> Vec:
+    w, u = rot
     return u * (2.0 * u.dot(v)) + v * (w * w - u.dot(u)) + u.cross(v) * (2.0 * w)
+
+
+def constant(points: np.ndarray) -> Vec:
+    """[G, 3] -> Vec of [G, 1]"""
+    return Vec(*(jnp.asarray(points[:, i : i + 1], jnp.float32) for i in range(3)))
+
+
+def constant_quat(rotations: np.ndarray) -> Quat:
+    """[G, 4] -> Quat of [G, 1]"""
+    return Quat(jnp.asarray(rotations[:, :1], jnp.float32), constant(rotations[:, 1:]))
