@@ -34,29 +34,28 @@ class Arm:
     gravity: np.ndarray  # [3]
 
 
-@dataclass(frozen=True)
-class Pose:
-    """Where the links are; components [H, N]."""
+class Pose(NamedTuple):
+    """Where the links are."""
 
-    origin: Vec
-    frame: tuple[Vec, Vec, Vec]  # the links' x, y and z axes in the world
-    hinge: Vec  # the hinges' axes in the world
+    origin: Array  # [H, 3, N]
+    frame: Array  # [H, 3, 3, N]: the links' axes in the world, one a column
+
+    def hinge(self, arm: Arm) -> Vec:
+        """The hinges' axes in the world, [H, N] each."""
+        columns = np.eye(3, dtype=np.float32)[list(arm.axis)]
+        return _vec(jnp.sum(self.frame * jnp.asarray(columns)[:, None, :, None], axis=2))
 
     def direction(self, link: int, local: np.ndarray) -> Vec:
-        """Directions given in one link's frame: local [K, 3] -> components [K, N]."""
-        return _combine(tuple(_map(lambda c: c[link][None], axis) for axis in self.frame), local)
+        """Directions given in one link's frame: local [K, 3] -> [K, N] each."""
+        return _combine(self.frame[link][None], local)
 
     def point(self, link: int, local: np.ndarray) -> Vec:
-        return _map(lambda c: c[link][None], self.origin) + self.direction(link, local)
+        return _vec(self.origin[link][None]) + self.direction(link, local)
 
 
-def _map(function: Callable[[Array], Array], v: Vec) -> Vec:
-    return Vec(*map(function, v))
-
-
-def _stack(vectors: Sequence[Vec]) -> Vec:
-    """Along a new first axis."""
-    return Vec(*map(jnp.stack, zip(*vectors, strict=True)))
+def _vec(array: Array) -> Vec:
+    """[K, 3, N] -> [K, N] each"""
+    return Vec(array[:, 0], array[:, 1], array[:, 2])
 
 
 def constant(points: np.ndarray) -> Vec:
@@ -65,10 +64,10 @@ def constant(points: np.ndarray) -> Vec:
     return Vec(*(jnp.asarray(points[..., i : i + 1]) for i in range(3)))
 
 
-def _combine(frame: tuple[Vec, Vec, Vec], local: np.ndarray) -> Vec:
-    """Sum over axes: frame components [K, N], local [K, 3] -> [K, N]."""
-    x, y, z = constant(local)
-    return frame[0] * x + frame[1] * y + frame[2] * z
+def _combine(frame: Array, local: np.ndarray) -> Vec:
+    """frame [K or 1, 3, 3, N], local [K, 3] -> [K, N] each"""
+    x, y, z = (c[:, None] for c in constant(local))  # [K, 1, 1]
+    return _vec(frame[:, :, 0] * x + frame[:, :, 1] * y + frame[:, :, 2] * z)
 
 
 def arm_of(sys: "System", links: int) -> Arm:
@@ -95,41 +94,53 @@ def arm_of(sys: "System", links: int) -> Arm:
 
 
 def pose(arm: Arm, q: Array) -> Pose:
-    """q [H, N]"""
-    one, zero = jnp.ones_like(q[0]), jnp.zeros_like(q[0])
-    frame = [Vec(one, zero, zero), Vec(zero, one, zero), Vec(zero, zero, one)]
-    origin = Vec(zero, zero, zero)
-    sin, cos = jnp.sin(q), jnp.cos(q)
-    origins, frames, hinges = [], [], []
-    for link, k in enumerate(arm.axis):
-        for axis, length in zip(frame, arm.offset[link], strict=True):
-            if length:
-                origin = origin + axis * float(length)
+    """q [H, N]. A scan, because XLA would compute a chain anew for every link that hangs on it."""
+    lanes = q.shape[-1:]
+
+    def link(parent: tuple[Array, Array], own: tuple[Array, Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        turn, offset = own  # [3, 3, N], [3, 1]
+        origin, frame = parent
+        origin = origin + jnp.sum(frame * offset[None], axis=1)
+        frame = jnp.sum(frame[:, :, None] * turn[None], axis=1)
+        return (origin, frame), (origin, frame)
+
+    still = jnp.zeros((3, *lanes)), jnp.broadcast_to(jnp.eye(3)[:, :, None], (3, 3, *lanes))
+    turns, offsets = _turns(arm, q), jnp.asarray(arm.offset, jnp.float32)[:, :, None]
+    return Pose(*jax.lax.scan(link, still, (turns, offsets))[1])
+
+
+def _turns(arm: Arm, q: Array) -> Array:
+    """Each hinge's own rotation [H, 3, 3, N]: cosine, sine and a constant, in their places."""
+    with_cos, with_sin, fixed = np.zeros((3, len(arm.axis), 3, 3), np.float32)
+    for hinge, k in enumerate(arm.axis):
         i, j = (k + 1) % 3, (k + 2) % 3
-        frame[i], frame[j] = (
-            frame[i] * cos[link] + frame[j] * sin[link],
-            frame[j] * cos[link] - frame[i] * sin[link],
-        )
-        origins.append(origin)
-        frames.append(tuple(frame))
-        hinges.append(frame[k])
-    x, y, z = (_stack(axes) for axes in zip(*frames, strict=True))
-    return Pose(_stack(origins), (x, y, z), _stack(hinges))
+        fixed[hinge, k, k] = with_cos[hinge, i, i] = with_cos[hinge, j, j] = with_sin[hinge, j, i] = 1.0
+        with_sin[hinge, i, j] = -1.0
+    sin, cos = jnp.sin(q)[:, None, None], jnp.cos(q)[:, None, None]
+    with_cos, with_sin, fixed = (jnp.asarray(m)[..., None] for m in (with_cos, with_sin, fixed))
+    return with_cos * cos + with_sin * sin + fixed
 
 
 def _column(values: np.ndarray) -> Array:
     return jnp.asarray(values, jnp.float32)[:, None]
 
 
-def _down(c: Array) -> Array:
-    rows = [c[0]]
-    for i in range(1, c.shape[0]):
-        rows.append(rows[-1] + c[i])
-    return jnp.stack(rows)
+def _down(parts: Sequence[Array]) -> list[Array]:
+    """Sums over each link and all before it; parts [H, N]. A product, because XLA would compute the parts anew."""
+    return _sums(parts, np.tril)
 
 
-def _up(c: Array) -> Array:
-    return _down(c[::-1])[::-1]
+def _up(parts: Sequence[Array]) -> list[Array]:
+    """Sums over each link and all after it."""
+    return _sums(parts, np.triu)
+
+
+def _sums(parts: Sequence[Array], half: Callable[[np.ndarray], np.ndarray]) -> list[Array]:
+    stacked = jnp.stack(parts, axis=1)  # [H, P, N]
+    links, count, lanes = stacked.shape
+    chosen = jnp.asarray(half(np.ones((links, links), np.float32)))
+    total = (chosen @ stacked.reshape(links, count * lanes)).reshape(stacked.shape)
+    return [total[:, i] for i in range(count)]
 
 
 class Inertia(NamedTuple):
@@ -153,8 +164,10 @@ class Inertia(NamedTuple):
         )
         return turn + self.moment.cross(vel), vel * self.mass - self.moment.cross(ang)
 
-    def of_subtrees(self) -> "Inertia":
-        return jax.tree.map(_up, self)
+    def of_subtrees(self, mass: Array) -> "Inertia":
+        """`mass`: of the subtrees, a constant."""
+        moved = _up([*self.moment, *self[2:]])
+        return Inertia(mass, Vec(*moved[:3]), *moved[3:])
 
 
 def _base(arm: Arm) -> Vec:
@@ -164,7 +177,7 @@ def _base(arm: Arm) -> Vec:
 
 def link_inertia(arm: Arm, pose: Pose) -> Inertia:
     mass = _column(arm.mass)
-    centre = pose.origin - _base(arm) + _combine(pose.frame, arm.com)
+    centre = _vec(pose.origin) - _base(arm) + _combine(pose.frame, arm.com)
     axes = [_combine(pose.frame, arm.principal[:, i]) for i in range(3)]
     about = [_column(arm.inertia[:, i]) for i in range(3)]
 
@@ -173,30 +186,40 @@ def link_inertia(arm: Arm, pose: Pose) -> Inertia:
         return own - mass * centre[a] * centre[b]
 
     shift = mass * centre.dot(centre)
-    diagonal = [entry(a, a) + shift for a in range(3)]
-    return Inertia(mass, centre * mass, *diagonal, entry(0, 1), entry(0, 2), entry(1, 2))
+    entries = [entry(a, a) + shift for a in range(3)] + [entry(0, 1), entry(0, 2), entry(1, 2)]
+    x, y, z, *entries = _kept([*(centre * mass), *entries])
+    return Inertia(mass, Vec(x, y, z), *entries)
+
+
+def _kept(parts: Sequence[Array]) -> list[Array]:
+    """Computed once, however many read them."""
+    return list(jax.lax.optimization_barrier(tuple(parts)))
 
 
 def dynamics(arm: Arm, pose: Pose, qd: Array) -> tuple[Array, Array]:
     """The mass matrix [H, H, N], its lower half valid, and the bias forces [H, N]."""
-    inertia = link_inertia(arm, pose)
-    ang, vel = pose.hinge, pose.hinge.cross(_base(arm) - pose.origin)
-    turn, push = inertia.of_subtrees().times(ang, vel)
-    turn, push = (_map(lambda c: c[:, None], v) for v in (turn, push))
-    matrix = turn.dot(_map(lambda c: c[None], ang)) + push.dot(_map(lambda c: c[None], vel))
+    inertia, ang = link_inertia(arm, pose), pose.hinge(arm)
+    motion = _kept([*ang, *ang.cross(_base(arm) - _vec(pose.origin))])
+    ang, vel = Vec(*motion[:3]), Vec(*motion[3:])
+    turn, push = inertia.of_subtrees(_column(arm.mass[::-1].cumsum()[::-1])).times(ang, vel)
+    momentum = [c[:, None] for c in _kept([*turn, *push])]
+    matrix = sum(m * c[None] for m, c in zip(momentum, motion, strict=True))
     matrix = matrix + jnp.asarray(np.diag(arm.armature), jnp.float32)[:, :, None]
 
     # Velocities and accelerations down the chain, forces up.
-    link_ang, link_vel = _map(_down, ang * qd), _map(_down, vel * qd)
-    before_ang, before_vel = link_ang - ang * qd, link_vel - vel * qd
-    acc_ang = _map(_down, before_ang.cross(ang) * qd)
-    acc_vel = _map(_down, (before_ang.cross(vel) + before_vel.cross(ang)) * qd)
-    acc_vel = acc_vel - constant(arm.gravity[None])
+    own = Vec(*(ang * qd)), Vec(*(vel * qd))
+    summed = _down([*own[0], *own[1]])
+    link_ang, link_vel = Vec(*summed[:3]), Vec(*summed[3:])
+    before_ang, before_vel = link_ang - own[0], link_vel - own[1]
+    acc_ang, acc_vel = before_ang.cross(ang) * qd, (before_ang.cross(vel) + before_vel.cross(ang)) * qd
+    summed = _down([*acc_ang, *acc_vel])
+    acc_ang, acc_vel = Vec(*summed[:3]), Vec(*summed[3:]) - constant(arm.gravity[None])
     turn, push = inertia.times(link_ang, link_vel)
     force_ang, force_vel = inertia.times(acc_ang, acc_vel)
-    force_ang = _map(_up, force_ang + link_ang.cross(turn) + link_vel.cross(push))
-    force_vel = _map(_up, force_vel + link_ang.cross(push))
-    return matrix, ang.dot(force_ang) + vel.dot(force_vel)
+    force_ang = force_ang + link_ang.cross(turn) + link_vel.cross(push)
+    force_vel = force_vel + link_ang.cross(push)
+    summed = _up([*force_ang, *force_vel])
+    return matrix, ang.dot(Vec(*summed[:3])) + vel.dot(Vec(*summed[3:]))
 
 
 def inverse(matrix: Array) -> Array:

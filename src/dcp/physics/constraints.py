@@ -16,8 +16,8 @@ from dcp.types import Array
 class Situation(NamedTuple):
     """What the constraints of some environments depend on. D = hinges and the pushed body's slides."""
 
-    origin: Vec  # [H, N]: the hinges
-    hinge: Vec  # [H, N]: their axes
+    origin: Array  # [H, 3, N]: the hinges
+    hinge: Array  # [H, 3, N]: their axes
     contacts: Contacts  # [C, N]
     inverse: Array  # [H, H, N]: of the arm's mass matrix
     q: Array  # [D, N]
@@ -110,8 +110,8 @@ class Constraints:
         """Four rows a contact: a pyramid of friction around the normal."""
         contacts, table = at.contacts, self.hand.table_contacts
         count = contacts.dist.shape[0]
-        reach = Vec(*(p[:, None] - o[None] for p, o in zip(contacts.pos, at.origin, strict=True)))  # [C, H, N]
-        swing = Vec(*(c[None] for c in at.hinge)).cross(reach)
+        reach = Vec(*(p[:, None] - at.origin[None, :, i] for i, p in enumerate(contacts.pos)))  # [C, H, N]
+        swing = Vec(*(at.hinge[None, :, i] for i in range(3))).cross(reach)
         # The hand is the second body on the table, the first against the pushed body, which no table touches.
         side = np.where(np.arange(count) < table, 1.0, -1.0).astype(np.float32)[:, None, None]
         moved = np.where(np.arange(count) < table, 0.0, 1.0).astype(np.float32)[:, None, None]

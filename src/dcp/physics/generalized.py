@@ -51,6 +51,7 @@ class GeneralizedEngine:
     group: int = 128  # environments that are solved together
 
     def __post_init__(self) -> None:
+        _ = self.constraints  # what is constant is read outside of any trace, and refused now if at all
         sys, hinges = self.sys, len(self.arm.axis)
         if sys.enable_fluid or np.any(sys.dof.stiffness) or not sys.matrix_inv_iterations:
             raise ValueError("the generalized engine has no fluid, no springs and no implicit damping")
@@ -86,7 +87,9 @@ class GeneralizedEngine:
 
         contacts = self.hand.touch(pose, self._slid(q, self.hand.body.link[0]))
         mine = self._constrained
-        at = Situation(pose.origin, pose.hinge, contacts, inverse, q[mine], qd[mine], force[mine])
+        at = Situation(
+            pose.origin, jnp.stack(pose.hinge(arm), axis=1), contacts, inverse, q[mine], qd[mine], force[mine]
+        )
         force = force.at[mine].add(self._constrain(at))
 
         arm_qdd = jnp.sum(inverse * force[None, :hinges], axis=1)
@@ -124,7 +127,7 @@ class GeneralizedEngine:
         sliding = [jnp.concatenate(self._slid(q, link)) for link in range(hinges, self.sys.num_links())]
         rot = arms.rotations(self.arm, q[:hinges])
         still = jnp.broadcast_to(_column(np.eye(4)[0])[None], (len(sliding), 4, q.shape[-1]))
-        pos = jnp.concatenate([jnp.stack(pose.origin, axis=1), jnp.stack(sliding)])
+        pos = jnp.concatenate([pose.origin, jnp.stack(sliding)])
         return pos, jnp.concatenate([rot, still])
 
     @staticmethod
@@ -143,7 +146,8 @@ class GeneralizedEngine:
 
     @cached_property
     def _dof_link(self) -> np.ndarray:
-        return np.asarray(self.sys.dof_link())
+        with jax.ensure_compile_time_eval():  # a trace may be the first to ask
+            return np.asarray(self.sys.dof_link())
 
     @cached_property
     def _pushed(self) -> np.ndarray:
