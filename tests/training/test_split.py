@@ -7,11 +7,12 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import jax
 import pytest
 from numpy.testing import assert_allclose
 
 from dcp.checks import violations
-from dcp.envs.devices import ONE_DEVICE, count_devices, make_split
+from dcp.envs.devices import ONE_DEVICE, count_devices, make_split, prepare
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from tests.tiny import tiny_config
@@ -95,3 +96,15 @@ def test_an_uneven_number_of_episodes_is_not_split():
     two = Two()
     assert two.that_divides(8) is two
     assert two.that_divides(7) is ONE_DEVICE
+
+
+def test_no_device_gives_up_on_another_and_what_jax_was_told_stands(monkeypatch):
+    """XLA's own limit is 40 s, and then the process is gone. JAX was told of one device by conftest.py."""
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere")
+    prepare(None, KINEMATIC)
+    assert os.environ["XLA_FLAGS"] == "--xla_dump_to=/nowhere"  # nothing is split: nothing is touched
+    for _ in range(2):
+        prepare(2, PHYSICS)
+        flags = os.environ["XLA_FLAGS"].split()
+        assert flags == ["--xla_dump_to=/nowhere", "--xla_cpu_collective_call_terminate_timeout_seconds=86400"]
+    assert jax.local_device_count() == 1

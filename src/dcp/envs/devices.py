@@ -16,7 +16,9 @@ from dcp.errors import UserError
 from dcp.types import EnvSpec
 
 AXIS = "envs"
-_XLA_FLAG = "xla_force_host_platform_device_count"
+_XLA_COUNT = "xla_force_host_platform_device_count"
+# XLA ends the process where one CPU device waits 40 s for another, as after Ctrl-Z and fg. Only XLA_FLAGS help.
+_PATIENCE, _DAY = "xla_cpu_collective_call_terminate_timeout_seconds", 86_400
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,12 @@ def prepare(devices: int | None, spec: EnvSpec) -> None:
     Whoever has told JAX a number already, by its own setting or XLA's flag, is not overruled.
     """
     most = devices or (1 if spec.physics == "none" else cores())
-    told = jax.config.values.get("jax_num_cpu_devices", -1) >= 0 or _XLA_FLAG in os.environ.get("XLA_FLAGS", "")
-    if most > 1 and not told:
+    if most == 1:
+        return
+    flags = os.environ.get("XLA_FLAGS", "")
+    if _PATIENCE not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --{_PATIENCE}={_DAY}".strip()
+    if jax.config.values.get("jax_num_cpu_devices", -1) < 0 and _XLA_COUNT not in flags:
         try:
             jax.config.update("jax_num_cpu_devices", most)
         except RuntimeError:
