@@ -21,7 +21,7 @@ define find_python
 	fi
 endef
 
-.PHONY: help setup demo test test-all lint format bench lock clean
+.PHONY: help setup demo test test-all lint format bench pictures lock clean
 
 help:
 	@echo "make setup     the virtual environment in .venv, installed from requirements.lock"
@@ -31,6 +31,7 @@ help:
 	@echo "make lint      lint, types, import contracts"
 	@echo "make format    ruff's formatting and safe fixes"
 	@echo "make bench     every benchmark; each ends with one line of JSON"
+	@echo "make pictures  the pictures of docs/environments.md, from the models themselves"
 	@echo "make lock      requirements.lock anew from pyproject.toml (UPGRADE=1: newest versions)"
 	@echo "make clean     remove .venv and caches; runs stay"
 
@@ -85,6 +86,9 @@ format: setup
 
 bench: setup
 	@for name in learner hindsight methods; do echo "bench: $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+
+pictures: setup
+	@$(BIN)/python docs/environments/pictures.py
 
 # Needs the network, but no working .venv: a broken lock must not stand in its own way.
 lock:

@@ -1,0 +1,223 @@
+"""The pictures of docs/environments.md: each task's own model from above, with its starts and goals.
+
+    python docs/environments/pictures.py [NAME ...]       these alone, or all nine and the sheet of all
+
+Body, walls and things are the compiled model's, at one draw of the task's reset. What is drawn over them is to scale.
+Green: start. Vermilion: goals. Blue: what acts. Orange: what is pushed.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import mujoco
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle, Rectangle
+from PIL import Image
+from raycast import View, picture
+
+from dcp.analysis.style import BLUE, BORDER, GOAL_COLOUR, INK, ORANGE, START_COLOUR, WALL, house_style, save
+from dcp.envs import ant_push, pusher
+from dcp.envs.ant_soccer import TARGET_DISTANCE
+from dcp.envs.registry import make_env
+from dcp.physics import models
+
+HERE = Path(__file__).parent
+NAMES = (
+    *("ant_u_maze", "ant_big_maze", "ant_hardest_maze"),
+    *("humanoid_u_maze", "ant_push", "ant_soccer"),
+    *("pusher_easy", "pusher_hard", "pusher_hard_far"),
+)
+FLOOR = "#F4F2EE"
+MOVABLE, HIDDEN = ("ball", "box", "object"), ("target", "goal")  # hidden: the models' own marks of the goal
+DRAWS, SEED = 300, 3
+# What is seen of the floor (low, high) and its height, where there is no maze; x to the right, y upwards.
+VIEWS = {
+    "ant_push": ((-6.5, -6.5), (24.0, 24.0), 0.0),
+    "ant_soccer": ((-6.5, -6.5), (6.5, 6.5), 0.0),
+    "pusher": ((-0.3, -0.9), (1.1, 0.5), -0.325),
+}
+
+
+class Scene:
+    """One task at one of its starts, and where its other starts would be."""
+
+    def __init__(self, name: str, pixels: int):
+        self.name, self.env = name, make_env(name)
+        self.maze = self.env.spec.maze
+        keys = jax.random.split(jax.random.key(SEED), DRAWS)
+        self.draws = np.asarray(jax.jit(jax.vmap(self.env.draw))(keys)[0])  # [DRAWS, Q]
+        self.model = _model(name, self.env)
+        self.data = mujoco.MjData(self.model)
+        self.data.qpos[:] = self.draws[0]
+        mujoco.mj_forward(self.model, self.data)
+        self.view = self._view()
+        self.image = picture(self.model, self.data, self._colours(), self.view, pixels)
+
+    def _view(self) -> View:
+        if self.maze is None:
+            low, high, floor = VIEWS["pusher" if self.name.startswith("pusher") else self.name]
+            return View(np.array(low), np.array(high), floor, lamp=(-1.0, 1.0, 2.2))
+        scale, cells = self.maze.scale, np.array(self.maze.walls.shape)
+        low, high = scale * (np.full(2, 0.5) - BORDER), scale * (cells - 1.5 + BORDER)
+        return View(low, high, 0.0, lamp=(-1.0, -1.0, 2.2))
+
+    def _colours(self) -> np.ndarray:
+        """[geoms, 3]; and the model's own marks of the goal out of sight."""
+        bodies = [self.model.body(i).name for i in self.model.geom_bodyid]
+        floor = self.model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
+        self.model.geom_size[floor] = 0.0  # without end
+        self.model.geom_matid[:] = -1
+        self.model.geom_rgba[[body in HIDDEN for body in bodies], 3] = 0.0
+        known = {"world": WALL} | dict.fromkeys(MOVABLE, ORANGE)
+        return np.array([to_rgb(FLOOR if f else known.get(b, BLUE)) for f, b in zip(floor, bodies, strict=True)])
+
+    def on_page(self, points: np.ndarray) -> np.ndarray:
+        """A maze lies as its text does: x (row) downwards, y (column) to the right. Elsewhere x right, y up."""
+        return points[..., ::-1] if self.maze else points
+
+    def places(self, body: str) -> np.ndarray:
+        """[DRAWS, 2]: where the draws put a body that slides"""
+        which = self.model.body(body)
+        joints = slice(which.jntadr[0], which.jntadr[0] + which.jntnum[0])
+        return (which.pos + self.draws[:, self.model.jnt_qposadr[joints]] @ self.model.jnt_axis[joints])[:, :2]
+
+
+def _model(name: str, env: Any) -> mujoco.MjModel:
+    if name.startswith("pusher"):
+        return models.stock("pusher").compile()
+    return (ant_push.model() if name == "ant_push" else env.model()).compile()
+
+
+def mark(axes: Axes, scene: Scene) -> None:
+    if scene.maze:
+        _mark_maze(axes, scene)
+    elif scene.name == "ant_push":
+        _mark_push(axes, scene)
+    elif scene.name == "ant_soccer":
+        _mark_soccer(axes, scene)
+    else:
+        _mark_pusher(axes, scene)
+
+
+def _ring(axes: Axes, centre: Any, radius: float, label: str | None = "start") -> None:
+    for colour, width in (("white", 3.2), (START_COLOUR, 1.8)):
+        axes.add_patch(Circle(centre, radius, fill=False, edgecolor=colour, linewidth=width, zorder=4))
+    axes.plot([], [], "o", color="none", markeredgecolor=START_COLOUR, markeredgewidth=1.8, markersize=7, label=label)
+
+
+def _discs(axes: Axes, centres: np.ndarray, radius: float, label: str) -> None:
+    for centre in centres:
+        axes.add_patch(Circle(tuple(centre), radius, facecolor=GOAL_COLOUR, linewidth=0, zorder=3))
+    axes.plot([], [], "o", color=GOAL_COLOUR, markeredgewidth=0, markersize=7, label=label)
+
+
+def _dots(axes: Axes, points: np.ndarray, colour: str, label: str) -> None:
+    style = {"color": colour, "markeredgewidth": 0, "linestyle": "none", "marker": "o"}
+    axes.plot(*points.T, markersize=2.5, alpha=0.4, zorder=3, **style)
+    axes.plot([], [], markersize=4, alpha=0.7, label=label, **style)
+
+
+def _mark_maze(axes: Axes, scene: Scene) -> None:
+    layout, threshold = scene.env.spec.maze, scene.env.spec.threshold
+    body = 1.45 if scene.name.startswith("ant") else 0.6
+    for start in scene.on_page(layout.cells("r")):
+        _ring(axes, start, body)
+    _discs(axes, scene.on_page(layout.cells("g")), threshold, f"goals, one a cell: within {threshold} of its centre")
+
+
+def _mark_push(axes: Axes, scene: Scene) -> None:
+    _ring(axes, scene.draws[0, :2], 1.45)
+    square = {"width": ant_push.GOAL_NOISE, "height": ant_push.GOAL_NOISE, "facecolor": GOAL_COLOUR, "linewidth": 0}
+    for corner, label in ((ant_push.GOAL, "goal: a point of either square"), (ant_push.GOAL[::-1], None)):
+        axes.add_patch(Rectangle(corner, zorder=3, label=label, **square))
+    axes.annotate("movable box", ant_push.BOX[:2], ha="center", va="center", color=INK, weight="bold", zorder=5)
+
+
+def _mark_soccer(axes: Axes, scene: Scene) -> None:
+    _ring(axes, scene.draws[0, :2], 1.45)
+    for width, alpha in ((8.0, 0.25), (1.5, 1.0)):
+        line = {"edgecolor": GOAL_COLOUR, "linewidth": width, "alpha": alpha}
+        axes.add_patch(Circle((0, 0), TARGET_DISTANCE, fill=False, zorder=3, **line))
+    axes.plot([], [], color=GOAL_COLOUR, label="goals for the ball")
+    _dots(axes, scene.places("ball"), ORANGE, f"{DRAWS} drawn balls")
+    _discs(axes, scene.places("target")[:1], scene.env.spec.threshold, "the goal of the ball shown")
+
+
+def _mark_pusher(axes: Axes, scene: Scene) -> None:
+    objects, goals = scene.places("object"), scene.places("goal")
+    _ring(axes, objects[0], 0.085, "the object's start")
+    _dots(axes, objects, ORANGE, f"{DRAWS} drawn objects")
+    _dots(axes, goals, GOAL_COLOUR, "their goals")
+    _discs(axes, goals[:1], scene.env.spec.threshold, "the goal of the object shown")
+    if scene.name == "pusher_hard_far":
+        base = scene.data.body("r_shoulder_pan_link").xpos[:2]
+        near = float(np.linalg.norm(objects[0] - base))
+        for radius, colour, label in (
+            (near, ORANGE, None),
+            (near + pusher.MIN_DISTANCE, GOAL_COLOUR, "beyond this arc: goals of the object shown"),
+        ):
+            arc = {"edgecolor": colour, "linewidth": 1.3, "linestyle": "--", "fill": False, "zorder": 4}
+            axes.add_patch(Circle(base, radius, **arc))
+            if label:
+                axes.plot([], [], color=colour, linestyle="--", label=label)
+
+
+def draw(axes: Axes, scene: Scene) -> None:
+    low, high = scene.view.low, scene.view.high
+    if scene.maze:
+        axes.imshow(scene.image, extent=(low[1], high[1], high[0], low[0]), zorder=1)
+    else:
+        axes.imshow(scene.image.swapaxes(0, 1), origin="lower", extent=(low[0], high[0], low[1], high[1]), zorder=1)
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    limits = axes.get_xlim(), axes.get_ylim()
+    mark(axes, scene)
+    axes.set(xlim=limits[0], ylim=limits[1])
+
+
+def figure_of(scene: Scene) -> Figure:
+    with house_style():
+        height, width = scene.view.high - scene.view.low
+        figure = Figure(figsize=(5.0, 0.9 + 4.1 * height / width), layout="constrained")
+        axes = figure.add_subplot()
+        draw(axes, scene)
+        axes.set_title(scene.name)
+        axes.set_xlabel("y (column)" if scene.maze else "x")
+        axes.set_ylabel("x (row, downwards)" if scene.maze else "y")
+        figure.legend(loc="outside lower center", ncols=2, fontsize=8)
+    return figure
+
+
+def sheet_of(scenes: list[Scene]) -> Figure:
+    with house_style():
+        figure = Figure(figsize=(6.4, 6.6), layout="constrained")
+        for axes, scene in zip(figure.subplots(3, 3).flat, scenes, strict=True):
+            draw(axes, scene)
+            axes.set_title(scene.name, fontsize=9)
+            axes.set(xticks=[], yticks=[])
+    return figure
+
+
+def save_small(figure: Figure, path: Path) -> Path:
+    """A palette of 128 colours is a quarter of the bytes, and no eye sees it."""
+    Image.open(save(figure, path)).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+    return path
+
+
+def main(names: list[str], folder: Path = HERE, pixels: int = 300) -> None:
+    scenes = []
+    for name in names or NAMES:
+        scenes.append(Scene(name, pixels))
+        print(save_small(figure_of(scenes[-1]), folder / f"{name}.png"))
+    if not names:
+        print(save_small(sheet_of(scenes), folder / "all.png"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
