@@ -43,10 +43,10 @@ def test_a_block_hides_the_floor_below_it_and_darkens_the_floor_behind_it():
     np.testing.assert_allclose(seen(0.0, 1.0), floor, atol=1e-6)
 
 
-def test_a_picture_shows_walls_where_the_maze_has_them(tmp_path: Path):
+def test_a_picture_shows_the_maze_and_all_of_the_ant(tmp_path: Path):
     from pictures import FLOOR, WALL, Scene, figure_of, save_small, to_rgb
 
-    scene = Scene("ant_u_maze", pixels=40)
+    scene = Scene("ant_u_maze", pixels=100)
     per_metre = scene.image.shape[0] / (scene.view.high[0] - scene.view.low[0])
 
     def seen(x: float, y: float) -> np.ndarray:
@@ -54,5 +54,8 @@ def test_a_picture_shows_walls_where_the_maze_has_them(tmp_path: Path):
 
     np.testing.assert_allclose(seen(8.0, 6.0), to_rgb(WALL), atol=1e-6)  # row 2 is ###g#
     np.testing.assert_allclose(seen(8.0, 12.0), to_rgb(FLOOR), atol=1e-6)
+    for part in ("torso", "left_ankle", "right_ankle", "third_ankle", "fourth_ankle"):  # ankles do not collide
+        red, _, blue = seen(*scene.data.geom(f"{part}_geom").xpos[:2])
+        assert red < 0.1 < blue
     path = save_small(figure_of(scene), tmp_path / "ant_u_maze.png")
     assert Image.open(path).size == (800, 800)

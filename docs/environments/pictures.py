@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle, Rectangle
+from matplotlib.patches import Annulus, Circle, Rectangle
 from PIL import Image
 from raycast import View, picture
 
@@ -54,7 +54,7 @@ class Scene:
         self.model = _model(name, self.env)
         self.data = mujoco.MjData(self.model)
         self.data.qpos[:] = self.draws[0]
-        mujoco.mj_forward(self.model, self.data)
+        mujoco.mj_kinematics(self.model, self.data)
         self.view = self._view()
         self.image = picture(self.model, self.data, self._colours(), self.view, pixels)
 
@@ -89,8 +89,12 @@ class Scene:
 
 def _model(name: str, env: Any) -> mujoco.MjModel:
     if name.startswith("pusher"):
-        return models.stock("pusher").compile()
-    return (ant_push.model() if name == "ant_push" else env.model()).compile()
+        spec = models.stock("pusher")
+    else:
+        spec = ant_push.model() if name == "ant_push" else env.model()
+    for geom in spec.geoms:  # many rays at once miss what does not collide: MuJoCo bounds bodies by what does
+        geom.contype = 1
+    return spec.compile()
 
 
 def mark(axes: Axes, scene: Scene) -> None:
@@ -110,10 +114,10 @@ def _ring(axes: Axes, centre: Any, radius: float, label: str | None = "start") -
     axes.plot([], [], "o", color="none", markeredgecolor=START_COLOUR, markeredgewidth=1.8, markersize=7, label=label)
 
 
-def _discs(axes: Axes, centres: np.ndarray, radius: float, label: str) -> None:
+def _discs(axes: Axes, centres: np.ndarray, radius: float, label: str, alpha: float = 1.0) -> None:
     for centre in centres:
-        axes.add_patch(Circle(tuple(centre), radius, facecolor=GOAL_COLOUR, linewidth=0, zorder=3))
-    axes.plot([], [], "o", color=GOAL_COLOUR, markeredgewidth=0, markersize=7, label=label)
+        axes.add_patch(Circle(tuple(centre), radius, facecolor=GOAL_COLOUR, linewidth=0, alpha=alpha, zorder=3))
+    axes.plot([], [], "o", color=GOAL_COLOUR, markeredgewidth=0, alpha=alpha, markersize=7, label=label)
 
 
 def _dots(axes: Axes, points: np.ndarray, colour: str, label: str) -> None:
@@ -135,17 +139,19 @@ def _mark_push(axes: Axes, scene: Scene) -> None:
     square = {"width": ant_push.GOAL_NOISE, "height": ant_push.GOAL_NOISE, "facecolor": GOAL_COLOUR, "linewidth": 0}
     for corner, label in ((ant_push.GOAL, "goal: a point of either square"), (ant_push.GOAL[::-1], None)):
         axes.add_patch(Rectangle(corner, zorder=3, label=label, **square))
-    axes.annotate("movable box", ant_push.BOX[:2], ha="center", va="center", color=INK, weight="bold", zorder=5)
+    axes.annotate("movable\nbox", ant_push.BOX[:2], ha="center", va="center", color=INK, fontsize=6, zorder=5)
 
 
 def _mark_soccer(axes: Axes, scene: Scene) -> None:
     _ring(axes, scene.draws[0, :2], 1.45)
-    for width, alpha in ((8.0, 0.25), (1.5, 1.0)):
-        line = {"edgecolor": GOAL_COLOUR, "linewidth": width, "alpha": alpha}
-        axes.add_patch(Circle((0, 0), TARGET_DISTANCE, fill=False, zorder=3, **line))
+    threshold = scene.env.spec.threshold
+    band = Annulus((0, 0), TARGET_DISTANCE + threshold, 2 * threshold, facecolor=GOAL_COLOUR, alpha=0.2, zorder=2)
+    circle = Circle((0, 0), TARGET_DISTANCE, fill=False, edgecolor=GOAL_COLOUR, linewidth=1.5, zorder=3)
+    for patch in (band, circle):
+        axes.add_patch(patch)
     axes.plot([], [], color=GOAL_COLOUR, label="goals for the ball")
     _dots(axes, scene.places("ball"), ORANGE, f"{DRAWS} drawn balls")
-    _discs(axes, scene.places("target")[:1], scene.env.spec.threshold, "the goal of the ball shown")
+    _discs(axes, scene.places("target")[:1], threshold, "the goal of the ball shown")
 
 
 def _mark_pusher(axes: Axes, scene: Scene) -> None:
@@ -153,26 +159,25 @@ def _mark_pusher(axes: Axes, scene: Scene) -> None:
     _ring(axes, objects[0], 0.085, "the object's start")
     _dots(axes, objects, ORANGE, f"{DRAWS} drawn objects")
     _dots(axes, goals, GOAL_COLOUR, "their goals")
-    _discs(axes, goals[:1], scene.env.spec.threshold, "the goal of the object shown")
+    _discs(axes, goals[:1], scene.env.spec.threshold, "the goal of the object shown", alpha=0.7)
     if scene.name == "pusher_hard_far":
         base = scene.data.body("r_shoulder_pan_link").xpos[:2]
         near = float(np.linalg.norm(objects[0] - base))
-        for radius, colour, label in (
-            (near, ORANGE, None),
-            (near + pusher.MIN_DISTANCE, GOAL_COLOUR, "beyond this arc: goals of the object shown"),
-        ):
-            arc = {"edgecolor": colour, "linewidth": 1.3, "linestyle": "--", "fill": False, "zorder": 4}
-            axes.add_patch(Circle(base, radius, **arc))
-            if label:
-                axes.plot([], [], color=colour, linestyle="--", label=label)
+        far = near + pusher.MIN_DISTANCE
+        shown = ((near, ORANGE, "the object's distance from the base"), (far, GOAL_COLOUR, "its goals lie beyond"))
+        for radius, colour, label in shown:
+            line = {"linewidth": 1.3, "linestyle": "--", "zorder": 4}
+            axes.add_patch(Circle(base, radius, fill=False, edgecolor=colour, **line))
+            axes.plot([], [], color=colour, label=label, **line)
 
 
 def draw(axes: Axes, scene: Scene) -> None:
     low, high = scene.view.low, scene.view.high
+    image = np.round(255 * scene.image).astype(np.uint8)  # as floats, flat colours get noise that fills the file
     if scene.maze:
-        axes.imshow(scene.image, extent=(low[1], high[1], high[0], low[0]), zorder=1)
+        axes.imshow(image, extent=(low[1], high[1], high[0], low[0]), zorder=1)
     else:
-        axes.imshow(scene.image.swapaxes(0, 1), origin="lower", extent=(low[0], high[0], low[1], high[1]), zorder=1)
+        axes.imshow(image.swapaxes(0, 1), origin="lower", extent=(low[0], high[0], low[1], high[1]), zorder=1)
     axes.grid(False)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
@@ -196,17 +201,17 @@ def figure_of(scene: Scene) -> Figure:
 
 def sheet_of(scenes: list[Scene]) -> Figure:
     with house_style():
-        figure = Figure(figsize=(6.4, 6.6), layout="constrained")
+        figure = Figure(figsize=(5.6, 5.8), layout="constrained")
         for axes, scene in zip(figure.subplots(3, 3).flat, scenes, strict=True):
             draw(axes, scene)
-            axes.set_title(scene.name, fontsize=9)
+            axes.set_title(scene.name, fontsize=8)
             axes.set(xticks=[], yticks=[])
     return figure
 
 
 def save_small(figure: Figure, path: Path) -> Path:
-    """A palette of 128 colours is a quarter of the bytes, and no eye sees it."""
-    Image.open(save(figure, path)).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+    """With a palette: half of the bytes."""
+    Image.open(save(figure, path)).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
     return path
 
 
