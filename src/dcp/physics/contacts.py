@@ -10,7 +10,7 @@ from dcp.physics import shapes
 from dcp.physics.buffers import joined
 from dcp.physics.geoms import BOX, CAPSULE, PLANE, SPHERE, Geoms, colliding_pairs, is_wall
 from dcp.physics.shapes import Touch
-from dcp.physics.walls import Walls
+from dcp.physics.walls import Walls, wall_codes
 from dcp.types import Array, MazeLayout
 
 
@@ -41,7 +41,7 @@ class ContactFinder:
                 wall = second
             else:
                 kinds[int(model.geom_type[first]), int(model.geom_type[second])].append((first, second))
-        self._wall, self._walls = wall, None
+        self._wall, self.walls = wall, None
         if wall is not None:
             if layout is None:
                 raise ValueError("a model with walls needs the layout that they came from")
@@ -50,7 +50,7 @@ class ContactFinder:
             capsules = Geoms.of(model, sorted(g for g in walled if kind[g] == CAPSULE))
             if spheres.ids.size + capsules.ids.size != len(walled):
                 raise ValueError("only spheres and capsules may touch walls")
-            self._walls = Walls(layout, spheres, capsules)
+            self.walls = Walls(layout.scale, wall_codes(layout), spheres, capsules)
         unknown = set(kinds) - {(PLANE, SPHERE), (PLANE, CAPSULE), (SPHERE, SPHERE), (SPHERE, CAPSULE)}
         if unknown:
             raise ValueError(f"no contact maths for geom types {sorted(unknown)} (box: {BOX})")
@@ -64,8 +64,8 @@ class ContactFinder:
                 world += [(_turned(touch), b.ids, a.ids) for touch in self._floor(frames, a, b)]
             else:
                 between.append((_touch(frames, a, b), a.ids, b.ids))
-        if self._walls is not None:
-            for touch, ids in self._walls.touch(frames):
+        if self.walls is not None:
+            for touch, ids in self.walls.touch(frames):
                 world.append((touch, ids, np.full_like(ids, self._wall)))
         groups = (self._gather(parts, parts is world) for parts in (world, between) if parts)
         return list(groups)

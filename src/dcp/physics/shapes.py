@@ -58,15 +58,14 @@ def sphere_box(centre: Vec, radius: Array, half: Vec) -> Touch:
     """A box around the origin, parallel to the axes: `centre` is relative to it."""
     # How far outside each pair of faces the centre is (negative: inside).
     outside = Vec(*(jnp.abs(c) - h for c, h in zip(centre, half, strict=True)))
-    nearest = Vec(*(jnp.clip(c, -h, h) for c, h in zip(centre, half, strict=True)))
-    gap = nearest - centre
-    length = gap.norm()
-    deepest = jnp.maximum(jnp.maximum(outside.x, outside.y), outside.z)
-
     # The face with the best separating axis; it alone counts where the centre is inside.
     on_x = (outside.x >= outside.y) & (outside.x >= outside.z)
     on_y = ~on_x & (outside.y >= outside.z)
     on_z = ~on_x & ~on_y
+    nearest = _nearest_on_box(centre, half, outside, (on_x, on_y, on_z))
+    gap = nearest - centre
+    length = gap.norm()
+    deepest = jnp.maximum(jnp.maximum(outside.x, outside.y), outside.z)
     face = Vec(*(jnp.where(on, -jnp.sign(c), 0.0) for on, c in zip((on_x, on_y, on_z), centre, strict=True)))
     inside = deepest <= 0.0
     near = inside | (length < 1e-6)
@@ -76,6 +75,21 @@ def sphere_box(centre: Vec, radius: Array, half: Vec) -> Touch:
 
     dist = jnp.where(deepest - radius >= 0.0, _NONE, signed - radius)
     return Touch(dist, (point + centre + normal * radius) * 0.5, normal)
+
+
+def _nearest_on_box(centre: Vec, half: Vec, outside: Vec, on: tuple[Array, Array, Array]) -> Vec:
+    """The box's point nearest to one outside. Before an edge it is a hair off, towards the edge's start, as MJX has it."""
+    nearest = []
+    for k in range(3):
+        u, v = (k + 1) % 3, (k + 2) % 3
+        c, h = centre[k], half[k]
+        # An edge runs counter-clockwise around the face that is nearest: its normal times the edge's own.
+        same_side = (centre[u] >= 0.0) == (centre[v] >= 0.0)
+        way = jnp.where(same_side == on[u], 1.0, -1.0)
+        t = jnp.clip((way * c + h) * (2.0 * h) / (4.0 * h * h + 1e-6), 0.0, 1.0)
+        before_edge = (outside[u] > 0.0) & (outside[v] > 0.0)
+        nearest.append(jnp.where(before_edge, way * (2.0 * t - 1.0) * h, jnp.clip(c, -h, h)))
+    return Vec(*nearest)
 
 
 class _Edge(NamedTuple):

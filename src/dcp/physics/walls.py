@@ -21,15 +21,16 @@ from dcp.types import Array, MazeLayout
 class Walls:
     """A maze's wall cells, for geoms that look up their own neighbourhood."""
 
-    layout: MazeLayout
+    scale: float
+    codes: Array | np.ndarray  # [rows + 3, columns + 3]: see `wall_codes`
     spheres: Geoms
     capsules: Geoms
 
     def __post_init__(self) -> None:
         for geoms in (self.spheres, self.capsules):
             reach = geoms.radius + np.linalg.norm(geoms.core, axis=1)
-            if (reach > self.layout.scale / 4).any():
-                raise ValueError(f"a geom reaches {reach.max()}, more than a quarter of a cell of {self.layout.scale}")
+            if (reach > self.scale / 4).any():
+                raise ValueError(f"a geom reaches {reach.max()}, more than a quarter of a cell of {self.scale}")
 
     def touch(self, frames: Array) -> list[tuple[Touch, np.ndarray]]:
         """frames [7, L, N] -> touches [4 * G, N], with the geoms' rows in the model"""
@@ -51,7 +52,7 @@ class Walls:
 
     @property
     def _half(self) -> Vec:
-        half = np.float32(self.layout.scale / 2)
+        half = self.scale / 2
         return Vec(half, half, half / 2)  # pyright: ignore[reportArgumentType]
 
     @staticmethod
@@ -61,22 +62,25 @@ class Walls:
 
     def _nearest_cells(self, centre: Vec) -> tuple[Vec, Array]:
         """centre [G, N] -> the box centres of the 2 x 2 nearest cells [4 * G, N], and whether a wall stands there"""
-        scale = self.layout.scale
+        scale, codes = self.scale, jnp.asarray(self.codes)
         row, column = jnp.floor(centre.x / scale), jnp.floor(centre.y / scale)
-        codes = self._codes()
-        i = jnp.clip(row, -1, codes.shape[0] - 2).astype(jnp.int32) + 1
-        j = jnp.clip(column, -1, codes.shape[1] - 2).astype(jnp.int32) + 1
-        code = jnp.asarray(codes)[i, j]  # [G, N]
+        i = jnp.clip(row + 2, 0, codes.shape[0] - 1).astype(jnp.int32)
+        j = jnp.clip(column + 2, 0, codes.shape[1] - 1).astype(jnp.int32)
+        code = codes[i, j]  # [G, N]
         steps = [(0, 0), (0, 1), (1, 0), (1, 1)]
         is_wall = jnp.concatenate([(code >> bit) & 1 for bit in range(4)]) == 1
         x = jnp.concatenate([(row + di) * scale for di, _ in steps])
         y = jnp.concatenate([(column + dj) * scale for _, dj in steps])
         return Vec(x, y, jnp.full_like(x, scale / 4)), is_wall
 
-    def _codes(self) -> np.ndarray:
-        """[rows + 1, columns + 1]: entry (i + 1, j + 1) has a bit for each wall of the 2 x 2 cells from (i, j) on"""
-        walls = np.pad(self.layout.walls, 1).astype(np.int32)
-        return walls[:-1, :-1] + 2 * walls[:-1, 1:] + 4 * walls[1:, :-1] + 8 * walls[1:, 1:]
+
+def wall_codes(layout: MazeLayout) -> np.ndarray:
+    """[rows + 3, columns + 3]: entry (i + 2, j + 2) has a bit for each wall of the 2 x 2 cells from (i, j) on.
+
+    The border has none: whoever is farther outside than the border looks there.
+    """
+    walls = np.pad(layout.walls, 2).astype(np.int32)
+    return walls[:-1, :-1] + 2 * walls[:-1, 1:] + 4 * walls[1:, :-1] + 8 * walls[1:, 1:]
 
 
 def _tile(v: Vec) -> Vec:
