@@ -55,11 +55,16 @@ def by_brax(sys, pos, rot):
 def by_grid(finder: ContactFinder, pos, rot):
     """The same from ours, the world as link -1."""
     frames = jnp.moveaxis(jnp.concatenate([pos, rot], axis=-1), 0, -1).transpose(1, 0, 2)  # [7, L, P]
-    touches = jax.jit(lambda frames: [group.touch for group in finder(frames)])(frames)
     links = []
-    for group in finder(frames[..., :1]):
-        second = np.full_like(group.first, -1) if group.second is None else group.second
-        links.append(np.stack([group.first, second], -1))
+
+    def find(frames):
+        groups = finder(frames)
+        for group in groups:  # known while the program is built
+            second = np.full_like(group.first, -1) if group.second is None else group.second
+            links.append(np.stack([group.first, second], -1))
+        return [group.touch for group in groups]
+
+    touches = jax.jit(find)(frames)
     dist = np.concatenate([np.asarray(t.dist).T for t in touches], axis=1)
     at = np.concatenate([np.stack([np.asarray(c).T for c in t.pos], -1) for t in touches], axis=1)
     normal = np.concatenate([np.stack([np.asarray(c).T for c in t.normal], -1) for t in touches], axis=1)

@@ -108,8 +108,8 @@ class HumanoidMaze(PhysicsEnv):
         unit = Inertia(frame, jnp.broadcast_to(jnp.eye(3), (self._links, 3, 3)), mass)
         centres = x.vmap().do(frame)
         whole = jnp.sum(mass)
-        centre = jnp.sum(mass[:, None] * centres.pos, axis=0) / whole
-        about = centres.replace(pos=centres.pos - centre).vmap().do(unit)
+        centre = jnp.sum(mass[:, None] * centres.pos, axis=0) / whole  # [3]
+        about = centres.replace(pos=centres.pos - centre[None]).vmap().do(unit)
         inertia = jnp.concatenate([about.i.reshape(self._links, 9), mass[:, None]], axis=1)
         moved: Motion = Transform.create(pos=centres.pos - x.pos).vmap().do(xd)
         return inertia, jnp.concatenate([mass[:, None] * moved.vel / whole, moved.ang], axis=1)

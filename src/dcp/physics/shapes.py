@@ -78,7 +78,7 @@ def sphere_box(centre: Vec, radius: Array, half: Vec) -> Touch:
 
 
 def _nearest_on_box(centre: Vec, half: Vec, outside: Vec, on: tuple[Array, Array, Array]) -> Vec:
-    """The box's point nearest to one outside. Before an edge it is a hair off, towards the edge's start, as MJX has it."""
+    """The box's point nearest to one outside. Before an edge it is a hair off, towards the edge's start, as in MJX."""
     nearest = []
     for k in range(3):
         u, v = (k + 1) % 3, (k + 2) % 3

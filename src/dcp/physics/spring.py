@@ -1,7 +1,7 @@
 """Brax's spring pipeline, number for number, with environments innermost and contacts found on the maze's grid.
 
-Brax starts a state and reads joint coordinates from it; the frames between are ours, because vmapped as Brax writes them
-they leave a CPU three numbers at a time. Left out is what changes nothing: walls far away (a contact that does not
+Brax starts a state and reads joint coordinates from it; the frames between are ours, because vmapped as Brax writes
+them they leave a CPU three numbers at a time. Left out is what changes nothing: walls far away (a contact that does not
 penetrate has no impulse) and joint coordinates between the frames of one step (nothing reads them there).
 `brax.spring.pipeline` and this agree frame by frame: see tests/physics/test_spring.py.
 """
@@ -177,7 +177,7 @@ def _rows(v: Vec, rows: np.ndarray) -> Vec:
 
 
 def environments_last(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function of [..., N] arrays for use under vmap: environments become the innermost axis, where lanes are full."""
+    """A function of [..., N] arrays for use under vmap: environments become the innermost axis, and lanes are full."""
 
     @jax.custom_batching.custom_vmap
     def one(*arrays: Array) -> Array:
