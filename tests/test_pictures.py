@@ -44,7 +44,8 @@ def test_a_block_hides_the_floor_below_it_and_darkens_the_floor_behind_it():
 
 
 def test_a_picture_shows_the_maze_and_all_of_the_ant(tmp_path: Path):
-    from pictures import FLOOR, WALL, Scene, figure_of, save_small, to_rgb
+    from pictures import figure_of, save_small
+    from scene import FLOOR, WALL, Scene, to_rgb
 
     scene = Scene("ant_u_maze", pixels=100)
     per_metre = scene.image.shape[0] / (scene.view.high[0] - scene.view.low[0])

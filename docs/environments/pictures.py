@@ -10,21 +10,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jax
-import mujoco
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Annulus, Circle, Rectangle
 from PIL import Image
-from raycast import View, picture
+from scene import DRAWS, Scene
 
-from dcp.analysis.style import BLUE, BORDER, GOAL_COLOUR, INK, ORANGE, START_COLOUR, WALL, house_style, save
+from dcp.analysis.style import GOAL_COLOUR, INK, ORANGE, START_COLOUR, house_style, save
 from dcp.envs import ant_push, pusher
 from dcp.envs.ant_soccer import TARGET_DISTANCE
-from dcp.envs.registry import make_env
-from dcp.physics import models
 
 HERE = Path(__file__).parent
 NAMES = (
@@ -32,69 +27,6 @@ NAMES = (
     *("humanoid_u_maze", "ant_push", "ant_soccer"),
     *("pusher_easy", "pusher_hard", "pusher_hard_far"),
 )
-FLOOR = "#F4F2EE"
-MOVABLE, HIDDEN = ("ball", "box", "object"), ("target", "goal")  # hidden: the models' own marks of the goal
-DRAWS, SEED = 300, 3
-# What is seen of the floor (low, high) and its height, where there is no maze; x to the right, y upwards.
-VIEWS = {
-    "ant_push": ((-6.5, -6.5), (24.0, 24.0), 0.0),
-    "ant_soccer": ((-6.5, -6.5), (6.5, 6.5), 0.0),
-    "pusher": ((-0.3, -0.9), (1.1, 0.5), -0.325),
-}
-
-
-class Scene:
-    """One task at one of its starts, and where its other starts would be."""
-
-    def __init__(self, name: str, pixels: int):
-        self.name, self.env = name, make_env(name)
-        self.maze = self.env.spec.maze
-        keys = jax.random.split(jax.random.key(SEED), DRAWS)
-        self.draws = np.asarray(jax.jit(jax.vmap(self.env.draw))(keys)[0])  # [DRAWS, Q]
-        self.model = _model(name, self.env)
-        self.data = mujoco.MjData(self.model)
-        self.data.qpos[:] = self.draws[0]
-        mujoco.mj_kinematics(self.model, self.data)
-        self.view = self._view()
-        self.image = picture(self.model, self.data, self._colours(), self.view, pixels)
-
-    def _view(self) -> View:
-        if self.maze is None:
-            low, high, floor = VIEWS["pusher" if self.name.startswith("pusher") else self.name]
-            return View(np.array(low), np.array(high), floor, lamp=(-1.0, 1.0, 2.2))
-        scale, cells = self.maze.scale, np.array(self.maze.walls.shape)
-        low, high = scale * (np.full(2, 0.5) - BORDER), scale * (cells - 1.5 + BORDER)
-        return View(low, high, 0.0, lamp=(-1.0, -1.0, 2.2))
-
-    def _colours(self) -> np.ndarray:
-        """[geoms, 3]; and the model's own marks of the goal out of sight."""
-        bodies = [self.model.body(i).name for i in self.model.geom_bodyid]
-        floor = self.model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
-        self.model.geom_size[floor] = 0.0  # without end
-        self.model.geom_matid[:] = -1
-        self.model.geom_rgba[[body in HIDDEN for body in bodies], 3] = 0.0
-        known = {"world": WALL} | dict.fromkeys(MOVABLE, ORANGE)
-        return np.array([to_rgb(FLOOR if f else known.get(b, BLUE)) for f, b in zip(floor, bodies, strict=True)])
-
-    def on_page(self, points: np.ndarray) -> np.ndarray:
-        """A maze lies as its text does: x (row) downwards, y (column) to the right. Elsewhere x right, y up."""
-        return points[..., ::-1] if self.maze else points
-
-    def places(self, body: str) -> np.ndarray:
-        """[DRAWS, 2]: where the draws put a body that slides"""
-        which = self.model.body(body)
-        joints = slice(which.jntadr[0], which.jntadr[0] + which.jntnum[0])
-        return (which.pos + self.draws[:, self.model.jnt_qposadr[joints]] @ self.model.jnt_axis[joints])[:, :2]
-
-
-def _model(name: str, env: Any) -> mujoco.MjModel:
-    if name.startswith("pusher"):
-        spec = models.stock("pusher")
-    else:
-        spec = ant_push.model() if name == "ant_push" else env.model()
-    for geom in spec.geoms:  # many rays at once miss what does not collide: MuJoCo bounds bodies by what does
-        geom.contype = 1
-    return spec.compile()
 
 
 def mark(axes: Axes, scene: Scene) -> None:
