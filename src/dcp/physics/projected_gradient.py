@@ -68,16 +68,16 @@ def solve(multiply: Callable[[Array], Array], b: Array, iterations: int, halving
 def _line_search(multiply: Callable[[Array], Array], b: Array, at: _Iterate, halvings: int) -> _Search:
     """The longest of step, step/2, ... that decreases f enough."""
     gradient = multiply(at.y_residual)  # A is symmetric
-    value = 0.5 * _dot(at.y_residual, at.y_residual)
-    eps = jnp.finfo(jnp.float32).eps
+    eps = float(jnp.finfo(jnp.float32).eps)
 
     def attempt(count: Array, step: Array) -> _Search:
         x = jnp.maximum(at.y - step * gradient, 0.0)
         residual = multiply(x) + b
-        change = x - at.y
-        decrease = step * (0.5 * _dot(residual, residual) - value)
-        enough = step * _dot(change, gradient) + 0.5 * _dot(change, change)
-        return _Search(count, step, x, residual, (decrease > enough + eps) & at.moving[None])
+        change, moved = x - at.y, residual - at.y_residual
+        # jaxopt's test, step (f(x) - f(y)) > step change . gradient + |change|^2 / 2 + eps, for a quadratic f: without
+        # the cancellation, in which float32 loses the answer.
+        too_long = step * _dot(moved, moved) > _dot(change, change) + 2.0 * eps
+        return _Search(count, step, x, residual, too_long & at.moving[None])
 
     def more(search: _Search) -> Array:
         return (search.count < halvings) & jnp.any(search.too_long)
