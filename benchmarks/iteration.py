@@ -1,0 +1,97 @@
+"""A whole training iteration at the paper's settings on ant_u_maze: its parts, and the memory at its peak.
+
+    python benchmarks/iteration.py [--env ENV] [--method METHOD] [--rounds N]
+
+Every part runs as in `dcp train`: the unroll over all cores, sampling and 1,998 updates. The replay is full size; it
+is filled to the paper's minimum. `peer_seconds` is what the public peer took for the same iteration on this kind of
+machine (TRAINING facts: 85 + 20 + 60 s on 2 cores), measured elsewhere, for orientation: it is not run here.
+"""
+
+import argparse
+import resource
+import statistics
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from timing import report, seconds
+
+from dcp.config import Config
+from dcp.envs.devices import prepare
+from dcp.envs.registry import make_env
+from dcp.presets import preset_config
+from dcp.training.stages import Stages
+from dcp.training.trainer import make_trainer
+
+PEER_SECONDS = 165.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--env", default="ant_u_maze")
+    parser.add_argument("--method", default="dcp")
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+
+    config: Config = preset_config("paper", env=args.env, method=args.method)
+    prepare(config.devices, make_env(config.env).spec)
+    stages = Stages(make_trainer(config))
+    run = stages.init()
+    config = stages.trainer.config
+    for _ in range(config.num_prefill_unrolls):
+        run = stages.prefill(run)
+    run, _ = stages.iteration(run)  # compiles what is left
+
+    whole, parts = [], []
+    for _ in range(args.rounds):
+        held = {"run": run}
+
+        def iteration(held: dict = held) -> object:
+            held["run"], metrics = stages.iteration(held["run"])
+            return metrics, held["run"]
+
+        whole.append(seconds(iteration))
+        run = held["run"]
+        parts.append(timed_parts(stages, held))
+        run = held["run"]
+    median = {name: statistics.median(part[name] for part in parts) for name in parts[0]}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    report(
+        seconds=statistics.median(whole),
+        **{f"{name}_seconds": value for name, value in median.items()},
+        peak_gib=peak,
+        ratio=PEER_SECONDS / statistics.median(whole),
+        peer_seconds=PEER_SECONDS,
+        env=args.env,
+        method=args.method,
+        env_steps=config.env_steps_per_unroll,
+        updates=config.updates_per_iteration,
+        devices=stages.split.count,
+    )
+
+
+def timed_parts(stages: Stages, held: dict) -> dict[str, float]:
+    """One more iteration, a part at a time."""
+    import jax
+
+    run = held["run"]
+    key, key_collect, key_window, key_future, key_shuffle, key_update = jax.random.split(run.key, 6)
+
+    def environment() -> object:
+        held["run"], metrics = stages._unroll(run._replace(key=key), key_collect)
+        return held["run"].acting, metrics
+
+    def sampling() -> object:
+        held["windows"] = stages.split.on_first(stages._windows(held["run"].replay, key_window))
+        return held["windows"]
+
+    def updates() -> object:
+        learner, metrics = stages._learn(held["run"].learner, held["windows"], key_future, key_shuffle, key_update)
+        held["run"] = held["run"]._replace(learner=learner)
+        return learner, metrics
+
+    return {part.__name__: seconds(part) for part in (environment, sampling, updates)}
+
+
+if __name__ == "__main__":
+    main()
