@@ -1,6 +1,8 @@
 """The three pushers: the peer's trajectories, the starts, and each oddity in both fidelities."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -12,16 +14,29 @@ from dcp.envs.pusher import Pusher
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NAMES = ("pusher_easy", "pusher_hard", "pusher_hard_far")
-ENDINGS = ("", "_contact", "_edge")
+FILES = tuple(f"{name}{ending}" for name in NAMES[:2] for ending in ("", "_contact", "_edge"))
 DRAWS = 20_000
+
+
+class GroupedPusher(Pusher):
+    """Solved 16 environments at a time, as training solves 128: a replay then takes several groups."""
+
+    def make_engine(self):
+        return replace(super().make_engine(), group=16)
 
 
 @pytest.fixture(scope="module")
 def replay():
-    """All golden files in one program: 48 environments. They differ in the goal's place alone, which is data."""
-    env = Pusher("pusher_hard")
-    files = {f"{name}{ending}": _load(f"{name}{ending}") for name in NAMES[:2] for ending in ENDINGS}
-    joined = {k: np.concatenate([f[k] for f in files.values()], axis=a) for k, a in (("q0", 0), ("qd0", 0))}
+    """All golden files in one program; they differ in the goal's place alone, which is data.
+
+    The files in contact run again from starts that are one rounding error away. Stock Brax leaves the peer there in
+    four of five such runs of one environment, so a bar met by luck would not be met here.
+    """
+    env = GroupedPusher("pusher_hard")
+    files = {name: _load(name) for name in FILES}
+    nudged = {f"{name}_nudged": _nudged(_load(name)) for name in FILES if name.endswith("contact")}
+    files |= nudged
+    q, qd = (np.concatenate([f[k] for f in files.values()]) for k in ("q0", "qd0"))
     actions = np.concatenate([f["actions"] for f in files.values()], axis=1)
 
     @jax.jit
@@ -35,9 +50,14 @@ def replay():
 
         return first._replace(physics=()), jax.lax.scan(body, first, actions)[1]
 
-    first, after = jax.device_get(run(joined["q0"], joined["qd0"], actions))
+    first, after = jax.device_get(run(q, qd, actions[:20]))
     rows = {name: slice(8 * i, 8 * i + 8) for i, name in enumerate(files)}
     return files, rows, first, after
+
+
+def _nudged(file):
+    up = np.random.default_rng(0).random(file["q0"].shape) < 0.5
+    return file | {"q0": np.nextafter(file["q0"], np.where(up, np.inf, -np.inf).astype(np.float32))}
 
 
 def _load(name):
@@ -45,11 +65,11 @@ def _load(name):
         return dict(file)
 
 
-@pytest.mark.parametrize("name", [f"{n}{e}" for n in NAMES[:2] for e in ENDINGS])
+@pytest.mark.parametrize("name", [*FILES, "pusher_easy_contact_nudged", "pusher_hard_contact_nudged"])
 def test_the_peer_s_trajectories_are_followed(replay, name):
     files, rows, first, after = replay
     golden, mine = files[name], rows[name]
-    steps, bar = (5, 5e-3) if name.endswith("contact") else (20, 1e-3)
+    steps, bar = (5, 5e-3) if "contact" in name else (20, 1e-3)
     assert_allclose(first.obs[mine], golden["obs0"], atol=1e-6)
     assert_allclose(after.obs[:steps, mine], golden["obs"][:steps], atol=bar)
 
@@ -70,14 +90,15 @@ def test_the_spec_is_the_table_s():
 @pytest.fixture(scope="module")
 def starts():
     """object, goal [DRAWS, 2] in slide coordinates (y, x), and qd, for each environment and fidelity."""
-    keys = jax.random.split(jax.random.key(0), DRAWS)
-    found = {}
-    for name in NAMES:
-        for fidelity in ("paper", "fixed"):
-            q, qd = jax.device_get(jax.jit(jax.vmap(Pusher(name, fidelity).draw))(keys))
-            assert not q[:, :7].any()
-            found[name, fidelity] = q[:, 7:9], q[:, 9:], qd
-    return found
+    envs = {(name, fidelity): Pusher(name, fidelity) for name in NAMES for fidelity in ("paper", "fixed")}
+
+    @jax.jit
+    def draw(keys):
+        return {which: jax.vmap(env.draw)(keys) for which, env in envs.items()}
+
+    found = jax.device_get(draw(jax.random.split(jax.random.key(0), DRAWS)))
+    assert not any(q[:, :7].any() for q, _ in found.values())
+    return {which: (q[:, 7:9], q[:, 9:], qd) for which, (q, qd) in found.items()}
 
 
 # Uniform: the mean is the middle, the deviation the width over the root of 12.
@@ -139,7 +160,8 @@ def test_the_farthest_object_still_has_far_goals():
 
     keys = jax.random.split(jax.random.key(1), 2000)
     corner = jnp.array([0.0, 0.2])
-    goal = np.asarray(jax.vmap(lambda k: _far_goal(k, corner, GOAL_RANGES["pusher_hard_far"]))(keys))
+    draw = jax.jit(jax.vmap(lambda key: _far_goal(key, corner, GOAL_RANGES["pusher_hard_far"])))
+    goal = np.asarray(draw(keys))
     radius = np.hypot(goal[:, 0] + 0.55, goal[:, 1] + 0.45)
     assert radius.min() > 1.0214 - 1e-4 and radius.max() < 1.2729
     assert (goal <= np.array([0.35, 0.45]) + 1e-6).all()
@@ -176,6 +198,9 @@ def test_oddity_4_success_is_judged_before_the_step_in_paper_fidelity(fidelity, 
 @pytest.mark.parametrize(("fidelity", "height"), [("paper", -0.323), ("fixed", -0.275)])
 def test_oddity_5_the_goal_has_the_object_s_height_in_fixed_fidelity(fidelity, height):
     """Object and goal both at the bodies' own place: x 0.45, y -0.05."""
-    state = Pusher("pusher_easy", fidelity).reset_to(np.zeros(11), np.zeros(11))
-    assert_allclose(state.obs[10:13], [0.45, -0.05, -0.275], atol=1e-6)
-    assert_allclose(state.obs[20:], [0.45, -0.05, height], atol=1e-6)
+    pos = np.zeros((9, 3))
+    pos[7], pos[8] = (0.45, -0.05, -0.275), (0.45, -0.05, -0.323)
+    physics = SimpleNamespace(q=jnp.zeros(11), qd=jnp.zeros(11), x=SimpleNamespace(pos=jnp.asarray(pos)))
+    state, goal = Pusher("pusher_easy", fidelity).observe(physics, jnp.zeros(7))
+    assert_allclose(state[10:13], [0.45, -0.05, -0.275], atol=1e-6)
+    assert_allclose(goal, [0.45, -0.05, height], atol=1e-6)

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp.physics import projected_gradient
-from dcp.physics.arm import constant
 from dcp.physics.hand import Contacts, Hand
-from dcp.physics.vectors import Vec
+from dcp.physics.vectors import Vec, constant
 from dcp.types import Array
 
 

@@ -15,12 +15,13 @@ import numpy as np
 from brax import actuator
 from brax.base import Transform
 from brax.generalized import pipeline
-from jax.custom_batching import custom_vmap
 
 from dcp.physics import arm as arms
+from dcp.physics import arm_dynamics
 from dcp.physics.arm import Arm
 from dcp.physics.constraints import Constraints, Situation, Softness
 from dcp.physics.hand import Hand, hand_of
+from dcp.physics.lanes import turned
 from dcp.physics.plain import PlainEngine
 from dcp.physics.vectors import Vec
 from dcp.types import Array
@@ -61,11 +62,11 @@ class GeneralizedEngine:
             raise ValueError("bodies beside the arm must slide in the world along x, y or z, without gravity")
 
     def init(self, q: Array, qd: Array) -> GeneralizedState:
-        return GeneralizedState(q, qd, self._x(*_turned(self._links)(q)))
+        return GeneralizedState(q, qd, self._x(*turned(self._links)(q)))
 
     def step(self, state: GeneralizedState, control: Array) -> GeneralizedState:
         tau = actuator.to_tau(self.sys, control, state.q, state.qd)
-        q, qd, *x = _turned(self._frames)(state.q, state.qd, tau)
+        q, qd, *x = turned(self._frames)(state.q, state.qd, tau)
         return GeneralizedState(q, qd, self._x(*x))
 
     # Below, arrays have environments last.
@@ -78,24 +79,29 @@ class GeneralizedEngine:
         return q, qd, *self._links(q)
 
     def _frame(self, q: Array, qd: Array, tau: Array) -> tuple[Array, Array]:
-        arm, hinges = self.arm, len(self.arm.axis)
-        pose = arms.pose(arm, q[:hinges])
-        matrix, bias = arms.dynamics(arm, pose, qd[:hinges])
-        inverse = arms.inverse(matrix)
+        at, hinges = self._situation(q, qd, tau), len(self.arm.axis)
         force = tau - _column(self.sys.dof.damping) * qd
-        force = force.at[:hinges].add(-bias)
-
-        contacts = self.hand.touch(pose, self._slid(q, self.hand.body.link[0]))
-        mine = self._constrained
-        at = Situation(
-            pose.origin, jnp.stack(pose.hinge(arm), axis=1), contacts, inverse, q[mine], qd[mine], force[mine]
-        )
-        force = force.at[mine].add(self._constrain(at))
-
-        arm_qdd = jnp.sum(inverse * force[None, :hinges], axis=1)
+        force = force.at[self._constrained].set(at.force + self._constrain(at))
+        arm_qdd = jnp.sum(at.inverse * force[None, :hinges], axis=1)
         qdd = jnp.concatenate([arm_qdd, force[hinges:] / _column(self._slide_mass)])
         qd = qd + qdd * self.sys.opt.timestep
         return q + qd * self.sys.opt.timestep, qd
+
+    def _situation(self, q: Array, qd: Array, tau: Array) -> Situation:
+        arm, hinges, mine = self.arm, len(self.arm.axis), self._constrained
+        pose = arms.pose(arm, q[:hinges])
+        matrix, bias = arm_dynamics.dynamics(arm, pose, qd[:hinges])
+        force = tau - _column(self.sys.dof.damping) * qd
+        force = force.at[:hinges].add(-bias)
+        return Situation(
+            origin=pose.origin,
+            hinge=jnp.stack(pose.hinge(arm), axis=1),
+            contacts=self.hand.touch(pose, self._slid(q, self.hand.body.link[0])),
+            inverse=arm_dynamics.inverse(matrix),
+            q=q[mine],
+            qd=qd[mine],
+            force=force[mine],
+        )
 
     def _constrain(self, at: Situation) -> Array:
         """The constraints' forces [D, N], solved for the environments that have any, a group at a time."""
@@ -190,25 +196,6 @@ class GeneralizedEngine:
             iterations=sys.solver_iterations,
             halvings=sys.solver_maxls,
         )
-
-
-def _turned(function: Any) -> Any:
-    """A function of arrays with environments last, for one environment; a vmap over it becomes that last axis."""
-
-    @custom_vmap
-    def one(*args: Array) -> Any:
-        return jax.tree.map(lambda a: a[..., 0], function(*(a[..., None] for a in args)))
-
-    @one.def_vmap
-    def many(size: int, batched: Any, *args: Array) -> Any:
-        last = [
-            jnp.moveaxis(a, 0, -1) if b else jnp.broadcast_to(a[..., None], (*a.shape, size))
-            for a, b in zip(args, batched, strict=True)
-        ]
-        out = jax.tree.map(lambda a: jnp.moveaxis(a, -1, 0), function(*last))
-        return out, jax.tree.map(lambda _: True, out)
-
-    return one
 
 
 def _column(values: Any) -> Array:

@@ -9,9 +9,9 @@ import mujoco
 import numpy as np
 
 from dcp.physics import shapes
-from dcp.physics.arm import Pose, constant
+from dcp.physics.arm import Pose
 from dcp.physics.geoms import CAPSULE, PLANE, Geoms, colliding_pairs
-from dcp.physics.vectors import Vec, where
+from dcp.physics.vectors import Vec, constant, where
 from dcp.types import Array
 
 
