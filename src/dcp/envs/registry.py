@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partial
+from typing import cast
 
 from dcp.envs.base import Environment
 from dcp.envs.layouts import EVAL_LAYOUTS, LAYOUTS
@@ -123,7 +124,7 @@ def _from_module(name: str, fidelity: str) -> Environment:
     if not callable(factory):
         raise UserError(f"{name} is no function that makes an environment: name it as module:factory")
     try:
-        env = _call(factory, fidelity)
+        env = _call(cast(Factory, factory), fidelity)
     except Exception as error:
         raise UserError(f"{name}() fails ({type(error).__name__}: {error}): make it work without arguments") from error
     if not isinstance(env, Environment):

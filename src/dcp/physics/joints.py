@@ -1,7 +1,7 @@
 """Forces that hold a spring model's joints together: Brax's maths, with environments innermost.
 
-A joint is a spring between the frame fixed to the parent and the one fixed to the child; motors and limits act along its
-axes. Everything is in the parent's joint frame, for links [G, N].
+A joint is a spring between the frame fixed to the parent and the one fixed to the child; motors and limits act along
+its axes. Everything is in the parent's joint frame, for links [G, N].
 """
 
 from dataclasses import dataclass

@@ -26,7 +26,9 @@ def stock(name: str) -> mujoco.MjSpec:
 @cache
 def _fused(name: str) -> str:
     import brax
-    from brax.io import mjcf
+
+    from dcp.physics import quiet  # noqa: F401  (before the next line, which imports MJX)
+    from brax.io import mjcf  # isort: skip
 
     return mjcf.fuse_bodies((Path(brax.__file__).parent / "envs" / "assets" / f"{name}.xml").read_text())
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from dcp.physics.buffers import once
-from dcp.physics.vectors import Vec, where
+from dcp.physics.vectors import Lanes, Vec, where
 from dcp.types import Array
 
 _NONE = 1.0  # the distance that stands for "no contact"
@@ -28,14 +28,14 @@ class Segment(NamedTuple):
     end: Vec
 
 
-def floor_sphere(height: Array, centre: Vec, radius: Array) -> Touch:
+def floor_sphere(height: Lanes, centre: Vec, radius: Lanes) -> Touch:
     """A horizontal floor first, then the sphere."""
     dist = centre.z - height - radius
     zero, one = jnp.zeros_like(dist), jnp.ones_like(dist)
     return Touch(dist, Vec(centre.x, centre.y, centre.z - (radius + 0.5 * dist)), Vec(zero, zero, one))
 
 
-def sphere_sphere(first: Vec, radius1: Array, second: Vec, radius2: Array) -> Touch:
+def sphere_sphere(first: Vec, radius1: Lanes, second: Vec, radius2: Lanes) -> Touch:
     gap = second - first
     length = gap.norm()
     normal = gap * (1.0 / jnp.where(length == 0.0, 1.0, length))
@@ -50,11 +50,11 @@ def closest_on_segment(segment: Segment, point: Vec) -> Vec:
     return segment.start + along * jnp.clip(t, 0.0, 1.0)
 
 
-def sphere_capsule(centre: Vec, radius1: Array, core: Segment, radius2: Array) -> Touch:
+def sphere_capsule(centre: Vec, radius1: Lanes, core: Segment, radius2: Lanes) -> Touch:
     return sphere_sphere(centre, radius1, closest_on_segment(core, centre), radius2)
 
 
-def sphere_box(centre: Vec, radius: Array, half: Vec) -> Touch:
+def sphere_box(centre: Vec, radius: Lanes, half: Vec) -> Touch:
     """A box around the origin, parallel to the axes: `centre` is relative to it."""
     # How far outside each pair of faces the centre is (negative: inside).
     outside = Vec(*(jnp.abs(c) - h for c, h in zip(centre, half, strict=True)))
@@ -101,7 +101,7 @@ class _Edge(NamedTuple):
     front: Array  # True where the core lies before both faces that meet in the edge
 
 
-def capsule_box(core: Segment, radius: Array, half: Vec) -> tuple[Touch, Touch]:
+def capsule_box(core: Segment, radius: Lanes, half: Vec) -> tuple[Touch, Touch]:
     """A box around the origin, parallel to the axes. Two contacts with a face, or one with an edge and none."""
     # The face of least penetration: +-x, +-y, +-z by how far the core's deeper end is behind it.
     low = Vec(*(jnp.minimum(a, b) for a, b in zip(core.start, core.end, strict=True)))
@@ -196,7 +196,7 @@ def _nearer(first: _Edge, second: _Edge) -> _Edge:
 def _closest_to_edge(
     edge_middle: Vec,
     parallel: int,
-    half_edge: Array,
+    half_edge: Lanes,
     start: Vec,
     along: Vec,
     middle: Vec,

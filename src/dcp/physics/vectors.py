@@ -1,17 +1,19 @@
 """Three-vectors as three arrays of one shape. The long axis stays innermost, so that a CPU's lanes are full."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from dcp.types import Array
 
+Lanes = Any  # arrays of one shape, or constants that broadcast against them
+
 
 class Vec(NamedTuple):
-    x: Array
-    y: Array
-    z: Array
+    x: Lanes
+    y: Lanes
+    z: Lanes
 
     def __add__(self, other: "Vec") -> "Vec":  # pyright: ignore[reportIncompatibleMethodOverride]
         return Vec(self.x + other.x, self.y + other.y, self.z + other.z)
@@ -22,7 +24,7 @@ class Vec(NamedTuple):
     def __neg__(self) -> "Vec":
         return Vec(-self.x, -self.y, -self.z)
 
-    def __mul__(self, scale: Array | float) -> "Vec":  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __mul__(self, scale: Lanes) -> "Vec":  # pyright: ignore[reportIncompatibleMethodOverride]
         return Vec(self.x * scale, self.y * scale, self.z * scale)
 
     def dot(self, other: "Vec") -> Array:
@@ -56,7 +58,7 @@ def concatenate(parts: list[Vec]) -> Vec:
 class Quat(NamedTuple):
     """Unit quaternions."""
 
-    w: Array
+    w: Lanes
     u: Vec
 
     def inverse(self) -> "Quat":

@@ -53,7 +53,7 @@ class Walls:
     @property
     def _half(self) -> Vec:
         half = self.scale / 2
-        return Vec(half, half, half / 2)  # pyright: ignore[reportArgumentType]
+        return Vec(half, half, half / 2)
 
     @staticmethod
     def _back(touch: Touch, near: Vec, is_wall: Array) -> Touch:
