@@ -1,6 +1,6 @@
 """A whole training iteration at the paper's settings on ant_u_maze: its parts, and the memory at its peak.
 
-    python benchmarks/iteration.py [--env ENV] [--method METHOD] [--rounds N]
+    python benchmarks/iteration.py [--env ENV] [--method METHOD] [--rounds N] [--devices N]
 
 Every part runs as in `dcp train`: the unroll over all cores, sampling and 1,998 updates. The replay is full size; it
 is filled to the paper's minimum. `peer_seconds` is what the public peer took for the same iteration on this kind of
@@ -31,9 +31,10 @@ def main() -> None:
     parser.add_argument("--env", default="ant_u_maze")
     parser.add_argument("--method", default="dcp")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--devices", type=int, help="split the environments over so many; default: as dcp train does")
     args = parser.parse_args()
 
-    config: Config = preset_config("paper", env=args.env, method=args.method)
+    config: Config = preset_config("paper", env=args.env, method=args.method, devices=args.devices)
     prepare(config.devices, make_env(config.env).spec)
     stages = Stages(make_trainer(config))
     run = stages.init()

@@ -25,10 +25,9 @@ def stock(name: str) -> mujoco.MjSpec:
 
 @cache
 def _fused(name: str) -> str:
+    from dcp.physics import quiet  # noqa: F401, I001  (first: Brax imports MJX)
     import brax
-
-    from dcp.physics import quiet  # noqa: F401  (before the next line, which imports MJX)
-    from brax.io import mjcf  # isort: skip
+    from brax.io import mjcf
 
     return mjcf.fuse_bodies((Path(brax.__file__).parent / "envs" / "assets" / f"{name}.xml").read_text())
 
