@@ -36,7 +36,9 @@ def collect(runs: Path) -> None:
             with record.open(newline="") as source:
                 for row in csv.DictReader(source):
                     values = {name: f"{float(row[name]):.6g}" for name in (*KEPT[1:], *COUNTS)}
-                    writer.writerow({"method": method, "seed": seed, "env_steps": int(float(row["env_steps"])), **values})
+                    writer.writerow(
+                        {"method": method, "seed": seed, "env_steps": int(float(row["env_steps"])), **values}
+                    )
 
 
 def read() -> dict[str, list[Columns]]:

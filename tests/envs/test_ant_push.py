@@ -103,3 +103,15 @@ def test_an_observation_is_ant_box_and_goal(env: AntPush):
     expected = [*range(15), *range(100, 114), 27.0, 28.0]  # the box is the last link but one
     np.testing.assert_array_equal(state, expected)
     np.testing.assert_array_equal(goal, [18.0, 19.0])
+
+
+@pytest.mark.parametrize("name", ["ant_push", "ant_soccer", "humanoid_big_maze", "pusher_hard_far"])
+def test_a_step_of_each_engine_traces_and_keeps_every_shape(name: str):
+    """What compiles too long for every run is at least built and traced in each."""
+    env: Any = make_env(name)
+    with jax.numpy_rank_promotion("allow"):
+        first = jax.eval_shape(jax.vmap(env.reset), jax.random.split(jax.random.key(0), 2))
+        after = jax.eval_shape(jax.vmap(env.step), first, jnp.zeros((2, env.spec.action_size)))
+    assert first.obs.shape == (2, env.spec.state_size + env.spec.goal_size)
+    same = jax.tree.map(lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), first, after)
+    assert all(jax.tree.leaves(same))

@@ -12,7 +12,7 @@ from dcp.envs import ant_push
 from dcp.physics import models
 from dcp.physics.constraint_rows import Dynamics, Rows
 from dcp.physics.line_search import Settings
-from dcp.physics.mjx import MjxEngine, MjxState, environments_last
+from dcp.physics.mjx import MjxEngine, MjxState
 from dcp.physics.mjx_contacts import Scene
 from dcp.physics.newton import solve
 
@@ -76,15 +76,6 @@ def test_a_mass_on_the_floor_gets_the_acceleration_of_the_hand_computed_minimum(
     free = Dynamics(jnp.ones((1, 1, 2)), force, force)
     found = jax.jit(lambda: solve(rows, free, jnp.zeros((1, 2)), Settings(4, 8, 1e-8, 0.01)))()
     np.testing.assert_allclose(found, [[(-9.81 + 24) / 13, 5.0]], rtol=1e-5)
-
-
-def test_a_function_of_many_serves_one_and_a_nested_batch():
-    doubled = environments_last(lambda pair: pair[0] * 2 + pair[1])
-    a, b = jnp.arange(6.0).reshape(2, 3), jnp.ones(3)
-    np.testing.assert_array_equal(doubled((a[0], b)), 2 * a[0] + 1)
-    np.testing.assert_array_equal(jax.vmap(doubled, in_axes=((0, None),))((a, b)), 2 * a + 1)
-    twice = jax.vmap(jax.vmap(doubled))((jnp.stack([a, a]), jnp.ones((2, 2, 3))))
-    np.testing.assert_array_equal(twice, np.stack([2 * a + 1] * 2))
 
 
 @pytest.fixture(scope="module")

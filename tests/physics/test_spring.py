@@ -9,7 +9,7 @@ import pytest
 from brax.spring import pipeline
 
 from dcp.envs.registry import make_env
-from dcp.physics.spring import SpringState, environments_last
+from dcp.physics.spring import SpringState
 
 
 def ours_of(state) -> SpringState:
@@ -48,21 +48,6 @@ def test_a_frame_is_braxs_own(name: str):
         )
         gaps = np.asarray(run(q, qd))
     assert gaps.max() < 2e-5, gaps.max(0)
-
-
-def test_environments_become_the_last_axis_and_one_alone_works_too():
-    seen = []
-
-    def double(array, other):
-        seen.append(array.shape)
-        return 2.0 * array + other[None]
-
-    function = environments_last(double)
-    a, b = jnp.arange(6.0).reshape(2, 3), jnp.ones(3)
-    np.testing.assert_array_equal(function(a, b), 2.0 * a + 1.0)
-    many = jax.vmap(function, in_axes=(0, None))(jnp.stack([a, a + 1.0]), b)
-    np.testing.assert_array_equal(many[1], 2.0 * (a + 1.0) + 1.0)
-    assert seen[-1] == (2, 3, 2)
 
 
 def test_a_model_with_springs_of_another_kind_is_refused():

@@ -21,7 +21,7 @@ from dcp.physics import arm_dynamics
 from dcp.physics.arm import Arm
 from dcp.physics.constraints import Constraints, Situation, Softness
 from dcp.physics.hand import Hand, hand_of
-from dcp.physics.lanes import turned
+from dcp.physics.lanes import environments_last
 from dcp.physics.plain import PlainEngine
 from dcp.physics.vectors import Vec
 from dcp.types import Array
@@ -62,11 +62,11 @@ class GeneralizedEngine:
             raise ValueError("bodies beside the arm must slide in the world along x, y or z, without gravity")
 
     def init(self, q: Array, qd: Array) -> GeneralizedState:
-        return GeneralizedState(q, qd, self._x(*turned(self._links)(q)))
+        return GeneralizedState(q, qd, self._x(*environments_last(self._links)(q)))
 
     def step(self, state: GeneralizedState, control: Array) -> GeneralizedState:
         tau = actuator.to_tau(self.sys, control, state.q, state.qd)
-        q, qd, *x = turned(self._frames)(state.q, state.qd, tau)
+        q, qd, *x = environments_last(self._frames)(state.q, state.qd, tau)
         return GeneralizedState(q, qd, self._x(*x))
 
     # Below, arrays have environments last.

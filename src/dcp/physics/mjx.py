@@ -4,14 +4,13 @@ MJX's own functions give the motion without constraints. Contacts (mjx_contacts)
 and the solver (newton) follow its maths, and work on all environments at once with their axis last.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.custom_batching import custom_vmap
 
+from dcp.physics.lanes import environments_last
 from dcp.physics.mjx_constraints import Constraints, Motion
 from dcp.types import Array
 
@@ -26,23 +25,6 @@ class MjxState(NamedTuple):
     qd: Array  # [V]
     x: "Transform"  # link frames; after a step those of its last frame's start, as in Brax
     warm: Array  # [V]: the last acceleration, where the solver starts
-
-
-def environments_last(function: Callable[[Any], Array]) -> Callable[[Any], Array]:
-    """One instance of a function that is written for many, so that whoever vmaps it runs that very function."""
-
-    @custom_vmap
-    def one(inputs: Any) -> Array:
-        return function(jax.tree.map(lambda a: a[..., None], inputs))[..., 0]
-
-    @one.def_vmap
-    def many(size: int, batched: Any, inputs: Any) -> tuple[Array, bool]:  # pyright: ignore[reportUnusedFunction]
-        def last(a: Array, is_batched: bool) -> Array:
-            return jnp.moveaxis(a, 0, -1) if is_batched else jnp.broadcast_to(a[..., None], (*a.shape, size))
-
-        return jnp.moveaxis(function(jax.tree.map(last, inputs, batched[0])), -1, 0), True
-
-    return one
 
 
 class MjxEngine:

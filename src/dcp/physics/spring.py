@@ -6,7 +6,6 @@ penetrate has no impulse) and joint coordinates between the frames of one step (
 `brax.spring.pipeline` and this agree frame by frame: see tests/physics/test_spring.py.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +21,7 @@ from dcp.physics.buffers import once
 from dcp.physics.contacts import ContactFinder
 from dcp.physics.impulses import Bodies, mean_impulses
 from dcp.physics.joints import JointState, Pull
+from dcp.physics.lanes import environments_last
 from dcp.physics.spring_model import SpringModel, spring_model
 from dcp.physics.vectors import Quat, Vec, concatenate, constant, constant_quat, quat, rotate, vec
 from dcp.types import Array
@@ -174,21 +174,3 @@ class SpringEngine:
 
 def _rows(v: Vec, rows: np.ndarray) -> Vec:
     return Vec(*(c[rows] for c in v))
-
-
-def environments_last(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function of [..., N] arrays for use under vmap: environments become the innermost axis, and lanes are full."""
-
-    @jax.custom_batching.custom_vmap
-    def one(*arrays: Array) -> Array:
-        return function(*(array[..., None] for array in arrays))[..., 0]
-
-    @one.def_vmap
-    def many(size: int, batched: list[bool], *arrays: Array) -> tuple[Array, bool]:
-        last = [
-            jnp.moveaxis(array, 0, -1) if is_batched else jnp.broadcast_to(array[..., None], (*array.shape, size))
-            for array, is_batched in zip(arrays, batched, strict=True)
-        ]
-        return jnp.moveaxis(function(*last), -1, 0), True
-
-    return one
