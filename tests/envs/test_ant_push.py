@@ -105,7 +105,9 @@ def test_an_observation_is_ant_box_and_goal(env: AntPush):
     np.testing.assert_array_equal(goal, [18.0, 19.0])
 
 
-@pytest.mark.parametrize("name", ["ant_push", "ant_soccer", "humanoid_big_maze", "pusher_hard_far"])
+@pytest.mark.parametrize(
+    "name", ["ant_push", *(pytest.param(n, marks=pytest.mark.slow) for n in ("ant_soccer", "humanoid_big_maze"))]
+)
 def test_a_step_of_each_engine_traces_and_keeps_every_shape(name: str):
     """What compiles too long for every run is at least built and traced in each."""
     env: Any = make_env(name)
