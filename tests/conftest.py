@@ -13,7 +13,7 @@ import jax
 import pytest
 
 from dcp.training.run import TrainedRun, train
-from tests.tiny import tiny_config
+from tests.tiny import LONGER, tiny_config
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -22,3 +22,9 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> TrainedRun:
     """point_u_maze, dcp, seed 0, trained for a moment: policy, rows, and a folder that tests only read."""
     return train(tiny_config(), runs_dir=tmp_path_factory.mktemp("runs"), display="none")
+
+
+@pytest.fixture(scope="session")
+def longer_run(tmp_path_factory: pytest.TempPathFactory) -> TrainedRun:
+    """The tiny run with fourteen evaluations, never interrupted: what every interrupted one must end as."""
+    return train(tiny_config(**LONGER), runs_dir=tmp_path_factory.mktemp("runs"), display="none")

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from dcp.envs.registry import make_env as make_env
     from dcp.envs.registry import register_env as register_env
     from dcp.methods.table import METHODS as METHODS
+    from dcp.training.run import resume as resume
     from dcp.training.run import train as train
 
 _HOMES = {
@@ -17,9 +18,10 @@ _HOMES = {
     "make_env": "dcp.envs.registry",
     "register_env": "dcp.envs.registry",
     "load_policy": "dcp.deploy.artefact",
+    "resume": "dcp.training.run",
     "train": "dcp.training.run",
 }
-__all__ = ["METHODS", "Config", "load_policy", "make_env", "register_env", "train"]
+__all__ = ["METHODS", "Config", "load_policy", "make_env", "register_env", "resume", "train"]
 __version__ = "0.1.0"
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from dcp.errors import UserError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # of config.json: 2 has earlier_budgets
 
 
 @dataclass(frozen=True)

@@ -40,14 +40,15 @@ def read_rows(folder: Path) -> list[dict[str, str]]:
 def test_the_folder_is_named_after_the_run(tiny_run: TrainedRun):
     assert tiny_run.folder.parts[-3:] == ("point_u_maze", "dcp", "seed_0")
     assert {path.name for path in tiny_run.folder.iterdir()} == {
-        *("config.json", "metrics.csv", "policy.safetensors", "plots")
+        *("config.json", "metrics.csv", "policy.safetensors", "plots", "checkpoints")
     }
 
 
 def test_config_json_round_trips_and_names_the_versions(tiny_run: TrainedRun):
     stored = json.loads((tiny_run.folder / "config.json").read_text())
     assert Config.from_dict(stored["config"]) == tiny_config(devices=1).resolve(250)
-    assert stored["schema_version"] == 1
+    assert stored["schema_version"] == 2
+    assert stored["earlier_budgets"] == []
     assert {"dcp", "jax", "flax", "optax", "brax", "mujoco", "numpy", "python"} <= stored["versions"].keys()
     assert stored["versions"]["jax"] == jax.__version__
 
@@ -129,13 +130,14 @@ def test_another_seed_gives_other_numbers(tiny_run: TrainedRun):
 def test_a_taken_folder_is_refused_and_overwriting_spares_what_no_run_writes(tmp_path: Path):
     config = tiny_config().resolve(250)
     folder = claim(tmp_path, config)
+    folder.lock.release()
     (folder.path / "notes.txt").write_text("mine")
     (folder.path / "plots" / "mine.png").write_text("mine")
     (folder.path / "metrics.csv").write_text("old")
     with pytest.raises(UserError, match="--overwrite"):
         claim(tmp_path, config)
     assert (folder.path / "metrics.csv").read_text() == "old"
-    claim(tmp_path, config, overwrite=True)
+    claim(tmp_path, config, overwrite=True).lock.release()
     assert not (folder.path / "metrics.csv").exists()
     assert (folder.path / "notes.txt").read_text() == (folder.path / "plots" / "mine.png").read_text() == "mine"
 
@@ -143,11 +145,14 @@ def test_a_taken_folder_is_refused_and_overwriting_spares_what_no_run_writes(tmp
 def test_the_run_that_is_overwritten_stays_until_the_new_one_has_a_result(tmp_path: Path):
     config = tiny_config().resolve(250)
     old = claim(tmp_path, config)
+    old.lock.release()
     (old.path / "metrics.csv").write_text("old")
     (old.path / "plots" / "landscape.png").write_text("old")
-    claim(tmp_path, config, overwrite=True).release()
+    claim(tmp_path, config, overwrite=True).discard()
     assert (old.path / "metrics.csv").read_text() == (old.path / "plots" / "landscape.png").read_text() == "old"
-    claim(tmp_path, config, overwrite=True).keep()
+    new = claim(tmp_path, config, overwrite=True)
+    new.keep()
+    new.lock.release()
     assert {path.name for path in old.path.iterdir()} == {"config.json", "plots"}
     assert not any((old.path / "plots").iterdir())
 
@@ -163,22 +168,17 @@ def test_a_run_that_ends_before_its_first_evaluation_leaves_no_folder(tmp_path: 
     assert not any(tmp_path.iterdir())
 
 
-def test_tensorboard_and_callback_see_every_evaluation(tiny_run: TrainedRun, tmp_path: Path, monkeypatch):
-    state = tiny_run.state
-    row = tiny_run.rows[-1]
-
-    def two_evaluations(trainer, on_eval, on_progress):
-        on_progress(Progress(1, None))
-        on_eval(Evaluation(row, state))
-        on_eval(Evaluation(row, state))
-        return state
-
-    monkeypatch.setattr("dcp.training.run.run_loop", two_evaluations)
+def test_the_console_tensorboard_and_callback_see_every_evaluation(tiny_run: TrainedRun, tmp_path: Path, capsys):
     seen: list[Evaluation] = []
-    run = train(tiny_config(), seen.append, runs_dir=tmp_path, tensorboard=True, display="none")
-    assert [evaluation.row for evaluation in seen] == [row, row]
+    run = train(tiny_config(), seen.append, runs_dir=tmp_path, tensorboard=True)
+    assert without_timing([evaluation.row for evaluation in seen]) == without_timing(tiny_run.rows)
     assert list((run.folder / "tensorboard").glob("events.out.tfevents.*"))
-    assert not list(run.folder.glob(".*.tmp"))
+    assert not list(run.folder.glob(".*"))  # neither draft nor lock is left
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert str(tmp_path) in lines[0]
+    assert "2,400 / 4,000 steps" in lines[1]
+    assert "diverged" not in lines[1]
 
 
 def test_a_missing_package_is_named_before_anything_is_written(tmp_path: Path):
@@ -214,21 +214,6 @@ def test_time_left_counts_neither_compilation_nor_the_first_evaluation(monkeypat
 
 def test_the_clock_reads_hours_only_when_there_are_some():
     assert [clock(seconds) for seconds in (5, 125, 3725)] == ["0:05", "2:05", "1:02:05"]
-
-
-def test_plain_lines_are_one_an_evaluation(tiny_run: TrainedRun, tmp_path: Path, monkeypatch, capsys):
-    def one_evaluation(trainer, on_eval, on_progress):
-        on_progress(Progress(6, {}))
-        on_eval(Evaluation(tiny_run.rows[0], tiny_run.state))
-        return tiny_run.state
-
-    monkeypatch.setattr("dcp.training.run.run_loop", one_evaluation)
-    train(tiny_config(), runs_dir=tmp_path)
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2
-    assert str(tmp_path) in lines[0]
-    assert "2,400 / 4,000 steps" in lines[1]
-    assert "diverged" not in lines[1]
 
 
 def test_divergence_is_told_where_there_is_some(tiny_run: TrainedRun, tmp_path: Path, capsys):

@@ -6,14 +6,23 @@ from difflib import get_close_matches
 from importlib import import_module
 
 from dcp import __version__
-from dcp.errors import UserError
+from dcp.errors import RunError, UserError
 
 COMMANDS = {
     "train": "Train a policy and write its run folder.",
     "envs": "List the environments with their sizes.",
     "methods": "List the methods and what sets them apart.",
+    "doctor": "Check what this machine has and lacks, and train for a moment.",
 }
-EXIT_MISTAKE, EXIT_INTERRUPTED = 2, 130
+EXIT_FAULT, EXIT_MISTAKE, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_REQUEUE = 75  # sysexits' TEMPFAIL
+EXIT_CODES = {
+    0: "done",
+    EXIT_FAULT: "a fault, such as a full disk or a loss that is not finite: see the sentence; checkpoints are kept",
+    EXIT_MISTAKE: "a mistake in the command: see the sentence",
+    EXIT_REQUEUE: "stopped by SIGINT or SIGTERM with a checkpoint: run it again with --resume",
+    EXIT_INTERRUPTED: "(or 143) stopped at once by a second signal; the last checkpoint is still good",
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -23,6 +32,9 @@ def main(argv: list[str] | None = None) -> int:
     except UserError as error:
         print(f"dcp: {' '.join(str(error).split())}", file=sys.stderr)
         return EXIT_MISTAKE
+    except RunError as error:
+        print(f"dcp: {' '.join(str(error).split())}", file=sys.stderr)
+        return EXIT_FAULT
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

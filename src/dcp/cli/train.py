@@ -3,16 +3,21 @@
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
 from dcp.cli.flags import parse, value_of
-from dcp.cli.main import COMMANDS, EXIT_INTERRUPTED
+from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_INTERRUPTED, EXIT_REQUEUE
+from dcp.cli.resuming import AUTO, agreed_steps, offered, stored_settings
 from dcp.config import Config, Settings
 from dcp.deploy.run_folder import CONFIG_FILE, read_config_file
 from dcp.errors import UserError
 from dcp.presets import PRESETS, preset_overrides
+
+if TYPE_CHECKING:
+    from dcp.training.keeper import Cadence, Interrupted
+    from dcp.training.run import TrainedRun
 
 FlatSettings = tyro.conf.OmitArgPrefixes[Settings]
 
@@ -30,6 +35,12 @@ class TrainOptions:
     """Results go to <runs-dir>/<env>/<method>/seed_<n>/."""
     overwrite: bool = False
     """Replace the run that is there."""
+    resume: str | None = None
+    """A run's folder, to continue as if it had never stopped; --steps may be raised. auto: these settings' run."""
+    checkpoint_evals: int = 1
+    """A checkpoint every so many evaluations; 0: not by evaluations."""
+    checkpoint_minutes: float = 10.0
+    """A checkpoint when so many minutes have passed since the last; 0: not by the clock."""
     dry_run: bool = False
     """Print what would run and everything that is wrong with it, and train nothing."""
     plots: bool = True
@@ -45,13 +56,9 @@ class TrainOptions:
 
 
 def main(argv: list[str]) -> int:
-    settings = _start(value_of("--preset", argv), value_of("--config", argv), value_of("--env", argv))
-    if value_of("--env", argv) not in (None, settings.env):
-        settings = replace(settings, eval_env=None)  # another environment is judged on itself, unless a flag says more
-    start = TrainOptions(settings=settings)
-    options = parse(start, argv, "dcp train", _description())
     sys.path.insert(0, str(Path.cwd()))  # an environment named as module:factory may lie here
     try:
+        options = _options(argv)
         if options.dry_run:
             from dcp.cli.dry_run import dry_run
 
@@ -61,43 +68,49 @@ def main(argv: list[str]) -> int:
         sys.path.pop(0)
 
 
-def _start(preset: str | None, config: str | None, env: str | None) -> Settings:
+def _options(argv: list[str]) -> TrainOptions:
+    given = value_of("--resume", argv)
+    stored = stored_settings(Path(given)) if given not in (None, AUTO) else None
+    settings = _start(value_of("--preset", argv), value_of("--config", argv), value_of("--env", argv), stored)
+    if stored is None and value_of("--env", argv) not in (None, settings.env):
+        settings = replace(settings, eval_env=None)  # another environment is judged on itself, unless a flag says more
+    options = parse(TrainOptions(settings=settings), argv, "dcp train", _description())
+    if given is not None and options.overwrite:
+        raise UserError("--resume continues what --overwrite would replace: give only one of them")
+    if options.resume == AUTO:
+        folder = options.runs_dir / options.settings.run_path
+        return replace(options, resume=str(folder) if (folder / CONFIG_FILE).exists() else None)
+    return options
+
+
+def _start(preset: str | None, config: str | None, env: str | None, stored: Settings | None) -> Settings:
+    """What the flags add to: a preset, a config file or the defaults; for a run that goes on, its own settings."""
     if preset is not None and config is not None:
         raise UserError("--preset and --config both say where to start: give only one of them")
+    overrides = preset_overrides(preset, env or (stored.env if stored else None)) if preset is not None else {}
     if config is not None:
         path = Path(config)
-        return Settings(**read_config_file(path / CONFIG_FILE if path.is_dir() else path)["config"])
-    return Settings(**preset_overrides(preset, env)) if preset is not None else Settings()
+        overrides = read_config_file(path / CONFIG_FILE if path.is_dir() else path)["config"]
+    return replace(stored or Settings(), **overrides)
 
 
 def _description() -> str:
     rows = [f"  {name:<8}{preset.purpose}" for name, preset in PRESETS.items()]
-    return "\n".join([COMMANDS["train"], "", "presets:", *rows])
+    codes = [f"  {code:<8}{meaning}" for code, meaning in EXIT_CODES.items()]
+    return "\n".join([COMMANDS["train"], "", "presets:", *rows, "", "exit codes:", *codes])
 
 
 def _train(options: TrainOptions) -> int:
-    from dcp.checks import check
-    from dcp.training.run import Interrupted, train
+    from dcp.training.keeper import Cadence, Interrupted
 
-    check(options.settings)  # before Config: it knows the environment, and so every violation
-    config = Config(**vars(options.settings))
+    cadence = Cadence(options.checkpoint_evals, options.checkpoint_minutes)
+    folder = options.resume or offered(options.settings, options.runs_dir, options.overwrite)
     try:
-        run = train(
-            config,
-            runs_dir=options.runs_dir,
-            overwrite=options.overwrite,
-            tensorboard=options.tensorboard,
-            wandb=options.wandb,
-            display=options.display,
-            cache=options.cache,
-        )
+        run = _continue(Path(folder), options, cadence) if folder else _begin(options, cadence)
     except Interrupted as stop:
-        if not stop.evaluations:
-            print("Stopped before the first evaluation: nothing was kept.")
-            return EXIT_INTERRUPTED
-        print(f"Stopped after {stop.evaluations} of {config.num_evals} evaluations; what there is was kept.")
-        _show_results(stop.folder, options.plots)
-        return EXIT_INTERRUPTED
+        return _stopped(stop, options.plots)
+    if run is None:
+        return 0
     last = run.rows[-1]
     print(
         f"Trained for {last['env_steps']:,} environment steps in {last['wall_seconds']:.0f} s: "
@@ -105,6 +118,43 @@ def _train(options: TrainOptions) -> int:
     )
     _show_results(run.folder, options.plots)
     return 0
+
+
+def _begin(options: TrainOptions, cadence: "Cadence") -> "TrainedRun":
+    from dcp.checks import check
+    from dcp.training.run import train
+
+    check(options.settings)  # before Config: it knows the environment, and so every violation
+    config = Config(**vars(options.settings))
+    return train(config, runs_dir=options.runs_dir, overwrite=options.overwrite, **_outputs(options), cadence=cadence)
+
+
+def _continue(folder: Path, options: TrainOptions, cadence: "Cadence") -> "TrainedRun | None":
+    from dcp.training.run import resume
+
+    steps = agreed_steps(folder, options.settings)
+    if steps is None:
+        return None
+    return resume(folder, steps=steps, **_outputs(options), cadence=cadence)
+
+
+def _outputs(options: TrainOptions) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in ("tensorboard", "wandb", "display", "cache")}
+
+
+def _stopped(stop: "Interrupted", plots: bool) -> int:
+    if stop.env_steps is not None:
+        print(
+            f"Stopped with a checkpoint at {stop.env_steps:,} environment steps: "
+            f"continue with `dcp train --resume {stop.folder}`."
+        )
+        return EXIT_REQUEUE
+    if not stop.evaluations:
+        print("Stopped before the first evaluation: nothing was kept.")
+        return EXIT_INTERRUPTED
+    print(f"Stopped after {stop.evaluations} evaluations; what there is was kept.")
+    _show_results(stop.folder, plots)
+    return EXIT_INTERRUPTED
 
 
 def _show_results(folder: Path, plots: bool) -> None:

@@ -98,6 +98,8 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         version = int(metadata["schema_version"])
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} has damaged metadata ({error!r}): train or copy it again") from error
+    if version < 1:
+        raise UserError(f"{path} has schema {version}, which no dcp has written: train or copy it again")
     if version > POLICY_SCHEMA_VERSION:
         raise UserError(f"{path} has schema {version}, newer than {POLICY_SCHEMA_VERSION}: upgrade dcp to load it")
     return arrays, metadata

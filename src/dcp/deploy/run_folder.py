@@ -44,7 +44,7 @@ def load_run(folder: str | Path) -> RunRecord:
 
 
 def read_config_file(path: str | Path) -> dict[str, Any]:
-    """A config.json, checked: schema_version, config (fields that make a valid `Config`), versions."""
+    """A config.json, checked and of the present schema: config (valid for `Config`), earlier_budgets, versions."""
     path = Path(path)
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
@@ -63,7 +63,17 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
         Config.from_dict(stored["config"])
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    return {**stored, "versions": stored.get("versions", {})}
+    for older in range(version, SCHEMA_VERSION):
+        stored = _MIGRATIONS[older](stored)
+    return {**stored, "versions": stored.get("versions", {}), "earlier_budgets": stored.get("earlier_budgets", [])}
+
+
+def _from_1(stored: dict[str, Any]) -> dict[str, Any]:
+    """Before runs could be trained longer, each had the one budget of its config."""
+    return {**stored, "schema_version": 2, "earlier_budgets": []}
+
+
+_MIGRATIONS = {1: _from_1}  # each to the next version
 
 
 def _read_metrics(path: Path) -> dict[str, np.ndarray]:

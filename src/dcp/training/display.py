@@ -1,5 +1,6 @@
 """What a person sees while a run trains: a live panel on a terminal, one line an evaluation elsewhere."""
 
+import sys
 import time
 from pathlib import Path
 from typing import Literal, Protocol, Self
@@ -15,6 +16,7 @@ from dcp.training.loop import Progress
 
 DisplayKind = Literal["auto", "live", "plain", "none"]
 Row = dict[str, float]
+STOPPING = "{}: stopping after this iteration, with a checkpoint (once more: at once)"
 COMPILING = "compiling (once: the next run of this kind finds it on disk)"
 
 
@@ -27,6 +29,12 @@ class Display(Protocol):
 
     def evaluation(self, row: Row) -> None: ...
 
+    def resumed(self, unrolls: int, evaluations: int) -> None: ...
+
+    def stopping(self, signal: str) -> None: ...
+
+    def note(self, sentence: str) -> None: ...
+
 
 class Pace:
     """Steps done, steps/s and time left. The first iteration and the first evaluation compile: they do not count."""
@@ -34,6 +42,7 @@ class Pace:
     def __init__(self, config: Config):
         self.config = config
         self.unrolls = 0
+        self._before = 0  # evaluations in earlier processes
         self._last: float | None = None  # when the latest iteration or evaluation ended
         self._iterations: list[float] = []  # seconds
         self._evaluations: list[float] = []
@@ -45,6 +54,9 @@ class Pace:
 
     def evaluated(self) -> None:
         self._tick(self._evaluations)
+
+    def resumed(self, unrolls: int, evaluations: int) -> None:
+        self.unrolls, self._before = unrolls, evaluations
 
     def _tick(self, durations: list[float]) -> None:
         now = time.perf_counter()
@@ -66,7 +78,7 @@ class Pace:
         iteration = sum(self._iterations) / len(self._iterations)
         evaluation = self._evaluations[-1] if len(self._evaluations) > 1 else 0.0
         left = (self.config.num_unrolls - self.unrolls) * iteration
-        left += (self.config.num_evals - len(self._evaluations)) * evaluation
+        left += (self.config.num_evals - self._before - len(self._evaluations)) * evaluation
         return f"{self.config.env_steps_per_unroll / iteration:,.0f} steps/s  {clock(round(left))} left"
 
 
@@ -100,6 +112,16 @@ class Silent:
     def evaluation(self, row: Row) -> None:
         return None
 
+    def resumed(self, unrolls: int, evaluations: int) -> None:
+        return None
+
+    def stopping(self, signal: str) -> None:
+        return None
+
+    def note(self, sentence: str) -> None:
+        """What must be known, such as damage: also where nothing else is shown."""
+        print(sentence, file=sys.stderr, flush=True)
+
 
 class Plain(Silent):
     """For logs: one line at the start, one an evaluation."""
@@ -110,6 +132,13 @@ class Plain(Silent):
 
     def progress(self, progress: Progress) -> None:
         self._pace.update(progress)
+
+    def resumed(self, unrolls: int, evaluations: int) -> None:
+        self._pace.resumed(unrolls, evaluations)
+        print(f"{self._pace.steps:>12,} / {self._pace.total:,} steps  continuing from here", flush=True)
+
+    def stopping(self, signal: str) -> None:
+        print(STOPPING.format(signal), flush=True)
 
     def evaluation(self, row: Row) -> None:
         pace = self._pace
@@ -154,6 +183,17 @@ class Panel(Silent):
         self._row = row
         self._pace.evaluated()
         self._live.update(self._render())
+
+    def resumed(self, unrolls: int, evaluations: int) -> None:
+        self._pace.resumed(unrolls, evaluations)
+        self._live.update(self._render())
+
+    def stopping(self, signal: str) -> None:
+        self._live.console.show_cursor(True)  # a second signal leaves no time for that
+        self.note(STOPPING.format(signal))
+
+    def note(self, sentence: str) -> None:
+        self._live.console.print(sentence)
 
     def _render(self) -> RenderableType:
         pace, row = self._pace, self._row

@@ -2,18 +2,22 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dcp.config import Config
 from dcp.errors import UserError
+from dcp.training.health import require_finite
+from dcp.training.schedule import evaluation_points
 from dcp.training.stages import Stages
 from dcp.training.trainer import RunState, Trainer
 from dcp.types import Array, Metrics
 
 EVALUATION_STREAM = 0x6576616C  # keeps evaluation's random stream apart from training's
+Row = dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -28,13 +32,20 @@ class Progress:
 class Evaluation:
     """After each evaluation: one row of metrics.csv, and the run as it stands."""
 
-    row: dict[str, float]
+    row: Row
     run: RunState
 
 
-def evaluation_points(config: Config) -> list[int]:
-    """Iterations done at each evaluation: evenly spread, the last one at the end of the budget."""
-    return [round((i + 1) * config.num_iterations / config.num_evals) for i in range(config.num_evals)]
+@dataclass
+class Moment:
+    """A run between two unrolls: all that its continuation depends on."""
+
+    run: RunState
+    unrolls: int = 0  # run.unrolls, on the host
+    rows: list[Row] = field(default_factory=list)  # of metrics.csv, one an evaluation
+    metrics: list[Row] = field(default_factory=list)  # one an iteration since the last evaluation
+    diverged: int = 0  # episodes that had diverged by the last evaluation
+    seconds: float = 0.0  # of work so far, over all processes that have had a part in it
 
 
 def evaluation_key(seed: int, index: int) -> Array:
@@ -46,39 +57,84 @@ def run_loop(
     trainer: Trainer,
     on_eval: Callable[[Evaluation], None] = lambda _: None,
     on_progress: Callable[[Progress], None] = lambda _: None,
+    at_boundary: Callable[[Moment], None] = lambda _: None,
+    start: Callable[[Stages], Moment] | None = None,
+    points: list[int] | None = None,
 ) -> RunState:
-    config, stages = trainer.config, Stages(trainer)
-    start = time.perf_counter()
-    run = _sound(stages.init(), config)
-    for unroll in range(config.num_prefill_unrolls):
-        run = jax.block_until_ready(stages.prefill(run))
-        on_progress(Progress(unroll + 1, None))
+    """From `start`, or from the beginning, to the last of `points`, which are `evaluation_points` unless given.
 
-    diverged = 0  # before the last evaluation
-    done = 0
-    for index, until in enumerate(evaluation_points(config)):
-        since, first = time.perf_counter(), done
-        metrics: list[Metrics] = []
-        for done in range(first + 1, until + 1):
-            run, latest = jax.block_until_ready(stages.iteration(run))
-            metrics.append(latest)
-            on_progress(Progress(config.num_prefill_unrolls + done, latest))
-        seconds = time.perf_counter() - since
-        scores = stages.evaluate(run.learner.params, evaluation_key(config.seed, index))
-        unrolls = config.num_prefill_unrolls + done
+    `at_boundary` is called after each unroll and after each evaluation; what it does with the moment, and whether it
+    raises, leaves no trace in the numbers. The moment's arrays are used up by the next unroll.
+    """
+    loop = _Loop(trainer, points or evaluation_points(trainer.config), time.perf_counter())
+    moment = (start or begin)(loop.stages)
+    loop.before = moment.seconds
+    while True:
+        if loop.evaluation_is_due(moment):
+            on_eval(loop.evaluate(moment))
+            at_boundary(moment)
+        if len(moment.rows) == len(loop.points):
+            return moment.run
+        on_progress(loop.unroll(moment))
+        at_boundary(moment)
+
+
+def begin(stages: Stages) -> Moment:
+    return Moment(_sound(stages.init(), stages.trainer.config))
+
+
+class _Loop:
+    def __init__(self, trainer: Trainer, points: list[int], started: float):
+        self.trainer, self.config, self.stages = trainer, trainer.config, Stages(trainer)
+        self.points = points
+        self.started, self.before = started, 0.0
+        self._paced: tuple[float, int] = (0.0, 0)  # seconds and iterations since the last evaluation, in this process
+
+    def evaluation_is_due(self, moment: Moment) -> bool:
+        done = moment.unrolls - self.config.num_prefill_unrolls
+        return len(moment.rows) < len(self.points) and done == self.points[len(moment.rows)]
+
+    def unroll(self, moment: Moment) -> Progress:
+        since, metrics = time.perf_counter(), None
+        if moment.unrolls < self.config.num_prefill_unrolls:
+            moment.run = jax.block_until_ready(self.stages.prefill(moment.run))
+        else:
+            moment.run, metrics = jax.block_until_ready(self.stages.iteration(moment.run))
+            moment.metrics.append({name: float(value) for name, value in metrics.items()})
+            self._paced = (self._paced[0] + time.perf_counter() - since, self._paced[1] + 1)
+        moment.unrolls += 1
+        moment.seconds = self._seconds()
+        if metrics is not None:
+            require_finite(moment.metrics[-1], moment.run.learner, moment.unrolls * self.config.env_steps_per_unroll)
+        return Progress(moment.unrolls, metrics)
+
+    def evaluate(self, moment: Moment) -> Evaluation:
+        config, index = self.config, len(moment.rows)
+        scores = self.stages.evaluate(moment.run.learner.params, evaluation_key(config.seed, index))
+        diverged = _diverged(moment.run)
+        seconds, iterations = self._paced
         row = {
             "evaluation": index + 1,
-            "env_steps": unrolls * config.env_steps_per_unroll,
-            "updates": done * config.updates_per_iteration,
+            "env_steps": moment.unrolls * config.env_steps_per_unroll,
+            "updates": (moment.unrolls - config.num_prefill_unrolls) * config.updates_per_iteration,
             **{name: float(value) for name, value in scores.items()},
-            **{name: float(jnp.mean(jnp.stack([m[name] for m in metrics]))) for name in metrics[0]},
-            "diverged_episodes": _diverged(run) - diverged,
-            "steps_per_second": (until - first) * config.env_steps_per_unroll / seconds,
-            "wall_seconds": time.perf_counter() - start,
+            **_means(moment.metrics),
+            "diverged_episodes": diverged - moment.diverged,
+            "steps_per_second": iterations * config.env_steps_per_unroll / max(seconds, 1e-9),
+            "wall_seconds": self._seconds(),
         }
-        diverged = _diverged(run)
-        on_eval(Evaluation(row, run))
-    return run
+        moment.rows.append(row)
+        moment.metrics, moment.diverged, moment.seconds = [], diverged, row["wall_seconds"]
+        self._paced = (0.0, 0)
+        return Evaluation(row, moment.run)
+
+    def _seconds(self) -> float:
+        return self.before + time.perf_counter() - self.started
+
+
+def _means(metrics: list[Row]) -> Row:
+    """Over iterations. Floats on the host are the device's float32 exactly, so a resumed run has the same means."""
+    return {name: float(jnp.mean(jnp.asarray([m[name] for m in metrics], np.float32))) for name in metrics[0]}
 
 
 def _diverged(run: RunState) -> int:

@@ -1,18 +1,28 @@
-"""A run from config to folder: checks, trains, evaluates, writes down."""
+"""A run from config to folder: checks, trains, evaluates, writes down; and goes on where an earlier process stopped."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dcp.checks import check
 from dcp.config import Config
 from dcp.deploy.policy import DeployedPolicy
+from dcp.errors import RunError
 from dcp.training import compilation_cache, sinks
+from dcp.training.checkpoint import Saver
 from dcp.training.display import Display, DisplayKind, make_display
-from dcp.training.folder import RunFolder, claim
-from dcp.training.loop import Evaluation, run_loop
+from dcp.training.faults import explained
+from dcp.training.folder import FAULT_FILE, RunFolder, claim, reopen
+from dcp.training.keeper import Cadence, Interrupted, Keeper
+from dcp.training.loop import Evaluation, Moment, begin, run_loop
+from dcp.training.resumption import latest_moment
+from dcp.training.schedule import evaluation_points
+from dcp.training.signals import StopRequest
+from dcp.training.stages import Stages
 from dcp.training.trainer import RunState, Trainer, make_trainer
+
+OnEval = Callable[[Evaluation], None]
 
 
 @dataclass(frozen=True)
@@ -23,17 +33,9 @@ class TrainedRun:
     state: RunState
 
 
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during training. The folder holds what there was; without an evaluation there is none."""
-
-    def __init__(self, folder: Path, evaluations: int):
-        super().__init__(f"stopped after {evaluations} evaluations")
-        self.folder, self.evaluations = folder, evaluations
-
-
 def train(
     config: Config,
-    on_eval: Callable[[Evaluation], None] | None = None,
+    on_eval: OnEval | None = None,
     *,
     runs_dir: str | Path = "runs",
     overwrite: bool = False,
@@ -41,53 +43,118 @@ def train(
     wandb: bool = False,
     display: DisplayKind = "auto",
     cache: str | Path | None = None,
+    cadence: Cadence = Cadence(),  # noqa: B008
 ) -> TrainedRun:
     """Train and write `<runs_dir>/<env>/<method>/seed_<n>/`.
 
     `on_eval` is called after each evaluation; its `run` is valid within the call only (its buffers are reused).
-    `cache` is a folder for compiled programs, or "off"; see `compilation_cache`.
+    `cache` is a folder for compiled programs, or "off"; see `compilation_cache`. `cadence`: when to checkpoint.
     """
     compilation_cache.enable(cache)
     check(config)
     sinks.require(tensorboard, wandb)
     trainer = make_trainer(config)
     folder = claim(runs_dir, trainer.config, overwrite)
-    rows: list[dict[str, float]] = []
+    return _Session(trainer, folder, on_eval, tensorboard, wandb, display, cadence).run()
+
+
+def resume(
+    run: str | Path,
+    on_eval: OnEval | None = None,
+    *,
+    steps: int | None = None,
+    tensorboard: bool = False,
+    wandb: bool = False,
+    display: DisplayKind = "auto",
+    cache: str | Path | None = None,
+    cadence: Cadence = Cadence(),  # noqa: B008
+) -> TrainedRun:
+    """Continue the run in this folder as if it had never stopped; with `steps`, train it longer than was planned.
+
+    A run without a checkpoint begins again: its config decides every number, so that too ends as it would have.
+    """
+    compilation_cache.enable(cache)
+    sinks.require(tensorboard, wandb)
+    folder = reopen(run, steps)
     try:
-        with ExitStack() as stack:
-            outputs = sinks.make_sinks(folder, tensorboard, wandb)
-            for sink in outputs:
-                stack.callback(sink.close)
-            shown = stack.enter_context(make_display(display, trainer.config, folder.path))
-            record = _recorder(trainer, folder, outputs, shown, rows, on_eval)
-            state = run_loop(trainer, record, shown.progress)
-    except BaseException as error:
-        if not rows:
-            folder.release()
-        if isinstance(error, KeyboardInterrupt):
-            raise Interrupted(folder.path, len(rows)) from None
+        check(folder.config)
+        trainer = make_trainer(folder.config)
+    except BaseException:
+        folder.lock.release()
         raise
-    return TrainedRun(folder.path, rows, trainer.policy(state.learner.params), state)
+    return _Session(trainer, folder, on_eval, tensorboard, wandb, display, cadence, resumed=True).run()
 
 
-def _recorder(
-    trainer: Trainer,
-    folder: RunFolder,
-    outputs: list[sinks.Sink],
-    shown: Display,
-    rows: list[dict[str, float]],
-    on_eval: Callable[[Evaluation], None] | None,
-) -> Callable[[Evaluation], None]:
-    """What happens at each evaluation. The policy first: a row in metrics.csv says that its policy is on disk."""
+@dataclass
+class _Session:
+    """One process's part of a run."""
 
-    def record(evaluation: Evaluation) -> None:
-        folder.save_policy(trainer.policy(evaluation.run.learner.params), evaluation.row)
-        folder.keep()
-        for sink in outputs:
+    trainer: Trainer
+    folder: RunFolder
+    on_eval: OnEval | None
+    tensorboard: bool
+    wandb: bool
+    display: DisplayKind
+    cadence: Cadence
+    resumed: bool = False
+    rows: list[dict[str, float]] = field(default_factory=list)
+    outputs: list[sinks.Sink] = field(default_factory=list)
+
+    def run(self) -> TrainedRun:
+        saver = Saver(self.folder.checkpoints, self.folder.config)
+        try:
+            with ExitStack() as stack:
+                stack.callback(saver.close)
+                stack.callback(lambda: [sink.close() for sink in self.outputs])
+                shown = stack.enter_context(make_display(self.display, self.trainer.config, self.folder.path))
+                stop = stack.enter_context(StopRequest(shown.stopping))
+                points = evaluation_points(self.trainer.config, self.folder.earlier)
+                keeper = Keeper(saver, self.cadence, stop, len(points))
+                state = run_loop(
+                    self.trainer,
+                    lambda evaluation: self._record(evaluation, shown),
+                    shown.progress,
+                    keeper,
+                    lambda stages: self._start(stages, saver, shown),
+                    points,
+                )
+                saver.wait()
+        except BaseException as error:
+            fault = explained(error, self.folder, saver.last)
+            self._leave(saver)
+            if isinstance(error, KeyboardInterrupt):
+                raise Interrupted(self.folder.path, len(self.rows), saver.last) from None
+            if fault:
+                raise RunError(fault) from error
+            raise
+        finally:
+            self.folder.lock.release()
+        return TrainedRun(self.folder.path, self.rows, self.trainer.policy(state.learner.params), state)
+
+    def _start(self, stages: Stages, saver: Saver, shown: Display) -> Moment:
+        moment = latest_moment(self.folder, stages, saver, shown.note) if self.resumed else None
+        if moment is not None:
+            shown.resumed(moment.unrolls, len(moment.rows))
+        moment = moment or begin(stages)
+        if self.resumed:
+            self.folder.save_config()  # with the budget as it is now
+        self.rows = list(moment.rows)
+        self.outputs = sinks.make_sinks(self.folder, self.tensorboard, self.wandb, self.rows)
+        return moment
+
+    def _record(self, evaluation: Evaluation, shown: Display) -> None:
+        """The policy first: a row in metrics.csv says that its policy is on disk."""
+        self.folder.save_policy(self.trainer.policy(evaluation.run.learner.params), evaluation.row)
+        self.folder.keep()
+        for sink in self.outputs:
             sink.write(evaluation.row)
-        rows.append(evaluation.row)
+        self.rows.append(evaluation.row)
         shown.evaluation(evaluation.row)
-        if on_eval is not None:
-            on_eval(evaluation)
+        if self.on_eval is not None:
+            self.on_eval(evaluation)
 
-    return record
+    def _leave(self, saver: Saver) -> None:
+        """A folder in which there is nothing to keep goes."""
+        fault = (self.folder.path / FAULT_FILE).exists()
+        if not (self.rows or self.resumed or saver.last is not None or fault):
+            self.folder.discard()

@@ -2,10 +2,13 @@
 
 import csv
 import dataclasses
+import io
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
+from dcp.deploy.artefact import write_whole
 from dcp.errors import UserError
 from dcp.training.folder import RunFolder
 
@@ -20,14 +23,26 @@ class Sink(Protocol):
 
 
 class CsvSink:
-    """One row an evaluation, on disk at once. The first row declares the columns; no later row may differ."""
+    """One row an evaluation, on disk at once. The first row declares the columns; no later row may differ.
 
-    def __init__(self, path: Path):
-        self._file = path.open("w", newline="", encoding="utf-8")
-        self._writer = csv.writer(self._file)
+    `rows` are those of a run that goes on: with them the file begins anew, whatever an earlier process left in it.
+    """
+
+    def __init__(self, path: Path, rows: Sequence[Row] = ()):
         self._columns: list[str] | None = None
+        before = io.StringIO(newline="")
+        self._writer = csv.writer(before)
+        for row in rows:
+            self._write(row)
+        write_whole(path, before.getvalue().encode())
+        self._file = path.open("a", newline="", encoding="utf-8")
+        self._writer = csv.writer(self._file)
 
     def write(self, row: Row) -> None:
+        self._write(row)
+        self._file.flush()
+
+    def _write(self, row: Row) -> None:
         if self._columns is None:
             self._columns = list(row)
             self._writer.writerow(self._columns)
@@ -35,17 +50,17 @@ class CsvSink:
             changed = sorted(row.keys() ^ set(self._columns))
             raise ValueError(f"metrics changed within the run: {', '.join(changed)}")
         self._writer.writerow([row[name] for name in self._columns])
-        self._file.flush()
 
     def close(self) -> None:
         self._file.close()
 
 
 class TensorboardSink:
-    def __init__(self, folder: RunFolder):
+    def __init__(self, folder: RunFolder, rows: Sequence[Row] = ()):
         from tensorboardX import SummaryWriter
 
-        self._writer = SummaryWriter(str(folder.tensorboard))
+        again = int(rows[-1]["env_steps"]) + 1 if rows else None  # TensorBoard forgets what lies behind it
+        self._writer = SummaryWriter(str(folder.tensorboard), purge_step=again)
 
     def write(self, row: Row) -> None:
         for name, value in row.items():
@@ -80,10 +95,11 @@ def require(tensorboard: bool, wandb: bool) -> None:
             raise UserError(f"--{extra} needs a package that is not installed: pip install 'dcp[{extra}]'")
 
 
-def make_sinks(folder: RunFolder, tensorboard: bool, wandb: bool) -> list[Sink]:
-    sinks: list[Sink] = [CsvSink(folder.metrics)]
+def make_sinks(folder: RunFolder, tensorboard: bool, wandb: bool, rows: Sequence[Row] = ()) -> list[Sink]:
+    """`rows`: of a run that goes on; W&B starts a run of its own for what follows them."""
+    sinks: list[Sink] = [CsvSink(folder.metrics, rows)]
     if tensorboard:
-        sinks.append(TensorboardSink(folder))
+        sinks.append(TensorboardSink(folder, rows))
     if wandb:
         sinks.append(WandbSink(folder))
     return sinks

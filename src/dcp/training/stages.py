@@ -31,6 +31,26 @@ class Stages:
         learner = jax.jit(self.trainer.learner.init)(key_learner)
         return RunState(learner, acting, replay, key_run, jnp.zeros((), jnp.int32))
 
+    def shapes(self) -> RunState:
+        """What `init` would give, without its numbers."""
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        acting, replay = jax.eval_shape(self.trainer.init_experience, key)
+        learner = jax.eval_shape(self.trainer.learner.init, key)
+        return RunState(learner, acting, replay, key, jax.ShapeDtypeStruct((), jnp.int32))  # pyright: ignore
+
+    def place(self, run: RunState) -> RunState:
+        """Arrays of the host, as a checkpoint gives them, where `init` and the unrolls would have them."""
+        if self.split.count == 1:
+            return jax.device_put(run, may_alias=False)  # the copy may be donated
+        acting, replay = self._experience()
+        return RunState(
+            learner=jax.device_put(run.learner, self.split.devices[0], may_alias=False),
+            acting=_put(run.acting, acting),
+            replay=_put(run.replay, replay),
+            key=run.key,
+            unrolls=jax.device_put(run.unrolls),
+        )
+
     def prefill(self, run: RunState) -> RunState:
         """One unroll by the untrained policy, with no update."""
         key, key_collect = jax.random.split(run.key)
@@ -89,3 +109,8 @@ class Stages:
             ActingState(episodes=self.split.along(0), command=self.split.whole),  # pyright: ignore[reportArgumentType]
             ReplayState(rows=self.split.along(1), head=self.split.whole, size=self.split.whole),  # pyright: ignore
         )
+
+
+def _put(tree: Any, layout: Any) -> Any:
+    """Each part where its layout says; a layout names one place for all arrays of a part."""
+    return type(tree)(*(jax.device_put(part, place, may_alias=False) for part, place in zip(tree, layout, strict=True)))

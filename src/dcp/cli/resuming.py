@@ -1,0 +1,74 @@
+"""`dcp train --resume`: which flags may stand beside it, and when a bare `dcp train` offers it."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dcp.config import Config, Settings
+from dcp.deploy.run_folder import CONFIG_FILE
+from dcp.errors import UserError
+
+if TYPE_CHECKING:
+    from dcp.training.schedule import Budget
+
+AUTO = "auto"
+
+
+def stored_settings(folder: Path) -> Settings:
+    from dcp.training.folder import read_plan
+
+    return Settings(**asdict(read_plan(folder)[0]))
+
+
+def agreed_steps(folder: Path, asked: Settings) -> int | None:
+    """The budget to continue with; None where the run has reached it already.
+
+    Flags that agree with the run are welcome. Others are refused by name: they would make it another run.
+    """
+    from dcp.training.folder import how_far, read_plan
+
+    stored, earlier = read_plan(folder)
+    for name in differing(stored, earlier, asked):
+        flag = f"--{name.replace('_', '-')}"
+        if name == "steps":
+            raise UserError(f"--steps {asked.steps} is below the run's {stored.steps}: steps can only be raised")
+        raise UserError(
+            f"{flag} {getattr(asked, name)} is not the run's {getattr(stored, name)}: leave {flag} out, "
+            "or start another run"
+        )
+    done, total = how_far(folder)
+    steps = max(asked.steps, stored.steps)
+    if done >= total and Settings(**{**asdict(stored), "steps": steps}).num_unrolls <= stored.num_unrolls:
+        print(f"{folder} is finished at {total:,} environment steps: raise --steps to train it longer.")
+        return None
+    return steps
+
+
+def differing(stored: Config, earlier: tuple["Budget", ...], asked: Settings) -> list[str]:
+    """Fields in which `asked` would make another run. None means that the run's own value will do."""
+    told = {name: value for name, value in asdict(asked).items() if value is not None}
+    names = [name for name, value in told.items() if value != getattr(stored, name)]
+    begun = {"steps": [b.steps for b in earlier], "num_evals": [b.num_evals for b in earlier]}  # before it was raised
+    names = [name for name in names if told[name] not in begun.get(name, [])]
+    return [name for name in names if name != "steps" or asked.steps < stored.steps]
+
+
+def offered(settings: Settings, runs_dir: Path, overwrite: bool) -> str | None:
+    """For a bare `dcp train` whose folder holds the same run, unfinished: the folder, if a person wants it to go on.
+
+    Without a person at the terminal the sentence that refuses the folder names the command.
+    """
+    from dcp.training.folder import how_far, read_plan
+
+    folder = runs_dir / settings.run_path
+    if overwrite or not (folder / CONFIG_FILE).exists() or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return None
+    try:
+        plan, (done, total) = read_plan(folder), how_far(folder)
+    except UserError:
+        return None  # the refusal will say what is wrong with it
+    if done >= total or differing(*plan, settings):
+        return None
+    answer = input(f"{folder} holds this run at {done:,} of {total:,} steps. Continue it? [Y/n] ")
+    return str(folder) if answer.strip().lower() in ("", "y", "yes") else None

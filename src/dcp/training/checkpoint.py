@@ -1,0 +1,180 @@
+"""The whole run as a checkpoint, and back: arrays through Orbax, the rest as JSON. Neither can hold code."""
+
+import logging
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dcp.config import Config
+from dcp.errors import UserError
+from dcp.training import checkpoint_files as files
+from dcp.training.loop import Moment
+from dcp.training.stages import Stages
+from dcp.training.trainer import RunState
+
+CHECKPOINT_SCHEMA_VERSION = 1
+_MAY_CHANGE = {"steps", "num_evals"}  # a run may be trained longer
+
+
+class Saver:
+    """Writes moments in the background; training goes on as soon as their arrays are copied.
+
+    An error of the writing surfaces at the next call.
+    """
+
+    def __init__(self, folder: Path, config: Config):
+        self.folder, self._config = folder, config
+        self.last: int | None = None  # environment steps at the newest checkpoint that is whole
+        self._orbax: Any = None  # made with the first checkpoint: its import takes a second
+        self._thread = ThreadPoolExecutor(1, "dcp-checkpoint")
+        self._writing: Future[None] | None = None
+
+    def save(self, moment: Moment) -> None:
+        self.wait()
+        arrays = to_arrays(moment.run)
+        record = _record(moment, self._config, arrays)
+        draft = files.draft(self.folder, files.name(moment.unrolls, len(moment.rows)))
+        where = (draft / files.STATE_DIR).absolute()
+        self._checkpointer().save(where, args=_orbax().args.PyTreeSave(arrays))  # copies them, and goes on
+        self._writing = self._thread.submit(self._finish, draft, record)
+
+    def check(self) -> None:
+        """Raise what went wrong in the background, if anything did."""
+        if self._writing is not None and self._writing.done():
+            self.wait()
+
+    def wait(self) -> None:
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
+
+    def close(self) -> None:
+        """Without an error of its own: for the end, whatever it was."""
+        self._thread.shutdown()  # what was begun ends first
+        if self._orbax is not None:
+            with suppress(Exception):
+                self._orbax.close()
+        files.remove_drafts(self.folder)
+
+    def _checkpointer(self) -> Any:
+        if self._orbax is None:
+            handler = _orbax().PyTreeCheckpointHandler(use_compression=False)  # floats hardly compress
+            self._orbax = _orbax().AsyncCheckpointer(handler)
+        return self._orbax
+
+    def _finish(self, draft: Path, record: dict[str, Any]) -> None:
+        self._orbax.wait_until_finished()
+        files.publish(draft, record)
+        self.last = record["env_steps"]
+
+
+def load(path: Path, config: Config, stages: Stages) -> Moment:
+    """A verified checkpoint's moment, laid out over the devices as the stages would have it.
+
+    Raises `DamagedError` where its bytes are not those that were written, `UserError` where it is another run's.
+    """
+    files.verify(path)
+    record = check_record(path, files.read_record(path), config)
+    like = stages.shapes()
+    wanted = {name: _describe(leaf) for name, leaf in _named(like) if leaf.size}
+    for name in sorted(wanted.keys() | record["arrays"].keys()):
+        if wanted.get(name) != record["arrays"].get(name):
+            raise UserError(
+                f"{path} holds {name} as {record['arrays'].get(name)}, where this version of dcp has "
+                f"{wanted.get(name)}: continue the run with the dcp that began it ({record['versions'].get('dcp')})"
+            )
+    arrays = read_arrays(path / files.STATE_DIR, wanted)
+    run = stages.place(_from_arrays(arrays, like))
+    kept = {name: record[name] for name in ("unrolls", "rows", "metrics", "diverged", "seconds")}
+    return Moment(run, **kept)
+
+
+def check_record(path: Path, record: dict[str, Any], config: Config) -> dict[str, Any]:
+    """The record, if it is of a version that can be read and of this very run."""
+    version = record.get("schema_version")
+    if version != CHECKPOINT_SCHEMA_VERSION:
+        remedy = "upgrade dcp" if isinstance(version, int) and version > CHECKPOINT_SCHEMA_VERSION else "train again"
+        raise UserError(f"{path} has schema_version {version!r}, not {CHECKPOINT_SCHEMA_VERSION}: {remedy}")
+    ours = asdict(config)
+    differing = sorted(name for name in ours.keys() - _MAY_CHANGE if record["config"].get(name) != ours[name])
+    if differing:
+        name = differing[0]
+        raise UserError(
+            f"{path} was written with {name} {record['config'].get(name)!r}, but the run's config.json has "
+            f"{ours[name]!r}: restore config.json"
+        )
+    return record
+
+
+def to_arrays(run: RunState) -> dict[str, np.ndarray]:
+    """Every leaf by its place in the tree; on a CPU as a view, so copy it before the next unroll."""
+    return {name: np.asarray(_plain(leaf)) for name, leaf in _named(run) if leaf.size}  # Orbax refuses empty arrays
+
+
+def _from_arrays(arrays: dict[str, np.ndarray], like: RunState) -> RunState:
+    def leaf(path: Any, abstract: Any) -> Any:
+        if not abstract.size:
+            return jnp.zeros(abstract.shape, abstract.dtype)
+        array = arrays[_name(path)]
+        if jnp.issubdtype(abstract.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(jnp.array(array))
+        return array
+
+    return jax.tree_util.tree_map_with_path(leaf, like)
+
+
+def read_arrays(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
+    ocp = _orbax()
+    plain = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names}
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+        return reader.restore(path.absolute(), args=ocp.args.PyTreeRestore(restore_args=plain))
+
+
+def _record(moment: Moment, config: Config, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    from dcp.training.folder import versions
+
+    return {
+        "schema_version": CHECKPOINT_SCHEMA_VERSION,
+        "env_steps": moment.unrolls * config.env_steps_per_unroll,
+        "unrolls": moment.unrolls,
+        "rows": [dict(row) for row in moment.rows],
+        "metrics": [dict(row) for row in moment.metrics],
+        "diverged": moment.diverged,
+        "seconds": moment.seconds,
+        "arrays": {name: _describe(array) for name, array in arrays.items()},
+        "config": asdict(config),
+        "versions": versions(),
+    }
+
+
+def _named(run: RunState) -> list[tuple[str, Any]]:
+    return [(_name(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(run)]
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def _plain(leaf: Any) -> Any:
+    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+
+
+def _describe(leaf: Any) -> str:
+    """float32[512,29]"""
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.eval_shape(jax.random.key_data, leaf)
+    return f"{np.dtype(leaf.dtype).name}[{','.join(map(str, leaf.shape))}]"
+
+
+def _orbax() -> Any:
+    import orbax.checkpoint
+
+    logging.getLogger("absl").setLevel(logging.CRITICAL)  # it tells the console what our caller will
+    return orbax.checkpoint

@@ -1,0 +1,46 @@
+"""One writer a run folder. The operating system holds the lock, so it ends with its owner, however that ends."""
+
+import fcntl
+import os
+import socket
+from pathlib import Path
+
+from dcp.errors import UserError
+
+LOCK_FILE = ".lock"
+
+
+class FolderLock:
+    def __init__(self, folder: Path):
+        self._path = folder / LOCK_FILE
+        self._descriptor: int | None = self._acquire()
+
+    def _acquire(self) -> int:
+        while True:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                owner = os.read(descriptor, 200).decode(errors="replace").strip() or "another process"
+                os.close(descriptor)
+                raise UserError(
+                    f"{self._path.parent} is in use by {owner}: wait for it, stop it, or choose another --runs-dir"
+                ) from None
+            if self._is_current(descriptor):
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+                return descriptor
+            os.close(descriptor)  # its owner removed it meanwhile: that was a lock on nothing
+
+    def _is_current(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), os.stat(self._path))
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        if self._descriptor is None:
+            return
+        self._path.unlink(missing_ok=True)  # while it is still ours
+        os.close(self._descriptor)
+        self._descriptor = None

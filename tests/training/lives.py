@@ -1,0 +1,80 @@
+"""The longer tiny run, killed again and again: `python -m tests.training.lives RUNS_DIR KILLS SEED`.
+
+Every life is a fork of this process, which has imported everything and started nothing. A life ends by SIGKILL: at a
+random moment, or as soon as a checkpoint is seen being written. Prints one line of JSON for test_resume.py.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from dcp.training.run import resume, train
+from tests.tiny import LONGER, tiny_config
+
+
+def live(runs_dir: Path, folder: Path) -> int:
+    """-> the pid of a child that trains on from wherever the last one died"""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        if (folder / "config.json").exists():
+            resume(folder, display="none")
+        else:
+            train(tiny_config(**LONGER), runs_dir=runs_dir, display="none")
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def ended(pid: int) -> bool:
+    """Whether the child has ended by itself, and well."""
+    done, status = os.waitpid(pid, os.WNOHANG)
+    if done and status:
+        raise SystemExit(f"a life ended with status {status}")
+    return bool(done)
+
+
+def wait_for_the_moment(pid: int, folder: Path, chance: random.Random, in_writing: bool) -> bool:
+    """-> False where the child ended before its moment came"""
+    moment = time.monotonic() + chance.uniform(0.0, 5.0)
+    while time.monotonic() < moment or in_writing:
+        if ended(pid):
+            return False
+        if in_writing and any(folder.glob("checkpoints/*.draft")):
+            time.sleep(chance.choice([0.0, 0.005, 0.02]))
+            break
+        time.sleep(0.001)
+    return not ended(pid)
+
+
+def main(runs_dir: Path, kills: int, seed: int) -> None:
+    chance = random.Random(seed)
+    killed = in_writing = finished = 0
+    while True:
+        runs = runs_dir / str(finished)
+        folder = runs / tiny_config().run_path
+        pid = live(runs, folder)
+        if killed < kills and wait_for_the_moment(pid, folder, chance, in_writing=killed % 2 == 0):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            killed += 1
+            in_writing += any(folder.glob("checkpoints/*.draft"))
+            continue
+        if killed == kills:
+            _, status = os.waitpid(pid, 0)
+            assert status == 0, status
+        finished += 1
+        if killed == kills:
+            break
+    print(json.dumps({"killed": killed, "in_writing": in_writing, "finished": finished}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
