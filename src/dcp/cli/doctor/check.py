@@ -22,7 +22,7 @@ class Check:
     advice: str = ""  # what to install or do; empty where all is well
 
 
-class Failed(Exception):
+class ProbeError(Exception):
     """A child process did not do what it was asked for; the message says why in one line."""
 
 
@@ -31,9 +31,8 @@ def guarded(name: str, check: Callable[[], Sequence[Check]]) -> list[Check]:
     try:
         return list(check())
     except Exception as error:
-        return [
-            Check(name, "problem", f"this check failed ({first_line(error)})", "Install dcp again, or report this.")
-        ]
+        advice = "Install dcp with its requirements again; if that does not help, report it."
+        return [Check(name, "problem", f"this check failed ({first_line(error)})", advice)]
 
 
 def first_line(error: Exception) -> str:
@@ -68,14 +67,14 @@ def in_a_process(function: Callable[..., Any], *args: str, timeout: float, env: 
             errors="replace",
         )
     except subprocess.TimeoutExpired:
-        raise Failed(f"no answer within {timeout:.0f} s") from None
+        raise ProbeError(f"no answer within {timeout:.0f} s") from None
     if child.returncode < 0:
-        raise Failed(f"the process was ended by {signal.Signals(-child.returncode).name}")
+        raise ProbeError(f"the process was ended by {signal.Signals(-child.returncode).name}")
     try:
         answer = json.loads(child.stdout.splitlines()[-1])
     except (IndexError, ValueError):
         said = [line for line in child.stderr.splitlines() if line.strip()]
-        raise Failed(said[-1].strip() if said else f"the process ended with code {child.returncode}") from None
+        raise ProbeError(said[-1].strip() if said else f"the process ended with code {child.returncode}") from None
     if "error" in answer:
-        raise Failed(answer["error"])
+        raise ProbeError(answer["error"])
     return answer["result"]

@@ -4,9 +4,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from dcp.cli.doctor.check import Check, Failed
+from dcp.cli.doctor.check import Check, ProbeError
 from dcp.cli.doctor.machine import LARGE, NOT_KNOWN, gigabytes, look
 
 TRIAL = 2**20  # bytes
@@ -21,25 +22,21 @@ def runs(folder: Path) -> Iterator[Check]:
     except OSError as error:
         yield Check("disk for runs", "problem", _refusal(folder, error), "Choose another --runs-dir.")
         return
-    found = f"{gigabytes(free)} free for {folder.absolute()}"
-    try:
+    found, need = f"{gigabytes(free)} free for {folder.absolute()}", 0
+    with suppress(ProbeError):  # JAX has its own row
         need = CHECKPOINTS * look()["checkpoint"][LARGE]
-    except Failed:
-        need = 0
-    if need <= free:
+        found += f"; a run's checkpoints take up to {gigabytes(need)} at the paper's settings ({LARGE})"
+    if free >= need:
         yield Check("disk for runs", "ok", found)
     else:
-        found += f"; checkpoints take up to {gigabytes(need)} at the paper's settings ({LARGE})"
-        yield Check(
-            "disk for runs", "missing", found, "Make room, or choose another --runs-dir for the paper's settings."
-        )
+        yield Check("disk for runs", "missing", found, "For such a run make room, or choose another --runs-dir.")
 
 
 def cache() -> Iterator[Check]:
     """It only saves time, so a run goes on without."""
     try:
         seen = look()
-    except Failed:
+    except ProbeError:
         yield Check("disk for cache", "missing", NOT_KNOWN, "See JAX.")
         return
     folder = Path(seen["cache"] or seen["cache_wanted"]).expanduser()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from dcp.cli.doctor.check import Check, Failed, in_a_process
+from dcp.cli.doctor.check import Check, ProbeError, in_a_process
 from dcp.cli.doctor.packages import unmet_of_extra
 
 OLDEST = (3, 11)
@@ -30,14 +30,18 @@ def python() -> Iterator[Check]:
 def jax_starts() -> Iterator[Check]:
     try:
         seen = look()
-    except Failed as error:
+    except ProbeError as error:
         yield Check("JAX", "problem", f"does not start ({error})", _restart())
         return
-    cores, count = f"{seen['cores']} core{'s' * (seen['cores'] != 1)}", len(seen["devices"])
+    cores, count = _count(seen["cores"], "core"), len(seen["devices"])
     if seen["platform"] == "cpu":
-        yield Check("JAX", "ok", f"{seen['version']} on {cores}; physics is split over {count} virtual device(s)")
+        yield Check("JAX", "ok", f"{seen['version']} on {cores}; physics runs on {_count(count, 'virtual device')}")
     else:
         yield Check("JAX", "ok", f"{seen['version']} on {count} x {seen['devices'][0]} ({seen['platform']}), {cores}")
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"
 
 
 def _restart() -> str:
@@ -50,7 +54,7 @@ def gpu() -> Iterator[Check]:
     """A GPU that the driver lists and JAX does not use is the usual reason for a slow run."""
     try:
         backend = look()["platform"]
-    except Failed:
+    except ProbeError:
         backend = "none"
     listed = _nvidia_smi()
     if backend not in ("cpu", "none"):
@@ -91,7 +95,7 @@ def _use_gpu() -> str:
 def memory() -> Iterator[Check]:
     try:
         seen = look()
-    except Failed:
+    except ProbeError:
         yield Check("memory", "missing", NOT_KNOWN, "See JAX.")
         return
     there, needs = seen["available"], {env: WHOLE * need for env, need in seen["memory"].items()}
@@ -107,13 +111,23 @@ def gigabytes(amount: float) -> str:
     return f"{amount / 1e9:.1f} GB" if amount < 100e9 else f"{amount / 1e9:,.0f} GB"
 
 
-@cache
 def look() -> dict[str, Any]:
-    """What JAX sees, from a process of its own."""
-    return in_a_process(_look, timeout=300)
+    """What JAX sees, or why it sees nothing. Several checks ask; JAX is started once."""
+    seen = _look()
+    if isinstance(seen, ProbeError):
+        raise seen
+    return seen
 
 
-def _look() -> dict[str, Any]:
+@cache
+def _look() -> dict[str, Any] | ProbeError:
+    try:
+        return in_a_process(start_jax, timeout=300)
+    except ProbeError as error:
+        return error
+
+
+def start_jax() -> dict[str, Any]:
     import jax
 
     from dcp.checks import available_memory

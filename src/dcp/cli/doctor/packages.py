@@ -1,13 +1,12 @@
 """The installed packages against what dcp's own metadata asks for, so that a new requirement needs no line here."""
 
 import importlib
-import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, metadata, packages_distributions, requires, version
 from typing import TYPE_CHECKING
 
 from dcp import __version__
-from dcp.cli.doctor.check import Check, Failed, first_line, in_a_process
+from dcp.cli.doctor.check import Check, ProbeError, first_line, in_a_process
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -19,7 +18,7 @@ _PARTS = {"orbax-checkpoint": "orbax.checkpoint", "mujoco-mjx": "mujoco.mjx"}
 
 def packages() -> Iterator[Check]:
     """One row for all that fit, and one for each that does not."""
-    needed = [*requirements("dcp"), *(r for r in requirements("jax") if r.name == "jaxlib")]
+    needed = _needed()
     unmet = {r.name: problem for r in needed if (problem := _unmet(r))}
     fitting = [r.name for r in needed if r.name not in unmet]
     broken = _broken(fitting)
@@ -43,9 +42,17 @@ def extras() -> Iterator[Check]:
             more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
             yield Check(f"extra {extra}", "missing", problems[0] + more, f"If you want it: pip install 'dcp[{extra}]'")
         else:
-            yield Check(
-                f"extra {extra}", "ok", ", ".join(f"{r.name} {version(r.name)}" for r in of_extra("dcp", extra))
-            )
+            there = [f"{r.name} {version(r.name)}" for r in of_extra("dcp", extra)]
+            yield Check(f"extra {extra}", "ok", ", ".join(there))
+
+
+def _needed() -> list["Requirement"]:
+    """dcp's, and jaxlib, which is most of JAX and comes in a version of its own."""
+    own = requirements("dcp")
+    try:
+        return [*own, *(r for r in requirements("jax") if r.name == "jaxlib")]
+    except PackageNotFoundError:
+        return own
 
 
 def requirements(package: str, extra: str = "") -> list["Requirement"]:
@@ -88,7 +95,7 @@ def _broken(names: list[str]) -> dict[str, str]:
     """Installed packages that do not import -> why"""
     try:
         return in_a_process(import_all, *names, timeout=300)
-    except Failed as error:  # the interpreter went down with it: one at a time says with which
+    except ProbeError as error:  # the interpreter went down with it: one at a time says with which
         single = {name: _alone(name) for name in names}
         return {name: why for name, why in single.items() if why} or {names[-1]: str(error)}
 
@@ -96,7 +103,7 @@ def _broken(names: list[str]) -> dict[str, str]:
 def _alone(name: str) -> str | None:
     try:
         return in_a_process(import_all, name, timeout=300).get(name)
-    except Failed as error:
+    except ProbeError as error:
         return str(error)
 
 
@@ -108,5 +115,4 @@ def import_all(*names: str) -> dict[str, str]:
             importlib.import_module(_PARTS.get(name) or modules.get(name.lower(), name))
         except Exception as error:
             failures[name] = first_line(error)
-    sys.stdout.flush()
     return failures

@@ -4,7 +4,7 @@ import os
 import platform
 from collections.abc import Iterator
 
-from dcp.cli.doctor.check import Check, Failed, in_a_process
+from dcp.cli.doctor.check import Check, ProbeError, in_a_process
 
 BACKENDS = {"Linux": ("egl", "osmesa"), "Darwin": ("cgl",), "Windows": ("wgl",)}
 SIDE = 8  # pixels
@@ -25,7 +25,7 @@ def rendering() -> Iterator[Check]:
     for backend in BACKENDS.get(platform.system(), ()):
         try:
             in_a_process(draw, timeout=120, env={"MUJOCO_GL": backend})
-        except Failed as error:
+        except ProbeError as error:
             failures.append(f"{backend} fails ({error})")
         else:
             yield Check("rendering", "ok", "; ".join([f"off-screen with MUJOCO_GL={backend}", *failures]))
@@ -52,4 +52,4 @@ def draw() -> None:
         renderer.update_scene(data, camera=0)
         red, green, blue = (int(value) for value in renderer.render()[SIDE // 2, SIDE // 2])
     if red <= max(green, blue):
-        raise Failed(f"a red ball came out as {red, green, blue}")
+        raise ProbeError(f"a red ball came out as {red, green, blue}")
