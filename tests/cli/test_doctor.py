@@ -186,8 +186,8 @@ def test_without_jax_the_other_rows_still_come(monkeypatch, tmp_path: Path):
 
 
 def test_too_little_memory_or_disk_for_the_paper_is_told(monkeypatch, tmp_path: Path):
-    """3 checkpoints of 1e18 bytes fit on no disk; 2.6 x 4 GB do not fit into 8 GB of memory."""
-    seen = {"available": 8e9, "memory": {machine.LARGE: 4e9}, "checkpoint": {machine.LARGE: 1e18}}
+    """3e18 bytes fit on no disk, and 2.6 x 4 GB not into 8 GB of memory."""
+    seen = {"available": 8e9, "memory": {machine.LARGE: 4e9}, "checkpoints": 3e18}
     monkeypatch.setattr(machine, "_look", lambda: seen)
     (memory,), (runs,) = machine.memory(), disk.runs(tmp_path / "not" / "yet")
     assert memory.state == runs.state == "missing"

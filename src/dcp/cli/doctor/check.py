@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ class ProbeError(Exception):
     """A child process did not do what it was asked for; the message says why in one line."""
 
 
-def guarded(name: str, check: Callable[[], Sequence[Check]]) -> list[Check]:
+def guarded(name: str, check: Callable[[], Iterable[Check]]) -> list[Check]:
     """Its rows; a check that itself fails is one row, never a traceback."""
     try:
         return list(check())

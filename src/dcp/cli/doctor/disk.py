@@ -11,7 +11,6 @@ from dcp.cli.doctor.check import Check, ProbeError
 from dcp.cli.doctor.machine import LARGE, NOT_KNOWN, gigabytes, look
 
 TRIAL = 2**20  # bytes
-CHECKPOINTS = 3  # the last two, and the one that is being written
 OFF = "off"
 
 
@@ -24,7 +23,7 @@ def runs(folder: Path) -> Iterator[Check]:
         return
     found, need = f"{gigabytes(free)} free for {folder.absolute()}", 0
     with suppress(ProbeError):  # JAX has its own row
-        need = CHECKPOINTS * look()["checkpoint"][LARGE]
+        need = look()["checkpoints"]
         found += f"; a run's checkpoints take up to {gigabytes(need)} at the paper's settings ({LARGE})"
     if free >= need:
         yield Check("disk for runs", "ok", found)

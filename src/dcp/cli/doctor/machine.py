@@ -134,6 +134,7 @@ def start_jax() -> dict[str, Any]:
     from dcp.envs import devices
     from dcp.envs.registry import make_env
     from dcp.training import compilation_cache
+    from dcp.training.checkpoint_files import KEPT
 
     devices.prepare(None, make_env(SMALL).spec)
     jax.block_until_ready(jax.numpy.ones(8) @ jax.numpy.ones(8))
@@ -146,7 +147,8 @@ def start_jax() -> dict[str, Any]:
         "cores": devices.cores(),
         "available": available_memory(),
         "memory": {env: sum(part.values()) for env, part in parts.items()},
-        "checkpoint": {env: part["replay"] + part["learner and its optimizer"] for env, part in parts.items()},
+        # The last ones, and the one that is being written.
+        "checkpoints": (KEPT + 1) * (parts[LARGE]["replay"] + parts[LARGE]["learner and its optimizer"]),
         "cache": None if in_use is None else str(in_use),
         "cache_wanted": os.environ.get(compilation_cache.VARIABLE) or str(compilation_cache.default_folder()),
     }
