@@ -8,7 +8,10 @@ from dcp.presets import preset_config
 FLAGS = ["--preset", "smoke", "--depth", "1", "--no-plots"]  # the same on the command line
 
 
-LONGER = {"steps": 12_000, "num_evals": 14}  # 2 unrolls that fill the replay, 28 iterations, an evaluation after every two
+LONGER = {
+    "steps": 12_000,
+    "num_evals": 14,
+}  # 2 unrolls fill the replay; 28 iterations, two an evaluation
 LONGER_FLAGS = [*FLAGS, "--steps", "12000", "--num-evals", "14"]
 
 

@@ -7,14 +7,14 @@ from difflib import get_close_matches
 import jax
 import numpy as np
 
-from dcp.config import Config, Settings, type_violations
+from dcp.config import Settings, shown, type_violations
 from dcp.envs import devices
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.learner import Learner, make_networks
+from dcp.learner import network_shape
 from dcp.methods.scoring import SCORES
-from dcp.methods.table import METHODS, make_agent
+from dcp.methods.table import METHODS
 from dcp.networks.mlp import ACTIVATIONS
 from dcp.objectives.contrastive import CONTRASTIVE_LOSSES
 from dcp.objectives.energies import ENERGIES
@@ -65,9 +65,9 @@ def _broken_length(settings: Settings) -> bool:
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     """One sentence for a name that is not in its table."""
-    close = get_close_matches(str(name), list(known), 1)
+    close = get_close_matches(str(name)[:100], list(known), 1)
     nearest = f", perhaps {close[0]!r}" if close else ""
-    return f"unknown {kind} {name!r}: choose one of {', '.join(known)}{nearest}"
+    return f"unknown {kind} {shown(name)}: choose one of {', '.join(known)}{nearest}"
 
 
 def _environments(settings: Settings) -> tuple[list[Environment], list[str]]:
@@ -150,32 +150,46 @@ def _first_line(error: Exception) -> str:
 
 
 def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
-    """Bytes of the large parts of a run. Settings resolved and free of other violations."""
-    s, config = settings, Config(**vars(settings))
+    """Bytes of the large parts of a run, by arithmetic alone. Settings resolved and free of other violations."""
+    s = settings
     numbers = spec.state_size + spec.action_size + spec.goal_size  # in a stored row, beside the episode's number
-    agent = make_agent(config, spec)
-    networks = make_networks(config, spec, agent.condition)
-    learner = Learner(config, spec, networks, agent.condition, agent.actor_goal)
-    state = jax.eval_shape(lambda: learner.init(jax.random.key(0)))
+    parameters = 1 + network_shape(s, spec, METHODS[s.method].condition()).num_parameters()  # with the temperature
     pairs = s.num_envs * (s.window or 0)
     steps = s.eval_episodes * ((s.episode_length or 0) + 1)
     return {
         "replay": s.replay_rows * s.num_envs * (numbers + 1) * _FLOAT,
-        "learner and its optimizer": sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)),
+        "learner and its optimizer": (3 * parameters + 3) * _FLOAT,  # Adam's two moments, and what it counts
         # windows, pairs, their order, the actor's noise
         "one iteration's pairs": pairs * (2 * numbers + spec.goal_size + 2 + spec.action_size) * _FLOAT,
         "one evaluation": steps * (spec.state_size + spec.goal_size + 1) * _FLOAT,
+        "one unroll": s.unroll_length * s.num_envs * (numbers + 1) * _FLOAT,
+        # logits and their gradient; each layer's activations in three networks
+        "one update": s.batch_size * (2 * s.batch_size + 3 * s.width * s.depth) * _FLOAT,
+        # the pool; a lot for each of its states, and the candidates' psi, for each environment
+        "the pool": (s.pool_size * (spec.goal_size + s.num_envs) + s.num_envs * s.num_candidates * s.repr_dim) * _FLOAT,
     }
 
 
+# What to lower where a part of the run is the largest.
+_REMEDIES = {
+    "replay": ("replay_rows", "num_envs"),
+    "learner and its optimizer": ("width", "depth", "repr_dim"),
+    "one iteration's pairs": ("window", "num_envs"),
+    "one evaluation": ("eval_episodes", "episode_length"),
+    "one unroll": ("unroll_length", "num_envs"),
+    "one update": ("batch_size", "width", "depth"),
+    "the pool": ("pool_size", "num_candidates", "num_envs", "repr_dim"),
+}
+
+
 def _memory_violations(settings: Settings, spec: EnvSpec) -> list[str]:
-    needed, there = sum(memory_parts(settings, spec).values()), available_memory()
+    parts, there = memory_parts(settings, spec), available_memory()
+    needed = sum(parts.values())
     if there is None or needed <= there:
         return []
-    return [
-        f"the run needs about {needed / 1e9:.1f} GB but {there / 1e9:.1f} GB are available: "
-        f"lower replay_rows ({settings.replay_rows}) or num_envs ({settings.num_envs})"
-    ]
+    fields = _REMEDIES[max(parts, key=lambda part: parts[part])]
+    remedy = " or ".join(f"{name} ({getattr(settings, name)})" for name in fields)
+    return [f"the run needs about {needed / 1e9:.1f} GB but {there / 1e9:.1f} GB are available: lower {remedy}"]
 
 
 def available_memory() -> int | None:

@@ -175,16 +175,36 @@ def _kinds(hint: Any) -> set[type]:
     return set().union(*(_kinds(part) for part in get_args(hint)))
 
 
+def shown(value: Any) -> str:
+    """A value of any kind and size, for a sentence: one line, not too long."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # an integer of more digits than Python writes, or an object's own __repr__
+        return f"this {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:60]}...{text[-10:]}"
+
+
 def type_violations(s: Settings) -> list[str]:
+    """Wrong types, and numbers that no arithmetic here can hold. What passes can be compared and printed."""
     problems = []
     for name, hint in get_type_hints(type(s)).items():
         value, kinds = getattr(s, name), _kinds(hint)
         if type(value) not in kinds:
             wanted = " or ".join(sorted(kind.__name__ for kind in kinds - {type(None)}))
-            problems.append(f"{name} must be {wanted}, not {value!r}")
+            problems.append(f"{name} must be {wanted}, not {shown(value)}")
         elif isinstance(value, float) and not math.isfinite(value):
             problems.append(f"{name} must be finite, not {value!r}")
+        elif float in kinds and abs(value) > _FLOAT32_MAX:
+            problems.append(f"{name} must fit a 32-bit float, not {shown(value)}: use at most 3.4e38")
+        elif type(value) is int and not -(2**63) <= value < 2**63:
+            problems.append(f"{name} must fit 64 bits, not {shown(value)}: use a number below 2**63")
     return problems
+
+
+_FLOAT32_MAX = 3.4028234e38
+_INT32_MAX = 2**31 - 1
+# Sizes and counts of time steps are 32-bit integers on the device. Evaluations are listed one by one, layers compiled.
+_AT_MOST = {"steps": 2**63 - 1, "num_evals": 1_000_000, "depth": 10_000}
 
 
 _AT_LEAST = {
@@ -220,10 +240,13 @@ def _range_violations(s: Settings) -> list[str]:
         value = getattr(s, name)
         if value is not None and value < least:
             problems.append(f"{name} is {value}: use at least {least}")
+        most = _AT_MOST.get(name, _INT32_MAX)
+        if isinstance(value, int) and value > most and name != "seed":
+            problems.append(f"{name} is {value}: use at most {most}")
     for name, choices in _CHOICES.items():
         if getattr(s, name) not in choices:
             problems.append(
-                f"unknown {name} {getattr(s, name)!r}: choose one of {', '.join(str(c) for c in choices if c)}"
+                f"unknown {name} {shown(getattr(s, name))}: choose one of {', '.join(str(c) for c in choices if c)}"
             )
     if not 0.0 < s.discount < 1.0:
         problems.append(f"discount is {s.discount}: use a number between 0 and 1, both excluded")
@@ -268,6 +291,11 @@ def _cross_violations(s: Settings) -> list[str]:
             f"num_envs * (window - 1) = {s.num_envs} * {s.window - 1} = {pairs} is not divisible by batch_size "
             f"{s.batch_size}: try batch_size {_nearest_divisor(pairs, s.batch_size)}, or num_envs a multiple of it"
         )
+    if pairs > _INT32_MAX:
+        problems.append(
+            f"num_envs * (window - 1) = {s.num_envs} * {s.window - 1} = {pairs} pairs exceed {_INT32_MAX}: "
+            "lower num_envs or window"
+        )
     if min(s.steps, s.num_evals, s.unroll_length) < 1:
         return problems
     prefill, unrolls = s.num_prefill_unrolls, s.num_unrolls
@@ -286,6 +314,7 @@ def _whole(amount: int, of: int) -> int:
 
 
 def _nearest_divisor(number: int, near: int) -> int:
-    small = [d for d in range(1, min(math.isqrt(number), 1_000_000) + 1) if number % d == 0]
+    """Exact for all numbers that pass the other checks, and quick for all others."""
+    small = [d for d in range(1, math.isqrt(min(number, _INT32_MAX)) + 1) if number % d == 0]
     divisors = {d for pair in small for d in (pair, number // pair) if d >= 2}
     return min(sorted(divisors), key=lambda d: abs(d - near), default=number)

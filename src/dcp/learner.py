@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from dcp.config import Config
+from dcp.config import Config, Settings
 from dcp.methods.interface import ActorGoal, Condition, Representation
 from dcp.networks.agent_networks import Networks, NetworkShape
 from dcp.objectives.contrastive import CONTRASTIVE_LOSSES, infonce_accuracy, logsumexp_penalty
@@ -32,21 +32,23 @@ def _by_field(params: LearnerParams) -> LearnerParams:
     return LearnerParams(*(jax.tree.map(lambda _, name=name: name, part) for name, part in params._asdict().items()))
 
 
-def make_networks(config: Config, spec: EnvSpec, condition: Condition) -> Networks:
-    return Networks(
-        NetworkShape(
-            state_size=spec.state_size,
-            goal_size=spec.goal_size,
-            action_size=spec.action_size,
-            condition_size=condition.size(spec, config.repr_dim),
-            repr_dim=config.repr_dim,
-            width=config.width,
-            depth=config.depth,
-            activation=config.activation,
-            layer_norm=config.layer_norm,
-            residual_every=config.residual_every,
-        )
+def network_shape(config: Settings, spec: EnvSpec, condition: Condition) -> NetworkShape:
+    return NetworkShape(
+        state_size=spec.state_size,
+        goal_size=spec.goal_size,
+        action_size=spec.action_size,
+        condition_size=condition.size(spec, config.repr_dim),
+        repr_dim=config.repr_dim,
+        width=config.width,
+        depth=config.depth,
+        activation=config.activation,
+        layer_norm=config.layer_norm,
+        residual_every=config.residual_every,
     )
+
+
+def make_networks(config: Config, spec: EnvSpec, condition: Condition) -> Networks:
+    return Networks(network_shape(config, spec, condition))
 
 
 def bind(networks: Networks, encoders: Params, energy: str = "norm") -> Representation:

@@ -11,8 +11,8 @@ from dcp.envs.maze import parse_layout
 from dcp.envs.point_maze import PointMaze
 from dcp.training import trainer as trainer_module
 from dcp.training.loop import evaluation_key, run_loop
-from dcp.training.schedule import evaluation_points
 from dcp.training.run import TrainedRun
+from dcp.training.schedule import evaluation_points
 from dcp.training.trainer import Trainer, make_trainer
 from tests.tiny import tiny_config
 

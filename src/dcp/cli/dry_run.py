@@ -27,8 +27,8 @@ def dry_run(settings: Settings, runs_dir: Path, overwrite: bool) -> int:
         amounts = {**parts, "in all": sum(parts.values()), **({} if there is None else {"available": there})}
         _section("Memory", {name: f"{amount / 1e6:,.1f} MB" for name, amount in amounts.items()})
     folder = runs_dir / settings.run_path
-    print(f"\nResults would go to {folder}")
-    if (folder / CONFIG_FILE).exists() and not overwrite:
+    print(f"\nResults would go to {_printable(folder)}")
+    if _exists(folder / CONFIG_FILE) and not overwrite:
         problems.append(taken(folder))
     if not problems:
         print("\nEvery constraint holds.")
@@ -57,4 +57,17 @@ def _section(title: str, rows: dict[str, object]) -> None:
     width = max(len(name) for name in rows)
     print(f"\n{title}")
     for name, value in rows.items():
-        print(f"  {name:<{width}}  {value}")
+        print(f"  {name:<{width}}  {_printable(value)}")
+
+
+def _printable(value: object) -> str:
+    """As it is; but bytes of a command line that are no text, and line breaks, are written as escapes."""
+    text = str(value)
+    return text if text.isprintable() else repr(text)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name that no file can have
+        return False

@@ -16,6 +16,7 @@ from dcp.errors import UserError
 from dcp.types import EnvSpec
 
 AXIS = "envs"
+_MOST = 64  # virtual devices that are made unasked for on fewer cores: JAX would also try to make a million
 _XLA_COUNT = "xla_force_host_platform_device_count"
 # XLA ends the process where one CPU device waits 40 s for another, as after Ctrl-Z and fg. Only XLA_FLAGS help.
 _PATIENCE, _DAY = "xla_cpu_collective_call_terminate_timeout_seconds", 86_400
@@ -86,8 +87,8 @@ def prepare(devices: int | None, spec: EnvSpec) -> None:
 
     Whoever has told JAX a number already, by its own setting or XLA's flag, is not overruled.
     """
-    most = devices or (1 if spec.physics == "none" else cores())
-    if most == 1:
+    most = min(devices or (1 if spec.physics == "none" else cores()), max(cores(), _MOST))
+    if most <= 1:
         return
     flags = os.environ.get("XLA_FLAGS", "")
     if _PATIENCE not in flags:

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import cast
 
+from dcp.config import shown
 from dcp.envs.base import Environment
 from dcp.envs.layouts import EVAL_LAYOUTS, LAYOUTS
 from dcp.envs.maze import parse_layout
@@ -101,9 +102,9 @@ def make_env(name: str, fidelity: str = "paper") -> Environment:
     if ":" in name:
         return _from_module(name, fidelity)
     if name not in ENVIRONMENTS:
-        close = get_close_matches(name, ENVIRONMENTS, 1)
+        close = get_close_matches(name[:100], ENVIRONMENTS, 1)
         hint = f"did you mean {close[0]!r}?" if close else "`dcp envs` lists them."
-        raise UserError(f"unknown environment {name!r}: {hint}")
+        raise UserError(f"unknown environment {shown(name)}: {hint}")
     return _call(ENVIRONMENTS[name], fidelity)
 
 
@@ -119,14 +120,21 @@ def _from_module(name: str, fidelity: str) -> Environment:
     module_name, _, factory_name = name.partition(":")
     try:
         factory = getattr(importlib.import_module(module_name), factory_name)
-    except Exception as error:  # a user's module may fail in any way
-        raise UserError(f"cannot load environment {name!r} ({error}): name it as module:factory") from error
+    except (Exception, SystemExit) as error:  # a user's module may fail in any way
+        raise UserError(f"cannot load environment {shown(name)} ({_line(error)}): name it as module:factory") from error
     if not callable(factory):
-        raise UserError(f"{name} is no function that makes an environment: name it as module:factory")
+        raise UserError(f"{shown(name)} is no function that makes an environment: name it as module:factory")
     try:
         env = _call(cast(Factory, factory), fidelity)
-    except Exception as error:
-        raise UserError(f"{name}() fails ({type(error).__name__}: {error}): make it work without arguments") from error
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {_line(error)}"
+        raise UserError(f"{name}() fails ({reason}): make it work without arguments") from error
     if not isinstance(env, Environment):
         raise UserError(f"{name} made a {type(env).__name__}, which is no environment: it needs spec, reset and step")
     return env
+
+
+def _line(error: BaseException) -> str:
+    """What an error says, in one line."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= 200 else f"{text[:200]}..."

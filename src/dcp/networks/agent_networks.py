@@ -26,6 +26,17 @@ class NetworkShape:
     layer_norm: bool = False
     residual_every: int = 0
 
+    def num_parameters(self) -> int:
+        """Of all three networks, by arithmetic alone: a shape that no memory holds is counted as fast as any."""
+        actor = self._mlp_parameters(self.state_size + self.condition_size, 2 * self.action_size)
+        psi_sa = self._mlp_parameters(self.state_size + self.action_size, self.repr_dim)
+        return actor + psi_sa + self._mlp_parameters(self.goal_size, self.repr_dim)
+
+    def _mlp_parameters(self, size: int, out: int) -> int:
+        hidden = (size + 1) * self.width + (self.depth - 1) * (self.width + 1) * self.width
+        norms = 2 * self.width * self.depth * self.layer_norm
+        return hidden + norms + (self.width + 1) * out
+
 
 @dataclass(frozen=True)
 class Networks:

@@ -41,6 +41,7 @@ class Saver:
         arrays = to_arrays(moment.run)
         record = _record(moment, self._config, arrays)
         draft = files.draft(self.folder, files.name(moment.unrolls, len(moment.rows)))
+        files.require_room(draft, sum(array.nbytes for array in arrays.values()))
         where = (draft / files.STATE_DIR).absolute()
         self._checkpointer().save(where, args=_orbax().args.PyTreeSave(arrays))  # copies them, and goes on
         self._writing = self._thread.submit(self._finish, draft, record)

@@ -8,6 +8,7 @@
 What is being written or removed is called `*.draft`; nobody reads that.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -19,6 +20,7 @@ CHECKPOINTS_DIR = "checkpoints"
 STATE_DIR, RECORD_FILE, SUMS_FILE = "state", "checkpoint.json", "SHA256SUMS"
 KEPT = 2
 _DRAFT = ".draft"
+_ROOM = 200_000  # bytes: for the record, the sums and what Orbax adds
 
 
 class DamagedError(Exception):
@@ -36,6 +38,12 @@ def draft(folder: Path, name: str) -> Path:
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     return path
+
+
+def require_room(path: Path, size: int) -> None:
+    """Better now than half-way. What else fills the disk meanwhile is seen by whoever writes."""
+    if shutil.disk_usage(path).free < size + _ROOM:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def publish(draft: Path, record: dict[str, Any]) -> Path:
@@ -114,7 +122,7 @@ def _sync_folder(path: Path) -> None:
 
 def remove(path: Path) -> None:
     """By way of a draft: a half-removed checkpoint must not be taken for a damaged one."""
-    doomed = path.with_name(f"{path.name}{_DRAFT}")
+    doomed = path.with_name(f"{path.name}.old{_DRAFT}")
     shutil.rmtree(doomed, ignore_errors=True)
     path.rename(doomed)
     shutil.rmtree(doomed, ignore_errors=True)
