@@ -9,6 +9,7 @@ from dcp.deploy.run_folder import CONFIG_FILE
 from dcp.envs.devices import count_devices
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
+from dcp.training.checkpoint_files import KEPT
 from dcp.training.folder import taken
 
 
@@ -21,8 +22,11 @@ def dry_run(settings: Settings, runs_dir: Path, overwrite: bool) -> int:
         spec = None  # named among the violations
     _section("Config", asdict(settings))
     if not problems and spec is not None:
-        _section("Plan", _plan(settings, count_devices(settings.devices, settings.num_envs, spec)))
         parts = memory_parts(settings, spec)
+        plan = _plan(settings, count_devices(settings.devices, settings.num_envs, spec))
+        size = sum(parts[name] for name in ("replay", "learner and its optimizer", "the pool"))
+        kept = f"the last {KEPT}, {size / 1e6:,.1f} MB each; as much memory while one is written"
+        _section("Plan", {**plan, "checkpoints": kept})
         there = available_memory()
         amounts = {**parts, "in all": sum(parts.values()), **({} if there is None else {"available": there})}
         _section("Memory", {name: f"{amount / 1e6:,.1f} MB" for name, amount in amounts.items()})

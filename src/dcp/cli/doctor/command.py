@@ -89,7 +89,7 @@ def _show(found: list[Check]) -> None:
 
     table = Table("check", "state", "found")
     for check in found:
-        advice = f"\n[bold]{escape(check.advice)}[/bold]" if check.advice else ""
+        advice = f"\n[bold]-> {escape(check.advice)}[/bold]" if check.advice else ""
         state = f"[{COLOURS[check.state]}]{check.state}[/]"
         table.add_row(check.name, state, escape(check.found) + advice)
     show(table)

@@ -27,10 +27,10 @@ def packages() -> Iterator[Check]:
     for requirement in needed:
         name, wanted = requirement.name, f"'{requirement.name}{requirement.specifier}'"
         if name in unmet:
-            yield Check(f"package {name}", "problem", unmet[name], f"pip install {wanted}")
+            yield Check(name, "problem", unmet[name], f"pip install {wanted}")
         elif name in broken:
             found = f"{version(name)}, but it does not import ({broken[name]})"
-            yield Check(f"package {name}", "problem", found, f"pip install --force-reinstall {wanted}")
+            yield Check(name, "problem", found, f"pip install --force-reinstall {wanted}")
 
 
 def extras() -> Iterator[Check]:

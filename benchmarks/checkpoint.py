@@ -1,0 +1,114 @@
+"""What checkpoints cost a run at the paper's settings on ant_u_maze, at the default cadence.
+
+    python benchmarks/checkpoint.py [--env ENV] [--method METHOD] [--rounds N]
+
+In turns: an iteration as it is, and one that starts with a checkpoint of the whole run, which is written in the
+background while it trains. Their difference is what one checkpoint costs. How often one is due follows from the
+default cadence and the run's own pace: `share` is the cost of one by the time between two, `ratio` the run's time with
+checkpoints by its time without. A resume from the last checkpoint is timed too.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from timing import report, seconds
+
+from dcp.envs.devices import prepare
+from dcp.envs.registry import make_env
+from dcp.presets import preset_config
+from dcp.training import checkpoint_files as files
+from dcp.training.checkpoint import Saver, load, to_arrays
+from dcp.training.keeper import Cadence
+from dcp.training.loop import Moment, evaluation_key
+from dcp.training.stages import Stages
+from dcp.training.trainer import make_trainer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--env", default="ant_u_maze")
+    parser.add_argument("--method", default="dcp")
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+
+    config = preset_config("paper", env=args.env, method=args.method)
+    prepare(config.devices, make_env(config.env).spec)
+    stages = Stages(make_trainer(config))
+    config = stages.trainer.config
+    moment = Moment(stages.init())
+    for _ in range(config.num_prefill_unrolls):
+        moment.run = stages.prefill(moment.run)
+    size = sum(array.nbytes for array in to_arrays(moment.run).values())
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:  # on the disk that runs would go to
+        saver = Saver(Path(folder), config)
+        plain, saving, blocked = in_turns(stages, moment, saver, args.rounds)
+        since = time.perf_counter()
+        load(files.checkpoints(Path(folder))[0], config, stages)
+        resume_seconds = time.perf_counter() - since
+        saver.close()
+    evaluation = evaluation_seconds(stages, moment)
+    period = seconds_between_checkpoints(config.num_iterations / config.num_evals * plain + evaluation)
+    share = (saving - plain) / period
+    report(
+        iteration_seconds=plain,
+        iteration_with_checkpoint_seconds=saving,
+        blocked_seconds=blocked,
+        evaluation_seconds=evaluation,
+        seconds_between_checkpoints=period,
+        share=share,
+        ratio=1.0 + share,
+        checkpoint_gib=size / 2**30,
+        resume_seconds=resume_seconds,
+        env=args.env,
+        method=args.method,
+    )
+
+
+def in_turns(stages: Stages, moment: Moment, saver: Saver, rounds: int) -> tuple[float, float, float]:
+    """-> median seconds of an iteration, of one that begins with a checkpoint, and until that has gone on"""
+
+    def iteration() -> object:
+        moment.run, metrics = stages.iteration(moment.run)
+        moment.unrolls += 1
+        return metrics, moment.run
+
+    times: dict[str, list[float]] = {"plain": [], "saving": [], "blocked": []}
+    for turn in range(rounds + 1):  # the first compiles, and imports Orbax
+        plain = seconds(iteration)
+        since = time.perf_counter()
+        saver.save(moment)
+        blocked = time.perf_counter() - since
+        iteration_seconds = seconds(iteration)
+        since = time.perf_counter()
+        saver.wait()  # a checkpoint that takes longer than an iteration costs its rest too
+        saving = blocked + iteration_seconds + time.perf_counter() - since
+        print(f"iteration {plain:.2f} s; with a checkpoint {saving:.2f} s, {blocked:.2f} of them before it went on")
+        if turn:
+            for name, value in (("plain", plain), ("saving", saving), ("blocked", blocked)):
+                times[name].append(value)
+    plain, saving, blocked = (statistics.median(times[name]) for name in ("plain", "saving", "blocked"))
+    return plain, saving, blocked
+
+
+def evaluation_seconds(stages: Stages, moment: Moment) -> float:
+    def evaluate() -> object:
+        return stages.evaluate(moment.run.learner.params, evaluation_key(0, 0))
+
+    seconds(evaluate)
+    return seconds(evaluate)
+
+
+def seconds_between_checkpoints(seconds_between_evaluations: float) -> float:
+    cadence = Cadence()
+    by_minutes = 60 * cadence.minutes if cadence.minutes else float("inf")
+    by_evaluations = cadence.evals * seconds_between_evaluations if cadence.evals else float("inf")
+    return min(by_minutes, by_evaluations)
+
+
+if __name__ == "__main__":
+    main()
