@@ -133,7 +133,7 @@ def test_a_gpu_that_jax_does_not_use_is_told_with_its_extra(sick):
 
 
 def test_a_package_that_is_too_old_is_a_problem(sick):
-    row = sick[1]["package safetensors"]
+    row = sick[1]["safetensors"]
     assert row["state"] == "problem"
     assert "0.1.0 is installed, where >=0.5 is needed" in row["found"]
     assert row["advice"] == "pip install 'safetensors>=0.5'"
@@ -141,7 +141,7 @@ def test_a_package_that_is_too_old_is_a_problem(sick):
 
 
 def test_a_package_that_does_not_import_is_a_problem(sick):
-    row = sick[1]["package brax"]
+    row = sick[1]["brax"]
     assert row["state"] == "problem"
     assert "half of brax is gone" in row["found"]
     assert "--force-reinstall 'brax" in row["advice"]

@@ -95,9 +95,11 @@ def _broken(names: list[str]) -> dict[str, str]:
     """Installed packages that do not import -> why"""
     try:
         return in_a_process(import_all, *names, timeout=300)
-    except ProbeError as error:  # the interpreter went down with it: one at a time says with which
-        single = {name: _alone(name) for name in names}
-        return {name: why for name, why in single.items() if why} or {names[-1]: str(error)}
+    except ProbeError:  # the interpreter went down with it: one at a time says with which
+        alone = {name: why for name in names if (why := _alone(name))}
+        if not alone:
+            raise
+        return alone
 
 
 def _alone(name: str) -> str | None:
