@@ -83,11 +83,13 @@ def timed_parts(stages: Stages, held: dict) -> dict[str, float]:
         return held["run"].acting, metrics
 
     def sampling() -> object:
-        held["windows"] = stages.split.on_first(stages._windows(held["run"].replay, key_window))
+        held["windows"] = stages.split.on_first(stages.programs.windows(held["run"].replay, key_window))
         return held["windows"]
 
     def updates() -> object:
-        learner, metrics = stages._learn(held["run"].learner, held["windows"], key_future, key_shuffle, key_update)
+        learner, metrics = stages.programs.learn(
+            held["run"].learner, held["windows"], key_future, key_shuffle, key_update
+        )
         held["run"] = held["run"]._replace(learner=learner)
         return learner, metrics
 

@@ -10,7 +10,7 @@ import numpy as np
 from dcp.config import Settings, shown, type_violations
 from dcp.envs import devices
 from dcp.envs.base import Environment, EnvState
-from dcp.envs.registry import make_env
+from dcp.envs.registry import is_ours, make_env
 from dcp.errors import UserError
 from dcp.learner import network_shape
 from dcp.methods.scoring import SCORES
@@ -79,7 +79,8 @@ def _environments(settings: Settings) -> tuple[list[Environment], list[str]]:
             env = make_env(name, settings.fidelity)
             if isinstance(env.spec, EnvSpec):
                 devices.prepare(settings.devices, env.spec)  # before JAX starts, as it does with the first array
-            own = [] if _is_ours(env) else contract_violations(name, env)
+            # Physics takes seconds to trace, and training will trace it anyway.
+            own = [] if is_ours(env) else contract_violations(name, env)
         except UserError as error:
             own, env = [str(error)], None
         problems += own
@@ -103,11 +104,6 @@ def _environments(settings: Settings) -> tuple[list[Environment], list[str]]:
 
 def _sizes(spec: EnvSpec) -> tuple[int, int, int, tuple[int, ...]]:
     return spec.state_size, spec.goal_size, spec.action_size, spec.goal_dims
-
-
-def _is_ours(env: Environment) -> bool:
-    """Ours keep the contract by test. Physics takes seconds to trace, and training will trace it anyway."""
-    return type(env).__module__.startswith("dcp.envs.")
 
 
 def contract_violations(name: str, env: Environment) -> list[str]:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from dcp.errors import UserError
@@ -175,6 +176,12 @@ def _kinds(hint: Any) -> set[type]:
     return set().union(*(_kinds(part) for part in get_args(hint)))
 
 
+@cache
+def field_kinds() -> dict[str, set[type]]:
+    """The plain types of every field."""
+    return {name: _kinds(hint) for name, hint in get_type_hints(Settings).items()}
+
+
 def shown(value: Any) -> str:
     """A value of any kind and size, for a sentence: one line, not too long."""
     try:
@@ -187,8 +194,8 @@ def shown(value: Any) -> str:
 def type_violations(s: Settings) -> list[str]:
     """Wrong types, and numbers that no arithmetic here can hold. What passes can be compared and printed."""
     problems = []
-    for name, hint in get_type_hints(type(s)).items():
-        value, kinds = getattr(s, name), _kinds(hint)
+    for name, kinds in field_kinds().items():
+        value = getattr(s, name)
         if type(value) not in kinds:
             wanted = " or ".join(sorted(kind.__name__ for kind in kinds - {type(None)}))
             problems.append(f"{name} must be {wanted}, not {shown(value)}")

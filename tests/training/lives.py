@@ -43,7 +43,7 @@ def ended(pid: int) -> bool:
 
 def wait_for_the_moment(pid: int, folder: Path, chance: random.Random, in_writing: bool) -> bool:
     """-> False where the child ended before its moment came"""
-    moment = time.monotonic() + chance.uniform(0.0, 5.0)
+    moment = time.monotonic() + chance.uniform(0.0, 4.0)
     while time.monotonic() < moment or in_writing:
         if ended(pid):
             return False

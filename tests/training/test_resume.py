@@ -165,7 +165,7 @@ class TestTrainingLonger:
 
 
 class TestCommandLine:
-    @pytest.mark.parametrize("signal_sent", [signal.SIGTERM, signal.SIGINT])
+    @pytest.mark.parametrize("signal_sent", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
     def test_a_signal_stops_with_a_checkpoint_and_the_code_to_requeue_on(
         self, signal_sent: signal.Signals, longer_run: TrainedRun, tmp_path: Path, capsys
     ):

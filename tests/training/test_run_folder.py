@@ -19,6 +19,7 @@ from dcp.training.folder import claim
 from dcp.training.loop import Evaluation, Progress, run_loop
 from dcp.training.run import Interrupted, TrainedRun, train
 from dcp.training.sinks import CsvSink
+from dcp.training.stages import Stages
 from dcp.training.trainer import RunState, Trainer, make_trainer
 from tests.tiny import tiny_config
 
@@ -119,6 +120,13 @@ def test_the_same_seed_gives_the_same_bits_and_nothing_is_traced_twice(tiny_run:
     same = jax.tree.map(np.array_equal, state.learner.params, tiny_run.state.learner.params)
     assert all(jax.tree.leaves(same))
     assert sorted(traces) == ["collect", "evaluate", "learn"]  # of 2 evaluations, 8 iterations, 2 prefills
+
+
+def test_runs_that_differ_in_seed_or_budget_alone_share_their_programs():
+    one, other = (Stages(make_trainer(tiny_config(**settings))) for settings in ({"seed": 3}, {"steps": 12_000}))
+    assert one.programs is other.programs
+    assert one.programs is not Stages(make_trainer(tiny_config(discount=0.9))).programs
+    assert one.programs is not Stages(make_trainer(tiny_config()), donate=False).programs
 
 
 def test_another_seed_gives_other_numbers(tiny_run: TrainedRun):

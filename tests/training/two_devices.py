@@ -33,8 +33,8 @@ def collectives(stages: Stages, run: RunState) -> dict[str, list[int]]:
     """Elements of every all-gather in the programs that touch environments or replay."""
     key, params = jax.random.key(0), stages.split.everywhere(run.learner.params)
     programs = {
-        "windows": stages._windows.lower(run.replay, key),
-        "collect": stages._collect.lower(params, run.acting, run.replay, key),
+        "windows": stages.programs.windows.lower(run.replay, key),
+        "collect": stages.programs.collect.lower(params, run.acting, run.replay, key),
     }
     return {name: _gathered(program.compile().as_text()) for name, program in programs.items()}
 

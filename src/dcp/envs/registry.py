@@ -4,7 +4,7 @@ import importlib
 import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
-from functools import partial
+from functools import cache, partial
 from typing import cast
 
 from dcp.config import shown
@@ -87,7 +87,8 @@ def _manipulation() -> dict[str, Factory]:
     return rows
 
 
-ENVIRONMENTS: dict[str, Factory] = _point_mazes() | _body_mazes() | _manipulation()
+OURS: dict[str, Factory] = _point_mazes() | _body_mazes() | _manipulation()
+ENVIRONMENTS = dict(OURS)  # and those that are registered
 
 
 def register_env(name: str, factory: Factory) -> None:
@@ -105,7 +106,18 @@ def make_env(name: str, fidelity: str = "paper") -> Environment:
         close = get_close_matches(name[:100], ENVIRONMENTS, 1)
         hint = f"did you mean {close[0]!r}?" if close else "`dcp envs` lists them."
         raise UserError(f"unknown environment {shown(name)}: {hint}")
-    return _call(ENVIRONMENTS[name], fidelity)
+    return _ours(name, fidelity) if name in OURS else _call(ENVIRONMENTS[name], fidelity)
+
+
+@cache
+def _ours(name: str, fidelity: str) -> Environment:
+    """Made once: they never change, a physics engine takes seconds to build, and equal ones share their programs."""
+    return _call(OURS[name], fidelity)
+
+
+def is_ours(env: Environment) -> bool:
+    """Ours keep the contract by test, and never change once they are made."""
+    return type(env).__module__.startswith("dcp.envs.")
 
 
 def _call(factory: Factory, fidelity: str) -> Environment:

@@ -29,7 +29,7 @@ class DoctorOptions:
     runs_dir: Path = Path("runs")
     """Where runs will go: is there room, and can it be written?"""
     self_test: bool = True
-    """Train for about ten seconds in a temporary folder."""
+    """Train for a moment in a temporary folder."""
     json: bool = False
     """One JSON object in place of the table."""
 

@@ -1,0 +1,82 @@
+"""The trainer's parts as compiled programs, each made once and on its own devices.
+
+Environments and replay are split along N; an unroll is one program over all devices. The learner lives on the first
+device, where the updates run with all of its threads: on every device they would be the same work once more.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import jax
+
+from dcp.envs.registry import is_ours
+from dcp.replay.buffer import ReplayState
+from dcp.training.compiler import compiler_options
+from dcp.training.rollout import ActingState
+from dcp.training.trainer import Trainer
+
+
+class Programs:
+    def __init__(self, trainer: Trainer, donate: bool):
+        self.trainer, self.split, self.donate = trainer, trainer.split, donate
+
+    @cached_property
+    def init_experience(self):
+        return self._jit(self.trainer.init_experience, self.experience)
+
+    @cached_property
+    def init_learner(self):
+        return jax.jit(self.trainer.learner.init)
+
+    @cached_property
+    def collect(self):
+        return self._jit(self.trainer.collect, lambda: (*self.experience(), self.split.whole), donate=(1, 2))
+
+    @cached_property
+    def windows(self):
+        return self._jit(self.trainer.windows, lambda: self.split.along(1))
+
+    @cached_property
+    def learn(self):
+        donated = 0 if self.donate else ()
+        return jax.jit(self.trainer.learn, donate_argnums=donated, compiler_options=compiler_options())
+
+    @cached_property
+    def evaluate(self):
+        return self._jit(self.trainer.evaluate, lambda: self.split.whole)
+
+    def _jit(self, function: Any, layout: Callable[[], Any], donate: tuple[int, ...] = ()) -> Any:
+        """With several devices, results are laid out as they came: nothing is moved, and nothing compiled twice."""
+        options: dict[str, Any] = {"donate_argnums": donate if self.donate else ()}
+        if self.split.count == 1:
+            options["compiler_options"] = compiler_options()  # the policy's products too have all threads
+        else:
+            options["out_shardings"] = layout()
+        return jax.jit(function, **options)
+
+    def experience(self) -> tuple[ActingState, ReplayState]:
+        """Where each part lies. The command's state, with its pool, is one for all environments."""
+        return (
+            ActingState(episodes=self.split.along(0), command=self.split.whole),  # pyright: ignore[reportArgumentType]
+            ReplayState(rows=self.split.along(1), head=self.split.whole, size=self.split.whole),  # pyright: ignore
+        )
+
+
+def programs(trainer: Trainer, donate: bool) -> Programs:
+    """Runs that differ in seed or budget alone share theirs: five seeds in one process are compiled once.
+
+    Not where something may change behind our back: another kind of trainer, or a user's own environment.
+    """
+    if type(trainer) is not Trainer or not (is_ours(trainer.env) and is_ours(trainer.eval_env)):
+        return Programs(trainer, donate)
+    config = trainer.config
+    first = (config.num_prefill_unrolls + 1) * config.env_steps_per_unroll  # the least that makes a valid config
+    config = replace(config, seed=0, steps=first, num_evals=1)
+    learner = replace(trainer.learner, config=config)
+    rollout = replace(trainer.rollout, learner=learner)
+    return _shared(replace(trainer, config=config, learner=learner, rollout=rollout), donate)
+
+
+_shared = lru_cache(maxsize=4)(Programs)  # equal trainers are one
