@@ -26,10 +26,17 @@ def replay(env: Any, q: Any, qd: Any, actions: Any) -> Any:
     return first.obs, jax.lax.scan(step, first, actions)[1]
 
 
-def check(spec: Any, golden: dict[str, np.ndarray], ours: Any, steps: int, healthy: tuple[float, float]) -> None:
+def check(
+    spec: Any,
+    golden: dict[str, np.ndarray],
+    ours: Any,
+    steps: int,
+    healthy: tuple[float, float],
+    atol: float = 1e-3,
+) -> None:
     first, (obs, reward, near_goal, done, height) = jax.tree.map(np.asarray, ours)
     np.testing.assert_allclose(first, golden["obs0"], atol=1e-4)
-    np.testing.assert_allclose(obs[:steps], golden["obs"][:steps], atol=1e-3)
+    np.testing.assert_allclose(obs[:steps], golden["obs"][:steps], atol=atol)
     state, goal = spec.split(golden["obs"][:steps])
     distance = np.linalg.norm(spec.achieved(state) - goal, axis=-1)
     clear = np.abs(distance - spec.threshold) > CLEAR
