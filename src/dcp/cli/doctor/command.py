@@ -17,9 +17,10 @@ EXIT_PROBLEM = 1
 COLOURS = {"ok": "green", "missing": "yellow", "problem": "bold red"}
 DESCRIPTION = f"""{COMMANDS["doctor"]}
 
-ok       it works
-missing  dcp works without it; the row says what to install
-problem  dcp does not work without it; the row says what to do
+states:
+  ok       it works
+  missing  dcp works without it; the row says what to install
+  problem  dcp does not work without it; the row says what to do
 
 exit code: 0, or 1 if there is a problem"""
 
