@@ -54,6 +54,11 @@ def test_neither_the_replay_nor_the_environments_states_pass_between_devices(fid
 
 
 @pytest.mark.slow
+def test_a_run_on_two_devices_continues_bit_by_bit():
+    assert report("resumed") == {"devices": 2, "evaluations": 2}
+
+
+@pytest.mark.slow
 def test_a_run_on_two_devices_learns_what_a_run_on_one_learns():
     two, one = report("trained")
     assert one.keys() == two.keys()

@@ -5,15 +5,19 @@ Prints one line of JSON that test_split.py judges.
 
 import json
 import sys
+import tempfile
+from contextlib import suppress
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dcp.training.loop import Evaluation, run_loop
+from dcp.training.run import resume, train
 from dcp.training.stages import Stages
 from dcp.training.trainer import RunState, make_trainer
 from tests.tiny import tiny_config
+from tests.training.same_run import assert_same_run
 
 
 def unrolled(devices: int, **settings) -> tuple[Stages, RunState]:
@@ -72,6 +76,25 @@ def gathered(fidelity: str) -> dict[str, object]:
     }
 
 
+def resumed() -> dict[str, object]:
+    """A run on two devices that dies at its second evaluation and goes on, against one that does not."""
+    config = tiny_config(devices=2, num_evals=2)
+
+    def die(evaluation: Evaluation) -> None:
+        if evaluation.row["evaluation"] == 2:
+            raise RuntimeError("died")
+
+    with tempfile.TemporaryDirectory() as runs:
+        whole = train(config, runs_dir=f"{runs}/whole", display="none")
+        with suppress(RuntimeError):
+            train(config, die, runs_dir=f"{runs}/died", display="none")
+        run = resume(f"{runs}/died/{config.run_path}", display="none")
+        assert_same_run(run.folder, whole.folder)
+        return {"devices": run.state.replay.rows.state.sharding.num_devices, "evaluations": len(run.rows)}
+
+
+MODES = {"trained": lambda: [trained(2), trained(1)], "resumed": resumed}
+
 if __name__ == "__main__":
     asked = sys.argv[1]
-    print(json.dumps([trained(2), trained(1)] if asked == "trained" else gathered(asked)))
+    print(json.dumps(MODES[asked]() if asked in MODES else gathered(asked)))

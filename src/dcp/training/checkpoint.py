@@ -32,8 +32,9 @@ class Saver:
     def __init__(self, folder: Path, config: Config):
         self.folder, self._config = folder, config
         self.last: int | None = None  # environment steps at the newest checkpoint that is whole
-        self._orbax: Any = None  # made with the first checkpoint: its import takes a second
+        self._orbax: Any = None  # made with the first checkpoint
         self._thread = ThreadPoolExecutor(1, "dcp-checkpoint")
+        self._thread.submit(_orbax)  # its import takes a second, while the programs are compiled
         self._writing: Future[None] | None = None
 
     def save(self, moment: Moment) -> None:
