@@ -1,9 +1,11 @@
 """Our own environments keep the contract that a user's is held to before a run; for them it is not checked again."""
 
+import jax
 import pytest
 
-from dcp.checks import contract_violations, violations
+from dcp.checks import contract_violations, memory_parts, violations
 from dcp.envs.registry import ENVIRONMENTS, make_env
+from dcp.training.trainer import make_trainer
 from tests.tiny import tiny_config
 from tests.toys import BrittleLine
 
@@ -50,3 +52,13 @@ def test_fidelity_reaches_the_environment(monkeypatch):
     assert violations(config) == []
     make_trainer(config)
     assert asked == [("point_u_maze", "fixed"), ("point_u_maze_eval", "fixed")] * 2
+
+
+@pytest.mark.parametrize("rates", [{}, {"alpha_learning_rate": 1e-2}], ids=["one Adam", "three"])
+def test_the_learners_bytes_are_those_of_its_state(rates: dict[str, float]):
+    """Counted without tracing; only the counters of one Adam or of three differ."""
+    trainer = make_trainer(tiny_config(layer_norm=True, **rates))
+    state = jax.eval_shape(trainer.learner.init, jax.random.key(0))
+    there = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    counted = memory_parts(trainer.config, trainer.env.spec)["learner and its optimizer"]
+    assert 0 <= counted - there <= 8

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dcp.config import Config
+from dcp.config import Config, shown
 from dcp.errors import UserError
 
 PAPER = Config().resolve(episode_length=1000)
@@ -94,10 +94,24 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"env": None}, ["env must be str, not None"]),
     ({"discount": float("nan")}, ["discount must be finite, not nan"]),
     ({"steps": "many"}, ["steps must be int, not 'many'"]),
+    ({"steps": "a\nb"}, ["steps must be int, not 'a\\nb'"]),
+    # Python writes no integer of more than 4,300 digits.
+    ({"steps": 10**5000}, ["steps must fit 64 bits", "below 2**63"]),
+    ({"steps": -(10**5000)}, ["steps must fit 64 bits"]),
+    ({"steps": [10**5000]}, ["steps must be int, not this list"]),
+    ({"discount": 10**400}, ["discount must fit a 32-bit float"]),
+    ({"actor_learning_rate": 1e39}, ["actor_learning_rate must fit a 32-bit float, not 1e+39"]),
+    # 32-bit integers on the device
+    ({"subgoal_period": 2**31}, ["subgoal_period is 2147483648", "at most 2147483647"]),
+    ({"pool_refresh_steps": 2**31}, ["pool_refresh_steps is 2147483648", "at most 2147483647"]),
+    ({"num_evals": 10**6 + 1, "steps": 10**15}, ["num_evals is 1000001", "at most 1000000"]),
+    ({"depth": 10_001}, ["depth is 10001", "at most 10000"]),
+    # 2^20 * 2^12 = 2^32 pairs
+    ({"num_envs": 2**20, "window": 2**12 + 1, "steps": 10**15}, ["= 4294967296 pairs exceed", "lower num_envs"]),
 ]
 
 
-@pytest.mark.parametrize(("values", "words"), BAD, ids=lambda part: str(part)[:40])
+@pytest.mark.parametrize(("values", "words"), BAD, ids=lambda part: shown(part)[:40])
 def test_a_mistake_is_told_with_its_numbers_and_the_fix(values: dict[str, Any], words: list[str]):
     with pytest.raises(UserError) as error:
         Config(**values)

@@ -17,6 +17,8 @@ BAD_FLAGS = [
     ("--env no_such_module:make", "module:factory"),
     ("--env json:no_such_name", "module:factory"),
     ("--env json:loads.x", "module:factory"),
+    ("--env sys:exit", "SystemExit"),
+    ("--env 0:" + 300 * "a", "module:factory"),
     ("--eval-env point_u_mase", "point_u_maze"),
     ("--env point_u_maze --eval-env point_u_maze_inertia", "same sizes"),
     ("--env point_u_maze --eval-env point_big_maze", "a layout of the same maze"),
@@ -61,7 +63,11 @@ BAD_FLAGS = [
     ("--unroll-length 20000", "raise replay_rows"),
     ("--steps 1000", "use at least"),
     ("--residual-every 4", "depth 5"),
-    ("--replay-rows 100000000", "GB are available"),
+    ("--replay-rows 100000000", "lower replay_rows (100000000) or num_envs"),
+    ("--width 1000000", "lower width (1000000) or depth"),
+    ("--pool-size 1000000000", "lower pool_size (1000000000)"),
+    ("--num-envs 256 --batch-size 63744", "lower batch_size (63744)"),
+    ("--eval-episodes 1000000000", "lower eval_episodes (1000000000)"),
     # files and packages
     ("--wandb", "pip install 'dcp[wandb]'"),
     ("--config nowhere.json", "config.json"),
@@ -214,6 +220,14 @@ def test_the_installed_command_says_the_same(flags: str, tmp_path: Path):
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "\x00", "\udcff", "a\nb"], ids=["long", "zero", "no text", "two lines"])
+def test_a_dry_run_prints_a_name_that_no_file_can_have(name: str, capsys):
+    assert main(["train", "--dry-run", "--env", name]) == 2
+    shown = capsys.readouterr()
+    assert "unknown environment" in shown.out.encode().decode()  # nothing that UTF-8 cannot write
+    assert len(shown.err.splitlines()) == 1
 
 
 def test_a_dry_run_lists_every_violation_on_stdout(capsys):

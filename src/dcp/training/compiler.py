@@ -1,5 +1,7 @@
 """How XLA should compile the training iteration on this machine."""
 
+from functools import cache
+
 import jax
 
 from dcp.envs.devices import cores as _cores
@@ -13,13 +15,14 @@ def compiler_options() -> dict[str, str] | None:
     """For `jax.jit` at the edge. None where XLA's own choice is best, or where it does not know the option."""
     if jax.default_backend() != "cpu" or _cores() < 2:
         return None
-    return EIGEN_DOTS if _accepted(EIGEN_DOTS) else None
+    return EIGEN_DOTS if _accepted(tuple(EIGEN_DOTS.items())) else None
 
 
-def _accepted(options: dict[str, str]) -> bool:
-    """An experimental option may vanish with a newer XLA: ask before relying on it."""
+@cache
+def _accepted(options: tuple[tuple[str, str], ...]) -> bool:
+    """An experimental option may vanish with a newer XLA: ask before relying on it. Once, for asking compiles."""
     try:
-        jax.jit(lambda x: x + 1, compiler_options=options).lower(1.0).compile()
+        jax.jit(lambda x: x + 1, compiler_options=dict(options)).lower(1.0).compile()
     except jax.errors.JaxRuntimeError:
         return False
     return True
