@@ -62,6 +62,10 @@ def test_a_missing_file_and_one_too_many_are_seen(checkpoint: Path):
     with pytest.raises(files.DamagedError, match="state/extra"):
         files.verify(checkpoint)
     extra.unlink()
+    extra.symlink_to("/dev/zero")
+    with pytest.raises(files.DamagedError, match="state/extra is a link"):
+        files.verify(checkpoint)
+    extra.unlink()
     files.verify(checkpoint)
 
 

@@ -214,6 +214,8 @@ class TestVersions:
             ({"schema_version": 0}, "has schema_version 0, not 1: train again"),
             ({"config": {"seed": 5}}, "was written with .* restore config.json"),
             ({"arrays": {}}, "continue the run with the dcp that began it"),
+            ({"rows": "none"}, "has no proper 'rows': use a checkpoint that dcp wrote"),
+            ({"unrolls": None}, "has no proper 'unrolls'"),
         ],
     )
     def test_a_checkpoint_that_cannot_be_read_is_refused_in_a_sentence(
@@ -226,6 +228,19 @@ class TestVersions:
         with pytest.raises(UserError, match=sentence):
             resume(folder, steps=20_000, display="none")
         FolderLock(folder).release()  # it was let go
+
+    def test_a_checkpoint_with_other_arrays_than_it_says_is_refused(self, longer_run: TrainedRun, tiny_run, tmp_path):
+        """A stranger's, whose checksums fit: here with the arrays of a run of another method."""
+        folder = Path(shutil.copytree(longer_run.folder, tmp_path / "run"))
+        newest = files.checkpoints(folder / "checkpoints")[0]
+        record, draft = files.read_record(newest), newest.with_name(f"{newest.name}.draft")
+        newest.rename(draft)
+        other = train(tiny_config(width=8, num_evals=1), runs_dir=tmp_path, display="none").folder
+        shutil.rmtree(draft / "state")
+        shutil.copytree(files.checkpoints(other / "checkpoints")[0] / "state", draft / "state")
+        files.publish(draft, record)
+        with pytest.raises(UserError, match=r"holds other arrays than its checkpoint.json says"):
+            resume(folder, steps=20_000, display="none")
 
     def test_other_versions_of_what_computes_are_told(self, longer_run: TrainedRun, tmp_path: Path, capsys):
         folder = Path(shutil.copytree(longer_run.folder, tmp_path / "run"))

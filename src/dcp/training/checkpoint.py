@@ -21,6 +21,18 @@ from dcp.training.trainer import RunState
 
 CHECKPOINT_SCHEMA_VERSION = 1
 _MAY_CHANGE = {"steps", "num_evals"}  # a run may be trained longer
+# What is no array, and of which kind.
+_RECORD = {
+    "env_steps": int,
+    "unrolls": int,
+    "rows": list,  # those of metrics.csv
+    "metrics": list,  # one an iteration since the last evaluation
+    "diverged": int,
+    "seconds": float,
+    "arrays": dict,  # name -> type and shape
+    "config": dict,
+    "versions": dict,
+}
 
 
 class Saver:
@@ -93,6 +105,8 @@ def load(path: Path, config: Config, stages: Stages) -> Moment:
                 f"{wanted.get(name)}: continue the run with the dcp that began it ({record['versions'].get('dcp')})"
             )
     arrays = read_arrays(path / files.STATE_DIR, wanted)
+    if {name: _describe(array) for name, array in arrays.items()} != wanted:
+        raise UserError(f"{path} holds other arrays than its {files.RECORD_FILE} says: use a checkpoint that dcp wrote")
     run = stages.place(_from_arrays(arrays, like))
     kept = {name: record[name] for name in ("unrolls", "rows", "metrics", "diverged", "seconds")}
     return Moment(run, **kept)
@@ -100,10 +114,13 @@ def load(path: Path, config: Config, stages: Stages) -> Moment:
 
 def check_record(path: Path, record: dict[str, Any], config: Config) -> dict[str, Any]:
     """The record, if it is of a version that can be read and of this very run."""
-    version = record.get("schema_version")
+    version = record.get("schema_version") if isinstance(record, dict) else None
     if version != CHECKPOINT_SCHEMA_VERSION:
         remedy = "upgrade dcp" if isinstance(version, int) and version > CHECKPOINT_SCHEMA_VERSION else "train again"
         raise UserError(f"{path} has schema_version {version!r}, not {CHECKPOINT_SCHEMA_VERSION}: {remedy}")
+    wrong = [name for name, kind in _RECORD.items() if not isinstance(record.get(name), kind)]
+    if wrong:
+        raise UserError(f"{path / files.RECORD_FILE} has no proper {wrong[0]!r}: use a checkpoint that dcp wrote")
     ours = asdict(config)
     differing = sorted(name for name in ours.keys() - _MAY_CHANGE if record["config"].get(name) != ours[name])
     if differing:

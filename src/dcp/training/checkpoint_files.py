@@ -90,12 +90,18 @@ def verify(path: Path) -> None:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    return json.loads((path / RECORD_FILE).read_text(encoding="utf-8"))
+    try:
+        return json.loads((path / RECORD_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{RECORD_FILE} cannot be read: {error}") from error
 
 
 def _sums(folder: Path) -> str:
     """As `sha256sum` writes them."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and file != folder / SUMS_FILE)
+    entries = sorted(folder.rglob("*"))
+    if links := [entry for entry in entries if entry.is_symlink()]:
+        raise DamagedError(f"{links[0].relative_to(folder)} is a link: a checkpoint has none")
+    files = [entry for entry in entries if entry.is_file() and entry != folder / SUMS_FILE]
     return "".join(f"{_digest(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
 
 

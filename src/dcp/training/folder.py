@@ -146,7 +146,7 @@ def how_far(path: Path) -> tuple[int, int]:
     for checkpoint in checkpoint_files.checkpoints(path / CHECKPOINTS_DIR):
         try:
             return int(checkpoint_files.read_record(checkpoint)["env_steps"]), total
-        except (OSError, ValueError, KeyError, TypeError):
+        except (checkpoint_files.DamagedError, ValueError, KeyError, TypeError):
             continue  # damaged: the one before it counts
     try:  # a run that kept no checkpoint may have ended well
         ended = load_run(path).metrics["env_steps"][-1] >= total
