@@ -104,10 +104,10 @@ def evaluation_seconds(stages: Stages, moment: Moment) -> float:
 
 
 def seconds_between_checkpoints(seconds_between_evaluations: float) -> float:
+    """One after each evaluation, and one for each ten whole minutes between two."""
     cadence = Cadence()
-    by_minutes = 60 * cadence.minutes if cadence.minutes else float("inf")
-    by_evaluations = cadence.evals * seconds_between_evaluations if cadence.evals else float("inf")
-    return min(by_minutes, by_evaluations)
+    between = cadence.evals * seconds_between_evaluations
+    return between / (1 + between // (60 * cadence.minutes))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The longer tiny run, killed again and again: `python -m tests.training.lives RUNS_DIR KILLS SEED`.
 
 Every life is a fork of this process, which has imported everything and started nothing. A life ends by SIGKILL: at a
-random moment, or as soon as a checkpoint is seen being written. Prints one line of JSON for test_resume.py.
+random moment since its start, or since it was first seen to train, or while a checkpoint is being written. Prints one
+line of JSON for test_resume.py.
 """
 
 import json
@@ -15,6 +16,8 @@ from pathlib import Path
 
 from dcp.training.run import resume, train
 from tests.tiny import LONGER, tiny_config
+
+KINDS = ("in writing", "from the start", "in writing", "in training")
 
 
 def live(runs_dir: Path, folder: Path) -> int:
@@ -41,17 +44,28 @@ def ended(pid: int) -> bool:
     return bool(done)
 
 
-def wait_for_the_moment(pid: int, folder: Path, chance: random.Random, in_writing: bool) -> bool:
+def wait_for_the_moment(pid: int, folder: Path, chance: random.Random, kind: str) -> bool:
     """-> False where the child ended before its moment came"""
-    moment = time.monotonic() + chance.uniform(0.0, 4.0)
-    while time.monotonic() < moment or in_writing:
+    rows = _rows(folder)
+    moment = time.monotonic() + chance.uniform(0.0, 4.0) if kind == "from the start" else None
+    while moment is None or time.monotonic() < moment:
         if ended(pid):
             return False
-        if in_writing and any(folder.glob("checkpoints/*.draft")):
-            time.sleep(chance.choice([0.0, 0.005, 0.02]))
-            break
+        if kind == "in writing" and any(folder.glob("checkpoints/*.draft")):
+            moment = time.monotonic() + chance.choice([0.0, 0.005, 0.02])
+            kind = ""
+        if kind == "in training" and _rows(folder) > rows:
+            moment = time.monotonic() + chance.uniform(0.0, 1.0)
+            kind = ""
         time.sleep(0.001)
     return not ended(pid)
+
+
+def _rows(folder: Path) -> int:
+    try:
+        return (folder / "metrics.csv").read_bytes().count(b"\n")
+    except FileNotFoundError:
+        return 0
 
 
 def main(runs_dir: Path, kills: int, seed: int) -> None:
@@ -61,7 +75,7 @@ def main(runs_dir: Path, kills: int, seed: int) -> None:
         runs = runs_dir / str(finished)
         folder = runs / tiny_config().run_path
         pid = live(runs, folder)
-        if killed < kills and wait_for_the_moment(pid, folder, chance, in_writing=killed % 2 == 0):
+        if killed < kills and wait_for_the_moment(pid, folder, chance, KINDS[killed % len(KINDS)]):
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             killed += 1

@@ -63,7 +63,7 @@ def test_a_missing_file_and_one_too_many_are_seen(checkpoint: Path):
         files.verify(checkpoint)
     extra.unlink()
     extra.symlink_to("/dev/zero")
-    with pytest.raises(files.DamagedError, match="state/extra is a link"):
+    with pytest.raises(files.DamagedError, match="state/extra is neither a file nor a folder"):
         files.verify(checkpoint)
     extra.unlink()
     files.verify(checkpoint)

@@ -44,7 +44,7 @@ class TestFullDisk:
             if evaluation.row["evaluation"] == 3:
                 file_size_limit(size)
 
-        with pytest.raises(RunError, match=r"File too large\): the checkpoint at .* steps is kept; make room and run"):
+        with pytest.raises(RunError, match=r"File too large\): the checkpoint at .* steps is kept; mend that and run"):
             train(tiny_config(**LONGER), fill_the_disk, runs_dir=tmp_path, display="none")
         file_size_limit(resource.RLIM_INFINITY)
         folder = tmp_path / tiny_config().run_path
@@ -262,11 +262,16 @@ def watch(event: str, arguments: tuple) -> None:
         hooked.append(f"{event} {arguments}")
 
 
-def test_loading_a_checkpoint_runs_no_code(longer_run: TrainedRun):
-    """Not even one whose metadata names a class to load it with."""
+def test_loading_a_checkpoint_runs_no_code(longer_run: TrainedRun, tmp_path: Path):
+    """Not even one whose metadata names something else to load it with."""
     global watching
     final_arrays(longer_run.folder)  # imports what it needs
-    folder = longer_run.folder
+    folder = Path(shutil.copytree(longer_run.folder, tmp_path / "run"))
+    newest = files.checkpoints(folder / "checkpoints")[0]
+    named = newest / "state" / "_CHECKPOINT_METADATA"
+    named.write_text(json.dumps({**json.loads(named.read_text()), "item_handlers": "os.system"}))
+    record = files.read_record(newest)
+    files.publish(newest.rename(newest.with_name(f"{newest.name}.draft")), record)
     sys.addaudithook(watch)
     watching = True
     try:

@@ -143,7 +143,9 @@ FAST_COMPILATION = {
     "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
     "JAX_DEFAULT_PRNG_IMPL": "unsafe_rbg",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.05",
 }
+UNCACHED = {"JAX_COMPILATION_CACHE_DIR": "", "DCP_CACHE_DIR": "off"}  # nobody will ask for these programs again
 
 
 @pytest.mark.parametrize(
@@ -158,11 +160,13 @@ def test_accepted_configs_train_one_iteration_and_every_number_is_finite(count: 
     if same_every_time:
         for name, most in {"method": 4, "energy": 4, "contrastive_loss": 4, "score": 4, "activation": 2}.items():
             assert len({values[name] for values in drawn}) == most, name
-    command = [sys.executable, "-m", "tests.training.train_configs"]
-    lines = "".join(json.dumps(values) + "\n" for values in drawn)
-    root = Path(__file__).parents[2]
     done = subprocess.run(
-        command, input=lines, cwd=root, env=os.environ | FAST_COMPILATION, capture_output=True, text=True
+        [sys.executable, "-m", "tests.training.train_configs"],
+        input="".join(json.dumps(values) + "\n" for values in drawn),
+        cwd=Path(__file__).parents[2],
+        env=os.environ | FAST_COMPILATION | ({} if same_every_time else UNCACHED),
+        capture_output=True,
+        text=True,
     )
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     for values, answer in zip(drawn, answers, strict=False):

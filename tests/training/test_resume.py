@@ -16,14 +16,14 @@ import pytest
 
 from dcp.cli.main import main
 from dcp.config import Config
-from dcp.errors import UserError
+from dcp.errors import RunError, UserError
 from dcp.methods.table import METHODS
 from dcp.training import checkpoint_files as files
 from dcp.training.keeper import Cadence
 from dcp.training.loop import Evaluation
 from dcp.training.run import TrainedRun, resume, train
-from tests.tiny import LONGER, LONGER_FLAGS, tiny_config
-from tests.training.same_run import assert_same_run, metrics
+from tests.tiny import FLAGS, LONGER, LONGER_FLAGS, tiny_config
+from tests.training.same_run import assert_same_run, final_arrays, metrics
 
 ROOT = Path(__file__).parents[2]
 
@@ -147,6 +147,78 @@ class TestDamage:
         assert_same_run(folder, longer_run.folder)
 
 
+class TestTheLastEvaluation:
+    @pytest.fixture(scope="class")
+    def before_it(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """Of a run that died in its last evaluation; its newest checkpoint holds every unroll and misses a row."""
+        config = tiny_config(num_evals=1)
+        folder = stopped(config, tmp_path_factory.mktemp("last"), 0, Cadence(evals=0, minutes=1e-9))
+        assert files.checkpoints(folder / "checkpoints")[0].name == "000000010_00000"
+        return folder
+
+    def test_a_run_that_misses_it_is_not_finished(self, before_it: Path, tiny_run, tmp_path: Path):
+        folder = Path(shutil.copytree(before_it, tmp_path / "run"))
+        assert main(["train", "--resume", str(folder), "--no-plots"]) == 0
+        assert len(metrics(folder)) == 1
+        assert (folder / "policy.safetensors").read_bytes() == (tiny_run.folder / "policy.safetensors").read_bytes()
+
+    def test_damage_makes_no_run_look_finished(self, longer_run: TrainedRun, tmp_path: Path, capsys):
+        folder = Path(shutil.copytree(longer_run.folder, tmp_path / "run"))
+        newest, before = files.checkpoints(folder / "checkpoints")
+        (newest / "checkpoint.json").write_text((newest / "checkpoint.json").read_text().replace("12000", "99999"))
+        assert main(["train", "--resume", str(folder), "--no-plots"]) == 0
+        assert "is finished" not in capsys.readouterr().out
+        assert_same_run(folder, longer_run.folder)
+        assert before.exists()
+
+
+class TestStrangers:
+    def test_a_folder_that_names_code_does_not_run_it_unasked(self, tmp_path: Path, monkeypatch, capsys):
+        (tmp_path / "payload.py").write_text("raise SystemExit('it ran')")
+        config = {**json.loads(tiny_config().to_json()), "env": "payload:make"}
+        (tmp_path / "config.json").write_text(json.dumps({"schema_version": 2, "config": config}))
+        monkeypatch.chdir(tmp_path)
+        for argv in (["--resume", "."], ["--config", "."]):
+            assert main(["train", *argv]) == 2
+            assert "if you trust it, name it too: --env payload:make" in capsys.readouterr().err
+        with pytest.raises(UserError, match="name it too: --env payload:make"):
+            resume(tmp_path, display="none")
+        assert main(["train", "--resume", ".", "--env", "payload:make"]) == 2  # now it is asked for
+        assert "it ran" in capsys.readouterr().err
+
+    def test_a_lock_that_points_elsewhere_is_not_followed(self, folder: Path, tmp_path: Path):
+        (tmp_path / "mine.txt").write_text("mine")
+        (folder / ".lock").symlink_to(tmp_path / "mine.txt")
+        with pytest.raises(UserError, match="cannot write to"):
+            resume(folder, display="none")
+        assert (tmp_path / "mine.txt").read_text() == "mine"
+
+    def test_what_a_user_keeps_beside_the_checkpoints_is_left_alone(self, folder: Path, longer_run: TrainedRun):
+        newest = files.checkpoints(folder / "checkpoints")[0]
+        shutil.copytree(newest, folder / "checkpoints" / "best")
+        resume(folder, display="none")
+        files.verify(folder / "checkpoints" / "best")
+        assert_same_run(folder, longer_run.folder)
+
+
+def test_a_folder_that_is_moved_away_stops_its_run(folder: Path, longer_run: TrainedRun, tmp_path: Path):
+    def move(evaluation: Evaluation) -> None:
+        if evaluation.row["evaluation"] == 12:
+            folder.rename(tmp_path / "elsewhere")
+
+    with pytest.raises(RunError, match="was moved or removed in the middle of its run"):
+        resume(folder, move, display="none")
+    resume(tmp_path / "elsewhere", display="none")
+    assert_same_run(tmp_path / "elsewhere", longer_run.folder)
+
+
+@pytest.mark.slow
+def test_a_reader_that_goes_away_does_not_end_the_run(longer_run: TrainedRun, tmp_path: Path):
+    dcp = f"{sys.executable} -m dcp.cli.main train {' '.join(LONGER_FLAGS)} --runs-dir {tmp_path} --display plain"
+    subprocess.run(["bash", "-c", f"set -o pipefail; {dcp} | head -n 1"], cwd=ROOT, check=True, timeout=300)
+    assert_same_run(tmp_path / tiny_config().run_path, longer_run.folder)
+
+
 class TestTrainingLonger:
     def test_a_raised_budget_gives_the_parameters_of_the_longer_run(self, tiny_run, longer_run, tmp_path: Path):
         """4,000 steps with evaluations after 4 and 8 iterations, raised to 12,000: five more, after every 4."""
@@ -158,6 +230,19 @@ class TestTrainingLonger:
         stored = json.loads((folder / "config.json").read_text())
         assert (stored["config"]["steps"], stored["config"]["num_evals"]) == (12_000, 7)
         assert stored["earlier_budgets"] == [{"steps": 4_000, "num_evals": 2}]
+
+    def test_after_a_raise_and_a_stop_the_old_and_the_new_command_go_on(self, tiny_run, longer_run, tmp_path: Path):
+        runs = tmp_path / "runs"
+        shutil.copytree(tiny_run.folder.parents[2], runs)
+        folder = runs / tiny_config().run_path
+        with pytest.raises(DiedError):
+            resume(folder, dies_after(4), steps=12_000, display="none")
+        command = ["train", *FLAGS, "--runs-dir", str(runs), "--resume", "auto"]
+        assert main([*command, "--steps", "12000"]) == 0
+        alpha = final_arrays(folder)["learner/params/log_alpha"]
+        assert np.array_equal(alpha, longer_run.state.learner.params.log_alpha)
+        assert len(metrics(folder)) == 7
+        assert main(command) == 0  # as it was begun: finished
 
     def test_steps_cannot_be_lowered(self, tiny_run):
         with pytest.raises(UserError, match="can only be raised"):

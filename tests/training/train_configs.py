@@ -32,7 +32,7 @@ def answer(values: dict[str, Any]) -> dict[str, Any]:
     since = time.process_time()
     with tempfile.TemporaryDirectory() as runs:
         try:
-            run = train(Config.from_dict(values), runs_dir=runs, display="none", cache="off")
+            run = train(Config.from_dict(values), runs_dir=runs, display="none")
             problem = ", ".join(not_finite(run))
             rows, updates = len(run.rows), run.rows[-1]["updates"]
         except Exception:

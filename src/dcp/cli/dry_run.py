@@ -10,10 +10,10 @@ from dcp.envs.devices import count_devices
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.training.checkpoint_files import KEPT
-from dcp.training.folder import taken
+from dcp.training.progress import taken
 
 
-def dry_run(settings: Settings, runs_dir: Path, overwrite: bool) -> int:
+def dry_run(settings: Settings, runs_dir: Path, overwrite: bool, resume: str | None = None) -> int:
     problems = violations(settings)
     try:
         spec = make_env(settings.env, settings.fidelity).spec
@@ -25,14 +25,14 @@ def dry_run(settings: Settings, runs_dir: Path, overwrite: bool) -> int:
         parts = memory_parts(settings, spec)
         plan = _plan(settings, count_devices(settings.devices, settings.num_envs, spec))
         size = sum(parts[name] for name in ("replay", "learner and its optimizer", "the pool"))
-        kept = f"the last {KEPT}, {size / 1e6:,.1f} MB each; as much memory while one is written"
+        kept = f"the last {KEPT} of {size / 1e6:,.1f} MB; as much disk again, and memory, while one is written"
         _section("Plan", {**plan, "checkpoints": kept})
         there = available_memory()
         amounts = {**parts, "in all": sum(parts.values()), **({} if there is None else {"available": there})}
         _section("Memory", {name: f"{amount / 1e6:,.1f} MB" for name, amount in amounts.items()})
-    folder = runs_dir / settings.run_path
+    folder = runs_dir / settings.run_path if resume is None else Path(resume)
     print(f"\nResults would go to {_printable(folder)}")
-    if _exists(folder / CONFIG_FILE) and not overwrite:
+    if _exists(folder / CONFIG_FILE) and not overwrite and resume is None:
         problems.append(taken(folder))
     if not problems:
         print("\nEvery constraint holds.")

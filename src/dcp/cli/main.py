@@ -21,7 +21,7 @@ EXIT_CODES = {
     EXIT_FAULT: "a fault, such as a full disk or a loss that is not finite: see the sentence; checkpoints are kept",
     EXIT_MISTAKE: "a mistake in the command: see the sentence",
     EXIT_REQUEUE: "stopped by SIGINT or SIGTERM with a checkpoint: run it again with --resume",
-    EXIT_INTERRUPTED: "(or 143) stopped at once by a second signal; the last checkpoint is still good",
+    EXIT_INTERRUPTED: "(or 143) stopped at once, by a second signal or before training began; the checkpoints are good",
 }
 
 

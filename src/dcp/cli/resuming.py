@@ -16,7 +16,7 @@ AUTO = "auto"
 
 
 def stored_settings(folder: Path) -> Settings:
-    from dcp.training.folder import read_plan
+    from dcp.training.progress import read_plan
 
     return Settings(**asdict(read_plan(folder)[0]))
 
@@ -26,7 +26,7 @@ def agreed_steps(folder: Path, asked: Settings) -> int | None:
 
     Flags that agree with the run are welcome. Others are refused by name: they would make it another run.
     """
-    from dcp.training.folder import how_far, read_plan
+    from dcp.training.progress import how_far, is_finished, read_plan
 
     stored, earlier = read_plan(folder)
     for name in differing(stored, earlier, asked):
@@ -37,10 +37,9 @@ def agreed_steps(folder: Path, asked: Settings) -> int | None:
             f"{flag} {getattr(asked, name)} is not the run's {getattr(stored, name)}: leave {flag} out, "
             "or start another run"
         )
-    done, total = how_far(folder)
     steps = max(asked.steps, stored.steps)
-    if done >= total and Settings(**{**asdict(stored), "steps": steps}).num_unrolls <= stored.num_unrolls:
-        print(f"{folder} is finished at {total:,} environment steps: raise --steps to train it longer.")
+    if is_finished(folder) and Settings(**{**asdict(stored), "steps": steps}).num_unrolls <= stored.num_unrolls:
+        print(f"{folder} is finished at {how_far(folder)[1]:,} environment steps: raise --steps to train it longer.")
         return None
     return steps
 
@@ -59,16 +58,16 @@ def offered(settings: Settings, runs_dir: Path, overwrite: bool) -> str | None:
 
     Without a person at the terminal the sentence that refuses the folder names the command.
     """
-    from dcp.training.folder import how_far, read_plan
+    from dcp.training.progress import how_far, is_finished, read_plan
 
     folder = runs_dir / settings.run_path
     if overwrite or not (folder / CONFIG_FILE).exists() or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return None
     try:
-        plan, (done, total) = read_plan(folder), how_far(folder)
+        plan, finished, (done, total) = read_plan(folder), is_finished(folder), how_far(folder)
     except UserError:
         return None  # the refusal will say what is wrong with it
-    if done >= total or differing(*plan, settings):
+    if finished or differing(*plan, settings):
         return None
     answer = input(f"{folder} holds this run at {done:,} of {total:,} steps. Continue it? [Y/n] ")
     return str(folder) if answer.strip().lower() in ("", "y", "yes") else None

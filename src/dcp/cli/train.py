@@ -11,7 +11,7 @@ from dcp.cli.flags import parse, value_of
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.cli.resuming import AUTO, agreed_steps, offered, stored_settings
 from dcp.config import Config, Settings
-from dcp.deploy.run_folder import CONFIG_FILE, read_config_file
+from dcp.deploy.run_folder import CONFIG_FILE, PLOTS_DIR, read_config_file
 from dcp.errors import UserError
 from dcp.presets import PRESETS, preset_overrides
 
@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
         if options.dry_run:
             from dcp.cli.dry_run import dry_run
 
-            return dry_run(options.settings, options.runs_dir, options.overwrite)
+            return dry_run(options.settings, options.runs_dir, options.overwrite, options.resume)
         return _train(options)
     finally:
         sys.path.pop(0)
@@ -72,6 +72,7 @@ def _options(argv: list[str]) -> TrainOptions:
     given = value_of("--resume", argv)
     stored = stored_settings(Path(given)) if given not in (None, AUTO) else None
     settings = _start(value_of("--preset", argv), value_of("--config", argv), value_of("--env", argv), stored)
+    _require_named(settings, argv)
     if stored is None and value_of("--env", argv) not in (None, settings.env):
         settings = replace(settings, eval_env=None)  # another environment is judged on itself, unless a flag says more
     options = parse(TrainOptions(settings=settings), argv, "dcp train", _description())
@@ -81,6 +82,13 @@ def _options(argv: list[str]) -> TrainOptions:
         folder = options.runs_dir / options.settings.run_path
         return replace(options, resume=str(folder) if (folder / CONFIG_FILE).exists() else None)
     return options
+
+
+def _require_named(settings: Settings, argv: list[str]) -> None:
+    """A run's config may come from a stranger: code that it names is not run unless the command names it too."""
+    for flag, name in (("--env", settings.env), ("--eval-env", settings.eval_env)):
+        if name is not None and ":" in name and name not in (value_of("--env", argv), value_of(flag, argv)):
+            raise UserError(f"the run's config names the code {name!r}: if you trust it, name it too: {flag} {name}")
 
 
 def _start(preset: str | None, config: str | None, env: str | None, stored: Settings | None) -> Settings:
@@ -110,6 +118,8 @@ def _train(options: TrainOptions) -> int:
     except Interrupted as stop:
         return _stopped(stop, options.plots)
     if run is None:
+        if options.plots and not any((Path(folder or "") / PLOTS_DIR).glob("*")):
+            _show_results(Path(folder or ""), plots=True)  # the process that ended the run had no time for them
         return 0
     last = run.rows[-1]
     print(
@@ -135,7 +145,8 @@ def _continue(folder: Path, options: TrainOptions, cadence: "Cadence") -> "Train
     steps = agreed_steps(folder, options.settings)
     if steps is None:
         return None
-    return resume(folder, steps=steps, **_outputs(options), cadence=cadence)
+    named = {"env": options.settings.env, "eval_env": options.settings.eval_env}
+    return resume(folder, steps=steps, **named, **_outputs(options), cadence=cadence)
 
 
 def _outputs(options: TrainOptions) -> dict[str, Any]:
@@ -143,10 +154,12 @@ def _outputs(options: TrainOptions) -> dict[str, Any]:
 
 
 def _stopped(stop: "Interrupted", plots: bool) -> int:
+    from dcp.training.progress import resume_command
+
     if stop.env_steps is not None:
         print(
             f"Stopped with a checkpoint at {stop.env_steps:,} environment steps: "
-            f"continue with `dcp train --resume {stop.folder}`."
+            f"continue with `{resume_command(stop.folder)}`."
         )
         return EXIT_REQUEUE
     if not stop.evaluations:

@@ -69,7 +69,10 @@ def write_whole(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        draft.write_bytes(content)
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # a power cut must not leave the name without the content
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)

@@ -50,7 +50,7 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
         stored = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot read {path} ({error.strerror}): name the config.json of a run") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON ({error}): train again, or restore the file") from error
     if not isinstance(stored, dict) or not isinstance(stored.get("config"), dict):
         raise UserError(f"{path} is no config of a run: it needs an object with the key 'config'")

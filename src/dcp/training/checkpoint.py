@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.config import Config
+from dcp.config import Config, Settings
 from dcp.errors import UserError
 from dcp.training import checkpoint_files as files
+from dcp.training.folder import machine, versions
 from dcp.training.loop import Moment
 from dcp.training.stages import Stages
 from dcp.training.trainer import RunState
@@ -32,6 +33,7 @@ _RECORD = {
     "arrays": dict,  # name -> type and shape
     "config": dict,
     "versions": dict,
+    "machine": dict,
 }
 
 
@@ -121,14 +123,13 @@ def check_record(path: Path, record: dict[str, Any], config: Config) -> dict[str
     wrong = [name for name, kind in _RECORD.items() if not isinstance(record.get(name), kind)]
     if wrong:
         raise UserError(f"{path / files.RECORD_FILE} has no proper {wrong[0]!r}: use a checkpoint that dcp wrote")
-    ours = asdict(config)
-    differing = sorted(name for name in ours.keys() - _MAY_CHANGE if record["config"].get(name) != ours[name])
-    if differing:
-        name = differing[0]
-        raise UserError(
-            f"{path} was written with {name} {record['config'].get(name)!r}, but the run's config.json has "
-            f"{ours[name]!r}: restore config.json"
-        )
+    ours, theirs = asdict(config), {**asdict(Settings()), **record["config"]}  # a field that came later: its default
+    for name in sorted(ours.keys() - _MAY_CHANGE):
+        if theirs[name] != ours[name]:
+            raise UserError(
+                f"{path} was written with {name} {theirs[name]!r}, but the run's config.json has {ours[name]!r}: "
+                "restore config.json"
+            )
     return record
 
 
@@ -153,12 +154,13 @@ def read_arrays(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
     ocp = _orbax()
     plain = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names}
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
-        return reader.restore(path.absolute(), args=ocp.args.PyTreeRestore(restore_args=plain))
+        try:
+            return reader.restore(path.absolute(), args=ocp.args.PyTreeRestore(restore_args=plain))
+        except Exception as error:  # Orbax's and TensorStore's have no common kind
+            raise files.DamagedError(f"its arrays cannot be read: {' '.join(str(error).split())[:200]}") from error
 
 
 def _record(moment: Moment, config: Config, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    from dcp.training.folder import versions
-
     return {
         "schema_version": CHECKPOINT_SCHEMA_VERSION,
         "env_steps": moment.unrolls * config.env_steps_per_unroll,
@@ -170,6 +172,7 @@ def _record(moment: Moment, config: Config, arrays: dict[str, np.ndarray]) -> di
         "arrays": {name: _describe(array) for name, array in arrays.items()},
         "config": asdict(config),
         "versions": versions(),
+        "machine": machine(),
     }
 
 

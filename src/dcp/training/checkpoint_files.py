@@ -12,14 +12,18 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
+
+from dcp.errors import UserError
 
 CHECKPOINTS_DIR = "checkpoints"
 STATE_DIR, RECORD_FILE, SUMS_FILE = "state", "checkpoint.json", "SHA256SUMS"
 KEPT = 2
 _DRAFT = ".draft"
+_NAME = re.compile(r"\d{9}_\d{5}")
 _ROOM = 200_000  # bytes: for the record, the sums and what Orbax adds
 
 
@@ -63,8 +67,8 @@ def publish(draft: Path, record: dict[str, Any]) -> Path:
 
 def checkpoints(folder: Path) -> list[Path]:
     """The newest first."""
-    found = [path for path in folder.iterdir() if not path.name.endswith(_DRAFT)] if folder.is_dir() else []
-    return sorted(found, reverse=True)
+    found = folder.iterdir() if folder.is_dir() else []  # a user may keep other things there
+    return sorted((path for path in found if _NAME.fullmatch(path.name) and not path.is_symlink()), reverse=True)
 
 
 def remove_drafts(folder: Path) -> None:
@@ -77,8 +81,10 @@ def verify(path: Path) -> None:
     """Raise `DamagedError` unless every byte is the one that was written, no file is missing and none is new."""
     try:
         stored, found = (path / SUMS_FILE).read_bytes(), _sums(path).encode()
-    except OSError as error:
-        raise DamagedError(f"{error.filename} cannot be read: {error.strerror}") from error
+    except FileNotFoundError as error:
+        raise DamagedError(f"{error.filename} is missing") from error
+    except OSError as error:  # it may be as good as ever
+        raise UserError(f"cannot read {error.filename} ({error.strerror}): mend that, or move {path} away") from error
     if stored == found:
         return
     try:
@@ -92,15 +98,16 @@ def verify(path: Path) -> None:
 def read_record(path: Path) -> dict[str, Any]:
     try:
         return json.loads((path / RECORD_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DamagedError(f"{RECORD_FILE} cannot be read: {error}") from error
 
 
 def _sums(folder: Path) -> str:
     """As `sha256sum` writes them."""
     entries = sorted(folder.rglob("*"))
-    if links := [entry for entry in entries if entry.is_symlink()]:
-        raise DamagedError(f"{links[0].relative_to(folder)} is a link: a checkpoint has none")
+    for entry in entries:
+        if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
+            raise DamagedError(f"{entry.relative_to(folder)} is neither a file nor a folder")
     files = [entry for entry in entries if entry.is_file() and entry != folder / SUMS_FILE]
     return "".join(f"{_digest(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
 

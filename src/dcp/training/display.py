@@ -1,5 +1,6 @@
 """What a person sees while a run trains: a live panel on a terminal, one line an evaluation elsewhere."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -128,26 +129,25 @@ class Plain(Silent):
 
     def __init__(self, config: Config, folder: Path):
         self._pace = Pace(config)
-        print(headline(config, folder), flush=True)
+        _say(headline(config, folder))
 
     def progress(self, progress: Progress) -> None:
         self._pace.update(progress)
 
     def resumed(self, unrolls: int, evaluations: int) -> None:
         self._pace.resumed(unrolls, evaluations)
-        print(f"{self._pace.steps:>12,} / {self._pace.total:,} steps  continuing from here", flush=True)
+        _say(f"{self._pace.steps:>12,} / {self._pace.total:,} steps  continuing from here")
 
     def stopping(self, signal: str) -> None:
-        print(STOPPING.format(signal), flush=True)
+        _say(STOPPING.format(signal))
 
     def evaluation(self, row: Row) -> None:
         pace = self._pace
         pace.evaluated()
-        print(
+        _say(
             f"{pace.steps:>12,} / {pace.total:,} steps  success {row['success_once']:6.1%}  "
             f"time near goal {row['time_near_goal']:6.1f}  critic loss {row['critic_loss']:.3f}  "
-            f"actor loss {row['actor_loss']:.3f}  {pace.text()}{_warning(row)}",
-            flush=True,
+            f"actor loss {row['actor_loss']:.3f}  {pace.text()}{_warning(row)}"
         )
 
 
@@ -208,6 +208,14 @@ class Panel(Silent):
             Text("" if row is None else _warning(row).strip()),
         )
         return Group(headline(self._config, self._folder), bar, numbers)
+
+
+def _say(line: str) -> None:
+    """A reader that has gone, as after `| head`, is no reason to end a run."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _labelled(label: str, value: str) -> Text:

@@ -2,9 +2,12 @@
 
 import errno
 import os
+from contextlib import suppress
+from pathlib import Path
 
 from dcp.training.folder import RunFolder
 from dcp.training.health import NotFiniteError
+from dcp.training.progress import resume_command
 
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
@@ -13,17 +16,21 @@ def explained(error: BaseException, folder: RunFolder, last: int | None) -> str 
     """-> None for what is to be seen as it is. `last`: environment steps at the newest checkpoint."""
     kept = f"the checkpoint at {last:,} steps is kept" if last is not None else "there was no checkpoint yet"
     if isinstance(error, NotFiniteError):
-        path = folder.save_fault({**error.seen(), "last_checkpoint": last})
-        return f"{error}: see {path}; {kept}; try a lower learning rate or a larger batch in a new run"
-    if reason := _writing_failed(error):
-        return f"cannot write to {folder.path} ({reason}): {kept}; make room and run `dcp train --resume {folder.path}`"
+        see = ""
+        with suppress(OSError):  # on a full disk the sentence must do
+            see = f"see {folder.save_fault({**error.seen(), 'last_checkpoint': last})}; "
+        return f"{error}: {see}{kept}; try a lower learning rate or a larger batch in a new run"
+    if reason := _writing_failed(error, folder.path):
+        return f"cannot write to {folder.path} ({reason}): {kept}; mend that and run `{resume_command(folder.path)}`"
     return None
 
 
-def _writing_failed(error: BaseException) -> str | None:
+def _writing_failed(error: BaseException, folder: Path) -> str | None:
     """The system's reason. Orbax's errors come from C++, where the reason is a part of the text."""
-    if isinstance(error, OSError) and error.errno in _WRITING:
-        return os.strerror(error.errno)
+    if isinstance(error, OSError) and error.errno is not None:
+        ours = str(error.filename or "").startswith((str(folder), str(folder.absolute())))
+        if ours or error.errno in _WRITING:
+            return os.strerror(error.errno)
     if not isinstance(error, Exception):
         return None
     reasons = [os.strerror(number) for number in _WRITING]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dcp.errors import UserError
 from dcp.training.checkpoint import Saver
+from dcp.training.lock import FolderLock
 from dcp.training.loop import Moment
 from dcp.training.signals import StopRequest
 
@@ -38,12 +39,14 @@ class Interrupted(KeyboardInterrupt):
 class Keeper:
     """Called at every boundary of the loop."""
 
-    def __init__(self, saver: Saver, cadence: Cadence, stop: StopRequest, evaluations: int):
-        self._saver, self._cadence, self._stop, self._evaluations = saver, cadence, stop, evaluations
+    def __init__(self, saver: Saver, lock: FolderLock, cadence: Cadence, stop: StopRequest, evaluations: int):
+        self._saver, self._lock, self._cadence = saver, lock, cadence
+        self._stop, self._evaluations = stop, evaluations
         self._seen: int | None = None  # evaluations at the last boundary
         self._saved = time.monotonic()
 
     def __call__(self, moment: Moment) -> None:
+        self._lock.require()
         self._saver.check()
         ended = len(moment.rows) == self._evaluations
         if self._stop.signal is not None and not ended:

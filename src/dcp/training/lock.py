@@ -5,7 +5,7 @@ import os
 import socket
 from pathlib import Path
 
-from dcp.errors import UserError
+from dcp.errors import RunError, UserError
 
 LOCK_FILE = ".lock"
 
@@ -17,7 +17,7 @@ class FolderLock:
 
     def _acquire(self) -> int:
         while True:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -26,11 +26,21 @@ class FolderLock:
                 raise UserError(
                     f"{self._path.parent} is in use by {owner}: wait for it, stop it, or choose another --runs-dir"
                 ) from None
+            except OSError as error:
+                os.close(descriptor)
+                raise UserError(
+                    f"{self._path} cannot be locked ({error.strerror}): choose a --runs-dir on a file system with locks"
+                ) from None
             if self._is_current(descriptor):
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
                 return descriptor
             os.close(descriptor)  # its owner removed it meanwhile: that was a lock on nothing
+
+    def require(self) -> None:
+        """Stop where the folder was moved or removed, or the lock taken away: this process must not write there."""
+        if self._descriptor is not None and not self._is_current(self._descriptor):
+            raise RunError(f"{self._path.parent} was moved or removed in the middle of its run: resume it where it is")
 
     def _is_current(self, descriptor: int) -> bool:
         try:

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from dcp.errors import UserError
 from dcp.training import checkpoint_files as files
 from dcp.training.checkpoint import Saver, load
-from dcp.training.folder import RunFolder, versions
+from dcp.training.folder import RunFolder, machine, versions
 from dcp.training.loop import Moment
 from dcp.training.stages import Stages
 
-_DECIDE_BITS = ("jax", "jaxlib", "dcp", "brax", "mujoco")  # other versions may round otherwise
+# Others of these may round otherwise: libraries, and the processor with its number of cores.
+_DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores"}
 
 
 def latest_moment(folder: RunFolder, stages: Stages, saver: Saver, note: Callable[[str], None]) -> Moment | None:
@@ -28,7 +29,8 @@ def latest_moment(folder: RunFolder, stages: Stages, saver: Saver, note: Callabl
             files.remove(path_of_damaged)
         record = files.read_record(path)
         saver.last = record["env_steps"]
-        _compare_versions(record["versions"], note)
+        _compare(record["versions"], versions(), note)
+        _compare(record["machine"], machine(), note)
         return moment
     if damaged:
         raise UserError(
@@ -38,8 +40,8 @@ def latest_moment(folder: RunFolder, stages: Stages, saver: Saver, note: Callabl
     return None
 
 
-def _compare_versions(then: dict[str, str], note: Callable[[str], None]) -> None:
-    now = versions()
-    changed = [f"{name} {then[name]} -> {now[name]}" for name in _DECIDE_BITS if then.get(name, now[name]) != now[name]]
+def _compare(then: dict[str, str], now: dict[str, str], note: Callable[[str], None]) -> None:
+    changed = [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
+    changed = [change for change in changed if change.split()[0] in _DECIDE_BITS]
     if changed:
-        note(f"Not the versions that began this run ({', '.join(changed)}): it goes on, but maybe not bit by bit.")
+        note(f"Not what this run was trained with ({', '.join(changed)}): it goes on, but maybe not bit by bit.")

@@ -8,14 +8,15 @@ from pathlib import Path
 from dcp.checks import check
 from dcp.config import Config
 from dcp.deploy.policy import DeployedPolicy
-from dcp.errors import RunError
+from dcp.errors import RunError, UserError
 from dcp.training import compilation_cache, sinks
 from dcp.training.checkpoint import Saver
 from dcp.training.display import Display, DisplayKind, make_display
 from dcp.training.faults import explained
-from dcp.training.folder import FAULT_FILE, RunFolder, claim, reopen
+from dcp.training.folder import RunFolder, claim, reopen
 from dcp.training.keeper import Cadence, Interrupted, Keeper
 from dcp.training.loop import Evaluation, Moment, begin, run_loop
+from dcp.training.progress import own_environments
 from dcp.training.resumption import latest_moment
 from dcp.training.schedule import evaluation_points
 from dcp.training.signals import StopRequest
@@ -63,6 +64,8 @@ def resume(
     on_eval: OnEval | None = None,
     *,
     steps: int | None = None,
+    env: str | None = None,
+    eval_env: str | None = None,
     tensorboard: bool = False,
     wandb: bool = False,
     display: DisplayKind = "auto",
@@ -72,17 +75,26 @@ def resume(
     """Continue the run in this folder as if it had never stopped; with `steps`, train it longer than was planned.
 
     A run without a checkpoint begins again: its config decides every number, so that too ends as it would have.
+    `env`, `eval_env`: a run folder that names an environment as module:factory names code; name it too, to allow it.
     """
     compilation_cache.enable(cache)
     sinks.require(tensorboard, wandb)
     folder = reopen(run, steps)
     try:
+        _require_named(folder, {"env": env, "eval-env": eval_env})
         check(folder.config)
         trainer = make_trainer(folder.config)
     except BaseException:
         folder.lock.release()
         raise
     return _Session(trainer, folder, on_eval, tensorboard, wandb, display, cadence, resumed=True).run()
+
+
+def _require_named(folder: RunFolder, named: dict[str, str | None]) -> None:
+    """A folder may come from a stranger: none of its code is run unless its user names it."""
+    for flag, name in own_environments(folder.config).items():
+        if named[flag] != name:
+            raise UserError(f"{folder.path} runs the code of {name!r}: if you trust it, name it too: --{flag} {name}")
 
 
 @dataclass
@@ -109,7 +121,7 @@ class _Session:
                 shown = stack.enter_context(make_display(self.display, self.trainer.config, self.folder.path))
                 stop = stack.enter_context(StopRequest(shown.stopping))
                 points = evaluation_points(self.trainer.config, self.folder.earlier)
-                keeper = Keeper(saver, self.cadence, stop, len(points))
+                keeper = Keeper(saver, self.folder.lock, self.cadence, stop, len(points))
                 state = run_loop(
                     self.trainer,
                     lambda evaluation: self._record(evaluation, shown),
@@ -138,6 +150,7 @@ class _Session:
         moment = moment or begin(stages)
         if self.resumed:
             self.folder.save_config()  # with the budget as it is now
+            self.folder.fault.unlink(missing_ok=True)  # of an earlier process
         self.rows = list(moment.rows)
         self.outputs = sinks.make_sinks(self.folder, self.tensorboard, self.wandb, self.rows)
         return moment
@@ -155,6 +168,5 @@ class _Session:
 
     def _leave(self, saver: Saver) -> None:
         """A folder in which there is nothing to keep goes."""
-        fault = (self.folder.path / FAULT_FILE).exists()
-        if not (self.rows or self.resumed or saver.last is not None or fault):
+        if not (self.rows or self.resumed or saver.last is not None or self.folder.fault.exists()):
             self.folder.discard()

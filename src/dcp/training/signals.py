@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -38,7 +39,7 @@ class StopRequest:
         if not hasattr(self, "_thread"):
             return
         for number, handler in self._old.items():
-            signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
+            signal.signal(number, handler or signal.SIG_DFL)  # pyright: ignore[reportArgumentType]
         signal.set_wakeup_fd(self._old_mouth)
         os.close(self._mouth)
         self._thread.join()
@@ -51,4 +52,5 @@ class StopRequest:
             if self.signal is not None:
                 os._exit(128 + heard[0])  # as a shell reports it; checkpoints are whole at any moment
             self.signal = signal.Signals(heard[0])
-            self._notice(self.signal.name)
+            with suppress(Exception):  # a terminal that is gone must not make us deaf
+                self._notice(self.signal.name)

@@ -1,0 +1,89 @@
+"""What a run folder says of its run: what was planned, how far it has come, and how to go on."""
+
+from pathlib import Path
+
+from dcp.config import Config
+from dcp.deploy.run_folder import CONFIG_FILE, load_run, read_config_file
+from dcp.errors import UserError
+from dcp.training import checkpoint_files
+from dcp.training.checkpoint_files import CHECKPOINTS_DIR, DamagedError
+from dcp.training.schedule import Budget
+
+
+def read_plan(path: Path) -> tuple[Config, tuple[Budget, ...]]:
+    """A run's config, and the budgets that it had before."""
+    try:
+        there = (path / CONFIG_FILE).is_file()
+    except OSError as error:
+        raise UserError(f"cannot look into {str(path)[:200]} ({error.strerror}): name a run's folder") from error
+    if not there:
+        raise UserError(f"{path} is no run folder: it has no {CONFIG_FILE}; name the folder that `dcp train` printed")
+    stored = read_config_file(path / CONFIG_FILE)
+    try:
+        earlier = tuple(Budget(int(b["steps"]), int(b["num_evals"])) for b in stored["earlier_budgets"])
+    except (TypeError, ValueError, LookupError) as error:
+        raise UserError(f"{path / CONFIG_FILE} has damaged earlier_budgets ({error!r}): restore the file") from error
+    return Config(**stored["config"]), earlier
+
+
+def how_far(path: Path) -> tuple[int, int]:
+    """-> environment steps after which this run can go on, and those that it was asked for"""
+    config, _ = read_plan(path)
+    for checkpoint in checkpoint_files.checkpoints(path / CHECKPOINTS_DIR):
+        try:
+            done = int(checkpoint_files.read_record(checkpoint)["env_steps"])
+            return done, _total(config)
+        except (DamagedError, ArithmeticError, ValueError, LookupError, TypeError):
+            continue  # the one before it counts
+    return 0, _total(config)
+
+
+def is_finished(path: Path) -> bool:
+    """Whether nothing is left to do, its last evaluation included. Damage is no reason to believe so."""
+    config, _ = read_plan(path)
+    found = checkpoint_files.checkpoints(path / CHECKPOINTS_DIR)
+    for checkpoint in found:
+        try:
+            checkpoint_files.verify(checkpoint)
+            return len(checkpoint_files.read_record(checkpoint)["rows"]) == config.num_evals
+        except (DamagedError, LookupError, TypeError):
+            continue
+    if found:
+        return False
+    try:  # a run that kept no checkpoint
+        return load_run(path).metrics["env_steps"][-1] >= _total(config)
+    except (UserError, LookupError):
+        return False
+
+
+def resume_command(path: Path) -> str:
+    """An environment of one's own is code: it is named again."""
+    try:
+        config, _ = read_plan(path)
+    except UserError:
+        return f"dcp train --resume {path}"
+    flags = [f"--{flag} {name}" for flag, name in own_environments(config).items()]
+    return " ".join([f"dcp train --resume {path}", *flags])
+
+
+def own_environments(config: Config) -> dict[str, str]:
+    """{"env": "module:factory"}, where a config names code; by flag"""
+    named = {"env": config.env, "eval-env": config.eval_env or config.env}
+    return {flag: name for flag, name in named.items() if ":" in name and (flag == "env" or name != config.env)}
+
+
+def taken(path: Path) -> str:
+    otherwise = "use --overwrite, another --seed or another --runs-dir"
+    try:
+        finished, (done, total) = is_finished(path), how_far(path)
+    except UserError:
+        return f"{path} holds a run already: {otherwise}"
+    if finished:
+        return f"{path} holds a finished run: train it longer by --resume with more --steps, or {otherwise}"
+    return (
+        f"{path} holds a run at {done:,} of {total:,} steps: continue it with `{resume_command(path)}`, or {otherwise}"
+    )
+
+
+def _total(config: Config) -> int:
+    return config.num_unrolls * config.env_steps_per_unroll
