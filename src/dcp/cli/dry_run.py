@@ -5,12 +5,11 @@ from pathlib import Path
 
 from dcp.checks import available_memory, memory_parts, violations
 from dcp.config import Settings
-from dcp.deploy.run_folder import CONFIG_FILE
 from dcp.envs.devices import count_devices
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.training.checkpoint_files import KEPT
-from dcp.training.progress import taken
+from dcp.training.progress import holds_run, taken
 
 
 def dry_run(settings: Settings, runs_dir: Path, overwrite: bool, resume: str | None = None) -> int:
@@ -32,7 +31,7 @@ def dry_run(settings: Settings, runs_dir: Path, overwrite: bool, resume: str | N
         _section("Memory", {name: f"{amount / 1e6:,.1f} MB" for name, amount in amounts.items()})
     folder = runs_dir / settings.run_path if resume is None else Path(resume)
     print(f"\nResults would go to {_printable(folder)}")
-    if _exists(folder / CONFIG_FILE) and not overwrite and resume is None:
+    if holds_run(folder) and not overwrite and resume is None:
         problems.append(taken(folder))
     if not problems:
         print("\nEvery constraint holds.")
@@ -68,10 +67,3 @@ def _printable(value: object) -> str:
     """As it is; but bytes of a command line that are no text, and line breaks, are written as escapes."""
     text = str(value)
     return text if text.isprintable() else repr(text)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # a name that no file can have
-        return False

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dcp.config import Config, Settings
-from dcp.deploy.run_folder import CONFIG_FILE
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
@@ -58,10 +57,10 @@ def offered(settings: Settings, runs_dir: Path, overwrite: bool) -> str | None:
 
     Without a person at the terminal the sentence that refuses the folder names the command.
     """
-    from dcp.training.progress import how_far, is_finished, read_plan
+    from dcp.training.progress import holds_run, how_far, is_finished, read_plan
 
     folder = runs_dir / settings.run_path
-    if overwrite or not (folder / CONFIG_FILE).exists() or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if overwrite or not holds_run(folder) or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return None
     try:
         plan, finished, (done, total) = read_plan(folder), is_finished(folder), how_far(folder)

@@ -79,8 +79,10 @@ def _options(argv: list[str]) -> TrainOptions:
     if given is not None and options.overwrite:
         raise UserError("--resume continues what --overwrite would replace: give only one of them")
     if options.resume == AUTO:
+        from dcp.training.progress import holds_run
+
         folder = options.runs_dir / options.settings.run_path
-        return replace(options, resume=str(folder) if (folder / CONFIG_FILE).exists() else None)
+        return replace(options, resume=str(folder) if holds_run(folder) else None)
     return options
 
 

@@ -10,6 +10,14 @@ from dcp.training.checkpoint_files import CHECKPOINTS_DIR, DamagedError
 from dcp.training.schedule import Budget
 
 
+def holds_run(path: Path) -> bool:
+    """Also for a name that no file can have."""
+    try:
+        return (path / CONFIG_FILE).exists()
+    except (OSError, ValueError):
+        return False
+
+
 def read_plan(path: Path) -> tuple[Config, tuple[Budget, ...]]:
     """A run's config, and the budgets that it had before."""
     try:
