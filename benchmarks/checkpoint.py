@@ -16,13 +16,14 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import jax
 from timing import report, seconds
 
 from dcp.envs.devices import prepare
 from dcp.envs.registry import make_env
 from dcp.presets import preset_config
 from dcp.training import checkpoint_files as files
-from dcp.training.checkpoint import Saver, load, to_arrays
+from dcp.training.checkpoint import Saver, load
 from dcp.training.keeper import Cadence
 from dcp.training.loop import Moment, evaluation_key
 from dcp.training.stages import Stages
@@ -43,7 +44,7 @@ def main() -> None:
     moment = Moment(stages.init())
     for _ in range(config.num_prefill_unrolls):
         moment.run = stages.prefill(moment.run)
-    size = sum(array.nbytes for array in to_arrays(moment.run).values())
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(moment.run))
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:  # on the disk that runs would go to
         saver = Saver(Path(folder), config)
         plain, saving, blocked = in_turns(stages, moment, saver, args.rounds)
@@ -104,7 +105,7 @@ def evaluation_seconds(stages: Stages, moment: Moment) -> float:
 
 
 def seconds_between_checkpoints(seconds_between_evaluations: float) -> float:
-    """One after each evaluation, and one for each ten whole minutes between two."""
+    """One after each evaluation, and one for each time that the minutes are over between two."""
     cadence = Cadence()
     between = cadence.evals * seconds_between_evaluations
     return between / (1 + between // (60 * cadence.minutes))

@@ -39,7 +39,7 @@ class TrainOptions:
     """A run's folder, to continue as if it had never stopped; --steps may be raised. auto: these settings' run."""
     checkpoint_evals: int = 1
     """A checkpoint every so many evaluations; 0: not by evaluations."""
-    checkpoint_minutes: float = 10.0
+    checkpoint_minutes: float = 15.0
     """A checkpoint when so many minutes have passed since the last; 0: not by the clock."""
     dry_run: bool = False
     """Print what would run and everything that is wrong with it, and train nothing."""

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -46,20 +45,18 @@ class Saver:
     def __init__(self, folder: Path, config: Config):
         self.folder, self._config = folder, config
         self.last: int | None = None  # environment steps at the newest checkpoint that is whole
-        self._orbax: Any = None  # made with the first checkpoint
+        self._copies: dict[str, np.ndarray] = {}  # used again: fresh memory costs more than the copying
         self._thread = ThreadPoolExecutor(1, "dcp-checkpoint")
         self._thread.submit(_orbax)  # its import takes a second, while the programs are compiled
         self._writing: Future[None] | None = None
 
     def save(self, moment: Moment) -> None:
         self.wait()
-        arrays = to_arrays(moment.run)
+        arrays = self._copied(moment.run)
         record = _record(moment, self._config, arrays)
         draft = files.draft(self.folder, files.name(moment.unrolls, len(moment.rows)))
         files.require_room(draft, sum(array.nbytes for array in arrays.values()))
-        where = (draft / files.STATE_DIR).absolute()
-        self._checkpointer().save(where, args=_orbax().args.PyTreeSave(arrays))  # copies them, and goes on
-        self._writing = self._thread.submit(self._finish, draft, record)
+        self._writing = self._thread.submit(self._write, draft, arrays, record)
 
     def check(self) -> None:
         """Raise what went wrong in the background, if anything did."""
@@ -74,19 +71,28 @@ class Saver:
     def close(self) -> None:
         """Without an error of its own: for the end, whatever it was."""
         self._thread.shutdown()  # what was begun ends first
-        if self._orbax is not None:
-            with suppress(Exception):
-                self._orbax.close()
         files.remove_drafts(self.folder)
 
-    def _checkpointer(self) -> Any:
-        if self._orbax is None:
-            handler = _orbax().PyTreeCheckpointHandler(use_compression=False)  # floats hardly compress
-            self._orbax = _orbax().AsyncCheckpointer(handler)
-        return self._orbax
+    def _copied(self, run: RunState) -> dict[str, np.ndarray]:
+        """Every array by its place in the tree, on the host. The next unroll reuses the memory of the originals."""
+        for name, leaf in _named(run):
+            if not leaf.size:
+                continue  # Orbax refuses empty arrays
+            plain = _plain(leaf)
+            if name not in self._copies:
+                self._copies[name] = np.empty(plain.shape, plain.dtype)
+            for shard in plain.addressable_shards:
+                if shard.replica_id == 0:
+                    self._copies[name][shard.index] = np.asarray(shard.data)
+        return self._copies
 
-    def _finish(self, draft: Path, record: dict[str, Any]) -> None:
-        self._orbax.wait_until_finished()
+    def _write(self, draft: Path, arrays: dict[str, np.ndarray], record: dict[str, Any]) -> None:
+        ocp = _orbax()
+        as_they_are = ocp.type_handlers.NumpyHandler(deepcopy_host_arrays=False)
+        registry = ocp.type_handlers.create_type_handler_registry((np.ndarray, as_they_are))
+        handler = ocp.PyTreeCheckpointHandler(use_compression=False, type_handler_registry=registry)  # floats hardly do
+        with ocp.Checkpointer(handler) as writer:
+            writer.save((draft / files.STATE_DIR).absolute(), args=ocp.args.PyTreeSave(arrays))
         files.publish(draft, record)
         self.last = record["env_steps"]
 
@@ -131,11 +137,6 @@ def check_record(path: Path, record: dict[str, Any], config: Config) -> dict[str
                 "restore config.json"
             )
     return record
-
-
-def to_arrays(run: RunState) -> dict[str, np.ndarray]:
-    """Every leaf by its place in the tree; on a CPU as a view, so copy it before the next unroll."""
-    return {name: np.asarray(_plain(leaf)) for name, leaf in _named(run) if leaf.size}  # Orbax refuses empty arrays
 
 
 def _from_arrays(arrays: dict[str, np.ndarray], like: RunState) -> RunState:

@@ -16,7 +16,7 @@ class Cadence:
     """A checkpoint every so many evaluations and, between them, every so many minutes. 0: not by this clock."""
 
     evals: int = 1
-    minutes: float = 10.0
+    minutes: float = 15.0
 
     def __post_init__(self) -> None:
         if self.evals < 0 or not 0 <= self.minutes < float("inf"):
