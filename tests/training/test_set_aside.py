@@ -7,7 +7,7 @@ import pytest
 
 from dcp.errors import UserError
 from dcp.training import set_aside
-from dcp.training.folder import claim
+from dcp.training.folder import claim, reopen
 from tests.tiny import tiny_config
 
 CONFIG = tiny_config().resolve(250)
@@ -113,3 +113,11 @@ def test_checkpoints_that_are_a_link_are_unlinked_not_emptied(path: Path, tmp_pa
     folder.keep()
     folder.lock.release()
     assert (elsewhere / "000000010_00002/state/x").read_text() == "old"
+
+
+def test_drafts_of_a_process_that_was_killed_are_cleared_away(path: Path):
+    (path / ".policy.safetensors.123.tmp").write_text("half")
+    (path / ".config.json.123.tmp").write_text("half")
+    reopen(path).lock.release()
+    assert not list(path.glob(".*.tmp"))
+    assert is_old(path)

@@ -24,11 +24,9 @@ _WRITTEN = (
     f"{PLOTS_DIR}/landscape.png",
     f"{PLOTS_DIR}/episode.gif",
     f"{TENSORBOARD_DIR}/events.out.tfevents.*",
-    f".{CONFIG_FILE}.*.tmp",  # drafts of a process that was killed
-    f".{METRICS_FILE}.*.tmp",
-    f".{POLICY_FILE}.*.tmp",
     CONFIG_FILE,
 )
+_DRAFTS = tuple(f".{name}.*.tmp" for name in (CONFIG_FILE, METRICS_FILE, POLICY_FILE, FAULT_FILE))  # see write_whole
 
 
 def written(path: Path) -> list[Path]:
@@ -38,7 +36,8 @@ def written(path: Path) -> list[Path]:
 
 def recover(path: Path) -> None:
     """Finish what a process left half done. Only for the owner of the folder's lock."""
-    _remove(path / _GONE_DIR)
+    for litter in (path / _GONE_DIR, *(found for pattern in _DRAFTS for found in path.glob(pattern))):
+        _remove(litter)
     _move_written(path / _RETURNING_DIR, path)
     aside = path / REPLACED_DIR
     if not (aside / CONFIG_FILE).exists():
