@@ -6,6 +6,9 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Tests on two processes, a file on one: what a file's tests share is made once. JOBS=1 for one.
+JOBS ?= 2
+PROCESSES = -n $(JOBS) --dist loadfile
 PIP := $(BIN)/python -m pip --quiet --no-input --disable-pip-version-check
 
 # A Python that can make a virtual environment. Some systems ship one without venv: it is passed over.
@@ -74,11 +77,11 @@ lint: setup
 
 test: lint
 	@echo "test: all but the slow ones"
-	@$(BIN)/python -m pytest -m "not slow"
+	@$(BIN)/python -m pytest -m "not slow" $(PROCESSES)
 
 test-all: lint
 	@echo "test: all"
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(PROCESSES)
 
 format: setup
 	@$(BIN)/ruff check --fix .
