@@ -158,6 +158,8 @@ class TestTheLastEvaluation:
 
     def test_a_run_that_misses_it_is_not_finished(self, before_it: Path, tiny_run, tmp_path: Path):
         folder = Path(shutil.copytree(before_it, tmp_path / "run"))
+        for name in ("metrics.csv", "policy.safetensors"):
+            (folder / name).unlink()  # as if it had died a moment sooner
         assert main(["train", "--resume", str(folder), "--no-plots"]) == 0
         assert len(metrics(folder)) == 1
         assert (folder / "policy.safetensors").read_bytes() == (tiny_run.folder / "policy.safetensors").read_bytes()

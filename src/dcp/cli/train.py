@@ -69,28 +69,21 @@ def main(argv: list[str]) -> int:
 
 
 def _options(argv: list[str]) -> TrainOptions:
+    from dcp.training.progress import holds_run, require_named
+
     given = value_of("--resume", argv)
     stored = stored_settings(Path(given)) if given not in (None, AUTO) else None
     settings = _start(value_of("--preset", argv), value_of("--config", argv), value_of("--env", argv), stored)
-    _require_named(settings, argv)
+    require_named(settings, {flag: value_of(f"--{flag}", argv) for flag in ("env", "eval-env")})
     if stored is None and value_of("--env", argv) not in (None, settings.env):
         settings = replace(settings, eval_env=None)  # another environment is judged on itself, unless a flag says more
     options = parse(TrainOptions(settings=settings), argv, "dcp train", _description())
     if given is not None and options.overwrite:
         raise UserError("--resume continues what --overwrite would replace: give only one of them")
     if options.resume == AUTO:
-        from dcp.training.progress import holds_run
-
         folder = options.runs_dir / options.settings.run_path
         return replace(options, resume=str(folder) if holds_run(folder) else None)
     return options
-
-
-def _require_named(settings: Settings, argv: list[str]) -> None:
-    """A run's config may come from a stranger: code that it names is not run unless the command names it too."""
-    for flag, name in (("--env", settings.env), ("--eval-env", settings.eval_env)):
-        if name is not None and ":" in name and name not in (value_of("--env", argv), value_of(flag, argv)):
-            raise UserError(f"the run's config names the code {name!r}: if you trust it, name it too: {flag} {name}")
 
 
 def _start(preset: str | None, config: str | None, env: str | None, stored: Settings | None) -> Settings:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dcp.config import Config
+from dcp.config import Config, Settings
 from dcp.deploy.run_folder import CONFIG_FILE, load_run, read_config_file
 from dcp.errors import UserError
 from dcp.training import checkpoint_files
@@ -74,7 +74,14 @@ def resume_command(path: Path) -> str:
     return " ".join([f"dcp train --resume {path}", *flags])
 
 
-def own_environments(config: Config) -> dict[str, str]:
+def require_named(config: Settings, named: dict[str, str | None]) -> None:
+    """A run's config may come from a stranger: code that it names is not run unless its user names it too, by flag."""
+    for flag, name in own_environments(config).items():
+        if named[flag] != name:
+            raise UserError(f"the run's config names the code {name!r}: if you trust it, name it too: --{flag} {name}")
+
+
+def own_environments(config: Settings) -> dict[str, str]:
     """{"env": "module:factory"}, where a config names code; by flag"""
     named = {"env": config.env, "eval-env": config.eval_env or config.env}
     return {flag: name for flag, name in named.items() if ":" in name and (flag == "env" or name != config.env)}

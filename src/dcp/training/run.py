@@ -8,7 +8,7 @@ from pathlib import Path
 from dcp.checks import check
 from dcp.config import Config
 from dcp.deploy.policy import DeployedPolicy
-from dcp.errors import RunError, UserError
+from dcp.errors import RunError
 from dcp.training import compilation_cache, sinks
 from dcp.training.checkpoint import Saver
 from dcp.training.display import Display, DisplayKind, make_display
@@ -16,7 +16,7 @@ from dcp.training.faults import explained
 from dcp.training.folder import RunFolder, claim, reopen
 from dcp.training.keeper import Cadence, Interrupted, Keeper
 from dcp.training.loop import Evaluation, Moment, begin, run_loop
-from dcp.training.progress import own_environments
+from dcp.training.progress import require_named
 from dcp.training.resumption import latest_moment
 from dcp.training.schedule import evaluation_points
 from dcp.training.signals import StopRequest
@@ -81,20 +81,13 @@ def resume(
     sinks.require(tensorboard, wandb)
     folder = reopen(run, steps)
     try:
-        _require_named(folder, {"env": env, "eval-env": eval_env})
+        require_named(folder.config, {"env": env, "eval-env": eval_env})
         check(folder.config)
         trainer = make_trainer(folder.config)
     except BaseException:
         folder.lock.release()
         raise
     return _Session(trainer, folder, on_eval, tensorboard, wandb, display, cadence, resumed=True).run()
-
-
-def _require_named(folder: RunFolder, named: dict[str, str | None]) -> None:
-    """A folder may come from a stranger: none of its code is run unless its user names it."""
-    for flag, name in own_environments(folder.config).items():
-        if named[flag] != name:
-            raise UserError(f"{folder.path} runs the code of {name!r}: if you trust it, name it too: --{flag} {name}")
 
 
 @dataclass
