@@ -16,10 +16,10 @@ import jax
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, report
 
+from dcp.compiling.options import compiler_options
 from dcp.envs.devices import count_devices, make_split, prepare
 from dcp.envs.registry import make_env
 from dcp.physics.plain import PlainEngine
-from dcp.training.compiler import compiler_options
 
 NAMES = (
     "ant_u_maze",

@@ -15,10 +15,10 @@ import optax
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, report
 
+from dcp.compiling.options import compiler_options
 from dcp.config import Config
 from dcp.learner import Learner, LearnerParams, LearnerState, make_networks
 from dcp.methods.table import make_agent
-from dcp.training.compiler import compiler_options
 from dcp.types import Array, Batch, EnvSpec
 
 ANT = EnvSpec("ant", state_size=29, goal_size=2, action_size=8, goal_dims=(0, 1), threshold=0.5, episode_length=1000)

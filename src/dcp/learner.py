@@ -13,6 +13,7 @@ from dcp.networks.agent_networks import Networks, NetworkShape
 from dcp.objectives.contrastive import CONTRASTIVE_LOSSES, infonce_accuracy, logsumexp_penalty
 from dcp.objectives.energies import ENERGIES
 from dcp.objectives.sac import alpha_loss, sample_squashed
+from dcp.representation import bind
 from dcp.types import Array, Batch, EnvSpec, Metrics, Params
 
 
@@ -49,22 +50,6 @@ def network_shape(config: Settings, spec: EnvSpec, condition: Condition) -> Netw
 
 def make_networks(config: Config, spec: EnvSpec, condition: Condition) -> Networks:
     return Networks(network_shape(config, spec, condition))
-
-
-def bind(networks: Networks, encoders: Params, energy: str = "norm") -> Representation:
-    """The one gradient boundary: whoever reads psi through this never trains it."""
-    encoders = jax.lax.stop_gradient(encoders)
-
-    def encode_goal(goal: Array) -> Array:
-        return networks.psi_g(encoders, goal)
-
-    def distance(psi_a: Array, psi_b: Array) -> Array:
-        return jnp.linalg.norm(psi_a - psi_b, axis=-1)
-
-    def state_action_energy(state: Array, action: Array, goal: Array) -> Array:
-        return ENERGIES[energy].plain(networks.psi_sa(encoders, state, action), encode_goal(goal))
-
-    return Representation(encode_goal, distance, state_action_energy)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ import jax
 import numpy as np
 import pytest
 
+from dcp.compiling import cache as compilation_cache
 from dcp.config import Config
 from dcp.deploy.artefact import load_policy, policy_about
 from dcp.deploy.run_folder import load_run
 from dcp.errors import UserError
-from dcp.training import compilation_cache
+from dcp.evaluation.program import Deployment
 from dcp.training.display import Pace, Plain, clock, headline
 from dcp.training.folder import claim
 from dcp.training.loop import Evaluation, Progress, run_loop
@@ -84,6 +85,12 @@ def test_load_run_reads_what_was_written(tiny_run: TrainedRun):
 traces: list[str] = []
 
 
+class CountingDeployment(Deployment):
+    def episodes(self, policy, key):
+        traces.append("evaluate")
+        return super().episodes(policy, key)
+
+
 class Counting(Trainer):
     """Python runs a stage only when it is traced."""
 
@@ -95,9 +102,9 @@ class Counting(Trainer):
         traces.append("learn")
         return super().learn(learner, windows, *keys)
 
-    def evaluate(self, params, key):
-        traces.append("evaluate")
-        return super().evaluate(params, key)
+    @property
+    def deployment(self):
+        return CountingDeployment(**vars(super().deployment))
 
 
 def counted_run(seed: int) -> tuple[list[dict[str, float]], RunState]:

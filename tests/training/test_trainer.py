@@ -9,10 +9,12 @@ import pytest
 from dcp.config import Config
 from dcp.envs.maze import parse_layout
 from dcp.envs.point_maze import PointMaze
+from dcp.evaluation.program import evaluation_key
 from dcp.training import trainer as trainer_module
-from dcp.training.loop import evaluation_key, run_loop
+from dcp.training.loop import run_loop
 from dcp.training.run import TrainedRun
 from dcp.training.schedule import evaluation_points
+from dcp.training.stages import Stages
 from dcp.training.trainer import Trainer, make_trainer
 from tests.tiny import tiny_config
 
@@ -61,7 +63,7 @@ def probe_scores(method: str) -> tuple[float, float]:
         patch.setattr(trainer_module, "make_env", lambda name, fidelity: OPEN_ROOM)
         trainer: Trainer = make_trainer(dataclasses.replace(PROBE, method=method))
     params = trainer.learner.init(jax.random.key(0)).params
-    untrained = jax.jit(trainer.evaluate)(params, jax.random.key(9))
+    untrained = Stages(trainer).evaluate(params, jax.random.key(9))
     rows: list[dict[str, float]] = []
     run_loop(trainer, lambda evaluation: rows.append(evaluation.row))
     return float(untrained["success_once"]), rows[-1]["success_once"]

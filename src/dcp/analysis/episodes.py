@@ -11,7 +11,7 @@ import numpy as np
 from dcp.deploy.policy import Policy
 from dcp.envs.base import Environment, EnvState
 from dcp.errors import UserError
-from dcp.evaluation import rollout
+from dcp.evaluation import Record, rollout
 from dcp.types import Array, EnvSpec, MazeLayout
 
 # A few episodes run in an instant, compiling them takes seconds: twice as long with the compiler's optimisations.
@@ -67,16 +67,16 @@ def paths(env: Environment, policy: Policy, seed: int, num_episodes: int, episod
     maze_of(env.spec)
 
     @partial(jax.jit, compiler_options=QUICK_COMPILE)
-    def run(key: Array) -> tuple[Array, dict[str, Array]]:
-        return rollout(env, policy, key, num_episodes, episode_length)
+    def run(key: Array) -> Record:
+        return rollout(env, policy, key, num_episodes, episode_length, watch=lambda state: state.obs)
 
-    observations, seen = jax.device_get(run(jax.random.key(seed)))
-    state, goal = env.spec.split(observations)  # [T + 1, N, ...]
+    record = jax.device_get(run(jax.random.key(seed)))
+    state, goal = env.spec.split(record.watched)  # [T + 1, N, ...]
     positions = state[..., np.asarray(env.spec.maze_dims)]  # [T + 1, N, 2]
     found = []
     for i in range(num_episodes):
-        end = int(seen["alive"][:, i].sum())
-        near = np.flatnonzero(seen["near_goal"][:, i])
+        end = int(record.alive[:, i].sum())
+        near = np.flatnonzero(record.near_goal[:, i])
         reached = int(near[0]) + 1 if len(near) else None  # step t leads to point t + 1
         found.append(Path(positions[: end + 1, i], goal[0, i], reached))
     return found

@@ -1,19 +1,23 @@
 """What is deployed: state and goal in, action out. No pool, no planner: a policy takes a Condition, never a Command."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dcp.errors import UserError
-from dcp.learner import bind
 from dcp.methods.interface import Condition, Representation
 from dcp.networks.agent_networks import Networks
+from dcp.objectives.sac import sample_squashed
+from dcp.representation import bind
 from dcp.types import Array, EnvSpec, Params
 
 PolicyState = Any
+_FIXED = ["networks", "condition", "spec", "energy"]  # of a policy as an argument of a program
 
 
 class Policy(Protocol):
@@ -24,6 +28,7 @@ class Policy(Protocol):
     def act(self, policy_state: PolicyState, state: Array, goal: Array) -> tuple[PolicyState, Array]: ...
 
 
+@partial(jax.tree_util.register_dataclass, data_fields=["actor", "encoders"], meta_fields=_FIXED)
 @dataclass(frozen=True)
 class DeployedPolicy:
     """The deterministic actor. Replacing z by g in the condition is all that deployment changes."""
@@ -44,9 +49,12 @@ class DeployedPolicy:
 
     def act(self, policy_state: tuple[()], state: Array, goal: Array) -> tuple[tuple[()], Array]:
         """state [..., S], goal [..., G] -> action [..., A]"""
+        return policy_state, jnp.tanh(self.heads(state, goal)[0])
+
+    def heads(self, state: Array, goal: Array) -> tuple[Array, Array]:
+        """-> mean and log std before the squashing, [..., A] each"""
         condition = self.condition(self.representation, self.spec.achieved(state), goal)
-        mean, _ = self.networks.actor(self.actor, state, condition)
-        return policy_state, jnp.tanh(mean)
+        return self.networks.actor(self.actor, state, condition)
 
     def __call__(self, observation: Any, goal: Any) -> np.ndarray:
         """NumPy in, NumPy out, one or many: state [..., S], goal [..., G] -> action [..., A]"""
@@ -57,13 +65,51 @@ class DeployedPolicy:
         ):
             if value.ndim == 0 or value.shape[-1] != size:
                 raise UserError(f"this policy's {name} has {size} numbers, not shape {value.shape}")
-        return np.asarray(_act(self.networks, self.condition, self.spec, self.actor, self.encoders, state, goal))
+        return np.asarray(_act(self, state, goal))
 
 
-def _deterministic(
-    networks: Networks, condition: Condition, spec: EnvSpec, actor: Params, encoders: Params, state: Array, goal: Array
-) -> Array:
-    return DeployedPolicy(networks, condition, spec, actor, encoders).act((), state, goal)[1]
+@jax.jit
+def _act(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
+    return policy.act((), state, goal)[1]
 
 
-_act = jax.jit(_deterministic, static_argnums=(0, 1, 2))
+@partial(jax.tree_util.register_dataclass, data_fields=["policy"], meta_fields=[])
+@dataclass(frozen=True)
+class SampledPolicy:
+    """The stochastic actor, as it explores in training: tanh of a sample in place of tanh of the mean."""
+
+    policy: DeployedPolicy
+
+    def init(self, key: Array) -> Array:
+        return key
+
+    def act(self, policy_state: Array, state: Array, goal: Array) -> tuple[Array, Array]:
+        key, key_noise = jax.random.split(policy_state)
+        mean, log_std = self.policy.heads(state, goal)
+        noise = jax.random.normal(key_noise, mean.shape)
+        return key, sample_squashed(mean, log_std, noise)[0]
+
+
+@dataclass(frozen=True)
+class HostPolicy:
+    """Any function of NumPy arrays, state [N, S] and goal [N, G] -> action [N, A]: another library's model, an export.
+
+    It is called from Python at every step. With `restart` it is told that new episodes begin.
+    """
+
+    function: Callable[[np.ndarray, np.ndarray], Any]
+    restart: Callable[[], object] | None = None
+    on_host: ClassVar[bool] = True
+
+    def init(self, key: Array) -> tuple[()]:
+        if self.restart is not None:
+            self.restart()
+        return ()
+
+    def act(self, policy_state: tuple[()], state: Array, goal: Array) -> tuple[tuple[()], Array]:
+        action = jnp.asarray(self.function(np.asarray(state), np.asarray(goal)), jnp.float32)
+        if action.ndim != state.ndim or action.shape[:-1] != state.shape[:-1]:
+            raise UserError(
+                f"the policy gave actions of shape {action.shape} for states {state.shape}: give one a state"
+            )
+        return (), action

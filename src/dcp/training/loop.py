@@ -10,13 +10,13 @@ import numpy as np
 
 from dcp.config import Config
 from dcp.errors import UserError
+from dcp.evaluation.program import evaluation_key
 from dcp.training.health import require_finite
 from dcp.training.schedule import evaluation_points
 from dcp.training.stages import Stages
 from dcp.training.trainer import RunState, Trainer
-from dcp.types import Array, Metrics
+from dcp.types import Metrics
 
-EVALUATION_STREAM = 0x6576616C  # keeps evaluation's random stream apart from training's
 Row = dict[str, float]
 
 
@@ -46,11 +46,6 @@ class Moment:
     metrics: list[Row] = field(default_factory=list)  # one an iteration since the last evaluation
     diverged: int = 0  # episodes that had diverged by the last evaluation
     seconds: float = 0.0  # of work so far, over all processes that have had a part in it
-
-
-def evaluation_key(seed: int, index: int) -> Array:
-    """The same episodes for every method: fresh at each evaluation, decided by the seed alone."""
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), EVALUATION_STREAM), index)
 
 
 def run_loop(
@@ -117,7 +112,7 @@ class _Loop:
             "evaluation": index + 1,
             "env_steps": moment.unrolls * config.env_steps_per_unroll,
             "updates": (moment.unrolls - config.num_prefill_unrolls) * config.updates_per_iteration,
-            **{name: float(value) for name, value in scores.items()},
+            **scores,
             **_means(moment.metrics),
             "diverged_episodes": diverged - moment.diverged,
             "steps_per_second": iterations * config.env_steps_per_unroll / max(seconds, 1e-9),

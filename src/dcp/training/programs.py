@@ -11,9 +11,10 @@ from typing import Any
 
 import jax
 
+from dcp.compiling.options import compiler_options
 from dcp.envs.registry import is_ours
+from dcp.evaluation.program import compiled
 from dcp.replay.buffer import ReplayState
-from dcp.training.compiler import compiler_options
 from dcp.training.rollout import ActingState
 from dcp.training.trainer import Trainer
 
@@ -45,7 +46,7 @@ class Programs:
 
     @cached_property
     def evaluate(self):
-        return self._jit(self.trainer.evaluate, lambda: self.split.whole)
+        return compiled(self.trainer.deployment)
 
     def _jit(self, function: Any, layout: Callable[[], Any], donate: tuple[int, ...] = ()) -> Any:
         """With several devices, results are laid out as they came: nothing is moved, and nothing compiled twice."""

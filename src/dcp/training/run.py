@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dcp.checks import check
+from dcp.compiling import cache as compilation_cache
 from dcp.config import Config
 from dcp.deploy.policy import DeployedPolicy
 from dcp.errors import RunError
-from dcp.training import compilation_cache, sinks
+from dcp.training import sinks
 from dcp.training.checkpoint import Saver
 from dcp.training.display import Display, DisplayKind, make_display
 from dcp.training.faults import explained
@@ -49,7 +50,7 @@ def train(
     """Train and write `<runs_dir>/<env>/<method>/seed_<n>/`.
 
     `on_eval` is called after each evaluation; its `run` is valid within the call only (its buffers are reused).
-    `cache` is a folder for compiled programs, or "off"; see `compilation_cache`. `cadence`: when to checkpoint.
+    `cache` is a folder for compiled programs, or "off"; see `dcp.compiling.cache`. `cadence`: when to checkpoint.
     """
     compilation_cache.enable(cache)
     check(config)

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from dcp.evaluation.measures import measure, training_scores
 from dcp.learner import LearnerParams
 from dcp.training.programs import programs
 from dcp.training.trainer import RunState, Trainer
@@ -57,8 +58,10 @@ class Stages:
         learner, metrics = self.programs.learn(run.learner, windows, key_future, key_shuffle, key_update)
         return run._replace(learner=learner), metrics | acting_metrics
 
-    def evaluate(self, params: LearnerParams, key: Array) -> Metrics:
-        return self.programs.evaluate(self.split.everywhere(params), key)
+    def evaluate(self, params: LearnerParams, key: Array) -> dict[str, float]:
+        """The columns of metrics.csv that say how well the policy does on fresh goals."""
+        record = self.programs.evaluate(self.trainer.policy(self.split.everywhere(params)), key)
+        return training_scores(measure(jax.device_get(record)))
 
     def _unroll(self, run: RunState, key: Array) -> tuple[RunState, Metrics]:
         params = self.split.everywhere(run.learner.params)

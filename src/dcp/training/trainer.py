@@ -13,7 +13,7 @@ from dcp.envs.base import Environment
 from dcp.envs.devices import ONE_DEVICE, Split
 from dcp.envs.episodes import Episodes
 from dcp.envs.registry import make_env
-from dcp.evaluation import evaluate
+from dcp.evaluation.program import Deployment
 from dcp.learner import Learner, LearnerParams, LearnerState, make_networks
 from dcp.methods.table import make_agent
 from dcp.replay import buffer, hindsight
@@ -98,10 +98,10 @@ class Trainer:
             self.config.energy,
         )
 
-    def evaluate(self, params: LearnerParams, key: Array) -> Metrics:
-        length = self.config.episode_length
-        assert length is not None
-        return evaluate(self.eval_env, self.policy(params), key, self.config.eval_episodes, length, self.split)
+    @property
+    def deployment(self) -> Deployment:
+        assert self.config.episode_length is not None
+        return Deployment(self.eval_env, self.config.eval_episodes, self.config.episode_length, self.split)
 
 
 def make_trainer(config: Config) -> Trainer:

@@ -131,9 +131,9 @@ def start_jax() -> dict[str, Any]:
     import jax
 
     from dcp.checks import available_memory
+    from dcp.compiling import cache as compilation_cache
     from dcp.envs import devices
     from dcp.envs.registry import make_env
-    from dcp.training import compilation_cache
     from dcp.training.checkpoint_files import KEPT
 
     devices.prepare(None, make_env(SMALL).spec)

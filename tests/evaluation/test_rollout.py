@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.evaluation import evaluate, rollout
+from dcp.deploy.policy import HostPolicy, Policy
+from dcp.envs.base import Environment
+from dcp.errors import UserError
+from dcp.evaluation import measure, rollout
+from dcp.evaluation.measures import training_scores
 from dcp.types import Array
 from tests.toys import BrittleLine, LineWorld
 
@@ -35,6 +39,15 @@ class Counting(Constant):
     def act(self, policy_state: Array, state: Array, goal: Array) -> tuple[Array, Array]:
         count = policy_state + 1.0
         return count, jnp.broadcast_to(count, (*state.shape[:-1], 1))
+
+
+def evaluate(env: Environment, policy: Policy, key: Array, episodes: int, length: int) -> dict[str, float]:
+    return training_scores(measure(rollout(env, policy, key, episodes, length)))
+
+
+def positions(env: Environment, policy: Policy, episodes: int, length: int) -> np.ndarray:
+    """[T + 1, N]"""
+    return np.asarray(rollout(env, policy, KEY, episodes, length, watch=lambda state: state.obs[0]).watched)
 
 
 def check(env: LineWorld, policy: Constant, length: int, time_near: float, success: float, final: float) -> None:
@@ -73,10 +86,11 @@ def test_the_step_that_ends_an_episode_still_counts():
 def test_scores_are_means_over_episodes_each_with_its_own_start():
     """Starts spread over [0, 4), goal 3, standing still: an episode succeeds if it starts within (2.5, 3.5)."""
     env, episodes = LineWorld(goal=3.0, spread=4.0), 64
-    observations, seen = rollout(env, Constant(0.0), KEY, episodes, 5)
-    gap = np.abs(np.asarray(observations)[0, :, 0] - 3.0)
+    record = rollout(env, Constant(0.0), KEY, episodes, 5)
+    gap = np.abs(np.asarray(record.start)[:, 0] - 3.0)
     assert 0 < np.mean(gap < 0.5) < 1
-    assert np.all(seen["alive"])
+    assert np.all(record.alive)
+    assert_allclose(record.distance, np.tile(gap, (6, 1)), rtol=1e-6)
     scores = evaluate(env, Constant(0.0), KEY, episodes, 5)
     assert_allclose(scores["success_once"], np.mean(gap < 0.5), rtol=1e-6)
     assert_allclose(scores["time_near_goal"], 5 * np.mean(gap < 0.5), rtol=1e-6)
@@ -85,8 +99,7 @@ def test_scores_are_means_over_episodes_each_with_its_own_start():
 
 def test_a_policys_memory_is_carried_from_step_to_step():
     """1 + 2 + 3 = 6"""
-    observations, _ = rollout(LineWorld(), Counting(0.0), KEY, 2, 3)
-    assert_allclose(observations[:, 0, 0], [0.0, 1.0, 3.0, 6.0])
+    assert_allclose(positions(LineWorld(), Counting(0.0), 2, 3)[:, 0], [0.0, 1.0, 3.0, 6.0])
 
 
 @pytest.mark.parametrize("into", [float("nan"), float("inf"), 1e6])
@@ -96,9 +109,9 @@ def test_an_episode_that_diverges_ends_at_its_last_sound_state(into: float):
     scores = evaluate(env, Constant(1.0), KEY, 3, 6)
     assert_allclose([scores["time_near_goal"], scores["success_once"], scores["final_distance"]], [1.0, 1.0, 0.0])
     assert int(scores["eval_diverged_episodes"]) == 3  # once each
-    observations, seen = rollout(env, Constant(1.0), KEY, 3, 6)
-    assert_allclose(observations[:, 0, 0], [0, 1, 2, 2, 2, 2, 2])
-    assert np.array_equal(seen["alive"][:, 0], [True, True, False, False, False, False])
+    assert_allclose(positions(env, Constant(1.0), 3, 6)[:, 0], [0, 1, 2, 2, 2, 2, 2])
+    alive = rollout(env, Constant(1.0), KEY, 3, 6).alive
+    assert np.array_equal(alive[:, 0], [True, True, False, False, False, False])
 
 
 def test_what_never_diverges_is_not_counted():
@@ -109,3 +122,37 @@ def test_a_step_that_diverges_is_never_near_the_goal():
     """The first step reaches the goal at 1, with an infinite velocity."""
     scores = evaluate(BrittleLine(float("inf"), "qd", limit=0.5, goal=1.0), Constant(1.0), KEY, 2, 3)
     assert float(scores["success_once"]) == 0.0
+
+
+def test_the_share_of_saturated_actions_is_kept_at_every_step():
+    """|a| > 0.95: steps of 1 and of -1 are, steps of 0.95 are not."""
+    for step, share in ((1.0, 1.0), (-1.0, 1.0), (0.95, 0.0)):
+        assert_allclose(rollout(LineWorld(), Constant(step), KEY, 2, 3).saturated, np.full((3, 2), share))
+
+
+def test_a_plain_function_is_measured_by_the_same_steps():
+    """Half of the way to the goal at each step, on the host and compiled."""
+    env = LineWorld(goal=3.0, spread=4.0)
+
+    class Half(Constant):
+        def act(self, policy_state: tuple[()], state: Array, goal: Array) -> tuple[tuple[()], Array]:
+            return (), 0.5 * (goal - state[..., :1])
+
+    ours = rollout(env, Half(0.0), KEY, 8, 5, watch=lambda state: state.obs)
+    theirs = rollout(
+        env, HostPolicy(lambda state, goal: 0.5 * (goal - state[:, :1])), KEY, 8, 5, watch=lambda state: state.obs
+    )
+    for name in ours._fields:
+        assert_allclose(getattr(theirs, name), getattr(ours, name), rtol=1e-6, err_msg=name)
+
+
+def test_a_function_of_the_host_is_told_when_episodes_begin():
+    begun = []
+    policy = HostPolicy(lambda state, goal: np.zeros((len(state), 1)), lambda: begun.append(1))
+    rollout(LineWorld(), policy, KEY, 2, 3)
+    assert begun == [1]
+
+
+def test_a_function_that_gives_the_wrong_number_of_actions_is_told_so():
+    with pytest.raises(UserError, match=r"shape \(1,\) for states \(2, 1\)"):
+        rollout(LineWorld(), HostPolicy(lambda state, goal: np.zeros(1)), KEY, 2, 3)

@@ -1,4 +1,4 @@
-"""How XLA should compile the training iteration on this machine."""
+"""How XLA should compile our programs on this machine."""
 
 from functools import cache
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 from numpy.testing import assert_allclose
 
-from dcp.training import compiler
+from dcp.compiling import options as compiler
 
 
 def layer(x: jax.Array, w: jax.Array) -> jax.Array:

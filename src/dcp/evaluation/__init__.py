@@ -1,0 +1,6 @@
+"""Deployment measured: any policy on fresh environments and goals."""
+
+from dcp.evaluation.measures import Measures, measure
+from dcp.evaluation.rollout import Record, rollout
+
+__all__ = ["Measures", "Record", "measure", "rollout"]

@@ -1,0 +1,114 @@
+"""Episodes of any policy, from fresh starts and goals that the key alone decides."""
+
+from collections.abc import Callable, Hashable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dcp.deploy.policy import Policy
+from dcp.envs.base import Environment, EnvState, judged_step
+from dcp.envs.devices import ONE_DEVICE, Split
+from dcp.envs.episodes import choose
+from dcp.types import Array, EnvSpec
+
+SATURATED = 0.95  # the paper's bound on an action's components
+Watch = Callable[[EnvState], Any]
+
+
+def nothing(state: EnvState) -> tuple[()]:
+    return ()
+
+
+class Record(NamedTuple):
+    """What episodes leave behind for every measure. Small: observations are kept only by who watches them."""
+
+    start: Array  # [N, S + G]: the first observations
+    distance: Array  # [T + 1, N]: between achieved goal and goal
+    near_goal: Array  # [T, N]: after this step, if it counts
+    alive: Array  # [T, N]: this step counts
+    diverged: Array  # [T, N]: this step diverged, and ended its episode
+    saturated: Array  # [T, N]: share of the action's components beyond 0.95
+    watched: Any = ()  # [T + 1, N, ...]
+
+
+def rollout(
+    env: Environment,
+    policy: Policy,
+    key: Array,
+    num_episodes: int,
+    episode_length: int,
+    split: Split = ONE_DEVICE,
+    watch: Watch = nothing,
+) -> Record:
+    """An episode that ends early adds nothing after its end: `alive` tells which steps count. A step that diverges
+    counts no more, and the environment stands still at its last sound state.
+
+    `watch` sees every state, and what it returns is kept. What acts has no part in starts and goals: policies are
+    paired by the key. A policy of the host (`on_host`) is stepped from Python, any other in one compiled loop.
+    """
+    key_reset, key_policy = jax.random.split(key)
+    if getattr(policy, "on_host", False):
+        return _by_host(env, policy, (key_reset, key_policy), (num_episodes, episode_length), split, watch)
+    split = split.that_divides(num_episodes)
+    first = split.batched(env.reset)(jax.random.split(key_reset, num_episodes))
+
+    def step(carry: tuple[EnvState, Any, Array], _: None) -> tuple[tuple[EnvState, Any, Array], Any]:
+        before, policy_state, alive = carry
+        policy_state, action = policy.act(policy_state, *env.spec.split(before.obs))
+        state, alive, seen = advance(env, split, watch, before, action, alive)
+        return (state, policy_state, alive), seen
+
+    start = (first, policy.init(key_policy), jnp.ones(num_episodes, bool))
+    _, seen = jax.lax.scan(step, start, None, episode_length)
+    return _record(env.spec, watch, first, seen)
+
+
+def advance(
+    env: Environment, split: Split, watch: Watch, before: EnvState, action: Array, alive: Array
+) -> tuple[EnvState, Array, Any]:
+    """One step of N episodes. -> state, alive before the next step, and what is kept of this one"""
+    after, sound = split.batched(partial(judged_step, env))(before, action)
+    state = choose(sound, after, before)
+    counts = alive & sound  # [N]
+    saturated = jnp.mean(jnp.abs(action) > SATURATED, axis=-1)  # [N]
+    steps = (state.near_goal & counts, counts, alive & ~sound, saturated)
+    return state, counts & ~state.done, (steps, distance_to_goal(env.spec, state.obs), jax.vmap(watch)(state))
+
+
+def distance_to_goal(spec: EnvSpec, obs: Array) -> Array:
+    """[..., S + G] -> [...]"""
+    state, goal = spec.split(obs)
+    return jnp.linalg.norm(spec.achieved(state) - goal, axis=-1)
+
+
+def _record(spec: EnvSpec, watch: Watch, first: EnvState, seen: Any) -> Record:
+    steps, distance, watched = seen  # [T, N, ...]; the last two also have something to say of the first state
+    at_first = (distance_to_goal(spec, first.obs), jax.vmap(watch)(first))
+    whole = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest]), at_first, (distance, watched))
+    near_goal, alive, diverged, saturated = steps
+    return Record(first.obs, whole[0], near_goal, alive, diverged, saturated, whole[1])
+
+
+def _by_host(
+    env: Environment, policy: Policy, keys: tuple[Array, Array], sizes: tuple[int, int], split: Split, watch: Watch
+) -> Record:
+    """The same steps, one program call each, with the policy between them."""
+    num_episodes, episode_length = sizes
+    split = split.that_divides(num_episodes)
+    make = _host_programs if isinstance(env, Hashable) else _host_programs.__wrapped__
+    reset, step = make(env, split, watch)
+    state = first = reset(jax.random.split(keys[0], num_episodes))
+    policy_state, alive = policy.init(keys[1]), jnp.ones(num_episodes, bool)
+    kept = []
+    for _ in range(episode_length):
+        policy_state, action = policy.act(policy_state, *env.spec.split(state.obs))
+        state, alive, seen = step(state, action, alive)
+        kept.append(seen)
+    return _record(env.spec, watch, first, jax.tree.map(lambda *x: jnp.stack(x), *kept))
+
+
+@lru_cache(maxsize=4)
+def _host_programs(env: Environment, split: Split, watch: Watch) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    return jax.jit(split.batched(env.reset)), jax.jit(partial(advance, env, split, watch))
