@@ -7,16 +7,15 @@ import numpy as np
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from dcp.analysis.episodes import Path
-from dcp.analysis.style import BLUE, BORDER, FREE, GOAL_COLOUR, INK, SKY, WALL
+from dcp.analysis.maze_canvas import MazeCanvas
+from dcp.analysis.style import BLUE, FREE, GOAL_COLOUR, INK, SKY, WALL
 from dcp.errors import UserError
 from dcp.types import MazeLayout
 
 WIDTH = 420  # pixels of the longer side of the maze
 CAPTION = 26  # pixels below it
-SMOOTH = 3  # drawn so many times larger, then reduced
 MAX_FRAMES = 180
 FRAME_MS, LAST_FRAME_MS = 50, 900
-POINT_RADIUS = 0.085  # cells
 AFTER_SUCCESS = 6  # steps shown after the goal is reached
 
 
@@ -26,7 +25,7 @@ def save_gif(path: FilePath, layout: MazeLayout, episodes: Sequence[Path], thres
         raise UserError("a GIF needs at least one episode")
     shown = [_last_index(episode) + 1 for episode in episodes]
     stride = max(2, -(-sum(shown) // MAX_FRAMES))
-    canvas = _Canvas(layout, threshold)
+    canvas = _Frames(layout, threshold)
     frames, durations = [], []
     for number, episode in enumerate(episodes):
         caption = f"episode {number + 1} of {len(episodes)}" if len(episodes) > 1 else "episode"
@@ -49,48 +48,22 @@ def _indices(last: int, stride: int) -> Iterator[int]:
     yield last
 
 
-class _Canvas:
-    """The maze drawn once; each frame is drawn on a copy. x (row) runs downwards, y (column) to the right."""
+class _Frames:
+    """The maze with a caption below it, in one palette."""
 
     def __init__(self, layout: MazeLayout, threshold: float):
-        self.layout, self.threshold = layout, threshold
-        rows, columns = layout.walls.shape
-        rim = 2.0 * (1.0 - BORDER)  # cells of the outermost walls that are cut away
-        self.cell = round(SMOOTH * WIDTH / (max(rows, columns) - rim))
-        self.size = tuple(SMOOTH * round((n - rim) * self.cell / SMOOTH) for n in (columns, rows))
-        self.maze = Image.new("RGB", self.size, FREE)
-        draw = ImageDraw.Draw(self.maze)
-        for i, j in np.argwhere(layout.walls):
-            corner, opposite = ((np.array((i, j)) + side) * layout.scale for side in (-0.5, 0.5))
-            draw.rectangle((*self._pixel(corner), *self._pixel(opposite)), fill=WALL)
+        self.canvas = MazeCanvas(layout, threshold, WIDTH, WIDTH)
         self.palette = _palette()
         self.font = ImageFont.load_default(size=13)
 
     def frame(self, episode: Path, at: int, caption: str) -> Image.Image:
-        large = self.maze.copy()
-        draw = ImageDraw.Draw(large)
-        self._disc(draw, episode.goal, self.threshold / self.layout.scale, GOAL_COLOUR)
-        trail = [self._pixel(point) for point in episode.points[: at + 1]]
-        if len(trail) > 1:
-            draw.line(trail, fill=SKY, width=max(2 * SMOOTH, self.cell // 24), joint="curve")
-        self._disc(draw, episode.points[at], POINT_RADIUS, BLUE)
-        small = large.resize((self.size[0] // SMOOTH, self.size[1] // SMOOTH), Image.Resampling.BOX)
+        small = self.canvas.picture(episode.goal, episode.points[: at + 1])
         image = Image.new("RGB", (small.width, small.height + CAPTION), FREE)
         image.paste(small)
         reached = episode.reached is not None and at >= episode.reached
         text = f"{caption}    step {at}" + ("    reached" if reached else "")
         ImageDraw.Draw(image).text((8, small.height + 5), text, fill=INK, font=self.font)
         return image.quantize(palette=self.palette, dither=Image.Dither.NONE)
-
-    def _pixel(self, point: np.ndarray) -> tuple[float, float]:
-        x, y = np.asarray(point) / self.layout.scale - (0.5 - BORDER)  # cells from the picture's upper left corner
-        return float(y) * self.cell, float(x) * self.cell
-
-    def _disc(self, draw: ImageDraw.ImageDraw, centre: np.ndarray, radius: float, colour: str) -> None:
-        """The radius in cells. A goal's disc is exactly where it counts as reached."""
-        u, v = self._pixel(centre)
-        radius *= self.cell
-        draw.ellipse((u - radius, v - radius, u + radius, v + radius), fill=colour)
 
 
 def _palette() -> Image.Image:

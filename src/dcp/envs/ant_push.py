@@ -66,10 +66,13 @@ class AntPush(AntEnv):
             fixes=("the box starts at rest",),
         )
 
+    def model(self) -> mujoco.MjSpec:
+        return model()
+
     def make_engine(self) -> Engine:
         from dcp.physics.mjx import MjxEngine
 
-        return MjxEngine(models.system(model()), FRAMES)
+        return MjxEngine(models.system(self.model()), FRAMES)
 
     def draw(self, key: Array) -> tuple[Array, Array]:
         key_ant, key_order, key_noise = jax.random.split(key, 3)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +11,18 @@ from dcp.envs.base import EnvState
 from dcp.physics.engine import Engine, PhysicsState
 from dcp.types import Array, EnvSpec
 
+if TYPE_CHECKING:
+    import mujoco
+
 
 class PhysicsEnv(ABC):
     """Subclasses say what the task is; nothing here knows a task, nothing there steps physics."""
 
     spec: EnvSpec
+
+    @abstractmethod
+    def model(self) -> "mujoco.MjSpec":
+        """Afresh at each call: whoever draws it may edit its own."""
 
     @abstractmethod
     def make_engine(self) -> Engine: ...

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import mujoco
 import numpy as np
 
 from dcp.envs.physics_env import PhysicsEnv
@@ -54,10 +55,13 @@ class Pusher(PhysicsEnv):
             ),
         )
 
+    def model(self) -> mujoco.MjSpec:
+        return models.stock("pusher")
+
     def make_engine(self) -> Engine:
         from dcp.physics.generalized import GeneralizedEngine
 
-        return GeneralizedEngine(models.system(models.stock("pusher")), FRAMES)
+        return GeneralizedEngine(models.system(self.model()), FRAMES)
 
     def draw(self, key: Array) -> tuple[Array, Array]:
         key_object, key_goal, key_qd = jax.random.split(key, 3)

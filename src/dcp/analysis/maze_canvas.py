@@ -1,0 +1,68 @@
+"""A maze from above, drawn with Pillow: walls once, then on copies of them whatever moves."""
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from dcp.analysis.style import BLUE, BORDER, FREE, GOAL_COLOUR, GREEN, PURPLE, SKY, WALL
+from dcp.types import MazeLayout
+
+SMOOTH = 3  # drawn so many times larger, then reduced
+POINT_RADIUS = 0.085  # cells
+ARROW, ARROW_HEAD = 0.38, 0.12  # cells
+
+
+class MazeCanvas:
+    """x (row) runs downwards, y (column) to the right, as in the maze's text."""
+
+    def __init__(self, layout: MazeLayout, threshold: float, width: int, height: int):
+        """As large as fits into so many pixels."""
+        self.layout, self.threshold = layout, threshold
+        rows, columns = layout.walls.shape
+        rim = 2.0 * (1.0 - BORDER)  # cells of the outermost walls that are cut away
+        self.cell = round(SMOOTH * min(width / (columns - rim), height / (rows - rim)))
+        self.size = tuple(SMOOTH * round((n - rim) * self.cell / SMOOTH) for n in (columns, rows))
+        self.maze = Image.new("RGB", self.size, FREE)
+        draw = ImageDraw.Draw(self.maze)
+        for i, j in np.argwhere(layout.walls):
+            corner, opposite = ((np.array((i, j)) + side) * layout.scale for side in (-0.5, 0.5))
+            draw.rectangle((*self._pixel(corner), *self._pixel(opposite)), fill=WALL)
+
+    def picture(
+        self,
+        goal: np.ndarray,
+        trail: np.ndarray,
+        subgoal: np.ndarray | None = None,
+        direction: np.ndarray | None = None,
+    ) -> Image.Image:
+        """goal [2]; trail [K, 2], which ends where the point is; subgoal [2]; direction [2], a unit vector or zero."""
+        large = self.maze.copy()
+        draw = ImageDraw.Draw(large)
+        self._disc(draw, goal, self.threshold / self.layout.scale, GOAL_COLOUR)
+        if subgoal is not None:
+            self._disc(draw, subgoal, 0.8 * self.threshold / self.layout.scale, PURPLE)
+        if len(trail) > 1:
+            line = [self._pixel(point) for point in trail]
+            draw.line(line, fill=SKY, width=max(2 * SMOOTH, self.cell // 24), joint="curve")
+        if direction is not None and np.any(direction):
+            self._arrow(draw, trail[-1], direction)
+        self._disc(draw, trail[-1], POINT_RADIUS, BLUE)
+        return large.resize((self.size[0] // SMOOTH, self.size[1] // SMOOTH), Image.Resampling.BOX)
+
+    def _pixel(self, point: np.ndarray) -> tuple[float, float]:
+        x, y = np.asarray(point) / self.layout.scale - (0.5 - BORDER)  # cells from the picture's upper left corner
+        return float(y) * self.cell, float(x) * self.cell
+
+    def _disc(self, draw: ImageDraw.ImageDraw, centre: np.ndarray, radius: float, colour: str) -> None:
+        """The radius in cells. A goal's disc is exactly where it counts as reached."""
+        u, v = self._pixel(centre)
+        radius *= self.cell
+        draw.ellipse((u - radius, v - radius, u + radius, v + radius), fill=colour)
+
+    def _arrow(self, draw: ImageDraw.ImageDraw, start: np.ndarray, direction: np.ndarray) -> None:
+        along = np.asarray(direction)[::-1]  # on the page: right, down
+        across = np.array([-along[1], along[0]])
+        foot = np.array(self._pixel(start))
+        tip, neck = foot + ARROW * self.cell * along, foot + (ARROW - ARROW_HEAD) * self.cell * along
+        side = 0.6 * ARROW_HEAD * self.cell * across
+        draw.line([tuple(foot), tuple(neck)], fill=GREEN, width=max(2 * SMOOTH, self.cell // 18))
+        draw.polygon([tuple(tip), tuple(neck + side), tuple(neck - side)], fill=GREEN)
