@@ -1,0 +1,126 @@
+"""A LeRobot arm behind the controller's three calls. LeRobot itself is not imported: its Robot has this shape.
+
+    arm = LeRobotArm(robot, low={"shoulder_pan.pos": -100.0, ...}, high={"shoulder_pan.pos": 100.0, ...})
+    arm.goal = {"shoulder_pan.pos": 20.0, ...}
+    Controller(policy, arm.read_state, arm.read_goal, arm.send_action,
+               start_action=arm.start_action, safe_action="hold", rate_hz=30, max_change=0.05)
+
+The policy speaks of joints in [-1, 1], in a fixed order; the robot of named joints in its own units (degrees, or a
+percentage of the calibrated range). Actions are absolute position targets.
+"""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from dcp.deploy.control.inputs import Reading
+from dcp.errors import UserError
+
+PATIENCE = 0.1  # seconds that a send waits for a read on the same bus; a read that hangs must not keep the safe action
+SLACK = 0.05  # an arm may rest so far outside the range that it was given, as a share of half that range
+
+
+class Robot(Protocol):
+    """What we use of lerobot.robots.Robot."""
+
+    @property
+    def observation_features(self) -> Mapping[str, Any]: ...
+
+    @property
+    def action_features(self) -> Mapping[str, Any]: ...
+
+    def get_observation(self) -> Mapping[str, Any]: ...
+
+    def send_action(self, action: dict[str, Any]) -> Any: ...
+
+
+class LeRobotArm:
+    def __init__(
+        self,
+        robot: Robot,
+        low: Mapping[str, float],  # feature -> the robot's value that the policy knows as -1
+        high: Mapping[str, float],  # feature -> the robot's value that the policy knows as +1
+        *,
+        state: Sequence[str] | None = None,  # the policy's state, in its order; None: the action's features
+        joints: Sequence[str] | None = None,  # the policy's action, in its order; None: the robot's own
+        goal: Sequence[str] | None = None,  # the policy's goal, in its order; None: as the state
+        lost_packets: tuple[type[Exception], ...] = (ConnectionError,),
+    ):
+        self.robot = robot
+        self.joints = tuple(robot.action_features if joints is None else joints)
+        self.state = self.joints if state is None else tuple(state)
+        self.goal_names = self.state if goal is None else tuple(goal)
+        _known("action", self.joints, robot.action_features)
+        _known("observation", self.state + self.joints, robot.observation_features)
+        if missing := set(robot.action_features) - set(self.joints):
+            raise UserError(f"the policy does not move {', '.join(sorted(missing))}: name every joint of the robot")
+        self._low, self._high = dict(low), dict(high)
+        for name in {*self.joints, *self.state, *self.goal_names}:
+            if not self._low.get(name, np.nan) < self._high.get(name, np.nan):
+                raise UserError(f"{name} needs a low below its high, in the robot's units: give both")
+        self.goal: Mapping[str, float] | None = None  # in the robot's units; may be replaced at any time
+        self.last_sent: Any = None  # what the robot says it did: its own limits may have altered the action
+        self._lost_packets = lost_packets
+        self._reading: Reading | None = None
+        self._bus = threading.Lock()  # the watchdog and stop() send while the loop's thread may be reading
+
+    def read_state(self) -> Reading:
+        """[-1, 1] each. A lost packet gives the reading of before, with its time: too many in a row are stale."""
+        try:
+            with self._turn():
+                observation = self.robot.get_observation()
+        except self._lost_packets:
+            if self._reading is None:
+                raise
+            return self._reading
+        self._reading = Reading(self._policys(self.state, observation), time.monotonic())
+        return self._reading
+
+    def read_goal(self) -> np.ndarray:
+        if self.goal is None:
+            raise UserError("the arm has no goal: set arm.goal to the robot's own units by name")
+        return self._policys(self.goal_names, self.goal)
+
+    def send_action(self, action: np.ndarray) -> None:
+        target = {name: self._robots(name, x) for name, x in zip(self.joints, action, strict=True)}
+        with self._turn():
+            self.last_sent = self.robot.send_action(target)
+
+    def start_action(self) -> np.ndarray:
+        """The present pose as a target: where to hold, and from where max_change counts."""
+        with self._turn():
+            pose = self._policys(self.joints, self.robot.get_observation())
+        inside = np.clip(pose, -1.0, 1.0)
+        return np.where(
+            np.abs(pose - inside) <= SLACK, inside, pose
+        )  # further out is left for the controller to refuse
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One at a time on the bus; but not for ever."""
+        mine = self._bus.acquire(timeout=PATIENCE)
+        try:
+            yield
+        finally:
+            if mine:
+                self._bus.release()
+
+    def _policys(self, names: Sequence[str], values: Mapping[str, Any]) -> np.ndarray:
+        if missing := [name for name in names if name not in values]:
+            raise UserError(f"{', '.join(missing)} is missing: the policy needs every one of {', '.join(names)}")
+        return np.array([2.0 * (float(values[n]) - self._low[n]) / (self._high[n] - self._low[n]) - 1.0 for n in names])
+
+    def _robots(self, name: str, value: float) -> float:
+        return self._low[name] + (float(value) + 1.0) / 2.0 * (self._high[name] - self._low[name])
+
+
+def _known(kind: str, names: Sequence[str], features: Mapping[str, Any]) -> None:
+    for name in names:
+        if name not in features:
+            raise UserError(f"the robot has no {kind} {name!r}: it has {', '.join(features)}")
+        if features[name] is not float:
+            raise UserError(f"the robot's {kind} {name!r} is no single number: name joints, not cameras")
