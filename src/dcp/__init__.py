@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from dcp.deploy.artefact import load_policy as load_policy
     from dcp.envs.registry import make_env as make_env
     from dcp.envs.registry import register_env as register_env
+    from dcp.evaluation.trial import evaluate as evaluate
     from dcp.methods.table import METHODS as METHODS
     from dcp.training.run import resume as resume
     from dcp.training.run import train as train
@@ -17,11 +18,12 @@ _HOMES = {
     "METHODS": "dcp.methods.table",
     "make_env": "dcp.envs.registry",
     "register_env": "dcp.envs.registry",
+    "evaluate": "dcp.evaluation.trial",
     "load_policy": "dcp.deploy.artefact",
     "resume": "dcp.training.run",
     "train": "dcp.training.run",
 }
-__all__ = ["METHODS", "Config", "load_policy", "make_env", "register_env", "resume", "train"]
+__all__ = ["METHODS", "Config", "evaluate", "load_policy", "make_env", "register_env", "resume", "train"]
 __version__ = "0.1.0"
 
 

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from dcp.errors import UserError
 from dcp.methods.interface import Representation
 from dcp.networks.agent_networks import Networks
 from dcp.objectives.energies import ENERGIES
@@ -20,6 +21,10 @@ def bind(networks: Networks, encoders: Params, energy: str = "norm") -> Represen
         return jnp.linalg.norm(psi_a - psi_b, axis=-1)
 
     def state_action_energy(state: Array, action: Array, goal: Array) -> Array:
+        if "psi_sa" not in encoders:
+            raise UserError(
+                "this policy was saved without its critic psi_sa: use the policy file of a run's own folder"
+            )
         return ENERGIES[energy].plain(networks.psi_sa(encoders, state, action), encode_goal(goal))
 
     return Representation(encode_goal, distance, state_action_energy)

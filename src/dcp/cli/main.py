@@ -10,6 +10,10 @@ from dcp.errors import RunError, UserError
 
 COMMANDS = {
     "train": "Train a policy and write its run folder.",
+    "eval": "Measure policies on the same fresh episodes, with or without bursts.",
+    "render": "Show episodes as MP4, GIF and an interactive page.",
+    "export": "Write a policy as one ONNX, StableHLO or NumPy file.",
+    "latency": "Time a policy's single step in each form.",
     "envs": "List the environments with their sizes.",
     "methods": "List the methods and what sets them apart.",
     "doctor": "Check what this machine has and lacks, and train for a moment.",

@@ -14,6 +14,7 @@ from safetensors.numpy import save
 
 from dcp.deploy.policy import DeployedPolicy
 from dcp.deploy.run_folder import POLICY_FILE
+from dcp.deploy.zoo import located
 from dcp.errors import UserError
 from dcp.methods.table import make_condition
 from dcp.networks.agent_networks import Networks, NetworkShape
@@ -42,7 +43,7 @@ def save_policy(path: str | Path, policy: DeployedPolicy, about: Mapping[str, An
 
 
 def load_policy(path: str | Path) -> DeployedPolicy:
-    """From a policy file or a run folder."""
+    """From a policy file or a run folder; `zoo/<env>/<method>` names one that comes with the package."""
     path = _policy_file(path)
     arrays, metadata = _read(path)
     try:
@@ -55,7 +56,7 @@ def load_policy(path: str | Path) -> DeployedPolicy:
         _compare(params, networks, spec)
     except (LookupError, TypeError, ValueError, AttributeError) as error:  # UserError is a ValueError
         raise UserError(f"{path} is damaged ({error}): train or copy it again") from error
-    params = jax.tree.map(jax.numpy.asarray, params)
+    # The arrays stay NumPy's until they are used: starting a device takes as long as everything else here.
     return DeployedPolicy(networks, condition, spec, params["actor"], params["encoders"], energy)
 
 
@@ -79,7 +80,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def _policy_file(path: str | Path) -> Path:
-    path = Path(path)
+    path = located(path)
     if path.is_dir():
         path = path / POLICY_FILE
     if not path.is_file():
@@ -139,8 +140,13 @@ def _unflatten(arrays: dict[str, np.ndarray]) -> Params:
 
 
 def _compare(params: Params, networks: Networks, spec: EnvSpec) -> None:
-    """The arrays must be exactly those that the networks of the metadata have, and the sizes the environment's."""
+    """The arrays must be exactly those that the networks of the metadata have, and the sizes the environment's.
+
+    A policy may come without psi_sa, which is the critic's alone.
+    """
     actor, encoders = jax.eval_shape(lambda: networks.init(jax.random.key(0)))
+    if "psi_sa" not in params["encoders"]:
+        del encoders["psi_sa"]
     wanted = {name: (x.shape, x.dtype) for name, x in _leaves({"actor": actor, "encoders": encoders})}
     stored = {name: (x.shape, x.dtype) for name, x in _leaves(params)}
     for name in sorted(wanted.keys() | stored.keys()):

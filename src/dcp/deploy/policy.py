@@ -1,8 +1,8 @@
 """What is deployed: state and goal in, action out. No pool, no planner: a policy takes a Condition, never a Command."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol
 
 import jax
@@ -65,7 +65,16 @@ class DeployedPolicy:
         ):
             if value.ndim == 0 or value.shape[-1] != size:
                 raise UserError(f"this policy's {name} has {size} numbers, not shape {value.shape}")
-        return np.asarray(_act(self, state, goal))
+        return np.asarray(_act(self._on_device, state, goal))
+
+    @cached_property
+    def _on_device(self) -> "DeployedPolicy":
+        """Parameters that came from a file are NumPy's, and would be copied anew at each call."""
+        return jax.device_put(self)
+
+    def without_critic(self) -> "DeployedPolicy":
+        """What deployment needs, and the psi landscape: psi_sa is the critic's alone."""
+        return replace(self, encoders={"psi_g": self.encoders["psi_g"]})
 
 
 @jax.jit

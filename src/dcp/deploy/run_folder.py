@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dcp.config import SCHEMA_VERSION, Config
+from dcp.deploy.zoo import located
 from dcp.errors import UserError
 
 CONFIG_FILE = "config.json"
@@ -36,11 +37,17 @@ class RunRecord:
 
 
 def load_run(folder: str | Path) -> RunRecord:
-    folder = Path(folder)
+    folder = located(folder)
     if not (folder / CONFIG_FILE).is_file():
         raise UserError(f"{folder} is no run folder: it has no {CONFIG_FILE}; name the folder that `dcp train` printed")
     stored = read_config_file(folder / CONFIG_FILE)
     return RunRecord(folder, stored["config"], stored["versions"], _read_metrics(folder / METRICS_FILE))
+
+
+def require_trust(name: str, given: str | None, flag: str) -> None:
+    """A run's config may come from a stranger: code that it names is not run unless its user names it too, by flag."""
+    if ":" in name and given != name:
+        raise UserError(f"the run's config names the code {name!r}: if you trust it, name it too: --{flag} {name}")
 
 
 def read_config_file(path: str | Path) -> dict[str, Any]:

@@ -9,8 +9,25 @@ from dcp.types import MazeLayout
 
 def steps_from_start(layout: MazeLayout) -> np.ndarray:
     """[rows, columns]: cells to walk from the nearest start, up, down, left or right; inf where no path leads."""
+    return _steps_from(layout, [(i, j) for i, row in enumerate(layout.rows) for j, c in enumerate(row) if c == "r"])
+
+
+def path_lengths(layout: MazeLayout, starts: np.ndarray, goals: np.ndarray) -> np.ndarray:
+    """[N, 2], [N, 2] -> [N]: from cell to cell, in the maze's units; inf where no path leads."""
+    from_cells, to_cells = _cells(layout, starts), _cells(layout, goals)
+    steps = {cell: _steps_from(layout, [cell]) for cell in set(from_cells)}
+    found = [steps[start][goal] for start, goal in zip(from_cells, to_cells, strict=True)]
+    return np.asarray(found) * layout.scale
+
+
+def _cells(layout: MazeLayout, points: np.ndarray) -> list[tuple[int, int]]:
+    """The cell of each point [N, 2]; of one beyond the maze, the nearest."""
+    last = np.asarray(layout.walls.shape) - 1
+    return [tuple(cell) for cell in np.clip(np.round(points / layout.scale), 0, last).astype(int).tolist()]
+
+
+def _steps_from(layout: MazeLayout, starts: list[tuple[int, int]]) -> np.ndarray:
     steps = np.full(layout.walls.shape, np.inf)
-    starts = [(i, j) for i, row in enumerate(layout.rows) for j, cell in enumerate(row) if cell == "r"]
     for start in starts:
         steps[start] = 0
     queue = deque(starts)

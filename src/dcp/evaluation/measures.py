@@ -21,6 +21,7 @@ class Bin(NamedTuple):
 class Measures(NamedTuple):
     """Of N episodes of T steps. An episode that never reaches its goal has a first reach of 0."""
 
+    start: np.ndarray  # [N, S + G]: the first observations
     time_near_goal: np.ndarray  # [N]: steps within the threshold
     first_reach: np.ndarray  # [N]: the step that first came within it, from 1; 0 if none did
     final_distance: np.ndarray  # [N]
@@ -62,6 +63,7 @@ def measure(record: Record) -> Measures:
     reached = np.logical_or.accumulate(near, axis=0)  # [T, N]
     saturated = np.where(alive, np.asarray(record.saturated, np.float64), 0.0)
     return Measures(
+        start=np.asarray(record.start),
         time_near_goal=near.sum(axis=0),
         first_reach=np.where(near.any(axis=0), near.argmax(axis=0) + 1, 0),
         final_distance=np.take_along_axis(distance, steps[None], axis=0)[0],

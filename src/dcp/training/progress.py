@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dcp.config import Config, Settings
-from dcp.deploy.run_folder import CONFIG_FILE, load_run, read_config_file
+from dcp.deploy.run_folder import CONFIG_FILE, load_run, read_config_file, require_trust
 from dcp.errors import UserError
 from dcp.training import checkpoint_files
 from dcp.training.checkpoint_files import CHECKPOINTS_DIR, DamagedError
@@ -75,10 +75,8 @@ def resume_command(path: Path) -> str:
 
 
 def require_named(config: Settings, named: dict[str, str | None]) -> None:
-    """A run's config may come from a stranger: code that it names is not run unless its user names it too, by flag."""
     for flag, name in own_environments(config).items():
-        if named[flag] != name:
-            raise UserError(f"the run's config names the code {name!r}: if you trust it, name it too: --{flag} {name}")
+        require_trust(name, named[flag], flag)
 
 
 def own_environments(config: Settings) -> dict[str, str]:

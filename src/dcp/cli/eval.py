@@ -1,0 +1,106 @@
+"""`dcp eval`: any policies on the same fresh episodes; a table on the screen, JSON and CSV in each run's folder."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from rich.console import Console
+
+from dcp.cli.flags import parse
+from dcp.cli.main import COMMANDS
+from dcp.errors import UserError
+
+if TYPE_CHECKING:
+    from dcp.evaluation.targets import Target
+    from dcp.evaluation.trial import Arena
+
+BURST = (100, 10)  # where --burst comes without numbers: the paper's
+
+
+@dataclass(frozen=True)
+class EvalOptions:
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Run folders, policy files, exported policies, or zoo/<env>/<method>."""
+    episodes: int | None = None
+    """Episodes of each seed. Default: as in the run's own evaluations."""
+    seeds: tuple[int, ...] = (0,)
+    """Each names a frozen set of starts and goals, the same for every policy."""
+    env: str | None = None
+    """Evaluate on this environment. Default: the one that the run was evaluated on."""
+    eval_layout: bool = False
+    """On the environment's evaluation layout, which keeps only far goals."""
+    burst: tuple[int, int] | None = None
+    """P L: random actions in the last L of every P steps, beside none on the same episodes. Alone: 100 10."""
+    burst_sweep: bool = False
+    """Try every burst of --periods and --lengths, and confirm the best on other episodes."""
+    periods: tuple[int, ...] = (50, 100, 200)
+    """P of the sweep."""
+    lengths: tuple[int, ...] = (5, 10, 20)
+    """L of the sweep."""
+    stochastic: bool = False
+    """Draw actions from the actor's distribution in place of its mean."""
+    as_logged: bool = False
+    """Repeat the run's last evaluation on its very episodes, and compare with metrics.csv."""
+    out: Path | None = None
+    """Write here in place of the run's folder."""
+    json: bool = False
+    """Print the results as JSON in place of the table."""
+
+
+def main(argv: list[str]) -> int:
+    sys.path.insert(0, str(Path.cwd()))  # an environment named as module:factory may lie here
+    try:
+        return _main(parse(EvalOptions(), _with_burst_numbers(argv), "dcp eval", COMMANDS["eval"]))
+    finally:
+        sys.path.pop(0)
+
+
+def _main(options: EvalOptions) -> int:
+    from dcp.cli import evaluating
+    from dcp.compiling import cache
+    from dcp.evaluation.targets import open_target
+
+    _require_sense(options)
+    cache.enable()
+    targets = [open_target(run) for run in options.runs]
+    arenas = [_arena(target, options) for target in targets]  # every mistake before the first minute of work
+    progress = Console(stderr=True)
+    if options.as_logged:
+        return evaluating.repeat(targets, progress)
+    if options.burst_sweep:
+        return evaluating.sweep_bursts(targets, arenas, options, progress)
+    return evaluating.evaluate(targets, arenas, options, progress)
+
+
+def _arena(target: "Target", options: EvalOptions) -> "Arena":
+    from dcp.evaluation.trial import arena_for, variant
+
+    variant(target.policy, options.burst, options.stochastic)
+    return arena_for(
+        target, options.env, episodes=options.episodes, seeds=options.seeds, eval_layout=options.eval_layout
+    )
+
+
+def _require_sense(options: EvalOptions) -> None:
+    if not options.runs:
+        from dcp.deploy.zoo import names
+
+        there = f", such as {names()[0]}" if names() else ""
+        raise UserError(f"nothing to evaluate: name a run's folder, a policy file or one of the zoo{there}")
+    if options.burst and options.burst_sweep:
+        raise UserError("--burst tries one burst and --burst-sweep many: give only one of them")
+    if options.as_logged and (options.env or options.eval_layout or options.burst or options.burst_sweep):
+        raise UserError("--as-logged repeats the run's own evaluation: leave out --env, --eval-layout and bursts")
+    if options.as_logged and (options.stochastic or options.episodes or options.seeds != (0,)):
+        raise UserError("--as-logged repeats the run's own evaluation: leave out --episodes, --seeds and --stochastic")
+
+
+def _with_burst_numbers(argv: list[str]) -> list[str]:
+    """--burst alone stands for the paper's P and L."""
+    if "--burst" not in argv:
+        return argv
+    at = argv.index("--burst") + 1
+    alone = not argv[at : at + 1] or not argv[at].lstrip("-").isdigit()
+    return [*argv[:at], *map(str, BURST), *argv[at:]] if alone else argv

@@ -1,0 +1,114 @@
+"""How `dcp eval` shows what it found: rows, gains and sentences."""
+
+from pathlib import Path
+
+import numpy as np
+from rich.table import Table
+
+from dcp.analysis.trials import Estimate, Paired, estimates, paired
+from dcp.cli.tables import show
+from dcp.evaluation.sweep import Sweep
+from dcp.evaluation.trial import Trial
+
+REACH_AT = (0.1, 0.25, 0.5, 0.75, 1.0)  # of an episode's length
+COLUMNS = ("success once", "time near goal", "first reach", "final distance", "saturation", "diverged")
+
+
+def show_sweep(title: str, found: Sweep, gains: dict[tuple[int, int], Paired], confirmed: Paired) -> None:
+    best = f"P {found.best[0]}, L {found.best[1]}"
+    table = make_table("burst", "random share", "success once", "gain", "time near goal", "gain")
+    _add_burst(table, "none", "", found.without, None)
+    for burst, trial in found.tried.items():
+        mark = " *" if burst == found.best else ""
+        _add_burst(table, f"P {burst[0]}, L {burst[1]}{mark}", f"{burst[1] / burst[0]:.1%}", trial, gains[burst])
+    table.add_section()
+    _add_burst(table, "confirmed: none", "", found.confirmed_without, None)
+    _add_burst(table, f"confirmed: {best}", "", found.confirmed, confirmed)
+    print(title)
+    show(table)
+    print(
+        f"Best: {best}. On {len(found.confirmed.all.success)} other episodes it changes success by "
+        f"{_points(confirmed.success_once)} (95%)."
+    )
+
+
+def make_table(first: str, *columns: str) -> Table:
+    table = Table(first)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def add_trial(table: Table, label: str, trial: Trial) -> None:
+    e = estimates(trial.all)
+    table.add_row(
+        label,
+        _percent(e["success_once"]),
+        _number(e["time_near_goal"], 1),
+        _number(e["first_reach"], 0),
+        _number(e["final_distance"], 2),
+        _percent(e["saturation"]),
+        f"{int(trial.all.diverged.sum())} of {len(trial.all.success)}",
+    )
+
+
+def add_gain(table: Table, gain: Paired) -> None:
+    table.add_row(
+        f"  gain ({gain.wins} won, {gain.losses} lost)", _points(gain.success_once), _signed(gain.time_near_goal)
+    )
+
+
+def _add_burst(table: Table, label: str, share: str, trial: Trial, gain: Paired | None) -> None:
+    e = estimates(trial.all)
+    gains = ("", "") if gain is None else (_points(gain.success_once), _signed(gain.time_near_goal))
+    table.add_row(label, share, _percent(e["success_once"]), gains[0], _number(e["time_near_goal"], 1), gains[1])
+
+
+def explain(trials: list[tuple[str, Trial]]) -> None:
+    for label, trial in trials:
+        kind = "path from start to goal" if trial.distances[0] == "path" else "distance from start to goal"
+        parts = [f"{b.low:.1f}-{b.high:.1f}: {b.successes} of {b.episodes}" for b in trial.by_distance() if b.episodes]
+        reach = trial.all.cumulative_reach
+        at = [max(1, round(share * len(reach))) for share in REACH_AT]
+        print(f"{label}, on {trial.spec.name}")
+        print(f"  reached by step   {', '.join(f'{t}: {reach[t - 1]:.1%}' for t in at)}")
+        print(f"  by {kind}   {', '.join(parts)}")
+
+
+def compare(trials: list[tuple[str, Trial]]) -> None:
+    """Each against the first, where they met the same episodes."""
+    (first, one), *others = trials
+    for label, other in others:
+        if one.goal_sets() != other.goal_sets():
+            print(f"{label} met other episodes than {first}: they are not paired.")
+            continue
+        gain = paired(one.all, other.all)
+        print(
+            f"{label} minus {first}, on the same episodes: success {_points(gain.success_once)}, "
+            f"time near goal {_signed(gain.time_near_goal)}; {gain.wins} won, {gain.ties} tied, {gain.losses} lost"
+        )
+
+
+def say_where(written: list[Path]) -> None:
+    print("Intervals: 95%, over episodes. Results:")
+    for path in written:
+        print(f"  {path}")
+
+
+def _percent(e: Estimate) -> str:
+    return f"{e.mean:.1%}" if not np.isfinite(e.low) else f"{e.mean:.1%} ({100 * e.low:.1f}-{100 * e.high:.1f})"
+
+
+def _number(e: Estimate, digits: int) -> str:
+    if not np.isfinite(e.mean):
+        return "-"
+    return f"{e.mean:.{digits}f}" + (f" ± {e.high - e.mean:.{digits}f}" if np.isfinite(e.high) else "")
+
+
+def _points(e: Estimate) -> str:
+    interval = f" ± {100 * (e.high - e.mean):.1f}" if np.isfinite(e.high) else ""
+    return f"{100 * e.mean:+.1f}{interval} points"
+
+
+def _signed(e: Estimate) -> str:
+    return f"{e.mean:+.1f}" + (f" ± {e.high - e.mean:.1f}" if np.isfinite(e.high) else "")

@@ -1,0 +1,106 @@
+"""What can be evaluated: a run's folder, finished or not; a policy file; an exported policy; any function of arrays."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dcp.config import Config
+from dcp.deploy.artefact import load_policy, policy_about
+from dcp.deploy.policy import DeployedPolicy, HostPolicy, Policy
+from dcp.deploy.run_folder import CONFIG_FILE, POLICY_FILE, read_config_file, require_trust
+from dcp.deploy.zoo import located
+from dcp.envs.base import Environment
+from dcp.envs.registry import ENVIRONMENTS, make_env
+from dcp.errors import UserError
+from dcp.types import EnvSpec
+
+EVAL_LAYOUT = "_eval"  # the ending of an environment's layout that keeps only far goals
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something that acts, and what is known of where it comes from."""
+
+    label: str
+    policy: Policy
+    sizes: tuple[int, int, int] | None = None  # S, G, A; a plain function has none
+    about: dict[str, Any] = field(default_factory=dict)  # env, method, seed, env_steps
+    config: Config | None = None  # of the run
+    folder: Path | None = None  # where its results belong
+
+    @property
+    def env(self) -> str | None:
+        """On which training evaluated it, as far as is known."""
+        return (self.config.eval_env or self.config.env) if self.config else self.about.get("env")
+
+    @property
+    def fidelity(self) -> str:
+        return self.config.fidelity if self.config else "paper"
+
+
+def open_target(source: "str | Path | Policy | Callable[[np.ndarray, np.ndarray], Any] | Target") -> Target:
+    if isinstance(source, Target):
+        return source
+    if isinstance(source, str | Path):
+        return _from_path(source)
+    if isinstance(source, DeployedPolicy):
+        return Target(source.spec.name, source, _sizes(source.spec), {"env": source.spec.name})
+    if hasattr(source, "act"):
+        return Target(type(source).__name__, source)  # pyright: ignore[reportArgumentType]
+    if callable(source):
+        return Target(getattr(source, "__name__", type(source).__name__), HostPolicy(source))
+    raise UserError(
+        f"cannot evaluate a {type(source).__name__}: give a path, a policy, or a function of state and goal"
+    )
+
+
+def _from_path(path: str | Path) -> Target:
+    from dcp.deploy.exported import is_exported, load_exported
+
+    label, path = str(path), located(path)
+    if path.is_file() and is_exported(path):
+        exported = load_exported(path)
+        sizes = (exported.state_size, exported.goal_size, exported.action_size)
+        return Target(label, HostPolicy(exported, exported.reset), sizes, dict(exported.about), folder=path.parent)
+    folder = path if path.is_dir() else path.parent
+    stored = read_config_file(folder / CONFIG_FILE) if (folder / CONFIG_FILE).is_file() else None
+    if path.is_dir() and stored is not None and not (path / POLICY_FILE).is_file():
+        raise UserError(f"{path} has no policy yet: the run writes {POLICY_FILE} at its first evaluation")
+    policy, config = load_policy(path), Config.from_dict(stored["config"]) if stored else None
+    return Target(label, policy, _sizes(policy.spec), policy_about(path), config, folder)
+
+
+def _sizes(spec: EnvSpec) -> tuple[int, int, int]:
+    return spec.state_size, spec.goal_size, spec.action_size
+
+
+def environment_of(
+    target: Target, env: str | None = None, eval_layout: bool = False, fidelity: str | None = None
+) -> Environment:
+    """The environment that is asked for, else the target's own; refused where the target does not fit into it."""
+    name = env or target.env
+    if name is None:
+        raise UserError(f"{target.label} does not say where it belongs: name an environment by --env")
+    if env is None:
+        require_trust(name, None, "env")
+    if eval_layout:
+        name = _eval_layout(name)
+    made = make_env(name, fidelity or target.fidelity)
+    if target.sizes is not None and target.sizes != _sizes(made.spec):
+        raise UserError(
+            f"{target.label} has sizes (state, goal, action) {target.sizes}, but {name} has {_sizes(made.spec)}: "
+            "choose an environment of the policy's sizes"
+        )
+    return made
+
+
+def _eval_layout(name: str) -> str:
+    if name.endswith(EVAL_LAYOUT):
+        return name
+    if name + EVAL_LAYOUT not in ENVIRONMENTS:
+        there = ", ".join(known for known in ENVIRONMENTS if known.endswith(EVAL_LAYOUT))
+        raise UserError(f"{name} has no evaluation layout: leave out --eval-layout, or evaluate on one of {there}")
+    return name + EVAL_LAYOUT

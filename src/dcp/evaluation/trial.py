@@ -1,0 +1,161 @@
+"""A policy tried on frozen sets of episodes: the seed, the environment and the number of episodes decide them alone."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from dcp.compiling import cache as compilation_cache
+from dcp.deploy.burst import with_burst
+from dcp.deploy.policy import DeployedPolicy, Policy, SampledPolicy
+from dcp.envs import devices
+from dcp.envs.base import Environment
+from dcp.envs.geodesic import path_lengths
+from dcp.errors import UserError
+from dcp.evaluation.measures import Bin, Measures, measure
+from dcp.evaluation.program import Deployment, compiled, evaluation_key
+from dcp.evaluation.rollout import Record
+from dcp.evaluation.targets import Target, environment_of, open_target
+from dcp.types import Array, EnvSpec
+
+EPISODES = 128
+GOAL_SETS = 0x676F616C  # an evaluation's index that training never reaches: these episodes are new to every run
+
+
+def goal_set_key(seed: int) -> Array:
+    return evaluation_key(seed, GOAL_SETS)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """N episodes of each seed, by one policy."""
+
+    spec: EnvSpec
+    episode_length: int
+    seeds: tuple[int, ...]
+    by_seed: tuple[Measures, ...]
+
+    @cached_property
+    def all(self) -> Measures:
+        """The episodes of all seeds together."""
+        parts = [np.concatenate(part) for part in zip(*(m[:-1] for m in self.by_seed), strict=True)]
+        reach = np.mean([m.cumulative_reach for m in self.by_seed], axis=0)
+        return Measures(*parts, cumulative_reach=reach)
+
+    @cached_property
+    def distances(self) -> tuple[str, np.ndarray]:
+        """From start to goal, [episodes of all seeds]: along the maze's paths where there is a maze, else straight."""
+        state, goal = self.spec.split(self.all.start)
+        if self.spec.maze is not None and self.spec.goal_dims == self.spec.maze_dims:
+            lengths = path_lengths(self.spec.maze, self.spec.achieved(state), goal)
+            if np.all(np.isfinite(lengths)):
+                return "path", lengths
+        return "straight", self.all.start_distance
+
+    def by_distance(self) -> list[Bin]:
+        return self.all.by_distance(self.distances[1])
+
+    def goal_sets(self) -> list[str]:
+        """A fingerprint of each seed's first states and goals: equal ones are the same episodes."""
+        return [hashlib.sha256(np.ascontiguousarray(m.start, np.float32).tobytes()).hexdigest() for m in self.by_seed]
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Where policies are tried, and on which episodes."""
+
+    env: Environment
+    episodes: int
+    length: int
+    seeds: tuple[int, ...]
+    count: int = 1  # devices
+
+    def trial(self, policy: Policy, keys: Sequence[Array] | None = None, on_seed: Callable[[], object] = int) -> Trial:
+        """`keys` in place of the frozen sets of the seeds. `on_seed` is called after each."""
+        split = devices.make_split(self.count)
+        deployment = Deployment(self.env, self.episodes, self.length, split)
+        if getattr(policy, "on_host", False):
+            run = deployment.episodes
+        else:
+            run, policy = _program(deployment), split.everywhere(policy)
+        found = []
+        for key in keys or [goal_set_key(seed) for seed in self.seeds]:
+            found.append(measure(jax.device_get(run(policy, key))))
+            on_seed()
+        return Trial(self.env.spec, self.length, self.seeds, tuple(found))
+
+
+def _program(deployment: Deployment) -> Callable[[Any, Array], Record]:
+    try:
+        return _shared(deployment)
+    except TypeError:  # a user's environment may have no hash
+        return compiled(deployment)
+
+
+_shared = lru_cache(maxsize=4)(compiled)
+
+
+def arena_for(
+    target: Target,
+    env: str | None = None,
+    *,
+    episodes: int | None = None,
+    seeds: Sequence[int] = (0,),
+    eval_layout: bool = False,
+    fidelity: str | None = None,
+    episode_length: int | None = None,
+) -> Arena:
+    """What is not given is the run's own, so that a program which training compiled serves again."""
+    made, config = environment_of(target, env, eval_layout, fidelity), target.config
+    episodes = episodes or (config.eval_episodes if config else EPISODES)
+    for name, value in (("episodes", episodes), ("seeds", len(seeds)), ("episode length", episode_length or 1)):
+        if value < 1:
+            raise UserError(f"{name} is {value}: use 1 or more")
+    if len(set(seeds)) != len(seeds):
+        raise UserError(f"the seeds {' '.join(map(str, seeds))} name one set of episodes twice: name each once")
+    devices.prepare(config.devices if config else None, made.spec)
+    wanted = config.devices if config and env is None and not eval_layout else None
+    count = devices.count_devices(None if devices.shortage(wanted or 1) else wanted, episodes, made.spec)
+    length = episode_length or (config.episode_length if config else None) or made.spec.episode_length
+    return Arena(made, episodes, length, tuple(seeds), count)
+
+
+def variant(policy: Policy, burst: tuple[int, int] | None = None, stochastic: bool = False) -> Policy:
+    """The policy as it is to be deployed."""
+    if stochastic:
+        if not isinstance(policy, DeployedPolicy):
+            raise UserError("only a policy of ours has a distribution to draw from: leave out --stochastic")
+        policy = SampledPolicy(policy)
+    return with_burst(policy, *burst) if burst else policy
+
+
+def evaluate(
+    policy: "str | Path | Policy | Callable[[np.ndarray, np.ndarray], Any]",
+    env: str | None = None,
+    *,
+    episodes: int | None = None,
+    seeds: Sequence[int] = (0,),
+    burst: tuple[int, int] | None = None,
+    stochastic: bool = False,
+    eval_layout: bool = False,
+    fidelity: str | None = None,
+    episode_length: int | None = None,
+) -> Trial:
+    """Any policy on any environment: a path, a policy, or a function of state [N, S] and goal [N, G]."""
+    compilation_cache.enable()
+    target = open_target(policy)
+    arena = arena_for(
+        target,
+        env,
+        episodes=episodes,
+        seeds=seeds,
+        eval_layout=eval_layout,
+        fidelity=fidelity,
+        episode_length=episode_length,
+    )
+    return arena.trial(variant(target.policy, burst, stochastic))
