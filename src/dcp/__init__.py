@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dcp.interop.registration import register_when_imported
+
 if TYPE_CHECKING:
     from dcp.config import Config as Config
     from dcp.deploy.artefact import load_policy as load_policy
@@ -31,3 +33,6 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'dcp' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+register_when_imported()  # our ids in Gymnasium, should this program use it; imports nothing by itself
