@@ -3,8 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dcp.interop.registration import register_when_imported
-
 if TYPE_CHECKING:
     from dcp.config import Config as Config
     from dcp.deploy.artefact import load_policy as load_policy
@@ -35,4 +33,5 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_HOMES[name]), name)
 
 
-register_when_imported()  # our ids in Gymnasium, should this program use it; imports nothing by itself
+# Our ids in Gymnasium, should this program use it. By name, as above: whoever imports dcp imports no upper layer by it.
+import_module("dcp.interop.registration").register_when_imported()
