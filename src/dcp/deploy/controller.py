@@ -6,7 +6,6 @@
 docs/controller.md has the rules. Software cannot promise safety: keep the emergency stop within reach.
 """
 
-import gc
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -18,8 +17,9 @@ import numpy as np
 from dcp.deploy.control.clock import Clock, Pacer
 from dcp.deploy.control.decision import Decision
 from dcp.deploy.control.faults import Fault, Stopped, line
+from dcp.deploy.control.garbage import Garbage
 from dcp.deploy.control.gate import LOG, Gate
-from dcp.deploy.control.heartbeat import BETWEEN, SEND, Heartbeat
+from dcp.deploy.control.heartbeat import SEND, WAIT, Heartbeat
 from dcp.deploy.control.inputs import Reading, call, finite, vector
 from dcp.deploy.control.limits import within
 from dcp.deploy.control.record import Recorder, Step
@@ -69,7 +69,7 @@ class Controller:
         self._heart = Heartbeat(s.clock, s.start_timeout, s.stale_after)
         self._decision = Decision(policy, read_state, read_goal, s, self._enter)
         self._record = Recorder(s.history, s.black_box_steps)
-        self._guard = SignalGuard()
+        self._guard, self._garbage = SignalGuard(), Garbage()
         self._watchdog: Watchdog | None = None  # from the first step on
         self._first = self._before = math.nan  # when the first step and the one before began
         self._late = 0  # missed deadlines in a row
@@ -80,9 +80,9 @@ class Controller:
         """Until the time or the steps are over, for ever if neither is given. A fault raises `Stopped`."""
         with nullcontext(self) if self._entered else self:
             try:
+                self._heart.between = WAIT
                 self._start()
-                with _no_full_collections():
-                    self._loop(math.inf if seconds is None else seconds, math.inf if steps is None else steps)
+                self._loop(math.inf if seconds is None else seconds, math.inf if steps is None else steps)
                 self._end(f"ran its course of {self._record.steps} steps")
             except BaseException as error:
                 self._end(cause(error))
@@ -151,11 +151,11 @@ class Controller:
                 self._gate.last = within("start_action", action, s.limits)
                 call("safe_action", s.safe, self._gate.last)
             self._decision.warm_up(self._gate.last)
+            self._garbage.leave()
             self._go_on()
         self._heart.started()
 
     def _loop(self, seconds: float, steps: float) -> None:
-        self._heart.beat()
         pacer = Pacer(self.settings.period, self._clock)
         while pacer.elapsed < seconds - 1e-9 and self._record.steps < steps:
             self._round()
@@ -177,7 +177,7 @@ class Controller:
             self._send(step, action)
         step.compute = self._clock.now() - now
         self._record.finish(step)
-        self._heart.enter(BETWEEN)
+        self._heart.enter(self._heart.between)
         return step
 
     def _send(self, step: Step, action: np.ndarray) -> None:
@@ -228,6 +228,7 @@ class Controller:
         self._close(reason)
         if self._watchdog is not None:
             self._watchdog.end()
+        self._garbage.resume()
         self._over = True
 
     def _close(self, reason: str) -> bool:
@@ -240,16 +241,3 @@ class Controller:
             except Exception as error:
                 self._black_box = f"the black box could not be written to {path} ({line(error)})"
         return first
-
-
-@contextmanager
-def _no_full_collections() -> Iterator[None]:
-    """What lives before the loop is not looked at again: with JAX loaded that takes tens of milliseconds."""
-    frozen = gc.get_freeze_count()
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        if not frozen:
-            gc.unfreeze()

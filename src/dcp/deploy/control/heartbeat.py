@@ -3,13 +3,14 @@
 from dcp.deploy.control.clock import Clock
 
 START, STATE, GOAL, POLICY, SEND = "the start", "read_state", "read_goal", "the policy", "send_action"
-BETWEEN = "your code between two steps"
+BETWEEN, WAIT = "your code between two steps", "the wait for the next step"
 _ADVICE = {
     START: "look what keeps it, or raise start_timeout",
     STATE: "check the sensor and its connection",
     GOAL: "check where the goal comes from",
     POLICY: "use a faster policy, such as one of `dcp export`, or a lower rate",
     SEND: "check the actuators and their connection",
+    WAIT: "give the loop a core of its own, or raise stale_after",
     BETWEEN: "call step() more often, or use run()",
 }
 
@@ -20,6 +21,7 @@ class Heartbeat:
     def __init__(self, clock: Clock, start_timeout: float, stale_after: float):
         self._clock, self._stale_after = clock, stale_after
         self._limit, self._name, self._phase = start_timeout, "start_timeout", START
+        self.between = BETWEEN
         self.last = clock.now()
 
     def beat(self) -> float:
@@ -27,7 +29,7 @@ class Heartbeat:
         return self.last
 
     def started(self) -> None:
-        self._phase = BETWEEN
+        self._phase = self.between
         self.beat()
         self._limit, self._name = self._stale_after, "stale_after"
 

@@ -78,7 +78,7 @@ def make_safe(safe_action: Any, limits: Limits) -> Safe:
 
 
 def needs_last(safe_action: Any) -> bool:
-    return isinstance(safe_action, str) or callable(safe_action)
+    return callable(safe_action) or (isinstance(safe_action, str) and safe_action == "hold")
 
 
 def within(name: str, action: np.ndarray, limits: Limits) -> np.ndarray:
