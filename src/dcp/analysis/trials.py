@@ -4,6 +4,9 @@ import csv
 import io
 import json
 import math
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -122,12 +125,26 @@ def _plain(value: Any) -> int | float:
 def write(folder: Path, name: str, content: dict[str, Any], episodes: str) -> list[Path]:
     """<folder>/evals/<name>.json and .csv, each whole or not at all."""
     paths = [folder / EVALS_DIR / f"{name}{ending}" for ending in (".json", ".csv")]
-    try:
+    with _told(folder):
         write_whole(paths[0], json.dumps(_finite(content), indent=1, allow_nan=False).encode())
         write_whole(paths[1], episodes.encode())
+    return paths
+
+
+def require_room(folder: Path) -> None:
+    """Before minutes of work: that results can be written there."""
+    with _told(folder):
+        (folder / EVALS_DIR).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder / EVALS_DIR):
+            pass
+
+
+@contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise UserError(f"cannot write to {folder / EVALS_DIR} ({error.strerror}): choose a folder by --out") from error
-    return paths
 
 
 def _finite(tree: Any) -> Any:

@@ -69,6 +69,7 @@ def _main(options: EvalOptions) -> int:
     progress = Console(stderr=True)
     if options.as_logged:
         return evaluating.repeat(targets, progress)
+    evaluating.require_rooms(targets, options.out)
     if options.burst_sweep:
         return evaluating.sweep_bursts(targets, arenas, options, progress)
     return evaluating.evaluate(targets, arenas, options, progress)

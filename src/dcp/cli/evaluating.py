@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 
-from dcp.analysis.trials import Estimate, Paired, as_csv, as_json, paired, write
+from dcp.analysis.trials import Estimate, Paired, as_csv, as_json, paired, require_room, write
 from dcp.cli.eval_tables import COLUMNS, add_gain, add_trial, compare, explain, make_table, say_where, show_sweep
 from dcp.cli.tables import show
 from dcp.deploy.run_folder import load_run
@@ -172,6 +172,11 @@ def _name(arena: Arena, options: "EvalOptions", burst: tuple[int, int] | None) -
     parts = [arena.env.spec.name, f"{arena.episodes}_episodes", f"seeds_{seeds}"]
     parts += ["stochastic"] if options.stochastic else []
     return "_".join([*parts, *([f"burst_{burst[0]}_{burst[1]}"] if burst else [])])
+
+
+def require_rooms(targets: list[Target], out: Path | None) -> None:
+    for target in targets:
+        require_room(_folder(target, out))
 
 
 def _folder(target: Target, out: Path | None) -> Path:

@@ -112,8 +112,10 @@ def arena_for(
 ) -> Arena:
     """What is not given is the run's own, so that a program which training compiled serves again."""
     made, config = environment_of(target, env, eval_layout, fidelity), target.config
-    episodes = episodes or (config.eval_episodes if config else EPISODES)
-    for name, value in (("episodes", episodes), ("seeds", len(seeds)), ("episode length", episode_length or 1)):
+    if episodes is None:
+        episodes = config.eval_episodes if config else EPISODES
+    length = 1 if episode_length is None else episode_length
+    for name, value in (("episodes", episodes), ("seeds", len(seeds)), ("episode length", length)):
         if value < 1:
             raise UserError(f"{name} is {value}: use 1 or more")
     if len(set(seeds)) != len(seeds):

@@ -1,0 +1,143 @@
+"""`dcp eval` from the command line, on a run that was trained for a moment."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dcp.cli.main import main
+from dcp.training.run import TrainedRun
+
+
+@pytest.fixture
+def run(tiny_run: TrainedRun, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_run.folder, tmp_path / "run", ignore=shutil.ignore_patterns("evals")))
+
+
+def stored(folder: Path) -> tuple[dict, list[dict[str, str]]]:
+    [json_path], [csv_path] = folder.glob("evals/*.json"), folder.glob("evals/*.csv")
+    with csv_path.open(newline="") as file:
+        return json.loads(json_path.read_text()), list(csv.DictReader(file))
+
+
+def test_the_last_evaluation_is_repeated_bit_for_bit(run: Path, capsys):
+    assert main(["eval", str(run), "--as-logged"]) == 0
+    assert "bit for bit" in capsys.readouterr().out
+
+
+def test_a_number_that_differs_from_the_logged_one_is_told(run: Path, capsys):
+    rows = (run / "metrics.csv").read_text().splitlines()
+    column = rows[0].split(",").index("final_distance")
+    last = rows[-1].split(",")
+    last[column] = "0.125"
+    (run / "metrics.csv").write_text("\n".join([*rows[:-1], ",".join(last), ""]))
+    assert main(["eval", str(run), "--as-logged"]) == 1
+    shown = capsys.readouterr().out
+    assert "0.125" in shown
+    assert "Numbers differ" in shown
+
+
+def test_an_evaluation_shows_a_table_and_writes_json_and_csv(run: Path, capsys):
+    assert main(["eval", str(run), "--seeds", "3", "4"]) == 0
+    shown = capsys.readouterr().out
+    assert "success once" in shown
+    assert "reached by step" in shown
+    content, episodes = stored(run)
+    assert (content["episodes"], len(episodes)) == (32, 32)
+    assert [part["seed"] for part in content["seeds"]] == [3, 4]
+    success = sum(int(row["success"]) for row in episodes) / 32
+    assert content["summary"]["success_once"]["mean"] == pytest.approx(success)
+    assert content["cumulative_reach"][-1] == pytest.approx(success, abs=1e-6)
+    assert sum(part["episodes"] for part in content["by_distance"]) == 32
+    assert content["about"]["method"] == "dcp"
+
+
+def test_a_burst_is_paired_with_none_on_the_same_episodes(run: Path, capsys):
+    assert main(["eval", str(run), "--burst", "--json"]) == 0
+    [printed] = json.loads(capsys.readouterr().out)
+    content, _ = stored(run)
+    assert printed["burst"] == content["burst"] == [100, 10]  # the paper's, unless told otherwise
+    assert content["without_burst"]["burst"] is None
+    sets = [part["seeds"][0]["goal_set_sha256"] for part in (content, content["without_burst"])]
+    assert sets[0] == sets[1]
+    gain = content["summary"]["time_near_goal"]["mean"] - content["without_burst"]["summary"]["time_near_goal"]["mean"]
+    assert content["paired"]["time_near_goal"]["mean"] == pytest.approx(gain)
+    assert content["paired"]["wins"] + content["paired"]["ties"] + content["paired"]["losses"] == 16
+
+
+def test_a_sweep_confirms_the_best_burst_on_other_episodes(run: Path, capsys):
+    assert main(["eval", str(run), "--burst-sweep", "--periods", "10", "50", "--lengths", "5", "10"]) == 0
+    assert "Best: P " in capsys.readouterr().out
+    content, _ = stored(run)
+    assert [part["burst"] for part in content["tried"]] == [[10, 5], [50, 5], [50, 10]]  # L = P is no burst
+    best = max(content["tried"], key=lambda part: part["success_once"])
+    chosen = next(part for part in content["tried"] if part["burst"] == content["burst"])
+    assert chosen["success_once"] == best["success_once"]
+    main(["eval", str(run), "--json"])
+    first = json.loads(capsys.readouterr().out)[0]["seeds"][0]["goal_set_sha256"]
+    assert content["seeds"][0]["goal_set_sha256"] != first
+
+
+def test_two_policies_are_compared_on_the_same_episodes(run: Path, capsys):
+    copy = shutil.copytree(run, run.parent / "copy")
+    assert main(["eval", str(run), str(copy)]) == 0
+    shown = capsys.readouterr().out
+    assert f"{copy} minus {run}, on the same episodes: success +0.0" in shown
+    assert "0 won, 16 tied, 0 lost" in shown
+
+
+def test_an_exported_policy_is_evaluated_like_the_run_itself(run: Path, tmp_path: Path, capsys):
+    assert main(["export", str(run), "--format", "numpy", "--out", str(tmp_path / "policy.npz")]) == 0
+    capsys.readouterr()
+    arguments = ["--episodes", "16", "--json", "--out", str(tmp_path)]
+    assert main(["eval", str(run), str(tmp_path / "policy.npz"), *arguments]) == 0
+    ours, exported = json.loads(capsys.readouterr().out)
+    assert ours["seeds"][0]["goal_set_sha256"] == exported["seeds"][0]["goal_set_sha256"]
+    assert exported["summary"]["final_distance"]["mean"] == pytest.approx(
+        ours["summary"]["final_distance"]["mean"], abs=1e-3
+    )
+
+
+BAD = [
+    ([], "nothing to evaluate"),
+    (["{run}", "--env", "point_u_maze_inertia"], "(4, 2, 2)"),
+    (["{run}", "--env", "nowhere"], "dcp envs"),
+    (["{run}/nothing"], "no policy at"),
+    (["{run}/metrics.csv"], "no readable safetensors file"),
+    (["zoo/nothing/dcp"], "the zoo has no"),
+    (["{run}", "--burst", "10", "20"], "0 <= L <= P"),
+    (["{run}", "--burst", "10"], "--burst"),
+    (["{run}", "--burst", "--burst-sweep"], "only one"),
+    (["{run}", "--burst-sweep", "--periods", "5", "--lengths", "5"], "0 < L < P"),
+    (["{run}", "--as-logged", "--stochastic"], "leave out"),
+    (["{run}", "--as-logged", "--burst"], "leave out"),
+    (["{run}", "--episodes", "0"], "episodes is 0"),
+    (["{run}", "--seeds", "1", "1"], "twice"),
+    (["{run}", "--episode", "3"], "--episodes"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD, ids=[" ".join(arguments) or "nothing" for arguments, _ in BAD])
+def test_a_mistake_is_one_sentence(tiny_run: TrainedRun, arguments: list[str], words: str, capsys):
+    """Nothing is written: the run's folder is the one that every test reads."""
+    assert main(["eval", *(argument.format(run=tiny_run.folder) for argument in arguments)]) == 2
+    error = capsys.readouterr().err.strip()
+    assert words in error
+    assert "\n" not in error
+
+
+def test_a_damaged_policy_is_one_sentence(run: Path, capsys):
+    policy = run / "policy.safetensors"
+    policy.write_bytes(policy.read_bytes()[:-100])
+    assert main(["eval", str(run)]) == 2
+    assert "train or copy it again" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(run: Path, capsys):
+    (run / "file").write_text("in the way")
+    assert main(["eval", str(run), "--out", str(run / "file")]) == 2
+    error = capsys.readouterr().err
+    assert "choose a folder by --out" in error
+    assert "episodes" not in error  # said before the work begins

@@ -1,0 +1,89 @@
+"""The burst around policies whose actions are known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from dcp.deploy.burst import PeriodicBurst, is_random, with_burst
+from dcp.deploy.policy import HostPolicy
+from dcp.errors import UserError
+from dcp.evaluation import rollout
+from dcp.types import Array
+from tests.toys import LineWorld
+
+KEY = jax.random.key(0)
+MARK = 0.25  # what the policy always does: a uniform draw never gives just this
+
+
+class Marked:
+    def init(self, key: Array) -> Array:
+        return key
+
+    def act(self, policy_state: Array, state: Array, goal: Array) -> tuple[Array, Array]:
+        return policy_state, jnp.full((*state.shape[:-1], 1), MARK)
+
+
+def actions(policy, length: int, episodes: int = 3) -> np.ndarray:
+    """[T, N]: a step on the line is the action."""
+    x = rollout(LineWorld(edge=1e6), policy, KEY, episodes, length, watch=lambda state: state.obs[0]).watched
+    return np.diff(np.asarray(x, np.float64), axis=0)
+
+
+def test_the_last_steps_of_each_period_are_random():
+    """P = 5, L = 2: steps 3, 4, 8, 9 of 10, counted from 0."""
+    taken = actions(PeriodicBurst(Marked(), 5, 2), 10)
+    random = np.abs(taken - MARK).max(axis=1) > 1e-6
+    assert_array_equal(random, [0, 0, 0, 1, 1, 0, 0, 0, 1, 1])
+    assert np.abs(taken).max() <= 1.0 + 1e-6
+
+
+def test_random_actions_differ_between_episodes_and_steps():
+    taken = actions(PeriodicBurst(Marked(), 2, 2), 4)
+    assert len(np.unique(taken.round(6))) == taken.size
+
+
+@given(period=st.integers(1, 60), length=st.integers(0, 60), periods=st.integers(1, 5))
+def test_the_share_of_random_steps_is_exactly_length_over_period(period, length, periods):
+    length = min(length, period)
+    steps = np.arange(period * periods)
+    assert np.sum(is_random(steps, period, length)) == length * periods
+
+
+def test_random_actions_are_uniform():
+    """Mean 0 and variance 1/3, over 2000 draws: within four standard errors."""
+    taken = actions(PeriodicBurst(Marked(), 1, 1), 20, episodes=100)
+    assert abs(taken.mean()) < 4 * np.sqrt(1 / 3 / taken.size)
+    assert abs((taken**2).mean() - 1 / 3) < 4 * np.sqrt(4 / 45 / taken.size)
+
+
+def test_a_burst_of_length_0_is_the_policy_itself_and_as_an_argument_leaves_its_actions_alone():
+    policy = Marked()
+    assert with_burst(policy, 100, 0) is policy
+    assert_array_equal(actions(PeriodicBurst(policy, 7, jnp.asarray(0)), 10), actions(policy, 10))
+
+
+def test_the_policys_own_random_stream_goes_on_as_without_a_burst():
+    class Noisy(Marked):
+        def act(self, policy_state, state, goal):
+            key, noise = jax.random.split(policy_state)
+            return key, jax.random.uniform(noise, (*state.shape[:-1], 1))
+
+    alone, burst = actions(Noisy(), 10), actions(PeriodicBurst(Noisy(), 5, 2), 10)
+    policys = ~is_random(np.arange(10), 5, 2)
+    np.testing.assert_allclose(burst[policys], alone[policys], atol=1e-5)  # differences of positions
+
+
+def test_a_plain_function_can_be_interrupted_too():
+    host = HostPolicy(lambda state, goal: np.full((len(state), 1), MARK))
+    ours = actions(PeriodicBurst(Marked(), 5, 2), 10)
+    np.testing.assert_allclose(actions(PeriodicBurst(host, 5, 2), 10), ours, atol=1e-6)
+
+
+@pytest.mark.parametrize(("period", "length"), [(0, 0), (10, 11), (10, -1)])
+def test_a_burst_that_cannot_be_gives_one_sentence(period: int, length: int):
+    with pytest.raises(UserError, match="0 <= L <= P"):
+        with_burst(Marked(), period, length)
