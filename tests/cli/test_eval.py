@@ -27,6 +27,14 @@ def test_the_last_evaluation_is_repeated_bit_for_bit(run: Path, capsys):
     assert "bit for bit" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_an_ants_last_evaluation_is_repeated_bit_for_bit(tmp_path: Path, capsys):
+    flags = ["--env", "ant_u_maze", "--preset", "smoke", "--depth", "1", "--no-plots", "--runs-dir", str(tmp_path)]
+    assert main(["train", *flags]) == 0
+    assert main(["eval", str(tmp_path / "ant_u_maze" / "dcp" / "seed_0"), "--as-logged"]) == 0
+    assert "bit for bit" in capsys.readouterr().out
+
+
 def test_a_number_that_differs_from_the_logged_one_is_told(run: Path, capsys):
     rows = (run / "metrics.csv").read_text().splitlines()
     column = rows[0].split(",").index("final_distance")

@@ -126,7 +126,7 @@ def write(folder: Path, name: str, content: dict[str, Any], episodes: str) -> li
     """<folder>/evals/<name>.json and .csv, each whole or not at all."""
     paths = [folder / EVALS_DIR / f"{name}{ending}" for ending in (".json", ".csv")]
     with _told(folder):
-        write_whole(paths[0], json.dumps(_finite(content), indent=1, allow_nan=False).encode())
+        write_whole(paths[0], json.dumps(finite(content), indent=1, allow_nan=False).encode())
         write_whole(paths[1], episodes.encode())
     return paths
 
@@ -147,10 +147,10 @@ def _told(folder: Path) -> Iterator[None]:
         raise UserError(f"cannot write to {folder / EVALS_DIR} ({error.strerror}): choose a folder by --out") from error
 
 
-def _finite(tree: Any) -> Any:
+def finite(tree: Any) -> Any:
     """JSON has no nan: what is not known is null."""
     if isinstance(tree, dict):
-        return {name: _finite(value) for name, value in tree.items()}
+        return {name: finite(value) for name, value in tree.items()}
     if isinstance(tree, list | tuple):
-        return [_finite(value) for value in tree]
+        return [finite(value) for value in tree]
     return None if isinstance(tree, float) and not math.isfinite(tree) else tree
