@@ -1,0 +1,39 @@
+"""`dcp export`: a trained policy as one file that runs without dcp."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from dcp.cli.flags import parse
+from dcp.cli.main import COMMANDS
+from dcp.errors import UserError
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    run: Annotated[str, tyro.conf.Positional] = ""
+    """A run's folder, a policy file, or zoo/<env>/<method>."""
+    format: Literal["onnx", "stablehlo", "numpy"] = "onnx"
+    """onnx: runs in onnxruntime. stablehlo: needs JAX alone. numpy: needs NumPy alone, and is the fastest."""
+    out: Path | None = None
+    """Default: policy.onnx, policy.stablehlo or policy.npz in the run's folder."""
+    burst: tuple[int, int] | None = None
+    """P L: the file asks its runtime for random actions in the last L of every P steps (the paper's: 100 10)."""
+
+
+def main(argv: list[str]) -> int:
+    options = parse(ExportOptions(), argv, "dcp export", COMMANDS["export"])
+    if not options.run:
+        raise UserError("nothing to export: name a run's folder or a policy file")
+    from dcp.deploy.artefact import load_policy
+    from dcp.deploy.export.write import export_policy
+
+    out = export_policy(options.run, options.format, options.out, options.burst)
+    spec = load_policy(options.run).spec
+    sizes = f"state [{spec.state_size}], goal [{spec.goal_size}] -> action [{spec.action_size}]"
+    period, length = options.burst or (0, 0)
+    burst = f", random in the last {length} of every {period} steps" if length else ""
+    print(f"Wrote {out} ({out.stat().st_size / 1000:,.0f} kB): {sizes}{burst}.")
+    return 0

@@ -1,0 +1,1 @@
+"""A policy as one file that runs without dcp: one small module a form, `write` puts them together."""

@@ -1,0 +1,302 @@
+"""A policy of `dcp export --format numpy`, run by NumPy alone. Copy this one file to a robot; it needs nothing of dcp.
+
+    policy = NumpyPolicy.load("policy.npz")
+    action = policy(observation, goal)  # [S], [G] -> [A], or many at once
+
+A step for one observation allocates next to nothing: every layer writes into memory of its own, and psi_g(goal) is kept
+while the goal's numbers stay the same. For that reason one policy serves one thread.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+FORMAT, SCHEMA_VERSION = "dcp.exported_policy", 1
+METADATA = "dcp"  # the entry of the file that holds the metadata, as JSON
+KEPT_ROWS = 1024  # buffers of larger batches are not kept
+
+Calls = list[Callable[[], Any]]  # in place, one after the other
+
+
+class Burst:
+    """Uniform actions in the last `length` steps of every `period`: their share is exactly length / period."""
+
+    def __init__(self, period: int, length: int) -> None:
+        if not 0 <= length <= period or period < 1:
+            raise ValueError(f"a burst of {length} steps does not fit into a period of {period}")
+        self.period, self.length = period, length
+        self.reset()
+
+    def reset(self, seed: int = 0) -> None:
+        self.step, self.random = 0, np.random.default_rng(seed)
+
+    def action(self, shape: tuple[int, ...]) -> np.ndarray | None:
+        """One step further: a random action, or None where the policy acts."""
+        step, self.step = self.step, self.step + 1
+        if step % self.period < self.period - self.length:
+            return None
+        return self.random.uniform(-1.0, 1.0, shape).astype(np.float32)
+
+
+class ExportedPolicy:
+    """What all exported forms share: sizes, one or many, the burst. A form adds `infer`."""
+
+    mistake: ClassVar[type[ValueError]] = ValueError  # raised, with one sentence
+
+    def __init__(self, metadata: dict[str, Any]) -> None:
+        if metadata["format"] != FORMAT:
+            raise ValueError("not a policy that `dcp export` wrote")
+        if not 1 <= int(metadata["schema_version"]) <= SCHEMA_VERSION:
+            raise ValueError(f"schema {metadata['schema_version']}, this reader knows {SCHEMA_VERSION}")
+        self.metadata = metadata
+        self.state_size, self.goal_size, self.action_size = (
+            int(metadata[f"{name}_size"]) for name in ("state", "goal", "action")
+        )
+        self.goal_dims: tuple[int, ...] = tuple(int(dim) for dim in metadata["goal_dims"])
+        if len(self.goal_dims) != self.goal_size or not all(0 <= dim < self.state_size for dim in self.goal_dims):
+            raise ValueError(f"goal_dims {self.goal_dims} do not fit the sizes")
+        self.about: dict[str, Any] = dict(metadata["about"])
+        self.burst = Burst(**metadata["burst"]) if metadata["burst"] else None
+
+    def infer(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
+        """[S], [G] -> [A] or [B, S], [B, G] -> [B, A], without the burst."""
+        raise NotImplementedError
+
+    def reset(self, seed: int = 0) -> None:
+        """A new episode: the burst's period starts again, with the random numbers of this seed."""
+        if self.burst:
+            self.burst.reset(seed)
+
+    def __call__(self, observation: Any, goal: Any) -> np.ndarray:
+        """One step: state [..., S], goal [..., G] -> action [..., A]. One goal may serve many states."""
+        state, goal = self._numbers("observation", observation), self._numbers("goal", goal)
+        if state.shape != (self.state_size,) or goal.shape != (self.goal_size,):
+            return self._many(state, goal)
+        action = self.burst.action((self.action_size,)) if self.burst else None
+        return self.infer(state, goal) if action is None else action
+
+    def _many(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
+        for name, value, size in (("observation", state, self.state_size), ("goal", goal, self.goal_size)):
+            if value.ndim == 0 or value.shape[-1] != size:
+                raise self.mistake(f"this policy's {name} has {size} numbers, not shape {value.shape}")
+        try:
+            rows = np.broadcast_shapes(state.shape[:-1], goal.shape[:-1])
+        except ValueError:
+            shapes = f"{state.shape} and {goal.shape}"
+            raise self.mistake(f"observations and goals of shapes {shapes} do not pair: give as many") from None
+        action = self.burst.action((*rows, self.action_size)) if self.burst else None
+        if action is not None:
+            return action
+        if 0 in rows:
+            return np.zeros((*rows, self.action_size), np.float32)
+        state = np.broadcast_to(state, (*rows, self.state_size)).reshape(-1, self.state_size)
+        goal = np.broadcast_to(goal, (*rows, self.goal_size)).reshape(-1, self.goal_size)
+        return self.infer(state, goal).reshape(*rows, self.action_size)
+
+    def _numbers(self, name: str, value: Any) -> np.ndarray:
+        try:
+            return np.asarray(value, np.float32)
+        except (ValueError, TypeError) as error:
+            raise self.mistake(f"this policy's {name} must be numbers ({error})") from None
+
+
+class Layer(NamedTuple):
+    """Dense, LayerNorm, activation, residual connection; what can be computed beforehand is inside the kernel."""
+
+    kernel: np.ndarray  # [in + 1, out]: the bias is the last row
+    scale: np.ndarray | None  # [out], of LayerNorm
+    shift: np.ndarray | None  # [out]
+    activation: str | None
+    residual: bool  # adds what the last such layer, or the first layer, gave
+
+
+def _swish(h: np.ndarray, scratch: np.ndarray) -> Calls:
+    """x sigmoid(x) = y + y tanh(y) at y = x / 2; the half is in the kernel. tanh does not overflow."""
+    return [partial(np.tanh, h, scratch), partial(np.multiply, scratch, h, scratch), partial(np.add, h, scratch, h)]
+
+
+def _relu(h: np.ndarray, scratch: np.ndarray) -> Calls:
+    return [partial(np.maximum, h, np.float32(0.0), h)]
+
+
+class Activation(NamedTuple):
+    factor: float  # on what it is given
+    in_place: Callable[[np.ndarray, np.ndarray], Calls]
+
+
+ACTIVATIONS = {"swish": Activation(0.5, _swish), "relu": Activation(1.0, _relu)}
+
+
+def _layer(arrays: dict[str, np.ndarray], name: str, about: dict[str, Any], in_size: int) -> Layer:
+    kernel, bias = arrays[f"{name}/kernel"].astype(np.float64), arrays[f"{name}/bias"].astype(np.float64)
+    if kernel.ndim != 2 or kernel.shape[0] != in_size or bias.shape != kernel.shape[1:]:
+        raise ValueError(f"{name} has shapes {kernel.shape} and {bias.shape}, and {in_size} numbers to read")
+    activation = about["activation"]
+    if activation not in (None, *ACTIVATIONS):
+        raise ValueError(f"activation {activation!r} is not known")
+    factor = ACTIVATIONS[activation].factor if activation else 1.0
+    kernel, scale, shift = np.vstack([kernel, bias]), None, None
+    if about["norm"]:
+        kernel -= kernel.mean(axis=1, keepdims=True)  # the outputs' mean is then zero, as LayerNorm wants it
+        scale, shift = (np.float32(factor) * arrays[f"{name}/{part}"] for part in ("scale", "shift"))
+        if not scale.shape == shift.shape == bias.shape:
+            raise ValueError(f"{name}'s LayerNorm does not fit")
+    else:
+        kernel *= factor
+    return Layer(np.ascontiguousarray(kernel, np.float32), scale, shift, activation, bool(about["residual"]))
+
+
+def _layers(arrays: dict[str, np.ndarray], name: str, about: list[dict[str, Any]], size: int) -> list[Layer]:
+    layers: list[Layer] = []
+    for number, part in enumerate(about):
+        layers.append(_layer(arrays, f"{name}/{number}", part, size))
+        size = layers[-1].kernel.shape[1]
+    return layers
+
+
+def _squares(x: np.ndarray) -> np.ndarray:
+    """[B, D] -> [B, 1]"""
+    return np.einsum("bd,bd->b", x, x)[:, None]
+
+
+def _normalise(h: np.ndarray, scale: np.ndarray, shift: np.ndarray, epsilon: float) -> None:
+    """LayerNorm of a centred h, in place."""
+    size = h.shape[-1]
+    np.divide(h, math.sqrt(h.dot(h) / size + epsilon) if h.ndim == 1 else np.sqrt(_squares(h) / size + epsilon), h)
+    np.multiply(h, scale, h)
+    np.add(h, shift, h)
+
+
+def _buffer(size: int, rows: int | None) -> np.ndarray:
+    """One number more than asked for, a 1: it multiplies the bias."""
+    return np.ones((size + 1,) if rows is None else (rows, size + 1), np.float32)
+
+
+class Network:
+    """An MLP over memory of its own, for one input (rows None) or a batch: write `input`, run, read `output`."""
+
+    def __init__(self, layers: list[Layer], epsilon: float, rows: int | None) -> None:
+        self._calls: Calls = []
+        x = _buffer(layers[0].kernel.shape[0] - 1, rows)
+        self.input = skip = x[..., :-1]
+        for number, layer in enumerate(layers):
+            y = _buffer(layer.kernel.shape[1], rows)
+            h = y[..., :-1]
+            self._calls.append(partial(x.dot if rows is None else partial(np.matmul, x), layer.kernel, h))
+            if layer.scale is not None and layer.shift is not None:
+                self._calls.append(partial(_normalise, h, layer.scale, layer.shift, epsilon))
+            if layer.activation:
+                self._calls += ACTIVATIONS[layer.activation].in_place(h, np.empty_like(h))
+            if layer.residual:
+                self._calls.append(partial(np.add, h, skip, h))
+            if layer.residual or number == 0:
+                skip = h
+            x = y
+        self.output = x[..., :-1]
+
+    def run(self) -> None:
+        for call in self._calls:
+            call()
+
+
+class RawGoal:
+    """The actor reads the goal's coordinates."""
+
+    networks = ("actor",)
+
+    def __init__(self, networks: dict[str, Network], state_size: int) -> None:
+        self._goal = networks["actor"].input[..., state_size:]
+
+    def write(self, achieved: np.ndarray, goal: np.ndarray) -> None:
+        self._goal[...] = goal
+
+
+class Direction:
+    """The actor reads direction and distance from psi_g(achieved) to psi_g(goal): zero where the two are equal."""
+
+    networks = ("psi_g", "actor")
+
+    def __init__(self, networks: dict[str, Network], state_size: int) -> None:
+        self._psi, condition = networks["psi_g"], networks["actor"].input[..., state_size:]
+        self._direction, self._magnitude = condition[..., :-1], condition[..., -1:]
+        self._psi_goal, self._kept = np.empty_like(self._psi.output), b""
+
+    def write(self, achieved: np.ndarray, goal: np.ndarray) -> None:
+        content = goal.tobytes()
+        if content != self._kept:
+            self._psi_goal[...], self._kept = self._encode(goal), content
+        direction, magnitude = self._direction, self._magnitude
+        np.subtract(self._psi_goal, self._encode(achieved), direction)
+        if direction.ndim == 1:
+            length = math.sqrt(direction.dot(direction))
+            magnitude[0] = length
+            if length > 0.0:
+                np.divide(direction, magnitude, direction)
+        else:
+            np.sqrt(_squares(direction), magnitude)
+            np.divide(direction, np.where(magnitude > 0.0, magnitude, np.float32(1.0)), direction)
+
+    def _encode(self, goal: np.ndarray) -> np.ndarray:
+        self._psi.input[...] = goal
+        self._psi.run()
+        return self._psi.output
+
+
+CONDITIONS = {"raw_goal": RawGoal, "direction": Direction}
+
+
+class NumpyPolicy(ExportedPolicy):
+    def __init__(self, metadata: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        super().__init__(metadata)
+        if metadata["condition"] not in CONDITIONS:
+            raise ValueError(f"condition {metadata['condition']!r} is not known")
+        self._condition, self._epsilon = CONDITIONS[metadata["condition"]], float(metadata["norm_epsilon"])
+        self._layers: dict[str, list[Layer]] = {}
+        condition_size = self.goal_size
+        for name in self._condition.networks:
+            size = self.state_size + condition_size if name == "actor" else self.goal_size
+            self._layers[name] = _layers(arrays, name, metadata["networks"][name], size)
+            condition_size = self._layers[name][-1].kernel.shape[1] + 1
+        if self._layers["actor"][-1].kernel.shape[1] != self.action_size:
+            raise ValueError("the actor's output is not an action")
+        low, high = self.goal_dims[0], self.goal_dims[-1] + 1
+        neighbours = self.goal_dims == tuple(range(low, high))
+        self._achieved = (..., slice(low, high)) if neighbours else (..., list(self.goal_dims))
+        self._one, self._batch = self._program(None), (0, self._program(1))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Reads arrays and JSON: a file cannot run code."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                return cls(json.loads(str(file[METADATA])), {name: file[name] for name in file.files})
+        except FileNotFoundError:
+            raise cls.mistake(f"there is no file {path}: name one that `dcp export` wrote") from None
+        except Exception as error:  # zipfile's, NumPy's and JSON's have no kind in common
+            raise cls.mistake(
+                f"{path} is no whole policy of `dcp export` ({error!r}): export or copy it again"
+            ) from error
+
+    def infer(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
+        actor, condition = self._one if state.ndim == 1 else self._for_rows(len(state))
+        actor.input[..., : self.state_size] = state
+        condition.write(state[self._achieved], goal)
+        actor.run()
+        return np.tanh(actor.output)
+
+    def _for_rows(self, rows: int) -> Any:
+        if self._batch[0] == rows:
+            return self._batch[1]
+        program = self._program(rows)
+        if rows <= KEPT_ROWS:
+            self._batch = rows, program
+        return program
+
+    def _program(self, rows: int | None) -> tuple[Network, RawGoal | Direction]:
+        networks = {name: Network(layers, self._epsilon, rows) for name, layers in self._layers.items()}
+        return networks["actor"], self._condition(networks, self.state_size)

@@ -1,0 +1,52 @@
+"""`dcp export` from a run folder to a file that acts."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dcp.cli.main import main
+from dcp.deploy.artefact import load_policy
+from dcp.deploy.exported import load_exported
+
+
+@pytest.fixture
+def folder(tiny_run, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_run.folder, tmp_path / "run"))
+
+
+def test_a_run_is_exported_into_its_folder_and_acts_as_before(folder: Path, capsys):
+    assert main(["export", str(folder), "--format", "numpy", "--burst", "100", "10"]) == 0
+    shown = capsys.readouterr().out
+    assert f"Wrote {folder / 'policy.npz'}" in shown
+    assert "state [2], goal [2] -> action [2], random in the last 10 of every 100 steps." in shown
+    state, goal = np.array([[4.0, 4.0], [4.0, 8.0]]), np.array([[4.0, 12.0], [4.0, 8.0]])
+    exported = load_exported(folder / "policy.npz")
+    np.testing.assert_allclose(exported(state, goal), load_policy(folder)(state, goal), rtol=0, atol=1e-5)
+    assert exported.about["env_steps"] > 0
+    assert (exported.about["env"], exported.about["method"]) == ("point_u_maze", "dcp")
+
+
+def test_onnx_is_the_default_and_a_policy_file_will_do(folder: Path, capsys):
+    assert main(["export", str(folder / "policy.safetensors"), "--out", str(folder / "ant.onnx")]) == 0
+    assert load_exported(folder / "ant.onnx").action_size == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        ([], "nothing to export: name a run's folder or a policy file"),
+        (["missing"], "no policy at missing"),
+        (["missing", "--format", "torch"], "unknown value 'torch' for --format: choose one of onnx, stablehlo, numpy"),
+    ],
+)
+def test_a_mistake_gives_one_sentence(args: list[str], sentence: str, capsys):
+    assert main(["export", *args]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_burst_that_does_not_fit_gives_one_sentence(folder: Path, capsys):
+    assert main(["export", str(folder), "--burst", "10", "11"]) == 2
+    assert "0 <= L <= P" in capsys.readouterr().err
+    assert not (folder / "policy.onnx").exists()

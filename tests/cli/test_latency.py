@@ -1,0 +1,70 @@
+"""`dcp latency`: every form of a run, one form of a file; and the clock itself against a known sleep."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from dcp.cli.main import main
+from dcp.deploy.export.write import export_policy
+from dcp.deploy.latency import Case, measure
+
+
+def test_a_run_is_timed_in_every_form_and_gets_no_files(tiny_run, capsys):
+    before = sorted(path.name for path in tiny_run.folder.iterdir())
+    assert main(["latency", str(tiny_run.folder), "--steps", "20", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["forms"].keys() == {"jax", "numpy", "onnxruntime", "stablehlo"}
+    assert found["missing"] == {}
+    for row in found["forms"].values():
+        assert 0 < row["p50_microseconds"] <= row["p99_microseconds"]
+        assert 0 < row["new_goal_p50_microseconds"] <= row["new_goal_p99_microseconds"]
+    assert sorted(path.name for path in tiny_run.folder.iterdir()) == before
+
+
+def test_an_exported_file_is_timed_in_its_form_and_without_its_burst(tiny_run, tmp_path: Path, capsys):
+    path = export_policy(tiny_run.folder, "numpy", tmp_path / "policy.npz", burst=(1, 1))
+    assert main(["latency", str(path), "--steps", "20"]) == 0
+    shown = capsys.readouterr().out
+    assert [line.split("│")[1].strip() for line in shown.splitlines() if "│" in line] == ["numpy"]
+
+
+def test_what_is_not_installed_is_named_beside_the_rest(tiny_run, capsys, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+    assert main(["latency", str(tiny_run.folder), "--steps", "5", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "pip install 'dcp[onnx]'" in found["missing"]["onnxruntime"]
+    assert found["forms"].keys() == {"jax", "numpy", "stablehlo"}
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        ([], "nothing to time: name a run's folder"),
+        (["missing"], "no policy at missing"),
+        (["missing.onnx"], "there is no file missing.onnx"),
+        (["x", "--steps", "0"], "--steps 0 times nothing"),
+    ],
+)
+def test_a_mistake_gives_one_sentence(args: list[str], sentence: str, capsys):
+    assert main(["latency", *args]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_the_clock_tells_milliseconds_from_microseconds_and_each_step_gets_another_state():
+    states, goals = [], {"same": set(), "new": set()}
+
+    def slow(state, goal):
+        states.append(state.tobytes())
+        goals["same"].add(goal.tobytes())
+        time.sleep(0.002)
+
+    def quick(state, goal):
+        goals["new"].add(goal.tobytes())
+
+    found = measure({"slow": Case(slow, 3, 2), "quick": Case(quick, 3, 2, same_goal=False)}, steps=60)
+    assert 2000 <= found["slow"].p50 <= found["slow"].p99
+    assert found["quick"].p50 < 100
+    assert len(set(states)) > 60
+    assert (len(goals["same"]), len(goals["new"])) == (1, len(set(states)))

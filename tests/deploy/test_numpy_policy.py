@@ -1,0 +1,157 @@
+"""The NumPy form alone: what its one file needs, what it keeps between steps, and its burst."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dcp.deploy import numpy_policy
+from dcp.deploy.export.metadata import describe
+from dcp.deploy.export.numpy_form import numpy_bytes
+from dcp.deploy.numpy_policy import Burst, NumpyPolicy
+from tests.deploy.exports import ANT, SCATTERED, maze_inputs, untrained
+
+
+def written(folder: Path, method: str = "dcp", burst: tuple[int, int] | None = None, **settings) -> Path:
+    policy = untrained(method, **settings)
+    path = folder / "policy.npz"
+    path.write_bytes(numpy_bytes(policy, describe(policy, {"method": method}, burst)))
+    return path
+
+
+def counted(policy: NumpyPolicy) -> list[int]:
+    """How often psi_g is run for one input, from now on."""
+    calls, network = [0], policy._one[1]._psi
+    run = network.run
+
+    def count() -> None:
+        calls[0] += 1
+        run()
+
+    network.run = count
+    return calls
+
+
+def test_the_one_file_runs_where_there_is_no_jax_and_no_dcp(tmp_path: Path):
+    state, goal = maze_inputs(ANT, 2)
+    code = f"""
+import sys
+for name in ("jax", "jaxlib", "flax", "dcp", "onnx", "onnxruntime", "scipy", "safetensors"):
+    sys.modules[name] = None
+sys.path.insert(0, {str(tmp_path)!r})
+from numpy_policy import NumpyPolicy
+policy = NumpyPolicy.load({str(written(tmp_path))!r})
+print(policy({state.tolist()}, {goal.tolist()}).tolist())
+print(policy({state[1].tolist()}, {goal[1].tolist()}).tolist())
+"""
+    (tmp_path / "numpy_policy.py").write_text(Path(numpy_policy.__file__).read_text())
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    both, one = (np.array(eval(line)) for line in done.stdout.splitlines())
+    want = untrained("dcp")(state, goal)
+    np.testing.assert_allclose(both, want, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(one, want[1], rtol=0, atol=1e-5)
+
+
+def test_psi_of_the_goal_is_kept_while_its_numbers_stay_the_same(tmp_path: Path):
+    policy, (state, goal) = NumpyPolicy.load(written(tmp_path)), maze_inputs(ANT, 3)
+    fresh = NumpyPolicy.load(written(tmp_path))
+    runs = counted(policy)
+    policy(state[0], goal[0])
+    assert runs == [2]
+    policy(state[1], goal[0].copy())  # other memory, the same numbers
+    assert runs == [3]
+    mutable = goal[0].copy()
+    policy(state[1], mutable)
+    mutable[1] += 1.0  # the same memory, other numbers
+    moved = policy(state[1], mutable)
+    assert runs == [6]
+    np.testing.assert_array_equal(moved, fresh(state[1], mutable))
+
+
+def test_an_action_is_the_callers_own_and_inputs_are_left_alone(tmp_path: Path):
+    policy, (state, goal) = NumpyPolicy.load(written(tmp_path)), maze_inputs(ANT, 2)
+    before = state.copy(), goal.copy()
+    first = policy(state[0], goal[0])
+    kept = first.copy()
+    policy(state[1], goal[1])
+    np.testing.assert_array_equal(first, kept)
+    first[:] = 7.0
+    np.testing.assert_array_equal(policy(state[0], goal[0]), kept)
+    np.testing.assert_array_equal((state, goal)[0], before[0])
+    np.testing.assert_array_equal((state, goal)[1], before[1])
+
+
+@pytest.mark.parametrize("method", ["crl", "dcp"])
+def test_batches_of_any_size_and_singles_may_follow_each_other(method: str, tmp_path: Path):
+    policy = NumpyPolicy.load(written(tmp_path, method, spec=SCATTERED, layer_norm=True))
+    state, goal = maze_inputs(SCATTERED, 2000)
+    whole = policy(state, goal)  # larger than what is kept
+    for rows in (3, 1, 3, 0, 500, 3):
+        np.testing.assert_allclose(policy(state[:rows], goal[:rows]), whole[:rows], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(policy(state[7], goal[7]), whole[7], rtol=0, atol=1e-6)
+    grid = policy(state[:6].reshape(2, 3, -1), goal[:6].reshape(2, 3, -1))
+    np.testing.assert_allclose(grid, whole[:6].reshape(2, 3, -1), rtol=0, atol=1e-6)
+    shared = policy(state[:5], goal[9])
+    np.testing.assert_allclose(shared, policy(state[:5], np.tile(goal[9], (5, 1))), rtol=0, atol=1e-6)
+
+
+def test_at_the_goal_the_direction_is_exactly_zero(tmp_path: Path):
+    policy, (state, goal) = NumpyPolicy.load(written(tmp_path)), maze_inputs(ANT, 50)
+    goal[::2] = ANT.achieved(state[::2])
+    policy(state, goal)
+    condition = policy._batch[1][0].input[:, ANT.state_size :]
+    lengths = np.linalg.norm(condition[:, :-1], axis=-1)
+    np.testing.assert_array_equal(condition[::2], 0.0)
+    np.testing.assert_allclose(lengths[1::2], 1.0, rtol=1e-6)
+    policy(state[0], goal[0])
+    np.testing.assert_array_equal(policy._one[0].input[ANT.state_size :], 0.0)
+
+
+def test_the_burst_takes_the_last_steps_of_each_period_and_exactly_its_share(tmp_path: Path):
+    policy, (state, goal) = NumpyPolicy.load(written(tmp_path, burst=(10, 3))), maze_inputs(ANT, 1)
+    calm = NumpyPolicy.load(written(tmp_path))(state[0], goal[0])
+    random = [not np.array_equal(policy(state[0], goal[0]), calm) for _ in range(100)]
+    assert random == ([False] * 7 + [True] * 3) * 10
+
+
+def test_a_burst_is_seeded_uniform_and_starts_anew_at_reset(tmp_path: Path):
+    policy, (state, goal) = NumpyPolicy.load(written(tmp_path, burst=(2, 2))), maze_inputs(ANT, 1)
+
+    def episode(seed: int) -> np.ndarray:
+        policy.reset(seed)
+        return np.stack([policy(state[0], goal[0]) for _ in range(500)])
+
+    first, other, again = episode(5), episode(6), episode(5)
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert first.dtype == np.float32
+    assert -1.0 <= first.min() < -0.99 < 0.99 < first.max() <= 1.0
+    np.testing.assert_allclose([first.mean(), first.var()], [0.0, 1 / 3], atol=0.03)
+
+
+def test_a_call_is_one_step_of_the_burst_whatever_its_batch(tmp_path: Path):
+    policy, (state, goal) = NumpyPolicy.load(written(tmp_path, burst=(4, 1))), maze_inputs(ANT, 6)
+    policy.reset(1)
+    calm = policy(state, goal)
+    policy(state[0], goal[0])
+    np.testing.assert_array_equal(policy(state, goal), calm)
+    burst = policy(state, goal)
+    assert burst.shape == (6, 8)
+    assert len(np.unique(burst)) == 48  # each row its own
+    np.testing.assert_array_equal(policy(state, goal), calm)
+
+
+@pytest.mark.parametrize(("period", "length"), [(0, 0), (5, 6), (5, -1)])
+def test_a_burst_longer_than_its_period_is_refused(period: int, length: int):
+    with pytest.raises(ValueError, match="does not fit into a period"):
+        Burst(period, length)
+
+
+def test_loading_never_unpickles(tmp_path: Path):
+    path = tmp_path / "policy.npz"
+    np.savez(path, dcp=np.array([{"a": print}], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="no whole policy"):
+        NumpyPolicy.load(path)
