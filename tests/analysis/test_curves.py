@@ -3,7 +3,7 @@ import pytest
 from matplotlib.figure import Figure
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dcp.analysis.curves import methods_figure, plot_methods, run_figure
+from dcp.analysis.curves import methods_figure, over_seeds, plot_methods, run_figure
 from dcp.analysis.style import colours, human_count, save
 from dcp.errors import UserError
 
@@ -85,9 +85,46 @@ def test_the_mean_ends_where_the_shortest_seed_ends():
     assert_allclose(lines(axes)[-1], [[100_000, 25.0]])
 
 
-def test_seeds_without_a_common_step_are_a_mistake():
-    with pytest.raises(UserError, match="never evaluated at the same step"):
-        methods_figure({"dcp": [columns([0.0], [0]), columns([0.0], [0], steps=[7])]}, "seeds")
+def test_seeds_without_a_common_step_have_lines_and_no_mean():
+    figure = methods_figure({"dcp": [columns([0.0, 0.5], [0, 1]), columns([0.25], [0], steps=[7])]}, "seeds")
+    seed_0, seed_1, mean = lines(figure.axes[0])
+    assert_allclose(seed_0[:, 1], [0, 50])
+    assert_allclose(seed_1, [[7, 25]])
+    assert mean.size == 0
+    assert "never evaluated at the same step" in figure.axes[0].get_legend_handles_labels()[1][0]
+
+
+def test_a_nan_of_one_seed_is_a_gap_in_the_mean_alone():
+    together = over_seeds([columns([0.2, np.nan, 0.6], [0] * 3), columns([0.4, 0.4, 0.4], [0] * 3)], "success_once")
+    assert_allclose(together.mean, [30, np.nan, 50])
+    assert_array_equal(np.isnan(together.half_width), [False, True, False])
+
+
+def timed(success, seconds):
+    return columns(success, [0] * len(success)) | {"wall_seconds": np.array(seconds, float)}
+
+
+def test_over_wall_clock_time_the_mean_stands_at_the_mean_time_of_the_evaluation():
+    runs = [timed([0.0, 0.5], [3600, 7200]), timed([0.5, 1.0], [7200, 14400])]
+    together = over_seeds(runs, "success_once")
+    assert_allclose(together.at("steps"), [100_000, 200_000])
+    assert_allclose(together.at("seconds"), [5400, 10800])
+    axes = Figure().add_subplot()
+    plot_methods(axes, {"dcp": runs}, "success_once", "seconds")
+    seed_0, _, mean = lines(axes)
+    assert_allclose(seed_0[:, 0], [3600, 7200])
+    assert_allclose(mean, [[5400, 25], [10800, 75]])
+    assert axes.get_xlabel() == "Wall-clock time (hours)"
+    assert axes.xaxis.get_major_formatter()(7200, 0) == "2"
+
+
+def test_a_run_that_kept_no_time_has_no_line_over_time():
+    runs = [columns([0.0, 0.5], [0, 0]), timed([0.5, 1.0], [60, 120])]
+    assert np.isnan(over_seeds(runs, "success_once").at("seconds")).all()
+    figure = methods_figure({"dcp": runs, "crl": runs[:1]}, "seeds", "seconds")
+    assert_allclose(lines(figure.axes[0]), [[[60, 50], [120, 100]]])
+    with pytest.raises(UserError, match="no run recorded 'wall_seconds'"):
+        methods_figure({"crl": runs[:1]}, "seeds", "seconds")
 
 
 def test_a_method_keeps_its_colour_whoever_is_beside_it():
