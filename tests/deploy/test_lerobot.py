@@ -87,6 +87,7 @@ def test_a_lost_packet_is_borne_and_a_lost_robot_is_stale():
     arm.goal = robot.positions
     lose = lambda state, goal: (setattr(robot, "lost", len(robot.actions) % 2), goal)[1]  # noqa: E731
     assert controller(arm, lose, clock=clock).run(steps=10).steps == 10
+    robot.lost = 0
     lose = lambda state, goal: (setattr(robot, "lost", 10**9), goal)[1]  # noqa: E731
     with pytest.raises(Stopped, match=r"the state is stale.*; the safe action was sent"):
         controller(arm, lose, clock=clock, warm_up=0).run(steps=100)

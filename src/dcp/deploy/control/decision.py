@@ -28,7 +28,10 @@ class Decision:
     def __call__(self, step: Step, last: np.ndarray | None) -> np.ndarray:
         """The action that may be sent after `last`. `step` is filled in as far as it goes."""
         began = self._clock.now()
-        step.state = self._numbers(STATE, self._read(STATE))
+        reading = self._read(STATE)
+        step.state = self._numbers(STATE, reading)
+        if isinstance(reading, Reading):
+            self._fresh.check(reading)  # the goal's is not judged: it may stand still
         finite(STATE, step.state)  # after it is in the step: the black box must show it
         step.goal = self._numbers(GOAL, self._read(GOAL))
         finite(GOAL, step.goal)
@@ -50,14 +53,9 @@ class Decision:
 
     def _read(self, name: str) -> Any:
         self._enter(name)
-        value = call(name, self._reads[name])
-        if not isinstance(value, Reading):
-            return value
-        if name == STATE:  # a goal may stand still
-            self._fresh.check(value)
-        return value.value
+        return call(name, self._reads[name])
 
     def _numbers(self, name: str, value: Any) -> np.ndarray:
-        numbers = vector(name, value, self._sizes[name])
+        numbers = vector(name, value.value if isinstance(value, Reading) else value, self._sizes[name])
         self._sizes[name] = len(numbers)
         return numbers

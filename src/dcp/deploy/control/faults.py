@@ -1,6 +1,6 @@
 """Why a controller stops, in one sentence that says what to do."""
 
-from dcp.errors import RunError
+from dcp.errors import RunError, UserError
 
 
 class Fault(Exception):  # noqa: N818
@@ -8,8 +8,10 @@ class Fault(Exception):  # noqa: N818
 
 
 def line(error: BaseException) -> str:
-    """An error in one line."""
+    """An error in one line; ours say all there is to say without their name."""
     text = " ".join(str(error).split())
+    if isinstance(error, Fault | UserError) and text:
+        return text
     return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
 
 
