@@ -1,0 +1,95 @@
+"""The one door to the actuators, with threads that meet in it."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from dcp.deploy.control.clock import Clock
+from dcp.deploy.control.gate import Gate
+
+ACT, SAFE = np.ones(1), np.zeros(1)
+
+
+class Bus:
+    """Keeps whoever comes first inside until it is released."""
+
+    def __init__(self):
+        self.sent: list[float] = []
+        self.inside, self.release = threading.Event(), threading.Event()
+
+    def __call__(self, action: np.ndarray) -> None:
+        self.inside.set()
+        assert self.release.wait(30.0)
+        self.sent.append(float(action[0]))
+
+
+def gate(send, patience: float = 30.0) -> Gate:
+    return Gate(send, lambda last: SAFE, Clock(), period=0.01, hold=0.0, patience=patience)
+
+
+def thread(function, *arguments) -> threading.Thread:
+    started = threading.Thread(target=function, args=arguments, daemon=True)
+    started.start()
+    return started
+
+
+def test_a_closed_gate_lets_nothing_through():
+    sent: list[np.ndarray] = []
+    door = gate(sent.append)
+    assert door.send(ACT) and door.close("why") and not door.send(ACT) and not door.close("again")
+    np.testing.assert_array_equal(sent, [ACT, SAFE])
+    assert (door.reason, door.outcome) == ("why", "the safe action was sent")
+
+
+def test_an_action_that_waited_for_its_turn_is_refused_if_the_stop_came_meanwhile():
+    door = gate(bus := Bus())
+    first = thread(door.send, ACT)
+    bus.inside.wait(30.0)
+    results: list[bool] = []
+    second = thread(lambda: results.append(door.send(ACT)))
+    closer = thread(door.close, "stop")
+    while door.reason is None:
+        pass
+    bus.release.set()
+    for each in (first, second, closer):
+        each.join(30.0)
+    assert results == [False] and bus.sent == [1.0, 0.0]
+
+
+def test_whoever_closes_second_returns_after_the_safe_action_is_out():
+    door = gate(bus := Bus())
+    first = thread(door.close, "first")
+    bus.inside.wait(30.0)
+    seen: list[list[float]] = []
+    second = thread(lambda: (door.close("second"), seen.append(list(bus.sent))))
+    second.join(0.05)
+    assert second.is_alive()
+    bus.release.set()
+    first.join(30.0)
+    second.join(30.0)
+    assert seen == [[0.0]] and door.reason == "first"
+
+
+def test_a_closer_that_is_interrupted_leaves_the_safe_action_to_the_next():
+    sent: list[np.ndarray] = []
+    door, lock = gate(sent.append), threading.Lock()
+
+    class Interrupted:
+        def acquire(self, timeout: float) -> bool:
+            door._lock = lock
+            raise KeyboardInterrupt
+
+    door._lock = Interrupted()  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        door.close("Ctrl-C")
+    assert not sent and "NOT sent" in door.outcome
+    assert not door.close("the end")
+    np.testing.assert_array_equal(sent, [SAFE])
+    assert (door.reason, door.outcome) == ("Ctrl-C", "the safe action was sent")
+
+
+def test_a_stop_during_the_safe_action_by_its_own_sender_does_not_wait_for_itself():
+    door = gate(lambda action: door.close("once more"))
+    assert door.close("why")
+    assert door.outcome == "the safe action was sent"
