@@ -6,6 +6,7 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+INTEROP := $(VENV)/.interop
 # Tests on two processes, a file on one: what a file's tests share is made once. JOBS=1 for one.
 JOBS ?= 2
 PROCESSES = -n $(JOBS) --dist loadfile
@@ -30,7 +31,7 @@ help:
 	@echo "make setup     the virtual environment in .venv, installed from requirements.lock"
 	@echo "make demo      train DCP on a maze; about three minutes, results in runs/demo"
 	@echo "make test      lint, types, import contracts, tests"
-	@echo "make test-all  the same with the slow tests"
+	@echo "make test-all  the same with the slow tests; installs PyTorch and Stable-Baselines3 for some of them"
 	@echo "make lint      lint, types, import contracts"
 	@echo "make format    ruff's formatting and safe fixes"
 	@echo "make bench     every benchmark; each ends with one line of JSON"
@@ -62,6 +63,14 @@ $(STAMP): requirements.lock pyproject.toml
 	@printf '%s\n' "$(CURDIR)" > $(STAMP)
 	@echo "setup: done"
 
+# PyTorch and Stable-Baselines3, for the tests that train with them. What is locked is held at its version.
+$(INTEROP): requirements-interop.lock $(STAMP)
+	@echo "setup: installing Stable-Baselines3 and PyTorch for the slow tests (a minute or more the first time)"
+	@sed -n '/^[A-Za-z0-9]/s/ *\\$$//p' requirements.lock > $(INTEROP).constraints
+	@$(PIP) install --only-binary :all: -r requirements-interop.lock --constraint $(INTEROP).constraints
+	@problems=$$($(BIN)/python -m pip check 2>&1) || { echo "$$problems: requirements-interop.lock does not fit requirements.lock" >&2; exit 1; }
+	@touch $(INTEROP)
+
 demo: setup
 	@$(BIN)/dcp train --preset demo --runs-dir runs/demo --overwrite
 
@@ -79,7 +88,7 @@ test: lint
 	@echo "test: all but the slow ones"
 	@$(BIN)/python -m pytest -m "not slow" $(PROCESSES)
 
-test-all: lint
+test-all: lint $(INTEROP)
 	@echo "test: all"
 	@$(BIN)/python -m pytest $(PROCESSES)
 
