@@ -553,6 +553,26 @@ def test_the_black_box_holds_the_last_steps_and_what_broke(tmp_path):
     assert rows[2]["ended"].startswith("read_state gave") and rows[1]["ended"] == ""
 
 
+def test_the_black_box_is_written_after_the_safe_action_and_before_anybody_goes_on(tmp_path):
+    robot, path = FakeRobot(FakeClock()), tmp_path / "box.csv"
+    seen = []
+
+    def send(action):
+        robot.send_action(action)
+        seen.append(path.exists())
+        if len(seen) == 2:
+            controller.stop("in the middle of a send")
+
+    calls = (robot.read_state, robot.read_goal, send)
+    controller = Controller(
+        lambda state, goal: goal, *calls, rate_hz=100, safe_action=SAFE, warm_up=0, clock=robot.clock, black_box=path
+    )
+    with pytest.raises(Stopped) as stopped:
+        controller.run(steps=9)
+    assert seen == [False] * 3 and robot.ended_safely() and path.is_file()
+    assert stopped.value.report.black_box == f"black box: {path}"
+
+
 def test_a_black_box_that_cannot_be_written_hides_nothing(tmp_path):
     robot = FakeRobot(FakeClock())
     robot.at[1] = lambda: [np.nan, 0.0]

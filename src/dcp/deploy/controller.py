@@ -65,7 +65,9 @@ class Controller:
         calls = {"read_state": read_state, "read_goal": read_goal, "send_action": send_action}
         self.settings = s = make_settings(policy, calls, given)
         self._clock = s.clock
-        self._gate = Gate(send_action, s.safe, s.clock, s.period, s.hold_seconds, patience=s.stale_after)
+        self._gate = Gate(
+            send_action, s.safe, s.clock, s.period, s.hold_seconds, patience=s.stale_after, after=self._write_black_box
+        )
         self._heart = Heartbeat(s.clock, s.start_timeout, s.stale_after)
         self._decision = Decision(policy, read_state, read_goal, s, self._enter)
         self._record = Recorder(s.history, s.black_box_steps)
@@ -100,7 +102,7 @@ class Controller:
     def stop(self, reason: str = "stop() was called") -> None:
         """From any thread: the safe action is out when this returns, and no other action follows it."""
         with self._guard.held():
-            self._close(reason)
+            self._gate.close(reason)
 
     def report(self) -> Report:
         r, s = self._record, self.settings
@@ -220,24 +222,21 @@ class Controller:
         raise Stopped(self._gate.reason or sentence, self.report()) from error
 
     def _trip(self, sentence: str) -> None:
-        if self._close(sentence):
+        if self._gate.close(sentence):
             LOG.error("%s; %s", sentence, self._gate.outcome)  # the loop's thread may hang and never raise it
 
     def _end(self, reason: str) -> None:
         self._guard.busy = True  # for good: nothing interrupts the way out
-        self._close(reason)
+        self._gate.close(reason)
         if self._watchdog is not None:
             self._watchdog.end()
         self._garbage.resume()
         self._over = True
 
-    def _close(self, reason: str) -> bool:
-        """True for the one that closed it, who also writes the black box: after the safe action."""
-        first = self._gate.close(reason)
-        if first and (path := self.settings.black_box) is not None:
+    def _write_black_box(self) -> None:
+        if (path := self.settings.black_box) is not None:
             try:
-                self._record.write(path, reason)
+                self._record.write(path, self._gate.reason or "")
                 self._black_box = f"black box: {path}"
             except Exception as error:
                 self._black_box = f"the black box could not be written to {path} ({line(error)})"
-        return first

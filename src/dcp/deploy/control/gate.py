@@ -25,12 +25,13 @@ class Gate:
         period: float,
         hold: float,  # seconds in which the safe action is sent again and again
         patience: float,  # seconds to wait for a send_action that does not return, before we say so
+        after: Callable[[], None] = lambda: None,  # called once, when the safe action is out or has failed
     ):
         self.last: np.ndarray | None = None  # what the actuators were told last
         self.reason: str | None = None  # why it is closed
         self.outcome = "no safe action was needed yet"
         self._send, self._safe, self._clock = send, safe, clock
-        self._period, self._hold, self._patience = period, hold, patience
+        self._period, self._hold, self._patience, self._after = period, hold, patience, after
         self._lock = threading.Lock()  # around every call of send_action
         self._first = threading.Lock()  # around the decision who closes
         self._sender: int | None = None  # the thread inside send_action
@@ -96,6 +97,7 @@ class Gate:
             self.outcome = f"the safe action could NOT be sent ({line(error)}): use the emergency stop"
             LOG.critical(self.outcome)
         finally:
+            self._after()
             self._sender = None
             self._done.set()
 
