@@ -6,7 +6,7 @@ import numpy as np
 
 from dcp.render.backend import make_renderer
 from dcp.render.cameras import Camera, make_camera, view_of
-from dcp.render.model import drawn_model
+from dcp.render.model import drawn_model, model_of, tile_of
 from dcp.render.moment import Moment
 from dcp.render.overlays import add_overlays
 
@@ -18,10 +18,10 @@ class BodyPicture:
         import mujoco
 
         self.spec, self.camera, self.aspect = env.spec, camera, width / height
-        tile = env.spec.maze.scale / 2 if env.spec.maze else 2.0 * env.spec.threshold
-        self.model = drawn_model(env, tile, width, height)
+        own = model_of(env)
+        self.view = view_of(env.spec, own)
+        self.model = drawn_model(own, self.view, tile_of(env.spec), width, height)
         self.data = mujoco.MjData(self.model)
-        self.view = view_of(env.spec, self.model)
         self.renderer = make_renderer(self.model, height, width)
 
     def draw(self, moment: Moment) -> np.ndarray:
@@ -29,7 +29,7 @@ class BodyPicture:
         self.pose(moment)
         watched = moment.watched if moment.watched is not None else self.body(moment)
         self.renderer.update_scene(self.data, make_camera(self.view, self.camera, self.aspect, watched))
-        add_overlays(self.renderer.scene, moment, self.spec.threshold, self.view.floor)
+        add_overlays(self.renderer.scene, moment, self.spec.threshold, self.view)
         return self.renderer.render()
 
     def pose(self, moment: Moment) -> None:

@@ -13,18 +13,11 @@ if TYPE_CHECKING:
 
 Camera = Literal["fixed", "tracking", "top"]
 FIELD = 30.0  # degrees, from the picture's lower to its upper edge
-ELEVATION = {"fixed": -62.0, "tracking": -38.0, "top": -90.0}  # steep enough that walls hide no body behind them
+FROM_ABOVE = -90.0  # degrees of elevation
+STEEP = -68.0  # over walls
 # A maze lies as its text does: x (row) downwards, y (column) to the right. Elsewhere x is to the right and y upwards.
 AZIMUTH_MAZE, AZIMUTH = 180.0, 90.0
 MARGIN = 1.04
-# What is seen of the floor (low, high) and its height, where there is no maze.
-VIEWS = {
-    "ant_push": ((-6.5, -6.5), (24.0, 24.0), 0.0),
-    "ant_soccer": ((-6.5, -6.5), (6.5, 6.5), 0.0),
-    "pusher": ((-0.3, -0.9), (1.1, 0.5), -0.325),
-}
-NEAR = {"pusher": 1.4}  # metres across for the tracking camera
-NEAR_BY_DEFAULT = 7.0
 
 
 @dataclass(frozen=True)
@@ -33,31 +26,44 @@ class View:
 
     low: np.ndarray  # [3]
     high: np.ndarray  # [3]
-    azimuth: float
-    near: float  # how much of it a camera that goes along shows
+    azimuth: float  # degrees: where the camera looks
+    elevation: float  # degrees, of the fixed camera
+    tracking: float  # and of the one that goes along
+    near: float  # metres of it that the latter shows
 
     @property
     def centre(self) -> np.ndarray:
         return (self.low + self.high) / 2
 
     @property
+    def width(self) -> float:
+        return float(np.max(self.high - self.low))
+
+    @property
     def floor(self) -> float:
         return float(self.low[2])
 
 
-def view_of(spec: EnvSpec, model: "mujoco.MjModel") -> View:
+# Where there is no maze. The pusher is seen from behind its object: from before it the arm would hide it.
+VIEWS = {
+    "ant_push": View(np.array([-6.5, -6.5, 0.0]), np.array([24.0, 24.0, 1.0]), AZIMUTH, STEEP, -50.0, near=13.0),
+    "ant_soccer": View(np.array([-6.5, -6.5, 0.0]), np.array([6.5, 6.5, 1.0]), AZIMUTH, -50.0, -40.0, near=7.0),
+    "pusher": View(np.array([-0.3, -0.9, -0.325]), np.array([1.1, 0.5, 0.2]), AZIMUTH + 180.0, -48.0, -40.0, near=1.2),
+}
+
+
+def view_of(spec: EnvSpec, model: "mujoco.MjSpec") -> View:
     """By the maze, by the table above, or by the model's own extent."""
-    kind = spec.name.split("_")[0] if spec.name.startswith("pusher") else spec.name
+    kind = "pusher" if spec.name.startswith("pusher") else spec.name
     if spec.maze is not None:
         scale, cells = spec.maze.scale, np.array(spec.maze.walls.shape)
         low, high = scale * (np.full(2, 0.5) - BORDER), scale * (cells - 1.5 + BORDER)
-        near = 1.75 * scale
-        return View(np.append(low, 0.0), np.append(high, scale / 4), AZIMUTH_MAZE, near)
+        return View(np.append(low, 0.0), np.append(high, scale / 8), AZIMUTH_MAZE, STEEP, -57.0, 2.2 * scale)
     if kind in VIEWS:
-        low, high, floor = VIEWS[kind]
-        return View(np.append(low, floor), np.append(high, floor + 0.1), AZIMUTH, NEAR.get(kind, NEAR_BY_DEFAULT))
-    centre, half = np.array(model.stat.center), float(model.stat.extent) / 2
-    return View(np.append(centre[:2] - half, 0.0), np.append(centre[:2] + half, half), AZIMUTH, half)
+        return VIEWS[kind]
+    stat = model.compile().stat
+    centre, half = np.array(stat.center), float(stat.extent) / 2
+    return View(np.append(centre[:2] - half, 0.0), np.append(centre[:2] + half, half), AZIMUTH, -50.0, -40.0, half)
 
 
 def make_camera(view: View, kind: Camera, aspect: float, body: np.ndarray) -> "mujoco.MjvCamera":
@@ -66,8 +72,9 @@ def make_camera(view: View, kind: Camera, aspect: float, body: np.ndarray) -> "m
 
     camera = mujoco.MjvCamera()
     camera.type = mujoco.mjtCamera.mjCAMERA_FREE
-    camera.azimuth, camera.elevation = view.azimuth, ELEVATION[kind]
-    forward, right, up = axes_of(view.azimuth, ELEVATION[kind])
+    camera.azimuth = view.azimuth
+    camera.elevation = {"fixed": view.elevation, "tracking": view.tracking, "top": FROM_ABOVE}[kind]
+    forward, right, up = axes_of(camera.azimuth, camera.elevation)
     if kind == "tracking":
         camera.lookat[:] = [*body[:2], view.floor + 0.05 * view.near]
         camera.distance = view.near / 2 / np.tan(np.radians(FIELD / 2))

@@ -2,17 +2,21 @@
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from PIL import ImageColor
 
 from dcp.analysis.style import BLUE, ORANGE, WALL
 from dcp.errors import UserError
-from dcp.render.cameras import FIELD
+from dcp.render.cameras import FIELD, View
+from dcp.types import EnvSpec
 
 if TYPE_CHECKING:
     import mujoco
 
 FLOOR, FLOOR_TILE, SKY_LOW, SKY_HIGH = "#F4F2EE", "#E9E6E0", "#FFFFFF", "#DCE8F2"
 MOVABLE, HIDDEN = ("ball", "box", "object"), ("target", "goal")  # hidden: the models' own marks of the goal
+WALL_SHARE = 0.4  # how much of a wall's height is drawn
+LAMP = (0.35, 0.45, -1.0)  # where its light goes
 SAMPLES = 4  # a pixel, against jagged edges
 SHADOW_PIXELS = 2048
 
@@ -30,16 +34,22 @@ def model_of(env: Any) -> "mujoco.MjSpec":
     return env.model()
 
 
+def tile_of(spec: EnvSpec) -> float:
+    """The side of the floor's tiles."""
+    return spec.maze.scale / 2 if spec.maze else 2.0 * spec.threshold
+
+
 def body_colour(body: str) -> str:
     """Blue: what acts. Orange: what is pushed. Grey: what stands."""
     return {"world": WALL, **dict.fromkeys(MOVABLE, ORANGE)}.get(body, BLUE)
 
 
-def drawn_model(env: Any, tile: float, width: int, height: int) -> "mujoco.MjModel":
-    """Compiled for pictures of up to this size; the floor is tiled."""
-    spec = model_of(env)
+def drawn_model(spec: "mujoco.MjSpec", view: View, tile: float, width: int, height: int) -> "mujoco.MjModel":
+    """Compiled for pictures of up to this size; the floor is tiled, and shadows are sharp where the view is."""
     _paint(spec, tile)
-    _light(spec)
+    extent = float(np.linalg.norm(view.high - view.low)) / 2
+    _light(spec, view.centre, extent)
+    spec.stat.center, spec.stat.extent = view.centre, extent
     spec.visual.global_.offwidth, spec.visual.global_.offheight, spec.visual.global_.fovy = width, height, FIELD
     spec.visual.quality.offsamples, spec.visual.quality.shadowsize = SAMPLES, SHADOW_PIXELS
     return spec.compile()
@@ -65,9 +75,17 @@ def _paint(spec: "mujoco.MjSpec", tile: float) -> None:
         else:
             seen = body not in HIDDEN and geom.rgba[3] > 0.0
             geom.material, geom.rgba = "", [*rgb(body_colour(body)), float(seen)]
+            if body == "world" and geom.type == mujoco.mjtGeom.mjGEOM_BOX:
+                _lower(geom)
 
 
-def _light(spec: "mujoco.MjSpec") -> None:
+def _lower(wall: "mujoco.MjsGeom") -> None:
+    """To a share of its height, so that it hides no body behind it. Where it stands is as it was."""
+    foot, half = wall.pos[2] - wall.size[2], WALL_SHARE * wall.size[2]
+    wall.pos[2], wall.size[2] = foot + half, half
+
+
+def _light(spec: "mujoco.MjSpec", centre: np.ndarray, extent: float) -> None:
     """A lamp high up that throws shadows, and enough light from the eye to see into them."""
     import mujoco
 
@@ -75,7 +93,8 @@ def _light(spec: "mujoco.MjSpec") -> None:
         spec.delete(light)
     lamp = mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
     grey = {"diffuse": [0.42] * 3, "specular": [0.1] * 3, "ambient": [0.0] * 3}
-    spec.worldbody.add_light(type=lamp, pos=[0, 0, 30], dir=[0.35, 0.45, -1.0], castshadow=True, **grey)
+    away = np.array(LAMP) / np.linalg.norm(LAMP)
+    spec.worldbody.add_light(type=lamp, pos=centre - 2.0 * extent * away, dir=away, castshadow=True, **grey)
     head = spec.visual.headlight
     head.ambient, head.diffuse, head.specular = [0.42] * 3, [0.22] * 3, [0.05] * 3
-    spec.visual.map.znear, spec.visual.map.zfar = 0.005, 30.0
+    spec.visual.map.znear, spec.visual.map.zfar, spec.visual.map.shadowclip = 0.02, 10.0, 2.0

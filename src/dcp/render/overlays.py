@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dcp.analysis.style import GOAL_COLOUR
+from dcp.render.cameras import View
 from dcp.render.model import rgb
 from dcp.render.moment import DIRECTION_COLOUR, SUBGOAL_COLOUR, TRAIL_COLOUR, Moment
 
@@ -14,22 +15,20 @@ if TYPE_CHECKING:
 
 UPRIGHT = np.eye(3)
 TRAIL_PIECES = 120
-# In thresholds: the mark's height on the floor, that of the light above it, and an arrow's length and thickness.
-DISC, BEAM = 0.04, 3.0
-ARROW, ARROW_WIDTH = 3.0, 0.12
-# A mark shines by itself, so that its colour does not depend on the lamp.
-EMISSION = 0.5
+DISC, BEAM = 0.04, 3.0  # thresholds: the height of a mark on the floor, and that of the light above it
+ARROW, ARROW_WIDTH, TRAIL_WIDTH = 0.1, 0.005, 0.0025  # of the width of what is seen
+EMISSION = 0.2  # what shines by itself shows its colour in the shade too
 
 
-def add_overlays(scene: "mujoco.MjvScene", moment: Moment, radius: float, floor: float) -> None:
+def add_overlays(scene: "mujoco.MjvScene", moment: Moment, radius: float, view: View) -> None:
     """`radius` is the threshold: within it a goal counts as reached."""
     if moment.trail is not None:
-        _trail(scene, moment.trail, radius, floor)
+        _trail(scene, moment.trail, view)
     if moment.subgoal is not None:
-        _place(scene, moment.subgoal, radius, floor, SUBGOAL_COLOUR)
-    _place(scene, moment.goal, radius, floor, GOAL_COLOUR)
+        _place(scene, moment.subgoal, radius, view.floor, SUBGOAL_COLOUR)
+    _place(scene, moment.goal, radius, view.floor, GOAL_COLOUR)
     if moment.direction is not None:
-        _arrow(scene, moment, radius, floor)
+        _arrow(scene, moment, radius, view)
 
 
 def _place(scene: Any, goal: np.ndarray, radius: float, floor: float, colour: str) -> None:
@@ -45,28 +44,29 @@ def _place(scene: Any, goal: np.ndarray, radius: float, floor: float, colour: st
     _geom(scene, cylinder, [radius, radius, height / 2], [x, y, floor + height / 2], colour, 0.25)
 
 
-def _arrow(scene: Any, moment: Moment, radius: float, floor: float) -> None:
+def _arrow(scene: Any, moment: Moment, radius: float, view: View) -> None:
     """From the body into the direction, just above it."""
     import mujoco
 
     assert moment.direction is not None
     if not np.any(moment.direction):
         return
-    height = moment.achieved[2] if len(moment.achieved) >= 3 else floor + 2.0 * radius
+    height = moment.achieved[2] + 1.2 * radius if len(moment.achieved) >= 3 else view.floor + 2.0 * radius
     start = np.array([*moment.achieved[:2], height])
-    end = start + ARROW * radius * np.append(moment.direction, 0.0)
-    geom = _geom(scene, mujoco.mjtGeom.mjGEOM_ARROW, [radius] * 3, start, DIRECTION_COLOUR, 1.0)
-    mujoco.mjv_connector(geom, mujoco.mjtGeom.mjGEOM_ARROW, ARROW_WIDTH * radius, start, end)
+    # MuJoCo draws an arrow half as long as it is told.
+    end = start + 2.0 * ARROW * view.width * np.append(moment.direction, 0.0)
+    geom = _geom(scene, mujoco.mjtGeom.mjGEOM_ARROW, [1.0] * 3, start, DIRECTION_COLOUR, 1.0)
+    mujoco.mjv_connector(geom, mujoco.mjtGeom.mjGEOM_ARROW, ARROW_WIDTH * view.width, start, end)
 
 
-def _trail(scene: Any, trail: np.ndarray, radius: float, floor: float) -> None:
+def _trail(scene: Any, trail: np.ndarray, view: View) -> None:
     import mujoco
 
     points = trail[:: max(1, -(-len(trail) // TRAIL_PIECES))]
-    points = np.column_stack([points[:, :2], np.full(len(points), floor + 0.02 * radius)]).astype(np.float64)
+    points = np.column_stack([points[:, :2], np.full(len(points), view.floor)]).astype(np.float64)
     for start, end in pairwise(points):
-        geom = _geom(scene, mujoco.mjtGeom.mjGEOM_CAPSULE, [radius] * 3, start, TRAIL_COLOUR, 1.0)
-        mujoco.mjv_connector(geom, mujoco.mjtGeom.mjGEOM_CAPSULE, 0.08 * radius, start, end)
+        geom = _geom(scene, mujoco.mjtGeom.mjGEOM_CAPSULE, [1.0] * 3, start, TRAIL_COLOUR, 1.0)
+        mujoco.mjv_connector(geom, mujoco.mjtGeom.mjGEOM_CAPSULE, TRAIL_WIDTH * view.width, start, end)
 
 
 def _geom(scene: Any, kind: Any, size: Any, pos: Any, colour: str, alpha: float) -> Any:
@@ -75,7 +75,7 @@ def _geom(scene: Any, kind: Any, size: Any, pos: Any, colour: str, alpha: float)
     geom = scene.geoms[scene.ngeom]
     rgba = np.array([*rgb(colour), alpha], np.float32)
     mujoco.mjv_initGeom(geom, kind, np.asarray(size, float), np.asarray(pos, float), UPRIGHT.ravel(), rgba)
-    geom.emission, geom.specular, geom.transparent = EMISSION, 0.0, int(alpha < 1.0)
+    geom.emission, geom.specular, geom.transparent = EMISSION * (alpha < 1.0), 0.0, int(alpha < 1.0)
     geom.category = mujoco.mjtCatBit.mjCAT_DECOR
     scene.ngeom += 1
     return geom

@@ -1,0 +1,184 @@
+"""`dcp render`: one to four policies on the same episodes, as MP4, GIF and a page to look around in."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from dcp.cli.flags import parse
+from dcp.cli.main import COMMANDS
+from dcp.errors import UserError
+
+if TYPE_CHECKING:
+    from dcp.envs.base import Environment
+    from dcp.evaluation.targets import Target
+    from dcp.render.frames import Subject
+
+VIDEOS_DIR = "videos"
+MOST = 4  # panels in a row
+
+
+@dataclass(frozen=True)
+class RenderOptions:
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Run folders, policy files or zoo/<env>/<method>; two to four are shown side by side, on the same episodes."""
+    seed: int = 0
+    """Names a frozen set of starts and goals: those of `dcp eval --seeds`."""
+    episode: int = 0
+    """The first of them that is shown."""
+    episodes: int = 1
+    """How many are shown, one after another."""
+    steps: int | None = None
+    """Steps of an episode, at most. Default: the run's own."""
+    env: str | None = None
+    """Show them on this environment. Default: the one that the first run was evaluated on."""
+    eval_layout: bool = False
+    """On the environment's evaluation layout, which keeps only far goals."""
+    burst: tuple[int, int] | None = None
+    """P L: random actions in the last L of every P steps."""
+    camera: Literal["fixed", "tracking", "top"] = "fixed"
+    """From where simulated bodies are seen. Points in mazes are always seen from above."""
+    direction: Literal["auto", "on", "off"] = "auto"
+    """The arrow of what the actor sees: auto draws it for policies that see a direction."""
+    subgoal: bool = False
+    """Draw the state that training would command now, out of those that this policy visits."""
+    stride: int | None = None
+    """Environment steps a frame. Default: 2 for simulated bodies, 1 for points."""
+    format: tuple[Literal["mp4", "gif", "html"], ...] = ("mp4", "gif", "html")
+    """What to write."""
+    width: int = 480
+    """Pixels of one policy's picture."""
+    height: int = 400
+    """Pixels of one policy's picture."""
+    out: Path | None = None
+    """Folder for the files. Default: videos/ in the first run's folder."""
+
+
+def main(argv: list[str]) -> int:
+    sys.path.insert(0, str(Path.cwd()))  # an environment named as module:factory may lie here
+    try:
+        return _main(parse(RenderOptions(), argv, "dcp render", COMMANDS["render"]))
+    finally:
+        sys.path.pop(0)
+
+
+def _main(options: RenderOptions) -> int:
+    _require_sense(options)
+    from dcp.compiling import cache
+    from dcp.evaluation.targets import open_target
+    from dcp.render.show import Look, common_env, names_of, write_files
+
+    cache.enable()
+    targets = [open_target(run) for run in options.runs]
+    env = common_env(targets, options.env, options.eval_layout)
+    folder = writable(options.out or _home(targets[0]) / VIDEOS_DIR)
+    names = names_of(targets)
+    look = Look(options.camera, options.width, options.height, options.stride)
+    with _progress() as progress:
+        subjects = _play(targets, names, env, options, progress)
+        bar = progress.add_task("drawing", total=None)
+        _say(progress, "drawing")
+
+        def on_frame(done: int, total: int) -> None:
+            progress.update(bar, completed=done, total=total)
+
+        stem = _stem(names, env, options)
+        written, problems = write_files(env, subjects, folder, stem, options.format, look, on_frame)
+    _tell(subjects, written)
+    if problems:
+        raise UserError(" ".join(problems))
+    return 0
+
+
+def _require_sense(options: RenderOptions) -> None:
+    if not options.runs:
+        raise UserError("nothing to show: name a run's folder, a policy file or one of the zoo")
+    if len(options.runs) > MOST:
+        raise UserError(f"{len(options.runs)} policies do not fit side by side: name {MOST} at most")
+    if not options.format:
+        raise UserError("--format needs at least one of mp4, gif and html")
+    for name, least in (("seed", 0), ("episode", 0), ("episodes", 1), ("steps", 1), ("stride", 1)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise UserError(f"--{name} is {value}: use {least} or more")
+
+
+def _play(
+    targets: "list[Target]", names: list[str], env: "Environment", options: RenderOptions, progress: Progress
+) -> "list[Subject]":
+    from dcp.render.show import Shown, make_subject
+
+    shown = Shown(
+        options.seed,
+        options.episode,
+        options.episodes,
+        options.steps,
+        options.burst,
+        options.direction,
+        options.subgoal,
+    )
+    subjects = []
+    for target, name in zip(targets, names, strict=True):
+        task = progress.add_task(f"playing {name} on {env.spec.name}", total=1)
+        _say(progress, f"playing {name} on {env.spec.name}")
+        subjects.append(make_subject(target, name, env, shown))
+        progress.update(task, completed=1)
+    return subjects
+
+
+def _stem(names: list[str], env: "Environment", options: RenderOptions) -> str:
+    """Says what is shown, so that another view of it does not take its place."""
+    parts = [env.spec.name, "_vs_".join(names), f"seed_{options.seed}"]
+    parts += [f"episode_{options.episode}"] if options.episode else []
+    parts += [options.camera] if options.camera != "fixed" and env.spec.physics != "none" else []
+    parts += ["burst_{}_{}".format(*options.burst)] if options.burst else []
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in "_".join(parts))
+
+
+def _home(target: "Target") -> Path:
+    """The run's folder; the zoo lies in the installed package, so its videos go to runs/zoo."""
+    from dcp.deploy.zoo import is_zoo
+
+    if is_zoo(target.label) and not Path(target.label).exists():
+        return Path("runs") / target.label
+    return target.folder or Path()
+
+
+def writable(folder: Path) -> Path:
+    """Asked for before the first minute of work."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        raise UserError(f"cannot write to {folder} ({error.strerror}): name another folder by --out") from error
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """On stderr; where that is no terminal, a line each."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as progress:
+        yield progress
+
+
+def _say(progress: Progress, line: str) -> None:
+    if not progress.console.is_terminal:
+        print(line, file=sys.stderr, flush=True)
+
+
+def _tell(subjects: "list[Subject]", written: list[Path]) -> None:
+    for subject in subjects:
+        reached = [f"at step {e.reached}" if e.reached else "not" for e in subject.episodes]
+        print(f"{subject.title}: reached {', '.join(reached)}")
+    for path in written:
+        print(f"  {path}  ({os.path.getsize(path) / 1e6:.2f} MB)")

@@ -1,0 +1,182 @@
+// What both views share: the data, the clock, the controls, the chart. A view draws one subject into one part of the
+// canvas: view.draw(context of this page, parts), where a part is {x, y, width, height, shown: [{subject, moment}]}.
+
+const data = JSON.parse(document.getElementById("episodes").textContent);
+const byId = (id) => document.getElementById(id);
+
+// uint16, low byte first, each channel (of the last axis) within its own range: see dcp/render/packing.py.
+function unpack(packed) {
+  if (!packed) return null;
+  const bytes = Uint8Array.from(atob(packed.data), (c) => c.charCodeAt(0));
+  const words = new DataView(bytes.buffer);
+  const channels = packed.low.length;
+  const values = new Float32Array(bytes.length / 2);
+  for (let i = 0; i < values.length; i++) {
+    const c = i % channels;
+    values[i] = packed.low[c] + (words.getUint16(2 * i, true) / 65535) * (packed.high[c] - packed.low[c]);
+  }
+  const rowSize = packed.shape.slice(1).reduce((a, b) => a * b, 1);
+  return { rows: packed.shape[0], rowSize, at: (row) => values.subarray(row * rowSize, (row + 1) * rowSize) };
+}
+
+for (const subject of data.subjects)
+  for (const episode of subject.episodes)
+    for (const name of ["achieved", "poses", "directions", "subgoals"]) episode[name] = unpack(episode[name]);
+
+function mix(array, low, high, share) {
+  if (!array) return null;
+  const a = array.at(low), b = array.at(high), out = new Float32Array(a.length);
+  for (let i = 0; i < a.length; i++) out[i] = a[i] + share * (b[i] - a[i]);
+  return out;
+}
+
+// The state of one subject at a time in environment steps, between two stored ones by interpolation.
+function momentOf(subject, time) {
+  const episode = subject.episodes[state.episode];
+  const steps = episode.steps, t = Math.min(time, steps[steps.length - 1]);
+  let low = Math.min(Math.floor(t / data.stride), steps.length - 1);
+  while (low > 0 && steps[low] > t) low--;
+  const high = Math.min(low + 1, steps.length - 1);
+  const share = high === low ? 0 : (t - steps[low]) / (steps[high] - steps[low]);
+  const achieved = mix(episode.achieved, low, high, share);
+  let square = 0;
+  for (let i = 0; i < achieved.length; i++) square += (achieved[i] - episode.goal[i]) ** 2;
+  return {
+    time: t, low, high, share, achieved, goal: episode.goal, distance: Math.sqrt(square),
+    poses: mix(episode.poses, low, high, share),
+    direction: state.direction && episode.directions ? mix(episode.directions, low, high, share) : null,
+    subgoal: state.subgoal && episode.subgoals ? episode.subgoals.at(low) : null,
+    trail: state.trail ? episode.achieved : null,
+    reached: episode.reached !== null && t >= episode.reached, episode,
+  };
+}
+
+const state = { episode: 0, time: 0, playing: true, speed: 1, layout: "beside", camera: "fixed",
+                direction: true, subgoal: true, trail: true };
+const lastStep = () => Math.max(...data.subjects.map((s) => s.episodes[state.episode].steps.at(-1)));
+
+// Parts of the canvas: one for each subject, or one for all.
+function parts(width, height) {
+  const moments = data.subjects.map((subject, index) => ({ subject, index, moment: momentOf(subject, state.time) }));
+  if (state.layout === "over") return [{ x: 0, y: 0, width, height, shown: moments }];
+  const each = width / moments.length;
+  return moments.map((m, i) => ({ x: i * each, y: 0, width: each - (i < moments.length - 1 ? 2 : 0), height, shown: [m] }));
+}
+
+function label(part) {
+  return part.shown.map(({ subject, index, moment }) => {
+    const dot = state.layout === "over" ? `<span style="color:${data.tints[index]}">● </span>` : "";
+    const outcome = moment.reached ? `<span class="reached">reached at step ${moment.episode.reached}</span>`
+      : moment.time >= moment.episode.steps.at(-1) ? "not reached" : "";
+    const clean = subject.title.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
+    return `<b>${dot}${clean}</b>step ${Math.round(moment.time)} · distance ${moment.distance.toFixed(2)} ${outcome}`;
+  }).join("<br>");
+}
+
+function showLabels(all) {
+  const holder = byId("labels");
+  while (holder.children.length < all.length) holder.appendChild(document.createElement("div"));
+  while (holder.children.length > all.length) holder.lastChild.remove();
+  all.forEach((part, i) => {
+    holder.children[i].style.left = `${part.x / (window.devicePixelRatio || 1) + 10}px`;
+    holder.children[i].innerHTML = label(part);
+  });
+}
+
+// Distance to the goal over time, one line a subject; the threshold as a dashed line.
+function drawChart() {
+  const canvas = byId("chart"), ratio = window.devicePixelRatio || 1;
+  canvas.width = canvas.clientWidth * ratio;
+  canvas.height = canvas.clientHeight * ratio;
+  const c = canvas.getContext("2d"), last = lastStep();
+  const curves = data.subjects.map((s) => {
+    const e = s.episodes[state.episode];
+    return e.steps.map((step, i) => {
+      const at = e.achieved.at(i);
+      return [step, Math.hypot(...e.goal.map((g, k) => at[k] - g))];
+    });
+  });
+  const top = 1.05 * Math.max(...curves.flat().map((p) => p[1]), data.threshold);
+  const x = (step) => (step / last) * canvas.width, y = (d) => canvas.height - 2 - (d / top) * (canvas.height - 4);
+  c.strokeStyle = data.colours.goal;
+  c.setLineDash([4 * ratio, 4 * ratio]);
+  c.beginPath(); c.moveTo(0, y(data.threshold)); c.lineTo(canvas.width, y(data.threshold)); c.stroke();
+  c.setLineDash([]);
+  curves.forEach((curve, i) => {
+    c.strokeStyle = data.tints[i];
+    c.lineWidth = 1.6 * ratio;
+    c.beginPath();
+    curve.forEach((p, k) => (k ? c.lineTo(x(p[0]), y(p[1])) : c.moveTo(x(p[0]), y(p[1]))));
+    c.stroke();
+  });
+  c.fillStyle = "#2b2b2b";
+  c.fillRect(x(state.time) - ratio / 2, 0, ratio, canvas.height);
+}
+
+function setUp(view) {
+  byId("title").textContent = data.title;
+  const names = { goal: "goal", direction: "direction that the actor sees", subgoal: "subgoal that training would command" };
+  const has = { goal: true };
+  for (const name of ["direction", "subgoal"]) {
+    has[name] = data.subjects.some((s) => s.episodes.some((e) => e[`${name}s`]));
+    byId(`${name}-choice`).hidden = !has[name];
+    byId(name).onchange = (event) => { state[name] = event.target.checked; };
+  }
+  byId("trail").onchange = (event) => { state.trail = event.target.checked; };
+  byId("legend").innerHTML = Object.keys(names).filter((n) => has[n])
+    .map((n) => `<span><i style="background:${data.colours[n]}"></i>${names[n]}</span>`).join("");
+  byId("layout-choice").hidden = data.subjects.length < 2;
+  byId("camera-choice").hidden = data.kind !== "bodies";
+  byId("help").textContent = view.help;
+  const episodes = data.subjects[0].episodes.length;
+  byId("episode-choice").hidden = episodes < 2;
+  for (let i = 0; i < episodes; i++) byId("episode").add(new Option(String(i + 1), String(i)));
+  byId("episode").onchange = (event) => { state.episode = Number(event.target.value); go(0); };
+  byId("layout").onchange = (event) => { state.layout = event.target.value; };
+  byId("camera").onchange = (event) => { state.camera = event.target.value; view.resetCamera?.(); };
+  byId("speed").onchange = (event) => { state.speed = Number(event.target.value); };
+  byId("scrub").oninput = (event) => { go(Number(event.target.value) * lastStep()); play(false); };
+  byId("chart").onclick = (event) => go((event.offsetX / event.target.clientWidth) * lastStep());
+  byId("play").onclick = () => play(!state.playing);
+  document.onkeydown = (event) => {
+    if (event.target.tagName === "SELECT") return;
+    if (event.key === " ") { play(!state.playing); event.preventDefault(); }
+    if (event.key === "ArrowLeft") go(state.time - data.stride);
+    if (event.key === "ArrowRight") go(state.time + data.stride);
+  };
+}
+
+function go(time) { state.time = Math.max(0, Math.min(lastStep(), time)); }
+
+function play(on) {
+  if (on && state.time >= lastStep()) go(0);
+  state.playing = on;
+}
+
+function start(view) {
+  setUp(view);
+  const asked = new URLSearchParams(location.hash.slice(1)); // #step=100&camera=top&layout=over&episode=1 and so on
+  for (const name of ["layout", "camera", "episode"]) if (asked.has(name)) {
+    byId(name).value = asked.get(name);
+    byId(name).onchange({ target: byId(name) });
+  }
+  if (asked.has("step")) { go(Number(asked.get("step"))); play(false); }
+  let before = performance.now();
+  function frame(now) {
+    if (state.playing) go(state.time + ((now - before) / 1000) * data.steps_per_second * state.speed);
+    if (state.time >= lastStep()) state.playing = false;
+    before = now;
+    const canvas = byId("view"), ratio = window.devicePixelRatio || 1;
+    const width = Math.round(canvas.clientWidth * ratio), height = Math.round(canvas.clientHeight * ratio);
+    if (canvas.width !== width || canvas.height !== height) { canvas.width = width; canvas.height = height; }
+    const all = parts(width, height);
+    view.draw(all);
+    showLabels(all);
+    drawChart();
+    byId("scrub").value = lastStep() ? state.time / lastStep() : 0;
+    byId("time").textContent = `step ${Math.round(state.time)} of ${lastStep()}`;
+    byId("play").textContent = state.playing ? "❚❚" : "▶";
+    requestAnimationFrame(frame);
+  }
+  requestAnimationFrame(frame);
+}
