@@ -1,5 +1,6 @@
 """The NumPy form alone: what its one file needs, what it keeps between steps, and its burst."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,7 @@ def written(folder: Path, method: str = "dcp", burst: tuple[int, int] | None = N
 
 def counted(policy: NumpyPolicy) -> list[int]:
     """How often psi_g is run for one input, from now on."""
-    calls, network = [0], policy._one[1]._psi
+    calls, network = [0], policy._one.condition._psi
     run = network.run
 
     def count() -> None:
@@ -53,6 +54,15 @@ print(policy({state[1].tolist()}, {goal[1].tolist()}).tolist())
     want = untrained("dcp")(state, goal)
     np.testing.assert_allclose(both, want, rtol=0, atol=1e-5)
     np.testing.assert_allclose(one, want[1], rtol=0, atol=1e-5)
+
+
+def test_the_one_file_is_written_for_an_older_python_too():
+    tree = ast.parse(Path(numpy_policy.__file__).read_text(encoding="utf-8"), feature_version=(3, 9))
+    imported = {
+        (node.module, name.name) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names
+    }
+    assert ("__future__", "annotations") in imported  # `int | None` is then never evaluated
+    assert {name for module, name in imported if module == "typing"} <= {"Any", "ClassVar", "NamedTuple"}
 
 
 def test_psi_of_the_goal_is_kept_while_its_numbers_stay_the_same(tmp_path: Path):
@@ -88,7 +98,7 @@ def test_an_action_is_the_callers_own_and_inputs_are_left_alone(tmp_path: Path):
 def test_batches_of_any_size_and_singles_may_follow_each_other(method: str, tmp_path: Path):
     policy = NumpyPolicy.load(written(tmp_path, method, spec=SCATTERED, layer_norm=True))
     state, goal = maze_inputs(SCATTERED, 2000)
-    whole = policy(state, goal)  # larger than what is kept
+    whole = policy(state, goal)  # more than are computed at once
     for rows in (3, 1, 3, 0, 500, 3):
         np.testing.assert_allclose(policy(state[:rows], goal[:rows]), whole[:rows], rtol=0, atol=1e-6)
     np.testing.assert_allclose(policy(state[7], goal[7]), whole[7], rtol=0, atol=1e-6)
@@ -102,12 +112,12 @@ def test_at_the_goal_the_direction_is_exactly_zero(tmp_path: Path):
     policy, (state, goal) = NumpyPolicy.load(written(tmp_path)), maze_inputs(ANT, 50)
     goal[::2] = ANT.achieved(state[::2])
     policy(state, goal)
-    condition = policy._batch[1][0].input[:, ANT.state_size :]
+    condition = policy._batch[1].actor.input[:, ANT.state_size :]
     lengths = np.linalg.norm(condition[:, :-1], axis=-1)
     np.testing.assert_array_equal(condition[::2], 0.0)
     np.testing.assert_allclose(lengths[1::2], 1.0, rtol=1e-6)
     policy(state[0], goal[0])
-    np.testing.assert_array_equal(policy._one[0].input[ANT.state_size :], 0.0)
+    np.testing.assert_array_equal(policy._one.actor.input[ANT.state_size :], 0.0)
 
 
 def test_the_burst_takes_the_last_steps_of_each_period_and_exactly_its_share(tmp_path: Path):

@@ -27,6 +27,7 @@ class Case(NamedTuple):
     state_size: int
     goal_size: int
     same_goal: bool = True
+    before: Callable[[], Any] | None = None  # run before each step, not timed: what a robot's loop does in between
 
 
 def measure(cases: Mapping[Any, Case], steps: int) -> dict[Any, Latency]:
@@ -38,14 +39,16 @@ def measure(cases: Mapping[Any, Case], steps: int) -> dict[Any, Latency]:
     times: dict[Any, list[int]] = {name: [] for name in cases}
     for start in range(0, steps, TURN):
         for name, case in cases.items():
-            times[name] += _turn(case.step, inputs[name], start, min(TURN, steps - start))
+            times[name] += _turn(case, inputs[name], start, min(TURN, steps - start))
     return {name: Latency(*(np.percentile(ns, (50, 99)) / 1000.0).tolist()) for name, ns in times.items()}
 
 
-def _turn(step: Step, inputs: list[tuple[np.ndarray, np.ndarray]], start: int, count: int) -> list[int]:
-    times = []
+def _turn(case: Case, inputs: list[tuple[np.ndarray, np.ndarray]], start: int, count: int) -> list[int]:
+    times, step = [], case.step
     for number in range(start - WARM_UP, start + count):
         state, goal = inputs[number % INPUTS]
+        if case.before is not None:
+            case.before()
         begin = time.perf_counter_ns()
         step(state, goal)
         times.append(time.perf_counter_ns() - begin)

@@ -1,0 +1,91 @@
+"""What a single deployed step costs, and what direction conditioning adds to it: DCP against CRL, in every form.
+
+The paper's networks (two hidden layers of 256, 64 numbers of psi) at ant_u_maze's sizes (S 29, G 2, A 8), with random
+weights: time does not depend on them. All forms take turns in one process. `dcp_over_crl` is of the NumPy form, with
+psi_g(goal) kept between steps; `new_goal` is the same step with another goal each time, so that nothing is kept;
+`cold` is the NumPy step after 32 MB of other work, as in a robot's loop: the weights have left the nearest caches.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: a step is too small to be shared out
+
+sys.path.insert(0, str(Path(__file__).parent))
+import jax
+import numpy as np
+from timing import report
+
+from dcp.config import Config
+from dcp.deploy.export.metadata import describe
+from dcp.deploy.export.write import encode
+from dcp.deploy.exported import ENDINGS, load_exported
+from dcp.deploy.latency import Case, Latency, measure
+from dcp.deploy.policy import DeployedPolicy
+from dcp.learner import make_networks
+from dcp.methods.table import METHODS
+from dcp.types import EnvSpec
+
+ANT = EnvSpec("ant_u_maze", 29, 2, 8, (0, 1), 0.5, 1000)
+PAIR = ("crl", "dcp")
+Key = tuple[str, str, bool]  # form, method, same goal
+
+
+def untrained(method: str) -> DeployedPolicy:
+    condition = METHODS[method].condition()
+    networks = make_networks(Config(method=method), ANT, condition)
+    return DeployedPolicy(networks, condition, ANT, *networks.init(jax.random.key(0)))
+
+
+def cases() -> dict[Key, Case]:
+    found: dict[Key, Case] = {}
+    with TemporaryDirectory() as folder:
+        for method in PAIR:
+            policy = untrained(method)
+            steps = {"jax": policy}
+            for form, ending in ENDINGS.items():
+                path = Path(folder) / f"{method}{ending}"
+                path.write_bytes(encode(policy, form, describe(policy, {}, None)))
+                steps[form] = load_exported(path)  # pyright: ignore[reportArgumentType]
+            for form, step in steps.items():
+                for same in (True, False):
+                    found[form, method, same] = Case(step, ANT.state_size, ANT.goal_size, same)
+    return found
+
+
+def cold(warm: dict[Key, Case]) -> dict[str, float]:
+    other_work = np.zeros(32 * 2**20, np.uint8)
+
+    def evict() -> None:
+        np.add(other_work, 1, other_work)
+
+    found = measure({method: warm["numpy", method, True]._replace(before=evict) for method in PAIR}, steps=300)
+    return {f"{method}_cold_p50_microseconds": latency.p50 for method, latency in found.items()}
+
+
+def figures(times: dict[Key, Latency]) -> dict[str, float]:
+    """By key: the NumPy form without a prefix, the others with theirs."""
+    rows: dict[str, float] = {}
+    for (form, method, same), latency in times.items():
+        prefix = ("" if form == "numpy" else f"{form}_") + method + ("" if same else "_new_goal")
+        rows |= {f"{prefix}_{name}_microseconds": value for name, value in latency._asdict().items()}
+    for form in ("", "onnx_"):
+        crl = rows[f"{form}crl_p50_microseconds"]
+        rows[f"{form}dcp_over_crl"] = rows[f"{form}dcp_p50_microseconds"] / crl
+        rows[f"{form}dcp_new_goal_over_crl"] = rows[f"{form}dcp_new_goal_p50_microseconds"] / crl
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=5000)
+    steps = parser.parse_args().steps
+    made = cases()
+    report(**figures(measure(made, steps)), **cold(made))
+
+
+if __name__ == "__main__":
+    main()
