@@ -22,7 +22,7 @@ def main(env_id: str = "dcp/PointUMaze-v0") -> None:
     steps, near = 0, 0
     terminated = truncated = False
     while not (terminated or truncated):
-        observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
+        observation, _, terminated, truncated, info = env.step(env.action_space.sample())
         steps, near = steps + 1, near + info["near_goal"]
     end = "fell" if info["done"] else "diverged" if info["diverged"] else "ran out of time"
     print(f"{steps} steps, {near} of them near the goal; the episode {end}")

@@ -1,7 +1,7 @@
 """Stable-Baselines3's SAC with hindsight goals on our environments, then evaluated by the code that evaluates ours.
 
-    pip install "dcp[interop]"
-    python examples/sb3_her.py --env point_u_maze --steps 20000
+pip install "dcp[interop]"
+python examples/sb3_her.py --env point_u_maze --steps 20000
 """
 
 import argparse
@@ -9,6 +9,7 @@ import argparse
 import gymnasium
 import jax
 import numpy as np
+import torch
 from stable_baselines3 import SAC, HerReplayBuffer
 
 import dcp
@@ -19,12 +20,14 @@ from dcp.interop.sb3 import policy_of
 
 
 def train(env_name: str, steps: int, seed: int = 0) -> SAC:
+    torch.set_num_threads(1)  # networks this small only lose by more
     env = gymnasium.make(gymnasium_id(env_name), reward="minus_one")  # -1 a step until the goal is near: HER's habit
     model = SAC(
         "MultiInputPolicy",
         env,
         replay_buffer_class=HerReplayBuffer,
         replay_buffer_kwargs={"n_sampled_goal": 4, "goal_selection_strategy": "future"},
+        buffer_size=100_000,
         learning_starts=1000,  # at least one whole episode: hindsight goals come from finished ones
         gamma=0.98,
         policy_kwargs={"net_arch": [64, 64]},
