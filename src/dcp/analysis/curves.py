@@ -83,9 +83,15 @@ def plot_run(axes: Axes, run: Columns, metric: str, colour: str) -> None:
     _dress(axes, metric, "steps")
 
 
-def plot_methods(axes: Axes, methods: Mapping[str, Sequence[Columns]], metric: str, x: XAxis = "steps") -> None:
+def plot_methods(
+    axes: Axes,
+    methods: Mapping[str, Sequence[Columns]],
+    metric: str,
+    x: XAxis = "steps",
+    colour_of: Mapping[str, str] | None = None,
+) -> None:
     """Mean over seeds with its 95% t-interval as a band, each seed as a thin line. One seed has no band."""
-    colour_of = colours(list(methods))
+    colour_of = colour_of or colours(list(methods))
     for label, runs in methods.items():
         if not runs:
             raise UserError(f"{label} has no run to plot: leave it out")
@@ -105,7 +111,12 @@ def run_figure(run: Columns, title: str, method: str) -> Figure:
     return figure
 
 
-def methods_figure(methods: Mapping[str, Sequence[Columns]], title: str, x: XAxis = "steps") -> Figure:
+def methods_figure(
+    methods: Mapping[str, Sequence[Columns]],
+    title: str,
+    x: XAxis = "steps",
+    colour_of: Mapping[str, str] | None = None,  # where several figures must agree on more than the methods' own
+) -> Figure:
     """Both metrics of several methods, several seeds each. A run has its line where it recorded what is shown."""
     shown = {metric: recorded(methods, metric, x) for metric in METRICS}
     shown = {metric: found for metric, found in shown.items() if found}
@@ -114,7 +125,7 @@ def methods_figure(methods: Mapping[str, Sequence[Columns]], title: str, x: XAxi
     with house_style():
         figure, panels = _panels(len(shown), title)
         for axes, (metric, found) in zip(panels, shown.items(), strict=True):
-            plot_methods(axes, found, metric, x)
+            plot_methods(axes, found, metric, x, colour_of)
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)))
     return figure

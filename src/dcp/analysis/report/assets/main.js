@@ -1,0 +1,37 @@
+// Puts the parts together.
+
+const charts = all("[data-chart]").map((host) => {
+  const curves = DATA.curves[Number(host.dataset.chart)];
+  return new Chart(host, curves, DATA.metrics.find((metric) => metric.key === host.dataset.metric));
+});
+
+function redraw() {
+  tip.hide();
+  applyFilters();
+  for (const chart of charts) chart.draw();
+}
+
+// The contents mark where the reader is.
+function followReading() {
+  const links = new Map(all("nav.contents a").map((link) => [link.hash.slice(1), link]));
+  const seen = new Set();
+  const watch = new IntersectionObserver((entries) => {
+    for (const entry of entries) entry.isIntersecting ? seen.add(entry.target.id) : seen.delete(entry.target.id);
+    const first = [...links.keys()].find((id) => seen.has(id));
+    for (const [id, link] of links) link.toggleAttribute("aria-current", id === first);
+  }, { rootMargin: "-15% 0px -60% 0px" });
+  for (const section of all("main > section")) watch.observe(section);
+}
+
+connectFilters(redraw);
+connectSwitches(redraw);
+connectTheme();
+connectTables();
+connectDownloads();
+connectGallery();
+connectPictures();
+followReading();
+const resized = new ResizeObserver(() => requestAnimationFrame(redraw));
+resized.observe(document.querySelector("main"));
+redraw();
+document.documentElement.dataset.ready = "yes";

@@ -1,0 +1,47 @@
+"""The report's files: figures as PNG and PDF, tables as CSV, Markdown and LaTeX."""
+
+import tempfile
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from dcp.analysis.sections import FigureSpec
+from dcp.analysis.style import house_style
+from dcp.errors import UserError
+
+_PNG = {"Software": None}  # no version and no time inside: the same figure gives the same bytes
+_PDF = {"Creator": None, "Producer": None, "CreationDate": None}
+_EMBED_FONTS = {"pdf.fonttype": 42}  # journals refuse Matplotlib's default, Type 3
+
+
+def require_room(out: Path) -> None:
+    """Before the work: the folder can be made and written to."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise UserError(f"cannot write to {out} ({error.strerror}): choose another folder by --out") from error
+
+
+def draw(figure: FigureSpec, folder: Path) -> bytes | str:
+    """Both files of one figure. -> its PNG, or the sentence why it could not be drawn"""
+    try:
+        drawn = figure.make()
+    except UserError as error:  # such as a policy that is damaged: the other figures are still wanted
+        return f"Not drawn: {error}."
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _save(drawn, folder / figure.name)
+    except OSError as error:
+        raise UserError(f"cannot write to {folder} ({error.strerror}): choose another folder by --out") from error
+
+
+def _save(drawn: Figure, stem: Path) -> bytes:
+    png = stem.with_name(f"{stem.name}.png")
+    with house_style(), matplotlib.rc_context(_EMBED_FONTS):
+        drawn.savefig(png, metadata=_PNG)
+        drawn.set_layout_engine("none")  # both files are laid out alike, by one pass
+        drawn.savefig(stem.with_name(f"{stem.name}.pdf"), metadata=_PDF)
+    return png.read_bytes()

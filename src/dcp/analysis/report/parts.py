@@ -1,0 +1,42 @@
+"""Which parts a report has: the one list of section makers, in the order of the page."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+
+from dcp.analysis.collection import Collection
+from dcp.analysis.sections import Section
+
+SectionMaker = Callable[[Collection], list[Section]]
+LONGEST_NAME = 80
+
+
+def section_makers(checkpoints: Sequence[int]) -> list[tuple[str, SectionMaker]]:
+    """-> what is being made, for the progress line, and its maker"""
+    makers: list[tuple[str, SectionMaker]] = []
+    if find_spec("dcp.analysis.landscape_section"):
+        makers.append(("landscapes", import_module("dcp.analysis.landscape_section").sections))
+    return makers
+
+
+def with_safe_names(sections: Sequence[Section]) -> list[Section]:
+    """File names from run folders' names: letters, digits, - and _ alone, and no two alike."""
+    for_figures, for_tables, for_anchors = set[str](), set[str](), set[str]()
+    safe = []
+    for section in sections:
+        figures = tuple(replace(figure, name=_free(figure.name, for_figures)) for figure in section.figures)
+        tables = tuple(replace(table, name=_free(table.name, for_tables)) for table in section.tables)
+        anchor = _free(section.anchor, for_anchors)
+        safe.append(replace(section, figures=figures, tables=tables, anchor=anchor))
+    return safe
+
+
+def _free(name: str, taken: set[str]) -> str:
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:LONGEST_NAME] or "part"
+    candidate, number = plain, 2
+    while candidate.lower() in taken:  # some file systems do not tell A from a
+        candidate, number = f"{plain}_{number}", number + 1
+    taken.add(candidate.lower())
+    return candidate

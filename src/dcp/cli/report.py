@@ -1,0 +1,76 @@
+"""`dcp report`: many runs as one page, with every figure and table of it as files."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from dcp.cli.flags import parse
+from dcp.cli.main import COMMANDS
+from dcp.errors import UserError
+
+CHECKPOINTS = (10_000_000, 25_000_000, 50_000_000, 75_000_000, 100_000_000)  # the paper's
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Run folders, or folders above them."""
+    out: Path = Path("report")
+    """Folder for report.html, figures/ and tables/."""
+    checkpoints: tuple[int, ...] = CHECKPOINTS
+    """Environment steps at which tables compare; the nearest evaluation counts."""
+    x: Literal["steps", "seconds"] = "steps"
+    """Horizontal axis of the figures, and of the page when it opens."""
+
+
+def main(argv: list[str]) -> int:
+    options = parse(ReportOptions(), argv, "dcp report", COMMANDS["report"])
+    if not options.runs:
+        raise UserError("nothing to report on: name run folders, or a folder above them such as runs/")
+    if not options.checkpoints or min(options.checkpoints) <= 0:
+        raise UserError("--checkpoints takes environment steps above 0, such as 10000000 50000000")
+    from dcp.analysis.report import build_report
+
+    with _Telling() as tell:
+        report = build_report(options.runs, options.out, sorted(set(options.checkpoints)), options.x, tell)
+    for remark in report.collection.remarks:
+        print(remark, file=sys.stderr)
+    size = report.page.stat().st_size / 1e6
+    print(f"{report.page} ({size:.1f} MB): {len(report.collection.runs)} runs")
+    print(f"{report.num_figures} figures in {report.page.parent / 'figures'}, as PNG and PDF")
+    print(f"{report.num_tables} tables in {report.page.parent / 'tables'}, as CSV, Markdown and LaTeX")
+    return 0
+
+
+class _Telling:
+    """A bar on a terminal; elsewhere a line for each kind of work."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        self.progress = Progress(*columns, console=console, transient=True) if console.is_terminal else None
+        self.task = self.progress.add_task("report", total=None) if self.progress else None
+        self.told = ""
+
+    def __enter__(self) -> "_Telling":
+        if self.progress:
+            self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.progress:
+            self.progress.stop()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if self.progress and self.task is not None:
+            self.progress.update(self.task, description=what, completed=done, total=total)
+            return
+        kind = what.split()[0] + (f"s: {total}" if what.startswith("figure") else "")
+        if kind != self.told:
+            print(f"report: {what if kind == what.split()[0] else kind}", file=sys.stderr)
+            self.told = kind
