@@ -368,6 +368,18 @@ def test_run_inside_a_with_block_is_the_same_run():
     assert robot.ended_safely() and len(robot.ordinary) == 4
 
 
+def test_run_inside_a_with_block_sends_the_safe_action_before_its_exception_can_be_caught():
+    def interrupted(state, goal):
+        raise KeyboardInterrupt
+
+    robot = FakeRobot(FakeClock())
+    with robot.controller(interrupted) as controller:
+        with pytest.raises(KeyboardInterrupt):
+            controller.run(steps=1)
+        assert robot.ended_safely()
+    assert robot.ended_safely()
+
+
 # ---- the safe action
 
 
@@ -434,6 +446,8 @@ numbers = st.floats(allow_nan=False, allow_infinity=False)
 def test_whatever_is_sent_is_finite_and_within_the_limits(bounds, last, change, action):
     low, high = bounds.min(axis=0), bounds.max(axis=0)
     limits = Limits(low, high, change)
+    anywhere, _, _ = limits.apply(action, last)  # even from where it should never have been
+    assert (low <= anywhere).all() and (anywhere <= high).all()
     last = limits.clip(last)
     sent, clipped, rate_limited = limits.apply(action, last)
     assert np.isfinite(sent).all() and (low <= sent).all() and (sent <= high).all()

@@ -95,9 +95,8 @@ class LeRobotArm:
         with self._turn():
             pose = self._policys(self.joints, self.robot.get_observation())
         inside = np.clip(pose, -1.0, 1.0)
-        return np.where(
-            np.abs(pose - inside) <= SLACK, inside, pose
-        )  # further out is left for the controller to refuse
+        # Further out is left as it is, for the controller to refuse.
+        return np.where(np.abs(pose - inside) <= SLACK, inside, pose)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
