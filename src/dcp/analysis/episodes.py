@@ -1,14 +1,15 @@
 """Deterministic episodes of a policy in a maze, as paths in its plane."""
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.deploy.policy import Policy
+from dcp.deploy.policy import Policy, PolicyState
 from dcp.envs.base import Environment, EnvState
 from dcp.errors import UserError
 from dcp.evaluation import Record, rollout
@@ -51,6 +52,21 @@ class Toward:
         return self.env.step(state, action)
 
 
+@partial(jax.tree_util.register_dataclass, data_fields=["policy", "goal"], meta_fields=[])
+@dataclass(frozen=True)
+class Aimed:
+    """A policy that is told one goal, whichever its episode has."""
+
+    policy: Policy
+    goal: Any  # [G]
+
+    def init(self, key: Array) -> PolicyState:
+        return self.policy.init(key)
+
+    def act(self, policy_state: PolicyState, state: Array, goal: Array) -> tuple[PolicyState, Array]:
+        return self.policy.act(policy_state, state, jnp.broadcast_to(jnp.asarray(self.goal, goal.dtype), goal.shape))
+
+
 def shows_maze(spec: EnvSpec) -> bool:
     """Whether goals are points of a maze's plane, so that the maze can be drawn with them."""
     return spec.maze is not None and spec.goal_dims == spec.maze_dims
@@ -65,11 +81,10 @@ def maze_of(spec: EnvSpec) -> MazeLayout:
 def paths(env: Environment, policy: Policy, seed: int, num_episodes: int, episode_length: int) -> list[Path]:
     """Fresh episodes. The seed decides starts and goals."""
     maze_of(env.spec)
-
-    @partial(jax.jit, compiler_options=QUICK_COMPILE)
-    def run(key: Array) -> Record:
-        return rollout(env, policy, key, num_episodes, episode_length, watch=lambda state: state.obs)
-
+    if all(isinstance(leaf, np.ndarray | jax.Array) for leaf in jax.tree.leaves(policy)) and isinstance(env, Hashable):
+        run = partial(_program(env, num_episodes, episode_length), policy)
+    else:  # a policy that is no tree of arrays is part of its program
+        run = jax.jit(partial(_run, env, num_episodes, episode_length, policy), compiler_options=QUICK_COMPILE)
     record = jax.device_get(run(jax.random.key(seed)))
     state, goal = env.spec.split(record.watched)  # [T + 1, N, ...]
     positions = state[..., np.asarray(env.spec.maze_dims)]  # [T + 1, N, 2]
@@ -82,12 +97,33 @@ def paths(env: Environment, policy: Policy, seed: int, num_episodes: int, episod
     return found
 
 
+def _run(env: Environment, num_episodes: int, episode_length: int, policy: Policy, key: Array) -> Record:
+    return rollout(env, policy, key, num_episodes, episode_length, watch=_observation)
+
+
+def _observation(state: EnvState) -> Array:
+    return state.obs
+
+
+@lru_cache(maxsize=4)
+def _program(env: Environment, num_episodes: int, episode_length: int) -> Callable[[Policy, Array], Record]:
+    """Compiled once for all policies that differ in their parameters alone."""
+    return jax.jit(partial(_run, env, num_episodes, episode_length), compiler_options=QUICK_COMPILE)
+
+
 def paths_toward(
     env: Environment, policy: Policy, goal: np.ndarray, num_episodes: int, episode_length: int
 ) -> list[Path]:
-    """Fresh episodes with one and the same goal, which must be one that the environment draws."""
-    found = paths(Toward(env, tuple(goal.tolist())), policy, 0, num_episodes, episode_length)
-    for path in found:
-        if np.linalg.norm(path.goal - goal) > env.spec.threshold:
-            raise UserError(f"{env.spec.name} draws no goal at {goal.tolist()}: choose the centre of a goal cell")
-    return found
+    """Fresh episodes with one and the same goal [G], be it one that the environment draws or not.
+
+    The episode is one whose own goal lies nearest, and the policy is told the goal that was asked for.
+    """
+    aimed = Aimed(policy, np.asarray(goal, np.float32))
+    found = paths(Toward(env, tuple(np.asarray(goal).tolist())), aimed, 0, num_episodes, episode_length)
+    return [_judged(path, np.asarray(goal), env.spec.threshold) for path in found]
+
+
+def _judged(path: Path, goal: np.ndarray, threshold: float) -> Path:
+    """By the goal that was asked for: the episode's own may be another."""
+    near = np.flatnonzero(np.linalg.norm(path.points[1:] - goal[None], axis=-1) < threshold)
+    return Path(path.points, goal, int(near[0]) + 1 if len(near) else None)

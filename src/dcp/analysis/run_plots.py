@@ -5,7 +5,7 @@ from pathlib import Path
 from dcp.analysis.curves import run_figure
 from dcp.analysis.episode_gif import save_gif
 from dcp.analysis.episodes import maze_of, paths, shows_maze
-from dcp.analysis.landscape import landscape_figure
+from dcp.analysis.landscape_figure import landscape_figure
 from dcp.analysis.style import save
 from dcp.config import Config
 from dcp.deploy.artefact import load_policy

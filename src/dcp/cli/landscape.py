@@ -1,0 +1,148 @@
+"""`dcp landscape`: psi-distances of any runs over their maze, beside the true ones; PNG, PDF and a table."""
+
+import json as json_text
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from dcp.cli.flags import parse
+from dcp.cli.main import COMMANDS
+from dcp.errors import UserError
+
+if TYPE_CHECKING:
+    from dcp.analysis.landscape_view import View
+
+ENDINGS = (".png", ".pdf")
+
+
+@dataclass(frozen=True)
+class LandscapeOptions:
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Run folders, policy files, or zoo/<env>/<method>."""
+    goal: tuple[float, ...] | None = None
+    """X Y: distances to this point. Default: the goal cell that is farthest from the start by path."""
+    range: Literal["panel", "common", "space"] = "panel"
+    """Colours from the 1st to the 99th percentile of the distances along each run's own episodes (panel, as in the
+    paper), along all runs' episodes (common), or over each run's free space (space)."""
+    env: str | None = None
+    """Draw this environment's maze. Default: the one that each run was evaluated on."""
+    rollouts: int | None = None
+    """Episodes drawn into each panel. Default: 6, and 0 under simulated physics, which compiles for a minute."""
+    directions: bool = True
+    """Draw which way each field points, too."""
+    out: Path = Path("landscape.png")
+    """The picture's file; a PDF of the same name is written beside it."""
+    json: bool = False
+    """Print the numbers as JSON in place of the table."""
+
+
+def main(argv: list[str]) -> int:
+    sys.path.insert(0, str(Path.cwd()))  # an environment named as module:factory may lie here
+    try:
+        return _main(parse(LandscapeOptions(), argv, "dcp landscape", COMMANDS["landscape"]))
+    finally:
+        sys.path.pop(0)
+
+
+def _main(options: LandscapeOptions) -> int:
+    _require_sense(options)
+    from dcp.analysis.landscape_figure import landscapes_figure
+    from dcp.analysis.landscape_view import goal_of, maze_env, rollouts_for, told_apart, view
+    from dcp.compiling import cache
+    from dcp.evaluation.targets import open_target
+
+    cache.enable()
+    targets = [open_target(run) for run in options.runs]
+    envs = [maze_env(target, options.env) for target in targets]
+    for env in envs:  # every mistake before the first minute of work
+        goal_of(env, options.goal)
+        rollouts_for(env.spec, options.rollouts)
+    views = [view(t, env, options.goal, options.rollouts) for t, env in zip(targets, envs, strict=True)]
+    views = told_apart(views, targets)
+    files = _save(landscapes_figure(views, options.range, options.directions), options.out)
+    if options.json:
+        print(json_text.dumps(_as_json(views, options, files), indent=1))
+        return 0
+    _show(views, options, files, [env.spec.physics != "none" for env in envs])
+    return 0
+
+
+def _require_sense(options: LandscapeOptions) -> None:
+    if not options.runs:
+        raise UserError("nothing to draw: name run folders, policy files or zoo/<env>/<method>")
+    if options.out.suffix not in ENDINGS:
+        raise UserError(f"--out is {options.out}: name a file that ends in .png or .pdf (both are written)")
+
+
+def _save(figure: Any, out: Path) -> list[Path]:
+    from dcp.analysis.style import save
+
+    try:
+        return [save(figure, out.with_suffix(ending)) for ending in ENDINGS]
+    except OSError as error:
+        raise UserError(f"cannot write {out} ({error.strerror}): choose another file by --out") from error
+
+
+def _as_json(views: "list[View]", options: LandscapeOptions, files: list[Path]) -> dict[str, Any]:
+    from dcp.analysis.landscape_view import colour_ranges
+
+    ranges = colour_ranges(views, options.range)
+    return {
+        "files": [str(file) for file in files],
+        "range": options.range,
+        "runs": [
+            {
+                "run": run,
+                "label": v.label.replace("\n", " "),
+                "env": v.env,
+                "goal": v.landscape.goal.tolist(),
+                "actor_sees": "direction" if v.sees_direction else "raw_goal",
+                **_finite(v.likeness._asdict()),
+                "straight_line": _finite(v.straight_line._asdict()),
+                "episodes": len(v.paths),
+                "reached": sum(path.reached is not None for path in v.paths),
+                "colours": list(limits),
+            }
+            for run, v, limits in zip(options.runs, views, ranges, strict=True)
+        ],
+    }
+
+
+def _finite(numbers: dict[str, float]) -> dict[str, float | None]:
+    """JSON has no nan: what is not known is null."""
+    return {name: value if value == value else None for name, value in numbers.items()}
+
+
+def _show(views: "list[View]", options: LandscapeOptions, files: list[Path], physics: list[bool]) -> None:
+    from rich.table import Table
+
+    from dcp.analysis.landscape_view import hardly_moved
+    from dcp.cli.tables import show
+
+    table = Table("", "maze", "goal", "actor sees")
+    for column in ("rank correlation", "basin", "points nearer", "episodes that reach g"):
+        table.add_column(column, justify="right")
+    for first in {v.place: v for v in reversed(views)}.values():
+        goal = ", ".join(f"{value:g}" for value in first.landscape.goal)
+        for v in [v for v in views if v.place == first.place]:
+            sees = "the direction" if v.sees_direction else "g itself"
+            reached = f"{sum(path.reached is not None for path in v.paths)} of {len(v.paths)}" if v.paths else "-"
+            table.add_row(v.label.replace("\n", " "), v.env, goal, sees, *_numbers(v.likeness), reached)
+        table.add_row("straight line to g", first.env, goal, "-", *_numbers(first.straight_line), "-", style="dim")
+        table.add_section()
+    show(table)
+    print("Rank correlation: Spearman's, of the psi-distance and the shortest path, over the maze's free space.")
+    print("Basin: share of it from which going down the field ends at g. Points nearer: where the direction that")
+    print("a direction-conditioned actor sees leads to a shorter path. A straight line knows no walls.")
+    if options.rollouts is None and any(physics):
+        print("No episodes under simulated physics, which compiles for about a minute: --rollouts 6 draws them.")
+    for v in (v for v in views if options.range == "panel" and hardly_moved(v)):
+        print(f"{v.label}: its episodes saw few distances, so its colours say little: try --range space.")
+    print(f"Wrote {' and '.join(str(file) for file in files)}.")
+
+
+def _numbers(likeness: Any) -> list[str]:
+    return [f"{likeness.order:.3f}", f"{likeness.basin:.1%}", f"{likeness.nearer:.1%}"]
