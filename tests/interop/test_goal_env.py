@@ -9,6 +9,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from numpy.testing import assert_allclose, assert_array_equal
 
+from dcp.envs.base import sparse_state
 from dcp.envs.point_maze import PointMaze
 from dcp.envs.registry import make_env
 from dcp.errors import RunError, UserError
@@ -112,6 +113,25 @@ def test_what_is_said_of_success_and_of_an_early_end():
     assert_array_equal(env.compute_terminated(np.zeros((5, 1)), np.zeros((5, 1)), infos), [step[2] for step in told])
     assert env.compute_truncated(np.zeros(1), np.zeros(1), infos[0]) is False
     assert env.reset()[1]["is_success"] is False
+
+
+class JudgedLate(LineWorld):
+    """As the pusher in paper fidelity: a step is near the goal if it started there."""
+
+    def step(self, state, action):
+        return (
+            super()
+            .step(state, action)
+            ._replace(near_goal=sparse_state(self.spec, *self.spec.split(state.obs)).near_goal)
+        )
+
+
+def test_the_reward_is_of_where_a_step_leads_even_if_the_environment_judges_late():
+    env = GoalEnv(JudgedLate(goal=2.0))
+    env.reset(seed=0)
+    told = [env.step([1.0]) for _ in range(4)]
+    assert [step[1] for step in told] == [0, 1, 0, 0]
+    assert [step[4]["near_goal"] for step in told] == [False, False, True, False]
 
 
 @pytest.mark.parametrize("where", ["obs", "qd"])

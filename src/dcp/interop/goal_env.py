@@ -40,8 +40,8 @@ class GoalEnv(Relabelling, gymnasium.Env[Any, np.ndarray]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """`options={"goal": [...]}`: toward this goal; the start is drawn as ever."""
-        super().reset(seed=seed)
         goal = self.task.wanted_goal(options)
+        super().reset(seed=seed)
         if seed is None and self._words is not None:
             self._episode += np.int32(1)
         else:

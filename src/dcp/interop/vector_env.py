@@ -1,6 +1,7 @@
 """N environments as one program: `gymnasium.make_vec("dcp/AntUMaze-v0", num_envs=64)`."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import jax
@@ -69,12 +70,12 @@ class GoalVectorEnv(Relabelling, VectorEnv[Observation, np.ndarray, np.ndarray])
 
     def reset(self, *, seed: Seeds = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
         """All anew. `options={"goal": ...}`: [G] for all or [N, G], for these episodes; the next ones draw theirs."""
-        super().reset(seed=seed if isinstance(seed, int) else None)
         goal = self.task.wanted_goal(options, self.num_envs)
+        super().reset(seed=seed if isinstance(seed, int) else None)
         self._seed(seed)
         self._state, seen = self.task.start(self._programs, self._words, self._episode, goal)
         self._steps[:], self._reached[:], self._ended[:] = 0, False, False
-        return self._told(seen, stepped=self._ended)
+        return self._told(seen, stepped=np.zeros(self.num_envs, bool))
 
     def _seed(self, seed: Seeds) -> None:
         seeds = [None] * self.num_envs if seed is None else seed
@@ -122,7 +123,7 @@ class GoalVectorEnv(Relabelling, VectorEnv[Observation, np.ndarray, np.ndarray])
         if self._picture is None:
             self._picture = self.task.picture()
         state = jax.device_get(self._state)
-        return tuple(self._picture(jax.tree.map(lambda x: x[i], state)) for i in range(self.num_envs))  # noqa: B023
+        return tuple(self._picture(jax.tree.map(itemgetter(i), state)) for i in range(self.num_envs))
 
     def close_extras(self, **kwargs: Any) -> None:
         if self._picture is not None:
