@@ -42,9 +42,8 @@ def test_a_model_becomes_a_plain_function_of_states_and_goals():
 
 def test_our_evaluation_takes_a_model():
     """Goals in sight of the start are reached by going straight there."""
-    record = rollout(
-        make_env("point_u_maze_inertia"), HostPolicy(policy_of(TowardGoal(), SPEC)), jax.random.key(0), 16, 50
-    )
+    env, policy = make_env("point_u_maze_inertia"), HostPolicy(policy_of(TowardGoal(), SPEC))
+    record = rollout(env, policy, jax.random.key(0), num_episodes=64, episode_length=40)
     measures = measure(record)
     near = measures.start_distance < 1.2
     assert near.any() and np.all(measures.success[near])
