@@ -8,20 +8,13 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from raycast import View, picture
 
-from dcp.analysis.style import BLUE, BORDER, ORANGE, WALL
-from dcp.envs import ant_push
+from dcp.analysis.style import WALL
 from dcp.envs.registry import make_env
-from dcp.physics import models
+from dcp.render.cameras import view_of
+from dcp.render.model import FLOOR, HIDDEN, body_colour
 
-FLOOR = "#F4F2EE"
-MOVABLE, HIDDEN = ("ball", "box", "object"), ("target", "goal")  # hidden: the models' own marks of the goal
+__all__ = ["FLOOR", "WALL", "Scene", "to_rgb"]
 DRAWS, SEED = 300, 3
-# What is seen of the floor (low, high) and its height, where there is no maze; x to the right, y upwards.
-VIEWS = {
-    "ant_push": ((-6.5, -6.5), (24.0, 24.0), 0.0),
-    "ant_soccer": ((-6.5, -6.5), (6.5, 6.5), 0.0),
-    "pusher": ((-0.3, -0.9), (1.1, 0.5), -0.325),
-}
 
 
 class Scene:
@@ -32,7 +25,7 @@ class Scene:
         self.maze = self.env.spec.maze
         keys = jax.random.split(jax.random.key(SEED), DRAWS)
         self.draws = np.asarray(jax.jit(jax.vmap(self.env.draw))(keys)[0])  # [DRAWS, Q]
-        self.model = _model(name, self.env)
+        self.model = _model(self.env)
         self.data = mujoco.MjData(self.model)
         self.data.qpos[:] = self.draws[0]
         mujoco.mj_kinematics(self.model, self.data)
@@ -40,12 +33,10 @@ class Scene:
         self.image = picture(self.model, self.data, self._colours(), self.view, pixels)
 
     def _view(self) -> View:
-        if self.maze is None:
-            low, high, floor = VIEWS["pusher" if self.name.startswith("pusher") else self.name]
-            return View(np.array(low), np.array(high), floor, lamp=(-1.0, 1.0, 2.2))
-        scale, cells = self.maze.scale, np.array(self.maze.walls.shape)
-        low, high = scale * (np.full(2, 0.5) - BORDER), scale * (cells - 1.5 + BORDER)
-        return View(low, high, 0.0, lamp=(-1.0, -1.0, 2.2))
+        """The part of the floor that the package's own camera shows; in a maze x runs downwards."""
+        seen = view_of(self.env.spec, self.env.model())
+        lamp = (-1.0, 1.0 if self.maze is None else -1.0, 2.2)
+        return View(seen.low[:2], seen.high[:2], seen.floor, lamp)
 
     def _colours(self) -> np.ndarray:
         """[geoms, 3]; and the model's own marks of the goal out of sight."""
@@ -54,8 +45,7 @@ class Scene:
         self.model.geom_size[floor] = 0.0  # without end
         self.model.geom_matid[:] = -1
         self.model.geom_rgba[[body in HIDDEN for body in bodies], 3] = 0.0
-        known = {"world": WALL} | dict.fromkeys(MOVABLE, ORANGE)
-        return np.array([to_rgb(FLOOR if f else known.get(b, BLUE)) for f, b in zip(floor, bodies, strict=True)])
+        return np.array([to_rgb(FLOOR if f else body_colour(b)) for f, b in zip(floor, bodies, strict=True)])
 
     def on_page(self, points: np.ndarray) -> np.ndarray:
         """A maze lies as its text does: x (row) downwards, y (column) to the right. Elsewhere x right, y up."""
@@ -68,11 +58,8 @@ class Scene:
         return (which.pos + self.draws[:, self.model.jnt_qposadr[joints]] @ self.model.jnt_axis[joints])[:, :2]
 
 
-def _model(name: str, env: Any) -> mujoco.MjModel:
-    if name.startswith("pusher"):
-        spec = models.stock("pusher")
-    else:
-        spec = ant_push.model() if name == "ant_push" else env.model()
+def _model(env: Any) -> mujoco.MjModel:
+    spec = env.model()
     for geom in spec.geoms:  # many rays at once miss what does not collide: MuJoCo bounds bodies by what does
         geom.contype = 1
     return spec.compile()

@@ -74,11 +74,16 @@ def _main(options: RenderOptions) -> int:
     _require_sense(options)
     from dcp.compiling import cache
     from dcp.evaluation.targets import open_target
+    from dcp.render.backend import require_renderer
+    from dcp.render.picture import require_drawable
     from dcp.render.show import Look, common_env, names_of, write_files
 
     cache.enable()
     targets = [open_target(run) for run in options.runs]
     env = common_env(targets, options.env, options.eval_layout)
+    require_drawable(env, options.width, options.height)
+    if env.spec.physics != "none" and "html" not in options.format:  # the page needs no renderer
+        require_renderer()
     folder = writable(options.out or _home(targets[0]) / VIDEOS_DIR)
     names = names_of(targets)
     look = Look(options.camera, options.width, options.height, options.stride)
@@ -91,7 +96,10 @@ def _main(options: RenderOptions) -> int:
             progress.update(bar, completed=done, total=total)
 
         stem = _stem(names, env, options)
-        written, problems = write_files(env, subjects, folder, stem, options.format, look, on_frame)
+        try:
+            written, problems = write_files(env, subjects, folder, stem, options.format, look, on_frame)
+        except OSError as error:
+            raise UserError(f"cannot write to {folder} ({error}): make room, or name another by --out") from error
     _tell(subjects, written)
     if problems:
         raise UserError(" ".join(problems))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import mujoco
 
 BACKENDS = {"Linux": ("egl", "osmesa"), "Darwin": ("cgl",), "Windows": ("wgl",)}
+NAMES = ("egl", "osmesa", "glfw", "cgl", "wgl")
 SIDE = 8  # pixels
 SCENE = """
 <mujoco>
@@ -65,6 +66,15 @@ def advice() -> str:
     if platform.system() == "Linux":
         return "For pictures of simulated bodies: apt install libegl1 libgl1, or libosmesa6 (Debian, Ubuntu)"
     return "For pictures of simulated bodies, log in at the machine's own screen: MuJoCo draws there only."
+
+
+def require_renderer() -> None:
+    """Before the work that would be for nothing without one. What MUJOCO_GL names is taken at its word."""
+    chosen = os.environ.get("MUJOCO_GL", "").strip().lower()
+    if not chosen:
+        _working_backend()
+    elif chosen not in NAMES:
+        raise UserError(f"MUJOCO_GL is {chosen!r}: unset it, or choose one of {', '.join(NAMES)}")
 
 
 def make_renderer(model: "mujoco.MjModel", height: int, width: int) -> "mujoco.Renderer":

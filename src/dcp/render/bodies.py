@@ -6,7 +6,7 @@ import numpy as np
 
 from dcp.render.backend import make_renderer
 from dcp.render.cameras import Camera, make_camera, view_of
-from dcp.render.model import drawn_model, model_of, tile_of
+from dcp.render.model import drawn_model, tile_of
 from dcp.render.moment import Moment
 from dcp.render.overlays import add_overlays
 
@@ -17,8 +17,9 @@ class BodyPicture:
     def __init__(self, env: Any, width: int, height: int, camera: Camera = "fixed"):
         import mujoco
 
-        self.spec, self.camera, self.aspect = env.spec, camera, width / height
-        own = model_of(env)
+        self.spec, self.aspect = env.spec, width / height
+        self.camera: Camera = camera
+        own = env.model()
         self.view = view_of(env.spec, own)
         self.model = drawn_model(own, self.view, tile_of(env.spec), width, height)
         self.data = mujoco.MjData(self.model)

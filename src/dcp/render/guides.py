@@ -14,6 +14,7 @@ from dcp.config import Config
 from dcp.deploy.policy import DeployedPolicy, Policy
 from dcp.envs.base import Environment
 from dcp.methods.direction import Direction, direction_and_magnitude
+from dcp.methods.pooled_subgoal import PooledSubgoal
 from dcp.methods.table import make_agent
 from dcp.render.episodes import TOGETHER, Episode, play
 from dcp.types import Array
@@ -57,7 +58,7 @@ def pulled_back(policy: DeployedPolicy, achieved: Array, goal: Array) -> Array:
 class Scorer:
     """Training's choice of z, from a pool that this policy's own episodes fill."""
 
-    def __init__(self, command: Any, policy: DeployedPolicy, pool: np.ndarray):
+    def __init__(self, command: PooledSubgoal, policy: DeployedPolicy, pool: np.ndarray):
         self.command, self.policy, self.pool = command, policy, pool
 
     def subgoals(self, episode: Episode, key: Array) -> np.ndarray:
@@ -74,7 +75,7 @@ def make_scorer(
 ) -> Scorer | None:
     """None for a method without a pool. `acting` plays the pool's episodes: the policy, or a burst around it."""
     command = make_agent(config, env.spec).command
-    if not hasattr(command, "select_subgoal") or not isinstance(policy, DeployedPolicy):
+    if not isinstance(command, PooledSubgoal) or not isinstance(policy, DeployedPolicy):
         return None
     key = jax.random.fold_in(jax.random.key(seed), _POOL_STREAM)
     states = np.concatenate([episode.achieved for episode in play(env, acting, key, TOGETHER, steps)])  # [K, G]

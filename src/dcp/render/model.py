@@ -1,12 +1,11 @@
 """A task's model as it is drawn: its own bodies in our colours, under our light. The physics' model stays untouched."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import ImageColor
 
 from dcp.analysis.style import BLUE, ORANGE, WALL
-from dcp.errors import UserError
 from dcp.render.cameras import FIELD, View
 from dcp.types import EnvSpec
 
@@ -25,13 +24,6 @@ def rgb(colour: str) -> tuple[float, float, float]:
     """#RRGGBB -> numbers from 0 to 1"""
     red, green, blue = (value / 255 for value in ImageColor.getrgb(colour)[:3])
     return red, green, blue
-
-
-def model_of(env: Any) -> "mujoco.MjSpec":
-    """A physics environment's own, to be edited freely."""
-    if not hasattr(env, "model"):
-        raise UserError(f"{env.spec.name} cannot be drawn: it needs a method model() that returns its mujoco.MjSpec")
-    return env.model()
 
 
 def tile_of(spec: EnvSpec) -> float:

@@ -24,18 +24,24 @@ class Drawing(Protocol):
 
 def make_drawing(env: Environment, width: int = WIDTH, height: int = HEIGHT, camera: Camera = "fixed") -> Drawing:
     """Simulated bodies by MuJoCo, points in a maze by Pillow."""
-    for name, size in (("width", width), ("height", height)):
-        if not SMALLEST <= size <= LARGEST:
-            raise UserError(f"{name} {size}: a picture has {SMALLEST} to {LARGEST} pixels a side")
+    require_drawable(env, width, height)
     if env.spec.physics != "none":
         from dcp.render.bodies import BodyPicture
 
         return BodyPicture(env, width, height, camera)
-    if not shows_maze(env.spec):
-        raise UserError(f"{env.spec.name} cannot be drawn: it has neither simulated bodies nor goals in a maze's plane")
     from dcp.render.plane import MazePicture
 
     return MazePicture(env, width, height)
+
+
+def require_drawable(env: Environment, width: int = WIDTH, height: int = HEIGHT) -> None:
+    for name, size in (("width", width), ("height", height)):
+        if not SMALLEST <= size <= LARGEST:
+            raise UserError(f"{name} {size}: a picture has {SMALLEST} to {LARGEST} pixels a side")
+    if env.spec.physics == "none" and not shows_maze(env.spec):
+        raise UserError(f"{env.spec.name} cannot be drawn: it has neither simulated bodies nor goals in a maze's plane")
+    if env.spec.physics != "none" and not hasattr(env, "model"):
+        raise UserError(f"{env.spec.name} cannot be drawn: it needs a method model() that returns its mujoco.MjSpec")
 
 
 def moment_of(env: Environment, state: EnvState) -> Moment:
@@ -43,7 +49,7 @@ def moment_of(env: Environment, state: EnvState) -> Moment:
     return Moment(env.spec.achieved(body), goal, pose_of(state))
 
 
-def pose_of(state: EnvState):
+def pose_of(state: EnvState) -> np.ndarray | None:
     """q [Q] of a state under simulated physics, else None"""
     q = getattr(state.physics, "q", None)
     return None if q is None else np.asarray(q)

@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 
 from dcp.render.cameras import FIELD, view_of
-from dcp.render.model import LAMP, body_colour, drawn_model, model_of, rgb, tile_of
+from dcp.render.model import LAMP, body_colour, drawn_model, rgb, tile_of
 
 KINDS = {
     mujoco.mjtGeom.mjGEOM_SPHERE: "sphere",
@@ -20,7 +20,7 @@ DIGITS = 5
 
 class Scene:
     def __init__(self, env: Any):
-        own = model_of(env)
+        own = env.model()
         self.view, self.tile = view_of(env.spec, own), tile_of(env.spec)
         self.model = drawn_model(own, self.view, self.tile, 64, 64)
         self.data = mujoco.MjData(self.model)

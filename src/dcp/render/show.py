@@ -111,7 +111,7 @@ def write_files(
         from dcp.render.viewer import save_page
 
         written.append(save_page(folder / f"{name}.html", env, subjects, stride))
-    moving = [kind for kind in formats if kind != "html"]
+    moving: list[Format] = [kind for kind in formats if kind != "html"]
     if "mp4" in moving:
         try:
             load_av()

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from PIL import Image, ImageColor
@@ -12,9 +12,6 @@ from dcp.analysis.style import BLUE, INK, ORANGE
 from dcp.errors import UserError
 from dcp.render.frames import PAPER, Frame
 from dcp.render.moment import COLOURS
-
-if TYPE_CHECKING:
-    import av
 
 FPS = 30
 CODECS = ("libx264", "libopenh264", "mpeg4")  # the first that this build of FFmpeg has
@@ -57,7 +54,7 @@ class Mp4Writer:
         self._av = load_av()
         self.path, self._file, self._fps = path, _Draft(path), fps
         self._container = self._av.open(str(self._file.draft), "w", options={"movflags": "faststart"})
-        self._stream: av.VideoStream | None = None
+        self._stream: Any = None  # av.VideoStream, once the first frame tells its size
 
     def _open(self, image: np.ndarray) -> Any:
         codec = next(name for name in CODECS if name in self._av.codecs_available)

@@ -154,7 +154,7 @@ function bodiesView(canvas) {
   }
 
   function putTrail(moment, colour) {
-    const thick = 0.0025 * scene.width, step = Math.max(1, Math.floor(moment.low / 150)), points = [];
+    const thick = 0.004 * scene.width, step = Math.max(1, Math.floor(moment.low / 150)), points = [];
     for (let i = 0; i <= moment.low; i += step) points.push(moment.trail.at(i));
     points.push(moment.achieved);
     for (let i = 1; i < points.length; i++) {

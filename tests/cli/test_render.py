@@ -1,0 +1,78 @@
+"""`dcp render` on the tiny run: its files, and one sentence for each mistake."""
+
+import shutil
+
+import pytest
+
+from dcp.cli.main import main
+
+QUICK = ["--steps", "12", "--width", "96", "--height", "96"]
+
+
+def test_a_run_is_shown_in_every_format_in_its_own_folder(tiny_run, tmp_path, capsys):
+    pytest.importorskip("av")
+    folder = tmp_path / "run"
+    shutil.copytree(tiny_run.folder, folder)
+    assert main(["render", str(folder), *QUICK, "--subgoal"]) == 0
+    names = {f"point_u_maze_dcp_seed_0.{kind}" for kind in ("mp4", "gif", "html")}
+    assert {path.name for path in (folder / "videos").iterdir()} == names
+    shown = capsys.readouterr()
+    assert all(name in shown.out for name in names)
+    assert shown.out.startswith("dcp, 4k steps: reached ")
+    assert "playing dcp on point_u_maze\ndrawing\n" in shown.err
+
+
+def test_two_runs_with_a_burst_from_a_later_episode(tiny_run, tmp_path):
+    runs = [str(tiny_run.folder), str(tiny_run.folder / "policy.safetensors")]
+    flags = [*QUICK, "--format", "html", "--episode", "2", "--burst", "4", "2", "--out", str(tmp_path)]
+    assert main(["render", *runs, *flags]) == 0
+    (page,) = tmp_path.iterdir()
+    assert page.name.endswith("_seed_0_episode_2_burst_4_2.html") and "_vs_" in page.name
+
+
+@pytest.mark.parametrize(
+    "flags, sentence",
+    [
+        ([], "nothing to show: name a run's folder, a policy file or one of the zoo"),
+        (["a"] * 5, "5 policies do not fit side by side: name 4 at most"),
+        (["a", "--episodes", "0"], "--episodes is 0: use 1 or more"),
+        (["a", "--seed", "-1"], "--seed is -1: use 0 or more"),
+        (["a", "--camara", "top"], "unknown option --camara: did you mean --camera?"),
+        (["a", "--camera", "side"], "unknown value 'side' for --camera: choose one of fixed, tracking, top"),
+    ],
+)
+def test_a_mistake_in_the_command_is_one_sentence(flags, sentence, capsys):
+    assert main(["render", *flags]) == 2
+    assert capsys.readouterr().err == f"dcp: {sentence}\n"
+
+
+def test_a_run_without_a_policy_is_told(tiny_run, tmp_path, capsys):
+    shutil.copy(tiny_run.folder / "config.json", tmp_path)
+    assert main(["render", str(tmp_path)]) == 2
+    assert "has no policy yet" in capsys.readouterr().err
+
+
+def test_an_environment_of_other_sizes_is_refused_with_the_numbers(tiny_run, capsys):
+    assert main(["render", str(tiny_run.folder), "--env", "ant_u_maze"]) == 2
+    said = capsys.readouterr().err
+    assert "(2, 2, 2)" in said and "(29, 2, 8)" in said and said.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_played(tiny_run, tmp_path, capsys):
+    (tmp_path / "taken").write_text("a file")
+    assert main(["render", str(tiny_run.folder), "--out", str(tmp_path / "taken" / "videos")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("dcp: cannot write to ") and said.endswith("name another folder by --out\n")
+
+
+def test_a_picture_of_an_absurd_size_is_refused_at_once(tiny_run, tmp_path, capsys):
+    assert main(["render", str(tiny_run.folder), "--width", "9", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "width 9: a picture has 64 to 4096 pixels a side" in said and "playing" not in said
+
+
+def test_without_pyav_the_rest_is_written_and_the_exit_code_says_so(tiny_run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "av", None)
+    assert main(["render", str(tiny_run.folder), *QUICK, "--out", str(tmp_path)]) == 2
+    assert {path.suffix for path in tmp_path.iterdir()} == {".gif", ".html"}
+    assert "pip install 'dcp[video]'" in capsys.readouterr().err

@@ -1,0 +1,127 @@
+"""The page: what is inside is the episode, it needs no network, and a browser shows it."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+from PIL import Image, ImageColor
+
+from dcp.analysis.style import GOAL_COLOUR, WALL
+from dcp.envs.registry import make_env
+from dcp.render.frames import Subject
+from dcp.render.packing import pack, unpack
+from dcp.render.scene import Scene
+from dcp.render.viewer import SCRIPTS, page, page_data, save_page
+from tests.render.conftest import YAW, ant_pose, ant_walk, point_walk
+
+POINT, ANT = make_env("point_u_maze"), make_env("ant_u_maze")
+GUIDED = point_walk(steps=9, directions=np.tile([0.6, 0.8], (10, 1)), subgoals=np.tile([1.0, 2.0], (10, 1)))
+
+
+def inside(html: str) -> dict:
+    found = re.search(r'<script id="episodes" type="application/json">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_packed_numbers_come_back_within_half_a_level():
+    values = np.random.default_rng(0).normal(size=(50, 3, 2)) * [1.0, 100.0]
+    there = unpack(pack(values))
+    assert there.shape == values.shape
+    error, span = np.abs(there - values).reshape(-1, 2).max(axis=0), np.ptp(values.reshape(-1, 2), axis=0)
+    assert (error <= span / 131070 * 1.001).all()
+    np.testing.assert_array_equal(unpack(pack(np.full((4, 2), 7.5))), np.full((4, 2), 7.5))  # nothing moves
+
+
+def test_the_page_holds_the_episodes_as_they_were_played(tmp_path):
+    subjects = [Subject("dcp", 3_000_000, [GUIDED]), Subject("crl", None, [point_walk(steps=20, reached=5)])]
+    data = inside(save_page(tmp_path / "a.html", POINT, subjects, stride=2).read_text())
+    assert data["kind"] == "maze" and data["maze"]["rows"] == list(POINT.spec.maze.rows)
+    assert (data["threshold"], data["colours"]["goal"]) == (0.125, GOAL_COLOUR)
+    assert [subject["title"] for subject in data["subjects"]] == ["dcp, 3M steps", "crl"]
+    first, second = (subject["episodes"][0] for subject in data["subjects"])
+    assert first["steps"] == [0, 2, 4, 6, 8, 9] and first["reached"] is None and second["reached"] == 5
+    assert first["goal"] == [3.0, 3.0] and second["steps"][-1] == 20
+    for name in ("achieved", "directions", "subgoals"):
+        np.testing.assert_allclose(unpack(first[name]), getattr(GUIDED, name)[first["steps"]], atol=2e-5)
+    assert second["directions"] is second["subgoals"] is second["poses"] is None
+
+
+def test_the_page_of_bodies_places_every_geom_where_mujoco_does():
+    episode = ant_walk(steps=4)
+    data = page_data(ANT, [Subject("dcp", None, [episode])], stride=1)
+    poses = unpack(data["subjects"][0]["episodes"][0]["poses"])  # [5, bodies, 7]
+    geoms = data["scene"]["geoms"]
+    assert {geom["type"] for geom in geoms} == {"sphere", "capsule", "box"}
+    assert sum(geom["body"] < 0 for geom in geoms) == int(ANT.spec.maze.walls.sum())
+    model = ANT.model().compile()
+    state = mujoco.MjData(model)
+    state.qpos[:] = episode.q[3]
+    mujoco.mj_kinematics(model, state)
+    wanted = {name: state.geom(name).xpos for name in ("torso_geom", "left_ankle_geom", "fourth_foot_geom")}
+    moving = [geom for geom in geoms if geom["body"] >= 0]
+    places = np.array([place(geom, poses[3]) for geom in moving])
+    for name, xpos in wanted.items():
+        assert np.linalg.norm(places - xpos, axis=1).min() < 1e-3, name
+    assert data["scene"]["tracked"] == 0  # the torso, which moves freely
+
+
+def place(geom: dict, poses: np.ndarray) -> np.ndarray:
+    """As the page does: the body's place, and the geom's in it, turned by the body's quaternion."""
+    pose, turned = poses[geom["body"]], np.zeros(3)
+    mujoco.mju_rotVecQuat(turned, np.array(geom["pos"]), pose[3:] / np.linalg.norm(pose[3:]))
+    return pose[:3] + turned
+
+
+def test_quaternions_never_jump_to_their_negative():
+    turns = [(1.0, 0.0, 0.0, 0.0), YAW, tuple(-x for x in YAW), YAW]
+    poses = Scene(ANT).poses(np.stack([ant_pose(4.0, 4.0, turn) for turn in turns]))
+    assert (np.sum(poses[1:, :, 3:] * poses[:-1, :, 3:], axis=-1) > 0.0).all()
+
+
+def test_the_page_needs_no_network_and_no_other_file():
+    html = page(page_data(ANT, [Subject("dcp", None, [ant_walk()])], 1))
+    assert not re.search(r"https?://|src=|@import|url\(|fetch\(|import\(", html)
+    assert "{{" not in html
+    assert len(html) < 80_000
+
+
+def test_a_title_cannot_end_the_script():
+    html = page(page_data(POINT, [Subject("</script><b>x", None, [point_walk(steps=2)])], 1))
+    assert inside(html)["subjects"][0]["title"] == "</script><b>x"
+    assert html.count("</script>") == 2
+
+
+def test_every_script_of_the_page_is_in_it():
+    folder = Path(page.__code__.co_filename).parent / "page"
+    assert {path.name for path in folder.glob("*.js")} == set(SCRIPTS)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@pytest.mark.parametrize("env, episode", [(POINT, GUIDED), (ANT, ant_walk(steps=20))])
+def test_a_browser_draws_goal_and_walls(env, episode, tmp_path):
+    page_file = save_page(tmp_path / "a.html", env, [Subject("dcp", None, [episode])] * 2, 1)
+    command = [
+        *("chromium", "--headless", "--no-sandbox", "--disable-quic", "--no-first-run", "--disable-sync"),
+        *("--disable-background-networking", "--disable-component-update", f"--user-data-dir={tmp_path / 'profile'}"),
+        *(
+            "--use-angle=swiftshader",
+            "--enable-unsafe-swiftshader",
+            "--window-size=1000,700",
+            "--enable-logging=stderr",
+        ),
+        *("--virtual-time-budget=2000", f"--screenshot={tmp_path / 'a.png'}", f"{page_file.as_uri()}#step=4"),
+    ]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120).stderr
+    assert "CONSOLE" not in said, said  # neither an error nor a warning of the page
+    image = np.asarray(Image.open(tmp_path / "a.png").convert("RGB"), float)[60:500]
+    for colour in (GOAL_COLOUR, WALL):
+        off = np.abs(image - ImageColor.getrgb(colour)).max(axis=-1)
+        for half in (off[:, :500], off[:, 500:]):
+            assert (half < 45).sum() > 60, colour
