@@ -47,7 +47,7 @@ class Collection:
         for run in self.runs:
             if run.num_evaluations and not run.is_damaged and run not in self.repeated:
                 found.setdefault((run.env, run.label), []).append(run)
-        order = [(env, method) for env in _ordered(e for e, _ in found) for method in _ordered(m for _, m in found)]
+        order = [(env, method) for env in in_order(e for e, _ in found) for method in in_order(m for _, m in found)]
         return {key: tuple(sorted(found[key], key=lambda run: run.seed)) for key in order if key in found}
 
     @cached_property
@@ -70,7 +70,7 @@ class Collection:
 
     @property
     def methods(self) -> list[str]:
-        return _ordered(method for _, method in self.groups)
+        return in_order(method for _, method in self.groups)
 
     def of(self, environment: str, method: str) -> tuple[Run, ...]:
         """Its seeds; none if there are none."""
@@ -142,7 +142,7 @@ def _labelled(runs: list[Run]) -> list[Run]:
     return labelled
 
 
-def _ordered(names: Iterable[str]) -> list[str]:
+def in_order(names: Iterable[str]) -> list[str]:
     """Those of the paper first, in its order; variants after their method; the rest by name."""
     order = (*ENVIRONMENTS, *_METHODS)
 

@@ -23,6 +23,8 @@ _LATEX = {
     "↑": r"$\uparrow$",
     "↓": r"$\downarrow$",
     "≈": r"$\approx$",
+    "≠": r"$\neq$",
+    "∞": r"$\infty$",
     "≥": r"$\geq$",
     "≤": r"$\leq$",
     "<": "$<$",

@@ -1,0 +1,1 @@
+"""What the paper published, as data."""

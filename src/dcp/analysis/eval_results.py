@@ -1,0 +1,103 @@
+"""What `dcp eval` found, run by run: the input of the burst and saturation tables."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dcp.analysis.collection import Collection, Key
+from dcp.analysis.run_reading import EvalRecord
+
+Burst = tuple[int, int]  # P, L
+
+
+@dataclass(frozen=True)
+class EvalResult:
+    """One trained policy on one set of episodes, in percent; perhaps with a burst too, on the same episodes."""
+
+    environment: str
+    method: str
+    seed: int  # the policy's: the paper's three seeds are three trained policies
+    burst: Burst | None
+    reach: float  # episodes that were near their goal at least once
+    reach_with_burst: float  # nan without a burst
+    saturation: float  # action components beyond 0.95, without a burst
+    episodes: int
+    eval_seeds: tuple[int, ...]
+    source: str
+
+    @property
+    def key(self) -> Key:
+        return self.environment, self.method
+
+    @property
+    def gain(self) -> float:
+        """Exactly 0 for a tie: shares of the same number of episodes, up to rounding."""
+        return round(self.reach_with_burst - self.reach, 9)
+
+
+def eval_results(collection: Collection) -> tuple[list[EvalResult], list[str]]:
+    """-> results, and a sentence for each file that could not be used"""
+    found, unused = [], []
+    for record, label in _records(collection):
+        if reason := _unfit(record.content):
+            unused.append(f"{record.path}: {reason}.")
+            continue
+        try:
+            found.append(_result(record, label))
+        except (KeyError, TypeError, ValueError) as error:
+            unused.append(f"{record.path}: not a result that this version can read ({error!r}).")
+    return found, unused
+
+
+def one_each(results: list[EvalResult]) -> tuple[list[EvalResult], list[str]]:
+    """One a policy: the one with most episodes, then the first by file name. -> those, and what was left out"""
+    chosen: dict[tuple[str, str, int], EvalResult] = {}
+    left = []
+    for result in sorted(results, key=lambda r: (-r.episodes, r.source)):
+        identity = (*result.key, result.seed)
+        if identity in chosen:
+            left.append(f"{result.source}: left out, {chosen[identity].source} is of the same policy.")
+        else:
+            chosen[identity] = result
+    return sorted(chosen.values(), key=lambda r: r.seed), left
+
+
+def _records(collection: Collection) -> Iterator[tuple[EvalRecord, str]]:
+    for run in collection.runs:
+        yield from ((record, run.label) for record in run.evals)
+    yield from ((record, str(record.about.get("method", ""))) for record in collection.loose_evals)
+
+
+def _unfit(content: dict[str, Any]) -> str:
+    if "tried" in content:
+        return "a sweep, whose burst was chosen by its result"
+    if content.get("stochastic"):
+        return "with actions drawn at random, unlike the paper's deployment"
+    return ""
+
+
+def _result(record: EvalRecord, label: str) -> EvalResult:
+    content, burst = record.content, record.content.get("burst")
+    plain = content["without_burst"] if burst else content
+    trained, evaluated = record.about["env"], content["env"]
+    return EvalResult(
+        environment=trained if trained == evaluated else f"{trained} on {evaluated}",
+        method=label or record.about["method"],
+        seed=int(record.about["seed"]),
+        burst=(int(burst[0]), int(burst[1])) if burst else None,
+        reach=_percent(plain, "success_once"),
+        reach_with_burst=_percent(content, "success_once") if burst else math.nan,
+        saturation=_percent(plain, "saturation"),
+        episodes=int(content["episodes"]),
+        eval_seeds=tuple(int(part["seed"]) for part in content["seeds"]),
+        source=str(record.path),
+    )
+
+
+def _percent(content: dict[str, Any], measure: str) -> float:
+    """Over all episodes of all evaluation seeds; JSON has null for nan."""
+    shares = [math.nan if part[measure] is None else float(part[measure]) for part in content["seeds"]]
+    return 100.0 * float(np.mean(shares))

@@ -1,0 +1,85 @@
+"""The paper's published numbers, to stand beside ours."""
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+CHECKPOINTS = (10_000_000, 25_000_000, 50_000_000, 75_000_000, 100_000_000)
+
+
+class Published(NamedTuple):
+    """mean ± spread, rounded as printed. The spread is a 95% interval in checkpoints, a std in burst and saturation."""
+
+    mean: float
+    spread: float
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    return json.loads(files("dcp.analysis.data").joinpath("paper.json").read_text(encoding="utf-8"))
+
+
+def checkpoint(metric: str, environment: str, method: str, steps: int) -> Published | None:
+    """None where the paper has a dash, or does not have the environment, the method or the checkpoint."""
+    if steps not in CHECKPOINTS:
+        return None
+    return _published(_row(metric, environment, method)[CHECKPOINTS.index(steps)])
+
+
+def final(metric: str, environment: str, method: str) -> Published | None:
+    """The last checkpoint of the environment's budget: what the paper's summary speaks of."""
+    return _published(next((cell for cell in reversed(_row(metric, environment, method)) if cell), None))
+
+
+def final_steps(environment: str) -> int | None:
+    row = _row("success_once", environment, "dcp")
+    return next((at for at, cell in reversed(list(zip(CHECKPOINTS, row, strict=True))) if cell), None)
+
+
+def arrow(metric: str, environment: str) -> str | None:
+    """up (DCP's final mean is higher), down (CRL's is) or about."""
+    return _tables()["arrows"][metric].get(environment)
+
+
+def burst(environment: str, method: str, what: str) -> Published | None:
+    """`what`: base or delta, in percent of the episodes, at the paper's P and L; environment `all`: the overall row."""
+    tables = _tables()["burst"]
+    row = tables["overall"] if environment == "all" else tables["values"].get(environment, {})
+    return _published(row.get(f"{method}_{what}"))
+
+
+def burst_advantage(environment: str) -> float | None:
+    """DCP's gain less CRL's."""
+    tables = _tables()["burst"]
+    if environment == "all":
+        return tables["overall"]["difference"]
+    return tables["values"].get(environment, {}).get("dcp_minus_crl")
+
+
+def burst_record(method: str) -> tuple[int, int, int] | None:
+    """Wins, ties and losses over all (environment, seed) pairs."""
+    found = _tables()["burst"]["overall"].get(f"{method}_win_tie_loss")
+    return tuple(found) if found else None
+
+
+def burst_setting() -> tuple[int, int]:
+    """P, L"""
+    tables = _tables()["burst"]
+    return tables["period"], tables["length"]
+
+
+def saturation(environment: str, method: str) -> Published | None:
+    return _published(_tables()["saturation"].get(environment, {}).get(method))
+
+
+def environments() -> list[str]:
+    return list(_tables()["success_once"])
+
+
+def _row(metric: str, environment: str, method: str) -> list[Any]:
+    return _tables().get(metric, {}).get(environment, {}).get(method, [None] * len(CHECKPOINTS))
+
+
+def _published(cell: list[float] | None) -> Published | None:
+    return Published(*cell) if cell else None
