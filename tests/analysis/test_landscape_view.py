@@ -14,6 +14,7 @@ from dcp.analysis.landscape_view import (
     hardly_moved,
     maze_env,
     plane_of,
+    rollouts_for,
     told_apart,
     view,
 )
@@ -107,9 +108,7 @@ def test_runs_of_one_name_bear_their_paths(plain):
     assert [v.label for v in told_apart([plain, other], targets)] == ["dcp, seed 3", "crl, seed 3"]
 
 
-def test_physics_is_not_compiled_unless_it_is_asked_for(tiny_run):
-    from dcp.analysis.landscape_view import rollouts_for
-
+def test_physics_is_not_compiled_unless_it_is_asked_for():
     ant = make_env("ant_u_maze").spec
     assert rollouts_for(ant, None) == 0
     assert rollouts_for(ant, 3) == 3

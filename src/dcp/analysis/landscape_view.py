@@ -50,9 +50,13 @@ class View:
         return self.landscape.layout.walls.tobytes(), self.landscape.layout.scale, tuple(self.landscape.goal.tolist())
 
 
+def has_plane(spec: EnvSpec) -> bool:
+    """Whether goals lie in a maze's plane; they may have a height besides."""
+    return spec.maze is not None and spec.maze_dims == spec.goal_dims[:2]
+
+
 def plane_of(spec: EnvSpec) -> MazeLayout:
-    """The maze in whose plane goals lie; a goal may have a height besides."""
-    if spec.maze is None or spec.maze_dims != spec.goal_dims[:2]:
+    if spec.maze is None or not has_plane(spec):
         raise UserError(f"{spec.name} has no landscape: its goals are not points of a maze's plane")
     return spec.maze
 

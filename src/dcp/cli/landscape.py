@@ -22,7 +22,7 @@ ENDINGS = (".png", ".pdf")
 class LandscapeOptions:
     runs: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """Run folders, policy files, or zoo/<env>/<method>."""
-    goal: tuple[float, ...] | None = None
+    goal: tuple[float, ...] = ()
     """X Y: distances to this point. Default: the goal cell that is farthest from the start by path."""
     range: Literal["panel", "common", "space"] = "panel"
     """Colours from the 1st to the 99th percentile of the distances along each run's own episodes (panel, as in the
@@ -58,11 +58,11 @@ def _main(options: LandscapeOptions) -> int:
     targets = [open_target(run) for run in options.runs]
     envs = [maze_env(target, options.env) for target in targets]
     for env in envs:  # every mistake before the first minute of work
-        goal_of(env, options.goal)
+        goal_of(env, options.goal or None)
         rollouts_for(env.spec, options.rollouts)
-    views = [view(t, env, options.goal, options.rollouts) for t, env in zip(targets, envs, strict=True)]
+    views = [view(t, env, options.goal or None, options.rollouts) for t, env in zip(targets, envs, strict=True)]
     views = told_apart(views, targets)
-    files = _save(landscapes_figure(views, options.range, options.directions), options.out)
+    files = save_both(landscapes_figure(views, options.range, options.directions), options.out)
     if options.json:
         print(json_text.dumps(_as_json(views, options, files), indent=1))
         return 0
@@ -73,11 +73,15 @@ def _main(options: LandscapeOptions) -> int:
 def _require_sense(options: LandscapeOptions) -> None:
     if not options.runs:
         raise UserError("nothing to draw: name run folders, policy files or zoo/<env>/<method>")
-    if options.out.suffix not in ENDINGS:
-        raise UserError(f"--out is {options.out}: name a file that ends in .png or .pdf (both are written)")
+    require_picture(options.out)
 
 
-def _save(figure: Any, out: Path) -> list[Path]:
+def require_picture(out: Path) -> None:
+    if out.suffix not in ENDINGS:
+        raise UserError(f"--out is {out}: name a file that ends in .png or .pdf (both are written)")
+
+
+def save_both(figure: Any, out: Path) -> list[Path]:
     from dcp.analysis.style import save
 
     try:

@@ -1,0 +1,102 @@
+"""`dcp compare A B`: in what two runs differ, what each reached, and both curves over each other."""
+
+import json as json_text
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from dcp.cli.flags import parse
+from dcp.cli.main import COMMANDS
+from dcp.errors import UserError
+
+if TYPE_CHECKING:
+    from dcp.analysis.compare_runs import Comparison
+    from dcp.analysis.tables import Table
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Two run folders: A and B."""
+    out: Path = Path("compare.png")
+    """The picture's file; a PDF of the same name is written beside it."""
+    json: bool = False
+    """Print what was found as JSON in place of the tables."""
+
+
+def main(argv: list[str]) -> int:
+    options = parse(CompareOptions(), argv, "dcp compare", COMMANDS["compare"])
+    if len(options.runs) != 2:
+        raise UserError(f"dcp compare takes two run folders, not {len(options.runs)}: dcp compare A B")
+    from dcp.cli.landscape import require_picture, save_both
+
+    require_picture(options.out)
+    from dcp.analysis.compare_figure import comparison_figure
+    from dcp.analysis.compare_runs import compare
+
+    found = compare(*options.runs)
+    files = save_both(comparison_figure(found), options.out) if found.metrics else []
+    if options.json:
+        print(json_text.dumps(_as_json(found, files), indent=1))
+    else:
+        _show(found, files)
+    return 0
+
+
+def _show(found: "Comparison", files: list[Path]) -> None:
+    from dcp.analysis.compare_tables import comparison_tables, curves_in_text
+
+    for name, side in (("A", found.a), ("B", found.b)):
+        print(f"{name}: {side.run.folder} ({side.run.state})")
+    if not found.settings:
+        print("No setting differs.")
+    if not found.versions:
+        print("They were trained by the same versions." if found.a.versions else "Neither kept its versions.")
+    for table in comparison_tables(found):
+        _print(table)
+    for line in curves_in_text(found):
+        print(line)
+    if not found.metrics:
+        print("Nothing to plot: one of the two has no evaluation yet.")
+    if files:
+        print(f"Wrote {' and '.join(map(str, files))}.")
+
+
+def _print(table: "Table") -> None:
+    from rich.table import Table as RichTable
+
+    from dcp.cli.tables import show
+
+    shown = RichTable(title=table.title, title_justify="left", title_style="bold")
+    for at, column in enumerate(table.columns):
+        shown.add_column(column, justify="right" if table.is_numeric(at) else "left")
+    for row in table.rows:
+        shown.add_row(*(cell.text for cell in row.cells))
+    print()
+    show(shown)
+    for note in table.notes:
+        print(note)
+
+
+def _as_json(found: "Comparison", files: list[Path]) -> dict[str, Any]:
+    shared = {metric: found.shared(metric) for metric in found.metrics}
+    return {
+        "a": str(found.a.run.folder),
+        "b": str(found.b.run.folder),
+        "states": [found.a.run.state, found.b.run.state],
+        "settings": {each.name: [each.a, each.b] for each in found.settings},
+        "versions": {each.name: [each.a, each.b] for each in found.versions},
+        "same_episodes": found.same_episodes,
+        "common": {
+            metric: {"env_steps": each.steps.tolist(), "a": _finite(each.a.tolist()), "b": _finite(each.b.tolist())}
+            for metric, each in shared.items()
+        },
+        "files": list(map(str, files)),
+    }
+
+
+def _finite(numbers: list[float]) -> list[float | None]:
+    """JSON has no nan: what is not known is null."""
+    return [value if value == value else None for value in numbers]
