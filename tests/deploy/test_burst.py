@@ -10,8 +10,10 @@ from numpy.testing import assert_array_equal
 
 from dcp.deploy.burst import PeriodicBurst, is_random, with_burst
 from dcp.deploy.policy import HostPolicy
+from dcp.deploy.stepper import Stepper
 from dcp.errors import UserError
 from dcp.evaluation import rollout
+from dcp.training.run import TrainedRun
 from dcp.types import Array
 from tests.toys import LineWorld
 
@@ -87,3 +89,17 @@ def test_a_plain_function_can_be_interrupted_too():
 def test_a_burst_that_cannot_be_gives_one_sentence(period: int, length: int):
     with pytest.raises(UserError, match="0 <= L <= P"):
         with_burst(Marked(), period, length)
+
+
+def test_a_policy_with_a_memory_can_be_called_step_by_step(tiny_run: TrainedRun):
+    """P = 4, L = 1: three actions of the policy, then a random one; a reset begins a period again."""
+    policy = tiny_run.policy
+    state, goal = np.float32([1.0, 1.0]), np.float32([3.0, 1.0])
+    stepper = Stepper(with_burst(policy, 4, 1), seed=3)
+    taken = np.array([stepper(state, goal) for _ in range(8)])
+    same = np.abs(taken - policy(state, goal)).max(axis=1) < 1e-5
+    assert_array_equal(same, [1, 1, 1, 0, 1, 1, 1, 0])
+    assert not np.allclose(taken[3], taken[7])
+    stepper(state, goal)
+    stepper.reset(3)
+    np.testing.assert_allclose([stepper(state, goal) for _ in range(4)], taken[:4])
