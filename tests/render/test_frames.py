@@ -70,3 +70,13 @@ def test_a_tracking_camera_s_path_is_a_moving_average():
     assert path.shape == (61, 2)
     np.testing.assert_allclose(path[30], episode.q[30, :2])  # a straight walk is its own average
     np.testing.assert_allclose(path[0, 1], 4.0 + 0.5 * (12 * 13 / 2) / 25)  # 13 of 25 at the start itself
+
+
+def test_a_policy_that_reached_stands_still_shortly_after_while_the_other_goes_on():
+    early, late = point_walk(steps=60, reached=5), point_walk(steps=60)
+    shown = drawn([Subject("dcp", None, [early]), Subject("crl", None, [late])], stride=20)  # 0, 20, 40, 60
+    np.testing.assert_array_equal(shown[2].image[:, :WIDTH], shown[3].image[:, :WIDTH])
+    blue = [(frame.image[:, :WIDTH] == ImageColor.getrgb(BLUE)).all(axis=-1) for frame in shown]
+    at = [np.argwhere(spot)[:, 1].mean() for spot in blue]
+    per_step = (at[1] - at[0]) / 20
+    np.testing.assert_allclose(at[3] - at[0], early.last * per_step, atol=1.5)  # step 35, and not 60

@@ -17,7 +17,7 @@ UPRIGHT = np.eye(3)
 TRAIL_PIECES = 120
 DISC, BEAM = 0.04, 3.0  # thresholds: the height of a mark on the floor, and that of the light above it
 ARROW, ARROW_WIDTH, TRAIL_WIDTH = 0.1, 0.005, 0.004  # of the width of what is seen
-EMISSION = 0.2  # what shines by itself shows its colour in the shade too
+EMISSION = 0.4  # what shines by itself shows its colour in the shade too
 
 
 def add_overlays(scene: "mujoco.MjvScene", moment: Moment, radius: float, view: View) -> None:

@@ -1,0 +1,54 @@
+"""Every physics environment, stepped at random and drawn. Their physics compiles for half a minute each."""
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+from dcp.analysis.style import GOAL_COLOUR
+from dcp.envs.registry import make_env
+from dcp.render import make_picture
+from dcp.render.model import rgb
+from dcp.render.picture import moment_of
+from dcp.render.scene import Scene
+
+NAMES = (
+    *("ant_u_maze", "ant_big_maze", "ant_hardest_maze", "humanoid_u_maze", "ant_push", "ant_soccer"),
+    *("pusher_easy", "pusher_hard", "pusher_hard_far"),
+)
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_are_drawn_where_the_engine_has_them(name):
+    """At a random pose. The noisy start's quaternion has no unit length, which Brax takes as it is: so it gets one."""
+    env = make_env(name)
+    q, qd = env.draw(jax.random.key(1))
+    q = q + 0.2 * jax.random.normal(jax.random.key(2), q.shape)
+    if not name.startswith("pusher"):
+        q = q.at[3:7].divide(jnp.linalg.norm(q[3:7]))
+    links = np.asarray(jax.jit(env.reset_to)(q, qd).physics.x.pos)
+    scene = Scene(env)
+    scene.data.qpos[:] = np.asarray(q)
+    mujoco.mj_kinematics(scene.model, scene.data)
+    np.testing.assert_allclose(scene.data.xpos[1:], links, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_after_random_actions_the_goal_is_in_the_picture(name, renderer):
+    env = make_env(name)
+    state = jax.jit(env.reset)(jax.random.key(0))
+    step = jax.jit(env.step)
+    for key in jax.random.split(jax.random.key(1), 5):
+        state = step(state, jax.random.uniform(key, (env.spec.action_size,), minval=-1.0, maxval=1.0))
+    picture = make_picture(env, 320, 260)
+    image = picture(state).astype(float)
+    picture.close()
+    assert np.isfinite(moment_of(env, state).q).all()
+    wanted = np.array(rgb(GOAL_COLOUR)) / sum(rgb(GOAL_COLOUR))
+    mixture = image / np.maximum(image.sum(axis=-1, keepdims=True), 1.0)
+    found = (np.abs(mixture - wanted).max(axis=-1) < 0.09) & (image.max(axis=-1) > 120)
+    assert found.sum() > 15
+    blue = (image[..., 2] > 1.5 * image[..., 0]) & (image[..., 2] > 1.2 * image[..., 1])
+    assert blue.sum() > 15  # the body that acts
