@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+import four_methods
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -145,10 +146,15 @@ def main() -> None:
     u, big = runs["point_u_maze"], runs["point_big_maze"]
     save(methods_figure({label: u[label] for label in U_FIGURE}, "point_u_maze, far goals"), HERE / "u_maze.png")
     save(switches_figure(big), HERE / "big_maze_switches.png")
+    save(four_methods.curves_figure(runs), HERE / "four_methods.png")
+    save(four_methods.overall_figure(runs), HERE / "four_methods_overall.png")
     pooled = [label for label in big if "pool_spread" in big[label][0]]
     order = [f"{method}, {key}" for method in ("dcp", "ssgc") for _, rows in SWITCHES.items() for _, key in rows]
     labels = [*dict.fromkeys(order), "crl", "dcp_no_pool"]
     page = PAGE.read_text()
+    page = put(page, "four", four_methods.results_table(runs))
+    page = put(page, "overall", four_methods.overall_table(runs))
+    page = put(page, "against", four_methods.against_table(runs))
     page = put(page, "u", table(u, _u_order(u)))
     page = put(page, "speed", speed_table(u, _u_order(u)))
     page = put(page, "paired", paired_table(big))
