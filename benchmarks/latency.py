@@ -23,7 +23,7 @@ from dcp.config import Config
 from dcp.deploy.export.metadata import describe
 from dcp.deploy.export.write import encode
 from dcp.deploy.exported import ENDINGS, load_exported
-from dcp.deploy.latency import Case, Latency, measure
+from dcp.deploy.latency import Case, Latency, Step, measure
 from dcp.deploy.policy import DeployedPolicy
 from dcp.learner import make_networks
 from dcp.methods.table import METHODS
@@ -41,19 +41,24 @@ def untrained(method: str) -> DeployedPolicy:
 
 
 def cases() -> dict[Key, Case]:
+    """Form by form, so that the two methods of a form are neighbours in time."""
+    policies = {method: untrained(method) for method in PAIR}
     found: dict[Key, Case] = {}
     with TemporaryDirectory() as folder:
-        for method in PAIR:
-            policy = untrained(method)
-            steps = {"jax": policy}
-            for form, ending in ENDINGS.items():
-                path = Path(folder) / f"{method}{ending}"
-                path.write_bytes(encode(policy, form, describe(policy, {}, None)))
-                steps[form] = load_exported(path)  # pyright: ignore[reportArgumentType]
-            for form, step in steps.items():
-                for same in (True, False):
+        for form in ("jax", *ENDINGS):
+            steps = {method: step_of(policy, form, Path(folder) / method) for method, policy in policies.items()}
+            for same in (True, False):
+                for method, step in steps.items():
                     found[form, method, same] = Case(step, ANT.state_size, ANT.goal_size, same)
     return found
+
+
+def step_of(policy: DeployedPolicy, form: str, path: Path) -> Step:
+    if form == "jax":
+        return policy
+    path = path.with_suffix(ENDINGS[form])
+    path.write_bytes(encode(policy, form, describe(policy, {}, None)))
+    return load_exported(path)
 
 
 def cold(warm: dict[Key, Case]) -> dict[str, float]:
@@ -70,13 +75,17 @@ def figures(times: dict[Key, Latency]) -> dict[str, float]:
     """By key: the NumPy form without a prefix, the others with theirs."""
     rows: dict[str, float] = {}
     for (form, method, same), latency in times.items():
-        prefix = ("" if form == "numpy" else f"{form}_") + method + ("" if same else "_new_goal")
-        rows |= {f"{prefix}_{name}_microseconds": value for name, value in latency._asdict().items()}
-    for form in ("", "onnx_"):
-        crl = rows[f"{form}crl_p50_microseconds"]
-        rows[f"{form}dcp_over_crl"] = rows[f"{form}dcp_p50_microseconds"] / crl
-        rows[f"{form}dcp_new_goal_over_crl"] = rows[f"{form}dcp_new_goal_p50_microseconds"] / crl
+        prefix = _prefix(form) + method + ("" if same else "_new_goal")
+        rows |= {f"{prefix}_p50_microseconds": latency.p50, f"{prefix}_p99_microseconds": latency.p99}
+    for form in ("jax", *ENDINGS):
+        crl = times[form, "crl", True]
+        rows[f"{_prefix(form)}dcp_over_crl"] = times[form, "dcp", True].over(crl)
+        rows[f"{_prefix(form)}dcp_new_goal_over_crl"] = times[form, "dcp", False].over(crl)
     return rows
+
+
+def _prefix(form: str) -> str:
+    return "" if form == "numpy" else f"{form}_"
 
 
 def main() -> None:

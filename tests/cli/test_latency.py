@@ -8,7 +8,7 @@ import pytest
 
 from dcp.cli.main import main
 from dcp.deploy.export.write import export_policy
-from dcp.deploy.latency import Case, measure
+from dcp.deploy.latency import Case, Latency, measure
 
 
 def test_a_run_is_timed_in_every_form_and_gets_no_files(tiny_run, capsys):
@@ -65,6 +65,13 @@ def test_the_clock_tells_milliseconds_from_microseconds_and_each_step_gets_anoth
 
     found = measure({"slow": Case(slow, 3, 2), "quick": Case(quick, 3, 2, same_goal=False)}, steps=60)
     assert 2000 <= found["slow"].p50 <= found["slow"].p99
+    assert len(found["slow"].turns) == 2
+    assert found["slow"].over(found["quick"]) > 10
     assert found["quick"].p50 < 100
     assert len(set(states)) > 60
     assert (len(goals["same"]), len(goals["new"])) == (1, len(set(states)))
+
+
+def test_a_ratio_is_taken_turn_by_turn():
+    quiet_then_noisy = Latency(0.0, 0.0, (10.0, 10.0, 40.0)), Latency(0.0, 0.0, (5.0, 4.0, 20.0))
+    assert quiet_then_noisy[0].over(quiet_then_noisy[1]) == 2.0  # of 2, 2.5 and 2

@@ -160,8 +160,21 @@ def test_a_burst_longer_than_its_period_is_refused(period: int, length: int):
         Burst(period, length)
 
 
+class Trap:
+    """Unpickling it writes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return Path.write_text, (self.path, "caught")
+
+
 def test_loading_never_unpickles(tmp_path: Path):
-    path = tmp_path / "policy.npz"
-    np.savez(path, dcp=np.array([{"a": print}], dtype=object), allow_pickle=True)
+    path, traces = tmp_path / "policy.npz", tmp_path / "traces"
+    np.savez(path, dcp=np.array([Trap(traces)], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="no whole policy"):
         NumpyPolicy.load(path)
+    assert not traces.exists()
+    np.load(path, allow_pickle=True)["dcp"]
+    assert traces.exists()  # the trap works

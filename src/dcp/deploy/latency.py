@@ -18,6 +18,11 @@ class Latency(NamedTuple):
 
     p50: float
     p99: float
+    turns: tuple[float, ...]  # the median of each turn
+
+    def over(self, other: "Latency") -> float:
+        """How many times as long, turn by turn: what disturbs both at once cancels."""
+        return float(np.median(np.divide(self.turns, other.turns)))
 
 
 class Case(NamedTuple):
@@ -36,11 +41,16 @@ def measure(cases: Mapping[Any, Case], steps: int) -> dict[Any, Latency]:
     for name, case in cases.items():  # compiles, and fills what is allocated once
         for number in range(20 * WARM_UP):
             case.step(*inputs[name][number])
-    times: dict[Any, list[int]] = {name: [] for name in cases}
+    turns: dict[Any, list[list[int]]] = {name: [] for name in cases}
     for start in range(0, steps, TURN):
         for name, case in cases.items():
-            times[name] += _turn(case, inputs[name], start, min(TURN, steps - start))
-    return {name: Latency(*(np.percentile(ns, (50, 99)) / 1000.0).tolist()) for name, ns in times.items()}
+            turns[name].append(_turn(case, inputs[name], start, min(TURN, steps - start)))
+    return {name: _latency(found) for name, found in turns.items()}
+
+
+def _latency(turns: list[list[int]]) -> Latency:
+    p50, p99 = np.percentile(np.concatenate(turns), (50, 99)) / 1000.0
+    return Latency(float(p50), float(p99), tuple(float(np.median(turn)) / 1000.0 for turn in turns))
 
 
 def _turn(case: Case, inputs: list[tuple[np.ndarray, np.ndarray]], start: int, count: int) -> list[int]:
