@@ -27,7 +27,7 @@ COLUMNS = ("evaluation", "env_steps", "success_once", "time_near_goal", "wall_se
 def write_run(folder: Path, env: str, method: str, seed: int, evaluations: int = EVALUATIONS, of: int = EVALUATIONS):
     """A run folder whose numbers look like learning: a saturating curve, slower or faster, with a seed's own noise."""
     folder.mkdir(parents=True)
-    config = Config(env=env, method=method, seed=seed, steps=BUDGET, num_evals=of)
+    config = Config(env=env, method=method, seed=seed, steps=BUDGET, num_evals=of, episode_length=1000)
     stored = {"schema_version": SCHEMA_VERSION, "config": json.loads(config.to_json()), "versions": {}}
     (folder / "config.json").write_text(json.dumps(stored))
     rng = np.random.default_rng([ENVIRONMENTS.index(env) if env in ENVIRONMENTS else 9, METHODS.index(method), seed])

@@ -60,7 +60,8 @@ def over_seeds(runs: Sequence[Columns], metric: str) -> SeedsCurve:
     curves = [curve(run, metric) for run in runs]
     shared = sorted(set.intersection(*(set(steps.tolist()) for steps, _ in curves)))
     if not shared:
-        return SeedsCurve(*[np.empty(0)] * 4, len(runs))
+        nothing = np.empty(0)
+        return SeedsCurve(nothing, nothing, nothing, nothing, len(runs))
     values = np.asarray([_values_at(shared, *at) for at in curves])  # [seeds, K]
     clocks = [run.get("wall_seconds", np.full(len(run["env_steps"]), np.nan)) for run in runs]
     times = [_values_at(shared, steps, clock) for (steps, _), clock in zip(curves, clocks, strict=True)]

@@ -80,6 +80,8 @@ def _sentence(boxed: str, prog: str) -> str:
     if found := re.search(r"Error parsing (--\S+):.*?(base 10|to float): '([^']*)'", text):
         kind = "a number" if found[2] == "to float" else "a whole number"
         return f"{found[1]} takes {kind}, not {found[3]!r}: {see}"
+    if found := re.search(r"Error parsing (--\S+): Could not find valid parse for arguments: \[(.*?)\]", text):
+        return f"{found[1]} does not take {found[2]}: {see}"
     if found := re.search(r"Missing value for argument '([^'/]+)", text):
         return f"{found[1]} needs a value: {see}"
     if found := re.search(r"invalid choice '(.*?)' for argument '(.*?)'. Expected one of \((.*?)\)", text):

@@ -14,6 +14,7 @@ from dcp.cli.main import COMMANDS
 from dcp.errors import UserError
 
 CHECKPOINTS = (10_000_000, 25_000_000, 50_000_000, 75_000_000, 100_000_000)  # the paper's
+MOST_REMARKS = 8
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,11 @@ def main(argv: list[str]) -> int:
 
     with _Telling() as tell:
         report = build_report(options.runs, options.out, sorted(set(options.checkpoints)), options.x, tell)
-    for remark in report.collection.remarks:
+    remarks = report.collection.remarks
+    for remark in remarks[:MOST_REMARKS]:
         print(remark, file=sys.stderr)
+    if remarks[MOST_REMARKS:]:
+        print(f"{len(remarks) - MOST_REMARKS} further remarks are in the report.", file=sys.stderr)
     size = report.page.stat().st_size / 1e6
     print(f"{report.page} ({size:.1f} MB): {len(report.collection.runs)} runs")
     print(f"{report.num_figures} figures in {report.page.parent / 'figures'}, as PNG and PDF")

@@ -23,6 +23,7 @@ from dcp.deploy.artefact import write_whole
 from dcp.errors import UserError
 
 PAGE, FIGURES_DIR, TABLES_DIR = "report.html", "figures", "tables"
+PICTURE_BYTES = 3_500_000  # of the figures in the page; the curves are drawn by its script
 Tell = Callable[[str, int, int], None]  # what is being done, how many parts are done, of how many
 
 
@@ -87,10 +88,11 @@ def _page(
 ) -> str:
     runs, curves, *others = sections
     gallery = make_gallery(collection, names, out)
+    shown = _within_bounds(pictures, others)
     parts = [
         Placed(runs, {}, states_html(collection, names), folded=True),
         Placed(curves, {}, panels(collection, names, curves.figures)),
-        *[Placed(section, pictures) for section in others],
+        *[Placed(section, shown) for section in others],
     ]
     if gallery.html:
         words = "Point at an episode, or tap it, to see it move."
@@ -98,6 +100,19 @@ def _page(
     data: dict[str, Any] = {"axis": x, "metrics": metric_data(), "curves": curve_data(collection, names)}
     data["moving"] = gallery.moving
     return make_page("dcp report", _lede(collection), _footer(), names, parts, data)
+
+
+def _within_bounds(pictures: dict[str, bytes | str], sections: list[Section]) -> dict[str, bytes | str]:
+    """The page's copies of the figures that it shows as pictures; what no longer fits is said to be in its file."""
+    shown: dict[str, bytes | str] = {}
+    room = PICTURE_BYTES
+    for name in (figure.name for section in sections for figure in section.figures):
+        picture = pictures[name]
+        if isinstance(picture, bytes):
+            picture = files.for_page(picture)
+            room -= len(picture)
+        shown[name] = picture if room >= 0 else f"The page is full: see `{FIGURES_DIR}/{name}.png` beside it."
+    return shown
 
 
 def _lede(collection: Collection) -> str:

@@ -68,7 +68,8 @@ def _panel(at: int, environment: str, files: str, collection: Collection, names:
         f'<figure><figcaption>{metric.label}</figcaption><div data-chart="{at}" data-metric="{key}"></div></figure>'
         for key, metric in METRICS.items()
     )
-    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in curve_notes(collection, environment))
+    said = " ".join(curve_notes(collection, environment))
+    notes = f'<p class="note">{escape(said)}</p>' if said else ""
     return (
         f'<article class="panel"{names.tags(environment)}><header><h3>{escape(environment)}</h3>{files}</header>\n'
         f'{notes}<div class="pair">{charts}</div></article>\n'

@@ -17,6 +17,7 @@ _DARK = {
     "#7F7F7F": "#A8A8A8",
     "#000000": "#E8E8E8",
 }
+UNKNOWN = "?"  # of a run whose config cannot be read
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,8 @@ class Names:
         return colours(list(self.methods))
 
     def tags(self, environment: str = "", method: str = "") -> str:
-        """Attributes of an element that belongs to an environment, a method, or both."""
-        parts = []
-        if environment in self.environments:
-            parts.append(f' data-environment="{self.environments.index(environment)}"')
-        if method in self.methods:
-            parts.append(f' data-method="{self.methods.index(method)}"')
-        return "".join(parts)
+        """Attributes of an element that belongs to an environment, a method, or both. Of others it shows always."""
+        return _tag("environment", environment, self.environments) + _tag("method", method, self.methods)
 
     def styles(self) -> str:
         """The method's colour as a property of class m0, m1, ..., in light and dark."""
@@ -66,6 +62,12 @@ class Names:
                 _choice("method", "Method", self.methods),
             ]
         )
+
+
+def _tag(kind: str, name: str, names: tuple[str, ...]) -> str:
+    if name == UNKNOWN:
+        return f' data-{kind}="-1"'  # hidden by any choice
+    return f' data-{kind}="{names.index(name)}"' if name in names else ""
 
 
 def _properties(values: list[str]) -> str:

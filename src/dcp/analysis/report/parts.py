@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib import import_module
-from importlib.util import find_spec
+from functools import partial
 
+from dcp.analysis import landscape_section, statistics_sections
 from dcp.analysis.collection import Collection
 from dcp.analysis.sections import Section
 
@@ -15,10 +15,10 @@ LONGEST_NAME = 80
 
 def section_makers(checkpoints: Sequence[int]) -> list[tuple[str, SectionMaker]]:
     """-> what is being made, for the progress line, and its maker"""
-    makers: list[tuple[str, SectionMaker]] = []
-    if find_spec("dcp.analysis.landscape_section"):
-        makers.append(("landscapes", import_module("dcp.analysis.landscape_section").sections))
-    return makers
+    return [
+        ("statistics", partial(statistics_sections.sections, checkpoints=checkpoints)),
+        ("landscapes", landscape_section.sections),
+    ]
 
 
 def with_safe_names(sections: Sequence[Section]) -> list[Section]:

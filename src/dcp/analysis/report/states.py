@@ -5,10 +5,12 @@ from html import escape
 import numpy as np
 
 from dcp.analysis.collection import Collection
-from dcp.analysis.report.names import Names
+from dcp.analysis.report.markup import prose
+from dcp.analysis.report.names import UNKNOWN, Names
 from dcp.analysis.run_reading import FINISHED, NO_EVALUATION, Run
 from dcp.analysis.tables import Cell, Row, Table, absent, number
 
+FEW_REMARKS = 8  # more are opened by a click
 _KEY = (
     ("finished", "finished"),
     ("going", "running or stopped; filled as far as it came"),
@@ -40,7 +42,9 @@ def states_html(collection: Collection, names: Names) -> str:
     others = f'<p class="note">Damaged, of no known environment: {_squares(lost)}</p>\n' if lost else ""
     head = f'<thead><tr><th class="words" scope="col">environment</th>{heads}</tr></thead>'
     table = f'<table class="states">{head}\n<tbody>{rows}</tbody></table>'
-    return (f'<div class="scroll">{table}</div>\n' if readable else "") + others + _key(collection)
+    return (
+        (f'<div class="scroll">{table}</div>\n' if readable else "") + others + _key(collection) + _remarks(collection)
+    )
 
 
 def runs_table(collection: Collection) -> Table:
@@ -67,7 +71,7 @@ def _row(environment: str, methods: list[str], runs: list[Run], names: Names) ->
 def _squares(runs: list[Run]) -> str:
     squares = []
     for run in sorted(runs, key=_seed):
-        seed = "?" if _seed(run) is None or not run.config else str(run.seed)
+        seed = str(run.seed) if run.config else UNKNOWN
         told = f"seed {seed}: {run.state}; {run.num_evaluations} evaluations" + (
             f"; {run.remark}" if run.remark else ""
         )
@@ -86,6 +90,18 @@ def _key(collection: Collection) -> str:
     return f'<div class="key">{"".join(parts)}</div>\n'
 
 
+def _remarks(collection: Collection) -> str:
+    """A sentence for everything that is not whole."""
+    items = "".join(f"<li>{prose(remark)}</li>" for remark in collection.remarks)
+    if not items:
+        return ""
+    opened = " open" if len(collection.remarks) <= FEW_REMARKS else ""
+    return (
+        f"<details{opened}><summary>What is not whole ({len(collection.remarks)})</summary>"
+        f'<ul class="remarks">{items}</ul></details>\n'
+    )
+
+
 def _seed(run: Run) -> int:
     return int(run.config.get("seed", -1))
 
@@ -93,8 +109,8 @@ def _seed(run: Run) -> int:
 def _run_row(run: Run, repeated: bool) -> Row:
     state = run.state + ("; left out, another run has this seed" if repeated else "")
     cells = (
-        Cell(run.env or "?"),
-        Cell(run.label or "?"),
+        Cell(run.env or UNKNOWN),
+        Cell(run.label or UNKNOWN),
         Cell(str(_seed(run)), float(_seed(run))) if run.config else absent(),
         Cell(state + (f"; {run.remark}" if run.remark else "")),
         Cell(f"{run.env_steps:,.0f}", run.env_steps),
@@ -104,7 +120,7 @@ def _run_row(run: Run, repeated: bool) -> Row:
         _last(run, "wall_seconds", 1 / 3600, 2),
         Cell(str(run.folder)),
     )
-    return Row(cells, run.env, run.label)
+    return Row(cells, run.env or UNKNOWN, run.label or UNKNOWN)
 
 
 def _last(run: Run, column: str, factor: float, digits: int) -> Cell:

@@ -9,6 +9,7 @@ function redraw() {
   tip.hide();
   applyFilters();
   for (const chart of charts) chart.draw();
+  markWide();
 }
 
 // The contents mark where the reader is.

@@ -1,6 +1,8 @@
 // Tables sorted by a click on a column's head: numbers from the largest, words from A, then as they came.
 
 function connectTables() {
+  for (const box of all(".scroll")) box.addEventListener("scroll", markWide, { passive: true });
+  for (const fold of all("details")) fold.addEventListener("toggle", markWide);
   for (const table of all("table[data-sortable]")) {
     const rows = all("tbody tr", table);
     rows.forEach((row, i) => { row.dataset.order = i; });
@@ -35,6 +37,13 @@ function compare(a, b, column, direction, numeric) {
   const [x, y] = [left, right].map((cell) => (cell?.dataset.value === undefined ? NaN : Number(cell.dataset.value)));
   if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y) || original;
   return sign * (x - y) || original;
+}
+
+// A table that goes on to the right fades there.
+function markWide() {
+  for (const box of all(".scroll")) {
+    box.classList.toggle("more", box.scrollWidth - box.clientWidth - box.scrollLeft > 4);
+  }
 }
 
 // The table as text, from the page itself: it also works when the page was moved away from its folder.
