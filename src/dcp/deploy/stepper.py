@@ -30,5 +30,5 @@ class Stepper:
         return np.asarray(action)
 
 
-def _act(policy: Policy, policy_state: PolicyState, state: Array, goal: Array) -> tuple[PolicyState, Array]:
+def _act(policy: Policy, policy_state: PolicyState, state: Any, goal: Any) -> tuple[PolicyState, Array]:
     return policy.act(policy_state, state, goal)
