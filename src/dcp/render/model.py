@@ -6,7 +6,7 @@ import numpy as np
 from PIL import ImageColor
 
 from dcp.analysis.style import BLUE, ORANGE, WALL
-from dcp.render.cameras import FIELD, View
+from dcp.render.cameras import FIELD, STEEP, View
 from dcp.types import EnvSpec
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ def body_colour(body: str) -> str:
 
 def drawn_model(spec: "mujoco.MjSpec", view: View, tile: float, width: int, height: int) -> "mujoco.MjModel":
     """Compiled for pictures of up to this size; the floor is tiled, and shadows are sharp where the view is."""
-    _paint(spec, tile)
     extent = float(np.linalg.norm(view.high - view.low)) / 2
-    _light(spec, view.centre, extent)
+    _paint(spec, tile)
+    _light(spec, view, extent)
     spec.stat.center, spec.stat.extent = view.centre, extent
     spec.visual.global_.offwidth, spec.visual.global_.offheight, spec.visual.global_.fovy = width, height, FIELD
     spec.visual.quality.offsamples, spec.visual.quality.shadowsize = SAMPLES, SHADOW_PIXELS
@@ -77,7 +77,7 @@ def _lower(wall: "mujoco.MjsGeom") -> None:
     wall.pos[2], wall.size[2] = foot + half, half
 
 
-def _light(spec: "mujoco.MjSpec", centre: np.ndarray, extent: float) -> None:
+def _light(spec: "mujoco.MjSpec", view: View, extent: float) -> None:
     """A lamp high up that throws shadows, and enough light from the eye to see into them."""
     import mujoco
 
@@ -86,7 +86,9 @@ def _light(spec: "mujoco.MjSpec", centre: np.ndarray, extent: float) -> None:
     lamp = mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
     grey = {"diffuse": [0.42] * 3, "specular": [0.1] * 3, "ambient": [0.0] * 3}
     away = np.array(LAMP) / np.linalg.norm(LAMP)
-    spec.worldbody.add_light(type=lamp, pos=centre - 2.0 * extent * away, dir=away, castshadow=True, **grey)
+    spec.worldbody.add_light(type=lamp, pos=view.centre - 4.0 * extent * away, dir=away, castshadow=True, **grey)
     head = spec.visual.headlight
     head.ambient, head.diffuse, head.specular = [0.42] * 3, [0.22] * 3, [0.05] * 3
-    spec.visual.map.znear, spec.visual.map.zfar, spec.visual.map.shadowclip = 0.02, 10.0, 2.0
+    # Where shadows end they are speckled: out of sight, which for a camera that sees far is farther away.
+    spec.visual.map.shadowclip = 2.0 if view.elevation <= STEEP else 4.0
+    spec.visual.map.znear, spec.visual.map.zfar = 0.02, 12.0
