@@ -1,6 +1,7 @@
 """Policies on frozen episodes: a trained run's, a function's, on its own environment and on others."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import jax
@@ -10,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import dcp
 from dcp.deploy.burst import PeriodicBurst
+from dcp.deploy.export.write import export_policy
 from dcp.deploy.policy import SampledPolicy
 from dcp.errors import UserError
 from dcp.evaluation.measures import training_scores
@@ -118,6 +120,18 @@ def test_what_cannot_act_is_refused_and_a_function_needs_an_environment():
         evaluate(7)  # pyright: ignore
     with pytest.raises(UserError, match="--env"):
         evaluate(standing)
+
+
+def test_an_export_beside_its_runs_config_is_judged_where_the_run_was(tiny_run: TrainedRun, tmp_path: Path):
+    export_policy(tiny_run.folder, "numpy", tmp_path / "policy.npz")
+    assert open_target(tmp_path / "policy.npz").config is None
+    for seed, own in ((0, True), (1, False)):
+        config = {
+            "schema_version": 2,
+            "config": dataclasses.asdict(dcp.Config(seed=seed, eval_env="point_u_maze_eval")),
+        }
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        assert open_target(tmp_path / "policy.npz").env == ("point_u_maze_eval" if own else "point_u_maze")
 
 
 def test_code_that_a_run_names_is_not_run_unasked(tiny_run: TrainedRun):

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from rich.console import Console
 
-from dcp.cli.flags import parse
+from dcp.cli.flags import parse, with_burst_numbers
 from dcp.cli.main import COMMANDS
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
     from dcp.evaluation.targets import Target
     from dcp.evaluation.trial import Arena
-
-BURST = (100, 10)  # where --burst comes without numbers: the paper's
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class EvalOptions:
 def main(argv: list[str]) -> int:
     sys.path.insert(0, str(Path.cwd()))  # an environment named as module:factory may lie here
     try:
-        return _main(parse(EvalOptions(), _with_burst_numbers(argv), "dcp eval", COMMANDS["eval"]))
+        return _main(parse(EvalOptions(), with_burst_numbers(argv), "dcp eval", COMMANDS["eval"]))
     finally:
         sys.path.pop(0)
 
@@ -96,12 +94,3 @@ def _require_sense(options: EvalOptions) -> None:
         raise UserError("--as-logged repeats the run's own evaluation: leave out --env, --eval-layout and bursts")
     if options.as_logged and (options.stochastic or options.episodes or options.seeds != (0,)):
         raise UserError("--as-logged repeats the run's own evaluation: leave out --episodes, --seeds and --stochastic")
-
-
-def _with_burst_numbers(argv: list[str]) -> list[str]:
-    """--burst alone stands for the paper's P and L."""
-    if "--burst" not in argv:
-        return argv
-    at = argv.index("--burst") + 1
-    alone = not argv[at : at + 1] or not argv[at].lstrip("-").isdigit()
-    return [*argv[:at], *map(str, BURST), *argv[at:]] if alone else argv

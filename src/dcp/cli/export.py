@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from dcp.cli.flags import parse
+from dcp.cli.flags import parse, with_burst_numbers
 from dcp.cli.main import COMMANDS
 from dcp.errors import UserError
 
@@ -20,11 +20,11 @@ class ExportOptions:
     out: Path | None = None
     """Default: policy.onnx, policy.stablehlo or policy.npz in the run's folder."""
     burst: tuple[int, int] | None = None
-    """P L: the file asks its runtime for random actions in the last L of every P steps (the paper's: 100 10)."""
+    """P L: the file asks its runtime for random actions in the last L of every P steps. Alone: 100 10."""
 
 
 def main(argv: list[str]) -> int:
-    options = parse(ExportOptions(), argv, "dcp export", COMMANDS["export"])
+    options = parse(ExportOptions(), with_burst_numbers(argv), "dcp export", COMMANDS["export"])
     if not options.run:
         raise UserError("nothing to export: name a run's folder or a policy file")
     from dcp.deploy.artefact import load_policy

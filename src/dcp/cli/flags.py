@@ -13,6 +13,7 @@ import tyro
 from dcp.errors import UserError
 
 T = TypeVar("T")
+PAPERS_BURST = ("100", "10")  # P, L
 
 
 def parse(default: T, argv: list[str], prog: str, description: str) -> T:
@@ -44,6 +45,15 @@ def no_arguments(argv: list[str], prog: str, purpose: str) -> bool:
         print(f"usage: {prog}\n\n{purpose}")
         return False
     raise UserError(f"`{prog}` takes no arguments: leave out {argv[0]!r}")
+
+
+def with_burst_numbers(argv: list[str]) -> list[str]:
+    """--burst alone stands for the paper's P and L."""
+    if "--burst" not in argv:
+        return argv
+    at = argv.index("--burst") + 1
+    alone = not argv[at : at + 1] or not argv[at].lstrip("-").isdigit()
+    return [*argv[:at], *PAPERS_BURST, *argv[at:]] if alone else argv
 
 
 def value_of(flag: str, argv: list[str]) -> str | None:

@@ -61,16 +61,32 @@ def _from_path(path: str | Path) -> Target:
     from dcp.deploy.exported import is_exported, load_exported
 
     label, path = str(path), located(path)
+    folder = path if path.is_dir() else path.parent
+    config = _config(folder)
     if path.is_file() and is_exported(path):
         exported = load_exported(path)
-        sizes = (exported.state_size, exported.goal_size, exported.action_size)
-        return Target(label, HostPolicy(exported, exported.reset), sizes, dict(exported.about), folder=path.parent)
-    folder = path if path.is_dir() else path.parent
-    stored = read_config_file(folder / CONFIG_FILE) if (folder / CONFIG_FILE).is_file() else None
-    if path.is_dir() and stored is not None and not (path / POLICY_FILE).is_file():
+        sizes, about = (exported.state_size, exported.goal_size, exported.action_size), dict(exported.about)
+        return Target(label, HostPolicy(exported, exported.reset), sizes, about, _of_this(config, about), folder)
+    if path.is_dir() and config is not None and not (path / POLICY_FILE).is_file():
         raise UserError(f"{path} has no policy yet: the run writes {POLICY_FILE} at its first evaluation")
-    policy, config = load_policy(path), Config.from_dict(stored["config"]) if stored else None
-    return Target(label, policy, _sizes(policy.spec), policy_about(path), config, folder)
+    policy, about = load_policy(path), policy_about(path)
+    return Target(label, policy, _sizes(policy.spec), about, _of_this(config, about), folder)
+
+
+def _config(folder: Path) -> Config | None:
+    path = folder / CONFIG_FILE
+    return Config.from_dict(read_config_file(path)["config"]) if path.is_file() else None
+
+
+def _of_this(config: Config | None, about: dict[str, Any]) -> Config | None:
+    """A file may lie beside another run's config, which then says nothing of it."""
+    if config is None or any(about.get(name, value) != value for name, value in _identity(config).items()):
+        return None
+    return config
+
+
+def _identity(config: Config) -> dict[str, Any]:
+    return {"env": config.env, "method": config.method, "seed": config.seed}
 
 
 def _sizes(spec: EnvSpec) -> tuple[int, int, int]:
