@@ -53,7 +53,7 @@ def common_env(targets: Sequence[Target], env: str | None, eval_layout: bool) ->
     """The first target's, or the one that is named; refused where another does not fit into it."""
     made = environment_of(targets[0], env, eval_layout)
     for other in targets[1:]:
-        environment_of(other, made.spec.name if env is None else env, eval_layout, targets[0].fidelity)
+        environment_of(other, env or targets[0].env, eval_layout, targets[0].fidelity)
     return made
 
 
@@ -71,9 +71,9 @@ def make_subject(target: Target, name: str, env: Environment, shown: Shown) -> S
     """Its episodes are played here: with simulated physics, most of a minute the first time."""
     length = shown.steps or (target.config.episode_length if target.config else None) or env.spec.episode_length
     policy, acting = target.policy, variant(target.policy, shown.burst)
-    episodes = shown_episodes(env, acting, shown.seed, shown.first, shown.num_episodes, length)
     if shown.direction == "on" and not has_representation(policy):
         raise UserError(f"{target.label} has no representation to show a direction of: leave out --direction")
+    episodes = shown_episodes(env, acting, shown.seed, shown.first, shown.num_episodes, length)
     if shown.direction == "on" or (shown.direction == "auto" and sees_direction(policy)):
         episodes = [episode._replace(directions=directions(policy, episode)) for episode in episodes]  # pyright: ignore[reportArgumentType]
     if shown.subgoal:

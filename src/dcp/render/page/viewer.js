@@ -53,7 +53,7 @@ function momentOf(subject, time) {
 
 const state = { episode: 0, time: 0, playing: true, speed: 1, layout: "beside", camera: "fixed",
                 direction: true, subgoal: true, trail: true };
-const lastStep = () => Math.max(...data.subjects.map((s) => s.episodes[state.episode].steps.at(-1)));
+const lastStep = () => Math.max(1, ...data.subjects.map((s) => s.episodes[state.episode].steps.at(-1)));
 
 // Parts of the canvas: one for each subject, or one for all.
 function parts(width, height) {
@@ -173,7 +173,7 @@ function start(view) {
     view.draw(all);
     showLabels(all);
     drawChart();
-    byId("scrub").value = lastStep() ? state.time / lastStep() : 0;
+    byId("scrub").value = state.time / lastStep();
     byId("time").textContent = `step ${Math.round(state.time)} of ${lastStep()}`;
     byId("play").textContent = state.playing ? "❚❚" : "▶";
     requestAnimationFrame(frame);
