@@ -29,7 +29,7 @@ def test_the_first_seed_that_has_a_policy_is_shown_beside_a_straight_line(runs):
     assert names == ["dcp, seed 1", "straight line"]
     assert [row.method for row in table.rows] == ["dcp", ""]
     assert -1.0 <= table.rows[0].cells[3].value <= 1.0
-    titles = [axes.get_title() for part in figure.make().subfigs for axes in part.axes]
+    titles = [axes.get_title() for axes in figure.make().axes]
     assert any(title.startswith("dcp, seed 1") for title in titles)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.contour import QuadContourSet
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
@@ -42,17 +42,19 @@ class Strip(NamedTuple):
 def landscapes_figure(views: Sequence[View], colours: str = "panel", with_directions: bool = True) -> Figure:
     """Every view with the true distances of its maze at the left; below each, which way it points.
 
-    `colours`: a kind of `colour_ranges`."""
+    `colours`: a kind of `colour_ranges`.
+    """
     strips = _strips(views, colours)
-    heights = [_height(strip, with_directions) for strip in strips]
-    width = PANEL * max(strip.columns for strip in strips) + 0.5
+    heights = [height for strip in strips for height in _heights(strip, with_directions)]
+    columns = max(strip.columns for strip in strips)
     with house_style():
-        figure = Figure(figsize=(width, sum(heights) + 0.45), layout="constrained")
-        figure.get_layout_engine().set(hspace=0.05)  # pyright: ignore[reportOptionalMemberAccess]
-        parts = figure.subfigures(len(strips), 1, squeeze=False, height_ratios=heights)[:, 0]
-        for part, strip in zip(parts, strips, strict=True):
-            _draw_strip(part, strip, max(s.columns for s in strips), with_directions)
-        figure.legend(handles=_handles(views, with_directions), loc="outside lower center", ncols=6)
+        figure = Figure(figsize=(PANEL * columns + 0.5, sum(heights) + 0.4), layout="constrained")
+        figure.get_layout_engine().set(h_pad=0.09)  # pyright: ignore[reportOptionalMemberAccess]
+        panels = figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights)
+        for at, strip in enumerate(strips):
+            _draw_strip(figure, panels[at * (1 + with_directions) :][: 1 + with_directions], strip)
+        columns = 6 if columns > 3 else 3
+        figure.legend(handles=_handles(views, with_directions), loc="outside lower center", ncols=columns)
     return figure
 
 
@@ -69,25 +71,26 @@ def _strips(views: Sequence[View], colours: str) -> list[Strip]:
     return strips
 
 
-def _height(strip: Strip, with_directions: bool) -> float:
+def _heights(strip: Strip, with_directions: bool) -> list[float]:
+    """Of its rows, in inches: the maze, titles, and under the first row a colour bar."""
     rows, columns = strip.views[0].landscape.layout.walls.shape
     panel = PANEL * (rows - 1.5) / (columns - 1.5)
-    return panel + 1.05 + (panel + 0.35 if with_directions else 0.0)
+    return [panel + 1.15, panel + 0.55] if with_directions else [panel + 1.15]
 
 
-def _draw_strip(part: SubFigure, strip: Strip, columns: int, with_directions: bool) -> None:
-    panels = part.subplots(1 + with_directions, columns, squeeze=False)
+def _draw_strip(figure: Figure, panels: np.ndarray, strip: Strip) -> None:
+    """panels [1 or 2, columns]: distances, and directions if there is room for them."""
     first = strip.views[0]
     if strip.with_truth:
         lengths = np.ma.masked_invalid(first.truth.landscape.distance)
         contours = draw_landscape(panels[0, 0], first.truth.landscape, (), (0.0, float(lengths.max())))
         panels[0, 0].set_title(f"{first.env}\nstraight line: {_rho(first.straight_line)}", fontsize=9.5)
-        _bar(part, panels[0, 0], contours, "length of the shortest path to g")
+        _bar(figure, panels[0, 0], contours, "length of the shortest path to g")
     for axes, view, limits in zip(panels[0, strip.with_truth :], strip.views, strip.ranges, strict=False):
         contours = draw_landscape(axes, view.landscape, view.paths, limits)
         axes.set_title(f"{view.label}\n{_rho(view.likeness)}", fontsize=9.5)
-        _bar(part, axes, contours, PSI_LABEL)
-    if with_directions:
+        _bar(figure, axes, contours, PSI_LABEL)
+    if len(panels) > 1:
         _draw_directions(panels[1], strip)
     for row in panels:
         for at, axes in enumerate(row):
@@ -129,10 +132,10 @@ def _plain(axes: Axes, leftmost: bool) -> None:
     axes.tick_params(labelsize=7.5, labelleft=leftmost, pad=1)
 
 
-def _bar(part: SubFigure, axes: Axes, contours: QuadContourSet, label: str) -> None:
+def _bar(figure: Figure, axes: Axes, contours: QuadContourSet, label: str) -> None:
     low, high = contours.levels[0], contours.levels[-1]
     ticks = [tick for tick in MaxNLocator(4).tick_values(low, high) if low <= tick <= high]
-    bar = part.colorbar(contours, ax=axes, location="bottom", shrink=0.86, aspect=22, pad=0.03, ticks=ticks)
+    bar = figure.colorbar(contours, ax=axes, location="bottom", shrink=0.86, aspect=22, pad=0.03, ticks=ticks)
     bar.set_label(label, color=INK, fontsize=8.5)
     bar.outline.set_linewidth(0.4)  # pyright: ignore[reportCallIssue]
     bar.ax.tick_params(length=0, labelsize=8)
