@@ -1,7 +1,7 @@
 """An episode of any of our environments through Gymnasium, by random actions.
 
-    python examples/gymnasium_episode.py                    a point in a maze, at once
-    python examples/gymnasium_episode.py dcp/AntUMaze-v0    an ant: the first step compiles for half a minute
+python examples/gymnasium_episode.py                    a point in a maze, at once
+python examples/gymnasium_episode.py dcp/AntUMaze-v0    an ant: the first step compiles for half a minute
 """
 
 import sys
