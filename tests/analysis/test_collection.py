@@ -70,6 +70,13 @@ def test_nan_stays_nan_and_is_told(tmp_path: Path):
     assert run.state == "finished"
 
 
+def test_a_config_of_few_fields_has_the_defaults(tmp_path: Path):
+    folder = write_run(tmp_path, "ant_push", "dcp", 0, STEPS, [0.1, 0.2])
+    (folder / "config.json").write_text('{"schema_version": 1, "config": {"env": "ant_push", "steps": 2000000}}')
+    [run] = collect([tmp_path]).of("ant_push", "dcp")
+    assert (run.seed, run.method, run.state) == (0, "dcp", "finished")
+
+
 def test_steps_that_go_back_are_damage(tmp_path: Path):
     write_run(tmp_path, "ant_push", "dcp", 0, [2_000_000, 1_000_000], [0.1, 0.2])
     assert "do not increase" in collect([tmp_path]).runs[0].state

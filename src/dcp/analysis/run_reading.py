@@ -2,13 +2,14 @@
 
 import csv
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dcp.analysis.trials import EVALS_DIR
+from dcp.config import Config
 from dcp.deploy.run_folder import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, read_config_file
 from dcp.errors import UserError
 
@@ -84,7 +85,8 @@ def read_run(folder: Path) -> Run:
     videos, plots = _files(folder / VIDEOS_DIR, _VIDEO_ENDINGS), _files(folder / PLOTS_DIR, _PLOT_ENDINGS)
     run = Run(folder, evals=evals, videos=videos, plots=plots, remark="; ".join(bad))
     try:
-        run = replace(run, config=read_config_file(folder / CONFIG_FILE)["config"])
+        stored = read_config_file(folder / CONFIG_FILE)["config"]
+        run = replace(run, config=asdict(Config.from_dict(stored)))  # a field that it lacks had its default
         metrics, torn = read_metrics(folder / METRICS_FILE)
     except UserError as error:
         return replace(run, state=f"{DAMAGED}: {error}")
