@@ -101,8 +101,8 @@ class Browser:
     def middle(self, selector: str, across: float = 0.5, down: float = 0.5) -> tuple[float, float]:
         found = self.run(
             f"(() => {{ const node = document.querySelector({json.dumps(selector)}); if (!node) return null;"
-            "node.scrollIntoView({block: 'center', inline: 'center', behavior: 'instant'}); const b = node.getBoundingClientRect();"
-            "return [b.left, b.top, b.width, b.height]; })()"
+            "node.scrollIntoView({block: 'center', inline: 'center', behavior: 'instant'});"
+            "const b = node.getBoundingClientRect(); return [b.left, b.top, b.width, b.height]; })()"
         )
         assert found and found[2] and found[3], f"{selector} is not on the page"
         return found[0] + across * found[2], found[1] + down * found[3]

@@ -22,7 +22,8 @@ def write_run(
     """root/env/method/seed_0, with an evaluation every 1,000 steps and 60 s."""
     folder = root / env.replace("/", "_") / method / f"seed_{seed}"
     folder.mkdir(parents=True)
-    config = json.loads(Config(env="point_u_maze", method=method, seed=seed, steps=budget, episode_length=200).to_json())
+    settings = {"episode_length": 200, **settings}
+    config = json.loads(Config(env="point_u_maze", method=method, seed=seed, steps=budget).to_json())
     config |= {"env": env, "eval_env": env, **settings}
     (folder / "config.json").write_text(
         json.dumps({"schema_version": SCHEMA_VERSION, "config": config, "versions": {}})

@@ -188,6 +188,33 @@ def test_an_episode_plays_when_pointed_at(page: Browser):
     assert page.run(source) == "data:image/png;"
 
 
+def test_figures_are_in_the_page_and_not_blank_and_open_large(page: Browser):
+    """Their pixels, read back from the page itself."""
+    spreads = page.run(
+        "Promise.all([...document.querySelectorAll('.figure img')].map(async (image) => { await image.decode();"
+        "const canvas = document.createElement('canvas'); canvas.width = canvas.height = 64;"
+        "const pen = canvas.getContext('2d'); pen.drawImage(image, 0, 0, 64, 64);"
+        "const grey = pen.getImageData(0, 0, 64, 64).data.filter((_, i) => i % 4 === 0);"
+        "return Math.max(...grey) - Math.min(...grey); }))"
+    )
+    assert len(spreads) >= 2
+    assert min(spreads) > 40
+    page.click("button.picture")
+    assert page.run("document.getElementById('large').open")
+    assert page.run("document.querySelector('#large img').naturalWidth") > 300
+    page.click("#large img")
+    assert not page.run("document.getElementById('large').open")
+
+
+def test_a_table_is_handed_out_as_latex(page: Browser, report: Path):
+    page.call("Browser.setDownloadBehavior", behavior="deny")
+    page.run(
+        "const make = URL.createObjectURL; URL.createObjectURL = (blob) => make.call(URL, (window.given = blob)); 0"
+    )
+    page.click("#checkpoints [data-download=tex]")
+    assert page.run("window.given.text()") == (report.parent / "tables" / "checkpoints_success_once.tex").read_text()
+
+
 def test_a_phone_shows_everything_without_scrolling_sideways(page: Browser):
     page.resize(390, 844, 2.0)
     page.wait("document.querySelector('svg.chart').getBoundingClientRect().width < 390")

@@ -19,8 +19,7 @@ FILE_KINDS = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX"}
 def table_html(table: Table, number: int, names: Names, heading: bool = True) -> str:
     """A table that sorts and filters. `number` is its place among the page's tables, for its files."""
     heads = "".join(_head(table, at) for at in range(len(table.columns)))
-    before = ["", *(row.environment for row in table.rows)]
-    rows = "\n".join(_row(table, row, names, last) for row, last in zip(table.rows, before, strict=False))
+    rows = "\n".join(_row(table, at, names) for at in range(len(table.rows)))
     notes = "".join(f"<li>{prose(note)}</li>" for note in table.notes)
     long = " long" if len(table.rows) > LONG_TABLE else ""
     title = f"<h3>{escape(table.title)}</h3>" if heading else ""
@@ -86,14 +85,16 @@ def _head(table: Table, at: int) -> str:
     )
 
 
-def _row(table: Table, row: Row, names: Names, environment_before: str) -> str:
-    """Rows of one environment stand together until they are sorted; its name is then written once in full ink."""
-    again = bool(row.environment) and row.environment == environment_before
+def _row(table: Table, at: int, names: Names) -> str:
+    """Rows of one environment stand together until they are sorted; its name is then in full ink once."""
+    row, environments = table.rows[at], [row.environment for row in table.rows]
+    again = bool(row.environment) and at > 0 and row.environment == environments[at - 1]
     cells = [
         _cell(cell, table.is_numeric(at), again and cell.text == row.environment, _swatch(cell, row, names))
         for at, cell in enumerate(row.cells)
     ]
-    first = ' class="first"' if row.environment and not again else ""
+    in_groups = len(set(environments)) < len(environments)
+    first = ' class="first"' if in_groups and not again else ""
     return f"<tr{first}{names.tags(row.environment, row.method)}>{''.join(cells)}</tr>"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from dcp.analysis import landscape_section, statistics_sections
+from dcp.analysis import compare_figure, landscape_section, pusher_goals, statistics_sections
 from dcp.analysis.collection import Collection
 from dcp.analysis.sections import Section
 
@@ -17,7 +17,9 @@ def section_makers(checkpoints: Sequence[int]) -> list[tuple[str, SectionMaker]]
     """-> what is being made, for the progress line, and its maker"""
     return [
         ("statistics", partial(statistics_sections.sections, checkpoints=checkpoints)),
+        ("two runs", compare_figure.sections),
         ("landscapes", landscape_section.sections),
+        ("goals of the pusher", pusher_goals.sections),
     ]
 
 

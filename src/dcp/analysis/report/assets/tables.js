@@ -57,21 +57,4 @@ function connectDownloads() {
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
     });
   }
-  for (const button of all("[data-copy]")) {
-    button.addEventListener("click", async () => {
-      const before = button.textContent;
-      const text = DATA.tables[Number(button.dataset.table)].texts[button.dataset.copy];
-      button.textContent = (await copied(text)) ? "copied" : "not allowed";
-      setTimeout(() => { button.textContent = before; }, 1200);
-    });
-  }
-}
-
-async function copied(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    return false;
-  }
 }
