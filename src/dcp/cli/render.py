@@ -13,7 +13,7 @@ import tyro
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from dcp.cli.flags import parse
+from dcp.cli.flags import parse, with_burst_numbers
 from dcp.cli.main import COMMANDS
 from dcp.errors import UserError
 
@@ -43,7 +43,7 @@ class RenderOptions:
     eval_layout: bool = False
     """On the environment's evaluation layout, which keeps only far goals."""
     burst: tuple[int, int] | None = None
-    """P L: random actions in the last L of every P steps."""
+    """P L: random actions in the last L of every P steps. Alone: 100 10."""
     camera: Literal["fixed", "tracking", "top"] = "fixed"
     """From where simulated bodies are seen. Points in mazes are always seen from above."""
     direction: Literal["auto", "on", "off"] = "auto"
@@ -65,7 +65,7 @@ class RenderOptions:
 def main(argv: list[str]) -> int:
     sys.path.insert(0, str(Path.cwd()))  # an environment named as module:factory may lie here
     try:
-        return _main(parse(RenderOptions(), argv, "dcp render", COMMANDS["render"]))
+        return _main(parse(RenderOptions(), with_burst_numbers(argv), "dcp render", COMMANDS["render"]))
     finally:
         sys.path.pop(0)
 
