@@ -7,7 +7,8 @@ import pytest
 
 from dcp.analysis import paper_values
 from dcp.analysis.collection import Collection, collect
-from dcp.analysis.overall import aggregate_table, final_scores, improvement_table, profile_figure
+from dcp.analysis.overall import aggregate_table, final_scores, improvement_table
+from dcp.analysis.overall_figures import aggregate_figure, profile_figure
 from dcp.analysis.statistics_sections import sections
 from dcp.analysis.summary import compare_methods, comparison_table, summary_table
 from tests.analysis.fake_runs import five_seeds, write_run
@@ -171,13 +172,34 @@ def test_the_sections_hold_every_table_in_the_order_of_a_reader(paper: Collectio
     names = [table.name for section in found for table in section.tables]
     assert names[:3] == ["summary_dcp_against_crl", "comparison_time_near_goal_dcp_against_crl", names[2]]
     assert len(set(names)) == len(names) == 12
-    assert [figure.name for figure in found[1].figures] == ["profile_success_once", "profile_time_near_goal"]
+    assert [figure.name for figure in found[1].figures] == [
+        "aggregate",
+        "profile_success_once",
+        "profile_time_near_goal",
+    ]
 
 
 def test_a_profile_has_a_line_for_each_method(paper: Collection):
     [axes] = profile_figure(paper, "success_once").axes
     assert [line.get_label() for line in axes.lines] == ["dcp", "crl", "ssgc"]
     assert axes.lines[0].get_ydata()[0] > axes.lines[0].get_ydata()[-1]
+
+
+def test_a_profile_ends_at_the_first_tenth_above_all_scores(tmp_path: Path):
+    found = write_pair(tmp_path, [[0.21], [0.35]], [[0.1], [math.nan]])
+    [axes] = profile_figure(found, "success_once").axes
+    assert axes.get_xlim() == pytest.approx((0.0, 0.4))
+    assert axes.lines[0].get_ydata()[[0, 60, -1]].tolist() == [1.0, 0.5, 0.0]  # at 0, 0.24 and 0.4
+    assert all(math.isnan(value) for value in axes.lines[1].get_ydata())
+
+
+def test_the_aggregates_figure_has_a_bar_for_an_interval_and_a_line_for_the_estimate(tmp_path: Path):
+    found = write_pair(tmp_path, [[0.2], [0.4]], [[0.3]])
+    axes = aggregate_figure(found).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["dcp", "crl"]
+    assert [float(line.get_xdata()[0]) for line in axes.lines] == pytest.approx([0.3, 0.3])
+    [bar] = axes.patches  # one seed has no interval
+    assert (bar.get_x(), bar.get_width()) == pytest.approx((0.2, 0.2))
 
 
 def test_runs_without_an_evaluation_make_no_section(tmp_path: Path):

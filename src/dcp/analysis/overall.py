@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from dcp.analysis.collection import Collection
 from dcp.analysis.curves import METRICS
@@ -16,14 +15,11 @@ from dcp.analysis.estimators import (
     mean_of_tasks,
     median_of_tasks,
     probability_of_improvement,
-    profile_with_band,
 )
 from dcp.analysis.evaluation_points import common_end, nearest
 from dcp.analysis.run_reading import Run
-from dcp.analysis.style import colours, house_style
 from dcp.analysis.tables import Cell, Row, Table, absent, shown
 
-LEVELS = np.linspace(0.0, 1.0, 101)
 STATISTICS: dict[str, Statistic] = {
     "Interquartile mean": interquartile_mean,
     "Median": median_of_tasks,
@@ -88,7 +84,7 @@ def aggregate_table(collection: Collection, metric: str) -> Table:
     notes += [INTERVALS, *([f"Left out, because a method has no run there: {', '.join(left)}."] if left else [])]
     notes += [f"Left out, with runs in fewer than half of the environments: {', '.join(rare)}."] if rare else []
     columns = ("Method", "Environments", "Runs", *STATISTICS)
-    title = f"{_label(metric)}, all environments together"
+    title = f"{label(metric)}, all environments together"
     return Table(f"aggregate_{metric}", title, columns, tuple(rows), tuple(notes))
 
 
@@ -107,27 +103,8 @@ def improvement_table(collection: Collection, metric: str) -> Table:
         "averaged over environments; a tie is half a win.",
         INTERVALS,
     )
-    title = f"{_label(metric)}: probability of improvement"
+    title = f"{label(metric)}: probability of improvement"
     return Table(f"improvement_{metric}", title, ("Method", *(f"over {name}" for name in scores)), tuple(rows), notes)
-
-
-def profile_figure(collection: Collection, metric: str) -> Figure:
-    """The share of runs that score above each level: the higher curve is the better method."""
-    scores = final_scores(collection, metric)
-    colour_of = colours(list(scores))
-    with house_style():
-        figure = Figure(figsize=(5.2, 3.4), layout="constrained")
-        axes = figure.add_subplot()
-        for method, tasks in scores.items():
-            profile, low, high = profile_with_band(tasks, LEVELS)
-            axes.plot(LEVELS, profile, color=colour_of[method], label=method, drawstyle="steps-post")
-            axes.fill_between(LEVELS, low, high, color=colour_of[method], alpha=0.14, linewidth=0, step="post")
-        axes.set_xlabel(f"Score ({_label(metric).lower()})")
-        axes.set_ylabel("Share of runs above it")
-        axes.set_xlim(0.0, 1.0)
-        axes.set_ylim(-0.015, 1.015)
-        figure.legend(loc="outside lower center", ncols=min(4, len(scores)))
-    return figure
 
 
 def _estimate(found: Estimated) -> Cell:
@@ -137,5 +114,6 @@ def _estimate(found: Estimated) -> Cell:
     return Cell(shown(found.value, 3) + interval, found.value)
 
 
-def _label(metric: str) -> str:
+def label(metric: str) -> str:
+    """Without its unit: scores have none."""
     return METRICS[metric].label.split(" (")[0]

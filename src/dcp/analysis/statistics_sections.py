@@ -7,7 +7,8 @@ from dcp.analysis.burst_tables import burst_tables, saturation_table
 from dcp.analysis.checkpoints import checkpoint_tables
 from dcp.analysis.collection import Collection
 from dcp.analysis.curves import METRICS
-from dcp.analysis.overall import aggregate_table, common_environments, improvement_table, profile_figure
+from dcp.analysis.overall import aggregate_table, common_environments, improvement_table
+from dcp.analysis.overall_figures import aggregate_figure, profile_figure
 from dcp.analysis.paper_values import CHECKPOINTS
 from dcp.analysis.sections import FigureSpec, Section
 from dcp.analysis.summary import SUMMARY_METRICS, comparison_table, summary_table
@@ -39,6 +40,14 @@ def _overall(collection: Collection) -> Section:
         return Section("All environments together", "overall")
     tables = [make(collection, metric) for metric in METRICS for make in (aggregate_table, improvement_table)]
     figures = [
+        FigureSpec(
+            "aggregate",
+            "The mean of the middle half of all runs of all environments, with its 95% interval by a stratified "
+            "bootstrap. A score is between 0 and 1.",
+            partial(aggregate_figure, collection),
+        )
+    ]
+    figures += [
         FigureSpec(
             f"profile_{metric}",
             f"Performance profile, {shown.label.split(' (')[0].lower()}: the share of runs of all environments that "

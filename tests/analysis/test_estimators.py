@@ -1,0 +1,173 @@
+"""Every statistic by hand, against SciPy, and against the numbers of the real rliable (rliable_golden.json)."""
+
+import json
+import math
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+
+from dcp.analysis.comparing import effect_size, holm, paired_test, verdict
+from dcp.analysis.estimators import (
+    bootstrap,
+    interquartile_mean,
+    mean_of_tasks,
+    median_of_tasks,
+    performance_profile,
+    probability_of_improvement,
+    profile_with_band,
+    resampled,
+)
+from dcp.analysis.statistics import t_interval
+
+GOLDEN = json.loads((Path(__file__).parent / "rliable_golden.json").read_text())
+STATISTICS = (interquartile_mean, median_of_tasks, mean_of_tasks)
+
+
+def golden_scores(name: str) -> list[np.ndarray]:
+    """rliable's [runs, tasks] as one array a task."""
+    return list(np.asarray(GOLDEN["scores"][name]).T)
+
+
+def test_the_papers_five_seeds_give_its_interval():
+    """12.5, 0, 0, 0, 0: mean 2.5, s = 5.590, t(0.975, 4) = 2.776, half width 2.776 * 5.590 / sqrt(5) = 6.94."""
+    assert str(t_interval([12.5, 0.0, 0.0, 0.0, 0.0])) == "2.5 ± 6.9"
+    low, high = stats.t.interval(0.95, 4, 2.5, stats.sem([12.5, 0, 0, 0, 0]))
+    assert_allclose(t_interval([12.5, 0.0, 0.0, 0.0, 0.0])[:2], [2.5, (high - low) / 2])
+
+
+def test_the_interquartile_mean_cuts_a_quarter_at_either_end():
+    """0 to 9 in three tasks: two are cut at each end, 2 to 7 stay, their mean is 4.5; an outlier changes nothing."""
+    scores = [np.array([9.0, 0.0, 3.0]), np.array([1.0, 8.0]), np.array([2.0, 4.0, 5.0, 6.0, 7.0])]
+    assert interquartile_mean(scores) == 4.5
+    assert interquartile_mean([*scores[:1], np.array([1.0, 800.0]), *scores[2:]]) == 4.5
+    assert_allclose(interquartile_mean(scores[2:]), stats.trim_mean(scores[2], 0.25))
+
+
+def test_mean_and_median_are_of_the_tasks_means():
+    scores = [np.array([0.0, 1.0]), np.array([0.2, 0.2, 0.2]), np.array([0.9])]  # means 0.5, 0.2, 0.9
+    assert_allclose(mean_of_tasks(scores), 1.6 / 3)
+    assert median_of_tasks(scores) == 0.5
+
+
+def test_the_probability_of_improvement_counts_pairs_and_halves_ties():
+    """(3, 1) against (2, 1): 3 beats both, 1 loses to 2 and ties with 1: 2.5 of 4. A second task is lost: average."""
+    assert probability_of_improvement([np.array([3.0, 1.0])], [np.array([2.0, 1.0])]) == 0.625
+    both = probability_of_improvement(
+        [np.array([3.0, 1.0]), np.array([0.0])], [np.array([2.0, 1.0]), np.array([1.0, 2.0, 3.0])]
+    )
+    assert both == 0.3125
+    x, y = np.array([0.3, 0.7, 0.2, 0.7]), np.array([0.1, 0.7, 0.3])
+    assert_allclose(probability_of_improvement([x], [y]), stats.mannwhitneyu(x, y).statistic / 12)
+
+
+def test_a_profile_is_the_share_of_runs_above_each_level():
+    scores = [np.array([0.1, 0.5]), np.array([0.5, 0.9])]
+    assert performance_profile(scores, np.array([0.0, 0.1, 0.4, 0.5, 0.9])).tolist() == [1.0, 0.75, 0.75, 0.25, 0.0]
+
+
+def test_a_bootstrap_draws_within_tasks():
+    """Two tasks of two runs have 16 equally likely resamples; tasks that were mixed would have more values."""
+    scores = [np.array([0.0, 1.0]), np.array([10.0, 14.0])]
+    [drawn] = resampled(scores, reps=4000)
+    means, counts = np.unique(mean_of_tasks(drawn), return_counts=True)
+    exact = [np.mean([(a + b) / 2, (c + d) / 2]) for a, b, c, d in product((0, 1), (0, 1), (10, 14), (10, 14))]
+    values, shares = np.unique(exact, return_counts=True)
+    assert means.tolist() == values.tolist()
+    assert_allclose(counts / 4000, shares / 16, atol=0.03)
+    found = bootstrap(mean_of_tasks, scores)
+    assert found == (6.25, 5.0, 7.5)  # the ends have 1 in 16 each: beyond 2.5%
+
+
+def test_percentile_intervals_are_scipys():
+    """One task is the plain bootstrap, which SciPy has."""
+    scores = np.array([0.12, 0.5, 0.33, 0.9, 0.41, 0.77, 0.2])
+    theirs = stats.bootstrap((scores,), np.mean, n_resamples=20_000, method="percentile", rng=np.random.default_rng(3))
+    ours = bootstrap(mean_of_tasks, [scores], reps=20_000)
+    assert_allclose(ours[1:], theirs.confidence_interval, atol=0.01)
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+@pytest.mark.parametrize("at", range(3))
+def test_aggregates_are_rliables(name: str, at: int):
+    found = bootstrap(STATISTICS[at], golden_scores(name), reps=20_000)
+    assert_allclose(found.value, GOLDEN["points"][name][at], rtol=1e-12)
+    assert_allclose(found[1:], np.asarray(GOLDEN["intervals"][name])[:, at], atol=0.008)
+
+
+def test_the_probability_of_improvement_is_rliables():
+    found = bootstrap(probability_of_improvement, golden_scores("x"), golden_scores("y"))
+    assert_allclose(found.value, GOLDEN["improvement"]["point"], rtol=1e-12)
+    assert_allclose(found[1:], GOLDEN["improvement"]["interval"], atol=0.02)
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_performance_profiles_are_rliables(name: str):
+    levels = np.asarray(GOLDEN["levels"])
+    profile, low, high = profile_with_band(golden_scores(name), levels, reps=5000)
+    assert_allclose(profile, GOLDEN["profiles"][name], rtol=1e-12)
+    assert_allclose([low, high], GOLDEN["profile_intervals"][name], atol=0.051)  # steps of one run in twenty
+
+
+def test_what_is_not_known_makes_an_estimate_unknown():
+    scores = [np.array([0.1, math.nan]), np.array([0.2, 0.3])]
+    assert all(math.isnan(number) for number in bootstrap(interquartile_mean, scores))
+    assert np.isnan(profile_with_band(scores, np.array([0.0, 0.5]))).all()
+    assert math.isnan(bootstrap(interquartile_mean, []).value)
+
+
+def test_a_task_of_one_run_leaves_no_interval():
+    found = bootstrap(mean_of_tasks, [np.array([0.1, 0.3]), np.array([0.4])])
+    assert_allclose(found.value, 0.3)
+    assert math.isnan(found.low) and math.isnan(found.high)
+
+
+def test_the_same_runs_give_the_same_interval():
+    scores = [np.array([0.1, 0.3, 0.7])]
+    assert bootstrap(mean_of_tasks, scores) == bootstrap(mean_of_tasks, scores)
+
+
+def test_the_effect_size_is_cohens():
+    """1, 3 and 2, 6: difference -2; squares about the means 2 and 8, over 2 degrees of freedom: s = sqrt(5)."""
+    assert_allclose(effect_size([1.0, 3.0], [2.0, 6.0]), -2.0 / math.sqrt(5.0))
+    assert math.isnan(effect_size([1.0], [2.0]))
+    assert effect_size([1.0, 1.0], [2.0, 2.0]) == -math.inf
+    assert effect_size([1.0, 1.0], [1.0, 1.0]) == 0.0
+
+
+def test_the_paired_test_is_students_over_common_seeds():
+    """Differences 1, 2, 3 of the seeds 0, 1, 2: mean 2, s = 1, t = 2 sqrt(3) = 3.46, p = 0.0742 at two degrees."""
+    ours, theirs = {0: 2.0, 1: 4.0, 2: 6.0, 7: 100.0}, {2: 3.0, 1: 2.0, 0: 1.0, 9: -100.0}
+    found = paired_test(ours, theirs)
+    assert found is not None
+    assert found.difference.num_seeds == 3
+    assert_allclose([found.difference.mean, found.p_value], [2.0, 0.0742], atol=1e-4)
+    theirs_p = stats.ttest_rel([2.0, 4.0, 6.0], [1.0, 2.0, 3.0]).pvalue
+    assert_allclose(found.p_value, theirs_p)
+
+
+def test_a_test_without_two_differing_pairs_has_no_p():
+    one, same = paired_test({0: 1.0}, {0: 2.0}), paired_test({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0})
+    assert one is not None and math.isnan(one.p_value)
+    assert same is not None and math.isnan(same.p_value)
+    assert paired_test({0: 1.0}, {1: 2.0}) is None
+
+
+def test_holm_multiplies_the_smallest_most():
+    """0.01, 0.04, 0.03 of three: 0.03; 0.03 * 2 = 0.06; then 0.04, but never below the one before."""
+    assert_allclose(holm([0.01, 0.04, math.nan, 0.03]), [0.03, 0.06, math.nan, 0.06])
+    assert_allclose(holm([0.6, 0.7]), [1.0, 1.0])
+
+
+def test_the_arrow_names_the_higher_mean_unless_the_difference_is_small_or_lost_in_the_spread():
+    assert verdict([10.0, 10.0], [9.2, 9.2]) == "up"  # 8% of the larger
+    assert verdict([9.2, 9.2], [10.0, 10.0]) == "down"
+    assert verdict([10.0, 10.0], [9.3, 9.3]) == "about"  # 7%
+    assert verdict([0.0, 0.0], [0.0, 0.0]) == "about"
+    assert verdict([20.0, 0.0, 1.0], [18.0, 0.0, 0.6]) == "about"  # 11%, but a tenth of a standard deviation
+    assert verdict([10.0], [5.0]) == "up"  # one seed has no spread: the first half of the rule alone
+    assert verdict([math.nan, 1.0], [5.0]) == "unknown"
+    assert verdict([], [5.0]) == "unknown"
