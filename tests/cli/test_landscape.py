@@ -37,7 +37,7 @@ BAD = [
     ([], "nothing to draw"),
     (["{run}", "--goal", "2", "1"], "lies in a wall"),
     (["{run}", "--goal", "2"], "has 2 numbers, not 1"),
-    (["{run}", "--goal", "x", "1"], "--goal takes a number"),
+    (["{run}", "--goal", "x", "1"], "--goal"),
     (["{run}", "--env", "pusher_easy"], "sizes"),
     (["{run}", "--env", "nowhere"], "dcp envs"),
     (["{run}/nothing"], "no policy at"),

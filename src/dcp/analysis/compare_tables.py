@@ -32,9 +32,8 @@ def results_table(found: Comparison) -> Table:
     rows = []
     for metric in found.metrics:
         label = METRICS[metric].label
-        pairs = [_last(side, metric) for side in (found.a, found.b)]
-        rows.append(_row(f"{label}, last", *pairs, metric, found))
-        rows.append(_row(f"{label}, best", *(_best(side, metric) for side in (found.a, found.b)), metric, None))
+        rows.append(_row(f"{label}, last", _last(found.a, metric), _last(found.b, metric), metric, found))
+        rows.append(_row(f"{label}, best", _best(found.a, metric), _best(found.b, metric), metric, None))
         shared = found.shared(metric)
         if len(shared.steps):
             name = f"{label}, mean of the {len(shared.steps)} common evaluations"
@@ -91,7 +90,8 @@ def points_table(found: Comparison) -> Table:
     for at in shown if len(steps) else []:
         cells = [Cell(f"{steps[at]:,.0f}", float(steps[at]))]
         for each in shared.values():
-            cells += [number(each.a[at]), number(each.b[at]), number(each.a[at] - each.b[at], sign=True)]
+            a, b = float(each.a[at]), float(each.b[at])
+            cells += [number(a), number(b), number(a - b, sign=True)]
         rows.append(Row(tuple(cells)))
     left = [f"{len(shown)} of {len(steps)} common evaluations are shown."] if len(shown) < len(steps) else []
     return Table("compare_points", "Evaluations at the same steps", tuple(columns), tuple(rows), tuple(left))

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
@@ -48,8 +49,8 @@ def landscapes_figure(views: Sequence[View], colours: str = "panel", with_direct
     heights = [height for strip in strips for height in _heights(strip, with_directions)]
     columns = max(strip.columns for strip in strips)
     with house_style():
-        figure = Figure(figsize=(PANEL * columns + 0.5, sum(heights) + 0.4), layout="constrained")
-        figure.get_layout_engine().set(h_pad=0.09)  # pyright: ignore[reportOptionalMemberAccess]
+        room = ConstrainedLayoutEngine(h_pad=0.09)
+        figure = Figure(figsize=(PANEL * columns + 0.5, sum(heights) + 0.4), layout=room)
         panels = figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights)
         for at, strip in enumerate(strips):
             _draw_strip(figure, panels[at * (1 + with_directions) :][: 1 + with_directions], strip)
@@ -133,7 +134,7 @@ def _plain(axes: Axes, leftmost: bool) -> None:
 
 
 def _bar(figure: Figure, axes: Axes, contours: QuadContourSet, label: str) -> None:
-    low, high = contours.levels[0], contours.levels[-1]
+    low, high = np.asarray(contours.levels)[[0, -1]]
     ticks = [tick for tick in MaxNLocator(4).tick_values(low, high) if low <= tick <= high]
     bar = figure.colorbar(contours, ax=axes, location="bottom", shrink=0.86, aspect=22, pad=0.03, ticks=ticks)
     bar.set_label(label, color=INK, fontsize=8.5)
@@ -142,7 +143,7 @@ def _bar(figure: Figure, axes: Axes, contours: QuadContourSet, label: str) -> No
 
 
 def _handles(views: Sequence[View], with_directions: bool) -> list[Line2D]:
-    marks = {"linestyle": "none", "markeredgecolor": "white"}
+    marks: dict[str, Any] = {"linestyle": "none", "markeredgecolor": "white"}
     found = [
         Line2D([], [], marker="o", markersize=8, color=START_COLOUR, label="start", **marks),
         Line2D([], [], marker="*", markersize=14, color=GOAL_COLOUR, label="goal g", **marks),

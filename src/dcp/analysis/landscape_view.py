@@ -64,7 +64,7 @@ def plane_of(spec: EnvSpec) -> MazeLayout:
 def view(
     target: Target,
     env: Environment,
-    goal: Sequence[float] | None = None,
+    goal: Sequence[float] | np.ndarray | None = None,
     rollouts: int | None = None,
     per_cell: int = POINTS_PER_CELL,
 ) -> View:
@@ -119,7 +119,7 @@ def maze_env(target: Target, env: str | None = None) -> Environment:
     return found
 
 
-def goal_of(env: Environment, goal: Sequence[float] | None) -> np.ndarray:
+def goal_of(env: Environment, goal: Sequence[float] | np.ndarray | None) -> np.ndarray:
     """[G]: the one asked for, else the centre of the goal cell that is farthest by path."""
     layout, size = plane_of(env.spec), env.spec.goal_size
     if goal is None:
@@ -132,7 +132,8 @@ def goal_of(env: Environment, goal: Sequence[float] | None) -> np.ndarray:
 
 
 def _rest(env: Environment) -> np.ndarray:
-    """What a goal has besides its place in the plane, such as a height: as in a goal that the environment draws."""
+    """What a goal has besides its place in the plane, such as a height: as in a goal that the environment draws.
+    Under physics that takes half a minute, so whoever draws many views asks once."""
     if env.spec.goal_size == 2:
         return np.zeros(0)
     import jax

@@ -60,7 +60,7 @@ def rank_correlation(a: np.ma.MaskedArray, b: np.ma.MaskedArray) -> float:
     left, right = a.data[both], b.data[both]
     if len(left) < 2 or np.ptp(left) == 0.0 or np.ptp(right) == 0.0:
         return float("nan")
-    return float(stats.spearmanr(left, right).statistic)
+    return float(np.corrcoef(stats.rankdata(left), stats.rankdata(right))[0, 1])
 
 
 def leads_nearer(directions: np.ndarray, truth: Truth) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -60,8 +60,8 @@ def draw_goals(name: str, fidelity: str = "paper", count: int = DRAWS, seed: int
         return jax.vmap(lambda key: env.draw(key)[0])(keys)  # [K, Q]
 
     q = np.asarray(draw(jax.random.split(jax.random.key(seed), count)))[:, _ARM_LINKS:]
-    ranges = (in_world(np.asarray(corners)) for corners in (OBJECT_RANGE, GOAL_RANGES[name]))
-    return Draws(name, in_world(np.asarray(BASE)), *ranges, in_world(q[:, :2]), in_world(q[:, 2:]))
+    base, objects, goals = (in_world(np.asarray(each)) for each in (BASE, OBJECT_RANGE, GOAL_RANGES[name]))
+    return Draws(name, base, objects, goals, in_world(q[:, :2]), in_world(q[:, 2:]))
 
 
 def in_world(slides: np.ndarray) -> np.ndarray:
@@ -109,7 +109,12 @@ def _outline(axes: Axes, corners: np.ndarray, line: str) -> None:
 
 def _handles() -> list[Line2D]:
     def mark(marker: str, colour: str, label: str, edge: str = "white") -> Line2D:
-        style = {"linestyle": "none", "markersize": 8, "markerfacecolor": colour, "markeredgecolor": edge}
+        style: dict[str, Any] = {
+            "linestyle": "none",
+            "markersize": 8,
+            "markerfacecolor": colour,
+            "markeredgecolor": edge,
+        }
         return Line2D([], [], marker=marker, label=label, **style)
 
     return [

@@ -58,9 +58,9 @@ def _main(options: LandscapeOptions) -> int:
     targets = [open_target(run) for run in options.runs]
     envs = [maze_env(target, options.env) for target in targets]
     for env in envs:  # every mistake before the first minute of work
-        goal_of(env, options.goal or None)
         rollouts_for(env.spec, options.rollouts)
-    views = [view(t, env, options.goal or None, options.rollouts) for t, env in zip(targets, envs, strict=True)]
+    goals = {env.spec.name: goal_of(env, options.goal or None) for env in {e.spec.name: e for e in envs}.values()}
+    views = [view(t, e, goals[e.spec.name], options.rollouts) for t, e in zip(targets, envs, strict=True)]
     views = told_apart(views, targets)
     files = save_both(landscapes_figure(views, options.range, options.directions), options.out)
     if options.json:

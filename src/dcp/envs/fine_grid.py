@@ -48,9 +48,8 @@ def path_distances(layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_
     require_free(layout, goal)
     masked = inside_walls(layout, per_cell) | _pinholes(layout, per_cell)
     roads = _roads(layout, per_cell)
-    graph = _with_source(roads, *_ways_from(layout, goal, per_cell, masked))
-    points = roads.shape[0]
-    found = dijkstra(graph, directed=False, indices=points)[:points]
+    graph = _with_source(roads, masked.size, *_ways_from(layout, goal, per_cell, masked))
+    found = dijkstra(graph, directed=False, indices=masked.size)[: masked.size]
     return np.ma.masked_array(found.reshape(masked.shape), masked)
 
 
@@ -64,12 +63,11 @@ def require_free(layout: MazeLayout, goal: np.ndarray) -> None:
         )
 
 
-def _with_source(roads: csr_array, ways: np.ndarray, lengths: np.ndarray) -> csr_array:
+def _with_source(roads: csr_array, points: int, ways: np.ndarray, lengths: np.ndarray) -> csr_array:
     """The grid's graph with one more point, from which `ways` lead to points of the grid."""
     indptr = np.append(roads.indptr, roads.nnz + len(ways))
     indices = np.concatenate([roads.indices, ways])
-    size = roads.shape[0] + 1
-    return csr_array((np.concatenate([roads.data, lengths]), indices, indptr), shape=(size, size))
+    return csr_array((np.concatenate([roads.data, lengths]), indices, indptr), shape=(points + 1, points + 1))
 
 
 def _ways_from(
@@ -83,7 +81,8 @@ def _ways_from(
     free = np.array([corner for corner in corners if not masked[corner]])
     lengths = np.linalg.norm(free - at, axis=1) * layout.scale / per_cell
     # A sparse graph takes a length of zero for no road: one millionth of a grid step stands for it.
-    return np.ravel_multi_index(tuple(free.T), masked.shape), np.maximum(lengths, 1e-6 * layout.scale / per_cell)
+    lengths = np.maximum(lengths, 1e-6 * layout.scale / per_cell)
+    return np.asarray(np.ravel_multi_index(tuple(free.T), masked.shape)), lengths
 
 
 @lru_cache(maxsize=4)
