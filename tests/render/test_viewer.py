@@ -102,26 +102,42 @@ def test_every_script_of_the_page_is_in_it():
     assert {path.name for path in folder.glob("*.js")} == set(SCRIPTS)
 
 
+CHROMIUM = [
+    *("chromium", "--headless", "--no-sandbox", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--use-angle=swiftshader"),
+    *("--enable-unsafe-swiftshader", "--window-size=1000,700", "--enable-logging=stderr"),
+]
+in_a_browser = pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+
+
+def browse(tmp_path: Path, page_file: Path, place: str, *flags: str) -> str:
+    """-> what it printed. Neither an error nor a warning may come from the page."""
+    command = [*CHROMIUM, f"--user-data-dir={tmp_path / 'profile'}", *flags, f"{page_file.as_uri()}{place}"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "CONSOLE" not in result.stderr, result.stderr
+    return result.stdout
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@in_a_browser
 @pytest.mark.parametrize("env, episode", [(POINT, GUIDED), (ANT, ant_walk(steps=20))])
 def test_a_browser_draws_goal_and_walls(env, episode, tmp_path):
     page_file = save_page(tmp_path / "a.html", env, [Subject("dcp", None, [episode])] * 2, 1)
-    command = [
-        *("chromium", "--headless", "--no-sandbox", "--disable-quic", "--no-first-run", "--disable-sync"),
-        *("--disable-background-networking", "--disable-component-update", f"--user-data-dir={tmp_path / 'profile'}"),
-        *(
-            "--use-angle=swiftshader",
-            "--enable-unsafe-swiftshader",
-            "--window-size=1000,700",
-            "--enable-logging=stderr",
-        ),
-        *("--virtual-time-budget=2000", f"--screenshot={tmp_path / 'a.png'}", f"{page_file.as_uri()}#step=4"),
-    ]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=120).stderr
-    assert "CONSOLE" not in said, said  # neither an error nor a warning of the page
+    browse(tmp_path, page_file, "#step=4", "--virtual-time-budget=2000", f"--screenshot={tmp_path / 'a.png'}")
     image = np.asarray(Image.open(tmp_path / "a.png").convert("RGB"), float)[60:500]
     for colour in (GOAL_COLOUR, WALL):
         off = np.abs(image - ImageColor.getrgb(colour)).max(axis=-1)
         for half in (off[:, :500], off[:, 500:]):
             assert (half < 45).sum() > 60, colour
+
+
+@pytest.mark.slow
+@in_a_browser
+def test_a_page_plays_by_itself_to_the_end(tmp_path):
+    """Nine steps at 30 a second; one that reached says so in its label, with its distance at the end."""
+    episode = point_walk(steps=9, reached=7)
+    page_file = save_page(tmp_path / "a.html", POINT, [Subject("dcp", 2000, [episode])], 1)
+    shown = browse(tmp_path, page_file, "", "--virtual-time-budget=3000", "--dump-dom")
+    assert "step 9 of 9" in shown
+    assert "dcp, 2k steps" in shown and "reached at step 7" in shown
+    assert f"distance {episode.distance[-1]:.2f}" in shown
