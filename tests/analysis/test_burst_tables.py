@@ -108,6 +108,7 @@ def test_one_seed_has_no_std_and_no_bold(tmp_path: Path):
     gain = cell(table, "ant_push", "dcp", "Gain by the burst")
     assert (gain.text, gain.bold) == ("+25.0", False)
     assert "Gain less that of crl" not in table.columns
+    assert len(table.rows) == 1  # all is that one
 
 
 def test_each_burst_has_its_table_and_the_paper_stands_beside_its_own(tmp_path: Path):

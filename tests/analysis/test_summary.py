@@ -129,6 +129,7 @@ def test_what_cannot_be_known_is_a_dash(tmp_path: Path):
     assert texts["p"] == texts["Effect size d"] == texts["Probability of improvement"] == "\u2013"
     summary = summary_table(found)
     assert summary is not None and summary.rows[0].cells[2].text == "\u2013"
+    assert any("one seed" in note for note in summary.notes)
 
 
 def test_methods_that_share_no_environment_are_not_compared(tmp_path: Path):

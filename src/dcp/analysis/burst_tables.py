@@ -52,7 +52,8 @@ def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str])
     groups = _groups(chosen)
     methods = in_order(method for _, method in groups)
     published = burst == paper_values.burst_setting() and any(paper_values.burst(*key, "base") for key in groups)
-    everything = {(ALL, method): [r for r in chosen if r.method == method] for method in methods}
+    several = len({environment for environment, _ in groups}) > 1
+    everything = {(ALL, method): [r for r in chosen if r.method == method] for method in methods if several}
     gains = {key: [r.gain for r in found] for key, found in {**groups, **everything}.items()}
     rows = [_burst_row(key, found, gains, published) for key, found in {**groups, **everything}.items()]
     columns = ["Environment", "Method", "Seeds", "Reach (%)", "Gain by the burst", "Wins/ties/losses"]
@@ -66,7 +67,7 @@ def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str])
         STD,
         BOLD,
         "Wins, ties and losses: trained seeds whose reach the burst raises, leaves and lowers.",
-        f"{ALL}: over all (environment, seed) pairs.",
+        *([f"{ALL}: over all (environment, seed) pairs."] if several else []),
         *_episodes(chosen),
         *left,
         *unused,

@@ -23,6 +23,7 @@ RULE = (
     f"≈ marks a difference of at most {100 * SMALL:g}% of the larger mean, or of less than {NEGLIGIBLE} pooled "
     "standard deviations of the seeds; otherwise the arrow names the higher mean. It is no test of significance."
 )
+ONE_SEED = "A method has one seed somewhere: its spread is not known, and the sign rests on one run."
 WHERE = "Both methods are compared at the last evaluation that every one of their runs has reached."
 
 
@@ -99,7 +100,8 @@ def summary_table(collection: Collection, method: str = "dcp", baseline: str = "
             cells += [_published_arrow(part.metric, environment, method, baseline)] if published else []
         rows.append(Row(tuple(cells), environment))
     early = any(part.is_early for part in by_metric[SUMMARY_METRICS[0]])
-    notes = [RULE, WHERE, *_early_note(early)]
+    alone = any(min(len(part.ours), len(part.theirs)) == 1 for part in by_metric[SUMMARY_METRICS[0]])
+    notes = [RULE, WHERE, *_early_note(early), *([ONE_SEED] if alone else [])]
     notes += [f"{DIFFERS}: the paper's sign is another one."] if published else []
     return Table(
         _name("summary", method, baseline), f"{method} against {baseline}", tuple(columns), tuple(rows), tuple(notes)
