@@ -15,7 +15,7 @@ from dcp.errors import UserError
 
 _PNG = {"Software": None}  # no version and no time inside: the same figure gives the same bytes
 _PDF = {"Creator": None, "Producer": None, "CreationDate": None}
-PAGE_WIDTH = 1600  # pixels of a figure in the page
+PAGE_WIDTH = 1920  # pixels of a figure in the page
 _EMBED_FONTS: dict[Any, Any] = {"pdf.fonttype": 42}  # journals refuse Matplotlib's default, Type 3
 
 

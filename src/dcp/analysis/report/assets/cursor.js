@@ -67,10 +67,7 @@ Object.assign(Chart.prototype, {
 
   tipRows(found, main) {
     const where = (f) => (state.axis === "steps" ? `${humanCount(f.place)} steps` : humanTime(f.place));
-    const clock = main.group.seconds[main.i];
-    const other = state.axis === "steps" ? clock : main.group.steps[main.i];
-    const beside = isNumber(other) ? ` · ${state.axis === "steps" ? humanTime(other) : `${humanCount(other)} steps`}` : "";
-    const rows = [element("div", { class: "tip-head" }, where(main) + beside)];
+    const rows = [element("div", { class: "tip-head" }, where(main) + this.otherAxis(found))];
     for (const f of found) {
       const name = DATA.methods[f.group.method].name + (f.place === main.place || state.axis === "seconds" ? "" : ` at ${where(f)}`);
       rows.push(element("i", { class: `swatch m${f.group.method}` }), element("span", {}, name));
@@ -79,6 +76,15 @@ Object.assign(Chart.prototype, {
       if (f.group.runs.length > 1 && f.group.runs.length <= 12) rows.push(element("small", {}, `seeds  ${values}`));
     }
     return rows;
+  },
+
+  // Methods get there at different times: the span from the first to the last.
+  otherAxis(found) {
+    const steps = state.axis === "steps";
+    const values = found.map((f) => (steps ? f.group.seconds : f.group.steps)[f.i]).filter(isNumber);
+    if (!values.length) return "";
+    const [low, high] = [Math.min(...values), Math.max(...values)].map((v) => (steps ? humanTime(v) : `${humanCount(v)} steps`));
+    return ` · ${low === high ? low : `${low} to ${high}`}`;
   },
 
   leave() {
