@@ -13,7 +13,7 @@ from dcp.errors import UserError
 
 @pytest.fixture
 def table() -> Table:
-    best = Cell("18.4 ± 5.4", 18.4375, 5.4321, 5, bold=True, marker="†")
+    best = Cell("18.4 ± 5.4", 18.4375, 5.4321, count=5, bold=True, marker="†")
     rows = (
         Row((Cell("AntMaze_Big"), Cell("dcp"), best), "ant_big_maze", "dcp"),
         Row((Cell(""), Cell("crl"), number(15.0625, 3.7, count=4)), "ant_big_maze", "crl"),
@@ -45,6 +45,11 @@ def test_the_csv_holds_unrounded_numbers_and_nothing_for_nothing(table: Table):
 def test_a_measured_nan_stays_in_the_csv():
     table = Table("t", "T", ("x",), (Row((number(float("nan")),)), Row((number(np.float64(1.0)),))))
     assert to_csv(table) == "x\nnan\n1.0\n"
+
+
+def test_bounds_have_columns_of_their_own():
+    table = Table("t", "T", ("x",), (Row((Cell("0.5 [0.4, 0.7]", 0.5, bounds=(0.4, 0.7)),)), Row((Cell("0.5", 0.5),))))
+    assert to_csv(table) == "x,x low,x high\n0.5,0.4,0.7\n0.5,,\n"
 
 
 def test_the_markdown_is_a_table_with_its_notes(table: Table):

@@ -1,6 +1,7 @@
 """The paper's burst and saturation tables from `dcp eval`: mean and population std over trained seeds."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -91,7 +92,7 @@ def _burst_row(key: Key, found: list[EvalResult], gains: dict[Key, list[float]],
         Cell(method),
         _count(found),
         absent() if over_all else _spread([result.reach for result in found]),
-        Cell(gain.text, gain.value, gain.spread, gain.count, bold=is_clear),
+        replace(gain, bold=is_clear),
         Cell("/".join(map(str, record))),
         less,
     ]

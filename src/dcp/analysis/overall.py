@@ -102,6 +102,7 @@ def improvement_table(collection: Collection, metric: str) -> Table:
         "The probability that a run of the row's method beats one of the column's in the same environment, "
         "averaged over environments; a tie is half a win.",
         INTERVALS,
+        "Where one method wins every pair the bootstrap finds nothing to vary, and its interval has no width.",
     )
     title = f"{label(metric)}: probability of improvement"
     return Table(f"improvement_{metric}", title, ("Method", *(f"over {name}" for name in scores)), tuple(rows), notes)
@@ -110,8 +111,10 @@ def improvement_table(collection: Collection, metric: str) -> Table:
 def _estimate(found: Estimated) -> Cell:
     if math.isnan(found.value):
         return Cell("NaN", math.nan, hover="a score is not known")
-    interval = "" if math.isnan(found.low) else f" [{shown(found.low, 3)}, {shown(found.high, 3)}]"
-    return Cell(shown(found.value, 3) + interval, found.value)
+    if math.isnan(found.low):
+        return Cell(shown(found.value, 3), found.value)
+    text = f"{shown(found.value, 3)} [{shown(found.low, 3)}, {shown(found.high, 3)}]"
+    return Cell(text, found.value, bounds=(found.low, found.high))
 
 
 def label(metric: str) -> str:

@@ -45,6 +45,7 @@ class Cell:
     text: str
     value: float | None = None  # None: a word; nan: a number that is not known
     spread: float | None = None  # what follows the ±, or nan
+    bounds: tuple[float, float] | None = None  # of an interval that is not symmetric
     count: int | None = None  # seeds behind the number
     bold: bool = False
     marker: str = ""  # a sign after the text; the table's notes explain it
@@ -85,7 +86,7 @@ def number(
     text = shown(value, digits, sign)
     if spread is not None and math.isfinite(value) and math.isfinite(spread):
         text += f" ± {shown(spread, digits)}"
-    return Cell(text, float(value), None if spread is None else float(spread), count)
+    return Cell(text, float(value), None if spread is None else float(spread), count=count)
 
 
 def shown(value: float, digits: int = 1, sign: bool = False) -> str:
@@ -116,6 +117,9 @@ def _csv_parts(table: Table, at: int) -> list[tuple[str, Callable[[Cell], str]]]
     parts: list[tuple[str, Callable[[Cell], str]]] = [(head, lambda cell: _plain(cell.value, cell.text))]
     if any(cell.spread is not None for cell in cells):
         parts.append((f"{head} ±", lambda cell: _plain(cell.spread)))
+    if any(cell.bounds is not None for cell in cells):
+        parts.append((f"{head} low", lambda cell: _plain(cell.bounds and cell.bounds[0])))
+        parts.append((f"{head} high", lambda cell: _plain(cell.bounds and cell.bounds[1])))
     if any(cell.count is not None for cell in cells):
         parts.append((f"{head} seeds", lambda cell: _plain(cell.count)))
     if any(cell.bold for cell in cells):
