@@ -11,6 +11,7 @@ from dcp.analysis.overall import aggregate_table, final_scores, improvement_tabl
 from dcp.analysis.overall_figures import aggregate_figure, profile_figure
 from dcp.analysis.statistics_sections import sections
 from dcp.analysis.summary import compare_methods, comparison_table, summary_table
+from dcp.analysis.tables import to_latex
 from tests.analysis.fake_runs import five_seeds, write_run
 
 M = 1_000_000
@@ -173,6 +174,7 @@ def test_the_sections_hold_every_table_in_the_order_of_a_reader(paper: Collectio
     names = [table.name for section in found for table in section.tables]
     assert names[:3] == ["summary_dcp_against_crl", "comparison_time_near_goal_dcp_against_crl", names[2]]
     assert len(set(names)) == len(names) == 12
+    assert all(to_latex(table).isascii() for section in found for table in section.tables)
     assert [figure.name for figure in found[1].figures] == [
         "aggregate",
         "profile_success_once",
