@@ -60,21 +60,25 @@ def _arrow(scene: Any, moment: Moment, radius: float, view: View) -> None:
 
 
 def _trail(scene: Any, trail: np.ndarray, view: View) -> None:
+    """Of flat boxes: round ones are a hundred times as many triangles."""
     import mujoco
 
-    points = trail[:: max(1, -(-len(trail) // TRAIL_PIECES))]
-    points = np.column_stack([points[:, :2], np.full(len(points), view.floor)]).astype(np.float64)
+    points, thick = trail[:: max(1, -(-len(trail) // TRAIL_PIECES)), :2], TRAIL_WIDTH * view.width
     for start, end in pairwise(points):
-        geom = _geom(scene, mujoco.mjtGeom.mjGEOM_CAPSULE, [1.0] * 3, start, TRAIL_COLOUR, 1.0)
-        mujoco.mjv_connector(geom, mujoco.mjtGeom.mjGEOM_CAPSULE, TRAIL_WIDTH * view.width, start, end)
+        length = float(np.linalg.norm(end - start))
+        if length > 0.0:
+            x, y = (end - start) / length
+            turn = np.array([[x, -y, 0.0], [y, x, 0.0], [0.0, 0.0, 1.0]])
+            place, size = [*(start + end) / 2, view.floor], [length / 2 + thick / 2, thick, thick]
+            _geom(scene, mujoco.mjtGeom.mjGEOM_BOX, size, place, TRAIL_COLOUR, 1.0, turn)
 
 
-def _geom(scene: Any, kind: Any, size: Any, pos: Any, colour: str, alpha: float) -> Any:
+def _geom(scene: Any, kind: Any, size: Any, pos: Any, colour: str, alpha: float, turn: np.ndarray = UPRIGHT) -> Any:
     import mujoco
 
     geom = scene.geoms[scene.ngeom]
     rgba = np.array([*rgb(colour), alpha], np.float32)
-    mujoco.mjv_initGeom(geom, kind, np.asarray(size, float), np.asarray(pos, float), UPRIGHT.ravel(), rgba)
+    mujoco.mjv_initGeom(geom, kind, np.asarray(size, float), np.asarray(pos, float), turn.ravel(), rgba)
     geom.emission, geom.specular, geom.transparent = EMISSION * (alpha < 1.0), 0.0, int(alpha < 1.0)
     geom.category = mujoco.mjtCatBit.mjCAT_DECOR
     scene.ngeom += 1
