@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dcp.envs.fine_grid import grid_axes, inside_walls, path_distances, wall_at
+from dcp.envs.fine_grid import _blocked, _ends, _moves, grid_axes, inside_walls, path_distances, wall_at
 from dcp.envs.layouts import BIG, HARDEST, U
 from dcp.envs.maze import parse_layout
 from dcp.errors import UserError
@@ -101,3 +101,15 @@ def test_a_wall_s_face_is_free():
     layout = parse_layout(U, 4.0)
     assert not wall_at(layout, np.array([6.0, 4.0]))  # the floor of the upper corridor
     assert wall_at(layout, np.array([6.01, 4.0]))
+
+
+def test_a_move_is_blocked_exactly_where_its_line_enters_a_wall():
+    """Against points sampled along every move over random walls."""
+    squares = np.random.default_rng(0).random((9, 11)) < 0.3
+    along = (np.arange(600) + 0.4137) / 600  # never on a grid line
+    for a, b in [(a, b) for a, b in _moves() if a and b]:
+        (rows, columns), _ = _ends((10, 12), a, b)
+        starts = np.stack(np.mgrid[rows, columns], axis=-1)  # [I, J, 2]
+        passed = np.floor(starts[:, :, None] + along[:, None] * (a, b)).astype(int)  # [I, J, 600, 2]
+        expected = squares[passed[..., 0], passed[..., 1]].any(axis=-1)
+        assert_array_equal(_blocked(squares, a, b), expected)

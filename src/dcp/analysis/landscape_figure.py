@@ -49,13 +49,14 @@ def landscapes_figure(views: Sequence[View], colours: str = "panel", with_direct
     heights = [height for strip in strips for height in _heights(strip, with_directions)]
     columns = max(strip.columns for strip in strips)
     with house_style():
-        room = ConstrainedLayoutEngine(h_pad=0.09)
+        room = ConstrainedLayoutEngine(h_pad=0.1)
         figure = Figure(figsize=(PANEL * columns + 0.5, sum(heights) + 0.4), layout=room)
         panels = figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights)
         for at, strip in enumerate(strips):
             _draw_strip(figure, panels[at * (1 + with_directions) :][: 1 + with_directions], strip)
         columns = 6 if columns > 3 else 3
         figure.legend(handles=_handles(views, with_directions), loc="outside lower center", ncols=columns)
+        room.execute(figure)  # a first layout does not know yet how high titles will stand, and would cut them off
     return figure
 
 
