@@ -134,6 +134,7 @@ def test_a_mistake_is_one_sentence(tiny_run: TrainedRun, arguments: list[str], w
     error = capsys.readouterr().err.strip()
     assert words in error
     assert "\n" not in error
+    assert not (tiny_run.folder / "evals").exists()
 
 
 def test_a_damaged_policy_is_one_sentence(run: Path, capsys):

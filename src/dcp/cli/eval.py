@@ -58,6 +58,7 @@ def main(argv: list[str]) -> int:
 def _main(options: EvalOptions) -> int:
     from dcp.cli import evaluating
     from dcp.compiling import cache
+    from dcp.evaluation.sweep import combinations
     from dcp.evaluation.targets import open_target
 
     _require_sense(options)
@@ -67,9 +68,10 @@ def _main(options: EvalOptions) -> int:
     progress = Console(stderr=True)
     if options.as_logged:
         return evaluating.repeat(targets, progress)
-    evaluating.require_rooms(targets, options.out)
+    bursts = combinations(options.periods, options.lengths) if options.burst_sweep else []
+    evaluating.require_rooms(targets, arenas, options)
     if options.burst_sweep:
-        return evaluating.sweep_bursts(targets, arenas, options, progress)
+        return evaluating.sweep_bursts(targets, arenas, bursts, options, progress)
     return evaluating.evaluate(targets, arenas, options, progress)
 
 
@@ -94,3 +96,5 @@ def _require_sense(options: EvalOptions) -> None:
         raise UserError("--as-logged repeats the run's own evaluation: leave out --env, --eval-layout and bursts")
     if options.as_logged and (options.stochastic or options.episodes or options.seeds != (0,)):
         raise UserError("--as-logged repeats the run's own evaluation: leave out --episodes, --seeds and --stochastic")
+    if options.as_logged and (options.out or options.json):
+        raise UserError("--as-logged compares on the screen and writes nothing: leave out --out and --json")

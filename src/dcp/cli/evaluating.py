@@ -17,7 +17,7 @@ from dcp.deploy.zoo import is_zoo
 from dcp.errors import UserError
 from dcp.evaluation.measures import training_scores
 from dcp.evaluation.program import evaluation_key
-from dcp.evaluation.sweep import Sweep, combinations, sweep
+from dcp.evaluation.sweep import Sweep, sweep
 from dcp.evaluation.targets import Target
 from dcp.evaluation.trial import Arena, Trial, arena_for, variant
 
@@ -59,8 +59,13 @@ def evaluate(targets: list[Target], arenas: list[Arena], options: "EvalOptions",
     return 0
 
 
-def sweep_bursts(targets: list[Target], arenas: list[Arena], options: "EvalOptions", progress: Console) -> int:
-    bursts = combinations(options.periods, options.lengths)
+def sweep_bursts(
+    targets: list[Target],
+    arenas: list[Arena],
+    bursts: list[tuple[int, int]],
+    options: "EvalOptions",
+    progress: Console,
+) -> int:
     written, results = [], []
     for target, arena in zip(targets, arenas, strict=True):
         found = _sweep(target, arena, bursts, options, progress)
