@@ -245,3 +245,13 @@ def test_a_resolved_config_is_json_that_can_be_read_back(tmp_path: Path, tiny_ru
     shown = capsys.readouterr().out
     for name, value in {**stored["config"], "seed": 7}.items():
         assert any(line.split() == [name, str(value)] for line in shown.splitlines()), name
+
+
+def test_a_renderer_that_mujoco_does_not_know_is_one_sentence():
+    command = [sys.executable, "-m", "dcp.cli.main", "train", "--env", "ant_u_maze", "--preset", "smoke", "--dry-run"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env={**os.environ, "MUJOCO_GL": "crayons"}
+    )
+    assert done.returncode == 2
+    assert "crayons: unset it" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr

@@ -42,6 +42,11 @@ def main(argv: list[str] | None = None) -> int:
     except RunError as error:
         print(f"dcp: {' '.join(str(error).split())}", file=sys.stderr)
         return EXIT_FAULT
+    except RuntimeError as error:
+        if "MUJOCO_GL" not in str(error):  # MuJoCo refuses to be imported with a value that it does not know
+            raise
+        print(f"dcp: {' '.join(str(error).split())}: unset it, or set it to egl or osmesa", file=sys.stderr)
+        return EXIT_MISTAKE
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
