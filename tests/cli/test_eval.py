@@ -108,6 +108,51 @@ def test_an_exported_policy_is_evaluated_like_the_run_itself(run: Path, tmp_path
     )
 
 
+def test_a_burst_may_stand_before_the_run(run: Path, capsys):
+    for words in (["--burst"], ["--burst", "100", "10"], ["--burst=100", "10"]):
+        assert main(["eval", *words, str(run), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)[0]["burst"] == [100, 10]
+
+
+def test_json_of_one_episode_has_no_nan(run: Path, capsys):
+    """One episode has no interval, and JSON no NaN."""
+
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    assert main(["eval", str(run), "--episodes", "1", "--json"]) == 0
+    [printed] = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert printed["summary"]["time_near_goal"]["low"] is None
+
+
+def test_policies_in_one_folder_do_not_write_over_each_other(run: Path, tmp_path: Path, capsys):
+    main(["export", str(run), "--format", "numpy", "--burst", "100", "10"])
+    copy = shutil.copytree(run, tmp_path / "copy")
+    policies = [str(run), str(copy), str(run / "policy.npz")]
+    assert main(["eval", *policies, "--episodes", "16", "--out", str(tmp_path / "all")]) == 0
+    contents = [json.loads(path.read_text()) for path in (tmp_path / "all" / "evals").glob("*.json")]
+    assert sorted(content["policy"] for content in contents) == sorted(policies)
+    assert {content["policy"]: content["burst_inside"] for content in contents}[policies[2]] == [100, 10]
+
+
+def test_an_exports_results_stand_beside_its_runs(run: Path, capsys):
+    main(["export", str(run), "--format", "numpy", "--burst", "100", "10"])
+    assert main(["eval", str(run)]) == 0
+    assert main(["eval", str(run / "policy.npz")]) == 0
+    names = {json.loads(path.read_text())["policy"]: path.name for path in run.glob("evals/*.json")}
+    assert names[str(run / "policy.npz")] == names[str(run)].replace(".json", "_policy.npz.json")
+    capsys.readouterr()
+    assert main(["eval", str(run / "policy.npz"), "--burst"]) == 2
+    assert "a burst of its own" in capsys.readouterr().err
+
+
+def test_many_seeds_have_a_file_name_that_fits(run: Path):
+    seeds = [str(100_000 + i) for i in range(40)]
+    assert main(["eval", str(run), "--episodes", "1", "--seeds", *seeds]) == 0
+    assert main(["eval", str(run), "--episodes", "1", "--seeds", *seeds[:-1], "7"]) == 0
+    assert len(list(run.glob("evals/*.json"))) == 2
+
+
 BAD = [
     ([], "nothing to evaluate"),
     (["{run}", "--env", "point_u_maze_inertia"], "(4, 2, 2)"),
@@ -116,7 +161,13 @@ BAD = [
     (["{run}/metrics.csv"], "no readable safetensors file"),
     (["zoo/nothing/dcp"], "the zoo has no"),
     (["{run}", "--burst", "10", "20"], "0 <= L <= P"),
-    (["{run}", "--burst", "10"], "--burst"),
+    (["{run}", "--burst", "10"], "two whole numbers"),
+    (["--burst", "50.5", "10", "{run}"], "two whole numbers"),
+    (["{run}", "--seeds", "-1"], "2**32"),
+    (["{run}", "--seeds", "0", "4294967296"], "2**32"),
+    (["{run}", "--as-logged", "--json"], "leave out --out and --json"),
+    (["{run}/nothing.onnx"], "there is no file"),
+    (["zoo/point_u_maze"], "zoo/point_u_maze/dcp"),
     (["{run}", "--burst", "--burst-sweep"], "only one"),
     (["{run}", "--burst-sweep", "--periods", "5", "--lengths", "5"], "0 < L < P"),
     (["{run}", "--as-logged", "--stochastic"], "leave out"),

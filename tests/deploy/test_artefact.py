@@ -161,3 +161,19 @@ def test_one_observation_or_many_give_the_same_actions_and_a_wrong_size_is_told(
         policy(state[0, :3], goal[0])
     with pytest.raises(UserError, match=r"goal has 2 numbers, not shape \(1,\)"):
         policy(state[0], goal[0, :1])
+
+
+def test_one_goal_serves_many_states_and_one_state_many_goals(saved: Path):
+    policy = load_policy(saved)
+    state, goal = np.linspace(0, 3, 12).reshape(3, 4), np.linspace(3, 0, 6).reshape(3, 2)
+    np.testing.assert_array_equal(policy(state, goal[0]), policy(state, goal[[0, 0, 0]]))
+    np.testing.assert_array_equal(policy(state[0], goal), policy(state[[0, 0, 0]], goal))
+    assert policy(state[:0], goal[0]).shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("observation", "words"), [(np.zeros((5, 4)), "do not pair"), ("west", "numbers"), ([[1, 2], [3]], "numbers")]
+)
+def test_what_cannot_be_acted_on_gives_one_sentence(observation, words: str, saved: Path):
+    with pytest.raises(UserError, match=words):
+        load_policy(saved)(observation, np.zeros((3, 2)))

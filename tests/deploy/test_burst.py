@@ -103,3 +103,20 @@ def test_a_policy_with_a_memory_can_be_called_step_by_step(tiny_run: TrainedRun)
     stepper(state, goal)
     stepper.reset(3)
     np.testing.assert_allclose([stepper(state, goal) for _ in range(4)], taken[:4])
+
+
+def test_a_plain_function_is_a_policy_too():
+    def mark(state, goal):
+        return np.full((*state.shape[:-1], 1), MARK)
+
+    step = Stepper(with_burst(mark, 5, 2))
+    taken = [float(step([0.0], [1.0])[0]) for _ in range(10)]
+    assert [a != MARK for a in taken] == [False, False, False, True, True] * 2
+    assert Stepper(mark)([0.0], [1.0]) == MARK
+
+
+def test_what_is_no_policy_and_a_period_that_is_not_whole_are_refused():
+    with pytest.raises(UserError, match="a int does not act"):
+        with_burst(3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UserError, match="P >= 1"):
+        with_burst(Marked(), 10.5, 2)  # pyright: ignore[reportArgumentType]

@@ -153,6 +153,21 @@ def test_a_function_of_the_host_is_told_when_episodes_begin():
     assert begun == [1]
 
 
+def test_actions_of_another_size_are_refused_and_not_spread_out():
+    """One number for two would be broadcast: here two for one, by a function and by a policy of JAX."""
+
+    class Two:
+        def init(self, key: Array) -> tuple[()]:
+            return ()
+
+        def act(self, policy_state, state: Array, goal: Array):
+            return (), jnp.zeros((*state.shape[:-1], 2))
+
+    for policy in (HostPolicy(lambda state, goal: np.zeros((len(state), 2))), Two()):
+        with pytest.raises(UserError, match="2 numbers, but line_world's 1"):
+            rollout(LineWorld(), policy, jax.random.key(0), 3, 2)
+
+
 def test_a_function_that_gives_the_wrong_number_of_actions_is_told_so():
     with pytest.raises(UserError, match=r"shape \(1,\) for states \(2, 1\)"):
         rollout(LineWorld(), HostPolicy(lambda state, goal: np.zeros(1)), KEY, 2, 3)

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import dcp
 from dcp.deploy.burst import PeriodicBurst
 from dcp.deploy.export.write import export_policy
+from dcp.deploy.exported import load_exported
 from dcp.deploy.policy import SampledPolicy
 from dcp.errors import UserError
 from dcp.evaluation.measures import training_scores
@@ -153,3 +154,21 @@ def test_a_second_evaluation_of_its_kind_is_not_compiled_again(tiny_run: Trained
     hits = _shared.cache_info().hits
     evaluate(tiny_run.folder, episodes=16, seeds=(5,))
     assert _shared.cache_info().hits == hits + 1
+
+
+def test_an_exported_policy_in_python_begins_its_burst_anew_with_each_seed(tiny_run: TrainedRun, tmp_path: Path):
+    """Of 250 steps and P = 100, the second seed's episodes would else begin in mid-period."""
+    path = export_policy(tiny_run.folder, "numpy", tmp_path / "policy.npz", (100, 10))
+    both = dcp.evaluate(load_exported(path), episodes=4, seeds=(0, 1))
+    second = dcp.evaluate(path, episodes=4, seeds=(1,))
+    assert both.spec.name == "point_u_maze"
+    assert_array_equal(both.by_seed[1].final_distance, second.all.final_distance)
+
+
+def test_an_environment_may_be_given_itself():
+    def stand_still(state, goal):
+        return 0.0 * state[:, :2]
+
+    env = dcp.make_env("point_u_maze")
+    given, named = (dcp.evaluate(stand_still, one, episodes=2) for one in (env, "point_u_maze"))
+    assert given.goal_sets() == named.goal_sets()

@@ -69,7 +69,7 @@ def _main(options: EvalOptions) -> int:
     if options.as_logged:
         return evaluating.repeat(targets, progress)
     bursts = combinations(options.periods, options.lengths) if options.burst_sweep else []
-    evaluating.require_rooms(targets, arenas, options)
+    evaluating.require_rooms(targets, options.out)
     if options.burst_sweep:
         return evaluating.sweep_bursts(targets, arenas, bursts, options, progress)
     return evaluating.evaluate(targets, arenas, options, progress)
@@ -79,6 +79,8 @@ def _arena(target: "Target", options: EvalOptions) -> "Arena":
     from dcp.evaluation.trial import arena_for, variant
 
     variant(target.policy, options.burst, options.stochastic)
+    if target.burst and (options.burst or options.burst_sweep):
+        raise UserError(f"{target.label} has a burst of its own inside: leave out --burst, or export it without")
     return arena_for(
         target, options.env, episodes=options.episodes, seeds=options.seeds, eval_layout=options.eval_layout
     )

@@ -5,7 +5,7 @@ import io
 import re
 from contextlib import redirect_stderr
 from difflib import get_close_matches
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, TypeVar, get_type_hints
 
 import tyro
@@ -48,12 +48,24 @@ def no_arguments(argv: list[str], prog: str, purpose: str) -> bool:
 
 
 def with_burst_numbers(argv: list[str]) -> list[str]:
-    """--burst alone stands for the paper's P and L."""
+    """--burst alone stands for the paper's P and L. It goes last, where it takes no run's name for a number."""
+    argv = [part for arg in argv for part in (("--burst", arg[8:]) if arg.startswith("--burst=") else (arg,))]
     if "--burst" not in argv:
         return argv
-    at = argv.index("--burst") + 1
-    alone = not argv[at : at + 1] or not argv[at].lstrip("-").isdigit()
-    return [*argv[:at], *PAPERS_BURST, *argv[at:]] if alone else argv
+    at = argv.index("--burst")
+    numbers = list(takewhile(_is_number, argv[at + 1 : at + 3]))
+    if len(numbers) == 1 or not all(number.lstrip("-").isdigit() for number in numbers):
+        given = " ".join(numbers)
+        raise UserError(f"--burst takes two whole numbers, P and L, such as {' '.join(PAPERS_BURST)}: not {given!r}")
+    return [*argv[:at], *argv[at + 1 + len(numbers) :], "--burst", *(numbers or PAPERS_BURST)]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def value_of(flag: str, argv: list[str]) -> str | None:

@@ -4,6 +4,7 @@ The last L steps of each period of P are random, so that an episode starts with 
 random steps is exactly L / P.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dcp.deploy.policy import Policy
+from dcp.deploy.policy import Policy, as_policy
 from dcp.errors import UserError
 from dcp.types import Array
 
@@ -55,8 +56,9 @@ class PeriodicBurst:
         return BurstState(inner, key, step + 1), action
 
 
-def with_burst(policy: Policy, period: int = PERIOD, length: int = LENGTH) -> Policy:
+def with_burst(policy: "Policy | Callable[..., Any]", period: int = PERIOD, length: int = LENGTH) -> Policy:
     """The policy with a burst of `length` steps in every `period`; with length 0 the policy itself."""
-    if period < 1 or not 0 <= length <= period:
+    policy = as_policy(policy)
+    if period < 1 or not 0 <= length <= period or int(period) != period or int(length) != length:
         raise UserError(f"a burst of {length} steps in a period of {period}: use a period P >= 1 and 0 <= L <= P")
     return PeriodicBurst(policy, period, length) if length else policy

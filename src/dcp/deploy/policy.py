@@ -1,7 +1,7 @@
 """What is deployed: state and goal in, action out. No pool, no planner: a policy takes a Condition, never a Command."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol
 
@@ -36,8 +36,8 @@ class DeployedPolicy:
     networks: Networks
     condition: Condition
     spec: EnvSpec
-    actor: Params
-    encoders: Params
+    actor: Params = field(repr=False)
+    encoders: Params = field(repr=False)
     energy: str = "norm"
 
     @property
@@ -57,14 +57,12 @@ class DeployedPolicy:
         return self.networks.actor(self.actor, state, condition)
 
     def __call__(self, observation: Any, goal: Any) -> np.ndarray:
-        """NumPy in, NumPy out, one or many: state [..., S], goal [..., G] -> action [..., A]"""
-        state, goal = np.asarray(observation, np.float32), np.asarray(goal, np.float32)
-        for name, value, size in (
-            ("observation", state, self.spec.state_size),
-            ("goal", goal, self.spec.goal_size),
-        ):
-            if value.ndim == 0 or value.shape[-1] != size:
-                raise UserError(f"this policy's {name} has {size} numbers, not shape {value.shape}")
+        """NumPy in, NumPy out, one or many: state [..., S], goal [..., G] -> action [..., A]. One goal may serve many
+        states, and one state many goals."""
+        state = _numbers("observation", observation, self.spec.state_size)
+        goal = _numbers("goal", goal, self.spec.goal_size)
+        if state.shape[:-1] != goal.shape[:-1]:
+            state, goal = _paired(state, goal)
         return np.asarray(_act(self._on_device, state, goal))
 
     @cached_property
@@ -75,6 +73,25 @@ class DeployedPolicy:
     def without_critic(self) -> "DeployedPolicy":
         """What deployment needs, and the psi landscape: psi_sa is the critic's alone."""
         return replace(self, encoders={"psi_g": self.encoders["psi_g"]})
+
+
+def _numbers(name: str, value: Any, size: int) -> np.ndarray:
+    try:
+        value = np.asarray(value, np.float32)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"this policy's {name} must be numbers ({error})") from None
+    if value.ndim == 0 or value.shape[-1] != size:
+        raise UserError(f"this policy's {name} has {size} numbers, not shape {value.shape}")
+    return value
+
+
+def _paired(state: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        rows = np.broadcast_shapes(state.shape[:-1], goal.shape[:-1])
+    except ValueError:
+        shapes = f"{state.shape} and {goal.shape}"
+        raise UserError(f"observations and goals of shapes {shapes} do not pair: give as many") from None
+    return np.broadcast_to(state, (*rows, state.shape[-1])), np.broadcast_to(goal, (*rows, goal.shape[-1]))
 
 
 @jax.jit
@@ -122,3 +139,12 @@ class HostPolicy:
                 f"the policy gave actions of shape {action.shape} for states {state.shape}: give one a state"
             )
         return (), action
+
+
+def as_policy(policy: "Policy | Callable[[np.ndarray, np.ndarray], Any]") -> Policy:
+    """A policy as it is; a plain function, or an exported policy, as one of the host."""
+    if hasattr(policy, "act"):
+        return policy  # pyright: ignore[reportReturnType]
+    if not callable(policy):
+        raise UserError(f"a {type(policy).__name__} does not act: give a policy, or a function of state and goal")
+    return HostPolicy(policy, getattr(policy, "reset", None))

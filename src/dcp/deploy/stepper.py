@@ -1,11 +1,12 @@
 """Any policy as a plain call, for a loop of one's own: what it remembers is kept from call to call."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
-from dcp.deploy.policy import Policy, PolicyState
+from dcp.deploy.policy import Policy, PolicyState, as_policy
 from dcp.types import Array
 
 
@@ -15,9 +16,9 @@ class Stepper:
     stepper = Stepper(with_burst(load_policy(path), 100, 10))
     """
 
-    def __init__(self, policy: Policy, seed: int = 0):
-        self.policy = policy
-        self._act = _act if getattr(policy, "on_host", False) else jax.jit(_act)
+    def __init__(self, policy: "Policy | Callable[..., Any]", seed: int = 0):
+        self.policy = as_policy(policy)
+        self._act = _act if getattr(self.policy, "on_host", False) else jax.jit(_act)
         self.reset(seed)
 
     def reset(self, seed: int = 0) -> None:

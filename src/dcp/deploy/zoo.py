@@ -14,7 +14,7 @@ def located(path: str | Path) -> Path:
     if path.exists() or not is_zoo(path):
         return path
     found = FOLDER.joinpath(*path.parts[1:])
-    if not found.exists():
+    if not found.exists() or (found.is_dir() and not (found / "config.json").is_file()):
         raise UserError(f"the zoo has no {Path(*path.parts[1:])}: choose one of {', '.join(names())}")
     return found
 

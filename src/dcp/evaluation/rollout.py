@@ -11,6 +11,7 @@ from dcp.deploy.policy import Policy
 from dcp.envs.base import Environment, EnvState, judged_step
 from dcp.envs.devices import ONE_DEVICE, Split
 from dcp.envs.episodes import choose
+from dcp.errors import UserError
 from dcp.types import Array, EnvSpec
 
 SATURATED = 0.95  # the paper's bound on an action's components
@@ -57,12 +58,19 @@ def rollout(
     def step(carry: tuple[EnvState, Any, Array], _: None) -> tuple[tuple[EnvState, Any, Array], Any]:
         before, policy_state, alive = carry
         policy_state, action = policy.act(policy_state, *env.spec.split(before.obs))
+        require_action(env.spec, action)
         state, alive, seen = advance(env, split, watch, before, action, alive)
         return (state, policy_state, alive), seen
 
     start = (first, policy.init(key_policy), jnp.ones(num_episodes, bool))
     _, seen = jax.lax.scan(step, start, None, episode_length)
     return _record(env.spec, watch, first, seen)
+
+
+def require_action(spec: EnvSpec, action: Array) -> None:
+    """A policy of unknown sizes: one number too few would be spread over all of the environment's."""
+    if action.shape[-1] != spec.action_size:
+        raise UserError(f"the policy's actions have {action.shape[-1]} numbers, but {spec.name}'s {spec.action_size}")
 
 
 def advance(
@@ -104,6 +112,7 @@ def _by_host(
     kept = []
     for _ in range(episode_length):
         policy_state, action = policy.act(policy_state, *env.spec.split(state.obs))
+        require_action(env.spec, action)
         state, alive, seen = step(state, action, alive)
         kept.append(seen)
     return _record(env.spec, watch, first, jax.tree.map(lambda *x: jnp.stack(x), *kept))

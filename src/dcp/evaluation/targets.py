@@ -9,7 +9,8 @@ import numpy as np
 
 from dcp.config import Config
 from dcp.deploy.artefact import load_policy, policy_about
-from dcp.deploy.policy import DeployedPolicy, HostPolicy, Policy
+from dcp.deploy.numpy_policy import ExportedPolicy
+from dcp.deploy.policy import DeployedPolicy, Policy, as_policy
 from dcp.deploy.run_folder import CONFIG_FILE, POLICY_FILE, read_config_file, require_trust
 from dcp.deploy.zoo import located
 from dcp.envs.base import Environment
@@ -30,6 +31,7 @@ class Target:
     about: dict[str, Any] = field(default_factory=dict)  # env, method, seed, env_steps
     config: Config | None = None  # of the run
     folder: Path | None = None  # where its results belong
+    burst: tuple[int, int] | None = None  # P, L that an exported policy brings with it
 
     @property
     def env(self) -> str | None:
@@ -48,10 +50,12 @@ def open_target(source: "str | Path | Policy | Callable[[np.ndarray, np.ndarray]
         return _from_path(source)
     if isinstance(source, DeployedPolicy):
         return Target(source.spec.name, source, _sizes(source.spec), {"env": source.spec.name})
+    if isinstance(source, ExportedPolicy):
+        return _exported("exported policy", source)
     if hasattr(source, "act"):
         return Target(type(source).__name__, source)  # pyright: ignore[reportArgumentType]
     if callable(source):
-        return Target(getattr(source, "__name__", type(source).__name__), HostPolicy(source))
+        return Target(getattr(source, "__name__", type(source).__name__), as_policy(source))
     raise UserError(
         f"cannot evaluate a {type(source).__name__}: give a path, a policy, or a function of state and goal"
     )
@@ -63,14 +67,19 @@ def _from_path(path: str | Path) -> Target:
     label, path = str(path), located(path)
     folder = path if path.is_dir() else path.parent
     config = _config(folder)
-    if path.is_file() and is_exported(path):
+    if is_exported(path):
         exported = load_exported(path)
-        sizes, about = (exported.state_size, exported.goal_size, exported.action_size), dict(exported.about)
-        return Target(label, HostPolicy(exported, exported.reset), sizes, about, _of_this(config, about), folder)
+        return _exported(label, exported, _of_this(config, exported.about), folder)
     if path.is_dir() and config is not None and not (path / POLICY_FILE).is_file():
         raise UserError(f"{path} has no policy yet: the run writes {POLICY_FILE} at its first evaluation")
     policy, about = load_policy(path), policy_about(path)
     return Target(label, policy, _sizes(policy.spec), about, _of_this(config, about), folder)
+
+
+def _exported(label: str, exported: ExportedPolicy, config: Config | None = None, folder: Path | None = None) -> Target:
+    sizes = exported.state_size, exported.goal_size, exported.action_size
+    burst = (exported.burst.period, exported.burst.length) if exported.burst else None
+    return Target(label, as_policy(exported), sizes, dict(exported.about), config, folder, burst)
 
 
 def _config(folder: Path) -> Config | None:
@@ -94,9 +103,11 @@ def _sizes(spec: EnvSpec) -> tuple[int, int, int]:
 
 
 def environment_of(
-    target: Target, env: str | None = None, eval_layout: bool = False, fidelity: str | None = None
+    target: Target, env: str | Environment | None = None, eval_layout: bool = False, fidelity: str | None = None
 ) -> Environment:
     """The environment that is asked for, else the target's own; refused where the target does not fit into it."""
+    if env is not None and not isinstance(env, str):
+        return _fitting(target, env)
     name = env or target.env
     if name is None:
         raise UserError(f"{target.label} does not say where it belongs: name an environment by --env")
@@ -104,10 +115,14 @@ def environment_of(
         require_trust(name, None, "env")
     if eval_layout:
         name = _eval_layout(name)
-    made = make_env(name, fidelity or target.fidelity)
+    return _fitting(target, make_env(name, fidelity or target.fidelity))
+
+
+def _fitting(target: Target, made: Environment) -> Environment:
     if target.sizes is not None and target.sizes != _sizes(made.spec):
         raise UserError(
-            f"{target.label} has sizes (state, goal, action) {target.sizes}, but {name} has {_sizes(made.spec)}: "
+            f"{target.label} has sizes (state, goal, action) {target.sizes}, but {made.spec.name} has "
+            f"{_sizes(made.spec)}: "
             "choose an environment of the policy's sizes"
         )
     return made

@@ -102,7 +102,7 @@ _shared = lru_cache(maxsize=4)(compiled)
 
 def arena_for(
     target: Target,
-    env: str | None = None,
+    env: str | Environment | None = None,
     *,
     episodes: int | None = None,
     seeds: Sequence[int] = (0,),
@@ -116,8 +116,11 @@ def arena_for(
         episodes = config.eval_episodes if config else EPISODES
     length = 1 if episode_length is None else episode_length
     for name, value in (("episodes", episodes), ("seeds", len(seeds)), ("episode length", length)):
-        if value < 1:
-            raise UserError(f"{name} is {value}: use 1 or more")
+        if value < 1 or value != int(value):
+            raise UserError(f"{name} is {value}: use 1 or more, whole")
+    for seed in seeds:
+        if not 0 <= seed < 2**32:
+            raise UserError(f"the seed {seed} names no episodes: use whole numbers from 0, below 2**32")
     if len(set(seeds)) != len(seeds):
         raise UserError(f"the seeds {' '.join(map(str, seeds))} name one set of episodes twice: name each once")
     devices.prepare(config.devices if config else None, made.spec)
@@ -138,7 +141,7 @@ def variant(policy: Policy, burst: tuple[int, int] | None = None, stochastic: bo
 
 def evaluate(
     policy: "str | Path | Policy | Callable[[np.ndarray, np.ndarray], Any]",
-    env: str | None = None,
+    env: str | Environment | None = None,
     *,
     episodes: int | None = None,
     seeds: Sequence[int] = (0,),
