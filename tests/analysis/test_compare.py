@@ -91,6 +91,11 @@ def test_gaps_stay_gaps(tmp_path):
     assert comparison_figure(found)
 
 
+def test_the_best_evaluation_is_the_best_of_those_that_are_known(tmp_path):
+    a, b = write_run(tmp_path / "a", "1000,0.5,7\n2000,nan,9\n"), write_run(tmp_path / "b", method="crl")
+    assert texts(tables_of(compare(a, b))["compare_results"])[1][1] == "50.0 at 1,000"
+
+
 def test_runs_without_a_common_evaluation_are_drawn_and_have_no_difference(tmp_path):
     a, b = write_run(tmp_path / "a", "1000,0.5,7\n"), write_run(tmp_path / "b", "1500,0.5,7\n", method="crl")
     found = compare(a, b)
