@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.analysis.trials import as_csv, as_json, estimates, of_episodes, of_successes, paired, write
+from dcp.analysis.trials import as_csv, as_json, estimates, of_episodes, of_shares, of_successes, paired, write
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.evaluation.measures import Measures
@@ -29,6 +29,13 @@ def test_an_interval_of_episodes_is_students():
     """1, 2, 3: mean 2, s = 1, t(0.975, 2) = 4.3027, half width 4.3027 / sqrt(3) = 2.4841."""
     found = of_episodes(np.array([1.0, 2.0, 3.0]))
     assert_allclose(found, [2.0, 2.0 - 2.4841, 2.0 + 2.4841], atol=1e-4)
+
+
+def test_an_interval_of_shares_stays_between_0_and_1():
+    """0.0 and 0.1: mean 0.05, s = 0.0707, t(0.975, 1) = 12.706, half width 0.635."""
+    assert_allclose(of_shares(np.array([0.0, 0.1])), [0.05, 0.0, 0.6853], atol=1e-4)
+    assert of_shares(np.array([0.9, 1.0])).high == 1.0
+    assert math.isnan(of_shares(np.array([0.5])).low)
 
 
 def test_an_interval_of_successes_is_wilsons():

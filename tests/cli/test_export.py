@@ -46,6 +46,12 @@ def test_a_mistake_gives_one_sentence(args: list[str], sentence: str, capsys):
     assert sentence in capsys.readouterr().err
 
 
+def test_a_folder_in_place_of_a_file_gives_one_sentence(folder: Path, tmp_path: Path, capsys):
+    (tmp_path / "a.npz").mkdir()
+    assert main(["export", str(folder), "--format", "numpy", "--out", str(tmp_path / "a.npz")]) == 2
+    assert "is a folder" in capsys.readouterr().err
+
+
 def test_a_burst_that_does_not_fit_gives_one_sentence(folder: Path, capsys):
     assert main(["export", str(folder), "--burst", "10", "11"]) == 2
     assert "0 <= L <= P" in capsys.readouterr().err

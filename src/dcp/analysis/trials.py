@@ -40,6 +40,12 @@ def of_episodes(values: np.ndarray) -> Estimate:
     return Estimate(float(found.mean), float(found.mean - found.half_width), float(found.mean + found.half_width))
 
 
+def of_shares(values: np.ndarray) -> Estimate:
+    """Of numbers between 0 and 1: no share lies outside, so no interval ends there."""
+    found = of_episodes(values)
+    return Estimate(found.mean, max(found.low, 0.0), min(found.high, 1.0))
+
+
 def of_successes(success: np.ndarray) -> Estimate:
     """Wilson's interval: it stays within 0 and 1, also where all succeed or none."""
     low, high = stats.binomtest(int(success.sum()), len(success)).proportion_ci(CONFIDENCE, method="wilson")
@@ -52,7 +58,7 @@ def estimates(measures: Measures) -> dict[str, Estimate]:
         "time_near_goal": of_episodes(measures.time_near_goal),
         "first_reach": of_episodes(measures.first_reach[measures.success]),  # of the episodes that reached
         "final_distance": of_episodes(measures.final_distance),
-        "saturation": of_episodes(measures.saturation),
+        "saturation": of_shares(measures.saturation),
     }
 
 

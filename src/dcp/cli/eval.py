@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
 
 
 def _main(options: EvalOptions) -> int:
-    from dcp.cli import evaluating
+    from dcp.cli import eval_files, evaluating
     from dcp.compiling import cache
     from dcp.evaluation.sweep import combinations
     from dcp.evaluation.targets import open_target
@@ -69,7 +69,7 @@ def _main(options: EvalOptions) -> int:
     if options.as_logged:
         return evaluating.repeat(targets, progress)
     bursts = combinations(options.periods, options.lengths) if options.burst_sweep else []
-    evaluating.require_rooms(targets, options.out)
+    eval_files.require_rooms(targets, options.out)
     if options.burst_sweep:
         return evaluating.sweep_bursts(targets, arenas, bursts, options, progress)
     return evaluating.evaluate(targets, arenas, options, progress)

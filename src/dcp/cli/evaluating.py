@@ -1,22 +1,18 @@
 """The three things that `dcp eval` does with its policies, and how it shows them."""
 
-import hashlib
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 
-from dcp.analysis.trials import Estimate, Paired, as_csv, as_json, finite, paired, require_room, write
+from dcp.analysis.trials import Estimate, Paired, as_csv, as_json, finite, paired, write
+from dcp.cli.eval_files import file_name, folder_of, marks
 from dcp.cli.eval_tables import COLUMNS, add_gain, add_trial, compare, explain, make_table, say_where, show_sweep
 from dcp.cli.tables import show
-from dcp.deploy.exported import is_exported
 from dcp.deploy.run_folder import load_run
-from dcp.deploy.zoo import is_zoo
 from dcp.errors import UserError
 from dcp.evaluation.measures import training_scores
 from dcp.evaluation.program import evaluation_key
@@ -28,22 +24,22 @@ if TYPE_CHECKING:
     from dcp.cli.eval import EvalOptions
 
 EXIT_DIFFERS = 1
-LONGEST_NAME = 200  # bytes, of a file without its ending
 
 
 def evaluate(targets: list[Target], arenas: list[Arena], options: "EvalOptions", progress: Console) -> int:
     results, written = [], []
     table = make_table("policy", *COLUMNS)
     trials: list[tuple[str, Trial]] = []
-    for target, arena, mark in zip(targets, arenas, _marks(targets, options.out), strict=True):
+    for target, arena, mark in zip(targets, arenas, marks(targets, options.out), strict=True):
         plain = _trial(target, arena, None, options, progress)
-        add_trial(table, target.label, plain)
+        inside = f" (burst {target.burst[0]} {target.burst[1]} inside)" if target.burst else ""
+        add_trial(table, target.label + inside, plain)
         trials.append((target.label, plain))
         content = as_json(plain, {**_about(target, arena, options), "burst": None})
-        found, name = plain, _name(arena, options, None, mark)
+        found, name = plain, file_name(arena, options, None, mark)
         if options.burst:
             found = _trial(target, arena, options.burst, options, progress)
-            name = _name(arena, options, options.burst, mark)
+            name = file_name(arena, options, options.burst, mark)
             add_trial(table, f"  with burst {options.burst[0]} {options.burst[1]}", found)
             gain = paired(plain.all, found.all)
             content = as_json(found, {**_about(target, arena, options), "burst": list(options.burst)}) | {
@@ -52,7 +48,7 @@ def evaluate(targets: list[Target], arenas: list[Arena], options: "EvalOptions",
             }
             add_gain(table, gain)
         results.append(content)
-        written += write(_folder(target, options.out), name, content, as_csv(found))
+        written += write(folder_of(target, options.out), name, content, as_csv(found))
     if options.json:
         _print_json(results)
         return 0
@@ -72,7 +68,7 @@ def sweep_bursts(
     progress: Console,
 ) -> int:
     written, results = [], []
-    for target, arena, mark in zip(targets, arenas, _marks(targets, options.out), strict=True):
+    for target, arena, mark in zip(targets, arenas, marks(targets, options.out), strict=True):
         found = _sweep(target, arena, bursts, options, progress)
         gains = {burst: paired(found.without.all, trial.all) for burst, trial in found.tried.items()}
         confirmed = paired(found.confirmed_without.all, found.confirmed.all)
@@ -85,8 +81,8 @@ def sweep_bursts(
             "without_burst": as_json(found.confirmed_without, {"burst": None}),
         }
         results.append(content)
-        name = _name(arena, options, None, f"_sweep{mark}")
-        written += write(_folder(target, options.out), name, content, as_csv(found.confirmed))
+        name = file_name(arena, options, None, f"_sweep{mark}")
+        written += write(folder_of(target, options.out), name, content, as_csv(found.confirmed))
         if not options.json:
             show_sweep(f"{target.label} on {arena.env.spec.name}", found, gains, confirmed)
     if options.json:
@@ -179,40 +175,3 @@ def _print_json(results: list[dict[str, Any]]) -> None:
 
 def _paired_json(gain: Paired) -> dict[str, Any]:
     return {name: value._asdict() if isinstance(value, Estimate) else value for name, value in gain._asdict().items()}
-
-
-def _name(arena: Arena, options: "EvalOptions", burst: tuple[int, int] | None, mark: str) -> str:
-    """Of the files: the same evaluation again replaces its files, another one stands beside it."""
-    seeds = "-".join(map(str, arena.seeds))
-    parts = [arena.env.spec.name, f"{arena.episodes}_episodes", f"seeds_{seeds}"]
-    parts += ["stochastic"] if options.stochastic else []
-    name = "_".join([*parts, *([f"burst_{burst[0]}_{burst[1]}"] if burst else [])]) + mark
-    if len(name.encode()) <= LONGEST_NAME:
-        return name
-    whole = hashlib.sha256(name.encode()).hexdigest()[:16]  # a file's name has an end; many seeds do not
-    return f"{name.encode()[: LONGEST_NAME - 17].decode(errors='ignore')}_{whole}"
-
-
-def _marks(targets: list[Target], out: Path | None) -> list[str]:
-    """What keeps the files of several policies apart in one folder: an export from its run, and all under --out."""
-    folders = [_folder(target, out) for target in targets]
-    names = [f"_{Path(target.label).name}" if is_exported(target.label) else "" for target in targets]
-    places = list(zip(folders, names, strict=True))
-    return [
-        name if places.count((folder, name)) == 1 else "_" + re.sub(r"[^\w.-]+", "_", target.label).strip("_")
-        for target, folder, name in zip(targets, folders, names, strict=True)
-    ]
-
-
-def require_rooms(targets: list[Target], out: Path | None) -> None:
-    for target in targets:
-        require_room(_folder(target, out))
-
-
-def _folder(target: Target, out: Path | None) -> Path:
-    """The run's own; the zoo's lies in the installed package, so its results go to runs/zoo."""
-    if out is not None:
-        return out
-    if is_zoo(target.label) and not Path(target.label).exists():
-        return Path("runs") / target.label
-    return target.folder or Path("runs")

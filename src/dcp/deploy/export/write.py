@@ -26,8 +26,10 @@ def export_policy(
         raise UserError(f"unknown format {form!r}: choose one of {', '.join(ENDINGS)}")
     policy, about, ending = load_policy(path), policy_about(path), ENDINGS[form]
     out = Path(out) if out is not None else _folder(Path(path)) / f"policy{ending}"
-    if out.suffix != ending or out.is_dir():
+    if out.suffix != ending:
         raise UserError(f"{out} does not end in {ending}, by which its readers know the format: rename it")
+    if out.is_dir():
+        raise UserError(f"{out} is a folder: name a file by --out")
     content = encode(policy, form, describe(policy, about, burst))
     compare(policy, content, form)
     try:
