@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dcp.analysis.landscape import pulled_back
 from dcp.config import Config
 from dcp.deploy.policy import DeployedPolicy, Policy
 from dcp.envs.base import Environment
-from dcp.methods.direction import Direction, direction_and_magnitude
+from dcp.methods.direction import Direction
 from dcp.methods.pooled_subgoal import PooledSubgoal
 from dcp.methods.table import make_agent
 from dcp.render.episodes import TOGETHER, Episode, play
@@ -35,24 +36,6 @@ def directions(policy: DeployedPolicy, episode: Episode) -> np.ndarray:
     pulled = np.asarray(pulled_back(policy, jnp.asarray(episode.achieved), jnp.asarray(episode.goal)))[:, :2]
     length = np.linalg.norm(pulled, axis=-1, keepdims=True)
     return np.divide(pulled, length, out=np.zeros_like(pulled), where=length > 0.0)
-
-
-@jax.jit
-def pulled_back(policy: DeployedPolicy, achieved: Array, goal: Array) -> Array:
-    """J^T u: the direction u = (psi(g) - psi(s)) / |psi(g) - psi(s)| in the goal's coordinates.
-
-    J is psi_g's Jacobian at the achieved goal [T, G]. Of all small moves in these coordinates, the one along J^T u
-    takes psi(s) farthest along u.
-    """
-    representation = policy.representation
-    psi_goal = representation.encode_goal(goal)  # [D]
-
-    def at(achieved: Array) -> Array:
-        psi_s, pull = jax.vjp(representation.encode_goal, achieved)
-        direction, _ = direction_and_magnitude(psi_s, psi_goal)
-        return pull(direction)[0]
-
-    return jax.vmap(at)(achieved)
 
 
 class Scorer:
