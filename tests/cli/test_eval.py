@@ -114,6 +114,12 @@ def test_a_burst_may_stand_before_the_run(run: Path, capsys):
         assert json.loads(capsys.readouterr().out)[0]["burst"] == [100, 10]
 
 
+def test_a_narrow_terminal_cuts_nothing_off(run: Path, capsys, monkeypatch):
+    monkeypatch.setattr("dcp.cli.tables.PIPE_WIDTH", 80)
+    assert main(["eval", str(run)]) == 0
+    assert "…" not in capsys.readouterr().out
+
+
 def test_json_of_one_episode_has_no_nan(run: Path, capsys):
     """One episode has no interval, and JSON no NaN."""
 

@@ -63,6 +63,23 @@ def test_another_distance_may_take_the_place_of_the_straight_one(measures):
     assert [b.episodes for b in measures.by_distance(np.array([1.0, 2.0, 9.0]), bins=2)] == [2, 1]
 
 
+def test_a_distance_on_an_edge_belongs_to_the_bin_above_and_the_last_bin_has_both_its_edges():
+    """0 to 4 in four bins: the edges are 0, 1, 2, 3, 4. Paths in a maze are whole numbers of cells, so edges are met."""
+    near = np.array([[True, False, False, False, True]])
+    five = measure(
+        Record(
+            np.zeros((5, 2)), np.zeros((2, 5)), near, np.ones((1, 5), bool), np.zeros((1, 5), bool), np.zeros((1, 5))
+        )
+    )
+    bins = five.by_distance(np.arange(5.0))
+    assert [(b.low, b.high, b.episodes, b.successes) for b in bins] == [
+        (0, 1, 1, 1),
+        (1, 2, 1, 0),
+        (2, 3, 1, 0),
+        (3, 4, 2, 1),
+    ]
+
+
 def test_goals_that_are_all_equally_far_share_one_bin(measures):
     bins = measures.by_distance(np.full(3, 5.0))
     assert sum(b.episodes for b in bins) == 3

@@ -97,6 +97,21 @@ def test_scores_are_means_over_episodes_each_with_its_own_start():
     assert_allclose(scores["final_distance"], np.mean(gap), rtol=1e-5)
 
 
+def test_a_policys_chance_is_apart_from_that_of_the_starts():
+    keys = []
+
+    class Keeping(Constant):
+        on_host = True
+
+        def init(self, key: Array) -> tuple[()]:
+            keys.append(jax.random.key_data(key))
+            return ()
+
+    rollout(LineWorld(), Keeping(0.0), KEY, 2, 1)
+    for starts in (KEY, jax.random.split(KEY)[0]):
+        assert not np.array_equal(keys[0], jax.random.key_data(starts))
+
+
 def test_a_policys_memory_is_carried_from_step_to_step():
     """1 + 2 + 3 = 6"""
     assert_allclose(positions(LineWorld(), Counting(0.0), 2, 3)[:, 0], [0.0, 1.0, 3.0, 6.0])

@@ -33,9 +33,11 @@ def show_sweep(title: str, found: Sweep, gains: dict[tuple[int, int], Paired], c
 
 
 def make_table(first: str, *columns: str) -> Table:
-    table = Table(first)
+    """On a narrow terminal words and numbers go on in the next line: half an interval is of no use."""
+    table = Table()
+    table.add_column(first, overflow="fold")
     for column in columns:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", overflow="fold")
     return table
 
 
@@ -96,7 +98,7 @@ def say_where(written: list[Path]) -> None:
 
 
 def _percent(e: Estimate) -> str:
-    return f"{e.mean:.1%}" if not np.isfinite(e.low) else f"{e.mean:.1%} ({100 * e.low:.1f}-{100 * e.high:.1f})"
+    return f"{e.mean:.1%}" if not np.isfinite(e.low) else f"{e.mean:.1%} ({100 * e.low:.1f} to {100 * e.high:.1f})"
 
 
 def _number(e: Estimate, digits: int) -> str:

@@ -56,7 +56,7 @@ class OnnxForm(ExportedPolicy):
     def __init__(self, metadata: dict[str, Any], content: bytes) -> None:
         super().__init__(metadata)
         self._encoder: Any = None
-        self._kept, self._psi_goal = b"", np.empty(0)
+        self._kept = b"", np.empty(0)  # a goal's bytes and its psi: replaced together, whatever threads there are
         if metadata["condition"] == "direction":
             self._encoder = _session(_part(content, ["goal"], [PSI_GOAL]))
             content = _part(content, ["state", PSI_GOAL], ["action"])
@@ -76,10 +76,11 @@ class OnnxForm(ExportedPolicy):
         return self._step.run(["action"], feeds)[0]
 
     def _psi(self, goal: np.ndarray) -> np.ndarray:
-        content = goal.tobytes()
-        if content != self._kept:
-            self._psi_goal, self._kept = self._encoder.run([PSI_GOAL], {"goal": goal})[0], content
-        return self._psi_goal
+        content, (kept, psi_goal) = goal.tobytes(), self._kept
+        if content != kept:
+            psi_goal = self._encoder.run([PSI_GOAL], {"goal": goal})[0]
+            self._kept = content, psi_goal
+        return psi_goal
 
 
 class StableHloForm(ExportedPolicy):
