@@ -89,6 +89,11 @@ def test_an_environment_is_chosen_and_chosen_no_longer(page: Browser):
     assert texts(page, "#curves .panel h3") == ["point_u_maze"]
     assert set(texts(page, f"{ROWS} td:first-child")) == {"point_u_maze"}
     assert texts(page, ".states tbody td:first-child") == ["point_u_maze"]
+    choose(page, "environment", "point_u_maze")
+    assert len(texts(page, "#curves .panel h3")) == 3
+    choose(page, "environment", "point_big_maze")
+    choose(page, "environment", "point_u_maze")
+    assert len(texts(page, "#curves .panel h3")) == 2
     page.click("[data-everything=environment]")
     assert len(texts(page, "#curves .panel h3")) == 3
     assert texts(page, f"{ROWS} td:first-child") == everything

@@ -32,7 +32,13 @@ connectDownloads();
 connectGallery();
 connectPictures();
 followReading();
-const resized = new ResizeObserver(() => requestAnimationFrame(redraw));
-resized.observe(document.querySelector("main"));
 redraw();
+const body = document.querySelector("main");
+let drawnWidth = body.clientWidth;
+// A change of height alone, such as a filter makes, needs no drawing and must not take the pointer's values away.
+new ResizeObserver(() => {
+  if (body.clientWidth === drawnWidth) return;
+  drawnWidth = body.clientWidth;
+  requestAnimationFrame(redraw);
+}).observe(body);
 document.documentElement.dataset.ready = "yes";
