@@ -69,14 +69,14 @@ def test_gains_are_paired_within_a_seed_and_bold_beyond_their_std(tmp_path: Path
     """Reached 16, 8, 8 of 32, with a burst 20, 12, 11: gains 12.5, 12.5, 9.375: 11.46 ± 1.47, as in the paper."""
     pairs = [(16, 20), (8, 12), (8, 11)]
     write_results(tmp_path, *[result("ant_big_maze", "dcp", seed, *pair) for seed, pair in enumerate(pairs)])
-    write_results(tmp_path, *[result("ant_big_maze", "crl", seed, 8, after) for seed, after in enumerate((8, 9, 7))])
+    write_results(tmp_path, *[result("ant_big_maze", "crl", seed, 8, after) for seed, after in enumerate((8, 8, 11))])
     [table] = burst_tables(collect([tmp_path]))
     gain = cell(table, "ant_big_maze", "dcp", "Gain by the burst")
     assert (gain.text, gain.bold, gain.count) == ("+11.5 ± 1.5", True, 3)
     assert cell(table, "ant_big_maze", "dcp", "Gain, paper").text == "+11.5 ± 1.5"
     rival = cell(table, "ant_big_maze", "crl", "Gain by the burst")
-    assert (rival.text, rival.bold) == ("0.0 ± 2.6", False)
-    assert cell(table, "ant_big_maze", "dcp", "Gain less that of crl").text == "+11.5"
+    assert (rival.text, rival.bold) == ("+3.1 ± 4.4", False)  # 0, 0, 9.375
+    assert cell(table, "ant_big_maze", "dcp", "Gain less that of crl").text == "+8.3"
     assert cell(table, "ant_big_maze", "dcp", "Less crl, paper").text == "+6.2"
 
 
@@ -120,7 +120,7 @@ def test_each_burst_has_its_table_and_the_paper_stands_beside_its_own(tmp_path: 
 
 
 def test_one_result_counts_for_a_policy_and_the_rest_is_told(tmp_path: Path):
-    few, many = result("ant_push", "dcp", 0, 0, 16), result("ant_push", "dcp", 0, 32, 64, episodes=64)
+    few, many = result("ant_push", "dcp", 0, 0, 8), result("ant_push", "dcp", 0, 32, 64, episodes=64)
     sweep, drawn = {**few, "tried": []}, {**few, "stochastic": True}
     write_results(tmp_path, few, many, sweep, drawn)
     [table] = burst_tables(collect([tmp_path]))

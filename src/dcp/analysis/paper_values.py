@@ -27,16 +27,6 @@ def checkpoint(metric: str, environment: str, method: str, steps: int) -> Publis
     return _published(_row(metric, environment, method)[CHECKPOINTS.index(steps)])
 
 
-def final(metric: str, environment: str, method: str) -> Published | None:
-    """The last checkpoint of the environment's budget: what the paper's summary speaks of."""
-    return _published(next((cell for cell in reversed(_row(metric, environment, method)) if cell), None))
-
-
-def final_steps(environment: str) -> int | None:
-    row = _row("success_once", environment, "dcp")
-    return next((at for at, cell in reversed(list(zip(CHECKPOINTS, row, strict=True))) if cell), None)
-
-
 def arrow(metric: str, environment: str) -> str | None:
     """up (DCP's final mean is higher), down (CRL's is) or about."""
     return _tables()["arrows"][metric].get(environment)
