@@ -64,7 +64,7 @@ def test_another_distance_may_take_the_place_of_the_straight_one(measures):
 
 
 def test_a_distance_on_an_edge_belongs_to_the_bin_above_and_the_last_bin_has_both_its_edges():
-    """0 to 4 in four bins: the edges are 0, 1, 2, 3, 4. Paths in a maze are whole numbers of cells, so edges are met."""
+    """0 to 4 in four bins: the edges are 0, 1, 2, 3, 4. Paths in a maze are whole cells, so edges are met."""
     near = np.array([[True, False, False, False, True]])
     five = measure(
         Record(

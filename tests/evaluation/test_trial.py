@@ -172,3 +172,14 @@ def test_an_environment_may_be_given_itself():
     env = dcp.make_env("point_u_maze")
     given, named = (dcp.evaluate(stand_still, one, episodes=2) for one in (env, "point_u_maze"))
     assert given.goal_sets() == named.goal_sets()
+
+
+def test_a_policy_and_what_is_said_of_it_are_read_at_once(tiny_run: TrainedRun, monkeypatch):
+    """A run that is being trained replaces its file at any moment: two readings may be of two policies."""
+    from dcp.deploy import artefact
+
+    readings, read = [], artefact._read
+    monkeypatch.setattr(artefact, "_read", lambda path: readings.append(path) or read(path))
+    target = open_target(tiny_run.folder)
+    assert target.about["method"] == "dcp"
+    assert len(readings) == 1

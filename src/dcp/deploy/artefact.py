@@ -44,6 +44,11 @@ def save_policy(path: str | Path, policy: DeployedPolicy, about: Mapping[str, An
 
 def load_policy(path: str | Path) -> DeployedPolicy:
     """From a policy file or a run folder; `zoo/<env>/<method>` names one that comes with the package."""
+    return load_policy_and_about(path)[0]
+
+
+def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, Any]]:
+    """Both from one reading: a run that is being trained replaces its file at any moment."""
     path = _policy_file(path)
     arrays, metadata = _read(path)
     try:
@@ -57,7 +62,8 @@ def load_policy(path: str | Path) -> DeployedPolicy:
     except (LookupError, TypeError, ValueError, AttributeError) as error:  # UserError is a ValueError
         raise UserError(f"{path} is damaged ({error}): train or copy it again") from error
     # The arrays stay NumPy's until they are used: starting a device takes as long as everything else here.
-    return DeployedPolicy(networks, condition, spec, params["actor"], params["encoders"], energy)
+    policy = DeployedPolicy(networks, condition, spec, params["actor"], params["encoders"], energy)
+    return policy, dict(metadata.get("about", {}))
 
 
 def policy_about(path: str | Path) -> dict[str, Any]:

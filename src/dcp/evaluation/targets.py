@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dcp.config import Config
-from dcp.deploy.artefact import load_policy, policy_about
+from dcp.deploy.artefact import load_policy_and_about
 from dcp.deploy.numpy_policy import ExportedPolicy
 from dcp.deploy.policy import DeployedPolicy, Policy, as_policy
 from dcp.deploy.run_folder import CONFIG_FILE, POLICY_FILE, read_config_file, require_trust
@@ -72,7 +72,7 @@ def _from_path(path: str | Path) -> Target:
         return _exported(label, exported, _of_this(config, exported.about), folder)
     if path.is_dir() and config is not None and not (path / POLICY_FILE).is_file():
         raise UserError(f"{path} has no policy yet: the run writes {POLICY_FILE} at its first evaluation")
-    policy, about = load_policy(path), policy_about(path)
+    policy, about = load_policy_and_about(path)
     return Target(label, policy, _sizes(policy.spec), about, _of_this(config, about), folder)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dcp.deploy.artefact import load_policy, policy_about, write_whole
+from dcp.deploy.artefact import load_policy_and_about, write_whole
 from dcp.deploy.export.metadata import describe
 from dcp.deploy.exported import ENDINGS, load_exported
 from dcp.deploy.policy import DeployedPolicy
@@ -24,7 +24,7 @@ def export_policy(
     """From a run folder or policy file to one file, by default beside it. -> its path"""
     if form not in ENDINGS:
         raise UserError(f"unknown format {form!r}: choose one of {', '.join(ENDINGS)}")
-    policy, about, ending = load_policy(path), policy_about(path), ENDINGS[form]
+    (policy, about), ending = load_policy_and_about(path), ENDINGS[form]
     out = Path(out) if out is not None else _folder(Path(path)) / f"policy{ending}"
     if out.suffix != ending:
         raise UserError(f"{out} does not end in {ending}, by which its readers know the format: rename it")
