@@ -23,7 +23,7 @@ from dcp.deploy.artefact import write_whole
 from dcp.errors import UserError
 
 PAGE, FIGURES_DIR, TABLES_DIR = "report.html", "figures", "tables"
-PICTURE_BYTES = 3_500_000  # of the figures in the page; the curves are drawn by its script
+PICTURE_BYTES = 3_000_000  # of the figures in the page; the curves are drawn by its script
 Tell = Callable[[str, int, int], None]  # what is being done, how many parts are done, of how many
 
 

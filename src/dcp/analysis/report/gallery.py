@@ -17,7 +17,7 @@ from dcp.analysis.report.markup import data_uri
 from dcp.analysis.report.names import Names
 from dcp.analysis.run_reading import Run
 
-MOVING_BYTES = 3_500_000  # of all embedded GIFs together
+MOVING_BYTES = 3_000_000  # of all embedded GIFs together
 GIF_BYTES = 1_200_000  # of one
 MAX_CARDS = 96
 STILL_SIDE, STILL_FRAME = 260, 30  # pixels; the frame that is shown while it stands still, if there are as many
