@@ -47,6 +47,20 @@ def test_a_number_that_differs_from_the_logged_one_is_told(run: Path, capsys):
     assert "Numbers differ" in shown
 
 
+def test_the_row_of_the_policy_that_is_there_is_repeated_even_if_training_has_gone_on(run: Path, capsys):
+    metrics = run / "metrics.csv"
+    header, *rows = metrics.read_text().splitlines()
+    later = rows[-1].split(",")
+    later[header.split(",").index("evaluation")] = str(len(rows) + 1)
+    later[header.split(",").index("env_steps")] = "999999"
+    metrics.write_text("\n".join([header, *rows, ",".join(later), ""]))
+    assert main(["eval", str(run), "--as-logged"]) == 0
+    assert f"evaluation {len(rows)}" in capsys.readouterr().out
+    metrics.write_text("\n".join([header, *rows[:-1], ",".join(later), ""]))
+    assert main(["eval", str(run), "--as-logged"]) == 2
+    assert "try once more" in capsys.readouterr().err
+
+
 def test_an_evaluation_shows_a_table_and_writes_json_and_csv(run: Path, capsys):
     assert main(["eval", str(run), "--seeds", "3", "4"]) == 0
     shown = capsys.readouterr().out
