@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dcp.cli.eval_tables import random_share
 from dcp.cli.main import main
 from dcp.training.run import TrainedRun
 
@@ -221,3 +222,9 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(run: Path, capsys):
     error = capsys.readouterr().err
     assert "choose a folder by --out" in error
     assert "episodes" not in error  # said before the work begins
+
+
+def test_the_share_of_random_steps_is_that_of_the_episode():
+    """250 steps, P = 100, L = 10: bursts at 90 to 99 and 190 to 199, none in the last half period."""
+    assert random_share((100, 10), 250) == 20 / 250
+    assert random_share((100, 10), 1000) == 0.1

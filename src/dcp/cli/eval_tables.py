@@ -7,6 +7,7 @@ from rich.table import Table
 
 from dcp.analysis.trials import Estimate, Paired, estimates, paired
 from dcp.cli.tables import show
+from dcp.deploy.burst import is_random
 from dcp.evaluation.sweep import Sweep
 from dcp.evaluation.trial import Trial
 
@@ -20,7 +21,8 @@ def show_sweep(title: str, found: Sweep, gains: dict[tuple[int, int], Paired], c
     _add_burst(table, "none", "", found.without, None)
     for burst, trial in found.tried.items():
         mark = " *" if burst == found.best else ""
-        _add_burst(table, f"P {burst[0]}, L {burst[1]}{mark}", f"{burst[1] / burst[0]:.1%}", trial, gains[burst])
+        share = f"{random_share(burst, trial.episode_length):.1%}"
+        _add_burst(table, f"P {burst[0]}, L {burst[1]}{mark}", share, trial, gains[burst])
     table.add_section()
     _add_burst(table, "confirmed: none", "", found.confirmed_without, None)
     _add_burst(table, f"confirmed: {best}", "", found.confirmed, confirmed)
@@ -30,6 +32,11 @@ def show_sweep(title: str, found: Sweep, gains: dict[tuple[int, int], Paired], c
         f"Best: {best}. On {len(found.confirmed.all.success)} other episodes it changes success by "
         f"{_points(confirmed.success_once)} (95%)."
     )
+
+
+def random_share(burst: tuple[int, int], episode_length: int) -> float:
+    """Of an episode's steps: L / P over whole periods; the last period may be cut short before its burst."""
+    return float(np.mean(is_random(np.arange(episode_length), *burst)))
 
 
 def make_table(first: str, *columns: str) -> Table:
