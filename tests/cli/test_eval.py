@@ -92,8 +92,13 @@ def test_a_burst_is_paired_with_none_on_the_same_episodes(run: Path, capsys):
 
 def test_a_sweep_confirms_the_best_burst_on_other_episodes(run: Path, capsys):
     assert main(["eval", str(run), "--burst-sweep", "--periods", "10", "50", "--lengths", "5", "10"]) == 0
-    assert "Best: P " in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "Best: P " in shown
     content, _ = stored(run)
+    main(["eval", str(run), "--json", "--out", str(run / "plain")])
+    none = json.loads(capsys.readouterr().out)[0]["summary"]["success_once"]["mean"]
+    gained = max(part["success_once"] for part in content["tried"]) > none
+    assert ("No burst of these reached more goals than none" in shown) == (not gained)
     assert [part["burst"] for part in content["tried"]] == [[10, 5], [50, 5], [50, 10]]  # L = P is no burst
     best = max(content["tried"], key=lambda part: part["success_once"])
     chosen = next(part for part in content["tried"] if part["burst"] == content["burst"])
@@ -190,6 +195,7 @@ BAD = [
     (["{run}/nothing.onnx"], "there is no file"),
     (["zoo/point_u_maze"], "zoo/point_u_maze/dcp"),
     (["{run}", "--burst", "--burst-sweep"], "only one"),
+    (["{run}", "--periods", "50"], "add --burst-sweep"),
     (["{run}", "--burst-sweep", "--periods", "5", "--lengths", "5"], "0 < L < P"),
     (["{run}", "--as-logged", "--stochastic"], "leave out"),
     (["{run}", "--as-logged", "--burst"], "leave out"),

@@ -92,6 +92,9 @@ def _require_sense(options: EvalOptions) -> None:
 
         there = f", such as {names()[0]}" if names() else ""
         raise UserError(f"nothing to evaluate: name a run's folder, a policy file or one of the zoo{there}")
+    plain = EvalOptions()
+    if not options.burst_sweep and (options.periods, options.lengths) != (plain.periods, plain.lengths):
+        raise UserError("--periods and --lengths are those of a sweep: add --burst-sweep, or give --burst P L")
     if options.burst and options.burst_sweep:
         raise UserError("--burst tries one burst and --burst-sweep many: give only one of them")
     if options.as_logged and (options.env or options.eval_layout or options.burst or options.burst_sweep):

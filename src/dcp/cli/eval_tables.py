@@ -32,6 +32,8 @@ def show_sweep(title: str, found: Sweep, gains: dict[tuple[int, int], Paired], c
         f"Best: {best}. On {len(found.confirmed.all.success)} other episodes it changes success by "
         f"{_points(confirmed.success_once)} (95%)."
     )
+    if found.tried[found.best].all.success.mean() <= found.without.all.success.mean():
+        print("No burst of these reached more goals than none.")
 
 
 def random_share(burst: tuple[int, int], episode_length: int) -> float:
