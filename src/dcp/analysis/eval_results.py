@@ -74,6 +74,8 @@ def _records(collection: Collection) -> Iterator[tuple[EvalRecord, str]]:
 def _unfit(content: dict[str, Any]) -> str:
     if "tried" in content:
         return "a sweep, whose burst was chosen by its result"
+    if content.get("burst_inside"):
+        return "of an exported policy with a burst inside, which has no result without it"
     if content.get("stochastic"):
         return "with actions drawn at random, unlike the paper's deployment"
     return ""
