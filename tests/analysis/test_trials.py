@@ -57,6 +57,14 @@ def test_pairs_are_won_tied_and_lost_episode_by_episode():
     assert gain.time_near_goal.mean == -0.5  # +1, 0, -1, -2
 
 
+def test_a_gain_is_after_minus_before():
+    """0, 0, 1, 1 reached before; 1, 1, 1, 0 after: +1, +1, 0, -1."""
+    gain = paired(measures([0, 0, 3, 2], [0, 0, 1, 4]), measures([5, 4, 3, 0], [1, 2, 3, 0]))
+    assert (gain.wins, gain.ties, gain.losses) == (2, 1, 1)
+    assert gain.success_once.mean == 0.25
+    assert gain.time_near_goal.mean == 0.25  # +1, +2, +2, -4
+
+
 def test_different_episodes_are_never_paired():
     other = np.tile(np.float32([1.0, 1.0, 2.0, 3.0]), (1, 1))
     with pytest.raises(UserError, match="different episodes"):
