@@ -167,6 +167,39 @@ def test_a_file_that_lacks_something_is_told_and_takes_nothing_with_it(tmp_path:
     assert any("not a result that this version can read (KeyError('episodes'))" in note for note in table.notes)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"schema_version": 2},
+        {"burst": [5], "without_burst": {"seeds": []}},
+        {"seeds": []},
+        {"seeds": [3]},
+        {"env": ["ant_push"]},
+        {"about": {"env": "ant_push", "method": "dcp", "seed": math.inf}},
+        {"about": {"env": {}, "method": "dcp", "seed": 0}},
+    ],
+)
+def test_a_damaged_result_is_told_also_where_it_is_the_only_one(tmp_path: Path, damage: dict[str, Any]):
+    folder = write_run(tmp_path, "ant_push", "dcp", 0, [50_000_000], [0.1]) / "evals"
+    folder.mkdir()
+    (folder / "bad.json").write_text(json.dumps({**result("ant_push", "dcp", 0, 8), **damage}))
+    assert burst_tables(collect([tmp_path])) == []
+    [section] = [section for section in sections(collect([tmp_path])) if section.anchor == "saturation"]
+    assert not section.tables
+    assert "bad.json: " in section.text
+
+
+def test_the_latest_policy_of_a_run_counts_not_the_one_with_most_episodes(tmp_path: Path):
+    late, early = result("ant_push", "dcp", 0, 8, 16), result("ant_push", "dcp", 0, 0, 0, episodes=256)
+    early["about"] = {**early["about"], "env_steps": 10_000_000}
+    rival = result("ant_push", "crl", 0, 8, 8)
+    rival["about"] = early["about"] | {"method": "crl"}
+    write_results(tmp_path, early, late, rival)
+    [table] = burst_tables(collect([tmp_path]))
+    assert cell(table, "ant_push", "dcp", "Gain by the burst").text == "+25.0"
+    assert "ant_push: the policies were trained for 10,000,000 to 50,000,000 steps." in table.notes
+
+
 def test_without_results_there_is_no_table(tmp_path: Path):
     write_run(tmp_path, "ant_push", "dcp", 0, [50_000_000], [0.1])
     found = collect([tmp_path])

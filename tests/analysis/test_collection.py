@@ -82,6 +82,21 @@ def test_steps_that_go_back_are_damage(tmp_path: Path):
     assert "do not increase" in collect([tmp_path]).runs[0].state
 
 
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ("env_steps,success_once,time_near_goal\nnan,0.5,3\n", "a number of steps that is none"),
+        ("env_steps,success_once,time_near_goal\n1,0.5,3\ninf,0.5,3\n", "a number of steps that is none"),
+        ("env_steps,success_once,time_near_goal\n-5,0.5,3\n", "a number of steps that is none"),
+        ("env_steps,success_once,success_once,time_near_goal\n5,0.5,0.7,3\n", "has two columns success_once"),
+    ],
+)
+def test_steps_that_are_no_number_and_a_column_twice_are_damage(tmp_path: Path, lines: str, why: str):
+    (write_run(tmp_path, "ant_push", "dcp", 0, [1e6], [0.5]) / "metrics.csv").write_text(lines)
+    [run] = collect([tmp_path]).runs
+    assert run.is_damaged and why in run.state
+
+
 def test_a_missing_seed_is_named(tmp_path: Path):
     for seed in (0, 1):
         write_run(tmp_path, "ant_push", "dcp", seed, STEPS, [0.1, 0.2])

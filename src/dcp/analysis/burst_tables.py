@@ -134,7 +134,7 @@ def _paper(published: Published | None, sign: bool = False) -> Cell:
 
 
 def _episodes(chosen: Sequence[EvalResult]) -> list[str]:
-    """On how many episodes, and whether methods of one environment met different ones."""
+    """On how many episodes, and whether policies of one environment met different ones, or were trained for longer."""
     counts = sorted({result.episodes for result in chosen})
     said = [f"Episodes of each policy: {', '.join(map(str, counts))}."]
     for environment in in_order(result.environment for result in chosen):
@@ -143,4 +143,7 @@ def _episodes(chosen: Sequence[EvalResult]) -> list[str]:
             said.append(
                 f"{environment}: not all policies met the same episodes, so differences between them are rough."
             )
+        steps = sorted({r.env_steps for r in chosen if r.environment == environment})
+        if steps[0] < 0.9 * steps[-1]:
+            said.append(f"{environment}: the policies were trained for {steps[0]:,} to {steps[-1]:,} steps.")
     return said

@@ -9,6 +9,7 @@ import numpy as np
 
 from dcp.analysis.collection import Collection, Key
 from dcp.analysis.run_reading import EvalRecord
+from dcp.analysis.trials import SCHEMA_VERSION
 
 Burst = tuple[int, int]  # P, L
 
@@ -24,6 +25,7 @@ class EvalResult:
     reach: float  # episodes that were near their goal at least once
     reach_with_burst: float  # nan without a burst
     saturation: float  # action components beyond 0.95, without a burst
+    env_steps: int  # that the policy was trained for
     episodes: int
     eval_seeds: tuple[int, ...]
     source: str
@@ -47,19 +49,19 @@ def eval_results(collection: Collection) -> tuple[list[EvalResult], list[str]]:
             continue
         try:
             found.append(_result(record, label))
-        except (KeyError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
             unused.append(f"{record.path}: not a result that this version can read ({error!r}).")
     return found, unused
 
 
 def one_each(results: list[EvalResult]) -> tuple[list[EvalResult], list[str]]:
-    """One a policy: the one with most episodes, then the first by file name. -> those, and what was left out"""
+    """One a run: of its latest policy, with most episodes, then the first by file name. -> those, what was left out"""
     chosen: dict[tuple[str, str, int], EvalResult] = {}
     left = []
-    for result in sorted(results, key=lambda r: (-r.episodes, r.source)):
+    for result in sorted(results, key=lambda r: (-r.env_steps, -r.episodes, r.source)):
         identity = (*result.key, result.seed)
         if identity in chosen:
-            left.append(f"{result.source}: left out, {chosen[identity].source} is of the same policy.")
+            left.append(f"{result.source}: left out, {chosen[identity].source} is of the same run.")
         else:
             chosen[identity] = result
     return sorted(chosen.values(), key=lambda r: r.seed), left
@@ -72,6 +74,8 @@ def _records(collection: Collection) -> Iterator[tuple[EvalRecord, str]]:
 
 
 def _unfit(content: dict[str, Any]) -> str:
+    if (version := content.get("schema_version", SCHEMA_VERSION)) != SCHEMA_VERSION:
+        return f"schema_version {version!r}, and this version reads {SCHEMA_VERSION}"
     if "tried" in content:
         return "a sweep, whose burst was chosen by its result"
     if content.get("burst_inside"):
@@ -84,22 +88,31 @@ def _unfit(content: dict[str, Any]) -> str:
 def _result(record: EvalRecord, label: str) -> EvalResult:
     content, burst = record.content, record.content.get("burst")
     plain = content["without_burst"] if burst else content
-    trained, evaluated = record.about["env"], content["env"]
+    trained, evaluated = _text(record.about["env"]), _text(content["env"])
     return EvalResult(
         environment=trained if trained == evaluated else f"{trained} on {evaluated}",
-        method=label or record.about["method"],
+        method=label or _text(record.about["method"]),
         seed=int(record.about["seed"]),
         burst=(int(burst[0]), int(burst[1])) if burst else None,
         reach=_percent(plain, "success_once"),
         reach_with_burst=_percent(content, "success_once") if burst else math.nan,
         saturation=_percent(plain, "saturation"),
+        env_steps=int(record.about.get("env_steps") or 0),
         episodes=int(content["episodes"]),
         eval_seeds=tuple(int(part["seed"]) for part in content["seeds"]),
         source=str(record.path),
     )
 
 
+def _text(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"a name is {name!r}")
+    return name
+
+
 def _percent(content: dict[str, Any], measure: str) -> float:
     """Over all episodes of all evaluation seeds; JSON has null for nan."""
     shares = [math.nan if part[measure] is None else float(part[measure]) for part in content["seeds"]]
+    if not shares:
+        raise ValueError("it has no episodes")
     return 100.0 * float(np.mean(shares))

@@ -127,12 +127,21 @@ def read_metrics(path: Path) -> tuple[dict[str, np.ndarray], bool]:
         raise UserError(f"cannot read {path.name} ({error.strerror})") from error
     except (ValueError, csv.Error) as error:
         raise UserError(f"{path.name} has a line that is no row of numbers ({error})") from error
-    missing = [name for name in _EXPECTED if name not in header] if rows else []
-    if missing:
-        raise UserError(f"{path.name} lacks the column {missing[0]}")
-    if rows and not np.all(np.diff(values[:, header.index("env_steps")]) > 0):  # false for nan too
-        raise UserError(f"{path.name} has steps that do not increase from row to row")
+    if rows:
+        _require_columns(path.name, header, values)
     return dict(zip(header, values.T, strict=True)), torn
+
+
+def _require_columns(name: str, header: list[str], values: np.ndarray) -> None:
+    """values: [evaluations, columns]. What was measured may be nan; when it was measured may not."""
+    for column in _EXPECTED:
+        if header.count(column) != 1:
+            raise UserError(f"{name} {'has two columns' if column in header else 'lacks the column'} {column}")
+    steps = values[:, header.index("env_steps")]
+    if not np.isfinite(steps).all() or steps[0] < 0:
+        raise UserError(f"{name} has a number of steps that is none")
+    if not np.all(np.diff(steps) > 0):
+        raise UserError(f"{name} has steps that do not increase from row to row")
 
 
 def _is_whole(row: list[str], header: list[str]) -> bool:

@@ -7,6 +7,7 @@ from dcp.analysis.burst_tables import burst_tables, saturation_table
 from dcp.analysis.checkpoints import checkpoint_tables
 from dcp.analysis.collection import Collection
 from dcp.analysis.curves import METRICS
+from dcp.analysis.eval_results import eval_results
 from dcp.analysis.overall import aggregate_table, common_environments, improvement_table
 from dcp.analysis.overall_figures import aggregate_figure, profile_figure
 from dcp.analysis.paper_values import CHECKPOINTS
@@ -18,7 +19,7 @@ def sections(collection: Collection, checkpoints: Sequence[int] = CHECKPOINTS) -
     """Those that these runs have something for."""
     found = [_summary(collection), _overall(collection), _checkpoints(collection, checkpoints)]
     found += [_bursts(collection), _saturation(collection)]
-    return [section for section in found if section.tables]
+    return [section for section in found if section.tables or section.text]
 
 
 def _summary(collection: Collection) -> Section:
@@ -28,6 +29,8 @@ def _summary(collection: Collection) -> Section:
     for baseline in others:
         if summary := summary_table(collection, method, baseline):
             tables += [summary, *(comparison_table(collection, name, method, baseline) for name in SUMMARY_METRICS)]
+    if not tables:
+        return Section("Summary", "summary")
     text = (
         "The first table answers as the paper's summary does. The others say how large a difference is, and how sure "
         "the seeds can make us of it: intervals that hold zero, or a p near one, are an answer too."
@@ -69,5 +72,9 @@ def _bursts(collection: Collection) -> Section:
 
 
 def _saturation(collection: Collection) -> Section:
-    table = saturation_table(collection)
-    return Section("Saturation", "saturation", tables=(table,) if table else ())
+    """Results that are all unfit leave no table to say so under: then these words stand alone."""
+    if table := saturation_table(collection):
+        return Section("Saturation", "saturation", tables=(table,))
+    unused = eval_results(collection)[1]
+    words = ["No result of dcp eval can be used.", *unused] if unused else []
+    return Section("Saturation", "saturation", text="\n\n".join(words))
