@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.analysis.trials import as_csv, as_json, estimates, of_episodes, of_shares, of_successes, paired, write
+from dcp.analysis.trials import (
+    as_csv,
+    as_json,
+    estimates,
+    of_episodes,
+    of_pairs,
+    of_shares,
+    of_successes,
+    paired,
+    write,
+)
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.evaluation.measures import Measures
@@ -55,6 +65,14 @@ def test_pairs_are_won_tied_and_lost_episode_by_episode():
     assert (gain.wins, gain.ties, gain.losses) == (1, 2, 1)
     assert gain.success_once.mean == 0.0
     assert gain.time_near_goal.mean == -0.5  # +1, 0, -1, -2
+
+
+def test_an_interval_of_pairs_is_agresti_and_mins():
+    """1 won, 1 lost, 2 tied: 1.5 and 1.5 of 6, so 0 +- 1.96 sqrt(3) / 6 = 0.5658. 16 ties: 0 +- 1.96 / 18 = 0.1089.
+    4 lost of 4: (0.5 - 4.5) / 6 = -0.6667 +- 1.96 sqrt(5 - 16 / 6) / 6 = 0.4990, cut at -1."""
+    assert_allclose(of_pairs(1, 1, 4), [0.0, -0.5658, 0.5658], atol=1e-4)
+    assert_allclose(of_pairs(0, 0, 16), [0.0, -0.1089, 0.1089], atol=1e-4)
+    assert_allclose(of_pairs(0, 4, 4), [-1.0, -1.0, -0.1677], atol=1e-4)
 
 
 def test_a_gain_is_after_minus_before():

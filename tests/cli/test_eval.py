@@ -42,10 +42,13 @@ def test_a_number_that_differs_from_the_logged_one_is_told(run: Path, capsys):
     last = rows[-1].split(",")
     last[column] = "0.125"
     (run / "metrics.csv").write_text("\n".join([*rows[:-1], ",".join(last), ""]))
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, "machine": {**config["machine"], "cores": "99"}}))
     assert main(["eval", str(run), "--as-logged"]) == 1
     shown = capsys.readouterr().out
     assert "0.125" in shown
     assert "Numbers differ" in shown
+    assert "cores was 99, here it is" in shown
 
 
 def test_the_row_of_the_policy_that_is_there_is_repeated_even_if_training_has_gone_on(run: Path, capsys):
@@ -80,7 +83,10 @@ def test_an_evaluation_shows_a_table_and_writes_json_and_csv(run: Path, capsys):
 def test_a_burst_is_paired_with_none_on_the_same_episodes(run: Path, capsys):
     assert main(["eval", str(run), "--burst", "--json"]) == 0
     [printed] = json.loads(capsys.readouterr().out)
-    content, _ = stored(run)
+    alone, with_burst = sorted((run / "evals").glob("*.json"), key=lambda path: len(path.name))
+    content = json.loads(with_burst.read_text())
+    assert json.loads(alone.read_text()) == content["without_burst"]
+    assert alone.with_suffix(".csv").read_text() != with_burst.with_suffix(".csv").read_text()
     assert printed["burst"] == content["burst"] == [100, 10]  # the paper's, unless told otherwise
     assert content["without_burst"]["burst"] is None
     sets = [part["seeds"][0]["goal_set_sha256"] for part in (content, content["without_burst"])]

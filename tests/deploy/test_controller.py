@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dcp.deploy import Controller, Reading, Stopped
+from dcp.deploy.burst import with_burst
 from dcp.deploy.control.garbage import Garbage
 from dcp.deploy.control.limits import Limits
+from dcp.deploy.policy import HostPolicy
 from dcp.errors import RunError, UserError
 from tests.deploy.robots import SAFE, FakeClock, FakeRobot
 
@@ -361,6 +363,14 @@ def test_a_loop_of_ones_own_that_pauses_too_long_is_stopped():
     assert len(robot.ordinary) == 1 and robot.ended_safely()
 
 
+@pytest.mark.parametrize("asked", [{"seconds": -1}, {"seconds": float("nan")}, {"steps": 0}])
+def test_a_run_that_would_do_nothing_is_refused(asked: dict):
+    robot = FakeRobot()
+    with pytest.raises(UserError, match="must be positive"):
+        robot.controller().run(**asked)
+    assert not robot.sent
+
+
 def test_run_inside_a_with_block_is_the_same_run():
     robot = FakeRobot(FakeClock())
     with robot.controller() as controller:
@@ -504,6 +514,7 @@ def test_no_policy_gets_anything_else_past_the_controller(outputs, change):
             {"policy": "policy.npz"},
             r"policy is a str, which cannot be called: it is used as policy\(observation, goal\)",
         ),
+        ({"policy": with_burst(HostPolicy(lambda state, goal: goal))}, r"give dcp.deploy.stepper.Stepper\(policy\)"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_at_once(settings: dict, sentence: str):

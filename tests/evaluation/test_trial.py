@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dcp
+from dcp.deploy.artefact import save_policy
 from dcp.deploy.burst import PeriodicBurst
 from dcp.deploy.export.write import export_policy
 from dcp.deploy.exported import load_exported
@@ -37,7 +38,7 @@ def test_an_evaluation_of_training_comes_out_again_bit_for_bit(tiny_run: Trained
 
 
 def test_a_seed_decides_the_episodes_and_nothing_else_does(tiny_run: TrainedRun):
-    ours = evaluate(tiny_run.folder, **FEW)
+    ours = evaluate(tiny_run.folder, episodes=16, seeds=3)  # one seed may come without its brackets
     theirs = evaluate(standing, "point_u_maze", **FEW)
     burst = evaluate(tiny_run.folder, burst=(10, 5), **FEW)
     other = evaluate(tiny_run.folder, episodes=16, seeds=(4,))
@@ -123,16 +124,21 @@ def test_what_cannot_act_is_refused_and_a_function_needs_an_environment():
         evaluate(standing)
 
 
-def test_an_export_beside_its_runs_config_is_judged_where_the_run_was(tiny_run: TrainedRun, tmp_path: Path):
-    export_policy(tiny_run.folder, "numpy", tmp_path / "policy.npz")
-    assert open_target(tmp_path / "policy.npz").config is None
-    for seed, own in ((0, True), (1, False)):
-        config = {
-            "schema_version": 2,
-            "config": dataclasses.asdict(dcp.Config(seed=seed, eval_env="point_u_maze_eval")),
-        }
-        (tmp_path / "config.json").write_text(json.dumps(config))
-        assert open_target(tmp_path / "policy.npz").env == ("point_u_maze_eval" if own else "point_u_maze")
+def test_an_export_is_judged_where_the_run_was_wherever_it_lies(tiny_run: TrainedRun, tmp_path: Path):
+    about = {"env": "point_u_maze", "eval_env": "point_u_maze_eval", "fidelity": "fixed", "seed": 0}
+    policy = save_policy(tmp_path / "mine.safetensors", tiny_run.policy, about)
+    exported = open_target(export_policy(policy, "numpy", tmp_path / "policy.npz"))
+    assert (exported.env, exported.fidelity, exported.config) == ("point_u_maze_eval", "fixed", None)
+
+
+def test_a_config_beside_a_policy_counts_only_if_it_is_its_runs(tiny_run: TrainedRun, tmp_path: Path):
+    path = export_policy(tiny_run.folder, "numpy", tmp_path / "policy.npz")
+    stored = json.loads((tiny_run.folder / "config.json").read_text())
+    for change, own in (({}, True), ({"seed": 1}, False), ({"eval_env": "point_u_maze_eval"}, False)):
+        changed = {**stored, "config": {**stored["config"], **change}}
+        (tmp_path / "config.json").write_text(json.dumps(changed))
+        assert (open_target(path).config is not None) == own
+        assert open_target(path).env == "point_u_maze"
 
 
 def test_code_that_a_run_names_is_not_run_unasked(tiny_run: TrainedRun):

@@ -16,7 +16,7 @@ from dcp.deploy.run_folder import load_run
 from dcp.errors import UserError
 from dcp.evaluation.program import Deployment
 from dcp.training.display import Pace, Plain, clock, headline
-from dcp.training.folder import claim
+from dcp.training.folder import claim, machine
 from dcp.training.loop import Evaluation, Progress, run_loop
 from dcp.training.run import Interrupted, TrainedRun, train
 from dcp.training.sinks import CsvSink
@@ -53,6 +53,7 @@ def test_config_json_round_trips_and_names_the_versions(tiny_run: TrainedRun):
     assert stored["earlier_budgets"] == []
     assert {"dcp", "jax", "flax", "optax", "brax", "mujoco", "numpy", "python"} <= stored["versions"].keys()
     assert stored["versions"]["jax"] == jax.__version__
+    assert stored["machine"] == machine()
 
 
 def test_metrics_csv_has_the_declared_columns_and_exact_numbers(tiny_run: TrainedRun):
@@ -72,7 +73,10 @@ def test_the_policy_on_disk_is_the_one_that_was_trained(tiny_run: TrainedRun):
     state, goal = np.array([[1.0, 1.0], [3.0, 2.5]]), np.array([[1.0, 3.0], [3.0, 1.0]])
     np.testing.assert_array_equal(load_policy(tiny_run.folder)(state, goal), tiny_run.policy(state, goal))
     about = policy_about(tiny_run.folder)
-    assert about == {"env": "point_u_maze", "method": "dcp", "seed": 0, "env_steps": 4000}
+    assert about == {
+        **{"env": "point_u_maze", "eval_env": "point_u_maze", "fidelity": "paper"},
+        **{"method": "dcp", "seed": 0, "env_steps": 4000},
+    }
 
 
 def test_load_run_reads_what_was_written(tiny_run: TrainedRun):

@@ -76,13 +76,19 @@ def paired(before: Measures, after: Measures) -> Paired:
     if not np.array_equal(before.start, after.start):
         raise UserError("two evaluations on different episodes cannot be paired: use the same seeds and environment")
     gain = after.success.astype(int) - before.success.astype(int)  # [N]
-    return Paired(
-        of_episodes(gain),
-        of_episodes(after.time_near_goal - before.time_near_goal),
-        int(np.sum(gain > 0)),
-        int(np.sum(gain == 0)),
-        int(np.sum(gain < 0)),
-    )
+    wins, losses = int(np.sum(gain > 0)), int(np.sum(gain < 0))
+    gained_time = of_episodes(after.time_near_goal - before.time_near_goal)
+    return Paired(of_pairs(wins, losses, len(gain)), gained_time, wins, len(gain) - wins - losses, losses)
+
+
+def of_pairs(wins: int, losses: int, pairs: int) -> Estimate:
+    """A difference of two shares on the same episodes, with Agresti and Min's interval.
+
+    Half an episode is added to each of the four outcomes: where no pair differs, or all do, there is an interval too.
+    """
+    b, c, n = wins + 0.5, losses + 0.5, pairs + 2.0
+    centre, error = (b - c) / n, 1.96 * math.sqrt(b + c - (b - c) ** 2 / n) / n
+    return Estimate((wins - losses) / pairs, max(centre - error, -1.0), min(centre + error, 1.0))
 
 
 def as_json(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:

@@ -117,8 +117,7 @@ def _number(e: Estimate, digits: int) -> str:
 
 
 def _points(e: Estimate) -> str:
-    interval = f" ± {100 * (e.high - e.mean):.1f}" if np.isfinite(e.high) else ""
-    return f"{100 * e.mean:+.1f}{interval} points"
+    return f"{100 * e.mean:+.1f} ({100 * e.low:+.1f} to {100 * e.high:+.1f}) points"
 
 
 def _signed(e: Estimate) -> str:

@@ -12,7 +12,7 @@ from dcp.analysis.trials import Estimate, Paired, as_csv, as_json, finite, paire
 from dcp.cli.eval_files import file_name, folder_of, marks
 from dcp.cli.eval_tables import COLUMNS, add_gain, add_trial, compare, explain, make_table, say_where, show_sweep
 from dcp.cli.tables import show
-from dcp.deploy.run_folder import load_run
+from dcp.deploy.run_folder import CONFIG_FILE, load_run, read_config_file
 from dcp.errors import UserError
 from dcp.evaluation.measures import training_scores
 from dcp.evaluation.program import evaluation_key
@@ -49,6 +49,9 @@ def evaluate(targets: list[Target], arenas: list[Arena], options: "EvalOptions",
             add_gain(table, gain)
         results.append(content)
         written += write(folder_of(target, options.out), name, content, as_csv(found))
+        if found is not plain:  # the other half of the pairs
+            alone = file_name(arena, options, None, mark)
+            written += write(folder_of(target, options.out), alone, content["without_burst"], as_csv(plain))
     if options.json:
         _print_json(results)
         return 0
@@ -118,8 +121,22 @@ def repeat(targets: list[Target], progress: Console) -> int:
     if same:
         print("Every number is the logged one, bit for bit.")
         return 0
-    print("Numbers differ: bits are promised for the same machine, versions and number of devices; see config.json.")
+    print("Numbers differ: bits are promised for the same machine, cores, versions and number of devices.")
+    for target in targets:
+        for name, (then, now) in _changed(target).items():
+            print(f"  {target.label}: {name} was {then}, here it is {now}")
     return EXIT_DIFFERS
+
+
+def _changed(target: Target) -> dict[str, tuple[str, str]]:
+    """What besides the config decides how numbers are rounded, where it is known and not the same."""
+    from dcp.training.folder import machine, versions
+
+    if target.folder is None:
+        return {}
+    stored, here = read_config_file(target.folder / CONFIG_FILE), {**versions(), **machine()}
+    then = {**stored["versions"], **stored["machine"]}
+    return {name: (then[name], now) for name, now in here.items() if then.get(name, now) != now}
 
 
 def logged(target: Target) -> tuple[int, dict[str, float]]:

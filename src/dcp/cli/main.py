@@ -1,5 +1,6 @@
 """Finds the command and turns a user's mistake into one sentence. Imports a command only when it is called."""
 
+import errno
 import os
 import sys
 from difflib import get_close_matches
@@ -50,6 +51,11 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(f"dcp: {error.strerror}: make room, and run it again", file=sys.stderr)
+        return EXIT_FAULT
     except KeyboardInterrupt:
         print("dcp: stopped", file=sys.stderr)
         return EXIT_INTERRUPTED

@@ -80,6 +80,9 @@ class Controller:
 
     def run(self, seconds: float | None = None, steps: int | None = None) -> Report:
         """Until the time or the steps are over, for ever if neither is given. A fault raises `Stopped`."""
+        for name, value in (("seconds", seconds), ("steps", steps)):
+            if value is not None and not value > 0:
+                raise UserError(f"{name} must be positive, not {value}: leave it out to run until something stops it")
         with nullcontext(self) if self._entered else self:
             try:
                 self._heart.between = WAIT

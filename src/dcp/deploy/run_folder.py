@@ -72,7 +72,8 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
         raise UserError(f"{path}: {error}") from error
     for older in range(version, SCHEMA_VERSION):
         stored = _MIGRATIONS[older](stored)
-    return {**stored, "versions": stored.get("versions", {}), "earlier_budgets": stored.get("earlier_budgets", [])}
+    known: dict[str, Any] = {"versions": {}, "machine": {}, "earlier_budgets": []}
+    return {**known, **stored}
 
 
 def _from_1(stored: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class Target:
     label: str
     policy: Policy
     sizes: tuple[int, int, int] | None = None  # S, G, A; a plain function has none
-    about: dict[str, Any] = field(default_factory=dict)  # env, method, seed, env_steps
+    about: dict[str, Any] = field(default_factory=dict)  # env, eval_env, fidelity, method, seed, env_steps
     config: Config | None = None  # of the run
     folder: Path | None = None  # where its results belong
     burst: tuple[int, int] | None = None  # P, L that an exported policy brings with it
@@ -36,11 +36,13 @@ class Target:
     @property
     def env(self) -> str | None:
         """On which training evaluated it, as far as is known."""
-        return (self.config.eval_env or self.config.env) if self.config else self.about.get("env")
+        if self.config is not None:
+            return self.config.eval_env or self.config.env
+        return self.about.get("eval_env") or self.about.get("env")
 
     @property
     def fidelity(self) -> str:
-        return self.config.fidelity if self.config else "paper"
+        return self.config.fidelity if self.config else self.about.get("fidelity", "paper")
 
 
 def open_target(source: "str | Path | Policy | Callable[[np.ndarray, np.ndarray], Any] | Target") -> Target:
@@ -95,7 +97,7 @@ def _of_this(config: Config | None, about: dict[str, Any]) -> Config | None:
 
 
 def _identity(config: Config) -> dict[str, Any]:
-    return {"env": config.env, "method": config.method, "seed": config.seed}
+    return {name: getattr(config, name) for name in ("env", "method", "seed", "eval_env", "fidelity")}
 
 
 def _sizes(spec: EnvSpec) -> tuple[int, int, int]:

@@ -144,7 +144,7 @@ def evaluate(
     env: str | Environment | None = None,
     *,
     episodes: int | None = None,
-    seeds: Sequence[int] = (0,),
+    seeds: int | Sequence[int] = (0,),
     burst: tuple[int, int] | None = None,
     stochastic: bool = False,
     eval_layout: bool = False,
@@ -153,6 +153,7 @@ def evaluate(
 ) -> Trial:
     """Any policy on any environment: a path, a policy, or a function of state [N, S] and goal [N, G]."""
     compilation_cache.enable()
+    seeds = (seeds,) if isinstance(seeds, int) else seeds
     target = open_target(policy)
     arena = arena_for(
         target,

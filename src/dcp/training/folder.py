@@ -54,12 +54,13 @@ class RunFolder:
     def save_config(self) -> None:
         budgets = [asdict(budget) for budget in self.earlier]
         content = {"schema_version": SCHEMA_VERSION, "config": asdict(self.config), "earlier_budgets": budgets}
-        write_whole(self.path / CONFIG_FILE, json.dumps({**content, "versions": versions()}, indent=2).encode())
+        content |= {"versions": versions(), "machine": machine()}
+        write_whole(self.path / CONFIG_FILE, json.dumps(content, indent=2).encode())
 
     def save_policy(self, policy: DeployedPolicy, row: dict[str, Any]) -> None:
         c = self.config
-        about = {"env": c.env, "method": c.method, "seed": c.seed, "env_steps": row["env_steps"]}
-        save_policy(self.path / POLICY_FILE, policy, about)
+        about = {"env": c.env, "eval_env": c.eval_env, "fidelity": c.fidelity, "method": c.method, "seed": c.seed}
+        save_policy(self.path / POLICY_FILE, policy, {**about, "env_steps": row["env_steps"]})
 
     def save_fault(self, seen: dict[str, Any]) -> Path:
         write_whole(self.fault, json.dumps({"schema_version": SCHEMA_VERSION, **seen}, indent=2).encode())

@@ -43,7 +43,8 @@ def make_settings(policy: Any, calls: dict[str, Callable[..., Any]], given: dict
     for name, function in {"policy": policy, **calls}.items():
         if not callable(function):
             how = "policy(observation, goal)" if name == "policy" else f"{name}()"
-            raise UserError(f"{name} is a {type(function).__name__}, which cannot be called: it is used as {how}")
+            hint = "; give dcp.deploy.stepper.Stepper(policy)" if hasattr(function, "act") else ""
+            raise UserError(f"{name} is a {type(function).__name__}, which cannot be called: it is used as {how}{hint}")
     rate_hz = _positive("rate_hz", given["rate_hz"])
     stale_after = given["stale_after"]
     stale_after = max(0.2, 5 / rate_hz) if stale_after is None else _positive("stale_after", stale_after)
