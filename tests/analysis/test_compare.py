@@ -153,6 +153,30 @@ def test_other_episodes_are_not_paired(tmp_path):
     assert compare(a, b).paired_evals == []
 
 
+def test_a_damaged_result_is_not_paired(tmp_path):
+    a, b = write_run(tmp_path / "a"), write_run(tmp_path / "b", method="crl")
+    for run in (a, b):
+        write_eval(run, "f00d", [(1, 10)])
+        (run / "evals" / "u_4.json").write_text('{"seeds": [3]}')
+    assert compare(a, b).paired_evals == []
+
+
+def test_numbers_of_different_environments_and_episodes_are_told(tmp_path):
+    a, b = write_run(tmp_path / "a"), write_run(tmp_path / "b", env="point_big_maze", eval_env="point_big_maze")
+    assert (
+        "A was evaluated on point_u_maze and B on point_big_maze"
+        in tables_of(compare(a, b))["compare_results"].notes[1]
+    )
+    c = write_run(tmp_path / "c", episode_length=77)
+    assert compare(a, c).elsewhere.endswith("steps an episode and B for 77")
+    assert compare(a, write_run(tmp_path / "d", method="crl")).elsewhere == ""
+
+
+def test_no_two_columns_of_a_table_are_called_alike(tmp_path):
+    for table in comparison_tables(compare(write_run(tmp_path / "a"), write_run(tmp_path / "b", method="crl"))):
+        assert len(set(table.columns)) == len(table.columns), table.name
+
+
 def test_a_report_on_two_runs_compares_them_and_on_three_does_not(tmp_path):
     write_run(tmp_path / "a")
     write_run(tmp_path / "b", method="crl")

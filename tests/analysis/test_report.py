@@ -1,5 +1,6 @@
 """The report's page and files, read as text; test_report_browser.py opens it as a reader would."""
 
+import csv
 import json
 import re
 from html.parser import HTMLParser
@@ -72,6 +73,17 @@ def test_every_table_is_there_as_csv_markdown_and_latex(report: Report, page: Pa
     for table in page.data["tables"]:
         assert table["texts"]["tex"] == (tables / f"{table['name']}.tex").read_text()
     assert len(names) == report.num_tables
+    for path in tables.glob("*.csv"):
+        head, *rows = list(csv.reader(path.open(newline="")))
+        assert len(set(head)) == len(head) and {len(row) for row in rows} == {len(head)}, path.name
+    with (tables / "runs.csv").open(newline="") as file:
+        assert {row["seed"] for row in csv.DictReader(file)} <= {"", "0", "1", "2", "3", "4"}  # not 0.0
+
+
+def test_a_mistake_leaves_no_folder(tmp_path: Path):
+    with pytest.raises(UserError, match="no run below"):
+        build_report([tmp_path], tmp_path / "out", CHECKPOINTS)
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_page_loads_nothing(page: Page):

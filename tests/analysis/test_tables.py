@@ -47,6 +47,15 @@ def test_a_measured_nan_stays_in_the_csv():
     assert to_csv(table) == "x\nnan\n1.0\n"
 
 
+def test_a_dash_among_words_makes_no_column_of_numbers():
+    words, numbers, nothing = (Cell("↓ crl"), absent()), (number(1.0), absent()), (absent(), absent())
+    table = Table(
+        "t", "T", ("w", "n", "none"), tuple(Row(cells) for cells in zip(words, numbers, nothing, strict=True))
+    )
+    assert [table.is_numeric(at) for at in range(3)] == [False, True, True]
+    assert r"\begin{tabular}{lrr}" in to_latex(table)
+
+
 def test_bounds_have_columns_of_their_own():
     table = Table("t", "T", ("x",), (Row((Cell("0.5 [0.4, 0.7]", 0.5, bounds=(0.4, 0.7)),)), Row((Cell("0.5", 0.5),))))
     assert to_csv(table) == "x,x low,x high\n0.5,0.4,0.7\n0.5,,\n"

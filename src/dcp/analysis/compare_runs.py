@@ -89,6 +89,17 @@ class Comparison:
         return all(self.a.run.config.get(name) == self.b.run.config.get(name) for name in _EPISODES)
 
     @property
+    def elsewhere(self) -> str:
+        """What makes their numbers answers to different questions; empty if nothing does."""
+        a, b = (
+            (run.config.get("eval_env") or run.config.get("env"), run.config.get("episode_length"))
+            for run in (self.a.run, self.b.run)
+        )
+        if a[0] != b[0]:
+            return f"A was evaluated on {a[0]} and B on {b[0]}"
+        return "" if a[1] == b[1] else f"A was evaluated for {a[1]} steps an episode and B for {b[1]}"
+
+    @property
     def metrics(self) -> list[str]:
         """Those that both recorded."""
         return [name for name in METRICS if name in self.a.run.metrics and name in self.b.run.metrics]
@@ -123,7 +134,8 @@ def _side(path: str | Path) -> Side:
         raise UserError(f"{path} holds {len(runs)} runs: {more}")
     if runs[0].is_damaged:
         raise UserError(f"{runs[0].folder} is {runs[0].state}")
-    return Side(runs[0], read_config_file(runs[0].folder / CONFIG_FILE)["versions"])
+    versions = read_config_file(runs[0].folder / CONFIG_FILE)["versions"]
+    return Side(runs[0], versions if isinstance(versions, dict) else {})
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
@@ -154,7 +166,7 @@ def success_error(share_a: float, share_b: float, episodes_a: int, episodes_b: i
 
 def _paired(mine: EvalRecord, other: EvalRecord) -> PairedEval | None:
     """None unless both met the same episodes and kept them one by one."""
-    fingerprints = [[seed.get("goal_set_sha256") for seed in record.content["seeds"]] for record in (mine, other)]
+    fingerprints = [_goal_sets(record) for record in (mine, other)]
     columns = [_episodes(record.path.with_suffix(".csv")) for record in (mine, other)]
     if fingerprints[0] != fingerprints[1] or None in fingerprints[0] or None in columns:
         return None
@@ -171,6 +183,11 @@ def _paired(mine: EvalRecord, other: EvalRecord) -> PairedEval | None:
         int(np.sum(gain == 0)),
         int(np.sum(gain < 0)),
     )
+
+
+def _goal_sets(record: EvalRecord) -> list[Any]:
+    """None among them for what a damaged file lacks."""
+    return [seed.get("goal_set_sha256") if isinstance(seed, dict) else None for seed in record.content["seeds"]]
 
 
 def _episodes(path: Path) -> tuple[np.ndarray, np.ndarray] | None:

@@ -32,8 +32,8 @@ def results_table(found: Comparison) -> Table:
     rows = []
     for metric in found.metrics:
         label = METRICS[metric].label
-        rows.append(_row(f"{label}, last", _last(found.a, metric), _last(found.b, metric), metric, found))
-        rows.append(_row(f"{label}, best", _best(found.a, metric), _best(found.b, metric), metric, None))
+        rows.append(_row(f"{label}, last", last_of(found.a, metric), last_of(found.b, metric), metric, found))
+        rows.append(_row(f"{label}, best", best_of(found.a, metric), best_of(found.b, metric), metric, None))
         shared = found.shared(metric)
         if len(shared.steps):
             name = f"{label}, mean of the {len(shared.steps)} common evaluations"
@@ -41,19 +41,21 @@ def results_table(found: Comparison) -> Table:
             means = (number(float(np.mean(shared.a))), number(float(np.mean(shared.b))))
             rows.append(Row((Cell(name), *means, number(gap, sign=True), Cell(""))))
     notes = ["± : 95% interval by the number of episodes alone (Agresti and Caffo); it knows nothing of seeds."]
+    if found.elsewhere:
+        notes.append(f"{found.elsewhere}: a difference between them is none between what was learned.")
     if found.same_episodes:
         notes.append("Equal seeds and evaluation settings: evaluations of one number are on the same episodes.")
     notes.append("Two runs are one seed each: a difference between them is no statement about what they differ in.")
     return Table("compare_results", "Results", ("", *found.names, "A - B", "±"), tuple(rows), tuple(notes))
 
 
-def _last(side: Side, metric: str) -> tuple[float, float]:
+def last_of(side: Side, metric: str) -> tuple[float, float]:
     """-> steps, value"""
     steps, values = curve(side.run.metrics, metric)
     return float(steps[-1]), float(values[-1])
 
 
-def _best(side: Side, metric: str) -> tuple[float, float]:
+def best_of(side: Side, metric: str) -> tuple[float, float]:
     """The first of the highest; nan if nothing was finite."""
     steps, values = curve(side.run.metrics, metric)
     if not np.isfinite(values).any():
@@ -86,7 +88,8 @@ def points_table(found: Comparison) -> Table:
     shown = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_POINTS)).round().astype(int))
     columns, rows = ["environment steps"], []
     for metric in found.metrics:
-        columns += [f"{METRICS[metric].label}: A", "B", "A - B"]
+        short = METRICS[metric].label.split(" (")[0]
+        columns += [f"{METRICS[metric].label}: A", f"{short}: B", f"{short}: A - B"]  # no two alike: a CSV's names
     for at in shown if len(steps) else []:
         cells = [Cell(f"{steps[at]:,.0f}", float(steps[at]))]
         for each in shared.values():

@@ -173,7 +173,7 @@ def _sign(found: str, method: str, baseline: str) -> str:
 
 def _steps(part: Comparison) -> Cell:
     early = f"the longest run is at {part.furthest:,.0f} steps" if part.is_early else ""
-    return Cell(human_count(part.steps), part.steps, marker=EARLY if part.is_early else "", hover=early)
+    return Cell(human_count(part.steps), int(part.steps), marker=EARLY if part.is_early else "", hover=early)
 
 
 def _p_value(p: float) -> Cell:

@@ -75,8 +75,9 @@ class Table:
                 raise ValueError(f"a row of {self.name} has {len(row.cells)} cells for {len(self.columns)} columns")
 
     def is_numeric(self, column: int) -> bool:
-        """Numbers are aligned to the right, and a page sorts them as numbers."""
-        return any(row.cells[column].value is not None for row in self.rows)
+        """Numbers are aligned to the right, and a page sorts them as numbers. A dash among words is no number."""
+        cells = [row.cells[column] for row in self.rows]
+        return any(cell.value is not None for cell in [c for c in cells if c.text != DASH] or cells)
 
 
 def number(

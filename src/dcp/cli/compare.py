@@ -1,6 +1,7 @@
 """`dcp compare A B`: in what two runs differ, what each reached, and both curves over each other."""
 
 import json as json_text
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ from dcp.cli.main import COMMANDS
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
-    from dcp.analysis.compare_runs import Comparison
+    from dcp.analysis.compare_runs import Comparison, PairedEval, Side
     from dcp.analysis.tables import Table
 
 
@@ -89,14 +90,34 @@ def _as_json(found: "Comparison", files: list[Path]) -> dict[str, Any]:
         "settings": {each.name: [each.a, each.b] for each in found.settings},
         "versions": {each.name: [each.a, each.b] for each in found.versions},
         "same_episodes": found.same_episodes,
+        "results": {metric: [_results(side, metric) for side in (found.a, found.b)] for metric in found.metrics},
         "common": {
             metric: {"env_steps": each.steps.tolist(), "a": _finite(each.a.tolist()), "b": _finite(each.b.tolist())}
             for metric, each in shared.items()
         },
+        "evals": [_eval_as_json(each) for each in found.paired_evals],
         "files": list(map(str, files)),
     }
 
 
+def _results(side: "Side", metric: str) -> dict[str, Any]:
+    """Every evaluation of one run, as shown, and which was its last and its best: [steps, value]."""
+    from dcp.analysis.compare_tables import best_of, last_of
+    from dcp.analysis.curves import curve
+
+    steps, values = curve(side.run.metrics, metric)
+    last, best = (_finite(list(of(side, metric))) for of in (last_of, best_of))
+    return {"last": last, "best": best, "env_steps": steps.tolist(), "values": _finite(values.tolist())}
+
+
+def _eval_as_json(each: "PairedEval") -> dict[str, Any]:
+    """The same episodes by both; gains are a less b: [mean, half width of the 95% interval]."""
+    gains = {"success_gain": each.gain, "time_near_goal_gain": each.time_gain}
+    found: dict[str, Any] = {"name": each.name, "success": list(each.success)}
+    found |= {name: _finite([float(gain.mean), float(gain.half_width)]) for name, gain in gains.items()}
+    return found | {"wins": each.wins, "ties": each.ties, "losses": each.losses}
+
+
 def _finite(numbers: list[float]) -> list[float | None]:
-    """JSON has no nan: what is not known is null."""
-    return [value if value == value else None for value in numbers]
+    """JSON has neither nan nor infinity: what is not known is null."""
+    return [value if math.isfinite(value) else None for value in numbers]

@@ -39,9 +39,15 @@ def build_report(
     runs: Sequence[str | Path], out: Path, checkpoints: Sequence[int], x: XAxis = "steps", tell: Tell = lambda *_: None
 ) -> Report:
     """Write report.html, figures/ and tables/ into `out`."""
+    is_new = not out.exists()
     files.require_room(out)
     tell("reading runs", 0, 1)
-    collection = collect(runs)
+    try:
+        collection = collect(runs)
+    except UserError:  # a mistake leaves nothing behind
+        if is_new:
+            out.rmdir()
+        raise
     names = Names.of(collection)
     first = [
         Section("Runs", "runs", tables=(runs_table(collection),)),

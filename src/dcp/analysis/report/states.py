@@ -111,10 +111,10 @@ def _run_row(run: Run, repeated: bool) -> Row:
     cells = (
         Cell(run.env or UNKNOWN),
         Cell(run.label or UNKNOWN),
-        Cell(str(_seed(run)), float(_seed(run))) if run.config else absent(),
+        Cell(str(_seed(run)), _seed(run)) if run.config else absent(),
         Cell(state + (f"; {run.remark}" if run.remark else "")),
-        Cell(f"{run.env_steps:,.0f}", run.env_steps),
-        Cell(str(run.num_evaluations), float(run.num_evaluations)),
+        Cell(f"{run.env_steps:,.0f}", int(run.env_steps)),
+        Cell(str(run.num_evaluations), run.num_evaluations),
         _last(run, "success_once", 100.0, 1),
         _last(run, "time_near_goal", 1.0, 1),
         _last(run, "wall_seconds", 1 / 3600, 2),
