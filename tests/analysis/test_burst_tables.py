@@ -150,6 +150,16 @@ def test_saturation_is_that_without_a_burst(tmp_path: Path):
     assert cell(table, "ant_u_maze", "dcp", "Paper").text == "12.9 ± 1.6"
 
 
+def test_the_two_files_of_a_pair_are_one_result_and_nothing_is_told(tmp_path: Path):
+    """As `dcp eval --burst` writes them: with the burst and its other half inside, and the other half alone."""
+    both = result("ant_push", "dcp", 0, 8, 16)
+    write_results(tmp_path, both, both["without_burst"])
+    table = saturation_table(collect([tmp_path]))
+    assert table is not None
+    assert len(table.rows) == 1
+    assert not any("left out" in note for note in table.notes)
+
+
 def test_a_saturation_that_is_null_is_nan(tmp_path: Path):
     write_results(tmp_path, result("ant_u_maze", "dcp", 0, 8, saturation=None))
     table = saturation_table(collect([tmp_path]))

@@ -60,11 +60,19 @@ def one_each(results: list[EvalResult]) -> tuple[list[EvalResult], list[str]]:
     left = []
     for result in sorted(results, key=lambda r: (-r.env_steps, -r.episodes, r.source)):
         identity = (*result.key, result.seed)
+        if identity in chosen and _same_episodes(result, chosen[identity]):
+            continue  # a burst's file and the file of its other half
         if identity in chosen:
             left.append(f"{result.source}: left out, {chosen[identity].source} is of the same run.")
         else:
             chosen[identity] = result
     return sorted(chosen.values(), key=lambda r: r.seed), left
+
+
+def _same_episodes(one: EvalResult, other: EvalResult) -> bool:
+    """The same numbers of the same policy, without a burst, in two files, of which one has a burst besides."""
+    names = ("env_steps", "episodes", "eval_seeds", "reach", "saturation")
+    return (one.burst is None) != (other.burst is None) and all(getattr(one, n) == getattr(other, n) for n in names)
 
 
 def _records(collection: Collection) -> Iterator[tuple[EvalRecord, str]]:
