@@ -73,19 +73,31 @@ def test_the_summary_speaks_of_the_last_common_evaluation(paper: Collection):
     assert {row.environment: row.cells[1].text for row in table.rows}["ant_soccer"] == "50M"
 
 
-def write_pair(runs: Path, dcp: list[list[float]], crl: list[list[float]], env: str = "ant_big_maze") -> Collection:
+def write_pair(
+    runs: Path, dcp: list[list[float]], crl: list[list[float]], env: str = "ant_big_maze", each: float = M
+) -> Collection:
     for method, seeds in (("dcp", dcp), ("crl", crl)):
         for seed, success in enumerate(seeds):
-            steps = [(at + 1) * M for at in range(len(success))]
+            steps = [(at + 1) * each for at in range(len(success))]
             write_run(runs, env, method, seed, steps, success, episode_length=1000)
     return collect([runs])
 
 
 def test_a_sign_that_is_not_the_papers_is_marked(tmp_path: Path):
-    table = summary_table(write_pair(tmp_path, [[0.1], [0.11]], [[0.3], [0.31]]))
+    table = summary_table(write_pair(tmp_path, [[0.1], [0.11]], [[0.3], [0.31]], each=50e6))
     assert table is not None
     assert [cell.text for cell in table.rows[0].cells[2:]] == ["↓ crl", "↑ dcp", "↓ crl", "↑ dcp"]
     assert [cell.marker for cell in table.rows[0].cells[2:]] == ["≠", "", "≠", ""]
+
+
+def test_the_papers_sign_at_other_steps_is_named_and_not_held_against_ours(tmp_path: Path):
+    """The paper's runs of ant_big_maze end at 50M: 45M is near, 44M is not."""
+    early = summary_table(write_pair(tmp_path / "early", [[0.1], [0.11]], [[0.3], [0.31]], each=44e6))
+    near = summary_table(write_pair(tmp_path / "near", [[0.1], [0.11]], [[0.3], [0.31]], each=45e6))
+    assert early is not None and near is not None
+    assert [cell.text for cell in early.rows[0].cells[2:4]] == ["↓ crl", "↑ dcp at 50M"]
+    assert [cell.marker for cell in early.rows[0].cells[2:4]] == ["", ""]
+    assert [cell.text + cell.marker for cell in near.rows[0].cells[2:4]] == ["↓ crl≠", "↑ dcp"]
 
 
 def test_runs_of_unequal_length_are_compared_where_all_have_been(tmp_path: Path):

@@ -32,6 +32,12 @@ def arrow(metric: str, environment: str) -> str | None:
     return _tables()["arrows"][metric].get(environment)
 
 
+def end(environment: str) -> int | None:
+    """The steps at which the paper's runs of this environment end: where its arrows are."""
+    found = [at for at in CHECKPOINTS if checkpoint("success_once", environment, "dcp", at)]
+    return found[-1] if found else None
+
+
 def burst(environment: str, method: str, what: str) -> Published | None:
     """`what`: base or delta, in percent of the episodes, at the paper's P and L; environment `all`: the overall row."""
     tables = _tables()["burst"]

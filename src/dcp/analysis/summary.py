@@ -11,7 +11,7 @@ from dcp.analysis.collection import Collection
 from dcp.analysis.comparing import NEGLIGIBLE, SMALL, PairedTest, Verdict, effect_size, holm, paired_test, verdict
 from dcp.analysis.curves import METRICS
 from dcp.analysis.estimators import probability_of_improvement
-from dcp.analysis.evaluation_points import common_end, values_at
+from dcp.analysis.evaluation_points import REACH, common_end, values_at
 from dcp.analysis.statistics import t_interval
 from dcp.analysis.style import human_count
 from dcp.analysis.tables import Cell, Row, Table, absent, number
@@ -24,6 +24,10 @@ RULE = (
     "standard deviations of the seeds; otherwise the arrow names the higher mean. It is no test of significance."
 )
 ONE_SEED = "A method has one seed somewhere: its spread is not known, and the sign rests on one run."
+PAPER = (
+    f"{DIFFERS}: the paper's sign is another one. It is of the end of the paper's runs; where that is not near the "
+    "steps compared here, it is named and the signs are not held against each other."
+)
 WHERE = "Both methods are compared at the last evaluation that every one of their runs has reached."
 
 
@@ -57,6 +61,12 @@ class Comparison:
         if not all(len(side) and np.isfinite(side).all() for side in sides):
             return math.nan
         return float(probability_of_improvement(sides[:1], sides[1:]))
+
+    @property
+    def paper_end(self) -> int | None:
+        """Where the paper's runs end, if that is not near: its sign answers another question then."""
+        end = paper_values.end(self.environment)
+        return None if end is None or abs(self.steps - end) <= REACH * end else end
 
     @property
     def is_early(self) -> bool:
@@ -95,14 +105,14 @@ def summary_table(collection: Collection, method: str = "dcp", baseline: str = "
         environment = parts[0].environment
         cells = [Cell(environment), _steps(parts[0])]
         for part in parts:
-            paper = paper_values.arrow(part.metric, environment) if published else None
+            paper = paper_values.arrow(part.metric, environment) if published and not part.paper_end else None
             cells.append(_arrow(part, method, baseline, paper))
-            cells += [_published_arrow(part.metric, environment, method, baseline)] if published else []
+            cells += [_published_arrow(part, method, baseline)] if published else []
         rows.append(Row(tuple(cells), environment))
     early = any(part.is_early for part in by_metric[SUMMARY_METRICS[0]])
     alone = any(min(len(part.ours), len(part.theirs)) == 1 for part in by_metric[SUMMARY_METRICS[0]])
     notes = [RULE, WHERE, *_early_note(early), *([ONE_SEED] if alone else [])]
-    notes += [f"{DIFFERS}: the paper's sign is another one."] if published else []
+    notes += [PAPER] if published else []
     return Table(
         _name("summary", method, baseline), f"{method} against {baseline}", tuple(columns), tuple(rows), tuple(notes)
     )
@@ -161,9 +171,11 @@ def _arrow(part: Comparison, method: str, baseline: str, paper: str | None) -> C
     return Cell(_sign(found, method, baseline), marker=DIFFERS if paper and paper != found else "", hover=hover)
 
 
-def _published_arrow(metric: str, environment: str, method: str, baseline: str) -> Cell:
-    paper = paper_values.arrow(metric, environment)
-    return Cell(_sign(paper, method, baseline)) if paper else absent("not in the paper")
+def _published_arrow(part: Comparison, method: str, baseline: str) -> Cell:
+    paper = paper_values.arrow(part.metric, part.environment)
+    if not paper:
+        return absent("not in the paper")
+    return Cell(_sign(paper, method, baseline) + (f" at {human_count(part.paper_end)}" if part.paper_end else ""))
 
 
 def _sign(found: str, method: str, baseline: str) -> str:
