@@ -2,6 +2,7 @@
 
 import json
 import math
+import tracemalloc
 from itertools import product
 from pathlib import Path
 
@@ -62,6 +63,16 @@ def test_the_probability_of_improvement_counts_pairs_and_halves_ties():
     assert both == 0.3125
     x, y = np.array([0.3, 0.7, 0.2, 0.7]), np.array([0.1, 0.7, 0.3])
     assert_allclose(probability_of_improvement([x], [y]), stats.mannwhitneyu(x, y).statistic / 12)
+
+
+def test_hundreds_of_runs_take_no_gigabytes():
+    """All pairs of all resamples at once would be 500 x 200 x 200 numbers of 8 bytes: 160 MB."""
+    runs = np.random.default_rng(0).random((2, 200))
+    tracemalloc.start()
+    bootstrap(probability_of_improvement, [runs[0]], [runs[1]], reps=500)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20e6
 
 
 def test_a_profile_is_the_share_of_runs_above_each_level():
