@@ -237,6 +237,14 @@ def test_a_figure_has_the_same_bytes_twice_and_fonts_that_journals_take(tmp_path
     assert b"/Type3" not in (tmp_path / "a" / "f.pdf").read_bytes()
 
 
+def test_a_dollar_in_a_name_is_a_dollar(tmp_path: Path):
+    """Matplotlib takes what stands between two of them for mathematics, and this is none."""
+    for at, method in enumerate(("dcp", "crl")):
+        write_run(tmp_path / "runs", r"my$\frac$:maze", method=method, seed=at)
+    report = build_report([tmp_path / "runs"], tmp_path / "out", CHECKPOINTS)
+    assert report.num_figures == len(list((tmp_path / "out" / "figures").glob("*.pdf"))) > 0
+
+
 def test_a_colour_belongs_to_a_method_in_every_figure():
     names = Names(("e",), ("dcp", "crl", "mine"))
     assert names.colours["dcp"] == "#0072B2"

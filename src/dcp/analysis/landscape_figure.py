@@ -24,6 +24,7 @@ from dcp.envs.geodesic import farthest_goal
 from dcp.errors import UserError
 
 PSI_LABEL = r"$\Vert\psi_g(x, y) - \psi_g(g)\Vert$"
+RHO = "\u03c1"
 COLUMNS = 5  # panels in a row, the maze's own among them
 PANEL = 2.75  # inches
 
@@ -113,7 +114,7 @@ def _draw_directions(panels: np.ndarray, strip: Strip) -> None:
 
 
 def _rho(likeness: Likeness) -> str:
-    return rf"$\rho$ = {likeness.order:.2f}"
+    return f"{RHO} = {likeness.order:.2f}"
 
 
 def _shares(likeness: Likeness) -> str:
@@ -138,7 +139,7 @@ def _bar(figure: Figure, axes: Axes, contours: QuadContourSet, label: str) -> No
     low, high = np.asarray(contours.levels)[[0, -1]]
     ticks = [tick for tick in MaxNLocator(4).tick_values(low, high) if low <= tick <= high]
     bar = figure.colorbar(contours, ax=axes, location="bottom", shrink=0.86, aspect=22, pad=0.03, ticks=ticks)
-    bar.set_label(label, color=INK, fontsize=8.5)
+    bar.set_label(label, color=INK, fontsize=8.5, parse_math=True)
     bar.outline.set_linewidth(0.4)  # pyright: ignore[reportCallIssue]
     bar.ax.tick_params(length=0, labelsize=8)
 
@@ -185,7 +186,7 @@ def landscape_figure(
             reached = sum(path.reached is not None for path in rollouts)
             axes.plot([], [], color=INK, linewidth=1.3, label=f"rollouts ({reached} of {len(rollouts)} reach g)")
         bar = figure.colorbar(contours, ax=axes, shrink=0.9, ticks=MaxNLocator(6))
-        bar.set_label(PSI_LABEL, color=INK)
+        bar.set_label(PSI_LABEL, color=INK, parse_math=True)
         bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
         bar.ax.tick_params(length=0)
         figure.suptitle(title, fontsize=11)

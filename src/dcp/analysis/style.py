@@ -42,6 +42,12 @@ STYLE: dict[Any, Any] = {
     "lines.linewidth": 2.0,
     "savefig.dpi": 160,
     "figure.facecolor": "white",
+    "text.parse_math": False,  # a dollar in a run's name is a dollar
+    "pdf.fonttype": 42,  # TrueType: journals refuse Matplotlib's default, Type 3
+}
+_METADATA: dict[str, dict[str, Any]] = {
+    ".png": {"Software": None},
+    ".pdf": {"Creator": None, "Producer": None, "CreationDate": None},
 }
 
 
@@ -79,5 +85,5 @@ def save(figure: Figure, path: Path) -> Path:
     """No timestamp or version inside: the same figure gives the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with house_style():  # ticks are made while drawing
-        figure.savefig(path, metadata={"Software": None} if path.suffix == ".png" else None)
+        figure.savefig(path, metadata=_METADATA.get(path.suffix))
     return path

@@ -3,20 +3,15 @@
 import io
 import tempfile
 from pathlib import Path
-from typing import Any
 
-import matplotlib
 from matplotlib.figure import Figure
 from PIL import Image
 
 from dcp.analysis.sections import FigureSpec
-from dcp.analysis.style import house_style
+from dcp.analysis.style import save
 from dcp.errors import UserError
 
-_PNG = {"Software": None}  # no version and no time inside: the same figure gives the same bytes
-_PDF = {"Creator": None, "Producer": None, "CreationDate": None}
 PAGE_WIDTH = 1920  # pixels of a figure in the page
-_EMBED_FONTS: dict[Any, Any] = {"pdf.fonttype": 42}  # journals refuse Matplotlib's default, Type 3
 
 
 def require_room(out: Path) -> None:
@@ -53,9 +48,7 @@ def for_page(picture: bytes) -> bytes:
 
 
 def _save(drawn: Figure, stem: Path) -> bytes:
-    png = stem.with_name(f"{stem.name}.png")
-    with house_style(), matplotlib.rc_context(_EMBED_FONTS):
-        drawn.savefig(png, metadata=_PNG)
-        drawn.set_layout_engine("none")  # both files are laid out alike, by one pass
-        drawn.savefig(stem.with_name(f"{stem.name}.pdf"), metadata=_PDF)
+    png = save(drawn, stem.with_name(f"{stem.name}.png"))
+    drawn.set_layout_engine("none")  # both files are laid out alike, by one pass
+    save(drawn, stem.with_name(f"{stem.name}.pdf"))
     return png.read_bytes()
