@@ -152,8 +152,11 @@ def test_results_videos_and_plots_come_along(tmp_path: Path):
 def test_results_outside_of_runs_are_found(tmp_path: Path):
     (tmp_path / "zoo" / "evals").mkdir(parents=True)
     (tmp_path / "zoo" / "evals" / "one.json").write_text('{"seeds": [], "about": {"seed": 3}}')
+    (tmp_path / "zoo" / "evals" / "torn.json").write_text("{")
     found = collect([tmp_path])
     assert found.runs == ()
+    [said] = found.remarks
+    assert said.startswith(f"{tmp_path / 'zoo'}: evals/torn.json cannot be read")
     assert [record.about["seed"] for record in found.loose_evals] == [3]
 
 

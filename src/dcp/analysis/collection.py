@@ -39,6 +39,7 @@ class Collection:
 
     runs: tuple[Run, ...]
     loose_evals: tuple[EvalRecord, ...] = ()  # results of `dcp eval --out`, or of the zoo: in no run folder
+    unread: tuple[str, ...] = ()  # a sentence for each of these that cannot be read
 
     @cached_property
     def groups(self) -> dict[Key, tuple[Run, ...]]:
@@ -86,6 +87,7 @@ class Collection:
         """A sentence for everything that is not whole: never a reason to fill anything in."""
         said = [f"{run.folder}: {run.state}." for run in self.runs if run.state != "finished"]
         said += [f"{run.folder}: {run.remark}." for run in self.runs if run.remark]
+        said += self.unread
         said += [f"{run.folder}: left out, another run of {run.label} has seed {run.seed}." for run in self.repeated]
         for env, method in self.groups:
             if missing := self.missing_seeds(env, method):
@@ -111,8 +113,12 @@ def collect(paths: Sequence[str | Path]) -> Collection:
     if not folders and not loose:
         raise UserError(f"no run below {', '.join(map(str, paths))}: a run folder has a {CONFIG_FILE} (dcp train)")
     runs = [read_run(folder) for folder in folders.values()]
-    evals = [record for folder in loose.values() for record in read_evals(folder / EVALS_DIR, None)[0]]
-    return Collection(tuple(_labelled(runs)), tuple(evals))
+    evals, unread = [], []
+    for folder in loose.values():
+        records, bad = read_evals(folder / EVALS_DIR, None)
+        evals += records
+        unread += [f"{folder}: {why}." for why in bad]
+    return Collection(tuple(_labelled(runs)), tuple(evals), tuple(unread))
 
 
 def _walk(start: Path) -> Iterator[Path]:
