@@ -101,6 +101,18 @@ def test_many_runs_and_several_mazes_take_several_rows(plain, target):
     assert rows == [5, 1, 2]  # four beside the truth and the fifth below; then the big maze with its own truth
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_nothing_is_cut_off_beside_one_run_or_several(plain, policy, count):
+    """The legend is the widest thing beside a single run; titles are the highest."""
+    walk = walked(plain, policy, [0.1, 0.5], "dcp, seed 0\n…/zoo/runs/point_u_maze/dcp/seed_0")
+    figure = landscapes_figure([walk] * count)
+    figure.draw_without_rendering()
+    inside = figure.bbox.padded(1.0)
+    for part in (figure.legends[0], *(axes.title for axes in figure.axes)):
+        box = part.get_window_extent()
+        assert inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1, part
+
+
 def test_runs_of_one_name_bear_their_paths(plain):
     targets = [Target("runs/a", None), Target("runs/b", None)]
     assert [v.label for v in told_apart([plain, plain], targets)] == ["dcp, seed 3\nruns/a", "dcp, seed 3\nruns/b"]

@@ -29,6 +29,8 @@ def test_a_report_is_written_over_the_last_one(tmp_path: Path, capsys):
     write_run(tmp_path / "runs", success=())
     for _ in range(2):
         assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
+        said = capsys.readouterr().out
+        assert ": 1 run\n" in said and "1 table in " in said
 
 
 @pytest.mark.parametrize(
