@@ -136,8 +136,8 @@ def test_results_of_dcp_eval_on_the_same_episodes_are_paired(tmp_path):
     (found,) = compare(a, b).paired_evals
     assert (found.name, found.success, found.wins, found.ties, found.losses) == ("u_4", (50.0, 50.0), 1, 2, 1)
     assert found.gain.mean == 0.0
-    # differences 0, 100, 0, -100: s = sqrt(20000 / 3), t(0.975, 3) = 3.18245, over sqrt(4)
-    assert_allclose(found.gain.half_width, 3.182446 * math.sqrt(20000 / 3) / 2, rtol=1e-6)
+    # one won, one lost of 4, half an episode added to each outcome: 1.96 sqrt(1.5 + 1.5) / 6
+    assert_allclose(found.gain.half_width, 100 * 1.96 * math.sqrt(3) / 6, rtol=1e-6)
     assert_allclose(found.time_gain.mean, (6 + 20 + 0 - 2) / 4)
     assert "compare_evals" in tables_of(compare(a, b))
 

@@ -13,7 +13,7 @@ import numpy as np
 from dcp.analysis.collection import collect
 from dcp.analysis.curves import METRICS, curve
 from dcp.analysis.run_reading import EvalRecord, Run
-from dcp.analysis.statistics import Interval, t_interval
+from dcp.analysis.statistics import Estimate, Interval, of_pairs, t_interval
 from dcp.analysis.tables import DASH
 from dcp.deploy.run_folder import CONFIG_FILE, read_config_file
 from dcp.errors import UserError
@@ -177,7 +177,7 @@ def _paired(mine: EvalRecord, other: EvalRecord) -> PairedEval | None:
     return PairedEval(
         mine.path.stem,
         (100.0 * float(success_a.mean()), 100.0 * float(success_b.mean())),
-        t_interval(100.0 * gain),
+        _symmetric(of_pairs(int(np.sum(gain > 0)), int(np.sum(gain < 0)), len(gain)), len(gain)),
         t_interval(time_a - time_b),
         int(np.sum(gain > 0)),
         int(np.sum(gain == 0)),
@@ -188,6 +188,11 @@ def _paired(mine: EvalRecord, other: EvalRecord) -> PairedEval | None:
 def _goal_sets(record: EvalRecord) -> list[Any]:
     """None among them for what a damaged file lacks."""
     return [seed.get("goal_set_sha256") if isinstance(seed, dict) else None for seed in record.content["seeds"]]
+
+
+def _symmetric(found: Estimate, pairs: int) -> Interval:
+    """In points, as wide to both sides as to the wider one."""
+    return Interval(100.0 * found.mean, 100.0 * max(found.high - found.mean, found.mean - found.low), pairs)
 
 
 def _episodes(path: Path) -> tuple[np.ndarray, np.ndarray] | None:

@@ -1,4 +1,4 @@
-"""What several seeds say together: mean and Student-t interval."""
+"""What several seeds, or pairs of episodes, say together."""
 
 import math
 from collections.abc import Sequence
@@ -40,3 +40,21 @@ def t_interval(values: Sequence[Any] | np.ndarray, confidence: float = 0.95) -> 
         return Interval(mean, np.full_like(mean, np.nan)[()], n)
     quantile = stats.t.ppf(0.5 + 0.5 * confidence, df=n - 1)
     return Interval(mean, quantile * seeds.std(axis=0, ddof=1) / math.sqrt(n), n)
+
+
+class Estimate(NamedTuple):
+    """A mean over episodes with its 95% interval. One episode has none: its bounds are nan."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def of_pairs(wins: int, losses: int, pairs: int) -> Estimate:
+    """A difference of two shares on the same episodes, with Agresti and Min's interval.
+
+    Half an episode is added to each of the four outcomes: where no pair differs, or all do, there is an interval too.
+    """
+    b, c, n = wins + 0.5, losses + 0.5, pairs + 2.0
+    centre, error = (b - c) / n, 1.96 * math.sqrt(b + c - (b - c) ** 2 / n) / n
+    return Estimate((wins - losses) / pairs, max(centre - error, -1.0), min(centre + error, 1.0))

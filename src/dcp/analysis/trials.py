@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from dcp.analysis.statistics import t_interval
+from dcp.analysis.statistics import Estimate, of_pairs, t_interval
 from dcp.deploy.artefact import write_whole
 from dcp.errors import UserError
 from dcp.evaluation.measures import Measures
@@ -22,14 +22,6 @@ from dcp.evaluation.trial import Trial
 SCHEMA_VERSION = 1
 EVALS_DIR = "evals"
 CONFIDENCE = 0.95
-
-
-class Estimate(NamedTuple):
-    """A mean over episodes with its 95% interval. One episode has none: its bounds are nan."""
-
-    mean: float
-    low: float
-    high: float
 
 
 def of_episodes(values: np.ndarray) -> Estimate:
@@ -79,16 +71,6 @@ def paired(before: Measures, after: Measures) -> Paired:
     wins, losses = int(np.sum(gain > 0)), int(np.sum(gain < 0))
     gained_time = of_episodes(after.time_near_goal - before.time_near_goal)
     return Paired(of_pairs(wins, losses, len(gain)), gained_time, wins, len(gain) - wins - losses, losses)
-
-
-def of_pairs(wins: int, losses: int, pairs: int) -> Estimate:
-    """A difference of two shares on the same episodes, with Agresti and Min's interval.
-
-    Half an episode is added to each of the four outcomes: where no pair differs, or all do, there is an interval too.
-    """
-    b, c, n = wins + 0.5, losses + 0.5, pairs + 2.0
-    centre, error = (b - c) / n, 1.96 * math.sqrt(b + c - (b - c) ** 2 / n) / n
-    return Estimate((wins - losses) / pairs, max(centre - error, -1.0), min(centre + error, 1.0))
 
 
 def as_json(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:
