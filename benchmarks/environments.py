@@ -16,22 +16,12 @@ import jax
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, report
 
+from dcp.analysis.paper_values import ENVIRONMENTS
 from dcp.compiling.options import compiler_options
 from dcp.envs.devices import count_devices, make_split, prepare
 from dcp.envs.registry import make_env
 from dcp.physics.plain import PlainEngine
 
-NAMES = (
-    "ant_u_maze",
-    "ant_big_maze",
-    "ant_hardest_maze",
-    "humanoid_u_maze",
-    "ant_push",
-    "pusher_easy",
-    "pusher_hard",
-    "pusher_hard_far",
-    "ant_soccer",
-)
 # Steps in one measurement: a second or so of the slower side.
 STEPS = {"ant_soccer": 10, "humanoid_u_maze": 4, "ant_hardest_maze": 2}
 
@@ -87,7 +77,7 @@ def measure(name: str) -> dict[str, float]:
 
 def main(names: list[str]) -> None:
     prepare(None, make_env("ant_u_maze").spec)
-    rates = {name: measure(name) for name in names or NAMES}
+    rates = {name: measure(name) for name in names or ENVIRONMENTS}
     figures: dict[str, Any] = {
         "ratios": {name: round(r["ours"] / r["plain"], 2) for name, r in rates.items()},
         "steps_per_second": {name: round(r["ours"]) for name, r in rates.items()},

@@ -16,7 +16,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import report
 
-from dcp.analysis.collection import ENVIRONMENTS
+from dcp.analysis.paper_values import ENVIRONMENTS
 from dcp.config import SCHEMA_VERSION, Config
 
 METHODS, SEEDS, EVALUATIONS = ("dcp", "crl", "ssgc"), range(5), 50

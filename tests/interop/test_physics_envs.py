@@ -1,18 +1,16 @@
 """The simulated bodies through Gymnasium. Each compiles for half a minute or more, so all of this is slow."""
 
-import warnings
-
 import gymnasium
 import jax
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.interop.goal_env import GoalEnv
 from dcp.interop.ids import EPISODE_STEPS, gymnasium_id
+from tests.interop.checking import checked
 
 pytestmark = pytest.mark.slow
 
@@ -21,12 +19,7 @@ BODIES = [name for name in EPISODE_STEPS if not name.startswith("point")]
 
 @pytest.mark.parametrize("name", BODIES)
 def test_gymnasiums_checker_has_nothing_to_say(name: str):
-    env = gymnasium.make(gymnasium_id(name), render_mode="rgb_array")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_env(env.unwrapped)
-    assert env.metadata["render_fps"] == (67 if "humanoid" in name else 20)
-    env.close()
+    assert checked(name).metadata["render_fps"] == (67 if "humanoid" in name else 20)
 
 
 @pytest.mark.parametrize("name", ["ant_u_maze", "humanoid_u_maze", "ant_push", "ant_soccer", "pusher_easy"])

@@ -14,7 +14,6 @@ from dcp.analysis.tables import Cell, Row, Table, absent, number
 ALL = "all"
 STD = "Mean ± population standard deviation over trained seeds, as in the paper; one seed has none."
 BOLD = "Bold: a gain above its standard deviation."
-BASELINE = "crl"
 
 
 def burst_tables(collection: Collection) -> list[Table]:
@@ -58,9 +57,11 @@ def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str])
     gains = {key: [r.gain for r in found] for key, found in {**groups, **everything}.items()}
     rows = [_burst_row(key, found, gains, published) for key, found in {**groups, **everything}.items()]
     columns = ["Environment", "Method", "Seeds", "Reach (%)", "Gain by the burst", "Wins/ties/losses"]
-    columns += [f"Gain less that of {BASELINE}"] if BASELINE in methods else []
-    columns += ["Reach, paper", "Gain, paper", "W/T/L, paper", f"Less {BASELINE}, paper"] if published else []
-    if BASELINE not in methods:
+    columns += [f"Gain less that of {paper_values.BASELINE}"] if paper_values.BASELINE in methods else []
+    columns += (
+        ["Reach, paper", "Gain, paper", "W/T/L, paper", f"Less {paper_values.BASELINE}, paper"] if published else []
+    )
+    if paper_values.BASELINE not in methods:
         rows = [Row((*row.cells[:6], *row.cells[7:]), row.environment, row.method) for row in rows]
     notes = (
         "Reach: episodes that come near their goal at least once. "
@@ -83,9 +84,11 @@ def _burst_row(key: Key, found: list[EvalResult], gains: dict[Key, list[float]],
     gain = _spread(gains[key], sign=True)
     is_clear = gain.spread is not None and gain.value is not None and gain.value > gain.spread and not over_all
     record = tuple(sum(np.sign(x) == sign for x in gains[key]) for sign in (1, 0, -1))
-    rival = gains.get((environment, BASELINE))
+    rival = gains.get((environment, paper_values.BASELINE))
     less = (
-        absent() if method == BASELINE or not rival else number(float(np.mean(gains[key]) - np.mean(rival)), sign=True)
+        absent()
+        if method == paper_values.BASELINE or not rival
+        else number(float(np.mean(gains[key]) - np.mean(rival)), sign=True)
     )
     cells = [
         Cell(environment),
@@ -104,7 +107,7 @@ def _burst_row(key: Key, found: list[EvalResult], gains: dict[Key, list[float]],
 def _paper_cells(environment: str, method: str) -> list[Cell]:
     base = None if environment == ALL else paper_values.burst(environment, method, "base")
     record = paper_values.burst_record(method) if environment == ALL else None
-    less = paper_values.burst_advantage(environment) if method == "dcp" else None
+    less = paper_values.burst_advantage(environment) if method == paper_values.METHOD else None
     return [
         _paper(base),
         _paper(paper_values.burst(environment, method, "delta"), sign=True),

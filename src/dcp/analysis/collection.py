@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 
+from dcp.analysis import paper_values
 from dcp.analysis.run_reading import EvalRecord, Run, read_evals, read_run
 from dcp.analysis.trials import EVALS_DIR
 from dcp.config import Settings
@@ -14,18 +15,7 @@ from dcp.deploy.zoo import located
 from dcp.errors import UserError
 from dcp.methods.table import METHODS
 
-ENVIRONMENTS = (  # the paper's order
-    "ant_big_maze",
-    "ant_hardest_maze",
-    "ant_u_maze",
-    "humanoid_u_maze",
-    "ant_push",
-    "pusher_easy",
-    "pusher_hard",
-    "pusher_hard_far",
-    "ant_soccer",
-)
-_METHODS = tuple(dict.fromkeys(("dcp", "crl", "ssgc", *METHODS)))  # the paper's order, then the table's
+_METHODS = tuple(dict.fromkeys((*paper_values.METHODS, *METHODS)))  # the paper's order, then the table's
 # Runs that differ in these alone are seeds of one and the same thing, of other lengths perhaps.
 _NOT_A_VARIANT = ("env", "method", "seed", "steps", "eval_env", "num_evals", "eval_episodes", "devices")
 _DEFAULTS = {field.name: field.default for field in fields(Settings)}
@@ -150,7 +140,7 @@ def _labelled(runs: list[Run]) -> list[Run]:
 
 def in_order(names: Iterable[str]) -> list[str]:
     """Those of the paper first, in its order; variants after their method; the rest by name."""
-    order = (*ENVIRONMENTS, *_METHODS)
+    order = (*paper_values.ENVIRONMENTS, *_METHODS)
 
     def rank(name: str) -> tuple[int, str]:
         plain = name.split(" ")[0]

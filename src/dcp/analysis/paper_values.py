@@ -1,10 +1,22 @@
-"""The paper's published numbers, to stand beside ours."""
+"""The paper's published numbers, to stand beside ours, and its names: elsewhere in analysis no method is named."""
 
 import json
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+METHODS = METHOD, BASELINE, _ABLATION = ("dcp", "crl", "ssgc")  # in its order; the first against the second
+ENVIRONMENTS = (  # the paper's order
+    "ant_big_maze",
+    "ant_hardest_maze",
+    "ant_u_maze",
+    "humanoid_u_maze",
+    "ant_push",
+    "pusher_easy",
+    "pusher_hard",
+    "pusher_hard_far",
+    "ant_soccer",
+)
 CHECKPOINTS = (10_000_000, 25_000_000, 50_000_000, 75_000_000, 100_000_000)
 
 
@@ -34,7 +46,7 @@ def arrow(metric: str, environment: str) -> str | None:
 
 def end(environment: str) -> int | None:
     """The steps at which the paper's runs of this environment end: where its arrows are."""
-    found = [at for at in CHECKPOINTS if checkpoint("success_once", environment, "dcp", at)]
+    found = [at for at in CHECKPOINTS if checkpoint("success_once", environment, METHOD, at)]
     return found[-1] if found else None
 
 

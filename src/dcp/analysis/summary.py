@@ -12,6 +12,7 @@ from dcp.analysis.comparing import NEGLIGIBLE, SMALL, PairedTest, Verdict, effec
 from dcp.analysis.curves import METRICS
 from dcp.analysis.estimators import probability_of_improvement
 from dcp.analysis.evaluation_points import REACH, common_end, values_at
+from dcp.analysis.paper_values import BASELINE, METHOD
 from dcp.analysis.statistics import t_interval
 from dcp.analysis.style import human_count
 from dcp.analysis.tables import Cell, Row, Table, absent, number
@@ -88,12 +89,12 @@ def compare_methods(collection: Collection, metric: str, method: str, baseline: 
     return found
 
 
-def summary_table(collection: Collection, method: str = "dcp", baseline: str = "crl") -> Table | None:
+def summary_table(collection: Collection, method: str = METHOD, baseline: str = BASELINE) -> Table | None:
     """The paper's table, with its arrows beside ours where it compares the same two methods. None without a pair."""
     by_metric = {name: compare_methods(collection, name, method, baseline) for name in SUMMARY_METRICS}
     if not by_metric[SUMMARY_METRICS[0]]:
         return None
-    published = (method, baseline) == ("dcp", "crl") and any(
+    published = (method, baseline) == (METHOD, BASELINE) and any(
         paper_values.arrow("success_once", environment) for environment in collection.environments
     )
     columns = ["Environment", "Steps"]

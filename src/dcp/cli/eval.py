@@ -1,6 +1,5 @@
 """`dcp eval`: any policies on the same fresh episodes; a table on the screen, JSON and CSV in each run's folder."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from rich.console import Console
 
-from dcp.cli.flags import parse, with_burst_numbers
+from dcp.cli.flags import modules_here, parse, with_burst_numbers
 from dcp.cli.main import COMMANDS
 from dcp.errors import UserError
 
@@ -48,11 +47,8 @@ class EvalOptions:
 
 
 def main(argv: list[str]) -> int:
-    sys.path.insert(0, str(Path.cwd()))  # an environment named as module:factory may lie here
-    try:
+    with modules_here():
         return _main(parse(EvalOptions(), with_burst_numbers(argv), "dcp eval", COMMANDS["eval"]))
-    finally:
-        sys.path.pop(0)
 
 
 def _main(options: EvalOptions) -> int:

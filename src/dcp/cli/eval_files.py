@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from dcp.analysis.trials import require_room
 from dcp.deploy.exported import is_exported
-from dcp.deploy.zoo import is_zoo
 from dcp.evaluation.targets import Target
 from dcp.evaluation.trial import Arena
 
@@ -46,9 +45,4 @@ def require_rooms(targets: list[Target], out: Path | None) -> None:
 
 
 def folder_of(target: Target, out: Path | None) -> Path:
-    """The run's own; the zoo's lies in the installed package, so its results go to runs/zoo."""
-    if out is not None:
-        return out
-    if is_zoo(target.label) and not Path(target.label).exists():
-        return Path("runs") / target.label
-    return target.folder or Path("runs")
+    return target.home if out is None else out

@@ -1,14 +1,13 @@
 """`dcp landscape`: psi-distances of any runs over their maze, beside the true ones; PNG, PDF and a table."""
 
 import json as json_text
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from dcp.cli.flags import parse
+from dcp.cli.flags import modules_here, parse
 from dcp.cli.main import COMMANDS
 from dcp.errors import UserError
 
@@ -40,11 +39,8 @@ class LandscapeOptions:
 
 
 def main(argv: list[str]) -> int:
-    sys.path.insert(0, str(Path.cwd()))  # an environment named as module:factory may lie here
-    try:
+    with modules_here():
         return _main(parse(LandscapeOptions(), argv, "dcp landscape", COMMANDS["landscape"]))
-    finally:
-        sys.path.pop(0)
 
 
 def _main(options: LandscapeOptions) -> int:

@@ -13,7 +13,7 @@ import tyro
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from dcp.cli.flags import parse, with_burst_numbers
+from dcp.cli.flags import modules_here, parse, with_burst_numbers
 from dcp.cli.main import COMMANDS
 from dcp.errors import UserError
 
@@ -63,11 +63,8 @@ class RenderOptions:
 
 
 def main(argv: list[str]) -> int:
-    sys.path.insert(0, str(Path.cwd()))  # an environment named as module:factory may lie here
-    try:
+    with modules_here():
         return _main(parse(RenderOptions(), with_burst_numbers(argv), "dcp render", COMMANDS["render"]))
-    finally:
-        sys.path.pop(0)
 
 
 def _main(options: RenderOptions) -> int:
@@ -84,7 +81,7 @@ def _main(options: RenderOptions) -> int:
     require_drawable(env, options.width, options.height)
     if env.spec.physics != "none" and "html" not in options.format:  # the page needs no renderer
         require_renderer()
-    folder = writable(options.out or _home(targets[0]) / VIDEOS_DIR)
+    folder = writable(options.out or targets[0].home / VIDEOS_DIR)
     names = names_of(targets)
     look = Look(options.camera, options.width, options.height, options.stride)
     with _progress() as progress:
@@ -149,15 +146,6 @@ def _stem(names: list[str], env: "Environment", options: RenderOptions) -> str:
     parts += [options.camera] if options.camera != "fixed" and env.spec.physics != "none" else []
     parts += ["burst_{}_{}".format(*options.burst)] if options.burst else []
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in "_".join(parts))
-
-
-def _home(target: "Target") -> Path:
-    """The run's folder; the zoo lies in the installed package, so its videos go to runs/zoo."""
-    from dcp.deploy.zoo import is_zoo
-
-    if is_zoo(target.label) and not Path(target.label).exists():
-        return Path("runs") / target.label
-    return target.folder or Path()
 
 
 def writable(folder: Path) -> Path:

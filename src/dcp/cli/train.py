@@ -1,13 +1,12 @@
 """`dcp train`: settings from flags, a preset or a saved config; then a run, its plots, and where they are."""
 
-import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
-from dcp.cli.flags import parse, value_of
+from dcp.cli.flags import modules_here, parse, value_of
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.cli.resuming import AUTO, agreed_steps, offered, stored_settings
 from dcp.config import Config, Settings
@@ -56,16 +55,13 @@ class TrainOptions:
 
 
 def main(argv: list[str]) -> int:
-    sys.path.insert(0, str(Path.cwd()))  # an environment named as module:factory may lie here
-    try:
+    with modules_here():
         options = _options(argv)
         if options.dry_run:
             from dcp.cli.dry_run import dry_run
 
             return dry_run(options.settings, options.runs_dir, options.overwrite, options.resume)
         return _train(options)
-    finally:
-        sys.path.pop(0)
 
 
 def _options(argv: list[str]) -> TrainOptions:

@@ -12,7 +12,7 @@ from dcp.deploy.artefact import load_policy_and_about
 from dcp.deploy.numpy_policy import ExportedPolicy
 from dcp.deploy.policy import DeployedPolicy, Policy, as_policy
 from dcp.deploy.run_folder import CONFIG_FILE, POLICY_FILE, read_config_file, require_trust
-from dcp.deploy.zoo import located
+from dcp.deploy.zoo import is_zoo, located
 from dcp.envs.base import Environment
 from dcp.envs.registry import ENVIRONMENTS, make_env
 from dcp.errors import UserError
@@ -39,6 +39,13 @@ class Target:
         if self.config is not None:
             return self.config.eval_env or self.config.env
         return self.about.get("eval_env") or self.about.get("env")
+
+    @property
+    def home(self) -> Path:
+        """Where its results go: the run's folder; the zoo lies in the installed package, so its go to runs/zoo."""
+        if is_zoo(self.label) and not Path(self.label).exists():
+            return Path("runs") / self.label
+        return self.folder or Path("runs")
 
     @property
     def fidelity(self) -> str:
