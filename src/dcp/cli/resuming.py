@@ -3,13 +3,9 @@
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from dcp.config import Config, Settings
+from dcp.config import Settings
 from dcp.errors import UserError
-
-if TYPE_CHECKING:
-    from dcp.training.schedule import Budget
 
 AUTO = "auto"
 
@@ -25,7 +21,7 @@ def agreed_steps(folder: Path, asked: Settings) -> int | None:
 
     Flags that agree with the run are welcome. Others are refused by name: they would make it another run.
     """
-    from dcp.training.progress import how_far, is_finished, read_plan
+    from dcp.training.progress import differing, how_far, is_finished, read_plan
 
     stored, earlier = read_plan(folder)
     for name in differing(stored, earlier, asked):
@@ -43,21 +39,12 @@ def agreed_steps(folder: Path, asked: Settings) -> int | None:
     return steps
 
 
-def differing(stored: Config, earlier: tuple["Budget", ...], asked: Settings) -> list[str]:
-    """Fields in which `asked` would make another run. None means that the run's own value will do."""
-    told = {name: value for name, value in asdict(asked).items() if value is not None}
-    names = [name for name, value in told.items() if value != getattr(stored, name)]
-    begun = {"steps": [b.steps for b in earlier], "num_evals": [b.num_evals for b in earlier]}  # before it was raised
-    names = [name for name in names if told[name] not in begun.get(name, [])]
-    return [name for name in names if name != "steps" or asked.steps < stored.steps]
-
-
 def offered(settings: Settings, runs_dir: Path, overwrite: bool) -> str | None:
     """For a bare `dcp train` whose folder holds the same run, unfinished: the folder, if a person wants it to go on.
 
     Without a person at the terminal the sentence that refuses the folder names the command.
     """
-    from dcp.training.progress import holds_run, how_far, is_finished, read_plan
+    from dcp.training.progress import differing, holds_run, how_far, is_finished, read_plan
 
     folder = runs_dir / settings.run_path
     if overwrite or not holds_run(folder) or not (sys.stdin.isatty() and sys.stdout.isatty()):

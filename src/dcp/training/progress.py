@@ -1,5 +1,6 @@
 """What a run folder says of its run: what was planned, how far it has come, and how to go on."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 from dcp.config import Config, Settings
@@ -83,6 +84,15 @@ def own_environments(config: Settings) -> dict[str, str]:
     """{"env": "module:factory"}, where a config names code; by flag"""
     named = {"env": config.env, "eval-env": config.eval_env or config.env}
     return {flag: name for flag, name in named.items() if ":" in name and (flag == "env" or name != config.env)}
+
+
+def differing(stored: Config, earlier: tuple[Budget, ...], asked: Settings) -> list[str]:
+    """Fields in which `asked` would make another run. None means that the run's own value will do."""
+    told = {name: value for name, value in asdict(asked).items() if value is not None}
+    names = [name for name, value in told.items() if value != getattr(stored, name)]
+    begun = {"steps": [b.steps for b in earlier], "num_evals": [b.num_evals for b in earlier]}  # before it was raised
+    names = [name for name in names if told[name] not in begun.get(name, [])]
+    return [name for name in names if name != "steps" or asked.steps < stored.steps]
 
 
 def taken(path: Path) -> str:

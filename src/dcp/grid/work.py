@@ -1,0 +1,121 @@
+"""A job in the present process. Every launcher runs this: `python -m dcp.grid.work JOB.json` does it in a new one.
+
+What the folder holds decides: nothing, and the run begins; a run that was stopped or killed, and it goes on from its
+checkpoint to the same bits; a finished run, and there is nothing to do.
+"""
+
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
+
+from dcp.config import Config, Settings
+from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
+from dcp.grid.jobs import Job
+from dcp.training.lock import owner
+from dcp.training.progress import differing, holds_run, read_plan
+
+WAIT = 2.0  # seconds between two looks at a folder that another process writes to
+
+
+class Outcome(NamedTuple):
+    code: int  # as `dcp train` exits
+    why: str = ""  # one sentence, unless it is 0
+
+
+def retriable(code: int | None) -> bool:
+    """Whether another attempt may end otherwise: not after success, nor after a mistake, which would be made again."""
+    return code not in (0, EXIT_MISTAKE)
+
+
+def run_job(job: Job, say: Callable[[str], None] = print) -> Outcome:
+    """Train, or go on. SIGTERM and SIGINT make a checkpoint; then the code is 75. Raises nothing but `SystemExit`."""
+    from dcp.training.keeper import Interrupted
+
+    try:
+        with _own_code(job.code):
+            _wait_for_others(job, say)
+            _train(job)
+        return Outcome(0)
+    except Interrupted as stop:
+        if stop.env_steps is None:
+            return Outcome(EXIT_INTERRUPTED, "stopped before its first checkpoint")
+        return Outcome(EXIT_REQUEUE, f"stopped with a checkpoint at {stop.env_steps:,} environment steps")
+    except KeyboardInterrupt:
+        return Outcome(EXIT_INTERRUPTED, "stopped before training began")
+    except UserError as error:
+        return Outcome(EXIT_MISTAKE, _line(error))
+    except RunError as error:
+        return Outcome(EXIT_FAULT, _line(error))
+    except Exception as error:
+        traceback.print_exc()
+        return Outcome(EXIT_FAULT, f"{type(error).__name__}: {_line(error)}")
+
+
+def _train(job: Job) -> None:
+    if len(job.seeds) > 1:
+        raise UserError("vmapped seeds are not here yet: use --seeds-as processes")
+    from dcp.training.run import resume, train
+
+    settings, folder = job.settings, job.folders[0]
+    if not holds_run(folder):
+        train(Config(**asdict(settings)), runs_dir=job.root, display="none")
+        return
+    steps = agreed_steps(folder, settings)
+    resume(folder, steps=steps, env=settings.env, eval_env=settings.eval_env, display="none")
+
+
+def agreed_steps(folder: Path, asked: Settings) -> int:
+    """The budget to go on with: a grid may ask for more steps than its run had, not for another run."""
+    stored, earlier = read_plan(folder)
+    if names := differing(stored, earlier, asked):
+        raise UserError(other_run(folder, names, stored, asked))
+    return max(asked.steps, stored.steps)
+
+
+def other_run(folder: Path, names: list[str], stored: Settings, asked: Settings) -> str:
+    told = ", ".join(f"{name} {getattr(stored, name)} where the grid has {getattr(asked, name)}" for name in names[:3])
+    return f"{folder} holds another run ({told}): choose another --runs-dir, or move that run away"
+
+
+def _wait_for_others(job: Job, say: Callable[[str], None]) -> None:
+    """A process that an earlier grid started may be at this very run, or about to stop: it goes first."""
+    told = None
+    while holders := [found for folder in job.folders if (found := owner(folder)) is not None]:
+        if holders[0] != told:
+            told = holders[0]
+            say(f"{job.name}: waiting for {told}, which writes to its folder")
+        time.sleep(WAIT)
+
+
+@contextmanager
+def _own_code(folder: Path | None):
+    if folder is None:
+        yield
+        return
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def main(argv: list[str]) -> int:
+    """The local launcher's child."""
+    job = Job.from_json(Path(argv[0]).read_text(encoding="utf-8"))
+    outcome = run_job(job)
+    if outcome.why:
+        print(outcome.why, file=sys.stderr, flush=True)
+    return outcome.code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
