@@ -70,14 +70,20 @@ def programs(trainer: Trainer, donate: bool) -> Programs:
 
     Not where something may change behind our back: another kind of trainer, or a user's own environment.
     """
-    if type(trainer) is not Trainer or not (is_ours(trainer.env) and is_ours(trainer.eval_env)):
-        return Programs(trainer, donate)
+    return _shared(same_program(trainer), donate) if may_share(trainer) else Programs(trainer, donate)
+
+
+def may_share(trainer: Trainer) -> bool:
+    return type(trainer) is Trainer and is_ours(trainer.env) and is_ours(trainer.eval_env)
+
+
+def same_program(trainer: Trainer) -> Trainer:
+    """The one trainer that stands for all whose programs are the same: those that differ in seed or budget alone."""
     config = trainer.config
     first = (config.num_prefill_unrolls + 1) * config.env_steps_per_unroll  # the least that makes a valid config
     config = replace(config, seed=0, steps=first, num_evals=1)
     learner = replace(trainer.learner, config=config)
-    rollout = replace(trainer.rollout, learner=learner)
-    return _shared(replace(trainer, config=config, learner=learner, rollout=rollout), donate)
+    return replace(trainer, config=config, learner=learner, rollout=replace(trainer.rollout, learner=learner))
 
 
 _shared = lru_cache(maxsize=4)(Programs)  # equal trainers are one
