@@ -11,7 +11,7 @@ from dcp.envs.base import EnvState
 from dcp.envs.registry import ENVIRONMENTS, make_env
 
 DRIFTLESS, INERTIA = make_env("point_u_maze"), make_env("point_u_maze_inertia")
-NAMES = [name for name in ENVIRONMENTS if name.startswith("point_")]
+NAMES = [name for name in ENVIRONMENTS if name.startswith("point_") and "_maze" in name]
 
 
 def at(env, x: float, y: float, velocity=(0.0, 0.0), goal=(3.0, 3.0)) -> EnvState:

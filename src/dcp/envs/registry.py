@@ -12,6 +12,8 @@ from dcp.envs.base import Environment
 from dcp.envs.layouts import EVAL_LAYOUTS, LAYOUTS
 from dcp.envs.maze import parse_layout
 from dcp.envs.point_maze import PointMaze
+from dcp.envs.point_push import PointPush
+from dcp.envs.point_soccer import PointSoccer
 from dcp.errors import UserError
 
 Factory = Callable[..., Environment]  # called with `fidelity` if it takes one, else without arguments
@@ -79,6 +81,8 @@ def _point_mazes() -> dict[str, Factory]:
 
 def _manipulation() -> dict[str, Factory]:
     rows: dict[str, Factory] = {
+        "point_soccer": PointSoccer,
+        "point_push": PointPush,
         "ant_push": partial(_ant_push, "ant_push"),
         "ant_soccer": partial(_ant_soccer, "ant_soccer"),
     }

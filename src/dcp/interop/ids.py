@@ -1,7 +1,7 @@
 """The Gymnasium ids of our environments. Neither JAX nor Gymnasium is imported here: ids must cost nothing."""
 
 # Written out, because the registry of environments needs JAX. A test holds this table to it.
-_POINT_MAZES = (
+_POINTS = (
     "point_u_maze",
     "point_u_maze_inertia",
     "point_big_maze",
@@ -12,6 +12,8 @@ _POINT_MAZES = (
     "point_u_maze_inertia_eval",
     "point_big_maze_eval",
     "point_big_maze_inertia_eval",
+    "point_soccer",
+    "point_push",
 )
 _BODIES = (
     "ant_u_maze",
@@ -30,7 +32,7 @@ _BODIES = (
     "pusher_hard",
     "pusher_hard_far",
 )
-EPISODE_STEPS = dict.fromkeys(_POINT_MAZES, 250) | dict.fromkeys(_BODIES, 1000)
+EPISODE_STEPS = dict.fromkeys(_POINTS, 250) | dict.fromkeys(_BODIES, 1000)
 
 
 def gymnasium_id(name: str) -> str:

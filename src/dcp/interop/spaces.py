@@ -6,6 +6,7 @@ from gymnasium import spaces
 from dcp.envs import point_maze
 from dcp.envs.base import ABSURD, Environment
 from dcp.envs.point_maze import PointMaze
+from dcp.envs.pushing import PointPushing
 from dcp.types import MazeLayout
 
 
@@ -27,6 +28,9 @@ def _state_bounds(env: Environment) -> tuple[np.ndarray, np.ndarray]:
         low, high = _free(env.layout)
         speed = np.full(env.spec.state_size - 2, point_maze.FORCE / (1.0 - point_maze.FRICTION), np.float32)
         return np.concatenate([low, -speed]), np.concatenate([high, speed])
+    if isinstance(env, PointPushing):
+        low, high = _free(env.layout)
+        return np.tile(low, 2), np.tile(high, 2)  # the point's place, and the thing's
     limit = np.full(env.spec.state_size, ABSURD if env.spec.physics != "none" else np.inf, np.float32)
     return -limit, limit
 
