@@ -4,6 +4,9 @@ What the folder holds decides: nothing, and the run begins; a run that was stopp
 checkpoint to the same bits; a finished run, and there is nothing to do.
 """
 
+import ctypes
+import os
+import signal
 import sys
 import time
 import traceback
@@ -13,12 +16,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-from dcp.config import Config, Settings
+from dcp.config import Config
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
+from dcp.grid.cores import pin
 from dcp.grid.jobs import Job
+from dcp.grid.standing import agreed_steps, standing
 from dcp.training.lock import owner
-from dcp.training.progress import differing, holds_run, read_plan
 
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 WAIT = 2.0  # seconds between two looks at a folder that another process writes to
 
 
@@ -59,27 +64,18 @@ def run_job(job: Job, say: Callable[[str], None] = print) -> Outcome:
 def _train(job: Job) -> None:
     if len(job.seeds) > 1:
         raise UserError("vmapped seeds are not here yet: use --seeds-as processes")
+    from dcp.grid.heartbeat import heartbeat
     from dcp.training.run import resume, train
 
     settings, folder = job.settings, job.folders[0]
-    if not holds_run(folder):
-        train(Config(**asdict(settings)), runs_dir=job.root, display="none")
+    found, display = standing(folder, settings), heartbeat(job.progress)
+    if found.kind == "finished":
         return
-    steps = agreed_steps(folder, settings)
-    resume(folder, steps=steps, env=settings.env, eval_env=settings.eval_env, display="none")
-
-
-def agreed_steps(folder: Path, asked: Settings) -> int:
-    """The budget to go on with: a grid may ask for more steps than its run had, not for another run."""
-    stored, earlier = read_plan(folder)
-    if names := differing(stored, earlier, asked):
-        raise UserError(other_run(folder, names, stored, asked))
-    return max(asked.steps, stored.steps)
-
-
-def other_run(folder: Path, names: list[str], stored: Settings, asked: Settings) -> str:
-    told = ", ".join(f"{name} {getattr(stored, name)} where the grid has {getattr(asked, name)}" for name in names[:3])
-    return f"{folder} holds another run ({told}): choose another --runs-dir, or move that run away"
+    if found.kind == "new":
+        train(Config(**asdict(settings)), runs_dir=job.root, display=display)
+        return
+    named = {"env": settings.env, "eval_env": settings.eval_env}
+    resume(folder, steps=agreed_steps(folder, settings), **named, display=display)
 
 
 def _wait_for_others(job: Job, say: Callable[[str], None]) -> None:
@@ -109,12 +105,23 @@ def _line(error: Exception) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """The local launcher's child."""
-    job = Job.from_json(Path(argv[0]).read_text(encoding="utf-8"))
+    """The local launcher's child: JOB.json, and the process that it must not outlive."""
+    file, parent = argv
+    if not _end_with(int(parent)):
+        return EXIT_REQUEUE
+    job = Job.from_json(Path(file).read_text(encoding="utf-8"))
+    pin(job.resources.cores)
     outcome = run_job(job)
     if outcome.why:
         print(outcome.why, file=sys.stderr, flush=True)
     return outcome.code
+
+
+def _end_with(parent: int) -> bool:
+    """Have the kernel send SIGTERM when the grid ends, however it does. -> False where it has ended already"""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    return os.getppid() == parent
 
 
 if __name__ == "__main__":

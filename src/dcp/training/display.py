@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
@@ -15,7 +16,8 @@ from rich.text import Text
 from dcp.config import Config
 from dcp.training.loop import Progress
 
-DisplayKind = Literal["auto", "live", "plain", "none"]
+# By name, or what makes one: `dcp grid` has its own, which no person looks at.
+DisplayKind = Literal["auto", "live", "plain", "none"] | Callable[[Config, Path], "Display"]
 Row = dict[str, float]
 STOPPING = "{}: stopping after this iteration, with a checkpoint (once more: at once)"
 COMPILING = "compiling (once: the next run of this kind finds it on disk)"
@@ -73,14 +75,19 @@ class Pace:
     def total(self) -> int:
         return self.config.num_unrolls * self.config.env_steps_per_unroll
 
-    def text(self) -> str:
+    def estimate(self) -> tuple[float, float] | None:
+        """-> steps/s, and seconds left; None before there is anything to judge by"""
         if not self._iterations:
-            return "-"
+            return None
         iteration = sum(self._iterations) / len(self._iterations)
         evaluation = self._evaluations[-1] if len(self._evaluations) > 1 else 0.0
         left = (self.config.num_unrolls - self.unrolls) * iteration
         left += (self.config.num_evals - self._before - len(self._evaluations)) * evaluation
-        return f"{self.config.env_steps_per_unroll / iteration:,.0f} steps/s  {clock(round(left))} left"
+        return self.config.env_steps_per_unroll / iteration, left
+
+    def text(self) -> str:
+        estimate = self.estimate()
+        return "-" if estimate is None else f"{estimate[0]:,.0f} steps/s  {clock(round(estimate[1]))} left"
 
 
 def clock(seconds: int) -> str:
@@ -228,6 +235,8 @@ def _warning(row: Row) -> str:
 
 
 def make_display(kind: DisplayKind, config: Config, folder: Path) -> Display:
+    if callable(kind):
+        return kind(config, folder)
     console = Console()
     if kind == "auto":
         kind = "live" if console.is_terminal else "plain"

@@ -11,6 +11,9 @@ from dcp.training.checkpoint_files import CHECKPOINTS_DIR, DamagedError
 from dcp.training.schedule import Budget
 
 
+_RESOLVED = ("eval_env", "episode_length", "window", "pool_refresh_steps", "devices")  # from None, by `make_trainer`
+
+
 def holds_run(path: Path) -> bool:
     """Also for a name that no file can have."""
     try:
@@ -87,8 +90,8 @@ def own_environments(config: Settings) -> dict[str, str]:
 
 
 def differing(stored: Config, earlier: tuple[Budget, ...], asked: Settings) -> list[str]:
-    """Fields in which `asked` would make another run. None means that the run's own value will do."""
-    told = {name: value for name, value in asdict(asked).items() if value is not None}
+    """Fields in which `asked` would make another run. None means the run's own value, where the run decides it."""
+    told = {name: value for name, value in asdict(asked).items() if value is not None or name not in _RESOLVED}
     names = [name for name, value in told.items() if value != getattr(stored, name)]
     begun = {"steps": [b.steps for b in earlier], "num_evals": [b.num_evals for b in earlier]}  # before it was raised
     names = [name for name in names if told[name] not in begun.get(name, [])]
