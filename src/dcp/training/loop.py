@@ -106,25 +106,32 @@ class _Loop:
     def evaluate(self, moment: Moment) -> Evaluation:
         config, index = self.config, len(moment.rows)
         scores = self.stages.evaluate(moment.run.learner.params, evaluation_key(config.seed, index))
-        diverged = _diverged(moment.run)
-        seconds, iterations = self._paced
-        row = {
-            "evaluation": index + 1,
-            "env_steps": moment.unrolls * config.env_steps_per_unroll,
-            "updates": (moment.unrolls - config.num_prefill_unrolls) * config.updates_per_iteration,
-            **scores,
-            **_means(moment.metrics),
-            "diverged_episodes": diverged - moment.diverged,
-            "steps_per_second": iterations * config.env_steps_per_unroll / max(seconds, 1e-9),
-            "wall_seconds": self._seconds(),
-        }
-        moment.rows.append(row)
-        moment.metrics, moment.diverged, moment.seconds = [], diverged, row["wall_seconds"]
+        row = add_row(moment, config, scores, _diverged(moment.run), self._paced, self._seconds())
         self._paced = (0.0, 0)
         return Evaluation(row, moment.run)
 
     def _seconds(self) -> float:
         return self.before + time.perf_counter() - self.started
+
+
+def add_row(
+    moment: Moment, config: Config, scores: Row, diverged: int, paced: tuple[float, int], seconds: float
+) -> Row:
+    """The row of an evaluation, which the moment has from then on. `diverged`: episodes since the start. `paced`:
+    seconds and iterations since the last evaluation. `seconds`: of work so far."""
+    row = {
+        "evaluation": len(moment.rows) + 1,
+        "env_steps": moment.unrolls * config.env_steps_per_unroll,
+        "updates": (moment.unrolls - config.num_prefill_unrolls) * config.updates_per_iteration,
+        **scores,
+        **_means(moment.metrics),
+        "diverged_episodes": diverged - moment.diverged,
+        "steps_per_second": paced[1] * config.env_steps_per_unroll / max(paced[0], 1e-9),
+        "wall_seconds": seconds,
+    }
+    moment.rows.append(row)
+    moment.metrics, moment.diverged, moment.seconds = [], diverged, seconds
+    return row
 
 
 def _means(metrics: list[Row]) -> Row:
