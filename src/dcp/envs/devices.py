@@ -110,4 +110,11 @@ def count_devices(devices: int | None, num_envs: int, spec: EnvSpec) -> int:
 
 
 def cores() -> int:
+    """As many as XLA makes threads for: it takes NPROC's word, as a grid sets it where a run gets a share of a machine.
+
+    They decide bits, so a run that is resumed on another machine must get as many.
+    """
+    told = os.environ.get("NPROC", "")
+    if told.isdecimal() and int(told) > 0:
+        return int(told)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
