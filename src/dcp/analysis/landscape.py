@@ -10,7 +10,8 @@ import numpy as np
 from dcp.analysis.episodes import QUICK_COMPILE
 from dcp.deploy.policy import DeployedPolicy
 from dcp.envs.fine_grid import POINTS_PER_CELL, grid_axes, inside_walls
-from dcp.methods.direction import direction_and_magnitude
+from dcp.envs.plane import goals_at, unit
+from dcp.methods import direction
 from dcp.types import Array, MazeLayout
 
 
@@ -35,25 +36,13 @@ def psi_landscape(
 
 def psi_distances(policy: DeployedPolicy, points: np.ndarray, goal: np.ndarray) -> np.ndarray:
     """points [K, 2] of the plane, goal [G] -> [K]"""
-    return np.asarray(_distances(policy, _goals_at(points, goal), jnp.asarray(goal, jnp.float32)))
+    return np.asarray(_distances(policy, goals_at(points, goal), jnp.asarray(goal, jnp.float32)))
 
 
 def directions(policy: DeployedPolicy, points: np.ndarray, goal: np.ndarray) -> np.ndarray:
     """points [K, 2], goal [G] -> [K, 2]: the way that a direction-conditioned actor is shown, as unit vectors."""
-    pulled = np.asarray(pulled_back(policy, _goals_at(points, goal), jnp.asarray(goal, jnp.float32)))[:, :2]
+    pulled = np.asarray(pulled_back(policy, goals_at(points, goal), jnp.asarray(goal, jnp.float32)))[:, :2]
     return unit(pulled)
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """[..., 2] of length one; zero stays zero."""
-    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0.0)
-
-
-def _goals_at(points: np.ndarray, goal: np.ndarray) -> Array:
-    """[K, 2] -> [K, G]: what else a goal has, such as a height, is the goal's own everywhere."""
-    rest = np.broadcast_to(np.asarray(goal)[2:], (len(points), len(goal) - 2))
-    return jnp.asarray(np.concatenate([points, rest], axis=1), jnp.float32)
 
 
 # The policy is an argument: runs that differ in their parameters alone share one program.
@@ -65,16 +54,5 @@ def _distances(policy: DeployedPolicy, at: Array, goal: Array) -> Array:
 
 @partial(jax.jit, compiler_options=QUICK_COMPILE)
 def pulled_back(policy: DeployedPolicy, at: Array, goal: Array) -> Array:
-    """J^T u: the direction u = (psi(g) - psi(s)) / |psi(g) - psi(s)| in the goal's own coordinates. [K, G] -> [K, G]
-
-    J is psi_g's Jacobian at the achieved goal. Of all small moves in these coordinates, the one along J^T u takes
-    psi(s) farthest along u; for a norm it is the steepest way down the landscape.
-    """
-    encode = policy.representation.encode_goal
-    psi_goal = encode(goal)  # [D]
-
-    def at_one(achieved: Array) -> Array:
-        psi_s, pull = jax.vjp(encode, achieved)
-        return pull(direction_and_magnitude(psi_s, psi_goal)[0])[0]
-
-    return jax.vmap(at_one)(at)
+    """The direction in the goal's own coordinates, at many points. [K, G] -> [K, G]"""
+    return jax.vmap(lambda achieved: direction.pulled_back(policy.representation, achieved, goal))(at)

@@ -5,12 +5,13 @@ from functools import partial
 
 from dcp.analysis.collection import Collection
 from dcp.analysis.landscape_figure import landscapes_figure
-from dcp.analysis.landscape_view import View, has_plane, maze_env, view
+from dcp.analysis.landscape_view import View, maze_env, view
 from dcp.analysis.path_likeness import Likeness
 from dcp.analysis.run_reading import Run
 from dcp.analysis.sections import FigureSpec, Section
 from dcp.analysis.tables import Cell, Row, Table, number
 from dcp.deploy.run_folder import POLICY_FILE
+from dcp.envs.plane import has_plane
 from dcp.envs.registry import ENVIRONMENTS, make_env
 from dcp.errors import UserError
 from dcp.evaluation.targets import open_target

@@ -14,6 +14,7 @@ from dcp.deploy.policy import DeployedPolicy
 from dcp.envs.base import Environment
 from dcp.envs.fine_grid import POINTS_PER_CELL, require_free
 from dcp.envs.geodesic import farthest_goal
+from dcp.envs.plane import has_plane
 from dcp.errors import UserError
 from dcp.evaluation.targets import Target, environment_of
 from dcp.methods.direction import Direction
@@ -48,11 +49,6 @@ class View:
     def place(self) -> tuple[Any, ...]:
         """Views of one place share their truth, and stand in one row."""
         return self.landscape.layout.walls.tobytes(), self.landscape.layout.scale, tuple(self.landscape.goal.tolist())
-
-
-def has_plane(spec: EnvSpec) -> bool:
-    """Whether goals lie in a maze's plane; they may have a height besides."""
-    return spec.maze is not None and spec.maze_dims == spec.goal_dims[:2]
 
 
 def plane_of(spec: EnvSpec) -> MazeLayout:

@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from dcp.analysis.landscape import Landscape, unit
+from dcp.analysis.landscape import Landscape
 from dcp.envs.fine_grid import POINTS_PER_CELL, grid_axes, path_distances
+from dcp.envs.plane import unit
 from dcp.types import MazeLayout
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 
 from dcp.methods.interface import Representation
@@ -17,6 +18,16 @@ def direction_and_magnitude(psi_s: Array, psi_z: Array) -> tuple[Array, Array]:
     magnitude = jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0)  # [..., 1]
     direction = difference / jnp.where(apart, magnitude, 1.0)  # [..., D]
     return direction, magnitude
+
+
+def pulled_back(representation: Representation, achieved: Array, commanded: Array) -> Array:
+    """J^T u: the direction u in psi-space, in the goal's own coordinates. achieved [G], commanded [G] -> [G]
+
+    J is psi_g's Jacobian at the achieved goal. Of all small moves in these coordinates, the one along J^T u takes
+    psi(s) farthest along u. For a norm it is the steepest way down: -grad_s |psi(z) - psi(s)|.
+    """
+    psi_s, pull = jax.vjp(representation.encode_goal, achieved)
+    return pull(direction_and_magnitude(psi_s, representation.encode_goal(commanded))[0])[0]
 
 
 @dataclass(frozen=True)
