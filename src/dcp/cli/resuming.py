@@ -17,25 +17,12 @@ def stored_settings(folder: Path) -> Settings:
 
 
 def agreed_steps(folder: Path, asked: Settings) -> int | None:
-    """The budget to continue with; None where the run has reached it already.
+    """The budget to continue with; None where the run has reached it already, which is told."""
+    from dcp.training.progress import how_far, steps_to_go_on_with
 
-    Flags that agree with the run are welcome. Others are refused by name: they would make it another run.
-    """
-    from dcp.training.progress import differing, how_far, is_finished, read_plan
-
-    stored, earlier = read_plan(folder)
-    for name in differing(stored, earlier, asked):
-        flag = f"--{name.replace('_', '-')}"
-        if name == "steps":
-            raise UserError(f"--steps {asked.steps} is below the run's {stored.steps}: steps can only be raised")
-        raise UserError(
-            f"{flag} {getattr(asked, name)} is not the run's {getattr(stored, name)}: leave {flag} out, "
-            "or start another run"
-        )
-    steps = max(asked.steps, stored.steps)
-    if is_finished(folder) and Settings(**{**asdict(stored), "steps": steps}).num_unrolls <= stored.num_unrolls:
+    steps = steps_to_go_on_with(folder, asked)
+    if steps is None:
         print(f"{folder} is finished at {how_far(folder)[1]:,} environment steps: raise --steps to train it longer.")
-        return None
     return steps
 
 

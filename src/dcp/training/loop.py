@@ -75,7 +75,7 @@ def run_loop(
 
 
 def begin(stages: Stages) -> Moment:
-    return Moment(_sound(stages.init(), stages.trainer.config))
+    return Moment(require_sound(stages.init(), stages.trainer.config))
 
 
 class _Loop:
@@ -144,7 +144,7 @@ def _diverged(run: RunState) -> int:
     return int(jnp.sum(run.acting.episodes.diverged))
 
 
-def _sound(run: RunState, config: Config) -> RunState:
+def require_sound(run: RunState, config: Config) -> RunState:
     """What diverges goes back to a first state, so these must be good."""
     if not bool(jnp.all(jnp.isfinite(run.acting.episodes.env.obs))):
         raise UserError(f"reset of {config.env} gives observations that are not finite: mend it")

@@ -98,6 +98,25 @@ def differing(stored: Config, earlier: tuple[Budget, ...], asked: Settings) -> l
     return [name for name in names if name != "steps" or asked.steps < stored.steps]
 
 
+def steps_to_go_on_with(path: Path, asked: Settings) -> int | None:
+    """The budget to continue with; None where the run has reached it already.
+
+    Settings that agree with the run are welcome. Others are refused by name: they would make it another run.
+    """
+    stored, earlier = read_plan(path)
+    for name in differing(stored, earlier, asked):
+        flag = f"--{name.replace('_', '-')}"
+        if name == "steps":
+            raise UserError(f"--steps {asked.steps} is below the run's {stored.steps}: steps can only be raised")
+        raise UserError(
+            f"{flag} {getattr(asked, name)} is not the run's {getattr(stored, name)}: leave {flag} out, "
+            "or start another run"
+        )
+    steps = max(asked.steps, stored.steps)
+    longer = Settings(**{**asdict(stored), "steps": steps}).num_unrolls > stored.num_unrolls
+    return None if is_finished(path) and not longer else steps
+
+
 def taken(path: Path) -> str:
     otherwise = "use --overwrite, another --seed or another --runs-dir"
     try:
