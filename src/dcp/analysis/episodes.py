@@ -9,14 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dcp.compiling.options import QUICK_COMPILE
 from dcp.deploy.policy import Policy, PolicyState
 from dcp.envs.base import Environment, EnvState
 from dcp.errors import UserError
 from dcp.evaluation import Record, rollout
 from dcp.types import Array, EnvSpec, MazeLayout
-
-# A few episodes run in an instant, compiling them takes seconds: twice as long with the compiler's optimisations.
-QUICK_COMPILE = {"xla_backend_optimization_level": 0}
 
 
 class Path(NamedTuple):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.analysis.episodes import QUICK_COMPILE
+from dcp.compiling.options import QUICK_COMPILE
 from dcp.deploy.policy import DeployedPolicy
 from dcp.envs.fine_grid import POINTS_PER_CELL, grid_axes, inside_walls
 from dcp.envs.plane import goals_at, unit

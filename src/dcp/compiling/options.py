@@ -9,6 +9,8 @@ from dcp.envs.devices import cores as _cores
 # On a CPU, XLA hands matrix products to YNNPACK, which runs those of our sizes (256 x 256 x 256) on one thread.
 # Eigen splits them over the cores: benchmarks/learner.py measures both. On one core YNNPACK is the faster of the two.
 EIGEN_DOTS = {"xla_cpu_experimental_ynn_fusion_type": ""}
+# A few episodes run in an instant, compiling them takes seconds: twice as long with the compiler's optimisations.
+QUICK_COMPILE = {"xla_backend_optimization_level": 0}
 
 
 def compiler_options() -> dict[str, str] | None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dcp.analysis.episodes import QUICK_COMPILE
+from dcp.compiling.options import QUICK_COMPILE
 from dcp.deploy.policy import Policy
 from dcp.envs.base import Environment, EnvState
 from dcp.evaluation.rollout import Record, rollout
