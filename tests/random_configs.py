@@ -35,6 +35,10 @@ ORDINARY: dict[str, st.SearchStrategy[Any]] = {
     "pool_refresh_steps": st.one_of(st.none(), st.integers(1, 10**6)),
     "score": st.sampled_from(list(SCORES)),
     "final_goal_share": st.floats(0.0, 1.0),
+    "pool_seed": st.sampled_from([None, None, "no_such_file.npz", __file__]),
+    "pool_seed_fraction": st.one_of(st.none(), st.floats(0.01, 1.0)),
+    "pool_seed_in_critic": st.booleans(),
+    "pool_seed_sha256": st.sampled_from([None, "0" * 64]),
     "num_envs": st.sampled_from([1, 2, 16, 64, 128, 512, 513, 1024]),
     "devices": st.sampled_from([None, 1, 1, 2]),
     "episode_length": st.one_of(st.none(), st.integers(2, 1001)),
@@ -108,7 +112,7 @@ def as_flags(values: Values) -> list[str]:
     flags: list[str] = []
     for name, value in values.items():
         flag = name.replace("_", "-")
-        if isinstance(value, bool) and name == "layer_norm":
+        if isinstance(value, bool) and field_kinds()[name] == {bool}:
             flags.append(f"--{flag}" if value else f"--no-{flag}")
         elif value is not None:
             flags += [f"--{flag}", str(value)] if hash(name) % 2 else [f"--{flag}={value}"]
@@ -151,6 +155,10 @@ def trainable_values(draw: st.DrawFn) -> Values:
         "pool_refresh_steps": of(None, 1, 5, 2**31 - 1),
         "score": of(*SCORES),
         "final_goal_share": of(0.0, 0.3, 1),
+        "pool_seed": None,  # what is seeded trains in tests of its own
+        "pool_seed_fraction": None,
+        "pool_seed_in_critic": False,
+        "pool_seed_sha256": None,
         "num_envs": num_envs,
         "devices": of(None, 1),
         "episode_length": whole(2, 12),

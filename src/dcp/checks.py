@@ -13,6 +13,7 @@ from dcp.envs.base import Environment, EnvState
 from dcp.envs.registry import is_ours, make_env
 from dcp.errors import UserError
 from dcp.learner import network_shape
+from dcp.methods import pool_seed
 from dcp.methods.scoring import SCORES
 from dcp.methods.table import METHODS
 from dcp.networks.mlp import ACTIVATIONS
@@ -51,12 +52,36 @@ def violations(settings: Settings, *, memory: bool = True) -> list[str]:
         return [*broken, *names, *settings.violations()]
     settings = settings.resolve(envs[0].spec.episode_length)
     problems = [*broken, *names, *settings.violations(), *_device_violations(settings)]
+    problems += _seed_violations(settings, envs[0].spec)
     return problems or (_memory_violations(settings, envs[0].spec) if memory else [])
 
 
 def _device_violations(settings: Settings) -> list[str]:
     problem = devices.shortage(settings.devices or 1)
     return [problem] if problem else []
+
+
+def _seed_violations(settings: Settings, spec: EnvSpec) -> list[str]:
+    if settings.pool_seed is None or settings.method not in METHODS:
+        return []
+    if not METHODS[settings.method].command.has_pool:
+        pooled = ", ".join(name for name, method in METHODS.items() if method.command.has_pool)
+        return [f"{settings.method} has no pool to seed: leave pool_seed out, or choose one of {pooled}"]
+    try:
+        found = pool_seed.read(settings.pool_seed, spec)
+    except UserError as error:
+        return [str(error)]
+    if settings.pool_seed_sha256 not in (None, found.sha256):
+        return [
+            f"pool_seed {shown(settings.pool_seed)} is not the file that this run began with: "
+            "restore it, or start another run"
+        ]
+    if settings.pool_seed_in_critic and found.states is None:
+        return [
+            f"pool_seed {shown(settings.pool_seed)} holds goals alone, and pool_seed_in_critic needs whole states "
+            f"[K, {spec.state_size}]: give these, or leave it out"
+        ]
+    return []
 
 
 def _broken_length(settings: Settings) -> bool:

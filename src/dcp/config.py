@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 from dcp.errors import UserError
 
 SCHEMA_VERSION = 2  # of config.json: 2 has earlier_budgets
+SEED_FRACTION = 0.25  # of the pool, where seeds are given and nothing else is said
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,14 @@ class Settings:
     """How candidates are ranked: inner_product (the paper's), cosine, energy or on_path."""
     final_goal_share: float = 0.0
     """Share of the environments that are commanded g itself (0: the paper's)."""
+    pool_seed: str | None = None
+    """A file of states (NPZ or CSV, no actions) that the pool holds from the start. Default: none, as in the paper."""
+    pool_seed_fraction: float | None = None
+    """Share of the pool's slots that hold seeds and are never overwritten. Default: a quarter, with a pool_seed."""
+    pool_seed_in_critic: bool = False
+    """The seeds also in the critic's data, as bodies at rest: that share of each batch (a pool never enters InfoNCE)."""
+    pool_seed_sha256: str | None = None
+    """The seed file's hash: a file that changed is refused. Default: the file's own, written into config.json."""
 
     # The loop
     num_envs: int = 512
@@ -113,6 +122,7 @@ class Settings:
             episode_length=length,
             window=_default(self.window, length),
             pool_refresh_steps=_default(self.pool_refresh_steps, length),
+            pool_seed_fraction=_default(self.pool_seed_fraction, None if self.pool_seed is None else SEED_FRACTION),
         )
 
     @property
@@ -201,7 +211,7 @@ def type_violations(s: Settings) -> list[str]:
             problems.append(f"{name} must be {wanted}, not {shown(value)}")
         elif isinstance(value, float) and not math.isfinite(value):
             problems.append(f"{name} must be finite, not {value!r}")
-        elif float in kinds and abs(value) > _FLOAT32_MAX:
+        elif float in kinds and value is not None and abs(value) > _FLOAT32_MAX:
             problems.append(f"{name} must fit a 32-bit float, not {shown(value)}: use at most 3.4e38")
         elif type(value) is int and not -(2**63) <= value < 2**63:
             problems.append(f"{name} must fit 64 bits, not {shown(value)}: use a number below 2**63")
@@ -259,6 +269,8 @@ def _range_violations(s: Settings) -> list[str]:
         problems.append(f"discount is {s.discount}: use a number between 0 and 1, both excluded")
     if not 0.0 <= s.final_goal_share <= 1.0:
         problems.append(f"final_goal_share is {s.final_goal_share}: use a share from 0 to 1")
+    if s.pool_seed_fraction is not None and not 0.0 < s.pool_seed_fraction <= 1.0:
+        problems.append(f"pool_seed_fraction is {s.pool_seed_fraction}: use a share above 0 and up to 1")
     for name in ("actor_learning_rate", "critic_learning_rate", "alpha_learning_rate"):
         if getattr(s, name) <= 0.0:
             problems.append(f"{name} is {getattr(s, name)}: use a positive number")
@@ -274,6 +286,7 @@ def _cross_violations(s: Settings) -> list[str]:
         problems.append(
             f"num_candidates {s.num_candidates} exceeds pool_size {s.pool_size}: lower the one or raise the other"
         )
+    problems += _seed_violations(s)
     if 2 <= s.replay_rows < s.min_replay_rows:
         problems.append(f"min_replay_rows {s.min_replay_rows} exceeds replay_rows {s.replay_rows}: raise replay_rows")
     if s.unroll_length > s.replay_rows >= 2:
@@ -311,6 +324,26 @@ def _cross_violations(s: Settings) -> list[str]:
         problems.append(
             f"steps {s.steps} make {unrolls} unrolls, but {prefill} fill the replay and each of {s.num_evals} "
             f"evaluations needs one more: use at least {least} steps, fewer num_envs or fewer num_evals"
+        )
+    return problems
+
+
+def _seed_violations(s: Settings) -> list[str]:
+    """Of the pool's seeds, as far as can be seen without the file."""
+    if s.pool_seed is None:
+        given = [name for name in ("pool_seed_fraction", "pool_seed_sha256") if getattr(s, name) is not None]
+        given += ["pool_seed_in_critic"] * s.pool_seed_in_critic
+        return [f"{name} speaks of seeds, but there is no pool_seed: name the file, or leave it out" for name in given]
+    fraction = _default(s.pool_seed_fraction, SEED_FRACTION)
+    if not 0.0 < fraction <= 1.0:  # said elsewhere
+        return []
+    problems = []
+    if s.pool_size >= 1 and round(fraction * s.pool_size) < 1:
+        problems.append(f"pool_seed_fraction {fraction} of pool_size {s.pool_size} is no slot: raise one of them")
+    if s.pool_seed_in_critic and s.batch_size >= 2 and not 1 <= round(fraction * s.batch_size) < s.batch_size:
+        problems.append(
+            f"pool_seed_fraction {fraction} of batch_size {s.batch_size} leaves the critic no seed or nothing else: "
+            "use a share between"
         )
     return problems
 

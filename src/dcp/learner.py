@@ -101,12 +101,17 @@ class Learner:
         energy = representation.energy(batch.state, action, goal)  # [B]
         return jnp.mean(jax.lax.stop_gradient(alpha) * log_prob - energy), log_prob
 
-    def loss(self, params: LearnerParams, batch: Batch, noise: Array) -> tuple[Array, Metrics]:
-        """The sum of three losses whose gradients do not meet: one backward pass serves them all."""
+    def loss(
+        self, params: LearnerParams, batch: Batch, noise: Array, critic_batch: Batch | None = None
+    ) -> tuple[Array, Metrics]:
+        """The sum of three losses whose gradients do not meet: one backward pass serves them all.
+
+        `critic_batch`: what the critic learns from, where that is not all the same as what the actor does.
+        """
         alpha = jnp.exp(params.log_alpha)
         target_entropy = -self.config.target_entropy_scale * self.spec.action_size
         actor, log_prob = self.actor_loss(params.actor, params.encoders, alpha, batch, noise)
-        critic, metrics = self.critic_loss(params.encoders, batch)
+        critic, metrics = self.critic_loss(params.encoders, batch if critic_batch is None else critic_batch)
         temperature = alpha_loss(params.log_alpha, log_prob, target_entropy)
         metrics |= {"actor_loss": actor, "alpha": alpha, "entropy": -jnp.mean(log_prob)}
         return critic + actor + temperature, metrics
@@ -118,9 +123,11 @@ class Learner:
         """The actor's noise of one update, [B, A]. Drawn for many updates at once, it costs next to nothing."""
         return jax.random.normal(key, (batch_size, self.spec.action_size))
 
-    def step(self, state: LearnerState, batch: Batch, noise: Array) -> tuple[LearnerState, Metrics]:
+    def step(
+        self, state: LearnerState, batch: Batch, noise: Array, critic_batch: Batch | None = None
+    ) -> tuple[LearnerState, Metrics]:
         """Actor and temperature step with the encoders as they were: all gradients are taken before any step."""
-        gradients, metrics = jax.grad(self.loss, has_aux=True)(state.params, batch, noise)
+        gradients, metrics = jax.grad(self.loss, has_aux=True)(state.params, batch, noise, critic_batch)
         steps, optimizer = self.optimizer.update(gradients, state.optimizer, state.params)
         params = optax.apply_updates(state.params, steps)
         assert isinstance(params, LearnerParams)

@@ -1,7 +1,7 @@
 """The command of CRL: ask for the environment's own goal."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from dcp.config import Config
 from dcp.methods.interface import Representation
@@ -10,6 +10,8 @@ from dcp.types import Array, EnvSpec, Metrics
 
 @dataclass(frozen=True)
 class FinalGoal:
+    has_pool: ClassVar[bool] = False
+
     @classmethod
     def make(cls, config: Config, spec: EnvSpec) -> Self:
         return cls()

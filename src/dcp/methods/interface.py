@@ -21,6 +21,8 @@ class Representation(NamedTuple):
 class Command(Protocol):
     """Decides which goal the rollout asks for. Exists in training alone."""
 
+    has_pool: ClassVar[bool]  # that can be seeded
+
     @classmethod
     def make(cls, config: Config, spec: EnvSpec) -> Self:
         """As this config sets it, for this environment."""

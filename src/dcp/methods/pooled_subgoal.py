@@ -1,7 +1,7 @@
 """The command of SSGC and DCP: ask for a visited state that stands in for the goal."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,8 @@ class PoolState(NamedTuple):
 
 @dataclass(frozen=True)
 class PooledSubgoal:
+    has_pool: ClassVar[bool] = True
+
     pool_size: int  # P
     num_candidates: int  # C
     period: int  # environment steps between two choices

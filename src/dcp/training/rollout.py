@@ -10,6 +10,7 @@ from dcp.envs.episodes import Episodes, EpisodeState
 from dcp.envs.maze import share_of_cells_visited
 from dcp.learner import Learner, LearnerParams
 from dcp.methods.interface import Command, CommandState
+from dcp.methods.pool_seed import Seeds
 from dcp.objectives.sac import sample_squashed
 from dcp.types import Array, Metrics, Transition
 
@@ -26,11 +27,13 @@ class Rollout:
     episodes: Episodes
     command: Command
     learner: Learner
+    seeds: Seeds | None = None
 
     def init(self, key: Array) -> ActingState:
         episodes = self.episodes.reset(key)
         state, goal = self.learner.spec.split(episodes.env.obs)
-        return ActingState(episodes, self.command.init(self.learner.spec.achieved(state), goal))
+        seeds = None if self.seeds is None else jnp.asarray(self.seeds.pool.rows)  # [slots, G]
+        return ActingState(episodes, self.command.init(self.learner.spec.achieved(state), goal, seeds))
 
     def collect(
         self, params: LearnerParams, acting: ActingState, key: Array, length: int

@@ -15,8 +15,9 @@ from dcp.envs.episodes import Episodes
 from dcp.envs.registry import make_env
 from dcp.evaluation.program import Deployment
 from dcp.learner import Learner, LearnerParams, LearnerState, make_networks
+from dcp.methods.pool_seed import seeds_of
 from dcp.methods.table import make_agent
-from dcp.replay import buffer, hindsight
+from dcp.replay import buffer, hindsight, standing
 from dcp.replay.buffer import ReplayState
 from dcp.training.rollout import ActingState, Rollout
 from dcp.types import Array, Batch, Metrics, Transition
@@ -72,14 +73,27 @@ class Trainer:
     def updates(self, learner: LearnerState, pairs: Batch, order: Array, key: Array) -> tuple[LearnerState, Metrics]:
         """One pass over the pairs; metrics are means over the pass."""
 
-        def one(learner: LearnerState, step: tuple[Array, Array]) -> tuple[LearnerState, Metrics]:
-            indices, noise = step
-            return self.learner.step(learner, jax.tree.map(lambda x: x[indices], pairs), noise)
+        def one(learner: LearnerState, step: tuple[Array, Array, Array | None]) -> tuple[LearnerState, Metrics]:
+            indices, noise, states = step
+            batch = jax.tree.map(lambda x: x[indices], pairs)
+            return self.learner.step(learner, batch, noise, self._for_critic(batch, states))
 
         keys = jax.random.split(key, order.shape[0])
         noise = jax.vmap(self.learner.noise, in_axes=(0, None))(keys, order.shape[1])  # [updates, B, A]
-        learner, metrics = jax.lax.scan(one, learner, (order, noise))
+        learner, metrics = jax.lax.scan(one, learner, (order, noise, self._standing(order, key)))
         return learner, jax.tree.map(jnp.mean, metrics)
+
+    def _standing(self, order: Array, key: Array) -> Array | None:
+        """[updates, M, S]: the pool's seeds that enter the critic's part of each update, where they are to"""
+        seeds = self.rollout.seeds
+        if seeds is None or seeds.critic is None:
+            return None
+        states = jnp.asarray(seeds.critic.rows)  # [K, S]
+        share = min(round((self.config.pool_seed_fraction or 0.0) * self.config.batch_size), states.shape[0])
+        return states[standing.draws(jax.random.fold_in(key, 1), order.shape[0], states.shape[0], share)]
+
+    def _for_critic(self, batch: Batch, states: Array | None) -> Batch | None:
+        return None if states is None else standing.with_standing(batch, states, self.learner.spec)
 
     def learn(
         self, learner: LearnerState, windows: Transition, key_future: Array, key_shuffle: Array, key_update: Array
@@ -111,6 +125,8 @@ def make_trainer(config: Config) -> Trainer:
     config = config.resolve(env.spec.episode_length)
     count = devices.count_devices(config.devices, config.num_envs, env.spec)
     config = replace(config, devices=count)  # bits are promised for one number of devices only: it is written down
+    seeds, sha256 = seeds_of(config, env.spec)
+    config = replace(config, pool_seed_sha256=sha256)
     split = devices.make_split(count)
     eval_env = env if config.eval_env == config.env else make_env(config.eval_env or config.env, config.fidelity)
     agent = make_agent(config, env.spec)
@@ -118,4 +134,4 @@ def make_trainer(config: Config) -> Trainer:
     learner = Learner(config, env.spec, networks, agent.condition, agent.actor_goal)
     assert config.episode_length is not None
     episodes = Episodes(env, config.num_envs, config.episode_length, config.fidelity, split)
-    return Trainer(config, env, eval_env, learner, Rollout(episodes, agent.command, learner), split)
+    return Trainer(config, env, eval_env, learner, Rollout(episodes, agent.command, learner, seeds), split)

@@ -1,0 +1,156 @@
+"""Seeds of the pool: states without actions, read from a file. Loading one never runs code."""
+
+import csv
+import hashlib
+import io
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from dcp.config import Config, shown
+from dcp.errors import UserError
+from dcp.types import EnvSpec
+
+LARGEST = 100_000_000  # bytes, packed or unpacked: thousands of pools of the largest state
+FORMS = "an NPZ file with an array `states` or `goals`, or a CSV of numbers"
+
+
+@dataclass(frozen=True)
+class Table:
+    """An array [K, ...] as bytes: it compares and hashes, so that equal trainers still share their programs."""
+
+    content: bytes  # float32
+    width: int
+
+    @classmethod
+    def of(cls, rows: np.ndarray) -> Self:
+        return cls(np.ascontiguousarray(rows, np.float32).tobytes(), rows.shape[1])
+
+    @property
+    def rows(self) -> np.ndarray:
+        """[K, width]"""
+        return np.frombuffer(self.content, np.float32).reshape(-1, self.width)
+
+
+@dataclass(frozen=True)
+class PoolSeed:
+    """What the file holds, checked against an environment."""
+
+    goals: np.ndarray  # [K, G]
+    states: np.ndarray | None  # [K, S]; None where the file holds goals alone
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """What one run takes of it."""
+
+    pool: Table  # [slots, G]: never overwritten
+    critic: Table | None  # [K, S]: also in the critic's data; each once
+
+
+def read(path: str, spec: EnvSpec) -> PoolSeed:
+    """The file's rows, or one sentence on what is wrong with it."""
+    content = _content(path)
+    is_npz = zipfile.is_zipfile(io.BytesIO(content))
+    rows, is_state = (_from_npz if is_npz else _from_csv)(path, content, spec)  # float64
+    if not len(rows):
+        raise UserError(f"pool_seed {shown(path)} holds no state: give at least one")
+    if not np.all(np.abs(rows) <= np.finfo(np.float32).max):  # a comparison with NaN is False
+        raise UserError(f"pool_seed {shown(path)} holds a NaN, an infinity or a number beyond 3.4e38: mend it")
+    rows = rows.astype(np.float32)
+    goals = spec.achieved(rows) if is_state else rows
+    return PoolSeed(goals, rows if is_state else None, hashlib.sha256(content).hexdigest())
+
+
+def seeds_of(config: Config, spec: EnvSpec) -> tuple[Seeds | None, str | None]:
+    """-> what this resolved config takes of its seed file, and the file's hash; None where it names none"""
+    if config.pool_seed is None:
+        return None, None
+    found = read(config.pool_seed, spec)
+    slots = seeded_slots(config.pool_size, config.pool_seed_fraction or 0.0)
+    pool = found.goals[spread(len(found.goals), slots)]
+    critic = None
+    if config.pool_seed_in_critic and found.states is not None:
+        critic = Table.of(found.states[np.unique(spread(len(found.states), slots))])
+    return Seeds(Table.of(pool), critic), found.sha256
+
+
+def seeded_slots(pool_size: int, fraction: float) -> int:
+    return round(fraction * pool_size)
+
+
+def spread(rows: int, slots: int) -> np.ndarray:
+    """[slots]: which row each slot holds: evenly through the file, each as often as the next, give or take one"""
+    return np.arange(slots) * rows // slots
+
+
+def _content(path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(LARGEST + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "no name of a file"
+        raise UserError(f"cannot read pool_seed {shown(path)} ({reason}): give {FORMS}") from error
+    if len(content) > LARGEST:
+        raise UserError(f"pool_seed {shown(path)} is larger than {LARGEST // 10**6} MB: keep fewer states")
+    return content
+
+
+def _from_npz(path: str, content: bytes, spec: EnvSpec) -> tuple[np.ndarray, bool]:
+    wrong = f"pool_seed {shown(path)} is no NPZ file that can be read"
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(member.file_size for member in archive.infolist()) > LARGEST:
+                raise UserError(f"pool_seed {shown(path)} unpacks to more than {LARGEST // 10**6} MB: keep fewer states")
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            names = [name for name in ("states", "goals") if name in arrays.files]
+            if len(names) != 1:
+                raise UserError(f"pool_seed {shown(path)} must hold one array, `states` or `goals`: nothing else")
+            rows = arrays[names[0]]
+    except UserError:
+        raise
+    except Exception as error:  # zip, zlib, a damaged header, a pickled object: whatever NumPy may meet
+        raise UserError(f"{wrong} ({type(error).__name__}): write it with numpy.savez, numbers only") from error
+    wanted = spec.state_size if names[0] == "states" else spec.goal_size
+    if rows.ndim != 2 or rows.shape[1] != wanted or rows.dtype.kind not in "fiu":
+        raise UserError(
+            f"`{names[0]}` of pool_seed {shown(path)} is {rows.dtype}{list(rows.shape)}: "
+            f"{spec.name} needs numbers of shape [K, {wanted}]"
+        )
+    return rows.astype(np.float64), names[0] == "states"
+
+
+def _from_csv(path: str, content: bytes, spec: EnvSpec) -> tuple[np.ndarray, bool]:
+    """The number of columns tells states from goals. A first line that is no numbers is a header."""
+    try:
+        lines = [line for line in csv.reader(io.StringIO(content.decode("utf-8-sig"))) if line]
+        rows = [_numbers(line) for line in lines[1 if lines and not _is_numbers(lines[0]) else 0 :]]
+    except (ValueError, csv.Error) as error:
+        raise UserError(f"pool_seed {shown(path)} cannot be read ({type(error).__name__}): give {FORMS}") from error
+    widths = {len(row) for row in rows} or {spec.state_size}
+    if len(widths) > 1 or not widths <= {spec.state_size, spec.goal_size}:
+        raise UserError(
+            f"pool_seed {shown(path)} has {_and(sorted(widths))} columns: {spec.name} needs {spec.state_size} "
+            f"for states or {spec.goal_size} for goals"
+        )
+    width = widths.pop()
+    return np.asarray(rows, np.float64).reshape(-1, width), width == spec.state_size
+
+
+def _numbers(line: list[str]) -> list[float]:
+    return [float(cell) for cell in line]
+
+
+def _is_numbers(line: list[str]) -> bool:
+    try:
+        return bool(_numbers(line))
+    except ValueError:
+        return False
+
+
+def _and(widths: list[int]) -> str:
+    return " and ".join(str(width) for width in widths[:4])
