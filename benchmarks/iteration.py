@@ -83,7 +83,7 @@ def timed_parts(stages: Stages, held: dict) -> dict[str, float]:
         return held["run"].acting, metrics
 
     def sampling() -> object:
-        held["windows"] = stages.split.on_first(stages.programs.windows(held["run"].replay, key_window))
+        held["windows"] = stages.windows(held["run"], key_window)
         return held["windows"]
 
     def updates() -> object:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from dcp.config import Settings, shown, type_violations
-from dcp.envs import devices
+from dcp.envs import devices, hosts
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.registry import is_ours, make_env
 from dcp.errors import UserError
@@ -51,14 +51,21 @@ def violations(settings: Settings, *, memory: bool = True) -> list[str]:
     if not envs or _broken_length(settings):  # nothing can be resolved
         return [*broken, *names, *settings.violations()]
     settings = settings.resolve(envs[0].spec.episode_length)
-    problems = [*broken, *names, *settings.violations(), *_device_violations(settings)]
+    problems = [*broken, *names, *settings.violations(), *_device_violations(settings, envs[0].spec)]
     problems += _seed_violations(settings, envs[0].spec)
     return problems or (_memory_violations(settings, envs[0].spec) if memory else [])
 
 
-def _device_violations(settings: Settings) -> list[str]:
-    problem = devices.shortage(settings.devices or 1)
-    return [problem] if problem else []
+def _device_violations(settings: Settings, spec: EnvSpec) -> list[str]:
+    s = settings
+    problems = [devices.shortage(s.devices or hosts.count()), devices.unfit_for_hosts(s.devices, s.num_envs)]
+    count = devices.count_devices(s.devices, s.num_envs, spec)
+    if s.split_batches == "on" and s.devices is None and s.batch_size % count:
+        problems.append(
+            f"{count} devices cannot share out batch_size {s.batch_size} evenly: "
+            f"use split_batches off, or batch_size a multiple of {count}"
+        )
+    return [problem for problem in problems if problem]
 
 
 def _seed_violations(settings: Settings, spec: EnvSpec) -> list[str]:

@@ -60,6 +60,8 @@ class Settings:
     """N: environments that run side by side."""
     devices: int | None = None
     """Devices that share the environments out. Default: every GPU; on a CPU a virtual one a core; 1 without physics."""
+    split_batches: Literal["on", "off"] | None = None
+    """Split each batch over the devices too. Default: where it pays: see the architecture."""
     episode_length: int | None = None
     """Default: the environment's own."""
     unroll_length: int = 62
@@ -248,7 +250,11 @@ _AT_LEAST = {
     "logsumexp_penalty": 0,
     "target_entropy_scale": 0,
 }
-_CHOICES = {"fidelity": ("paper", "fixed"), "actor_goal": (None, "future", "commanded")}
+_CHOICES = {
+    "fidelity": ("paper", "fixed"),
+    "actor_goal": (None, "future", "commanded"),
+    "split_batches": (None, "on", "off"),
+}
 
 
 def _range_violations(s: Settings) -> list[str]:
@@ -295,6 +301,11 @@ def _cross_violations(s: Settings) -> list[str]:
         problems.append(
             f"devices {s.devices} cannot share out num_envs {s.num_envs} evenly: "
             f"try num_envs {_whole(s.num_envs, s.devices) * s.devices}, or fewer devices"
+        )
+    if s.split_batches == "on" and s.devices is not None and s.devices >= 1 and s.batch_size % s.devices:
+        problems.append(
+            f"devices {s.devices} cannot share out batch_size {s.batch_size} evenly: "
+            f"use split_batches off, or batch_size a multiple of {s.devices}"
         )
     if s.residual_every >= s.depth >= 1 and s.residual_every > 0:
         problems.append(

@@ -17,7 +17,17 @@ from dcp.methods.table import METHODS
 
 _METHODS = tuple(dict.fromkeys((*paper_values.METHODS, *METHODS)))  # the paper's order, then the table's
 # Runs that differ in these alone are seeds of one and the same thing, of other lengths perhaps.
-_NOT_A_VARIANT = ("env", "method", "seed", "steps", "eval_env", "num_evals", "eval_episodes", "devices")
+_NOT_A_VARIANT = (
+    "env",
+    "method",
+    "seed",
+    "steps",
+    "eval_env",
+    "num_evals",
+    "eval_episodes",
+    "devices",
+    "split_batches",
+)
 _DEFAULTS = {field.name: field.default for field in fields(Settings)}
 
 Key = tuple[str, str]  # environment, label of the method

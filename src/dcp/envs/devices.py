@@ -2,9 +2,11 @@
 
 GPUs, or on a CPU one virtual device a core: a physics step is hundreds of small operations, which XLA spreads badly
 over the threads of one device. JAX makes virtual devices only while it starts, so it must be told before.
+Several hosts (`dcp.envs.hosts`) are one row of devices, as many of each.
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from dcp.envs import hosts
 from dcp.errors import UserError
 from dcp.types import EnvSpec
 
@@ -20,6 +23,9 @@ _MOST = 64  # virtual devices that are made unasked for on fewer cores: JAX woul
 _XLA_COUNT = "xla_force_host_platform_device_count"
 # XLA ends the process where one CPU device waits 40 s for another, as after Ctrl-Z and fg. Only XLA_FLAGS help.
 _PATIENCE, _DAY = "xla_cpu_collective_call_terminate_timeout_seconds", 86_400
+# Rows of a batch on each accelerator from which splitting the batch should pay: below, an update is a hundred small
+# kernels whose number does not shrink, and each split update waits for its sums. By reasoning, not measured.
+_ROWS_THAT_PAY = 1_024
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,15 @@ class Split:
     @property
     def count(self) -> int:
         return max(len(self.devices), 1)
+
+    @property
+    def spans_hosts(self) -> bool:
+        """Then every host runs the same programs, and none can see all of an array that is split."""
+        return len({device.process_index for device in self.devices}) > 1
+
+    @property
+    def on_each_host(self) -> int:
+        return max(Counter(device.process_index for device in self.devices).values(), default=1)
 
     @property
     def mesh(self) -> Mesh:
@@ -69,17 +84,35 @@ ONE_DEVICE = Split()
 
 def shortage(count: int) -> str | None:
     """What is wrong with so many devices, in one sentence."""
-    there = jax.local_device_count()
-    if count <= there:
-        return None
-    remedy = "" if jax.default_backend() != "cpu" else f", or set JAX_NUM_CPU_DEVICES={count} before Python starts"
-    return f"devices is {count}, but JAX has {there}: use at most {there}{remedy}"
+    number = hosts.count()
+    there = _on_every_host() * number
+    if count > there:
+        wanted = -(-count // number)
+        remedy = "" if jax.default_backend() != "cpu" else f", or set JAX_NUM_CPU_DEVICES={wanted} before Python starts"
+        return f"devices is {count}, but JAX has {there}: use at most {there}{remedy}"
+    if count % number:
+        return f"devices {count} cannot be shared out evenly over {number} hosts: use a multiple of {number}"
+    return None
 
 
 def make_split(count: int) -> Split:
-    if count > 1 and (problem := shortage(count)):
+    """As many of each host, host by host."""
+    if count == 1:
+        return ONE_DEVICE
+    if problem := shortage(count):
         raise UserError(problem)
-    return Split(tuple(jax.local_devices()[:count])) if count > 1 else ONE_DEVICE
+    number = hosts.count()
+    if number == 1:
+        return Split(tuple(jax.local_devices()[:count]))
+    of_hosts = [[device for device in jax.devices() if device.process_index == host] for host in range(number)]
+    return Split(tuple(device for own in of_hosts for device in own[: count // number]))
+
+
+def _on_every_host() -> int:
+    """Devices that each host has."""
+    if hosts.count() == 1:
+        return jax.local_device_count()
+    return min(Counter(device.process_index for device in jax.devices()).values())
 
 
 def prepare(devices: int | None, spec: EnvSpec) -> None:
@@ -87,7 +120,8 @@ def prepare(devices: int | None, spec: EnvSpec) -> None:
 
     Whoever has told JAX a number already, by its own setting or XLA's flag, is not overruled.
     """
-    most = min(devices or (1 if spec.physics == "none" else cores()), max(cores(), _MOST))
+    asked = -(-devices // hosts.count()) if devices else None  # of this host
+    most = min(asked or (1 if spec.physics == "none" else cores()), max(cores(), _MOST))
     if most <= 1:
         return
     flags = os.environ.get("XLA_FLAGS", "")
@@ -101,12 +135,34 @@ def prepare(devices: int | None, spec: EnvSpec) -> None:
 
 
 def count_devices(devices: int | None, num_envs: int, spec: EnvSpec) -> int:
-    """As asked for; else one for pure kinematics, and for physics as many as there are and share N out evenly."""
+    """As asked for; else one a host for pure kinematics, and for physics the most that share N out evenly."""
     if devices is not None:
         return devices
+    number = hosts.count()
     if spec.physics == "none":  # a step is so little work that splitting it costs more than it saves
-        return 1
-    return max(n for n in range(1, jax.local_device_count() + 1) if num_envs % n == 0)
+        return number
+    return number * max((n for n in range(1, _on_every_host() + 1) if num_envs % (n * number) == 0), default=1)
+
+
+def unfit_for_hosts(devices: int | None, num_envs: int) -> str | None:
+    """What is wrong with so many environments for these hosts, in one sentence."""
+    number = hosts.count()
+    if devices is not None or num_envs % number == 0:
+        return None
+    fits = -(-num_envs // number) * number
+    return f"{number} hosts cannot share out num_envs {num_envs} evenly: try num_envs {fits}"
+
+
+def splitting_pays(batch_size: int, count: int) -> bool:
+    """Whether batches too are split, where nobody says so. See docs/architecture.md for what was measured.
+
+    The virtual devices of one CPU share its threads: there one device has them all. Hosts do not.
+    """
+    if count == 1 or batch_size % count:
+        return False
+    if jax.default_backend() == "cpu":
+        return hosts.count() > 1
+    return batch_size // count >= _ROWS_THAT_PAY
 
 
 def cores() -> int:

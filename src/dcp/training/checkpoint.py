@@ -14,7 +14,7 @@ import numpy as np
 from dcp.config import Config, Settings
 from dcp.errors import UserError
 from dcp.training import checkpoint_files as files
-from dcp.training.folder import machine, versions
+from dcp.training.folder import UNSPLIT, machine, versions
 from dcp.training.loop import Moment
 from dcp.training.stages import Stages
 from dcp.training.trainer import RunState
@@ -129,7 +129,8 @@ def check_record(path: Path, record: dict[str, Any], config: Config) -> dict[str
     wrong = [name for name, kind in _RECORD.items() if not isinstance(record.get(name), kind)]
     if wrong:
         raise UserError(f"{path / files.RECORD_FILE} has no proper {wrong[0]!r}: use a checkpoint that dcp wrote")
-    ours, theirs = asdict(config), {**asdict(Settings()), **record["config"]}  # a field that came later: its default
+    before = {**asdict(Settings()), "split_batches": UNSPLIT}  # fields that came later: what was done without them
+    ours, theirs = asdict(config), {**before, **record["config"]}
     for name in sorted(ours.keys() - _MAY_CHANGE):
         if theirs[name] != ours[name]:
             raise UserError(

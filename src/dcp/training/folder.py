@@ -2,7 +2,7 @@
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import python_version
@@ -23,6 +23,7 @@ from dcp.training.progress import read_plan, taken
 from dcp.training.schedule import Budget, raised
 from dcp.training.set_aside import FAULT_FILE, TENSORBOARD_DIR
 
+UNSPLIT = "off"  # what split_batches was before it was noted in config.json
 PACKAGES = ("dcp", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "brax", "mujoco", "numpy")
 
 
@@ -122,6 +123,7 @@ def reopen(path: str | Path, steps: int | None = None) -> RunFolder:
     try:
         set_aside.recover(path)
         config, earlier = read_plan(path)
+        config = replace(config, split_batches=config.split_batches or UNSPLIT)
         if steps is not None and steps < config.steps:
             raise UserError(f"steps {steps} are fewer than the run's {config.steps}: steps can only be raised")
         if steps is not None:

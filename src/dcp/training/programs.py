@@ -1,7 +1,8 @@
 """The trainer's parts as compiled programs, each made once and on its own devices.
 
 Environments and replay are split along N; an unroll is one program over all devices. The learner lives on the first
-device, where the updates run with all of its threads: on every device they would be the same work once more.
+device, where the updates run with all of its threads: on every device they would be the same work once more. Where
+batches are split, or where there are several hosts, it lives on every device.
 """
 
 from collections.abc import Callable
@@ -29,7 +30,7 @@ class Programs:
 
     @cached_property
     def init_learner(self):
-        return jax.jit(self.trainer.learner.init)
+        return jax.jit(self.trainer.learner.init, **self._learner_layout(lambda: self.split.whole))
 
     @cached_property
     def collect(self):
@@ -37,23 +38,33 @@ class Programs:
 
     @cached_property
     def windows(self):
-        return self._jit(self.trainer.windows, lambda: self.split.along(1))
+        """Each device those of its own environments; all of them, where every device learns."""
+        split, everywhere = self.split, self.learns_everywhere
+        return self._jit(self.trainer.windows, lambda: split.whole if everywhere else split.along(1))
 
     @cached_property
     def learn(self):
         donated = 0 if self.donate else ()
-        return jax.jit(self.trainer.learn, donate_argnums=donated, compiler_options=compiler_options())
+        layout = self._learner_layout(lambda: (self.split.whole, self.split.whole))
+        return jax.jit(self.trainer.learn, donate_argnums=donated, compiler_options=compiler_options(), **layout)
 
     @cached_property
     def evaluate(self):
         return compiled(self.trainer.deployment)
 
+    @property
+    def learns_everywhere(self) -> bool:
+        return self.split.spans_hosts or self.trainer.splits_batches
+
+    def _learner_layout(self, layout: Callable[[], Any]) -> dict[str, Any]:
+        return {"out_shardings": layout()} if self.learns_everywhere else {}
+
     def _jit(self, function: Any, layout: Callable[[], Any], donate: tuple[int, ...] = ()) -> Any:
         """With several devices, results are laid out as they came: nothing is moved, and nothing compiled twice."""
         options: dict[str, Any] = {"donate_argnums": donate if self.donate else ()}
-        if self.split.count == 1:
+        if self.split.on_each_host == 1:
             options["compiler_options"] = compiler_options()  # the policy's products too have all threads
-        else:
+        if self.split.count > 1:
             options["out_shardings"] = layout()
         return jax.jit(function, **options)
 

@@ -11,7 +11,7 @@ from dcp.training.checkpoint_files import CHECKPOINTS_DIR, DamagedError
 from dcp.training.schedule import Budget
 
 
-_RESOLVED = ("eval_env", "episode_length", "window", "pool_refresh_steps", "devices")  # from None, by `make_trainer`
+_RESOLVED = ("eval_env", "episode_length", "window", "pool_refresh_steps", "devices", "split_batches")
 
 
 def holds_run(path: Path) -> bool:

@@ -4,12 +4,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Sharding, SingleDeviceSharding
 
 from dcp.evaluation.measures import measure, training_scores
 from dcp.learner import LearnerParams
 from dcp.training.programs import programs
 from dcp.training.trainer import RunState, Trainer
-from dcp.types import Array, Metrics
+from dcp.types import Array, Metrics, Transition
 
 
 class Stages:
@@ -36,10 +37,11 @@ class Stages:
         if self.split.count == 1:
             return jax.device_put(run, may_alias=False)  # the copy may be donated
         acting, replay = self.programs.experience()
+        home = self.split.whole if self.programs.learns_everywhere else SingleDeviceSharding(self.split.devices[0])
         return RunState(
-            learner=jax.device_put(run.learner, self.split.devices[0], may_alias=False),
-            acting=_put(run.acting, acting),
-            replay=_put(run.replay, replay),
+            learner=_put(run.learner, home),
+            acting=type(run.acting)(*map(_put, run.acting, acting)),
+            replay=type(run.replay)(*map(_put, run.replay, replay)),
             key=run.key,
             unrolls=jax.device_put(run.unrolls),
         )
@@ -54,7 +56,7 @@ class Stages:
         key, key_collect, key_sample, key_update = jax.random.split(run.key, 4)
         key_window, key_future, key_shuffle = jax.random.split(key_sample, 3)
         run, acting_metrics = self._unroll(run._replace(key=key), key_collect)
-        windows = self.split.on_first(self.programs.windows(run.replay, key_window))
+        windows = self.windows(run, key_window)
         learner, metrics = self.programs.learn(run.learner, windows, key_future, key_shuffle, key_update)
         return run._replace(learner=learner), metrics | acting_metrics
 
@@ -63,12 +65,19 @@ class Stages:
         record = self.programs.evaluate(self.trainer.policy(self.split.everywhere(params)), key)
         return training_scores(measure(jax.device_get(record)))
 
+    def windows(self, run: RunState, key: Array) -> Transition:
+        """Where the learner is."""
+        windows = self.programs.windows(run.replay, key)
+        return windows if self.programs.learns_everywhere else self.split.on_first(windows)
+
     def _unroll(self, run: RunState, key: Array) -> tuple[RunState, Metrics]:
         params = self.split.everywhere(run.learner.params)
         acting, replay, metrics = self.programs.collect(params, run.acting, run.replay, key)
         return run._replace(acting=acting, replay=replay, unrolls=run.unrolls + 1), metrics
 
 
-def _put(tree: Any, layout: Any) -> Any:
-    """Each part where its layout says; a layout names one place for all arrays of a part."""
-    return type(tree)(*(jax.device_put(part, place, may_alias=False) for part, place in zip(tree, layout, strict=True)))
+def _put(tree: Any, place: Sharding) -> Any:
+    """Copies of the host's arrays. Of several hosts each has them all, and puts down its own part."""
+    if place.is_fully_addressable:
+        return jax.device_put(tree, place, may_alias=False)
+    return jax.tree.map(lambda x: jax.make_array_from_callback(x.shape, place, lambda part, x=x: x[part]), tree)

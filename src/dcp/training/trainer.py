@@ -80,6 +80,8 @@ class Trainer:
 
         keys = jax.random.split(key, order.shape[0])
         noise = jax.vmap(self.learner.noise, in_axes=(0, None))(keys, order.shape[1])  # [updates, B, A]
+        if self.splits_batches:  # each device takes its share of every batch; XLA sums and gathers what all must know
+            order, noise = jax.lax.with_sharding_constraint((order, noise), self.split.along(1))
         learner, metrics = jax.lax.scan(one, learner, (order, noise, self._standing(order, key)))
         return learner, jax.tree.map(jnp.mean, metrics)
 
@@ -113,6 +115,10 @@ class Trainer:
         )
 
     @property
+    def splits_batches(self) -> bool:
+        return self.split.count > 1 and self.config.split_batches == "on"
+
+    @property
     def deployment(self) -> Deployment:
         assert self.config.episode_length is not None
         return Deployment(self.eval_env, self.config.eval_episodes, self.config.episode_length, self.split)
@@ -124,7 +130,8 @@ def make_trainer(config: Config) -> Trainer:
     devices.prepare(config.devices, env.spec)
     config = config.resolve(env.spec.episode_length)
     count = devices.count_devices(config.devices, config.num_envs, env.spec)
-    config = replace(config, devices=count)  # bits are promised for one number of devices only: it is written down
+    batches = config.split_batches or ("on" if devices.splitting_pays(config.batch_size, count) else "off")
+    config = replace(config, devices=count, split_batches=batches)  # bits are promised for one layout: it is noted
     seeds, sha256 = seeds_of(config, env.spec)
     config = replace(config, pool_seed_sha256=sha256)
     split = devices.make_split(count)
