@@ -1,0 +1,57 @@
+"""A short training, to know what a long one takes: `python -m dcp.grid.measuring JOB.json`, in a process of its own.
+
+Two unrolls that fill the replay and two iterations, at the run's own sizes; the first of each compiles. The programs
+are the run's, so what was compiled here need not be compiled again there. Prints one line of JSON.
+"""
+
+import json
+import resource
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dcp.config import Config
+from dcp.grid.cores import pin
+from dcp.grid.jobs import Job
+
+
+def measure(config: Config) -> dict[str, float]:
+    import jax
+
+    from dcp.compiling import cache
+    from dcp.training.stages import Stages
+    from dcp.training.trainer import make_trainer
+
+    cache.enable()
+    stages = Stages(make_trainer(config))
+    run = jax.block_until_ready(stages.init())
+    run, first_unroll = _timed(stages.prefill, run)
+    run, unroll = _timed(stages.prefill, run)
+    (run, _), first_iteration = _timed(stages.iteration, run)
+    (run, _), iteration = _timed(stages.iteration, run)
+    compiling = max(0.0, first_unroll - unroll) + max(0.0, first_iteration - iteration)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"compile_seconds": compiling, "unroll_seconds": unroll, "iteration_seconds": iteration, "peak_bytes": peak}
+
+
+def _timed(program: Any, run: Any) -> tuple[Any, float]:
+    import jax
+
+    since = time.perf_counter()
+    after = jax.block_until_ready(program(run))
+    return after, time.perf_counter() - since
+
+
+def main(argv: list[str]) -> int:
+    job = Job.from_json(Path(argv[0]).read_text(encoding="utf-8"))
+    pin(job.resources.cores)
+    if job.code is not None:
+        sys.path.insert(0, str(job.code))
+    print(json.dumps(measure(Config(**asdict(job.settings)))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
