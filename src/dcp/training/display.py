@@ -97,12 +97,12 @@ def clock(seconds: int) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def headline(config: Config, folder: Path) -> str:
-    """Says openly how many steps will run: the budget rounded up to whole unrolls."""
+def headline(config: Config, folder: Path, who: str | None = None) -> str:
+    """Says openly how many steps will run: the budget rounded up to whole unrolls. `who`: in place of the seed."""
     runs = config.num_unrolls * config.env_steps_per_unroll
     asked = "" if runs == config.steps else f" ({config.steps:,} rounded up to whole unrolls)"
     return (
-        f"Training {config.method} on {config.env}, seed {config.seed}: {runs:,} environment steps{asked}, "
+        f"Training {config.method} on {config.env}, {who or f'seed {config.seed}'}: {runs:,} environment steps{asked}, "
         f"{config.num_iterations * config.updates_per_iteration:,} updates; results go to {folder}"
     )
 
@@ -136,22 +136,22 @@ class Plain(Silent):
 
     def __init__(self, config: Config, folder: Path):
         self._pace = Pace(config)
-        _say(headline(config, folder))
+        say(headline(config, folder))
 
     def progress(self, progress: Progress) -> None:
         self._pace.update(progress)
 
     def resumed(self, unrolls: int, evaluations: int) -> None:
         self._pace.resumed(unrolls, evaluations)
-        _say(f"{self._pace.steps:>12,} / {self._pace.total:,} steps  continuing from here")
+        say(f"{self._pace.steps:>12,} / {self._pace.total:,} steps  continuing from here")
 
     def stopping(self, signal: str) -> None:
-        _say(STOPPING.format(signal))
+        say(STOPPING.format(signal))
 
     def evaluation(self, row: Row) -> None:
         pace = self._pace
         pace.evaluated()
-        _say(
+        say(
             f"{pace.steps:>12,} / {pace.total:,} steps  success {row['success_once']:6.1%}  "
             f"time near goal {row['time_near_goal']:6.1f}  critic loss {row['critic_loss']:.3f}  "
             f"actor loss {row['actor_loss']:.3f}  {pace.text()}{_warning(row)}"
@@ -217,7 +217,7 @@ class Panel(Silent):
         return Group(headline(self._config, self._folder), bar, numbers)
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     """A reader that has gone, as after `| head`, is no reason to end a run."""
     try:
         print(line, flush=True)

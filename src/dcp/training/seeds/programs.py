@@ -1,0 +1,99 @@
+"""The trainer's parts as programs over K seeds, each made once.
+
+On an accelerator every part is one `jax.vmap` over the seeds. On a CPU the learner's pass takes one seed after another
+inside its program (`lax.map`): its matrix products fill the cores already, and batched ones do so worse.
+"""
+
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from dcp.compiling.options import compiler_options
+from dcp.evaluation.rollout import Record
+from dcp.learner import LearnerParams, LearnerState
+from dcp.training.programs import may_share, same_program
+from dcp.training.seeds.axis import axes
+from dcp.training.trainer import RunState, Trainer
+from dcp.types import Array, Metrics, Transition
+
+How = Literal["vmap", "map"]
+
+
+class SeedPrograms:
+    """`learner`: how the learner's pass goes over the seeds; `vmap` and `map` are the same maths."""
+
+    def __init__(self, trainer: Trainer, donate: bool, learner: How):
+        self.trainer, self.donate, self.learner = trainer, donate, learner
+
+    @cached_property
+    def axes(self) -> RunState:
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        acting, replay = jax.eval_shape(self.trainer.init_experience, key)
+        return axes(RunState(0, acting, replay, 0, 0))  # pyright: ignore[reportArgumentType]
+
+    @cached_property
+    def init_experience(self):
+        return self._jit(jax.vmap(self.trainer.init_experience, out_axes=(self.axes.acting, self.axes.replay)))
+
+    @cached_property
+    def init_learner(self):
+        return jax.jit(jax.vmap(self.trainer.learner.init))
+
+    @cached_property
+    def collect(self):
+        acting, replay = self.axes.acting, self.axes.replay
+        over = jax.vmap(self.trainer.collect, in_axes=(0, acting, replay, 0), out_axes=(acting, replay, 0))
+        return self._jit(over, donate=(1, 2))
+
+    @cached_property
+    def windows(self):
+        return self._jit(jax.vmap(self.trainer.windows, in_axes=(self.axes.replay, 0)))
+
+    @cached_property
+    def learn(self):
+        return self._jit(self._learn, donate=(0,))
+
+    @cached_property
+    def evaluate(self):
+        return self._jit(jax.vmap(self._episodes))
+
+    @cached_property
+    def finite(self):
+        """Per seed, whether all of the learner's numbers are: [K]"""
+        return jax.jit(_finite)
+
+    def _learn(
+        self, learner: LearnerState, windows: Transition, key_future: Array, key_shuffle: Array, key_update: Array
+    ) -> tuple[LearnerState, Metrics]:
+        inputs = (learner, windows, key_future, key_shuffle, key_update)
+        if self.learner == "vmap":
+            return jax.vmap(self.trainer.learn)(*inputs)
+        return jax.lax.map(lambda one: self.trainer.learn(*one), inputs)
+
+    def _episodes(self, params: LearnerParams, key: Array) -> Record:
+        return self.trainer.deployment.episodes(self.trainer.policy(params), key)
+
+    def _jit(self, function: Any, donate: tuple[int, ...] = ()) -> Any:
+        return jax.jit(function, donate_argnums=donate if self.donate else (), compiler_options=compiler_options())
+
+
+def _finite(learner: LearnerState) -> Array:
+    leaves = [jnp.isfinite(leaf).reshape(leaf.shape[0], -1).all(axis=1) for leaf in jax.tree.leaves(learner)]
+    return jnp.stack(leaves).all(axis=0)
+
+
+def learner_form() -> How:
+    return "map" if jax.default_backend() == "cpu" else "vmap"
+
+
+def seed_programs(trainer: Trainer, donate: bool, learner: How | None = None) -> SeedPrograms:
+    """Groups of seeds that differ in seeds or budget alone share theirs, as single runs do."""
+    learner = learner or learner_form()
+    if not may_share(trainer):
+        return SeedPrograms(trainer, donate, learner)
+    return _shared(same_program(trainer), donate, learner)
+
+
+_shared = lru_cache(maxsize=4)(SeedPrograms)
