@@ -1,0 +1,132 @@
+"""Theorem 2: the direction toward a waypoint z on the way is nearly the direction toward g.
+
+The paper's bound, the bound that we can prove, and both sides measured for a system, a triple (s, z, g) and an error of
+d_psi. Our proof (docs/theory.md) needs the triangle inequality and smoothness alone:
+
+- k(x) = d*(x, z) + d*(z, g) - d*(x, g) >= 0 for every x, k(s) = eps, and its gradient is 2L-Lipschitz. Stepping
+  sqrt(eps / L) downhill, 0 <= eps - |grad k| t + L t^2 gives |grad d*(s, z) - grad d*(s, g)| <= 2 sqrt(L eps).
+- h = d_psi - d* has |h| <= delta and a 2L-Lipschitz gradient, so (Landau) |grad h| <= 2 sqrt(L delta).
+- Both go from grad d*(s, g), whose norm is at least m. A vector off by e m is turned by arcsin(e) at most.
+
+Nothing here needs driftless dynamics. It does need L to hold in a ball of radius sqrt(max(delta, eps) / L) around s.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dcp.theory.system import System, unit
+
+
+def paper_bound(L: float, m: float, delta: float, eps: float) -> float:  # noqa: N803
+    return float((8 * np.sqrt(2 * L * delta) + 2 * np.sqrt(2 * L * eps)) / m)
+
+
+def proven_bound(L: float, m: float, delta: float, eps: float) -> float:  # noqa: N803
+    """At most 4 sqrt(2 L delta) / m + 2 sqrt(2 L eps) / m, as long as 2 sqrt(L delta) + 2 sqrt(L eps) <= m."""
+    of_delta, of_eps = 2 * np.sqrt(L * delta) / m, 2 * np.sqrt(L * eps) / m
+    return min(2.0, _largest_turn(of_delta + of_eps) + _largest_turn(of_delta))
+
+
+def _largest_turn(error: float) -> float:
+    """|p/|p| - q/|q|| at most, for |p - q| <= error |q|."""
+    return float(2 * np.sin(np.arcsin(error) / 2)) if error <= 1 else 2.0
+
+
+@dataclass(frozen=True)
+class Ripple:
+    """An error of d_psi: h(x) = delta sin(wave'(x - at)). Its gradient is largest at `at` and delta |wave|^2-Lipschitz."""
+
+    delta: float
+    wave: np.ndarray  # [n]
+    at: np.ndarray  # [n]
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return self.delta * np.sin((x - self.at) @ self.wave)
+
+    def gradient(self, x: np.ndarray) -> np.ndarray:
+        return self.delta * np.cos((x - self.at) @ self.wave)[..., None] * self.wave
+
+    @property
+    def lipschitz(self) -> float:
+        return float(self.delta * self.wave @ self.wave)
+
+
+def sharpest_ripple(delta: float, curvature: float, direction: np.ndarray, at: np.ndarray) -> Ripple:
+    """The ripple of size delta with the steepest slope that a gradient with this Lipschitz constant may have."""
+    return Ripple(delta, np.sqrt(curvature / delta) * unit(direction), at)
+
+
+class Gap(NamedTuple):
+    """Both sides of theorem 2 at one (s, z, g)."""
+
+    measured: float  # |d(z) - d(g)|
+    eps: float
+    delta: float
+    L: float
+    m: float
+
+    @property
+    def paper(self) -> float:
+        return paper_bound(self.L, self.m, self.delta, self.eps)
+
+    @property
+    def proven(self) -> float:
+        return proven_bound(self.L, self.m, self.delta, self.eps)
+
+
+def slack(system: System, s: np.ndarray, z: np.ndarray, g: np.ndarray) -> float:
+    """(B1): the eps of z, how much longer the way over z is. Rounding may make it a little negative: zero then."""
+    return max(0.0, float(system.distance(s, z) + system.distance(z, g) - system.distance(s, g)))
+
+
+def gap(
+    system: System, s: np.ndarray, z: np.ndarray, g: np.ndarray, of_z: Ripple | None = None, of_g: Ripple | None = None
+) -> Gap:
+    """Left side, and the constants for which (B1), (B2) and (B3) hold at s with d_psi = d* + a ripple for each goal."""
+    still = Ripple(0.0, np.zeros_like(s), s)
+    ripples = (of_z or still, of_g or still)
+    directions = [-unit(system.gradient(s, goal) + r.gradient(s)) for goal, r in zip((z, g), ripples, strict=True)]
+    eps, delta = slack(system, s, z, g), max(r.delta for r in ripples)
+    L = lipschitz_constant(system, s, (z, g), max(eps, delta), max(r.lipschitz for r in ripples))  # noqa: N806
+    m = float(np.linalg.norm(system.gradient(s, g)))
+    return Gap(float(np.linalg.norm(directions[0] - directions[1])), eps, delta, L, m)
+
+
+def lipschitz_constant(
+    system: System, s: np.ndarray, goals: tuple[np.ndarray, ...], size: float, added: float = 0.0
+) -> float:
+    """L of (B2), the smallest we find that holds in the ball of radius sqrt(size / L) for which it is needed.
+
+    d* has a corner at its goal, so a ball that reaches a goal has no L: a larger L then wants a smaller ball.
+    """
+    L = _steepest(system, s[None], goals) + added  # noqa: N806
+    for _ in range(60):
+        radius = np.sqrt(size / L)
+        if min(np.linalg.norm(goal - s) for goal in goals) > 1.01 * radius:
+            found = _steepest(system, s + radius * _ball(len(s)), goals) + added
+            if found <= L * (1 + 1e-9):
+                return L
+            L = max(found, L)  # noqa: N806
+        else:
+            L *= 1.3  # noqa: N806
+    raise ValueError(f"no Lipschitz constant found near {s}: d* is not smooth there")
+
+
+def _steepest(system: System, points: np.ndarray, goals: tuple[np.ndarray, ...]) -> float:
+    """The largest norm of d*'s Hessian over points [K, n] and goals; central differences of the gradient."""
+    step = 1e-5
+    shifts = step * np.eye(points.shape[-1])[:, None]  # [n, 1, n]
+    largest = 0.0
+    for goal in goals:
+        columns = (system.gradient(points + shifts, goal) - system.gradient(points - shifts, goal)) / (2 * step)
+        hessians = np.moveaxis(columns, 0, -1)  # [K, n, n]
+        largest = max(largest, float(np.linalg.norm(hessians, 2, axis=(-2, -1)).max()))
+    return largest
+
+
+def _ball(n: int) -> np.ndarray:
+    """[K, n]: points of the unit ball, its rim and centre among them; the same ones every time."""
+    directions = unit(np.random.default_rng(0).normal(size=(12 * n, n)))
+    return np.concatenate([np.zeros((1, n)), 0.5 * directions, directions])

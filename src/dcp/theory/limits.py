@@ -1,0 +1,97 @@
+"""Where the theorems end: what each hypothesis is for, as small computations."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dcp.theory.curved import Curved
+from dcp.theory.invariance import paper_bound
+from dcp.theory.system import System, Terms, feedback, running_cost, unit, velocity
+
+
+def cost_when_slowed(system: Curved, s: np.ndarray, g: np.ndarray, slower: float, c0: float, points: int = 400) -> float:
+    """What the shortest path costs if it is followed `slower` times more slowly than is best at a price of time of 1.
+
+    A path in k times the time needs 1/k of the actions: with c0 = 0, as (B0) has it, the cost is divided by k. With
+    free arrival time nothing stops k, so d* is zero everywhere, its gradient too, and (B3) holds nowhere.
+    """
+    ends = np.array([system.on_path(s, g, share) for share in np.linspace(0.0, 1.0, points + 1)])
+    length = float(system.distance(s, g)) / np.sqrt(2 * system.c0)
+    time = slower * length / np.sqrt(2.0) / points  # of one piece; best at c0 = 1: |ds/dt| = sqrt(2 c0)
+    total = 0.0
+    for here, there in zip(ends[:-1], ends[1:], strict=True):
+        terms = system.terms((here + there) / 2)._replace(c0=c0)
+        total += time * running_cost(terms, np.linalg.solve(terms.G, (there - here) / time))
+    return total
+
+
+class Counterexample(NamedTuple):
+    measured: float  # |d(z) - d(g)|
+    bound: float  # theorem 2's right side
+    largest_error: float  # |d_psi - d*| found in the neighbourhood: at most delta
+    L: float
+    m: float
+
+
+def tiny_neighbourhood(delta: float = 1e-4, radius: float = 1e-4) -> Counterexample:
+    """Theorem 2 read literally is false: (B2) asks for "a neighbourhood" of s and does not say how large.
+
+    The plane, c0 = 1/2 (d* is the length), s = 0, z = (1, 0) and g = (2, 0) on one line, so eps = 0. d_psi(., g) =
+    d* + delta y / radius within the neighbourhood: off by delta at most, its second derivatives d*'s own. However small
+    delta is, the direction turns by arctan(delta / radius). The Glaeser step needs |h| <= delta on a ball of radius
+    sqrt(delta / L), which here is far larger.
+    """
+    plane = Curved(B=np.eye(2) / 2, c0=0.5)
+    s, z, g = np.zeros(2), np.array([1.0, 0.0]), np.array([2.0, 0.0])
+    tilt = np.array([0.0, delta / radius])
+    around = radius * np.array([(np.cos(t), np.sin(t)) for t in np.linspace(0, 2 * np.pi, 64)])
+    toward_z, toward_g = -unit(plane.gradient(s, z)), -unit(plane.gradient(s, g) + tilt)
+    L = 1 / (1 - radius)  # noqa: N806  (a distance's second derivative is one over the distance, here to z)
+    m = float(np.linalg.norm(plane.gradient(s, g)))
+    error = float(np.abs(around @ tilt).max())
+    return Counterexample(float(np.linalg.norm(toward_z - toward_g)), paper_bound(L, m, delta, 0.0), error, L, m)
+
+
+def sphere_with_waypoint(turn: float, to_z: float = np.pi / 4) -> tuple[Curved, np.ndarray, np.ndarray, np.ndarray]:
+    """A unit sphere, d* its lengths, with s, z and g: d(s, g) = pi - d(s, z), and z turned off the way as seen from s.
+
+    The proof's step 1 says |grad d*(s, z) - grad d*(s, g)| <= sqrt(2 L eps). Here the distance to z bends by
+    cot d(s, z) = L across the way and the distance to g by -L. Their difference bends by 2L, and the left side comes
+    as close to 2 sqrt(L eps) as one likes: sqrt(2) times too much.
+    """
+    sphere = Curved(B=np.eye(2) / 2, curvature=1.0, c0=0.5)
+
+    def at(distance: float, angle: float) -> np.ndarray:
+        return 2 * np.tan(distance / 2) * np.array([np.cos(angle), np.sin(angle)])  # stereographic, from s = 0
+
+    return sphere, np.zeros(2), at(to_z, turn), at(np.pi - to_z, 0.0)
+
+
+def drift_angle(terms: Terms, p: np.ndarray) -> float:
+    """The angle between the path's tangent f0 + G a* and what the gradient alone would move, G a*. Zero without drift."""
+    action = feedback(terms, p)
+    cosine = unit(velocity(terms, action)) @ unit(terms.G @ action)
+    return float(np.arccos(np.clip(cosine, -1, 1)))
+
+
+def direction_gap(system: System, s: np.ndarray, z: np.ndarray, g: np.ndarray) -> float:
+    """Theorem 2's left side for d* itself."""
+    return float(np.linalg.norm(unit(system.gradient(s, z)) - unit(system.gradient(s, g))))
+
+
+def ring_gap(half: float = 1.0, share: float = 0.5) -> tuple[float, float]:
+    """eps and |d(z) - d(g)| on a ring of circumference 2 `half`, g opposite of s, z on one of the two shortest ways.
+
+    d*(., g) has a kink at s: (B2) asks for a differentiable d*. An agent at a fork of equally long ways, as mazes have
+    them, may take either; from z's side it turns one way, from g's any.
+    """
+
+    def distance(x: float, y: float) -> float:
+        around = abs(x - y) % (2 * half)
+        return min(around, 2 * half - around)
+
+    z, g = share * half, half
+    eps = distance(0, z) + distance(z, g) - distance(0, g)
+    to_z = np.sign(distance(-1e-6, z) - distance(1e-6, z))
+    to_g = np.sign(distance(-2e-6, g) - distance(-1e-6, g))  # from just left of s, the other way round
+    return eps, float(abs(to_z - to_g))
