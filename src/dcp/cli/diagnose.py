@@ -1,0 +1,157 @@
+"""`dcp diagnose`: what an agent's representation knows, beside the truth; JSON and figures in the run's folder."""
+
+import json as json_text
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+from rich.console import Console
+
+from dcp.cli.flags import modules_here, parse
+from dcp.cli.main import COMMANDS
+from dcp.errors import UserError
+
+if TYPE_CHECKING:
+    from dcp.evaluation.targets import Target
+
+
+@dataclass(frozen=True)
+class DiagnoseOptions:
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Run folders, policy files, or zoo/<env>/<method>."""
+    only: tuple[str, ...] = ()
+    """Measure only these: gaps, alignment, controllability, calibration, energies, conditioning. Under simulated
+    physics the episodes and controllability compile for about half a minute each."""
+    skip: tuple[str, ...] = ()
+    """Measure all but these."""
+    env: str | None = None
+    """Look at the agent on this environment. Default: the one that the run was evaluated on."""
+    episodes: int | None = None
+    """Episodes that are played. Default: 64, and 16 under simulated physics."""
+    states: int = 256
+    """Visited states at which the measures are taken."""
+    seed: int = 0
+    """Decides episodes, samples and subgoals."""
+    figures: bool = True
+    """Draw the figures, too."""
+    out: Path | None = None
+    """Write into this folder in place of <run>/diagnosis."""
+    json: bool = False
+    """Print the numbers as JSON in place of the words."""
+
+
+def main(argv: list[str]) -> int:
+    with modules_here():
+        return _main(parse(DiagnoseOptions(), argv, "dcp diagnose", COMMANDS["diagnose"]))
+
+
+def _main(options: DiagnoseOptions) -> int:
+    parts = _parts(options)
+    from dcp.analysis.diagnosis.files import write
+    from dcp.compiling import cache
+    from dcp.evaluation.targets import environment_of, open_target
+    from dcp.theory.diagnostics import diagnose
+    from dcp.theory.diagnostics.diagnosis import diagnosed
+
+    cache.enable()
+    targets = [open_target(run) for run in options.runs]
+    for target in targets:  # every mistake before the first minute of work
+        diagnosed(target)
+        environment_of(target, options.env)
+        _require_room(_folder(target, options))
+    contents = []
+    for target in targets:
+        with _Telling(target.label) as tell:
+            found = diagnose(
+                target,
+                options.env,
+                parts=parts,
+                episodes=options.episodes,
+                states=options.states,
+                seed=options.seed,
+                tell=tell,
+            )
+            tell("figures" if options.figures else "files")
+            files = write(_folder(target, options), found, options.figures)
+        contents.append({**found, "files": [str(file) for file in files]})
+        if not options.json:
+            _show(contents[-1], len(targets) > 1)
+    if options.json:
+        print(json_text.dumps([{k: v for k, v in c.items() if k != "drawn"} for c in contents], indent=1))
+    return 0
+
+
+def _parts(options: DiagnoseOptions) -> list[str]:
+    from dcp.theory.diagnostics import PARTS
+
+    if not options.runs:
+        raise UserError("nothing to diagnose: name run folders, policy files or zoo/<env>/<method>")
+    if options.only and options.skip:
+        raise UserError("--only names what to measure and --skip what not: give one of them")
+    for name in (*options.only, *options.skip):
+        if name not in PARTS:
+            raise UserError(f"there is no part {name!r}: choose of {', '.join(PARTS)}")
+    if options.out and len(options.runs) > 1:
+        raise UserError("--out is one folder, but several runs would write into it: leave it out, or name one run")
+    return [name for name in PARTS if name not in options.skip and (not options.only or name in options.only)]
+
+
+def _folder(target: "Target", options: DiagnoseOptions) -> Path:
+    from dcp.analysis.diagnosis.files import FOLDER
+
+    return options.out or target.home / FOLDER
+
+
+def _require_room(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(f"cannot write to {folder} ({error.strerror}): choose a folder by --out") from error
+
+
+class _Telling:
+    """One line that lives while the work goes on; on no terminal, one line for each kind of work."""
+
+    def __init__(self, label: str) -> None:
+        self.label, self.console = label, Console(stderr=True)
+        self.status = self.console.status(label) if self.console.is_terminal else None
+
+    def __enter__(self) -> "_Telling":
+        if self.status:
+            self.status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.status:
+            self.status.stop()
+
+    def __call__(self, what: str) -> None:
+        if self.status:
+            self.status.update(f"{self.label}: {what}")
+        else:
+            self.console.print(f"{self.label}: {what}", highlight=False, soft_wrap=True)
+
+
+def _show(content: dict[str, Any], several: bool) -> None:
+    from rich.table import Table
+
+    from dcp.analysis.diagnosis.words import rows
+    from dcp.cli.tables import show
+
+    title = f"{content['policy']} on {content['env']}, {content['states']} states of {content['episodes']} episodes"
+    table = Table("", title=title, title_justify="left")
+    table.add_column("found", justify="right")
+    table.add_column("95% interval", justify="right")
+    table.add_column("to compare with")
+    for group in rows(content):
+        for row in group:
+            table.add_row(row.measure, row.found, row.interval, row.beside)
+        table.add_section()
+    show(table)
+    for note in content["notes"]:
+        print(f"Note: {note}.")
+    print(f"Wrote {', '.join(content['files'])}.", end="\n\n" if several else "\n")

@@ -1,0 +1,107 @@
+"""Does the learned direction point along the true way? Its cosine with the shortest path's first step.
+
+Two forms of the learned direction: -grad_s d_psi, and the pullback J^T u of the direction in psi-space. For a norm they
+are one and the same (the paper's identity); both are measured, and how far they are apart. 1: along the path; 0: across
+it, or at random; -1: away. A straight line to the goal stands beside them: an untrained psi is nearly linear, and a
+random linear map into many dimensions keeps directions, so what is no better than the straight line was not learned.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dcp.deploy.policy import DeployedPolicy
+from dcp.envs.fine_grid import wall_at
+from dcp.envs.plane import goals_at, unit
+from dcp.theory.diagnostics.estimates import of_mean, of_share
+from dcp.theory.diagnostics.fields import learned
+from dcp.theory.diagnostics.truth import Truth
+from dcp.types import MazeLayout
+
+DISTANCE_BINS = 4
+
+
+class Alignment(NamedTuple):
+    """At K points, each with a goal."""
+
+    pulled: np.ndarray  # [K]: cosine of J^T u with the true direction; nan where one of the two is none
+    descent: np.ndarray  # [K]: of -grad_s d_psi
+    straight: np.ndarray  # [K]: of the straight line
+    difference: float  # the largest |J^T u - (-grad_s d_psi)|, relative to the longest of them
+    length: np.ndarray  # [K]: of the true way
+    shown: np.ndarray  # [K, G]: J^T u as unit vectors
+    true: np.ndarray  # [K, G]
+
+
+def compare(policy: DeployedPolicy, truth: Truth, achieved: np.ndarray, goal: np.ndarray) -> Alignment:
+    """achieved [K, G], goal [K, G]"""
+    found = jax.device_get(learned(policy, achieved.astype(np.float32), goal.astype(np.float32)))
+    true = truth.directions(achieved, goal)  # [K, G]
+    longest = max(float(np.abs(found.pulled).max()), 1e-12)
+    return Alignment(
+        pulled=_cosine(found.pulled, true),
+        descent=_cosine(found.descent, true),
+        straight=_cosine(goal - achieved, true),
+        difference=float(np.abs(found.pulled - found.descent).max()) / longest,
+        length=truth.lengths(achieved, goal),
+        shown=unit(found.pulled),
+        true=true,
+    )
+
+
+def _cosine(vectors: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """[K]: nan where a vector is zero, or the true direction unknown"""
+    own = unit(np.asarray(vectors, float))
+    return np.where(np.any(own != 0.0, axis=1), np.sum(own * units, axis=1), np.nan)
+
+
+def measure(found: Alignment, groups: np.ndarray) -> dict[str, Any]:
+    """groups [K]: episodes or goals, whose number decides the intervals."""
+    known = np.isfinite(found.pulled)
+    return {
+        "pulled_back": of_mean(found.pulled, groups, -1.0, 1.0)._asdict(),
+        "descent": of_mean(found.descent, groups, -1.0, 1.0)._asdict(),
+        "straight_line": of_mean(found.straight, groups, -1.0, 1.0)._asdict(),
+        "nearer": of_share(found.pulled[known] > 0.0, groups[known])._asdict(),
+        "straight_line_nearer": of_share(found.straight[known] > 0.0, groups[known])._asdict(),
+        "largest_difference": found.difference,
+        "by_distance": _by_distance(found, groups),
+        "points": int(known.sum()),
+    }
+
+
+def _by_distance(found: Alignment, groups: np.ndarray) -> list[dict[str, Any]]:
+    """The same cosine for near and far goals: quarters of the points by the true way's length."""
+    known = np.isfinite(found.pulled) & np.isfinite(found.length)
+    if not known.any():
+        return []
+    edges = np.quantile(found.length[known], np.linspace(0.0, 1.0, DISTANCE_BINS + 1))
+    which = np.clip(np.searchsorted(edges, found.length, side="right") - 1, 0, DISTANCE_BINS - 1)
+    rows = []
+    for i in range(DISTANCE_BINS):
+        inside = known & (which == i)
+        if inside.any():
+            edge = {"low": float(edges[i]), "high": float(edges[i + 1]), "points": int(inside.sum())}
+            learned_, straight = (of_mean(x[inside], groups[inside], -1.0, 1.0) for x in (found.pulled, found.straight))
+            rows.append({**edge, "pulled_back": learned_._asdict(), "straight_line": straight._asdict()})
+    return rows
+
+
+def points_of(layout: MazeLayout, per_cell: int) -> np.ndarray:
+    """[K, 2]: evenly over the free cells, off their faces"""
+    rows, columns = layout.walls.shape
+    steps = (np.arange(per_cell) + 0.5) / per_cell - 0.5
+    x, y = ((np.arange(n)[:, None] + steps[None]).ravel() * layout.scale for n in (rows, columns))
+    points = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
+    return np.array([point for point in points if not wall_at(layout, point)])
+
+
+def over_maze(
+    policy: DeployedPolicy, truth: Truth, layout: MazeLayout, goals: np.ndarray, per_cell: int
+) -> tuple[Alignment, np.ndarray]:
+    """Every point with every goal [M, G]. -> and which goal [K]"""
+    points = points_of(layout, per_cell)
+    achieved = np.concatenate([goals_at(points, goal) for goal in goals])
+    which = np.repeat(np.arange(len(goals)), len(points))
+    return compare(policy, truth, achieved, goals[which]), which
