@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dcp.methods.table import METHODS as METHODS
     from dcp.training.run import resume as resume
     from dcp.training.run import train as train
+    from dcp.training.seeds.run import train_seeds as train_seeds
 
 _HOMES = {
     "Config": "dcp.config",
@@ -22,8 +23,19 @@ _HOMES = {
     "load_policy": "dcp.deploy.artefact",
     "resume": "dcp.training.run",
     "train": "dcp.training.run",
+    "train_seeds": "dcp.training.seeds.run",
 }
-__all__ = ["METHODS", "Config", "evaluate", "load_policy", "make_env", "register_env", "resume", "train"]
+__all__ = [
+    "METHODS",
+    "Config",
+    "evaluate",
+    "load_policy",
+    "make_env",
+    "register_env",
+    "resume",
+    "train",
+    "train_seeds",
+]
 __version__ = "0.1.0"
 
 

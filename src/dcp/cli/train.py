@@ -26,6 +26,10 @@ class TrainOptions:
     """What concerns the command and not the run's results."""
 
     settings: FlatSettings = field(default_factory=Settings)
+    seeds: tuple[int, ...] = ()
+    """Several seeds in place of --seed, each with a run folder of its own."""
+    seeds_as: Literal["vmapped", "processes"] | None = None
+    """All seeds in one program, or one process a core. Default: vmapped on an accelerator, processes on a CPU."""
     preset: str | None = None
     """Settings to start from, by name: see above; explicit flags win."""
     config: Path | None = None
@@ -57,6 +61,10 @@ class TrainOptions:
 def main(argv: list[str]) -> int:
     with modules_here():
         options = _options(argv)
+        if options.seeds:
+            from dcp.cli.seeds import train_several
+
+            return train_several(options, argv)
         if options.dry_run:
             from dcp.cli.dry_run import dry_run
 
@@ -76,10 +84,23 @@ def _options(argv: list[str]) -> TrainOptions:
     options = parse(TrainOptions(settings=settings), argv, "dcp train", _description())
     if given is not None and options.overwrite:
         raise UserError("--resume continues what --overwrite would replace: give only one of them")
-    if options.resume == AUTO:
+    _require_one_way(options, argv)
+    if options.resume == AUTO and not options.seeds:
         folder = options.runs_dir / options.settings.run_path
         return replace(options, resume=str(folder) if holds_run(folder) else None)
     return options
+
+
+def _require_one_way(options: TrainOptions, argv: list[str]) -> None:
+    """--seed, or --seeds with what goes with it."""
+    if not options.seeds:
+        if options.seeds_as is not None or "--seeds" in argv:
+            raise UserError("--seeds needs at least one seed, such as --seeds 0 1 2")
+        return
+    if value_of("--seed", argv) is not None:
+        raise UserError("--seed and --seeds both say which seeds: give only one of them")
+    if options.resume not in (None, AUTO):
+        raise UserError(f"--resume names one run's folder, and --seeds several runs: use --resume {AUTO} with --seeds")
 
 
 def _start(preset: str | None, config: str | None, env: str | None, stored: Settings | None) -> Settings:
@@ -110,15 +131,18 @@ def _train(options: TrainOptions) -> int:
         return _stopped(stop, options.plots)
     if run is None:
         if options.plots and not any((Path(folder or "") / PLOTS_DIR).glob("*")):
-            _show_results(Path(folder or ""), plots=True)  # the process that ended the run had no time for them
+            show_results(Path(folder or ""), plots=True)  # the process that ended the run had no time for them
         return 0
-    last = run.rows[-1]
-    print(
-        f"Trained for {last['env_steps']:,} environment steps in {last['wall_seconds']:.0f} s: "
+    print(f"Trained for {outcome(run.rows[-1])}")
+    show_results(run.folder, options.plots)
+    return 0
+
+
+def outcome(last: dict[str, float]) -> str:
+    return (
+        f"{last['env_steps']:,} environment steps in {last['wall_seconds']:.0f} s: "
         f"success at least once {last['success_once']:.1%}, time near goal {last['time_near_goal']:.1f} steps."
     )
-    _show_results(run.folder, options.plots)
-    return 0
 
 
 def _begin(options: TrainOptions, cadence: "Cadence") -> "TrainedRun":
@@ -157,11 +181,11 @@ def _stopped(stop: "Interrupted", plots: bool) -> int:
         print("Stopped before the first evaluation: nothing was kept.")
         return EXIT_INTERRUPTED
     print(f"Stopped after {stop.evaluations} evaluations; what there is was kept.")
-    _show_results(stop.folder, plots)
+    show_results(stop.folder, plots)
     return EXIT_INTERRUPTED
 
 
-def _show_results(folder: Path, plots: bool) -> None:
+def show_results(folder: Path, plots: bool) -> None:
     paths = sorted(path for path in folder.iterdir() if path.is_file())
     if plots:
         from dcp.analysis.run_plots import save_run_plots

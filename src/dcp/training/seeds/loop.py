@@ -7,7 +7,7 @@ finite drops out, and the rest go on without it.
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -93,7 +93,8 @@ class _Loop:
         self.watcher.evaluated(group, rows)
 
     def unroll(self) -> None:
-        group, since, metrics = self.group, time.perf_counter(), None
+        group, since = self.group, time.perf_counter()
+        metrics: Any = None
         assert group.run is not None
         if group.unrolls < self.config.num_prefill_unrolls:
             group.run = jax.block_until_ready(self.stages.prefill(group.run))

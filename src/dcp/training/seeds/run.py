@@ -33,6 +33,16 @@ class SeedRun:
     policy: DeployedPolicy
 
 
+class SeedsFaultError(RunError):
+    """Some seeds dropped out; `trained` are the others."""
+
+    def __init__(self, faults: Sequence[str], trained: dict[int, SeedRun]):
+        others = ", the others are trained" if trained else ""
+        count = "1 seed" if len(faults) == 1 else f"{len(faults)} seeds"
+        super().__init__(f"{count} dropped out{others}: {'; '.join(faults)}")
+        self.trained = trained
+
+
 def train_seeds(
     config: Config,
     seeds: Sequence[int],
@@ -55,7 +65,7 @@ def train_seeds(
     With `resume`, finished seeds are left as they are and others go on from their checkpoints. Where these stand at
     different points, the ones that are behind go first, and the others join as they catch up.
 
-    A seed whose loss is not finite drops out with a fault.json, and the others go on; `RunError` tells it at the end.
+    A seed whose loss is not finite drops out with a fault.json, and the others go on; `SeedsFaultError` tells it then.
     """
     compilation_cache.enable(cache)
     seeds = tuple(seeds)
@@ -68,10 +78,10 @@ def train_seeds(
     runs = _begin(config, seeds, Path(runs_dir), overwrite, resume, tensorboard)
     session = Session(display, cadence, on_eval or (lambda seed, row: None))
     trained = session.run(runs)
+    done = {seed: SeedRun(seed, run.folder.path, run.rows, policy) for seed, run, policy in trained}
     if session.faults:
-        others = ", the others are trained" if trained else ""
-        raise RunError(f"{len(session.faults)} of {len(seeds)} seeds dropped out{others}: {'; '.join(session.faults)}")
-    return {seed: SeedRun(seed, run.folder.path, run.rows, policy) for seed, run, policy in trained}
+        raise SeedsFaultError(session.faults, done)
+    return done
 
 
 def _begin(
