@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from string import Formatter
 from typing import Any
 
-from dcp.config import Settings, field_kinds, shown
+from dcp.config import Settings, field_kinds, shown, type_violations
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.grid.file import GridFile, close_field
@@ -34,6 +34,8 @@ def expand(grid: GridFile, where: Sequence[str] = ()) -> list[Run]:
     """In the file's order: the first field of [product] changes slowest, the last [[zip]] fastest."""
     _check_template(grid)
     settings = [_settings(grid, chosen) for chosen in _choices(grid)]
+    for problem in (problem for s in settings for problem in type_violations(s)):
+        raise UserError(f"{grid.source}: {problem}")
     runs = [Run(s, subfolder(grid, s)) for s in _filtered(settings, where)]
     _refuse_clashes(grid, runs)
     return runs

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from dcp.config import Settings
 from dcp.errors import UserError
 from dcp.grid.expansion import Run
 from dcp.grid.jobs import Job, Resources
@@ -40,14 +41,13 @@ def survey(runs: Sequence[Run], runs_dir: Path) -> list[Entry]:
 def make_jobs(entries: Sequence[Entry], runs_dir: Path, each: Resources, seeds_as: SeedsAs, cwd: Path) -> list[Job]:
     """Of runs that are new or interrupted, in the grid's order. `each`: memory is estimated here, unless it is given.
 
-    Vmapped: seeds of one cell that stand at the same step are one job, for they go on in step.
+    Vmapped: the seeds of a cell are one job; where they stand at different steps, those behind go first.
     """
-    groups: dict[tuple[object, ...], list[Entry]] = {}
+    groups: dict[Settings, list[Entry]] = {}
     for entry in entries:
         if entry.standing.kind in ("new", "interrupted"):
-            together = (replace(entry.run.settings, seed=0), entry.standing.done)
-            alone = (entry.run.path,)
-            groups.setdefault(together if seeds_as == "vmapped" else alone, []).append(entry)
+            cell = replace(entry.run.settings, seed=0) if seeds_as == "vmapped" else entry.run.settings
+            groups.setdefault(cell, []).append(entry)
     return [_job([entry.run for entry in group], runs_dir, each, cwd) for group in groups.values()]
 
 

@@ -62,13 +62,15 @@ def run_job(job: Job, say: Callable[[str], None] = print) -> Outcome:
 
 
 def _train(job: Job) -> None:
-    if len(job.seeds) > 1:
-        raise UserError("vmapped seeds are not here yet: use --seeds-as processes")
     from dcp.grid.heartbeat import heartbeat
     from dcp.training.run import resume, train
+    from dcp.training.seeds.run import train_seeds
 
-    settings, folder = job.settings, job.folders[0]
-    found, display = standing(folder, settings), heartbeat(job.progress)
+    settings, folder, display = job.settings, job.folders[0], heartbeat(job.progress)
+    if len(job.seeds) > 1:
+        train_seeds(Config(**asdict(settings)), job.seeds, runs_dir=job.root, resume=True, display=display)
+        return
+    found = standing(folder, settings)
     if found.kind == "finished":
         return
     if found.kind == "new":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class RayOptions:
     ray_address: str | None = None
-    """Ray: a cluster that runs, such as ray://host:10001 or auto. Default: one on this machine, for this grid."""
+    """Ray: the head node of a cluster that runs, as host:port, or auto. Default: one on this machine, for this grid."""
 
 
 @dataclass(frozen=True)

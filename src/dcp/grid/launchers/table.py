@@ -24,7 +24,7 @@ def make_launcher(
     if name == "ray":
         from dcp.grid.launchers.ray import RayLauncher
 
-        return RayLauncher(jobs, ray, room.most)
+        return RayLauncher(jobs, ray, room)
     if name == "slurm":
         from dcp.grid.launchers.slurm import SlurmLauncher
 
