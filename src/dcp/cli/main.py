@@ -18,6 +18,8 @@ COMMANDS = {
     "report": "Figures and tables of many runs as one page.",
     "landscape": "Draw psi-distances over a maze, beside the true ones.",
     "compare": "Show in what two runs differ.",
+    "grid": "Run many runs: here, on a Ray cluster or under SLURM.",
+    "diagnose": "Measure what an agent's representation knows, beside the truth.",
     "envs": "List the environments with their sizes.",
     "methods": "List the methods and what sets them apart.",
     "doctor": "Check what this machine has and lacks, and train for a moment.",
