@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.custom_batching import custom_vmap
 
 from dcp.envs.base import Environment, EnvState, judged_reset, judged_step
 from dcp.envs.devices import ONE_DEVICE, Split
@@ -27,6 +28,17 @@ def choose(which: Array, new: EnvState, old: EnvState) -> EnvState:
         return jnp.where(which.reshape(-1, *[1] * (old.ndim - 1)), new, old)
 
     return jax.tree.map(leaf, new, old)
+
+
+@custom_vmap
+def anywhere(flag: Array) -> Array:
+    """The flag; under a vmap, as over seeds, whether it holds in any of them. So it stays one, and cond a cond."""
+    return flag
+
+
+@anywhere.def_vmap
+def _anywhere_of_many(size: int, batched: list[bool], flag: Array) -> tuple[Array, bool]:
+    return (jnp.any(flag) if batched[0] else flag), False
 
 
 @dataclass(frozen=True)
@@ -52,7 +64,9 @@ class Episodes:
         ends = ~sound | env.done | (steps >= self.episode_length)  # [N]; what a diverged state calls done is no matter
         first = state.first
         if self.fidelity != "paper":
-            first = jax.lax.cond(jnp.any(ends), lambda: self._redraw(state.first, key), lambda: state.first)
+            any_ends = jnp.any(ends)
+            redraw = partial(self._redraw, state.first, key, any_ends)
+            first = jax.lax.cond(anywhere(any_ends), redraw, lambda: state.first)
         return EpisodeState(
             choose(ends, first, env), first, jnp.where(ends, 0, steps), state.episode_id + ends, state.diverged + ~sound
         )
@@ -60,7 +74,7 @@ class Episodes:
     def _draw(self, key: Array) -> tuple[EnvState, Array]:
         return self.split.batched(partial(judged_reset, self.env))(jax.random.split(key, self.num_envs))
 
-    def _redraw(self, first: EnvState, key: Array) -> EnvState:
-        """A fresh start for each environment; should one be unsound, the last good start serves again."""
+    def _redraw(self, first: EnvState, key: Array, due: Array) -> EnvState:
+        """If `due`, a fresh start for each environment; should one be unsound, the last good start serves again."""
         fresh, sound = self._draw(key)
-        return choose(sound, fresh, first)
+        return choose(sound & due, fresh, first)

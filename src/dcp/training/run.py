@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from dcp.checks import check
@@ -14,10 +14,11 @@ from dcp.training import sinks
 from dcp.training.checkpoint import Saver
 from dcp.training.display import Display, DisplayKind, make_display
 from dcp.training.faults import explained
-from dcp.training.folder import RunFolder, claim, reopen
+from dcp.training.folder import claim, reopen
 from dcp.training.keeper import Cadence, Interrupted, Keeper
 from dcp.training.loop import Evaluation, Moment, begin, run_loop
 from dcp.training.progress import require_named
+from dcp.training.results import Results
 from dcp.training.resumption import latest_moment
 from dcp.training.schedule import evaluation_points
 from dcp.training.signals import StopRequest
@@ -57,7 +58,7 @@ def train(
     sinks.require(tensorboard, wandb)
     trainer = make_trainer(config)
     folder = claim(runs_dir, trainer.config, overwrite)
-    return _Session(trainer, folder, on_eval, tensorboard, wandb, display, cadence).run()
+    return _Session(trainer, Results(folder, False, tensorboard, wandb), on_eval, display, cadence).run()
 
 
 def resume(
@@ -88,7 +89,7 @@ def resume(
     except BaseException:
         folder.lock.release()
         raise
-    return _Session(trainer, folder, on_eval, tensorboard, wandb, display, cadence, resumed=True).run()
+    return _Session(trainer, Results(folder, True, tensorboard, wandb), on_eval, display, cadence).run()
 
 
 @dataclass
@@ -96,26 +97,22 @@ class _Session:
     """One process's part of a run."""
 
     trainer: Trainer
-    folder: RunFolder
+    results: Results
     on_eval: OnEval | None
-    tensorboard: bool
-    wandb: bool
     display: DisplayKind
     cadence: Cadence
-    resumed: bool = False
-    rows: list[dict[str, float]] = field(default_factory=list)
-    outputs: list[sinks.Sink] = field(default_factory=list)
 
     def run(self) -> TrainedRun:
-        saver = Saver(self.folder.checkpoints, self.folder.config)
+        folder, results = self.results.folder, self.results
+        saver = Saver(folder.checkpoints, folder.config)
         try:
             with ExitStack() as stack:
                 stack.callback(saver.close)
-                stack.callback(lambda: [sink.close() for sink in self.outputs])
-                shown = stack.enter_context(make_display(self.display, self.trainer.config, self.folder.path))
+                stack.callback(results.close)
+                shown = stack.enter_context(make_display(self.display, self.trainer.config, folder.path))
                 stop = stack.enter_context(StopRequest(shown.stopping))
-                points = evaluation_points(self.trainer.config, self.folder.earlier)
-                keeper = Keeper(saver, self.folder.lock, self.cadence, stop, len(points))
+                points = evaluation_points(self.trainer.config, folder.earlier)
+                keeper = Keeper(saver, folder.lock, self.cadence, stop, len(points))
                 state = run_loop(
                     self.trainer,
                     lambda evaluation: self._record(evaluation, shown),
@@ -126,41 +123,28 @@ class _Session:
                 )
                 saver.wait()
         except BaseException as error:
-            fault = explained(error, self.folder, saver.last)
-            self._leave(saver)
+            fault = explained(error, folder, saver.last)
+            results.leave(saver.last)
             if isinstance(error, KeyboardInterrupt):
-                raise Interrupted(self.folder.path, len(self.rows), saver.last) from None
+                raise Interrupted(folder.path, len(results.rows), saver.last) from None
             if fault:
                 raise RunError(fault) from error
             raise
         finally:
-            self.folder.lock.release()
-        return TrainedRun(self.folder.path, self.rows, self.trainer.policy(state.learner.params), state)
+            folder.lock.release()
+        return TrainedRun(folder.path, results.rows, self.trainer.policy(state.learner.params), state)
 
     def _start(self, stages: Stages, saver: Saver, shown: Display) -> Moment:
-        moment = latest_moment(self.folder, stages, saver, shown.note) if self.resumed else None
+        resumed = self.results.resumed
+        moment = latest_moment(self.results.folder, stages, saver, shown.note) if resumed else None
         if moment is not None:
             shown.resumed(moment.unrolls, len(moment.rows))
         moment = moment or begin(stages)
-        if self.resumed:
-            self.folder.save_config()  # with the budget as it is now
-            self.folder.fault.unlink(missing_ok=True)  # of an earlier process
-        self.rows = list(moment.rows)
-        self.outputs = sinks.make_sinks(self.folder, self.tensorboard, self.wandb, self.rows)
+        self.results.begin(moment.rows)
         return moment
 
     def _record(self, evaluation: Evaluation, shown: Display) -> None:
-        """The policy first: a row in metrics.csv says that its policy is on disk."""
-        self.folder.save_policy(self.trainer.policy(evaluation.run.learner.params), evaluation.row)
-        self.folder.keep()
-        for sink in self.outputs:
-            sink.write(evaluation.row)
-        self.rows.append(evaluation.row)
+        self.results.add(self.trainer.policy(evaluation.run.learner.params), evaluation.row)
         shown.evaluation(evaluation.row)
         if self.on_eval is not None:
             self.on_eval(evaluation)
-
-    def _leave(self, saver: Saver) -> None:
-        """A folder in which there is nothing to keep goes."""
-        if not (self.rows or self.resumed or saver.last is not None or self.folder.fault.exists()):
-            self.folder.discard()

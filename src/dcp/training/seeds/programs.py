@@ -16,16 +16,14 @@ from dcp.learner import LearnerParams, LearnerState
 from dcp.training.programs import may_share, same_program
 from dcp.training.seeds.axis import axes
 from dcp.training.trainer import RunState, Trainer
-from dcp.types import Array, Metrics, Transition
+from dcp.types import Array, Metrics
 
 How = Literal["vmap", "map"]
 
 
 class SeedPrograms:
-    """`learner`: how the learner's pass goes over the seeds; `vmap` and `map` are the same maths."""
-
-    def __init__(self, trainer: Trainer, donate: bool, learner: How):
-        self.trainer, self.donate, self.learner = trainer, donate, learner
+    def __init__(self, trainer: Trainer, donate: bool):
+        self.trainer, self.donate = trainer, donate
 
     @cached_property
     def axes(self) -> RunState:
@@ -51,9 +49,20 @@ class SeedPrograms:
     def windows(self):
         return self._jit(jax.vmap(self.trainer.windows, in_axes=(self.axes.replay, 0)))
 
+    def learn(self, how: How) -> Any:
+        """The learner's pass of every seed, all at once or one after another: the same maths."""
+        return self._vmapped if how == "vmap" else self._mapped
+
     @cached_property
-    def learn(self):
-        return self._jit(self._learn, donate=(0,))
+    def _vmapped(self):
+        return self._jit(jax.vmap(self.trainer.learn), donate=(0,))
+
+    @cached_property
+    def _mapped(self):
+        def learn(*inputs: Any) -> tuple[LearnerState, Metrics]:
+            return jax.lax.map(lambda one: self.trainer.learn(*one), inputs)
+
+        return self._jit(learn, donate=(0,))
 
     @cached_property
     def evaluate(self):
@@ -63,14 +72,6 @@ class SeedPrograms:
     def finite(self):
         """Per seed, whether all of the learner's numbers are: [K]"""
         return jax.jit(_finite)
-
-    def _learn(
-        self, learner: LearnerState, windows: Transition, key_future: Array, key_shuffle: Array, key_update: Array
-    ) -> tuple[LearnerState, Metrics]:
-        inputs = (learner, windows, key_future, key_shuffle, key_update)
-        if self.learner == "vmap":
-            return jax.vmap(self.trainer.learn)(*inputs)
-        return jax.lax.map(lambda one: self.trainer.learn(*one), inputs)
 
     def _episodes(self, params: LearnerParams, key: Array) -> Record:
         return self.trainer.deployment.episodes(self.trainer.policy(params), key)
@@ -88,12 +89,9 @@ def learner_form() -> How:
     return "map" if jax.default_backend() == "cpu" else "vmap"
 
 
-def seed_programs(trainer: Trainer, donate: bool, learner: How | None = None) -> SeedPrograms:
+def seed_programs(trainer: Trainer, donate: bool) -> SeedPrograms:
     """Groups of seeds that differ in seeds or budget alone share theirs, as single runs do."""
-    learner = learner or learner_form()
-    if not may_share(trainer):
-        return SeedPrograms(trainer, donate, learner)
-    return _shared(same_program(trainer), donate, learner)
+    return _shared(same_program(trainer), donate) if may_share(trainer) else SeedPrograms(trainer, donate)
 
 
 _shared = lru_cache(maxsize=4)(SeedPrograms)

@@ -10,7 +10,7 @@ import numpy as np
 from dcp.evaluation.measures import measure, training_scores
 from dcp.evaluation.program import evaluation_key
 from dcp.learner import LearnerParams
-from dcp.training.seeds.programs import How, seed_programs
+from dcp.training.seeds.programs import How, learner_form, seed_programs
 from dcp.training.trainer import RunState, Trainer
 from dcp.types import Array, Metrics
 
@@ -19,7 +19,8 @@ class SeedStages:
     """`Stages` with a leading axis of seeds. `donate`: the state that is handed in is used up."""
 
     def __init__(self, trainer: Trainer, donate: bool = True, learner: How | None = None):
-        self.trainer, self.programs = trainer, seed_programs(trainer, donate, learner)
+        self.trainer, self.programs = trainer, seed_programs(trainer, donate)
+        self._learn = self.programs.learn(learner or learner_form())
 
     def init(self, seeds: Sequence[int]) -> RunState:
         keys = _splits(jnp.stack([jax.random.key(seed) for seed in seeds]), 3)  # 3 of [K]
@@ -36,7 +37,7 @@ class SeedStages:
         key_window, key_future, key_shuffle = _splits(key_sample, 3)
         run, acting_metrics = self._unroll(run._replace(key=key), key_collect)
         windows = self.programs.windows(run.replay, key_window)
-        learner, metrics = self.programs.learn(run.learner, windows, key_future, key_shuffle, key_update)
+        learner, metrics = self._learn(run.learner, windows, key_future, key_shuffle, key_update)
         return run._replace(learner=learner), metrics | acting_metrics
 
     def evaluate(self, params: LearnerParams, seeds: Sequence[int], index: int) -> list[dict[str, float]]:

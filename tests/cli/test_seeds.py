@@ -1,0 +1,171 @@
+"""`dcp train --seeds`: what it takes, what it refuses, and how its processes end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import pytest
+
+from dcp.cli import processes, seeds
+from dcp.cli.main import main
+from dcp.cli.processes import joint_code, single
+from tests.tiny import FLAGS, LONGER_FLAGS, tiny_config
+from tests.training.same_run import assert_same_run, metrics
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ("--seeds 0 1 --seed 0", "--seed and --seeds both say which seeds: give only one of them"),
+        ("--seeds 0 1 0", "--seeds has 0 twice: name each seed once"),
+        ("--seeds 1 -1", "--seeds has -1: use numbers from 0, below 2**32"),
+        ("--seeds 4294967296", "--seeds has 4294967296: use numbers from 0, below 2**32"),
+        ("--seeds one", "--seeds does not take 'one'"),
+        ("--seeds", "--seeds needs at least one seed, such as --seeds 0 1 2"),
+        ("--seeds-as vmapped", "--seeds needs at least one seed, such as --seeds 0 1 2"),
+        ("--seeds 0 1 --seeds-as threads", "unknown value 'threads' for --seeds-as"),
+        ("--seeds 0 1 --seeds-as vmapped --wandb", "W&B logs one run a process: use --seeds-as processes"),
+        ("--seeds 0 1 --seeds-as vmapped --devices 2", "in one program a seed is kept whole: leave --devices out"),
+        ("--seeds 0 1 --seeds-as vmapped --env nowhere", "unknown environment 'nowhere'"),
+        ("--seeds 0 1 --width 0", "width is 0: use at least 1"),
+        ("--seeds 0 1 --resume auto --overwrite", "--resume continues what --overwrite would replace"),
+    ],
+)
+def test_a_mistake_gives_one_sentence(flags: str, sentence: str, tmp_path: Path, capsys):
+    assert main(["train", *FLAGS, "--runs-dir", str(tmp_path), *flags.split()]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said and said.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_one_folder_cannot_go_on_as_several_seeds(tiny_run, capsys):
+    assert main(["train", "--seeds", "0", "1", "--resume", str(tiny_run.folder)]) == 2
+    assert "--seeds several runs: use --resume auto with --seeds" in capsys.readouterr().err
+
+
+def test_more_memory_than_there_is_gives_one_sentence(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.setattr("dcp.training.seeds.requirements.available_memory", lambda: 1_000_000)
+    flags = ["--seeds", "0", "1", "2", "--seeds-as", "vmapped", "--runs-dir", str(tmp_path)]
+    assert main(["train", *FLAGS, *flags]) == 2
+    assert "3 seeds as one program need about 0.0 GB but 0.0 GB are available: give fewer" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_taken_stops_all_before_any_begins(tiny_run, capsys):
+    runs = tiny_run.folder.parents[2]
+    for seeds_as in ("processes", "vmapped"):
+        flags = [*FLAGS, "--seeds", "7", "0", "--seeds-as", seeds_as, "--runs-dir", str(runs)]
+        assert main(["train", *flags]) == 2
+        assert "seed_0 holds a finished run" in capsys.readouterr().err
+    assert not (runs / tiny_config(seed=7).run_path).exists()
+
+
+def test_a_dry_run_speaks_of_all_seeds(tmp_path: Path, capsys):
+    flags = [*FLAGS, "--seeds", "5", "6", "--runs-dir", str(tmp_path), "--dry-run"]
+    assert main(["train", *flags, "--seeds-as", "vmapped"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("2 seeds, as one program") and "seed_5" in said
+    assert not any(tmp_path.iterdir())
+
+
+def test_seeds_are_one_program_where_there_is_an_accelerator_and_processes_on_a_cpu(monkeypatch):
+    assert seeds.default_form() == "processes"
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert seeds.default_form() == "vmapped"
+
+
+def test_a_process_is_given_what_concerns_its_own_seed():
+    argv = "--preset smoke --seeds 0 1 2 --steps 9 --seeds_as=processes --display live --resume auto"
+    assert single(argv.split()) == ["--preset", "smoke", "--steps", "9", "--resume", "auto"]
+
+
+@pytest.mark.parametrize(
+    ("codes", "stopped", "code"),
+    [
+        ([0, 0], False, 0),
+        ([0, 75], True, 75),
+        ([1, 75], True, 75),  # it will be run again, and then tell of the fault
+        ([0, 1], False, 1),
+        ([0, -9], False, 1),  # killed
+        ([1, 2], False, 1),
+        ([2, 2], False, 2),
+        ([130, 130], True, 130),
+        ([0, None], True, 130),
+        ([75, None], True, 75),
+        ([0, 0], True, 0),  # the signal came too late
+    ],
+)
+def test_the_codes_of_all_processes_make_one(codes, stopped: bool, code: int):
+    assert joint_code(codes, stopped) == code
+
+
+def dcp(*flags: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "dcp.cli.main", "train", *flags]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ
+    )
+
+
+@pytest.mark.slow
+def test_seeds_as_processes_stop_together_and_end_as_single_runs(longer_run, tmp_path: Path):
+    """One is killed, which ends the command with a fault; then a signal stops the rest; then all go on to the end."""
+    flags = [*LONGER_FLAGS, "--seeds", "0", "1", "--seeds-as", "processes", "--runs-dir", str(tmp_path)]
+    folders = [tmp_path / tiny_config(seed=seed).run_path for seed in (0, 1)]
+    process = dcp(*flags, "--resume", "auto")
+    deadline = time.monotonic() + 500
+    while not all((folder / "metrics.csv").exists() and metrics(folder) for folder in folders):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 75, err
+    assert "Stopped with checkpoints: continue with the same command and --resume auto." in out
+    process = dcp(*flags, "--resume", "auto")
+    out, err = process.communicate(timeout=500)
+    assert process.returncode == 0, err
+    assert "seed 0: Trained for 12,000 environment steps" in out and "seed 1: Trained for 12,000" in out
+    assert_same_run(folders[0], longer_run.folder)
+
+
+@pytest.mark.slow
+def test_a_process_that_fails_is_told_of_and_the_others_end_well(tmp_path: Path, capsys):
+    folder = tmp_path / tiny_config(seed=1).run_path
+    folder.mkdir(parents=True)
+    (folder / "metrics.csv").mkdir()  # nothing can be written there
+    flags = ["--seeds", "0", "1", "--seeds-as", "processes", "--runs-dir", str(tmp_path)]
+    assert main(["train", *FLAGS, *flags]) != 0
+    assert "1 of 2 seeds failed: seed 1: " in capsys.readouterr().err
+    assert len(metrics(tmp_path / tiny_config(seed=0).run_path)) == 2
+
+
+@pytest.mark.slow
+def test_from_the_command_line_seeds_as_one_program_stop_and_go_on(tmp_path: Path):
+    flags = [*LONGER_FLAGS, "--seeds", "0", "1", "--seeds-as", "vmapped", "--runs-dir", str(tmp_path)]
+    folders = [tmp_path / tiny_config(seed=seed).run_path for seed in (0, 1)]
+    process = dcp(*flags)
+    deadline = time.monotonic() + 500
+    while not all((folder / "metrics.csv").exists() and metrics(folder) for folder in folders):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=300)
+    assert (process.returncode, err) == (75, "")
+    assert "SIGTERM: stopping after this iteration, with a checkpoint" in out
+    assert "continue with the same command and --resume auto" in out
+    assert main(["train", *flags, "--resume", "auto"]) == 0
+    assert main(["train", *flags, "--resume", "auto"]) == 0  # finished: nothing to do
+    assert [len(metrics(folder)) for folder in folders] == [14, 14]
+
+
+def test_the_board_keeps_each_seeds_last_line(capsys):
+    board = processes._Board((0, 1), live=False)
+    board.say(0, "starting")
+    board.say(1, "dcp: a fault")
+    board.say(1, "")
+    assert board.last == {0: "starting", 1: "dcp: a fault"}
+    assert capsys.readouterr().out.splitlines() == ["seed 0: starting", "seed 1: dcp: a fault", "seed 1: "]
