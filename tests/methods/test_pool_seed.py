@@ -42,7 +42,9 @@ def test_goals_alone_will_do(tmp_path: Path):
     assert np.array_equal(found.goals, [[3.0, 4.0]]) and found.states is None
 
 
-@pytest.mark.parametrize("text", ["1,2,3,4\n5,1,2,2.5\n", "x,y,ball_x,ball_y\r\n1,2,3,4\r\n5,1,2,2.5", "\ufeff1,2,3,4\n\n5,1,2,2.5"])
+@pytest.mark.parametrize(
+    "text", ["1,2,3,4\n5,1,2,2.5\n", "x,y,ball_x,ball_y\r\n1,2,3,4\r\n5,1,2,2.5", "\ufeff1,2,3,4\n\n5,1,2,2.5"]
+)
 def test_a_csv_of_states_with_or_without_a_header(tmp_path: Path, text: str):
     found = read(written(tmp_path, text), SPEC)
     assert found.states is not None and np.array_equal(found.states, STATES)

@@ -13,6 +13,7 @@ from PIL import Image, ImageColor
 
 from dcp.analysis.style import GOAL_COLOUR, WALL
 from dcp.envs.registry import make_env
+from dcp.render.episodes import Episode
 from dcp.render.frames import Subject
 from dcp.render.packing import pack, unpack
 from dcp.render.scene import Scene
@@ -50,6 +51,17 @@ def test_the_page_holds_the_episodes_as_they_were_played(tmp_path):
     for name in ("achieved", "directions", "subgoals"):
         np.testing.assert_allclose(unpack(first[name]), getattr(GUIDED, name)[first["steps"]], atol=2e-5)
     assert second["directions"] is second["subgoals"] is second["poses"] is None
+
+
+def test_the_page_has_what_is_pushed_and_where_it_is():
+    env = make_env("point_soccer")
+    q = np.linspace([3.0, 3.0, 2.0, 2.0], [4.0, 3.0, 3.0, 2.0], 5)  # the ball, then the point
+    data = page_data(env, [Subject("dcp", None, [Episode(q[:, :2], np.array([4.0, 4.0]), q, None)])], stride=2)
+    assert data["kind"] == "maze"
+    assert [(thing["shape"], thing["acts"]) for thing in data["things"]] == [("disc", False), ("disc", True)]
+    places = unpack(data["subjects"][0]["episodes"][0]["poses"])  # [steps, things, 2]
+    np.testing.assert_allclose(places, q[::2].reshape(3, 2, 2), atol=1e-4)
+    assert page_data(POINT, [Subject("dcp", None, [GUIDED])], stride=1)["things"] == []
 
 
 def test_the_page_of_bodies_places_every_geom_where_mujoco_does():

@@ -1,9 +1,12 @@
 """A maze from above, drawn with Pillow: walls once, then on copies of them whatever moves."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from PIL import Image, ImageDraw
 
-from dcp.analysis.style import BLUE, BORDER, FREE, GOAL_COLOUR, GREEN, PURPLE, SKY, WALL
+from dcp.analysis.style import BLUE, BORDER, FREE, GOAL_COLOUR, GREEN, ORANGE, PURPLE, SKY, WALL
+from dcp.envs.pushing import Thing
 from dcp.types import MazeLayout
 
 SMOOTH = 3  # drawn so many times larger, then reduced
@@ -33,8 +36,12 @@ class MazeCanvas:
         trail: np.ndarray,
         subgoal: np.ndarray | None = None,
         direction: np.ndarray | None = None,
+        things: Sequence[tuple[Thing, np.ndarray]] = (),
     ) -> Image.Image:
-        """goal [2]; trail [K, 2], which ends where the point is; subgoal [2]; direction [2], a unit vector or zero."""
+        """goal [2]; trail [K, 2], which ends where the point is; subgoal [2]; direction [2], a unit vector or zero.
+
+        things: each with its place [2]; without any, a point where the trail ends.
+        """
         large = self.maze.copy()
         draw = ImageDraw.Draw(large)
         self._disc(draw, goal, self.threshold / self.layout.scale, GOAL_COLOUR)
@@ -43,20 +50,37 @@ class MazeCanvas:
         if len(trail) > 1:
             line = [self._pixel(point) for point in trail]
             draw.line(line, fill=SKY, width=max(2 * SMOOTH, self.cell // 24), joint="curve")
+        for thing, place in things:
+            self._thing(draw, thing, place)
+        if things:  # what is pushed may cover the goal
+            self._disc(draw, goal, self.threshold / self.layout.scale, None, GOAL_COLOUR)
         if direction is not None and np.any(direction):
             self._arrow(draw, trail[-1], direction)
-        self._disc(draw, trail[-1], POINT_RADIUS, BLUE)
+        if not things:
+            self._disc(draw, trail[-1], POINT_RADIUS, BLUE)
         return large.resize((self.size[0] // SMOOTH, self.size[1] // SMOOTH), Image.Resampling.BOX)
 
     def _pixel(self, point: np.ndarray) -> tuple[float, float]:
         x, y = np.asarray(point) / self.layout.scale - (0.5 - BORDER)  # cells from the picture's upper left corner
         return float(y) * self.cell, float(x) * self.cell
 
-    def _disc(self, draw: ImageDraw.ImageDraw, centre: np.ndarray, radius: float, colour: str) -> None:
+    def _disc(
+        self, draw: ImageDraw.ImageDraw, centre: np.ndarray, radius: float, colour: str | None, rim: str | None = None
+    ) -> None:
         """The radius in cells. A goal's disc is exactly where it counts as reached."""
+        draw.ellipse(self._around(centre, radius), fill=colour, outline=rim, width=max(SMOOTH, self.cell // 40))
+
+    def _thing(self, draw: ImageDraw.ImageDraw, thing: Thing, place: np.ndarray) -> None:
+        size, colour = thing.size / self.layout.scale, BLUE if thing.acts else ORANGE
+        if thing.shape == "square":
+            draw.rectangle(self._around(place, size), fill=colour)
+        else:
+            self._disc(draw, place, size, colour)
+
+    def _around(self, centre: np.ndarray, half: float) -> tuple[float, float, float, float]:
+        """The square of so many cells each way, in pixels."""
         u, v = self._pixel(centre)
-        radius *= self.cell
-        draw.ellipse((u - radius, v - radius, u + radius, v + radius), fill=colour)
+        return u - half * self.cell, v - half * self.cell, u + half * self.cell, v + half * self.cell
 
     def _arrow(self, draw: ImageDraw.ImageDraw, start: np.ndarray, direction: np.ndarray) -> None:
         along = np.asarray(direction)[::-1]  # on the page: right, down

@@ -4,9 +4,11 @@ Nothing has momentum: the thing moves only while it is pushed, along the contact
 So the state is four places, the system is driftless, and an action moves the thing in contact alone.
 """
 
-from typing import ClassVar, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from dcp.envs.base import EnvState, sparse_state
 from dcp.envs.maze import slide
@@ -28,6 +30,16 @@ class Thing(NamedTuple):
     size: float  # radius, or half of the side
     dims: tuple[int, int]  # where the state has its place
     acts: bool  # by itself, or pushed
+
+
+def things_of(env: Any) -> tuple[Thing, ...]:
+    """None for an environment that is drawn as a point, or by its model."""
+    return getattr(env, "things", ())
+
+
+def places(things: Sequence[Thing], body: np.ndarray) -> np.ndarray:
+    """[..., S] -> [..., 2 K]: where each of these is"""
+    return body[..., [dim for thing in things for dim in thing.dims]]
 
 
 def touching_disc(point: Array, centre: Array, radius: float) -> tuple[Array, Array]:

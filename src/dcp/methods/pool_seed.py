@@ -105,7 +105,9 @@ def _from_npz(path: str, content: bytes, spec: EnvSpec) -> tuple[np.ndarray, boo
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             if sum(member.file_size for member in archive.infolist()) > LARGEST:
-                raise UserError(f"pool_seed {shown(path)} unpacks to more than {LARGEST // 10**6} MB: keep fewer states")
+                raise UserError(
+                    f"pool_seed {shown(path)} unpacks to more than {LARGEST // 10**6} MB: keep fewer states"
+                )
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             names = [name for name in ("states", "goals") if name in arrays.files]
             if len(names) != 1:

@@ -10,6 +10,7 @@ import numpy as np
 from dcp.compiling.options import QUICK_COMPILE
 from dcp.deploy.policy import Policy
 from dcp.envs.base import Environment, EnvState
+from dcp.envs.pushing import places, things_of
 from dcp.evaluation.rollout import Record, rollout
 from dcp.evaluation.trial import goal_set_key
 from dcp.types import Array
@@ -25,7 +26,7 @@ class Episode(NamedTuple):
 
     achieved: np.ndarray  # [T + 1, G]
     goal: np.ndarray  # [G]
-    q: np.ndarray | None  # [T + 1, Q]: the bodies' poses, under simulated physics
+    q: np.ndarray | None  # [T + 1, Q]: the bodies' poses, under simulated physics; or the places of things in a plane
     reached: int | None  # the first step that is near the goal
     directions: np.ndarray | None = None  # [T + 1, 2]
     subgoals: np.ndarray | None = None  # [T + 1, G]
@@ -51,6 +52,8 @@ def play(env: Environment, policy: Policy, key: Array, num_episodes: int, steps:
     obs, q = record.watched
     state, goal = env.spec.split(obs)  # [T + 1, N, ...]
     achieved = env.spec.achieved(state)
+    if things := things_of(env):
+        q = places(things, state)
     found = []
     for i in range(num_episodes):
         end = int(record.alive[:, i].sum()) + 1

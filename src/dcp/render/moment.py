@@ -15,7 +15,7 @@ class Moment(NamedTuple):
 
     achieved: np.ndarray  # [G]
     goal: np.ndarray  # [G]
-    q: np.ndarray | None = None  # [Q]: the bodies' pose, under simulated physics
+    q: np.ndarray | None = None  # [Q]: the bodies' pose, under simulated physics; or the places of things in a plane
     trail: np.ndarray | None = None  # [K, G]: what was achieved so far
     direction: np.ndarray | None = None  # [2]: a unit vector in the plane, or zero
     subgoal: np.ndarray | None = None  # [G]

@@ -6,6 +6,7 @@ import numpy as np
 
 from dcp.analysis.episodes import shows_maze
 from dcp.envs.base import Environment, EnvState
+from dcp.envs.pushing import places, things_of
 from dcp.errors import UserError
 from dcp.render.cameras import Camera
 from dcp.render.moment import Moment
@@ -23,7 +24,7 @@ class Drawing(Protocol):
 
 
 def make_drawing(env: Environment, width: int = WIDTH, height: int = HEIGHT, camera: Camera = "fixed") -> Drawing:
-    """Simulated bodies by MuJoCo, points in a maze by Pillow."""
+    """Simulated bodies by MuJoCo, points in a maze and what they push by Pillow."""
     require_drawable(env, width, height)
     if env.spec.physics != "none":
         from dcp.render.bodies import BodyPicture
@@ -38,7 +39,8 @@ def require_drawable(env: Environment, width: int = WIDTH, height: int = HEIGHT)
     for name, size in (("width", width), ("height", height)):
         if not SMALLEST <= size <= LARGEST:
             raise UserError(f"{name} {size}: a picture has {SMALLEST} to {LARGEST} pixels a side")
-    if env.spec.physics == "none" and not shows_maze(env.spec):
+    in_plane = shows_maze(env.spec) or (env.spec.maze is not None and things_of(env))
+    if env.spec.physics == "none" and not in_plane:
         raise UserError(f"{env.spec.name} cannot be drawn: it has neither simulated bodies nor goals in a maze's plane")
     if env.spec.physics != "none" and not hasattr(env, "model"):
         raise UserError(f"{env.spec.name} cannot be drawn: it needs a method model() that returns its mujoco.MjSpec")
@@ -46,11 +48,13 @@ def require_drawable(env: Environment, width: int = WIDTH, height: int = HEIGHT)
 
 def moment_of(env: Environment, state: EnvState) -> Moment:
     body, goal = env.spec.split(np.asarray(state.obs))
-    return Moment(env.spec.achieved(body), goal, pose_of(state))
+    return Moment(env.spec.achieved(body), goal, pose_of(env, state))
 
 
-def pose_of(state: EnvState) -> np.ndarray | None:
-    """q [Q] of a state under simulated physics, else None"""
+def pose_of(env: Environment, state: EnvState) -> np.ndarray | None:
+    """q [Q] of a state under simulated physics, or the places of things in a plane; else None"""
+    if things := things_of(env):
+        return places(things, env.spec.split(np.asarray(state.obs))[0])
     q = getattr(state.physics, "q", None)
     return None if q is None else np.asarray(q)
 

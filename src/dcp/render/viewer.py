@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dcp.analysis.style import BLUE, BORDER, FREE, INK, WALL
+from dcp.analysis.style import BLUE, BORDER, FREE, INK, ORANGE, WALL
 from dcp.deploy.artefact import write_whole
 from dcp.envs.base import Environment
+from dcp.envs.pushing import things_of
 from dcp.render.episodes import Episode
 from dcp.render.frames import Subject
 from dcp.render.model import FLOOR, FLOOR_TILE
@@ -43,13 +44,23 @@ def page_data(env: Environment, subjects: Sequence[Subject], stride: int) -> dic
         "threshold": spec.threshold,
         "stride": stride,
         "steps_per_second": FPS * stride,
-        "colours": {**COLOURS, "wall": WALL, "free": FREE, "body": BLUE, "floor": FLOOR, "tile": FLOOR_TILE},
+        "colours": {
+            **COLOURS,
+            "wall": WALL,
+            "free": FREE,
+            "body": BLUE,
+            "pushed": ORANGE,
+            "floor": FLOOR,
+            "tile": FLOOR_TILE,
+        },
         "tints": list(TINTS),
     }
     if spec.physics == "none":
         assert spec.maze is not None
         maze = {"rows": list(spec.maze.rows), "scale": spec.maze.scale, "border": BORDER}
-        return {**data, "kind": "maze", "maze": maze, "subjects": [_subject(s, stride, None) for s in subjects]}
+        things = [{"shape": t.shape, "size": t.size, "acts": t.acts} for t in things_of(env)]
+        shown = [_subject(s, stride, None) for s in subjects]
+        return {**data, "kind": "maze", "maze": maze, "things": things, "subjects": shown}
     from dcp.render.scene import Scene
 
     scene = Scene(env)
@@ -79,8 +90,16 @@ def _episode(episode: Episode, stride: int, scene: Any) -> dict[str, Any]:
         "achieved": packed(episode.achieved),
         "directions": packed(episode.directions),
         "subgoals": packed(episode.subgoals),
-        "poses": None if scene is None or episode.q is None else pack(scene.poses(episode.q[steps])),
+        "poses": _poses(episode, steps, scene),
     }
+
+
+def _poses(episode: Episode, steps: list[int], scene: Any) -> dict[str, Any] | None:
+    """Of every body; in a plane, where each thing is, [K, things, 2]."""
+    if episode.q is None:
+        return None
+    q = episode.q[steps]
+    return pack(q.reshape(len(steps), -1, 2) if scene is None else scene.poses(q))
 
 
 def _escaped(text: str) -> str:

@@ -44,8 +44,22 @@ function mazeView(canvas) {
       c.stroke();
       c.globalAlpha = 1;
     }
+    data.things.forEach((thing, k) => drawThing(thing, moment.poses.subarray(2 * k, 2 * k + 2), u, v, cell, disc, tint));
     if (moment.direction && Math.hypot(...moment.direction) > 0) arrow(u(at[1]), v(at[0]), moment.direction, cell);
-    disc(at, 0.085 * cell, tint);
+    if (!data.things.length) disc(at, 0.085 * cell, tint);
+    else goalRim(moment.goal, u, v, reach);
+  }
+
+  function drawThing(thing, at, u, v, cell, disc, tint) {
+    const half = (thing.size / maze.scale) * cell, colour = thing.acts ? tint : data.colours.pushed;
+    if (thing.shape === "disc") return disc(at, half, colour);
+    c.fillStyle = colour;
+    c.fillRect(u(at[1]) - half, v(at[0]) - half, 2 * half, 2 * half);
+  }
+
+  function goalRim(goal, u, v, reach) {  // what is pushed may cover the goal
+    c.strokeStyle = data.colours.goal; c.lineWidth = 2;
+    c.beginPath(); c.arc(u(goal[1]), v(goal[0]), reach, 0, 7); c.stroke();
   }
 
   function arrow(x, y, [down, right], cell) {
