@@ -2,7 +2,6 @@
 node is gone, Ray runs again elsewhere, and there it goes on from its checkpoint.
 """
 
-import json
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from dcp.errors import EXIT_REQUEUE, UserError
 from dcp.grid.jobs import GRID_DIR, Job
 from dcp.grid.launchers import ray_cluster
 from dcp.grid.launchers.interface import Status
+from dcp.grid.launchers.notes import read_note
 from dcp.grid.launchers.options import RayOptions
 from dcp.grid.launchers.ray_task import StoppedError, run_task, started_file
 from dcp.grid.room import Room, require_room
@@ -45,7 +45,8 @@ class RayLauncher:
             self._marker.parent.mkdir(parents=True, exist_ok=True)
             self._marker.touch()
         except OSError as error:
-            raise UserError(f"{self._marker.parent} cannot be written ({error.strerror}): choose another --runs-dir")
+            folder = self._marker.parent
+            raise UserError(f"{folder} cannot be written ({error.strerror}): choose another --runs-dir") from error
 
     def submit(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
@@ -134,11 +135,8 @@ class RayLauncher:
 
     def _where(self, job: Job) -> str | None:
         """-> None where no worker has begun it"""
-        try:
-            told = json.loads(started_file(job).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return f"process {told['process']} on {told['host']}" if told["ticket"] == self._tickets[job.name] else None
+        told = read_note(started_file(job))
+        return f"process {told['process']} on {told['host']}" if told.get("ticket") == self._tickets[job.name] else None
 
 
 def _last_line(error: BaseException) -> str:

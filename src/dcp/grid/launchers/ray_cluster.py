@@ -1,4 +1,4 @@
-"""Joining a Ray cluster, or starting one on this machine: quietly, on the loopback, and with a sentence where it fails."""
+"""Joins a Ray cluster, or starts one on this machine: quietly, on the loopback, with a sentence where it fails."""
 
 import logging
 import os
@@ -66,7 +66,7 @@ def require_answer(address: str) -> None:
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER) as connection:
             connection.settimeout(ANSWER)
-            if not os.environ.get("RAY_USE_TLS", "0") == "1":
+            if os.environ.get("RAY_USE_TLS", "0") != "1":
                 connection.sendall(_PREFACE)
                 if connection.recv(9)[3:4] != bytes([_SETTINGS]):
                     raise ConnectionError("what answers there is not Ray")

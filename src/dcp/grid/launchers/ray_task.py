@@ -1,8 +1,8 @@
-"""A job inside a Ray worker. Ray's own retry runs it again where the worker was killed; the folder's checkpoint does the
-rest. Nothing here imports Ray: it decides where and when, not what.
+"""A job inside a Ray worker. Where that was killed, Ray runs the task again, and the folder's checkpoint does the rest.
+
+Nothing here imports Ray: it decides where and when, not what.
 """
 
-import json
 import os
 import socket
 import sys
@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE
-from dcp.grid.jobs import GRID_DIR, Job, Resources
+from dcp.grid.jobs import GRID_DIR, Job
+from dcp.grid.launchers.notes import write_note
+from dcp.grid.launchers.variables import variables
 from dcp.grid.work import run_job
 
 
@@ -31,7 +33,7 @@ def run_task(text: str, marker: str, ticket: str) -> tuple[int, str]:
             f"the node {socket.gethostname()} does not see {job.runs_dir}: "
             "name a --runs-dir on storage that all nodes share"
         )
-    _tell_where(job, ticket)
+    write_note(started_file(job), {"ticket": ticket, "process": os.getpid(), "host": socket.gethostname()})
     os.environ.update(variables(job.resources))
     with _printing_to(job.log):
         outcome = run_job(job)
@@ -40,22 +42,6 @@ def run_task(text: str, marker: str, ticket: str) -> tuple[int, str]:
     if outcome.code in (EXIT_REQUEUE, EXIT_INTERRUPTED):
         raise StoppedError(outcome.why)
     return outcome.code, outcome.why
-
-
-def variables(resources: Resources) -> dict[str, str]:
-    """As many threads for XLA as the run has cores, whatever the node has: they decide its bits."""
-    told = {"NPROC": str(resources.cores)}
-    if 0 < resources.gpus < 1:  # JAX takes three quarters of a GPU unless it is told
-        told["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{0.9 * resources.gpus:.3f}"
-    return told
-
-
-def _tell_where(job: Job, ticket: str) -> None:
-    file = started_file(job)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    draft.write_text(json.dumps({"ticket": ticket, "process": os.getpid(), "host": socket.gethostname()}))
-    draft.replace(file)
 
 
 @contextmanager
