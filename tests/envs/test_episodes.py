@@ -77,13 +77,13 @@ def test_over_seeds_a_draw_for_one_that_ends_leaves_the_other_as_it_is():
     """vmap over two: in the first an environment falls off the edge. Whether to draw stays one question for both."""
     episodes = Episodes(LineWorld(spread=0.5, edge=2.0), NUM_ENVS, LENGTH, "fixed")
     keys = jax.random.split(jax.random.key(0), 2)
-    states = jax.vmap(episodes.reset)(keys)
+    states = jax.vmap(episodes.reset)(jax.random.split(jax.random.key(1), 2))
     actions = jnp.array([[1.0, 1.0, 3.0], [1.0, 1.0, 1.0]])[..., None]  # [2, N, A]
-    several = jax.vmap(episodes.step)
+    several, alone = jax.jit(jax.vmap(episodes.step)), jax.jit(episodes.step)
     after = several(states, actions, keys)
     for seed in range(2):
         one = jax.tree.map(lambda x, seed=seed: x[seed], (states, actions, keys, after))
-        for ours, wanted in zip(jax.tree.leaves(one[3]), jax.tree.leaves(episodes.step(*one[:3])), strict=True):
+        for ours, wanted in zip(jax.tree.leaves(one[3]), jax.tree.leaves(alone(*one[:3])), strict=True):
             np.testing.assert_array_equal(ours, wanted)
     assert not np.array_equal(after.first.obs[0], states.first.obs[0])
     np.testing.assert_array_equal(after.first.obs[1], states.first.obs[1])

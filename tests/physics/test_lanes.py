@@ -29,3 +29,17 @@ def test_a_function_of_many_serves_one_and_a_nested_batch():
     np.testing.assert_array_equal(jax.vmap(doubled, in_axes=((0, None),))((a, b)), 2 * a + 1)
     twice = jax.vmap(jax.vmap(doubled))((jnp.stack([a, a]), jnp.ones((2, 2, 3))))
     np.testing.assert_array_equal(twice, np.stack([2 * a + 1] * 2))
+
+
+def test_a_vmap_over_seeds_makes_more_environments_of_them():
+    seen = []
+
+    def halved(array, shared):  # [3, N], [N] -> [3, N], [N]
+        seen.append((array.shape, shared.shape))
+        return array / 2.0, jnp.sum(array, axis=0) + shared
+
+    a, b = jnp.arange(24.0).reshape(2, 4, 3), jnp.arange(4.0)  # 2 seeds, 4 environments
+    half, total = jax.vmap(jax.vmap(environments_last(halved)), in_axes=(0, None))(a, b)
+    np.testing.assert_array_equal(half, a / 2.0)
+    np.testing.assert_array_equal(total, np.sum(np.asarray(a), axis=-1) + np.asarray(b))
+    assert seen[-1] == ((3, 8), (8,))

@@ -20,17 +20,25 @@ def init(example: Transition, capacity: int) -> ReplayState:
     return ReplayState(rows, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
 
-def capacity(state: ReplayState) -> int:
-    return state.rows.episode_id.shape[0]
+def capacity(state: ReplayState, axis: int = 0) -> int:
+    return state.rows.episode_id.shape[axis]
 
 
-def insert(state: ReplayState, new: Transition) -> ReplayState:
-    """new: [T, N, ...]. Row by row, so that donated storage is written in place wherever the ring wraps."""
-    num_new, most = new.episode_id.shape[0], capacity(state)
+def insert(state: ReplayState, new: Transition, axis: int = 0) -> ReplayState:
+    """new: [T, N, ...]. Row by row, so that donated storage is written in place wherever the ring wraps.
+
+    `axis` is that of time: 1 where seeds lie before it, which share head and size. A vmap would make scatters of this.
+    """
+    num_new, most = new.episode_id.shape[axis], capacity(state, axis)
 
     def write(t: Array, rows: Transition) -> Transition:
         at = (state.head + t) % most
-        return jax.tree.map(lambda old, row: jax.lax.dynamic_update_index_in_dim(old, row[t], at, 0), rows, new)
+
+        def leaf(old: Array, rows_of_leaf: Array) -> Array:
+            row = jax.lax.dynamic_index_in_dim(rows_of_leaf, t, axis, keepdims=False)
+            return jax.lax.dynamic_update_index_in_dim(old, row, at, axis)
+
+        return jax.tree.map(leaf, rows, new)
 
     rows = jax.lax.fori_loop(0, num_new, write, state.rows)
     return ReplayState(rows, (state.head + num_new) % most, jnp.minimum(state.size + num_new, most))

@@ -184,12 +184,14 @@ def test_a_seed_whose_loss_is_not_finite_drops_out_and_the_other_goes_on(
 
 def test_between_two_ticks_of_the_clock_nothing_is_scored_and_rows_are_inserted_as_slices():
     """A predicate with an axis of seeds would make a select of the cond: both sides computed, at every step."""
-    stages = SeedStages(make_trainer(tiny_config(fidelity="fixed")), donate=False)
-    run = jax.eval_shape(lambda: stages.init(SEEDS))
-    jaxpr = jax.make_jaxpr(stages.programs.collect)(run.learner.params, run.acting, run.replay, run.key)
-    found = list(_equations(jaxpr.jaxpr))
+    trainer = make_trainer(tiny_config())
+    programs, keys = SeedStages(trainer).programs, jax.random.split(jax.random.key(0), 2)
+    over_seeds = jax.vmap(trainer.init_experience, out_axes=(programs.axes.acting, programs.axes.replay))
+    acting, replay = jax.eval_shape(over_seeds, keys)
+    learner = jax.eval_shape(jax.vmap(trainer.learner.init), keys)
+    found = list(_equations(programs.collect.trace(learner.params, acting, replay, keys).jaxpr.jaxpr))
     assert {inside for name, inside, _ in found if name == "top_k"} == {True}
-    stored = run.replay.rows.state.shape
+    stored = replay.rows.state.shape
     assert not [name for name, _, shapes in found if name.startswith("scatter") and stored in shapes]
     assert [name for name, _, shapes in found if name == "dynamic_update_slice" and stored in shapes]
 

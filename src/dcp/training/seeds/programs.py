@@ -13,7 +13,10 @@ import jax.numpy as jnp
 from dcp.compiling.options import compiler_options
 from dcp.evaluation.rollout import Record
 from dcp.learner import LearnerParams, LearnerState
+from dcp.replay import buffer
+from dcp.replay.buffer import ReplayState
 from dcp.training.programs import may_share, same_program
+from dcp.training.rollout import ActingState
 from dcp.training.seeds.axis import axes
 from dcp.training.trainer import RunState, Trainer
 from dcp.types import Array, Metrics
@@ -41,9 +44,7 @@ class SeedPrograms:
 
     @cached_property
     def collect(self):
-        acting, replay = self.axes.acting, self.axes.replay
-        over = jax.vmap(self.trainer.collect, in_axes=(0, acting, replay, 0), out_axes=(acting, replay, 0))
-        return self._jit(over, donate=(1, 2))
+        return self._jit(self._collect, donate=(1, 2))
 
     @cached_property
     def windows(self):
@@ -72,6 +73,18 @@ class SeedPrograms:
     def finite(self):
         """Per seed, whether all of the learner's numbers are: [K]"""
         return jax.jit(_finite)
+
+    def _collect(
+        self, params: LearnerParams, acting: ActingState, replay: ReplayState, keys: Array
+    ) -> tuple[ActingState, ReplayState, Metrics]:
+        """`Trainer.collect` of every seed. The rows go in beside the vmap, which would make scatters of slices."""
+
+        def unroll(params: LearnerParams, acting: ActingState, key: Array):
+            return self.trainer.rollout.collect(params, acting, key, self.trainer.config.unroll_length)
+
+        axes = self.axes.acting
+        acting, rows, metrics = jax.vmap(unroll, in_axes=(0, axes, 0), out_axes=(axes, 0, 0))(params, acting, keys)
+        return acting, buffer.insert(replay, rows, axis=1), metrics
 
     def _episodes(self, params: LearnerParams, key: Array) -> Record:
         return self.trainer.deployment.episodes(self.trainer.policy(params), key)
