@@ -9,16 +9,16 @@ import os
 import tempfile
 from pathlib import Path
 
-from dcp.envs.devices import cores
-
 _HELD: list[int] = []  # descriptors, for as long as this process lives
 
 
 def pin(count: int) -> tuple[int, ...] | None:
     """Keep this process on so many of its cores. Before JAX starts. -> which, or None where nothing is to be done"""
-    if not hasattr(os, "sched_setaffinity") or count >= cores():
+    if not hasattr(os, "sched_setaffinity"):
         return None
     allowed = sorted(os.sched_getaffinity(0))
+    if count >= len(allowed):
+        return None
     chosen = _claim(allowed, count)
     if len(chosen) < count:  # more jobs than cores: somebody must share
         shift = os.getpid() % len(allowed)

@@ -63,7 +63,7 @@ class Driver:
                 for job in again:
                     self.shown.note(f"{job.name}: trying again ({statuses[job.name].why})")
                 self._submit(again)
-                statuses = self.launcher.poll()
+                continue
             lines = self._lines(statuses)
             self.shown.update(lines)
             if all(line.state in ENDED for line in lines):

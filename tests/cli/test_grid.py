@@ -1,0 +1,61 @@
+"""`dcp grid`: bad inputs end with one sentence and code 2, and start nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from dcp.cli.main import main
+
+WRONG = [
+    ([], "name a grid file or a --preset"),
+    (["--preset", "smoke", "grid.toml"], "only one of them"),
+    (["a.toml", "b.toml"], "one grid file at a time"),
+    (["nowhere.toml"], "cannot read nowhere.toml"),
+    (["--preset", "papre"], "unknown grid 'papre': did you mean 'paper'?"),
+    (["--preset", "smoke", "--where", "sed=1"], "unknown field 'sed' in --where: did you mean seed?"),
+    (["--preset", "smoke", "--retries", "-1"], "--retries is -1: use at least 0"),
+    (["--preset", "smoke", "--max-runs", "0"], "--max-runs is 0: use at least 1"),
+    (["--preset", "smoke", "--cores-per-run", "0"], "--cores-per-run is 0: use at least 1"),
+    (["--preset", "smoke", "--cores-per-run", "4096"], "lower --cores-per-run"),
+    (["--preset", "smoke", "--gpus-per-run", "1.5"], "use a share from 0 to 1, or a whole number"),
+    (["--preset", "smoke", "--gpus-per-run", "64"], "a run is to have 64 GPUs, but there are"),
+    (["--preset", "smoke", "--memory", "lots"], "--memory takes an amount such as 12GB"),
+    (["--preset", "smoke", "--memory", "900TB"], "is more than the"),
+    (["--preset", "smoke", "--memory", "1MB"], "needs about 0."),
+    (["--preset", "smoke", "--calibrate"], "--calibrate goes with --dry-run"),
+    (["--preset", "smoke", "--launcher", "cloud"], "--launcher"),
+    (["--preset", "smoke", "--retry", "3"], "did you mean --retries?"),
+]
+
+
+@pytest.mark.parametrize(("argv", "sentence"), WRONG)
+def test_a_mistake_is_told_in_a_sentence_and_nothing_starts(
+    argv: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["grid", *argv]) == 2
+    said = capsys.readouterr()
+    assert sentence in said.err and said.err.count("\n") == 1 and not said.out
+    assert not list(tmp_path.iterdir())
+
+
+def test_code_that_a_grid_file_names_is_not_loaded_unless_its_user_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "grid.toml").write_text('preset = "smoke"\n[set]\nenv = "stranger_maze:make"')
+    body = "from dcp.envs.registry import make_env\nprint('loaded')\ndef make():\n    return make_env('point_u_maze')\n"
+    (tmp_path / "stranger_maze.py").write_text(body)
+    assert main(["grid", "grid.toml"]) == 2
+    said = capsys.readouterr()
+    assert "--own-env stranger_maze:make" in said.err and "loaded" not in said.out
+    allowed = ["--own-env", "stranger_maze:make", "--dry-run", "--no-calibration"]
+    assert main(["grid", "grid.toml", *allowed]) == 0
+    assert "stranger_maze.make/dcp/seed_0" in capsys.readouterr().out
+
+
+def test_help_names_the_grids_and_the_exit_codes(capsys: pytest.CaptureFixture):
+    with pytest.raises(SystemExit) as stop:
+        main(["grid", "--help"])
+    said = capsys.readouterr().out
+    assert stop.value.code == 0 and "135 runs" in said and "some runs failed" in said and "--ray-address" in said
