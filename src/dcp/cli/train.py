@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import tyro
 
 from dcp.cli.flags import modules_here, parse, value_of
+from dcp.cli.hosts import among_hosts, part, several
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.cli.resuming import AUTO, agreed_steps, offered, stored_settings
 from dcp.config import Config, Settings
@@ -56,20 +57,34 @@ class TrainOptions:
     """auto: live on a terminal, plain lines elsewhere."""
     cache: str | None = None
     """Folder of compiled programs, or off. Default: $DCP_CACHE_DIR, else the user's cache folder."""
+    coordinator: str | None = None
+    """HOST:PORT of host 0, to train on several hosts: the same command on each, with its own --host-id."""
+    num_hosts: int | None = None
+    """Hosts that train together."""
+    host_id: int | None = None
+    """Which of them this is, from 0. Host 0 writes the run folder and speaks."""
+    hosts: Literal["auto"] | None = None
+    """auto: the hosts of this SLURM or MPI job, as JAX finds them."""
+    join_seconds: float = 300.0
+    """How long to wait until all hosts are there."""
 
 
 def main(argv: list[str]) -> int:
     with modules_here():
-        options = _options(argv)
-        if options.seeds:
-            from dcp.cli.seeds import train_several
+        return among_hosts(argv, _main)
 
-            return train_several(options, argv)
-        if options.dry_run:
-            from dcp.cli.dry_run import dry_run
 
-            return dry_run(options.settings, options.runs_dir, options.overwrite, options.resume)
-        return _train(options)
+def _main(argv: list[str]) -> int:
+    options = _options(argv)
+    if options.seeds:
+        from dcp.cli.seeds import train_several
+
+        return train_several(options, argv)
+    if options.dry_run:
+        from dcp.cli.dry_run import dry_run
+
+        return dry_run(options.settings, options.runs_dir, options.overwrite, options.resume)
+    return _train(options)
 
 
 def _options(argv: list[str]) -> TrainOptions:
@@ -128,11 +143,13 @@ def _train(options: TrainOptions) -> int:
     try:
         run = _continue(Path(folder), options, cadence) if folder else _begin(options, cadence)
     except Interrupted as stop:
+        part()
         return _stopped(stop, options.plots)
     if run is None:
         if options.plots and not any((Path(folder or "") / PLOTS_DIR).glob("*")):
             show_results(Path(folder or ""), plots=True)  # the process that ended the run had no time for them
         return 0
+    part()
     print(f"Trained for {outcome(run.rows[-1])}")
     show_results(run.folder, options.plots)
     return 0
@@ -149,7 +166,8 @@ def _begin(options: TrainOptions, cadence: "Cadence") -> "TrainedRun":
     from dcp.checks import check
     from dcp.training.run import train
 
-    check(options.settings)  # before Config: it knows the environment, and so every violation
+    if not several():  # several hosts start JAX together, in `train`
+        check(options.settings)  # before Config: it knows the environment, and so every violation
     config = Config(**vars(options.settings))
     return train(config, runs_dir=options.runs_dir, overwrite=options.overwrite, **_outputs(options), cadence=cadence)
 

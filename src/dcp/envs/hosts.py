@@ -1,8 +1,14 @@
-"""Several hosts as one machine: how this process joins the others, which of them it is, and what host 0 tells them."""
+"""Several hosts as one machine: how this process joins the others, which of them it is, and what they tell each other.
 
+Every host runs the same programs. Host 0 leads: it alone reads the command, writes the run folder and speaks.
+"""
+
+import itertools
 import json
 import os
 import sys
+import threading
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import jax
@@ -11,6 +17,8 @@ from dcp.envs.meeting import Meeting, meet
 from dcp.errors import UserError
 
 _HEARTBEAT = 100  # seconds after which a host that does not answer is given up, as in JAX
+_END = "dcp/end"
+_told, _heard = itertools.count(), itertools.count()  # messages of host 0, in order
 
 
 def count() -> int:
@@ -28,7 +36,7 @@ def is_first() -> bool:
 
 
 def join(meeting: Meeting) -> None:
-    """Before JAX starts."""
+    """Before JAX starts. With one host there is nobody to join."""
     _require_fresh()
     if meeting.count == 1:
         return
@@ -41,6 +49,7 @@ def join(meeting: Meeting) -> None:
         heartbeat_timeout_seconds=_HEARTBEAT,
         cluster_detection_method="deactivate",
     )
+    _listen_for_the_end()
 
 
 def join_detected() -> None:
@@ -49,32 +58,59 @@ def join_detected() -> None:
     try:
         jax.distributed.initialize(heartbeat_timeout_seconds=_HEARTBEAT)
     except ValueError as error:
+        reason = " ".join(str(error).split())
         raise UserError(
-            f"--hosts auto found no cluster here ({error}): start it by srun or mpirun, or use --coordinator HOST:PORT"
+            f"--hosts auto found no cluster here ({reason}): start it by srun or mpirun, or give --coordinator"
         ) from error
+    if count() > 1:
+        _listen_for_the_end()
+
+
+def part() -> None:
+    """All hosts at once, after the last program: what follows is nobody else's affair."""
+    jax.distributed.shutdown()
+
+
+def tell(value: Any) -> None:
+    """From host 0 to all others, by way of JAX's coordinator: works before JAX has its devices."""
+    _jax_state().client.key_value_set(f"dcp/{next(_told)}", json.dumps(value))
+
+
+def hear() -> Any:
+    """Host 0's next message, once it has come: host 0 may be busy."""
+    client, name = _jax_state().client, f"dcp/{next(_heard)}"
+    while True:
+        with suppress(jax.errors.JaxRuntimeError):  # not yet; should host 0 be gone, JAX ends this process
+            return json.loads(client.blocking_key_value_get(name, 1_000))
+
+
+def end_all(sentence: str, code: int) -> None:
+    """Tell every other host to end now, wherever it is: it may be waiting for this one."""
+    message = json.dumps({"host": index(), "sentence": " ".join(sentence.split()), "code": code})
+    with suppress(jax.errors.JaxRuntimeError):  # another was faster
+        _jax_state().client.key_value_set(_END, message)
 
 
 def leave(code: int) -> NoReturn:
-    """End at once, after a fault: in an orderly exit JAX waits for all hosts, and they may be waiting for this one."""
+    """End at once: in an orderly exit JAX waits for all hosts."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
-def tell(name: str, value: Any) -> None:
-    """From host 0 to all others, by way of JAX's coordinator: works before JAX has its devices."""
-    _jax_state().client.key_value_set(f"dcp/{name}", json.dumps(value))
+def _listen_for_the_end() -> None:
+    threading.Thread(target=_await_end, args=(_jax_state().client, index()), name="dcp-hosts", daemon=True).start()
 
 
-def hear(name: str) -> Any:
-    """What host 0 told, once it has: it may be busy. Should it be gone, JAX ends this process."""
-    client = _jax_state().client
-    while True:
-        try:
-            return json.loads(client.blocking_key_value_get(f"dcp/{name}", 1_000))
-        except jax.errors.JaxRuntimeError as error:
-            if "DEADLINE_EXCEEDED" not in str(error):
-                raise
+def _await_end(client: Any, here: int) -> None:
+    while jax.distributed.is_initialized():
+        with suppress(jax.errors.JaxRuntimeError):
+            end = json.loads(client.blocking_key_value_get(_END, 1_000))
+            if end["host"] == here:
+                return
+            if end["sentence"]:
+                print(f"dcp: host {end['host']} has stopped: {end['sentence']}", file=sys.stderr)
+            leave(end["code"])
 
 
 def _jax_state() -> Any:
@@ -87,3 +123,4 @@ def _jax_state() -> Any:
 def _require_fresh() -> None:
     if jax.distributed.is_initialized():
         raise UserError("this process has joined other hosts already: start a new one for another run")
+    jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM, which `StopRequest` hears

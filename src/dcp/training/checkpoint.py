@@ -1,7 +1,7 @@
 """The whole run as a checkpoint, and back: arrays through Orbax, the rest as JSON. Neither can hold code."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -12,9 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp.config import Config, Settings
+from dcp.envs import hosts
 from dcp.errors import UserError
 from dcp.training import checkpoint_files as files
 from dcp.training.folder import UNSPLIT, machine, versions
+from dcp.training.hosts import pieces, spread
 from dcp.training.loop import Moment
 from dcp.training.stages import Stages
 from dcp.training.trainer import RunState
@@ -75,23 +77,21 @@ class Saver:
 
     def _copied(self, run: RunState) -> dict[str, np.ndarray]:
         """Every array by its place in the tree, on the host. The next unroll reuses the memory of the originals."""
-        for name, leaf in _named(run):
-            if not leaf.size:
-                continue  # Orbax refuses empty arrays
-            plain = _plain(leaf)
+        for name, plain in plain_arrays(run):
             if name not in self._copies:
                 self._copies[name] = np.empty(plain.shape, plain.dtype)
-            for shard in plain.addressable_shards:
-                if shard.replica_id == 0:
-                    self._copies[name][shard.index] = np.asarray(shard.data)
+            for where, what in pieces(plain):
+                self._copies[name][where] = what
         return self._copies
 
     def _write(self, draft: Path, arrays: dict[str, np.ndarray], record: dict[str, Any]) -> None:
         ocp = _orbax()
         as_they_are = ocp.type_handlers.NumpyHandler(deepcopy_host_arrays=False)
         registry = ocp.type_handlers.create_type_handler_registry((np.ndarray, as_they_are))
-        handler = ocp.PyTreeCheckpointHandler(use_compression=False, type_handler_registry=registry)  # floats hardly do
-        with ocp.Checkpointer(handler) as writer:
+        handler = ocp.PyTreeCheckpointHandler(  # floats hardly can be compressed
+            use_compression=False, type_handler_registry=registry, **_alone(ocp)
+        )
+        with ocp.Checkpointer(handler, **_alone(ocp)) as writer:
             writer.save((draft / files.STATE_DIR).absolute(), args=ocp.args.PyTreeSave(arrays))
         files.publish(draft, record)
         self.last = record["env_steps"]
@@ -115,9 +115,26 @@ def load(path: Path, config: Config, stages: Stages) -> Moment:
     arrays = read_arrays(path / files.STATE_DIR, wanted)
     if {name: _describe(array) for name, array in arrays.items()} != wanted:
         raise UserError(f"{path} holds other arrays than its {files.RECORD_FILE} says: use a checkpoint that dcp wrote")
-    run = stages.place(_from_arrays(arrays, like))
     kept = {name: record[name] for name in ("unrolls", "rows", "metrics", "diverged", "seconds")}
-    return Moment(run, **kept)
+    if hosts.count() > 1:
+        hosts.tell({"moment": kept})
+        spread(arrays)
+    return moment_of(arrays, kept, stages)
+
+
+def moment_of(arrays: dict[str, np.ndarray], kept: dict[str, Any], stages: Stages) -> Moment:
+    return Moment(stages.place(_from_arrays(arrays, stages.shapes())), **kept)
+
+
+def empty_arrays(stages: Stages) -> dict[str, np.ndarray]:
+    """Room for all that a checkpoint of this run holds."""
+    plain = {name: jax.eval_shape(_plain, leaf) for name, leaf in _named(stages.shapes()) if leaf.size}
+    return {name: np.empty(leaf.shape, leaf.dtype) for name, leaf in plain.items()}
+
+
+def plain_arrays(run: RunState) -> Iterator[tuple[str, jax.Array]]:
+    """What of a run goes into a checkpoint. Orbax refuses empty arrays."""
+    return ((name, _plain(leaf)) for name, leaf in _named(run) if leaf.size)
 
 
 def check_record(path: Path, record: dict[str, Any], config: Config) -> dict[str, Any]:
@@ -155,11 +172,19 @@ def _from_arrays(arrays: dict[str, np.ndarray], like: RunState) -> RunState:
 def read_arrays(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
     ocp = _orbax()
     plain = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names}
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(**_alone(ocp)), **_alone(ocp)) as reader:
         try:
             return reader.restore(path.absolute(), args=ocp.args.PyTreeRestore(restore_args=plain))
         except Exception as error:  # Orbax's and TensorStore's have no common kind
             raise files.DamagedError(f"its arrays cannot be read: {' '.join(str(error).split())[:200]}") from error
+
+
+def _alone(ocp: Any) -> dict[str, Any]:
+    """Among several hosts this one reads and writes by itself: Orbax would have all meet for it, in programs' midst."""
+    if hosts.count() == 1:
+        return {}
+    here = hosts.index()
+    return {"multiprocessing_options": ocp.options.MultiprocessingOptions(here, {here}, "dcp")}
 
 
 def _record(moment: Moment, config: Config, arrays: dict[str, np.ndarray]) -> dict[str, Any]:

@@ -5,10 +5,12 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from dcp.envs import hosts
 from dcp.training.folder import RunFolder
 from dcp.training.health import NotFiniteError
 from dcp.training.progress import resume_command
 
+_LOST_HOST = ("Gloo", "NCCL", "coordination service", "Connection closed")  # in JAX's words
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
@@ -22,7 +24,13 @@ def explained(error: BaseException, folder: RunFolder, last: int | None) -> str 
         return f"{error}: {see}{kept}; try a lower learning rate or a larger batch in a new run"
     if reason := _writing_failed(error, folder.path):
         return f"cannot write to {folder.path} ({reason}): {kept}; mend that and run `{resume_command(folder.path)}`"
+    if hosts.count() > 1 and any(sign in str(error) for sign in _LOST_HOST):
+        return f"another host has ended ({_first_line(error)}): {kept}; start all again with --resume {folder.path}"
     return None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0][:200]
 
 
 def _writing_failed(error: BaseException, folder: Path) -> str | None:

@@ -14,6 +14,7 @@ from dcp.config import SCHEMA_VERSION, Config
 from dcp.deploy.artefact import save_policy, write_whole
 from dcp.deploy.policy import DeployedPolicy
 from dcp.deploy.run_folder import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, POLICY_FILE
+from dcp.envs import hosts
 from dcp.envs.devices import cores
 from dcp.errors import UserError
 from dcp.training import set_aside
@@ -146,7 +147,8 @@ def versions() -> dict[str, str]:
 
 def machine() -> dict[str, str]:
     """What besides versions decides how numbers are rounded."""
-    return {"device": jax.devices()[0].device_kind, "processor": _processor(), "cores": str(cores())}
+    kind = jax.devices()[0].device_kind
+    return {"device": kind, "processor": _processor(), "cores": str(cores()), "hosts": str(hosts.count())}
 
 
 def _processor() -> str:

@@ -1,12 +1,13 @@
 """When a run is checkpointed: after evaluations, after minutes, when a signal asks it to stop, and at its end."""
 
+import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from dcp.errors import UserError
-from dcp.training.checkpoint import Saver
-from dcp.training.lock import FolderLock
+from dcp.training.hosts import agreed
 from dcp.training.loop import Moment
 from dcp.training.signals import StopRequest
 
@@ -36,10 +37,22 @@ class Interrupted(KeyboardInterrupt):
         self.env_steps = env_steps  # of the checkpoint that the run can go on from; None without one
 
 
-class Keeper:
-    """Called at every boundary of the loop."""
+class Saves(Protocol):
+    def save(self, moment: Moment) -> None: ...
 
-    def __init__(self, saver: Saver, lock: FolderLock, cadence: Cadence, stop: StopRequest, evaluations: int):
+    def check(self) -> None: ...
+
+    def wait(self) -> None: ...
+
+
+class Locks(Protocol):
+    def require(self) -> None: ...
+
+
+class Keeper:
+    """Called at every boundary of the loop. Several hosts save and stop together: all, when one is told to."""
+
+    def __init__(self, saver: Saves, lock: Locks, cadence: Cadence, stop: StopRequest, evaluations: int):
         self._saver, self._lock, self._cadence = saver, lock, cadence
         self._stop, self._evaluations = stop, evaluations
         self._seen: int | None = None  # evaluations at the last boundary
@@ -49,11 +62,12 @@ class Keeper:
         self._lock.require()
         self._saver.check()
         ended = len(moment.rows) == self._evaluations
-        if self._stop.signal is not None and not ended:
+        number, due = agreed([self._stop.signal or 0, self._is_due(moment, ended)])
+        if number and not ended:
             self._saver.save(moment)
             self._saver.wait()
-            raise KeyboardInterrupt(self._stop.signal.name)
-        if self._is_due(moment, ended):
+            raise KeyboardInterrupt(signal.Signals(number).name)
+        if due:
             self._saver.save(moment)
             self._saved = time.monotonic()
         self._seen = len(moment.rows)

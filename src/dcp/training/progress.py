@@ -10,7 +10,6 @@ from dcp.training import checkpoint_files
 from dcp.training.checkpoint_files import CHECKPOINTS_DIR, DamagedError
 from dcp.training.schedule import Budget
 
-
 _RESOLVED = ("eval_env", "episode_length", "window", "pool_refresh_steps", "devices", "split_batches")
 
 

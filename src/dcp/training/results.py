@@ -2,12 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from dcp.deploy.policy import DeployedPolicy
 from dcp.training import sinks
 from dcp.training.folder import RunFolder
+from dcp.training.trainer import RunState
 
 Row = dict[str, float]
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    folder: Path
+    rows: list[Row]  # as in metrics.csv: one an evaluation
+    policy: DeployedPolicy
+    state: RunState
 
 
 @dataclass

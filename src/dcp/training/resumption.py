@@ -10,7 +10,7 @@ from dcp.training.loop import Moment
 from dcp.training.stages import Stages
 
 # Others of these may round otherwise: libraries, and the processor with its number of cores.
-_DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores"}
+_DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores", "hosts"}
 
 
 def latest_moment(folder: RunFolder, stages: Stages, saver: Saver, note: Callable[[str], None]) -> Moment | None:

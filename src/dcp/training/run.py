@@ -8,32 +8,26 @@ from pathlib import Path
 from dcp.checks import check
 from dcp.compiling import cache as compilation_cache
 from dcp.config import Config
-from dcp.deploy.policy import DeployedPolicy
+from dcp.envs import hosts
 from dcp.errors import RunError
 from dcp.training import sinks
 from dcp.training.checkpoint import Saver
 from dcp.training.display import Display, DisplayKind, make_display
 from dcp.training.faults import explained
 from dcp.training.folder import claim, reopen
+from dcp.training.following import announce, follow
+from dcp.training.hosts import convene
 from dcp.training.keeper import Cadence, Interrupted, Keeper
 from dcp.training.loop import Evaluation, Moment, begin, run_loop
 from dcp.training.progress import require_named
-from dcp.training.results import Results
+from dcp.training.results import Results, TrainedRun
 from dcp.training.resumption import latest_moment
 from dcp.training.schedule import evaluation_points
 from dcp.training.signals import StopRequest
 from dcp.training.stages import Stages
-from dcp.training.trainer import RunState, Trainer, make_trainer
+from dcp.training.trainer import Trainer, make_trainer
 
 OnEval = Callable[[Evaluation], None]
-
-
-@dataclass(frozen=True)
-class TrainedRun:
-    folder: Path
-    rows: list[dict[str, float]]  # as in metrics.csv: one an evaluation
-    policy: DeployedPolicy
-    state: RunState
 
 
 def train(
@@ -52,8 +46,12 @@ def train(
 
     `on_eval` is called after each evaluation; its `run` is valid within the call only (its buffers are reused).
     `cache` is a folder for compiled programs, or "off"; see `dcp.compiling.cache`. `cadence`: when to checkpoint.
+    With several hosts (`dcp.envs.hosts.join`) each calls this; what host 0 was given counts, and it alone writes.
     """
+    if not hosts.is_first():
+        return follow(cache)
     compilation_cache.enable(cache)
+    convene(config)
     check(config)
     sinks.require(tensorboard, wandb)
     trainer = make_trainer(config)
@@ -79,10 +77,13 @@ def resume(
     A run without a checkpoint begins again: its config decides every number, so that too ends as it would have.
     `env`, `eval_env`: a run folder that names an environment as module:factory names code; name it too, to allow it.
     """
+    if not hosts.is_first():
+        return follow(cache)
     compilation_cache.enable(cache)
     sinks.require(tensorboard, wandb)
     folder = reopen(run, steps)
     try:
+        convene(folder.config)
         require_named(folder.config, {"env": env, "eval-env": eval_env})
         check(folder.config)
         trainer = make_trainer(folder.config)
@@ -105,6 +106,7 @@ class _Session:
     def run(self) -> TrainedRun:
         folder, results = self.results.folder, self.results
         saver = Saver(folder.checkpoints, folder.config)
+        announce(folder)
         try:
             with ExitStack() as stack:
                 stack.callback(saver.close)
@@ -139,6 +141,8 @@ class _Session:
         moment = latest_moment(self.results.folder, stages, saver, shown.note) if resumed else None
         if moment is not None:
             shown.resumed(moment.unrolls, len(moment.rows))
+        elif hosts.count() > 1:
+            hosts.tell({"moment": None})
         moment = moment or begin(stages)
         self.results.begin(moment.rows)
         return moment

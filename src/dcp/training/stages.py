@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Sharding, SingleDeviceSharding
+from jax.sharding import SingleDeviceSharding
 
 from dcp.evaluation.measures import measure, training_scores
 from dcp.learner import LearnerParams
@@ -76,7 +76,7 @@ class Stages:
         return run._replace(acting=acting, replay=replay, unrolls=run.unrolls + 1), metrics
 
 
-def _put(tree: Any, place: Sharding) -> Any:
+def _put(tree: Any, place: Any) -> Any:
     """Copies of the host's arrays. Of several hosts each has them all, and puts down its own part."""
     if place.is_fully_addressable:
         return jax.device_put(tree, place, may_alias=False)
