@@ -8,11 +8,12 @@ import pytest
 
 from dcp.cli.main import main
 from dcp.config import Settings
+from dcp.errors import UserError
 from dcp.grid.calibration import Measured, kind, measure, remember, remembered
 from dcp.grid.expansion import Run
 from dcp.grid.forecast import Forecaster
 from dcp.grid.jobs import Job, Resources
-from dcp.grid.memory import device_memory, run_memory
+from dcp.grid.memory import device_memory, require_gpu_memory, run_memory
 from dcp.grid.plan import Entry
 from dcp.grid.standing import Standing
 from dcp.training.run import TrainedRun
@@ -77,6 +78,15 @@ def test_memory_grows_by_the_replay_twice_for_its_checkpoint_and_with_seeds():
     assert run_memory(large) - run_memory(small) == 2 * 100_000 * row
     assert run_memory(large, on_gpu=True) - run_memory(small, on_gpu=True) == 100_000 * row
     assert device_memory(small, 3) == 3 * device_memory(small)
+
+
+def test_seeds_that_do_not_fit_into_their_share_of_a_gpu_are_refused():
+    together = replace(job(), seeds=(0, 1), resources=Resources(gpus=0.5))
+    needed = device_memory(together.settings, 2)
+    require_gpu_memory([together], [2 * needed])
+    require_gpu_memory([together], [])  # a machine without: another sentence says so
+    with pytest.raises(UserError, match="raise --gpus-per-run, or use --seeds-as processes"):
+        require_gpu_memory([together], [2 * needed, 2 * needed - 2])
 
 
 def test_a_dry_run_without_calibration_says_what_is_not_measured_and_writes_nothing(

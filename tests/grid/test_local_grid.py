@@ -1,6 +1,5 @@
 """Real grids on this machine: processes that are killed, stopped, started again, and end as if nothing had happened."""
 
-import json
 import os
 import signal
 import subprocess
@@ -17,22 +16,14 @@ from dcp.grid.launchers.local import LocalLauncher
 from dcp.grid.room import Room
 from dcp.grid.standing import standing
 from dcp.training.run import TrainedRun
-from tests.grid.small_grids import Killer, content, files, planned
+from tests.grid.small_grids import Killer, as_toml, files, planned
 from tests.training.same_run import assert_same_run, metrics
 
 
 def drive(runs_dir: Path, shown: Killer, at_once: int = 2, seeds_as: str = "processes", retries: int = 2, **product):
     entries, jobs = planned(runs_dir, seeds_as, **product)
-    driver = Driver(LocalLauncher(Room(cores() * at_once), jobs), entries, jobs, shown, retries, poll=0.02)
+    driver = Driver(LocalLauncher(Room(cores() * at_once), jobs), entries, jobs, shown, retries, poll=0.1)
     return driver.run()
-
-
-def as_toml(path: Path, **product: list) -> Path:
-    """The same grid as a file."""
-    table = content(**product)
-    lines = ['preset = "smoke"', "[set]", *(f"{name} = {value}" for name, value in table["set"].items()), "[product]"]
-    path.write_text("\n".join([*lines, *(f"{name} = {json.dumps(values)}" for name, values in product.items())]))
-    return path
 
 
 def test_a_killed_run_ends_bit_identical_and_a_restart_runs_nothing_again(

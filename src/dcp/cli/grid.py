@@ -157,8 +157,12 @@ def _run(
 ) -> int:
     from dcp.grid.driver import Driver
     from dcp.grid.launchers.table import make_launcher
+    from dcp.grid.machine import gpus
+    from dcp.grid.memory import require_gpu_memory
     from dcp.grid.table import make_table
 
+    if options.launcher == "local":
+        require_gpu_memory(jobs, [gpu.memory_bytes for gpu in gpus()])
     launcher = make_launcher(options.launcher, jobs, room, options.ray, options.slurm, environ)
     if jobs:
         launcher.require()
@@ -171,10 +175,14 @@ def _run(
     return _ended(options, lines)
 
 
+def _attempts(number: int) -> str:
+    return f" at attempt {number}" if number > 1 else ""
+
+
 def _ended(options: GridOptions, lines: "Sequence[Line]") -> int:
     failed = [line for line in lines if line.state != "finished"]
     for line in failed[:MOST_FAILURES]:
-        print(f"{line.name} {line.state} after {line.attempt or 'no'} attempts: {line.why}", file=sys.stderr)
+        print(f"{line.name} {line.state}{_attempts(line.attempt)}: {line.why}", file=sys.stderr)
     if failed:
         rest = f"{len(failed) - MOST_FAILURES} more failed; " if len(failed) > MOST_FAILURES else ""
         logs = options.runs_dir / "grid" / "logs"

@@ -6,9 +6,13 @@ state: replay, learner and its optimizer, pool; transient: the largest of one it
 checkpoint: the state once more, on the host, while it is written. The constants are measured: see docs/grid.md.
 """
 
+from collections.abc import Sequence
+
 from dcp.checks import memory_parts
 from dcp.config import Settings
 from dcp.envs.registry import make_env
+from dcp.errors import UserError
+from dcp.grid.jobs import Job
 
 MB = 10**6
 # Python, JAX and XLA with programs compiled, before the run's own arrays; by what steps the environment.
@@ -28,3 +32,15 @@ def run_memory(settings: Settings, seeds: int = 1, *, on_gpu: bool = False) -> i
 def device_memory(settings: Settings, seeds: int = 1) -> int:
     """Bytes of an accelerator's memory."""
     return seeds * sum(memory_parts(settings, make_env(settings.env, settings.fidelity).spec).values())
+
+
+def require_gpu_memory(jobs: Sequence[Job], gpus: Sequence[int]) -> None:
+    """Each job's arrays must fit into its share of the smallest GPU. `gpus`: bytes of each."""
+    for job in jobs if gpus else ():
+        share, needed = job.resources.gpus, device_memory(job.settings, len(job.seeds))
+        there = share * min(gpus)
+        if share and needed > there:
+            raise UserError(
+                f"{job.name} needs about {needed / 1e9:.1f} GB of a GPU, but its share is {there / 1e9:.1f} GB: raise "
+                "--gpus-per-run, or use --seeds-as processes"
+            )

@@ -40,7 +40,8 @@ class Watch:
         """A run that is no job: finished before, or broken."""
         found = entry.standing
         state: State = "finished" if found.kind == "finished" else "failed"
-        return Line(entry.run.path, state, found.done, found.total, row=self._row(entry.folder), why=found.why)
+        row = self._row(entry.folder)
+        return Line(entry.run.path, state, found.done, found.total, attempt=0, row=row, why=found.why)
 
     def line(self, job: Job, status: Status, attempt: int, begun_at: int) -> Line:
         """`begun_at`: environment steps that its folder held when the grid began."""
