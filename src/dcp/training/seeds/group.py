@@ -4,8 +4,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import jax
-
 from dcp.deploy.policy import DeployedPolicy
 from dcp.training.checkpoint import Saver
 from dcp.training.loop import Moment, Row, require_sound
@@ -17,7 +15,7 @@ from dcp.training.trainer import RunState
 Position = tuple[int, int]  # unrolls, evaluations: where seeds must agree to go on together
 
 
-@dataclass
+@dataclass(eq=False)
 class Member:
     """One seed. `moment.run` is its state only until it joins a group; None then, and before it has begun."""
 
@@ -70,14 +68,14 @@ class Group:
         fresh = [member for member in members if member.moment.run is None]
         runs = [self.run] if self.run is not None else []
         if begun:
-            together = stack([member.moment.run for member in begun])
-            runs.append(jax.device_put(together, may_alias=False))  # the copy may be donated
+            runs.append(stack([member.moment.run for member in begun]))
         if fresh:
             config = self.stages.trainer.config
             runs.append(require_sound(self.stages.init([member.seed for member in fresh]), config))
-        self.run = runs[0]
+        one_group = runs[0]
         for run in runs[1:]:
-            self.run = join(self.run, run)
+            one_group = join(one_group, run)
+        self.run = self.stages.place(one_group) if begun or len(runs) > 1 else one_group
         for member in [*begun, *fresh]:
             member.joined = time.perf_counter() - member.moment.seconds
             member.moment.run = None  # pyright: ignore[reportAttributeAccessIssue]
@@ -87,7 +85,7 @@ class Group:
         """The others go on without these."""
         places = [place for place, member in enumerate(self.members) if member not in members]
         assert self.run is not None
-        self.run = keep(self.run, places) if places else None
+        self.run = self.stages.place(keep(self.run, places)) if places else None
         self.members = [self.members[place] for place in places]
 
     def moment_of(self, place: int) -> Moment:

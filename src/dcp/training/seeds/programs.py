@@ -2,6 +2,7 @@
 
 On an accelerator every part is one `jax.vmap` over the seeds. On a CPU the learner's pass takes one seed after another
 inside its program (`lax.map`): its matrix products fill the cores already, and batched ones do so worse.
+With several devices each has its share of the seeds, whole, and nothing passes between them.
 """
 
 from functools import cached_property, lru_cache
@@ -9,6 +10,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dcp.compiling.options import compiler_options
 from dcp.evaluation.rollout import Record
@@ -22,11 +24,14 @@ from dcp.training.trainer import RunState, Trainer
 from dcp.types import Array, Metrics
 
 How = Literal["vmap", "map"]
+AXIS = "seeds"
 
 
 class SeedPrograms:
-    def __init__(self, trainer: Trainer, donate: bool):
-        self.trainer, self.donate = trainer, donate
+    """`devices`: those that share the seeds out evenly; with one or none, everything is as JAX has it."""
+
+    def __init__(self, trainer: Trainer, donate: bool, devices: tuple[Any, ...] = ()):
+        self.trainer, self.donate, self.devices = trainer, donate, devices
 
     @cached_property
     def axes(self) -> RunState:
@@ -36,19 +41,22 @@ class SeedPrograms:
 
     @cached_property
     def init_experience(self):
-        return self._jit(jax.vmap(self.trainer.init_experience, out_axes=(self.axes.acting, self.axes.replay)))
+        parts = (self.axes.acting, self.axes.replay)
+        return self._jit(jax.vmap(self.trainer.init_experience, out_axes=parts), (0,), parts)
 
     @cached_property
     def init_learner(self):
-        return jax.jit(jax.vmap(self.trainer.learner.init))
+        return self._jit(jax.vmap(self.trainer.learner.init), (0,), 0)
 
     @cached_property
     def collect(self):
-        return self._jit(self._collect, donate=(1, 2))
+        acting, replay = self.axes.acting, self.axes.replay
+        return self._jit(self._collect, (0, acting, replay, 0), (acting, replay, 0), donate=(1, 2))
 
     @cached_property
     def windows(self):
-        return self._jit(jax.vmap(self.trainer.windows, in_axes=(self.axes.replay, 0)))
+        parts = (self.axes.replay, 0)
+        return self._jit(jax.vmap(self.trainer.windows, in_axes=parts), parts, 0)
 
     def learn(self, how: How) -> Any:
         """The learner's pass of every seed, all at once or one after another: the same maths."""
@@ -56,18 +64,18 @@ class SeedPrograms:
 
     @cached_property
     def _vmapped(self):
-        return self._jit(jax.vmap(self.trainer.learn), donate=(0,))
+        return self._jit(jax.vmap(self.trainer.learn), (0, 0, 0, 0, 0), 0, donate=(0,))
 
     @cached_property
     def _mapped(self):
         def learn(*inputs: Any) -> tuple[LearnerState, Metrics]:
             return jax.lax.map(lambda one: self.trainer.learn(*one), inputs)
 
-        return self._jit(learn, donate=(0,))
+        return self._jit(learn, (0, 0, 0, 0, 0), 0, donate=(0,))
 
     @cached_property
     def evaluate(self):
-        return self._jit(jax.vmap(self._episodes))
+        return self._jit(jax.vmap(self._episodes), (0, 0), 0)
 
     @cached_property
     def finite(self):
@@ -89,8 +97,28 @@ class SeedPrograms:
     def _episodes(self, params: LearnerParams, key: Array) -> Record:
         return self.trainer.deployment.episodes(self.trainer.policy(params), key)
 
-    def _jit(self, function: Any, donate: tuple[int, ...] = ()) -> Any:
-        return jax.jit(function, donate_argnums=donate if self.donate else (), compiler_options=compiler_options())
+    def place(self, run: RunState) -> RunState:
+        """Each seed's arrays on its device, copied: they may be donated."""
+        if not self._mesh:
+            return jax.device_put(run, may_alias=False)
+        layout = jax.tree.map(lambda spec: NamedSharding(self._mesh, spec), _specs(axes(run)))  # pyright: ignore
+        return jax.tree.map(lambda leaf, where: jax.device_put(leaf, where, may_alias=False), run, layout)
+
+    @property
+    def _mesh(self) -> Mesh | None:
+        return Mesh(list(self.devices), (AXIS,)) if len(self.devices) > 1 else None
+
+    def _jit(self, function: Any, given: tuple[Any, ...], back: Any, donate: tuple[int, ...] = ()) -> Any:
+        """`given` and `back`: which arguments and results have the axis of seeds, as `axes` tells it."""
+        if self._mesh:
+            specs = {"in_specs": _specs(given), "out_specs": _specs(back)}
+            function = jax.shard_map(function, mesh=self._mesh, check_vma=False, **specs)
+        options = None if self._mesh else compiler_options()
+        return jax.jit(function, donate_argnums=donate if self.donate else (), compiler_options=options)
+
+
+def _specs(axes: Any) -> Any:
+    return jax.tree.map(lambda axis: PartitionSpec(*[AXIS] * (axis == 0)), axes, is_leaf=lambda axis: axis is None)
 
 
 def _finite(learner: LearnerState) -> Array:
@@ -102,9 +130,16 @@ def learner_form() -> How:
     return "map" if jax.default_backend() == "cpu" else "vmap"
 
 
-def seed_programs(trainer: Trainer, donate: bool) -> SeedPrograms:
-    """Groups of seeds that differ in seeds or budget alone share theirs, as single runs do."""
-    return _shared(same_program(trainer), donate) if may_share(trainer) else SeedPrograms(trainer, donate)
+def seed_programs(trainer: Trainer, donate: bool, count: int) -> SeedPrograms:
+    """For so many seeds, over all devices that share them out evenly.
+
+    Groups of seeds that differ in seeds or budget alone share theirs, as single runs do.
+    """
+    over = max(n for n in range(1, jax.local_device_count() + 1) if count % n == 0)
+    devices = tuple(jax.local_devices()[:over]) if over > 1 else ()
+    if not may_share(trainer):
+        return SeedPrograms(trainer, donate, devices)
+    return _shared(same_program(trainer), donate, devices)
 
 
 _shared = lru_cache(maxsize=4)(SeedPrograms)

@@ -62,7 +62,10 @@ class Session:
                 for lane in _lanes(self._members):
                     self._train(lane, shown, stop)
         except BaseException as error:
-            raise self._left(error) from (None if isinstance(error, KeyboardInterrupt) else error)
+            told = self._left(error)
+            if told is error:
+                raise
+            raise told from (None if isinstance(error, KeyboardInterrupt) else error)
         finally:
             for member in self._members:
                 member.results.folder.lock.release()
@@ -132,7 +135,7 @@ class _Watcher:
             self._session.on_eval(member.seed, row)
 
     def dropped(self, group: Group, member: Member, error: NotFiniteError) -> None:
-        self._shown.note(f"{self._session.drop(member, error)}. The others go on.")
+        self._shown.note(f"{self._session.drop(member, error)}{'. The others go on.' if group.members else ''}")
         if group.members:
             self._shown.joined(group.seeds, *group.position)
 

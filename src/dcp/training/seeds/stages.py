@@ -10,7 +10,7 @@ import numpy as np
 from dcp.evaluation.measures import measure, training_scores
 from dcp.evaluation.program import evaluation_key
 from dcp.learner import LearnerParams
-from dcp.training.seeds.programs import How, learner_form, seed_programs
+from dcp.training.seeds.programs import How, SeedPrograms, learner_form, seed_programs
 from dcp.training.trainer import RunState, Trainer
 from dcp.types import Array, Metrics
 
@@ -19,13 +19,21 @@ class SeedStages:
     """`Stages` with a leading axis of seeds. `donate`: the state that is handed in is used up."""
 
     def __init__(self, trainer: Trainer, donate: bool = True, learner: How | None = None):
-        self.trainer, self.programs = trainer, seed_programs(trainer, donate)
-        self._learn = self.programs.learn(learner or learner_form())
+        self.trainer, self._donate = trainer, donate
+        self._learner: How = learner or learner_form()
+
+    def programs(self, count: int) -> SeedPrograms:
+        """For so many seeds."""
+        return seed_programs(self.trainer, self._donate, count)
 
     def init(self, seeds: Sequence[int]) -> RunState:
-        keys = _splits(jnp.stack([jax.random.key(seed) for seed in seeds]), 3)  # 3 of [K]
-        acting, replay = self.programs.init_experience(keys[1])
-        return RunState(self.programs.init_learner(keys[0]), acting, replay, keys[2], jnp.zeros((), jnp.int32))
+        programs, keys = self.programs(len(seeds)), _splits(jnp.stack([jax.random.key(seed) for seed in seeds]), 3)
+        acting, replay = programs.init_experience(keys[1])
+        return RunState(programs.init_learner(keys[0]), acting, replay, keys[2], jnp.zeros((), jnp.int32))
+
+    def place(self, run: RunState) -> RunState:
+        """Seeds that were put together, or that are left, on the devices that share them out."""
+        return self.programs(len(run.key)).place(run)
 
     def prefill(self, run: RunState) -> RunState:
         key, key_collect = _splits(run.key, 2)
@@ -36,14 +44,16 @@ class SeedStages:
         key, key_collect, key_sample, key_update = _splits(run.key, 4)
         key_window, key_future, key_shuffle = _splits(key_sample, 3)
         run, acting_metrics = self._unroll(run._replace(key=key), key_collect)
-        windows = self.programs.windows(run.replay, key_window)
-        learner, metrics = self._learn(run.learner, windows, key_future, key_shuffle, key_update)
+        programs = self.programs(len(key))
+        windows = programs.windows(run.replay, key_window)
+        learn = programs.learn(self._learner)
+        learner, metrics = learn(run.learner, windows, key_future, key_shuffle, key_update)
         return run._replace(learner=learner), metrics | acting_metrics
 
     def evaluate(self, params: LearnerParams, seeds: Sequence[int], index: int) -> list[dict[str, float]]:
         """Each seed's evaluation of this index, on the episodes that it would have alone."""
         keys = jnp.stack([evaluation_key(seed, index) for seed in seeds])
-        records = jax.device_get(self.programs.evaluate(params, keys))
+        records = jax.device_get(self.programs(len(seeds)).evaluate(params, keys))
         return [training_scores(measure(jax.tree.map(lambda x, i=i: x[i], records))) for i in range(len(seeds))]
 
     def diverged(self, run: RunState) -> list[int]:
@@ -51,10 +61,10 @@ class SeedStages:
         return np.sum(run.acting.episodes.diverged, axis=1).tolist()
 
     def finite(self, run: RunState) -> list[bool]:
-        return self.programs.finite(run.learner).tolist()
+        return self.programs(len(run.key)).finite(run.learner).tolist()
 
     def _unroll(self, run: RunState, keys: Array) -> tuple[RunState, Metrics]:
-        acting, replay, metrics = self.programs.collect(run.learner.params, run.acting, run.replay, keys)
+        acting, replay, metrics = self.programs(len(keys)).collect(run.learner.params, run.acting, run.replay, keys)
         return run._replace(acting=acting, replay=replay, unrolls=run.unrolls + 1), metrics
 
 
