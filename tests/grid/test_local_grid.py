@@ -83,7 +83,7 @@ def start(grid: Path, runs_dir: Path) -> subprocess.Popen:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def until(condition, seconds: float = 120.0) -> None:
+def until(condition, seconds: float = 400.0) -> None:
     limit = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < limit, "it did not happen in time"
@@ -106,11 +106,11 @@ def test_a_grid_that_ends_takes_its_runs_with_it_and_the_same_command_goes_on(
     process = start(grid, tmp_path / "runs")
     until(lambda: rows(folder) >= 2)
     os.kill(process.pid, number)
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=400)
     if number != signal.SIGKILL:
         assert process.returncode == 75 and "The same command goes on where it was" in out
     again = start(grid, tmp_path / "runs")  # a child of the killed one may still be at its checkpoint: it is waited for
-    out, _ = again.communicate(timeout=300)
+    out, _ = again.communicate(timeout=600)
     assert again.returncode == 0, out
     assert_same_run(folder, longer_run.folder)
     (settings,) = {job.settings for job in planned(tmp_path / "elsewhere", seed=[0])[1]}

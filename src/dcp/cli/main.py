@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from importlib import import_module
 
 from dcp import __version__
-from dcp.errors import RunError, UserError
+from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
 
 COMMANDS = {
     "train": "Train a policy and write its run folder.",
@@ -24,8 +24,6 @@ COMMANDS = {
     "methods": "List the methods and what sets them apart.",
     "doctor": "Check what this machine has and lacks, and train for a moment.",
 }
-EXIT_FAULT, EXIT_MISTAKE, EXIT_INTERRUPTED = 1, 2, 130
-EXIT_REQUEUE = 75  # sysexits' TEMPFAIL
 EXIT_CODES = {
     0: "done",
     EXIT_FAULT: "a fault, such as a full disk or a loss that is not finite: see the sentence; checkpoints are kept",

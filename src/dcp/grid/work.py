@@ -43,8 +43,7 @@ def run_job(job: Job, say: Callable[[str], None] = print) -> Outcome:
 
     try:
         with _own_code(job.code):
-            _wait_for_others(job, say)
-            _train(job)
+            _when_free(job, say)
         return Outcome(0)
     except Interrupted as stop:
         if stop.env_steps is None:
@@ -80,10 +79,24 @@ def _train(job: Job) -> None:
     resume(folder, steps=agreed_steps(folder, settings), **named, display=display)
 
 
+def _when_free(job: Job, say: Callable[[str], None]) -> None:
+    while True:
+        _wait_for_others(job, say)
+        try:
+            return _train(job)
+        except UserError:
+            if not _holders(job):
+                raise  # else another process was quicker, and it is its lock that stood in the way
+
+
+def _holders(job: Job) -> list[str]:
+    return [found for folder in job.folders if (found := owner(folder)) is not None]
+
+
 def _wait_for_others(job: Job, say: Callable[[str], None]) -> None:
     """A process that an earlier grid started may be at this very run, or about to stop: it goes first."""
     told = None
-    while holders := [found for folder in job.folders if (found := owner(folder)) is not None]:
+    while holders := _holders(job):
         if holders[0] != told:
             told = holders[0]
             say(f"{job.name}: waiting for {told}, which writes to its folder")

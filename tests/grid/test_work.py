@@ -1,0 +1,67 @@
+"""A job in this process: what its folder holds decides, and every end has its code and its sentence."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from threading import Timer
+
+import pytest
+
+from dcp.config import Settings
+from dcp.grid import work
+from dcp.grid.jobs import Job
+from dcp.grid.work import retriable, run_job
+from dcp.training.lock import FolderLock
+from dcp.training.progress import read_plan
+from dcp.training.run import TrainedRun
+from tests.grid.small_grids import files
+
+
+@pytest.fixture
+def done(tmp_path: Path, tiny_run: TrainedRun) -> Job:
+    """A job whose run is finished."""
+    folder = tmp_path / tiny_run.folder.relative_to(tiny_run.folder.parents[2])
+    shutil.copytree(tiny_run.folder, folder)
+    return Job(replace(Settings(**vars(read_plan(folder)[0])), devices=None), (0,), tmp_path)
+
+
+def test_a_finished_run_is_left_as_it_is(done: Job):
+    before = files(done.folders[0])
+    assert run_job(done) == (0, "")
+    assert files(done.folders[0]) == before
+
+
+def test_a_folder_that_another_process_writes_to_is_waited_for(done: Job, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(work, "WAIT", 0.02)
+    lock, said = FolderLock(done.folders[0]), []
+    timer = Timer(0.3, lock.release)
+    timer.start()
+    assert run_job(done, said.append) == (0, "")
+    assert not timer.is_alive() and len(said) == 1  # it was told once, and ended after the lock did
+    assert said[0].startswith("point_u_maze/dcp/seed_0: waiting for process ")
+
+
+def test_another_run_in_the_folder_is_a_mistake_that_is_not_tried_again(done: Job):
+    outcome = run_job(replace(done, settings=replace(done.settings, width=64)))
+    assert outcome.code == 2 and "holds another run (width 32 where the grid has 64)" in outcome.why
+    assert not retriable(outcome.code) and not retriable(0)
+    assert all(retriable(code) for code in (1, 75, 130, 137, 143, None))
+
+
+def test_a_damaged_folder_is_told(done: Job):
+    (done.folders[0] / "config.json").write_text("{")
+    outcome = run_job(done)
+    assert outcome.code == 2 and "is not JSON" in outcome.why
+
+
+def test_a_bug_is_a_fault_with_its_traceback_in_the_log(done: Job, capsys: pytest.CaptureFixture):
+    outcome = run_job(replace(done, settings=replace(done.settings, steps=None)))  # pyright: ignore
+    assert outcome.code == 1 and outcome.why.startswith("TypeError") and "Traceback" in capsys.readouterr().err
+
+
+def test_code_of_ones_own_is_found_in_the_jobs_folder(done: Job, tmp_path: Path):
+    (tmp_path / "lonely_maze.py").write_text("def make():\n    raise SystemExit('no walls')\n")
+    own = replace(done, settings=replace(done.settings, env="lonely_maze:make", eval_env=None), code=tmp_path)
+    outcome = run_job(own)
+    assert outcome.code == 2 and "no walls" in outcome.why
+    assert "cannot load environment" in run_job(replace(own, settings=replace(own.settings, env="lost:x"))).why
