@@ -12,9 +12,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dcp.checks import violations
-from dcp.envs.devices import ONE_DEVICE, count_devices, make_split, prepare
+from dcp.envs.devices import ONE_DEVICE, count_devices, make_split, prepare, splitting_pays
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
+from dcp.training.trainer import make_trainer
 from tests.tiny import tiny_config
 from tests.toys import BrittleLine
 
@@ -53,6 +54,43 @@ def test_neither_the_replay_nor_the_environments_states_pass_between_devices(fid
     assert max(seen["collect"]) <= 25 * 16 * 2  # the places of one unroll, for the share of cells visited
 
 
+def test_a_batch_that_is_split_teaches_what_a_whole_one_teaches():
+    seen = report("paper")["split_batches"]
+    assert (seen["unsplit_on"], seen["split_on"], seen["whole"]) == (1, 2, True)
+    assert seen["moved"] > 1e-3  # of the parameters, in eight updates
+    assert seen["gap"] < 1e-5
+    assert seen["loss_gap"] < 1e-5
+    assert seen["collectives"]  # each device has its half: gradients are summed, and the goals of all gathered
+
+
+@pytest.mark.parametrize(
+    ("backend", "hosts", "batch_size", "devices", "pays"),
+    [
+        ("cpu", 1, 256, 2, False),  # virtual devices share their threads
+        ("cpu", 2, 256, 2, True),
+        ("gpu", 1, 256, 1, False),
+        ("gpu", 1, 256, 8, False),  # 32 rows each
+        ("gpu", 1, 8192, 8, True),
+        ("gpu", 1, 8190, 8, False),  # cannot be shared out
+        ("gpu", 2, 256, 16, False),
+    ],
+)
+def test_batches_are_split_where_it_pays(backend, hosts, batch_size, devices, pays, monkeypatch):
+    monkeypatch.setattr("jax.default_backend", lambda: backend)
+    monkeypatch.setattr("dcp.envs.hosts.count", lambda: hosts)
+    assert splitting_pays(batch_size, devices) is pays
+
+
+@pytest.mark.parametrize(("asked", "kept"), [(None, "off"), ("on", "on"), ("off", "off")])
+def test_whether_batches_are_split_is_written_down(asked, kept):
+    assert make_trainer(tiny_config(split_batches=asked)).config.split_batches == kept
+
+
+def test_a_batch_that_devices_cannot_share_out_evenly_gives_one_sentence():
+    with pytest.raises(UserError, match="devices 16 cannot share out batch_size 3 evenly: use split_batches off, or"):
+        tiny_config(devices=16, batch_size=3, split_batches="on")
+
+
 @pytest.mark.slow
 def test_a_run_on_two_devices_continues_bit_by_bit():
     assert report("resumed") == {"devices": 2, "evaluations": 2}
@@ -60,10 +98,11 @@ def test_a_run_on_two_devices_continues_bit_by_bit():
 
 @pytest.mark.slow
 def test_a_run_on_two_devices_learns_what_a_run_on_one_learns():
-    two, one = report("trained")
-    assert one.keys() == two.keys()
-    for name in ("critic_loss", "actor_loss", "alpha", "final_distance", "pool_spread"):
-        assert_allclose(two[name], one[name], rtol=0.02, err_msg=name)
+    *two, one = report("trained")  # without and with its batches split
+    for seen in two:
+        assert one.keys() == seen.keys()
+        for name in ("critic_loss", "actor_loss", "alpha", "final_distance", "pool_spread"):
+            assert_allclose(seen[name], one[name], rtol=0.02, err_msg=name)
 
 
 @pytest.mark.parametrize(

@@ -52,13 +52,36 @@ def _gathered(text: str) -> list[int]:
     return sizes
 
 
-def trained(devices: int) -> dict[str, float]:
+def split_batches(unsplit: Stages, run: RunState) -> dict[str, object]:
+    """One pass of updates from the same replay: by the first device, and by both with half of each batch."""
+    split = Stages(make_trainer(tiny_config(devices=2, split_batches="on")), donate=False)
+    learner, metrics, _ = _learned(unsplit, run)
+    shared, same_metrics, program = _learned(split, run._replace(learner=split.split.everywhere(run.learner)))
+    return {
+        "unsplit_on": len(learner.params.log_alpha.devices()),
+        "split_on": len(shared.params.log_alpha.devices()),
+        "whole": all(leaf.is_fully_replicated for leaf in jax.tree.leaves(shared)),
+        "gap": worst_gap(learner.params, shared.params),
+        "moved": worst_gap(run.learner.params, shared.params),
+        "loss_gap": worst_gap(metrics, same_metrics),
+        "collectives": _gathered(program.as_text()),
+    }
+
+
+def _learned(stages: Stages, run: RunState):
+    keys = jax.random.split(jax.random.key(1), 4)
+    arguments = (run.learner, stages.windows(run, keys[0]), keys[1], keys[2], keys[3])
+    program = stages.programs.learn.lower(*arguments).compile()
+    return *program(*arguments), program
+
+
+def trained(devices: int, **settings) -> dict[str, float]:
     rows: list[dict[str, float]] = []
 
     def keep(evaluation: Evaluation) -> None:
         rows.append(evaluation.row)
 
-    run_loop(make_trainer(tiny_config(devices=devices, steps=2_400, num_evals=1)), keep)
+    run_loop(make_trainer(tiny_config(devices=devices, steps=2_400, num_evals=1, **settings)), keep)
     return rows[-1]
 
 
@@ -73,6 +96,7 @@ def gathered(fidelity: str) -> dict[str, object]:
         "gap": worst_gap(one.replay.rows, two.replay.rows),
         "ids_equal": bool(jnp.array_equal(one.replay.rows.episode_id, np.asarray(two.replay.rows.episode_id))),
         "collectives": collectives(stages, two),
+        "split_batches": split_batches(stages, two) if fidelity == "paper" else None,
     }
 
 
@@ -93,7 +117,7 @@ def resumed() -> dict[str, object]:
         return {"devices": run.state.replay.rows.state.sharding.num_devices, "evaluations": len(run.rows)}
 
 
-MODES = {"trained": lambda: [trained(2), trained(1)], "resumed": resumed}
+MODES = {"trained": lambda: [trained(2), trained(2, split_batches="on"), trained(1)], "resumed": resumed}
 
 if __name__ == "__main__":
     asked = sys.argv[1]

@@ -5,6 +5,7 @@ sockets first, where a mistake gets its sentence, and are handed to JAX once all
 """
 
 import json
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -58,11 +59,14 @@ def _receive(meeting: Meeting) -> None:
                     _answer(callers, _missing(meeting, callers))
                     raise UserError(_missing(meeting, callers)) from None
                 hello = _read(caller)
-                if problem := _refusal(meeting, callers, hello):
-                    _answer({**callers, -1: caller}, problem)
+                if hello is None:  # a stranger
+                    caller.close()
+                    continue
+                problem = _refusal(meeting, callers, hello)
+                callers[-1 if problem else hello["host"]] = caller
+                if problem:
+                    _answer(callers, problem)
                     raise UserError(problem)
-                if hello is not None:
-                    callers[hello["host"]] = caller
         _answer(callers, None)  # the port is JAX's now
     finally:
         for caller in callers.values():
@@ -74,7 +78,7 @@ def _listening(port: int) -> socket.socket:
     try:
         return socket.create_server(("", port), family=family, dualstack_ipv6=family == socket.AF_INET6)
     except OSError as error:
-        reason = error.strerror
+        reason = os.strerror(error.errno) if error.errno else str(error)
     raise UserError(f"host 0 cannot listen at port {port} ({reason}): choose another --coordinator")
 
 
@@ -86,9 +90,7 @@ def _missing(meeting: Meeting, callers: dict[int, socket.socket]) -> str:
     )
 
 
-def _refusal(meeting: Meeting, callers: dict[int, socket.socket], hello: dict[str, int] | None) -> str | None:
-    if hello is None:
-        return None  # a stranger
+def _refusal(meeting: Meeting, callers: dict[int, socket.socket], hello: dict[str, int]) -> str | None:
     if hello["hosts"] != meeting.count:
         return f"host {hello['host']} has --num-hosts {hello['hosts']}, host 0 {meeting.count}: give all the same"
     if hello["host"] in callers or hello["host"] == 0:
