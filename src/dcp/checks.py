@@ -225,6 +225,11 @@ def available_memory() -> int | None:
     device = jax.devices()[0]
     if device.platform != "cpu":
         return (device.memory_stats() or {}).get("bytes_limit")
+    return machine_memory()
+
+
+def machine_memory() -> int | None:
+    """Bytes that programs may still take; where nobody tells, all that there are. Does not start JAX."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             amounts = dict(line.split(":", 1) for line in file)

@@ -140,16 +140,18 @@ def _each(options: GridOptions) -> "tuple[Resources, SeedsAs]":
 
 
 def _room(options: GridOptions) -> "Room":
-    from dcp.grid.machine import gpus, memory, memory_bytes, total_cores
+    from dcp.checks import machine_memory
+    from dcp.envs.devices import cores
+    from dcp.grid.machine import gpus, memory_bytes
     from dcp.grid.room import Room
 
-    free = memory()
+    free = machine_memory()
     amount = memory_bytes(options.memory) if options.memory else None if free is None else int(0.9 * free)
     if options.memory and free is not None and amount is not None and amount > free:
         raise UserError(
             f"--memory {options.memory} is more than the {free / 1e9:.1f} GB that are free here: ask for less"
         )
-    return Room(total_cores(), amount, {gpu.index: 1.0 for gpu in gpus()}, options.max_runs)
+    return Room(cores(), amount, {gpu.index: 1.0 for gpu in gpus()}, options.max_runs)
 
 
 def _run(

@@ -6,7 +6,6 @@ import subprocess
 from functools import cache
 from typing import NamedTuple
 
-from dcp.envs.devices import cores
 from dcp.errors import UserError
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -31,23 +30,9 @@ def gpus() -> tuple[Gpu, ...]:
     return there if visible is None else tuple(gpu for gpu in there if gpu.index in visible.split(","))
 
 
-def memory() -> int | None:
-    """Bytes that programs may still take; None where nobody tells."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            amounts = dict(line.split(":", 1) for line in file)
-        return int(amounts["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return None
-
-
 def memory_bytes(text: str) -> int:
     """12GB, 500M or bytes -> bytes"""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)B?\s*", text, re.IGNORECASE)
     if not found or float(found[1]) <= 0:
         raise UserError(f"--memory takes an amount such as 12GB, not {text!r}")
     return int(float(found[1]) * _UNITS[found[2].upper()])
-
-
-def total_cores() -> int:
-    return cores()
