@@ -1,6 +1,7 @@
 """Jobs of the longer tiny run, and a display that disturbs them. As many cores as this process has: the same programs,
 so nothing is compiled twice, and the same bits as `longer_run`."""
 
+import json
 import os
 import signal
 from collections.abc import Sequence
@@ -20,6 +21,14 @@ EACH = Resources(cores(), memory_bytes=1)
 
 def content(**product: list) -> dict:
     return {"preset": "smoke", "set": {"depth": 1, **LONGER}, "product": product}
+
+
+def as_toml(path: Path, **product: list) -> Path:
+    """The same grid as a file."""
+    table = content(**product)
+    lines = ['preset = "smoke"', "[set]", *(f"{name} = {value}" for name, value in table["set"].items()), "[product]"]
+    path.write_text("\n".join([*lines, *(f"{name} = {json.dumps(values)}" for name, values in product.items())]))
+    return path
 
 
 def planned(runs_dir: Path, seeds_as: SeedsAs = "processes", **product: list) -> tuple[list[Entry], list[Job]]:

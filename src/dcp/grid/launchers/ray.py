@@ -136,7 +136,7 @@ class RayLauncher:
     def _where(self, job: Job) -> str | None:
         """-> None where no worker has begun it"""
         told = read_note(started_file(job))
-        return f"process {told['process']} on {told['host']}" if told.get("ticket") == self._tickets[job.name] else None
+        return f"{told['host']}, process {told['process']}" if told.get("ticket") == self._tickets[job.name] else None
 
 
 def _last_line(error: BaseException) -> str:
