@@ -4,6 +4,9 @@
 held against each other.
 """
 
+from collections.abc import Callable
+from itertools import combinations
+
 import numpy as np
 from scipy.optimize import minimize
 
@@ -23,8 +26,26 @@ def hjb_action(system: System, s: np.ndarray, g: np.ndarray, largest: float | No
 
     m = terms.G.shape[1]
     if largest is None:
-        return minimize(bracket, np.zeros(m), method="BFGS", options={"gtol": 1e-9}).x
-    return minimize(bracket, np.zeros(m), method="L-BFGS-B", bounds=[(-largest, largest)] * m).x
+        return _newton(bracket, np.zeros(m))
+    return minimize(bracket, np.zeros(m), method="Powell", bounds=[(-largest, largest)] * m).x
+
+
+def _newton(objective: Callable[[np.ndarray], float], x: np.ndarray, step: float = 0.1) -> np.ndarray:
+    """The minimum by Newton's method on values alone: the differences are wide, because the values are rounded."""
+    m = len(x)
+    unit_steps = step * np.eye(m)
+    for _ in range(20):
+        ahead, behind = (np.array([objective(x + sign * e) for e in unit_steps]) for sign in (1, -1))
+        here = objective(x)
+        hessian = np.diag(ahead + behind - 2 * here)
+        for i, j in combinations(range(m), 2):
+            both = objective(x + unit_steps[i] + unit_steps[j])
+            hessian[i, j] = hessian[j, i] = both - ahead[i] - ahead[j] + here
+        move = -step * np.linalg.solve(hessian, (ahead - behind) / 2)
+        x = x + move
+        if np.linalg.norm(move) < 1e-6:
+            break
+    return x
 
 
 def magnitude_from_direction(terms: Terms, direction: np.ndarray) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dcp.theory.system import Terms
 
-STEPS = 48  # of Runge-Kutta, along one path
+STEPS = 32  # of Runge-Kutta, along one path
 LONGEST = 4.0  # shots of the table, in time
 
 
@@ -86,7 +86,7 @@ class Unicycle:
         """[K, 3]: every shot drawn to the goal at once; steps are kept short, so that none flies off."""
         step = 1e-6
         probes = step * np.concatenate([np.zeros((1, 3)), np.eye(3), -np.eye(3)])[:, None]  # [7, 1, 3]
-        for _ in range(20):
+        for _ in range(12):
             ends = self.shoot(shots + probes)  # [7, K, 3]
             missing = goal - ends[0]
             if np.all(np.abs(missing) < 1e-11):
