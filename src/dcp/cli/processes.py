@@ -111,8 +111,9 @@ class _Crew:
 
     def _listen(self, seed: int, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            self._events.put((seed, line.rstrip()))
+        with process.stdout:
+            for line in process.stdout:
+                self._events.put((seed, line.rstrip()))
         self._events.put((seed, process.wait()))
 
 
