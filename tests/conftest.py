@@ -3,11 +3,14 @@
 import os
 from pathlib import Path
 
+from tests import compilation
+
 # Before JAX is imported, and inherited by the subprocesses that tests start.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["JAX_NUM_CPU_DEVICES"] = "1"  # whatever a test asks for: the split has a process of its own
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parents[1] / ".pytest_cache" / "xla")
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+os.environ["XLA_FLAGS"] = compilation.xla_flags()
 
 import jax
 import pytest
@@ -16,6 +19,22 @@ from dcp.training.run import TrainedRun, train
 from tests.tiny import LONGER, tiny_config
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# The files that take longest, longest first: begun last, one would keep one process busy while the other is idle.
+LONGEST = (
+    "training/test_random_configs.py", "training/test_resume.py", "envs/test_ant_maze.py", "grid/test_local_grid.py",
+    "test_learner.py", "cli/test_doctor.py", "training/test_split.py", "cli/test_bad_inputs.py",
+    "deploy/test_export.py", "interop/test_goal_env.py", "training/test_trainer.py", "deploy/test_controller.py",
+)  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.loadscopereorder = False  # xdist would begin with the files of the most tests
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(LONGEST)))
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ from dcp.objectives.contrastive import CONTRASTIVE_LOSSES, logsumexp_penalty
 from dcp.objectives.energies import ENERGIES
 from dcp.objectives.sac import sample_squashed
 from dcp.types import Batch
+from tests import compilation
 
 ENV = make_env("point_u_maze_inertia")  # S 4, G 2, A 2
 SIZE = 12
@@ -103,16 +104,20 @@ def test_critic_gradients_are_bit_identical_across_methods():
         assert same(gradients[method], gradients["crl"])
 
 
-def test_after_whole_updates_the_encoders_are_bit_identical_across_methods():
+@pytest.mark.parametrize(
+    ("methods", "options"), [(tuple(METHODS), None), (("crl", "dcp"), compilation.SHIPPED)], ids=["all", "as shipped"]
+)
+def test_after_whole_updates_the_encoders_are_bit_identical_across_methods(methods: tuple[str, ...], options):
     """Actors, commands and conditions differ; the critic does not notice, in the one fused program of the update."""
     encoders = {}
-    for method in METHODS:
+    for method in methods:
         state = first_state(method)
+        update = jax.jit(make_learner(method).update, compiler_options=options) if options else updater(method)
         for seed in range(3):
-            state, _ = updater(method)(state, make_batch(seed), KEY)
+            state, _ = update(state, make_batch(seed), KEY)
         encoders[method] = state.params.encoders
     assert not same(encoders["crl"], first_state("crl").params.encoders)
-    for method in METHODS:
+    for method in methods:
         assert same(encoders[method], encoders["crl"]), method
 
 

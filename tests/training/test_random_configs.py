@@ -20,6 +20,7 @@ from dcp.cli.main import main
 from dcp.config import Config, Settings
 from dcp.envs.registry import ENVIRONMENTS, make_env
 from dcp.errors import UserError
+from tests import compilation
 from tests.random_configs import FIELDS, ORDINARY, Values, any_values, as_flags, can_be_typed, trainable_values
 
 ROOT = Path(__file__).parents[2]
@@ -139,11 +140,10 @@ def draw_trainable(count: int, same_every_time: bool) -> list[Values]:
     return drawn[:count]
 
 
-# Each config is a program of its own that runs for a moment: next to all of the time is XLA's, which is asked not to
-# optimise, and random numbers' code, of which there is less by `rbg`. It is compiled and run all the same.
+# Each config is a program of its own that runs for a moment: next to all of the time is XLA's, also in the slow suite.
+# Of random numbers' code there is less by `rbg`. It is compiled and run all the same.
 FAST_COMPILATION = {
-    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
-    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+    "XLA_FLAGS": compilation.FAST,
     "JAX_DEFAULT_PRNG_IMPL": "unsafe_rbg",
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.05",
 }
