@@ -31,6 +31,7 @@ from dcp.training.run import TrainedRun
 from tests.grid.small_grids import Killer, as_toml, files, planned, with_cores
 from tests.training.same_run import assert_same_run, metrics
 
+pytestmark = pytest.mark.filterwarnings(r"ignore:os\.fork")  # by Ray, and another program follows at once
 TAG = "DCP_TEST_CLUSTER"  # in the environment of every process that a test's cluster starts
 NODE = {"num_cpus": cores(), "object_store_memory": ray_cluster.OBJECT_STORE, "memory": 8 * 2**30}
 SEED_0 = "point_u_maze/dcp/seed_0"
@@ -230,6 +231,23 @@ def test_a_stopped_grid_leaves_checkpoints_and_goes_on(tmp_path: Path, longer_ru
     lines = drive(jobs, entries, Killer(), cluster, most=1)
     assert [line.state for line in lines] == ["finished", "finished"]
     assert_same_run(tmp_path / SEED_0, longer_run.folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("retries", "state"), [(5, "finished"), (0, "stopped")])
+def test_a_worker_that_is_asked_to_end_leaves_a_checkpoint_and_ray_tries_again(
+    retries: int, state: str, tmp_path: Path, longer_run: TrainedRun, cluster: Any, monkeypatch: pytest.MonkeyPatch
+):
+    """As when its node is drained: SIGTERM."""
+    monkeypatch.setattr("dcp.grid.launchers.ray.RETRIES", retries)
+    entries, jobs = planned(tmp_path, seed=[0])
+    (line,) = drive(jobs, entries, Killer(SEED_0, number=signal.SIGTERM), cluster)
+    assert (line.state, line.attempt) == (state, 1)
+    assert "stopped with a checkpoint at" in jobs[0].log.read_text()
+    if state == "finished":
+        assert_same_run(tmp_path / SEED_0, longer_run.folder)
+    else:
+        assert line.why.startswith("stopped with a checkpoint at")
 
 
 @pytest.mark.slow

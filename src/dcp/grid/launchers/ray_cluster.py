@@ -4,6 +4,7 @@ import logging
 import os
 import secrets
 import socket
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,7 +37,9 @@ def start(room: Room) -> Any:
     memory = {} if room.memory_bytes is None else {"_memory": room.memory_bytes}
     sizes = {"num_cpus": room.cores, "num_gpus": len(room.gpus), "object_store_memory": OBJECT_STORE, **memory}
     try:
-        ray.init(address="local", include_dashboard=False, **sizes, **_QUIET)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"os\.fork\(\) was called")  # by Ray, and another program follows at once
+            ray.init(address="local", include_dashboard=False, **sizes, **_QUIET)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise UserError(f"Ray does not start on this machine ({_line(error)}): use --launcher local") from error
     return ray
