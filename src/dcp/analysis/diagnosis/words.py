@@ -40,9 +40,11 @@ def _alignment(part: dict[str, Any]) -> Iterator[Found]:
     places = {"maze": "over the maze", "visited": "at visited states"}
     for key, where in ((key, where) for key, where in places.items() if key in part):
         found = part[key]
-        beside = f"straight line {_plain(found['straight_line'])}; 1: the same way, 0: chance"
+        beside = (
+            f"straight line {_plain(found['straight_line'])}, chance {_plain(found['another_goal'])}; 1: the same way"
+        )
         yield _number(f"Cosine of the learned with the true direction, {where}", found["pulled_back"], beside)
-        beside = f"straight line {_percent(found['straight_line_nearer'])}; 50%: chance"
+        beside = f"straight line {_percent(found['straight_line_nearer'])}"
         yield _share("  part of the points at which it leads nearer to g", found["nearer"], beside)
 
 

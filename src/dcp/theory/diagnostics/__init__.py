@@ -5,6 +5,7 @@ Each measure is a module: `gaps` (theorem 2), `alignment`, `controllability` (th
 them all. Letters as in `types`, and K states, H episodes.
 """
 
-from dcp.theory.diagnostics.diagnosis import PARTS, diagnose
+from dcp.theory.diagnostics.diagnosis import diagnose
+from dcp.theory.diagnostics.parts import PARTS
 
 __all__ = ["PARTS", "diagnose"]

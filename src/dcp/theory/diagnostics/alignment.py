@@ -2,8 +2,12 @@
 
 Two forms of the learned direction: -grad_s d_psi, and the pullback J^T u of the direction in psi-space. For a norm they
 are one and the same (the paper's identity); both are measured, and how far they are apart. 1: along the path; 0: across
-it, or at random; -1: away. A straight line to the goal stands beside them: an untrained psi is nearly linear, and a
-random linear map into many dimensions keeps directions, so what is no better than the straight line was not learned.
+it; -1: away. Two baselines stand beside them:
+
+- the straight line to the goal. An untrained psi is nearly linear, and a random linear map into many dimensions keeps
+  directions: what is no better than the straight line was not learned.
+- the learned direction toward another goal than the one that the truth is asked for: chance. It is above 0 where most
+  goals lie on one side.
 """
 
 from typing import Any, NamedTuple
@@ -28,21 +32,26 @@ class Alignment(NamedTuple):
     pulled: np.ndarray  # [K]: cosine of J^T u with the true direction; nan where one of the two is none
     descent: np.ndarray  # [K]: of -grad_s d_psi
     straight: np.ndarray  # [K]: of the straight line
+    elsewhere: np.ndarray  # [K]: of J^T u toward another goal
     difference: float  # the largest |J^T u - (-grad_s d_psi)|, relative to the longest of them
     length: np.ndarray  # [K]: of the true way
     shown: np.ndarray  # [K, G]: J^T u as unit vectors
     true: np.ndarray  # [K, G]
 
 
-def compare(policy: DeployedPolicy, truth: Truth, achieved: np.ndarray, goal: np.ndarray) -> Alignment:
-    """achieved [K, G], goal [K, G]"""
+def compare(
+    policy: DeployedPolicy, truth: Truth, achieved: np.ndarray, goal: np.ndarray, other: np.ndarray
+) -> Alignment:
+    """achieved [K, G], goal [K, G], other [K, G]: goals that have nothing to do with these"""
     found = jax.device_get(learned(policy, achieved.astype(np.float32), goal.astype(np.float32)))
+    elsewhere = np.asarray(learned(policy, achieved.astype(np.float32), other.astype(np.float32)).pulled)
     true = truth.directions(achieved, goal)  # [K, G]
     longest = max(float(np.abs(found.pulled).max()), 1e-12)
     return Alignment(
         pulled=_cosine(found.pulled, true),
         descent=_cosine(found.descent, true),
         straight=_cosine(goal - achieved, true),
+        elsewhere=_cosine(elsewhere, true),
         difference=float(np.abs(found.pulled - found.descent).max()) / longest,
         length=truth.lengths(achieved, goal),
         shown=unit(found.pulled),
@@ -63,6 +72,7 @@ def measure(found: Alignment, groups: np.ndarray) -> dict[str, Any]:
         "pulled_back": of_mean(found.pulled, groups, -1.0, 1.0)._asdict(),
         "descent": of_mean(found.descent, groups, -1.0, 1.0)._asdict(),
         "straight_line": of_mean(found.straight, groups, -1.0, 1.0)._asdict(),
+        "another_goal": of_mean(found.elsewhere, groups, -1.0, 1.0)._asdict(),
         "nearer": of_share(found.pulled[known] > 0.0, groups[known])._asdict(),
         "straight_line_nearer": of_share(found.straight[known] > 0.0, groups[known])._asdict(),
         "largest_difference": found.difference,
@@ -98,10 +108,11 @@ def points_of(layout: MazeLayout, per_cell: int) -> np.ndarray:
 
 
 def over_maze(
-    policy: DeployedPolicy, truth: Truth, layout: MazeLayout, goals: np.ndarray, per_cell: int
+    policy: DeployedPolicy, truth: Truth, layout: MazeLayout, goals: np.ndarray, per_cell: int, seed: int = 0
 ) -> tuple[Alignment, np.ndarray]:
     """Every point with every goal [M, G]. -> and which goal [K]"""
     points = points_of(layout, per_cell)
     achieved = np.concatenate([goals_at(points, goal) for goal in goals])
     which = np.repeat(np.arange(len(goals)), len(points))
-    return compare(policy, truth, achieved, goals[which]), which
+    others = np.random.default_rng(seed).integers(0, len(achieved), len(achieved))
+    return compare(policy, truth, achieved, goals[which], achieved[others]), which

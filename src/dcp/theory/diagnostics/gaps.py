@@ -106,8 +106,8 @@ def _summary(gaps: Gaps, visits: Visits) -> dict[str, Any]:
     """
     threshold, episode = visits.spec.threshold, visits.episode
     known = np.isfinite(gaps.slack)
-    on_path = gaps.slack[known] < threshold
     at_state, at_goal = gaps.there[known] < threshold, gaps.onward[known] < threshold
+    on_path = (gaps.slack[known] < threshold) | at_state | at_goal
     most = {"state": 2.0, "psi": 2.0, "magnitude": np.inf, "action": np.inf, "slack": np.inf}
     return {
         **{name: of_mean(getattr(gaps, name), episode, 0.0, high)._asdict() for name, high in most.items()},
