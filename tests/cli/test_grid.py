@@ -39,6 +39,12 @@ def test_a_mistake_is_told_in_a_sentence_and_nothing_starts(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_file_in_the_place_of_the_runs_is_told(tmp_path: Path, capsys: pytest.CaptureFixture):
+    (tmp_path / "runs").write_text("")
+    assert main(["grid", "--preset", "smoke", "--runs-dir", str(tmp_path / "runs")]) == 2
+    assert "runs (Not a directory): choose another --runs-dir" in capsys.readouterr().err
+
+
 def test_code_that_a_grid_file_names_is_not_loaded_unless_its_user_names_it(
     tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):

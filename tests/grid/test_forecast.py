@@ -78,6 +78,9 @@ def test_memory_grows_by_the_replay_twice_for_its_checkpoint_and_with_seeds():
     assert run_memory(large) - run_memory(small) == 2 * 100_000 * row
     assert run_memory(large, on_gpu=True) - run_memory(small, on_gpu=True) == 100_000 * row
     assert device_memory(small, 3) == 3 * device_memory(small)
+    assert (
+        run_memory(small, 3) - run_memory(small, 2) == run_memory(small, 2) - run_memory(small) > device_memory(small)
+    )
 
 
 def test_seeds_that_do_not_fit_into_their_share_of_a_gpu_are_refused():

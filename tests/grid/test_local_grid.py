@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,9 @@ def test_seeds_as_one_program_are_one_job_and_go_on_together(tmp_path: Path):
 def start(grid: Path, runs_dir: Path) -> subprocess.Popen:
     command = [sys.executable, "-m", "dcp.cli.main", "grid", str(grid), "--runs-dir", str(runs_dir), "--no-report"]
     command += ["--cores-per-run", str(cores())]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    # A shell has what it starts in the background ignore Ctrl-C, and whoever is started from there too.
+    listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(command, stdout=-1, stderr=subprocess.STDOUT, text=True, preexec_fn=listen)
 
 
 def until(condition, seconds: float = 400.0) -> None:

@@ -44,6 +44,7 @@ def test_three_thirds_fit_into_a_gpu_and_two_whole_ones_are_two():
     room = Room(cores=9, gpus={"0": 1.0, "1": 1.0, "2": 1.0})
     assert [room.take(Resources(gpus=1 / 3)) for _ in range(3)] == [("0",)] * 3
     assert room.take(Resources(gpus=2.0)) == ("1", "2")
+    assert room.gpus == pytest.approx({"0": 0.0, "1": 0.0, "2": 0.0})
 
 
 def test_no_more_runs_at_once_than_asked_for():

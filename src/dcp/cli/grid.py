@@ -97,12 +97,11 @@ def _check(options: GridOptions) -> None:
         raise UserError(f"one grid file at a time: {options.file[1]} is the second")
     if bool(options.file) == (options.preset is not None):
         raise UserError("name a grid file or a --preset (paper, smoke), and only one of them")
-    numbers = {"retries": (options.retries, 0), "cores-per-run": (options.cores_per_run, 1)}
-    for flag, (number, least) in {**numbers, "max-runs": (options.max_runs or 1, 1)}.items():
-        if number < least:
-            raise UserError(f"--{flag} is {number}: use at least {least}")
-    if options.max_runs == 0:
-        raise UserError("--max-runs is 0: use at least 1")
+    least = {"retries": 0, "cores_per_run": 1, "max_runs": 1}
+    for name, number in least.items():
+        given = getattr(options, name)
+        if given is not None and given < number:
+            raise UserError(f"--{name.replace('_', '-')} is {given}: use at least {number}")
     share = options.gpus_per_run
     if share is not None and not (0 <= share < float("inf") and (share <= 1 or share == int(share))):
         raise UserError(f"--gpus-per-run is {share}: use a share from 0 to 1, or a whole number of GPUs")
@@ -168,6 +167,7 @@ def _run(
     launcher = make_launcher(options.launcher, jobs, room, options.ray, options.slurm, environ)
     if jobs:
         launcher.require()
+        _require_writable(options.runs_dir)
     with make_table() as table:
         driver = Driver(launcher, entries, jobs, table, options.retries)
         lines = driver.run()
@@ -175,6 +175,15 @@ def _run(
         print("Stopped. The same command goes on where it was.")
         return EXIT_REQUEUE
     return _ended(options, lines)
+
+
+def _require_writable(runs_dir: Path) -> None:
+    from dcp.grid.jobs import GRID_DIR
+
+    try:
+        (runs_dir / GRID_DIR).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to {runs_dir} ({error.strerror}): choose another --runs-dir") from error
 
 
 def _attempts(number: int) -> str:
