@@ -1,6 +1,6 @@
 """Seeds as one program against the same seeds one after another, on the same device, in one run.
 
-    python benchmarks/seeds.py [--env ENV] [--preset PRESET] [--seeds K] [--rounds N] [--evaluate]
+    python benchmarks/seeds.py [--env ENV] [--preset PRESET] [--seeds K] [--rounds N] [--evaluate] [--learner vmap]
 
 A round is one iteration of every seed (unroll, insert, sample, updates) and, with --evaluate, one evaluation. The two
 forms take turns. What both cost to compile is not in the seconds: it is reported apart, with the disk cache off.
@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from timing import report, seconds
 
 from dcp.evaluation.program import evaluation_key
 from dcp.presets import preset_config
-from dcp.training.seeds.programs import learner_form
+from dcp.training.seeds.programs import How, learner_form
 from dcp.training.seeds.stages import SeedStages
 from dcp.training.stages import Stages
 from dcp.training.trainer import Trainer, make_trainer
@@ -50,8 +51,8 @@ class OneAfterAnother:
 
 
 class OneProgram:
-    def __init__(self, trainer: Trainer, seeds: range):
-        self.stages, self.seeds = SeedStages(trainer), seeds
+    def __init__(self, trainer: Trainer, seeds: range, learner: How | None = None):
+        self.stages, self.seeds = SeedStages(trainer, learner=learner), seeds
         self.run = self.stages.init(seeds)
 
     def prefill(self) -> Any:
@@ -95,13 +96,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--evaluate", action="store_true", help="an evaluation too")
+    parser.add_argument("--learner", choices=["map", "vmap"], help="how its pass goes over seeds; default: as training")
     args = parser.parse_args()
 
     trainer = make_trainer(preset_config(args.preset, env=args.env, method=args.method, devices=1))
     seeds, prefills = range(args.seeds), trainer.config.num_prefill_unrolls
     forms, compiling = {}, {}
-    for name, kind in (("one_after_another", OneAfterAnother), ("one_program", OneProgram)):
-        forms[name], compiling[name] = started(lambda kind=kind: kind(trainer, seeds), prefills, args.evaluate)
+    kinds = {"one_after_another": OneAfterAnother, "one_program": partial(OneProgram, learner=args.learner)}
+    for name, kind in kinds.items():
+        forms[name], compiling[name] = started(partial(kind, trainer, seeds), prefills, args.evaluate)
     parts = {part: measured(forms, part, args.rounds) for part in ["iteration", *["evaluate"] * args.evaluate]}
     total = {name: sum(times[name] for times in parts.values()) for name in forms}
     report(
@@ -112,7 +115,7 @@ def main() -> None:
         env=args.env,
         preset=args.preset,
         backend=jax.default_backend(),
-        learner=learner_form(),
+        learner=args.learner or learner_form(),
     )
 
 

@@ -112,18 +112,23 @@ def dcp(*flags: str) -> "subprocess.Popen[str]":
     )
 
 
+def stopped(process: "subprocess.Popen[str]", folders: list[Path]) -> tuple[str, str]:
+    """By SIGTERM, once every folder has a row. -> what it said"""
+    deadline = time.monotonic() + 500
+    while not all((folder / "metrics.csv").exists() and metrics(folder) for folder in folders):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    return process.communicate(timeout=300)
+
+
 @pytest.mark.slow
 def test_seeds_as_processes_stop_together_and_end_as_single_runs(longer_run, tmp_path: Path):
     """As near as a process on one core comes to one on two: XLA multiplies matrices by another library there."""
     flags = [*LONGER_FLAGS, "--seeds", "0", "1", "--seeds-as", "processes", "--runs-dir", str(tmp_path)]
     folders = [tmp_path / tiny_config(seed=seed).run_path for seed in (0, 1)]
     process = dcp(*flags, "--resume", "auto")
-    deadline = time.monotonic() + 500
-    while not all((folder / "metrics.csv").exists() and metrics(folder) for folder in folders):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=300)
+    out, err = stopped(process, folders)
     assert process.returncode == 75, err
     assert "Stopped with checkpoints: continue with the same command and --resume auto." in out
     process = dcp(*flags, "--resume", "auto")
@@ -152,12 +157,7 @@ def test_from_the_command_line_seeds_as_one_program_stop_and_go_on(tmp_path: Pat
     flags = [*LONGER_FLAGS, "--seeds", "0", "1", "--seeds-as", "vmapped", "--runs-dir", str(tmp_path)]
     folders = [tmp_path / tiny_config(seed=seed).run_path for seed in (0, 1)]
     process = dcp(*flags)
-    deadline = time.monotonic() + 500
-    while not all((folder / "metrics.csv").exists() and metrics(folder) for folder in folders):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=300)
+    out, err = stopped(process, folders)
     assert (process.returncode, err) == (75, "")
     assert "SIGTERM: stopping after this iteration, with a checkpoint" in out
     assert "continue with the same command and --resume auto" in out

@@ -158,15 +158,11 @@ class Plain(Silent):
         )
 
 
-class Panel(Silent):
-    """For a terminal: redrawn after each unroll."""
+class Redrawn(Silent):
+    """For a terminal: a picture that `_render` gives, drawn anew whenever something happened."""
 
-    def __init__(self, config: Config, folder: Path, console: Console):
-        self._config, self._folder = config, folder
-        self._pace = Pace(config)
+    def __init__(self, console: Console):
         self._phase = COMPILING
-        self._row: Row | None = None
-        self._losses: Row = {}
         self._live = Live(self._render(), console=console, refresh_per_second=4)
 
     def __enter__(self) -> Self:
@@ -178,29 +174,45 @@ class Panel(Silent):
         self._live.update(self._render(), refresh=True)
         self._live.__exit__(None, None, None)
 
-    def progress(self, progress: Progress) -> None:
-        self._pace.update(progress)
-        filled = progress.unrolls >= self._config.num_prefill_unrolls
-        self._phase = "training" if progress.metrics is not None else COMPILING if filled else "filling the replay"
-        if progress.metrics is not None:
-            self._losses = {name: float(progress.metrics[name]) for name in ("critic_loss", "actor_loss")}
-        self._live.update(self._render())
-
-    def evaluation(self, row: Row) -> None:
-        self._row = row
-        self._pace.evaluated()
-        self._live.update(self._render())
-
-    def resumed(self, unrolls: int, evaluations: int) -> None:
-        self._pace.resumed(unrolls, evaluations)
-        self._live.update(self._render())
-
     def stopping(self, signal: str) -> None:
         self._live.console.show_cursor(True)  # a second signal leaves no time for that
         self.note(STOPPING.format(signal))
 
     def note(self, sentence: str) -> None:
         self._live.console.print(sentence)
+
+    def _redraw(self) -> None:
+        self._live.update(self._render())
+
+    def _render(self) -> RenderableType:
+        raise NotImplementedError
+
+
+class Panel(Redrawn):
+    """One run's."""
+
+    def __init__(self, config: Config, folder: Path, console: Console):
+        self._config, self._folder = config, folder
+        self._pace = Pace(config)
+        self._row: Row | None = None
+        self._losses: Row = {}
+        super().__init__(console)
+
+    def progress(self, progress: Progress) -> None:
+        self._pace.update(progress)
+        self._phase = phase(self._config, progress)
+        if progress.metrics is not None:
+            self._losses = {name: float(progress.metrics[name]) for name in ("critic_loss", "actor_loss")}
+        self._redraw()
+
+    def evaluation(self, row: Row) -> None:
+        self._row = row
+        self._pace.evaluated()
+        self._redraw()
+
+    def resumed(self, unrolls: int, evaluations: int) -> None:
+        self._pace.resumed(unrolls, evaluations)
+        self._redraw()
 
     def _render(self) -> RenderableType:
         pace, row = self._pace, self._row
@@ -215,6 +227,12 @@ class Panel(Silent):
             Text("" if row is None else _warning(row).strip()),
         )
         return Group(headline(self._config, self._folder), bar, numbers)
+
+
+def phase(config: Config, progress: Progress) -> str:
+    if progress.metrics is not None:
+        return "training"
+    return COMPILING if progress.unrolls >= config.num_prefill_unrolls else "filling the replay"
 
 
 def say(line: str) -> None:

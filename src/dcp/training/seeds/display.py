@@ -7,13 +7,25 @@ from statistics import mean
 from typing import Any, Protocol, Self
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from dcp.config import Config
-from dcp.training.display import COMPILING, STOPPING, Display, DisplayKind, Pace, Row, Silent, clock, headline, say
+from dcp.training.display import (
+    COMPILING,
+    STOPPING,
+    Display,
+    DisplayKind,
+    Pace,
+    Redrawn,
+    Row,
+    Silent,
+    clock,
+    headline,
+    phase,
+    say,
+)
 from dcp.training.loop import Progress
 
 ANY_SEED = "seed_<n>"  # in place of a run folder's name
@@ -93,52 +105,35 @@ class Lines(Quiet):
         )
 
 
-class Board(Quiet):
-    """For a terminal: a bar for all, a line a seed; redrawn after each unroll."""
+class Board(Redrawn, Quiet):
+    """A bar for all, a line a seed."""
 
     _COLUMNS = ("success_once", "time_near_goal", "critic_loss", "actor_loss", "diverged_episodes")
 
     def __init__(self, config: Config, runs: Path, console: Console):
-        super().__init__(config)
-        self._runs, self._phase = runs, COMPILING
+        Quiet.__init__(self, config)
+        self._runs = runs
         self._rows: dict[int, Row] = {}  # by seed: the last evaluation's, with the losses as they are now
-        self._live = Live(self._render(), console=console, refresh_per_second=4)
-
-    def __enter__(self) -> Self:
-        self._live.__enter__()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._phase = "done" if exception[0] is None else "stopped"
-        self._live.update(self._render(), refresh=True)
-        self._live.__exit__(None, None, None)
+        Redrawn.__init__(self, console)
 
     def joined(self, seeds: Sequence[int], unrolls: int, evaluations: int) -> None:
         super().joined(seeds, unrolls, evaluations)
         self._phase = COMPILING
-        self._live.update(self._render())
+        self._redraw()
 
     def progress(self, progress: Progress) -> None:
-        super().progress(progress)
-        filled = progress.unrolls >= self._config.num_prefill_unrolls
-        self._phase = "training" if progress.metrics is not None else COMPILING if filled else "filling the replay"
+        self._pace.update(progress)
+        self._phase = phase(self._config, progress)
         if progress.metrics is not None:
             for place, seed in enumerate(self._seeds):
                 losses = {name: float(progress.metrics[name][place]) for name in ("critic_loss", "actor_loss")}
                 self._rows[seed] = {**self._rows.get(seed, {}), **losses}
-        self._live.update(self._render())
+        self._redraw()
 
     def evaluated(self, rows: Sequence[Row]) -> None:
         super().evaluated(rows)
         self._rows.update(zip(self._seeds, rows, strict=True))
-        self._live.update(self._render())
-
-    def stopping(self, signal: str) -> None:
-        self._live.console.show_cursor(True)  # a second signal leaves no time for that
-        self.note(STOPPING.format(signal))
-
-    def note(self, sentence: str) -> None:
-        self._live.console.print(sentence)
+        self._redraw()
 
     def _render(self) -> RenderableType:
         bar = Table.grid(padding=(0, 2))
