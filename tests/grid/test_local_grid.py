@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -78,12 +77,15 @@ def test_seeds_as_one_program_are_one_job_and_go_on_together(tmp_path: Path):
         assert_same_run(*(root / "point_u_maze/dcp" / seed for root in (tmp_path, tmp_path / "undisturbed")))
 
 
+# A shell has what it starts in the background ignore Ctrl-C, and whoever is started from there too.
+LISTENING = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+LISTENING += "from dcp.cli.main import main; sys.exit(main())"
+
+
 def start(grid: Path, runs_dir: Path) -> subprocess.Popen:
-    command = [sys.executable, "-m", "dcp.cli.main", "grid", str(grid), "--runs-dir", str(runs_dir), "--no-report"]
+    command = [sys.executable, "-c", LISTENING, "grid", str(grid), "--runs-dir", str(runs_dir), "--no-report"]
     command += ["--cores-per-run", str(cores())]
-    # A shell has what it starts in the background ignore Ctrl-C, and whoever is started from there too.
-    listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    return subprocess.Popen(command, stdout=-1, stderr=subprocess.STDOUT, text=True, preexec_fn=listen)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def until(condition, seconds: float = 400.0) -> None:
