@@ -163,6 +163,12 @@ def test_a_dead_address_is_told_in_one_sentence(
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_cluster_that_has_ended_is_not_found_by_auto(closed_port: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{closed_port}")
+    with pytest.raises(UserError, match=f"no Ray cluster answers at .*:{closed_port} "):
+        ray_cluster.join("auto")
+
+
 def test_a_node_that_does_not_see_the_runs_says_so(tmp_path: Path):
     (job,) = planned(tmp_path / "runs", seed=[0])[1]
     code, why = run_task(job.to_json(), str(tmp_path / "marker"), "ticket")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dcp.errors import EXIT_REQUEUE, UserError
+from dcp.errors import EXIT_MISTAKE, EXIT_REQUEUE, UserError
 from dcp.grid.jobs import GRID_DIR, Job
 from dcp.grid.launchers import ray_cluster
 from dcp.grid.launchers.interface import Status
@@ -126,6 +126,9 @@ class RayLauncher:
         except errors.RayTaskError as error:
             if isinstance(error, StoppedError):
                 return Status("stopped", str(error.args[0]), code=EXIT_REQUEUE)
+            if isinstance(error, ImportError):
+                why = f"a node cannot load dcp ({_last_line(error)}): install the same version of it on every node"
+                return Status("failed", why, code=EXIT_MISTAKE)
             return Status("failed", _last_line(error))
         except errors.WorkerCrashedError:
             return Status("failed", f"its worker was killed, {RETRIES + 1} times")

@@ -47,6 +47,8 @@ def start(room: Room) -> Any:
 
 def join(address: str) -> Any:
     """The cluster at host:port, or with "auto" the one that this machine belongs to."""
+    if address == "auto":
+        address = _of_this_machine()
     require_answer(address)
     ray = package()
     try:
@@ -61,8 +63,6 @@ def join(address: str) -> Any:
 
 def require_answer(address: str) -> None:
     """Ray itself asks a dead address for minutes."""
-    if address == "auto":
-        return
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "/" in host:
         raise UserError(f"--ray-address {address} is no address: name host:port of the head node, or auto")
@@ -78,6 +78,17 @@ def require_answer(address: str) -> None:
             f"no Ray cluster answers at {address} ({_line(error)}): "
             "start one with `ray start --head`, or leave --ray-address out for one on this machine"
         ) from error
+
+
+def _of_this_machine() -> str:
+    """As Ray finds it: RAY_ADDRESS, or what `ray start` left behind, which may have ended since."""
+    package()
+    from ray._private import services
+
+    try:
+        return services.canonicalize_bootstrap_address("auto") or "auto"
+    except ConnectionError as error:
+        raise UserError("--ray-address auto finds no Ray cluster here: start one with `ray start`") from error
 
 
 def require_nodes(nodes: Sequence[dict[str, Any]], jobs: Sequence[Job]) -> None:
