@@ -62,7 +62,7 @@ def test_the_point_starts_in_the_near_room_the_box_in_the_door_and_goals_fill_th
     obs = np.asarray(jax.jit(jax.vmap(ENV.reset))(jax.random.split(jax.random.key(0), 2000)).obs)
     assert np.abs(obs[:, :2] - [2.0, 1.0]).max() <= 0.12 + 1e-6
     assert np.all(obs[:, 2:4] == [2.0, 3.0])
-    goals, counts = np.unique(obs[:, 4:], axis=0, return_counts=True)
+    goals, counts = np.unique(obs[:, 6:], axis=0, return_counts=True)
     assert {tuple(goal) for goal in goals} == {(float(x), float(y)) for x in (1, 2, 3) for y in (4, 5, 6)}
     assert chisquare(counts).pvalue > 1e-3
-    assert np.isfinite(path_lengths(ENV.layout, obs[:, :2], obs[:, 4:])).all()  # but for the box there is a way
+    assert np.isfinite(path_lengths(ENV.layout, obs[:, :2], obs[:, 6:])).all()  # but for the box there is a way

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from dcp.envs.maze import cell_of
-from dcp.envs.pushing import POINT_RADIUS, SPEED, TOLERANCE, PointPushing
+from dcp.envs.pushing import POINT_RADIUS, REACH, SPEED, TOLERANCE, PointPushing
 from dcp.envs.registry import make_env
 from tests.envs.placing import placed
 
-NAMES = ("point_soccer", "point_push")
+NAMES = ("point_soccer", "point_soccer_slick", "point_push")
 MANY, STEPS = 64, 60
 SLACK = 1e-5  # float32 in a room of a few units
 
@@ -58,16 +58,17 @@ def test_whatever_is_done_nothing_overlaps_nothing_enters_a_wall_and_nothing_mov
     rng = np.random.default_rng(seed)
     chosen = rng.uniform(-1.5, 1.5, (-(-STEPS // persistence), MANY, 2)).astype(np.float32)
     actions = np.repeat(chosen, persistence, axis=0)[:STEPS]
-    obs = np.asarray(run(placed(env, rng, MANY), actions))  # [T + 1, N, 6]
+    obs = np.asarray(run(placed(env, rng, MANY), actions))  # [T + 1, N, 8]
     body = obs[..., :4]
     assert np.isfinite(obs).all()
-    assert np.array_equal(obs[1:, :, 4:], obs[:-1, :, 4:])  # the goal stays
+    assert np.array_equal(obs[1:, :, 6:], obs[:-1, :, 6:])  # the goal stays
+    assert_allclose(obs[..., 4:6], body[..., 2:] - body[..., :2], atol=SLACK)
     assert depth(env, body).max() <= TOLERANCE + SLACK
     assert not in_wall(env, body[..., :2], POINT_RADIUS).any()
     assert not in_wall(env, body[..., 2:], env.size).any()
     still = np.all(body[1:, :, 2:] == body[:-1, :, 2:], axis=-1)  # [T, N]
     longest = SPEED * np.sqrt(2.0)
-    assert still[depth(env, body[:-1]) < -longest].all()  # out of the point's reach within a step
+    assert still[depth(env, body[:-1]) < -longest - REACH].all()  # out of the point's reach within a step
     assert not still.all()  # some were pushed
     assert np.linalg.norm(np.diff(body[..., 2:], axis=0), axis=-1).max() < 2 * longest  # and none was thrown
 
@@ -82,7 +83,8 @@ def test_even_the_fastest_point_cannot_pass_through(world):
     """Straight at the thing from both sides: whoever was before it stays before it."""
     env, run = world
     thing = np.array([3.0, 3.0]) if env.shape == "disc" else np.array([2.0, 5.0])
-    q = np.array([[*(thing - [0, 0.9]), *thing, 0, 0], [*(thing + [0, 0.9]), *thing, 0, 0]], np.float32)
+    x, y = thing
+    q = np.array([[x, y - 0.9, x, y, 0, 0], [x, y + 0.9, x, y, 0, 0]], np.float32)
     q, towards = np.repeat(q, MANY // 2, axis=0), np.repeat([[0.0, 1.0], [0.0, -1.0]], MANY // 2, axis=0)
     body = np.asarray(run(q, np.broadcast_to(towards.astype(np.float32), (STEPS, MANY, 2))))[..., :4]
     ahead = body[..., 3] - body[..., 1]  # [T + 1, N]
@@ -92,7 +94,7 @@ def test_even_the_fastest_point_cannot_pass_through(world):
 def test_the_spec_names_the_thing_and_the_room(world):
     env, _ = world
     spec = env.spec
-    assert (spec.state_size, spec.goal_size, spec.action_size, spec.episode_length) == (4, 2, 2, 250)
+    assert (spec.state_size, spec.goal_size, spec.action_size, spec.episode_length) == (6, 2, 2, 250)
     assert spec.threshold == 0.25 and spec.physics == "none" and spec.maze_dims == (0, 1)
     assert [(thing.shape, thing.dims, thing.acts) for thing in env.things] == [
         (env.shape, (2, 3), False),

@@ -40,12 +40,12 @@ def test_every_environment_has_an_id_with_its_own_time_limit():
 
 def test_dcp_before_gymnasium_registers_and_imports_nothing_by_itself():
     lines = run(f"import sys, dcp; print({LOADED}); import gymnasium; print({COUNT}); print('jax' in sys.modules)")
-    assert lines == ["[]", "27", "False"]
+    assert lines == ["[]", "28", "False"]
 
 
 def test_gymnasium_before_dcp_registers_and_an_id_can_name_the_package():
     script = f"import gymnasium; print({COUNT}); print(gymnasium.make('dcp:dcp/PointUMaze-v0').spec.id); print({COUNT})"
-    assert run(script) == ["0", "dcp/PointUMaze-v0", "27"]
+    assert run(script) == ["0", "dcp/PointUMaze-v0", "28"]
 
 
 def test_dcp_needs_no_gymnasium():

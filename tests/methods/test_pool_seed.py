@@ -4,6 +4,7 @@ import hashlib
 import io
 import pickle
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from dcp.errors import UserError
 from dcp.methods import pool_seed
 from dcp.methods.pool_seed import read, seeds_of, spread
 
-SPEC = make_env("point_soccer").spec  # S 4, G 2, the ball's place last
+# S 4, G 2, a ball's place last
+SPEC = replace(make_env("point_u_maze_inertia").spec, name="ball", goal_dims=(2, 3))
 STATES = np.array([[1.0, 2.0, 3.0, 4.0], [5.0, 1.0, 2.0, 2.5]])
 
 
@@ -61,7 +63,7 @@ def test_a_csv_with_as_many_columns_as_goals_have_holds_goals(tmp_path: Path):
         ({"states": np.zeros((0, 4))}, "holds no state: give at least one"),
         ({"states": np.full((2, 4), np.nan)}, "holds a NaN"),
         ({"states": np.full((2, 4), 1e39)}, "beyond 3.4e38"),
-        ({"states": np.zeros((2, 3))}, r"`states` .* is float64\[2, 3\]: point_soccer needs numbers of shape \[K, 4\]"),
+        ({"states": np.zeros((2, 3))}, r"`states` .* is float64\[2, 3\]: ball needs numbers of shape \[K, 4\]"),
         ({"states": np.zeros(4)}, r"shape \[K, 4\]"),
         ({"goals": np.zeros((2, 4))}, r"`goals` .* shape \[K, 2\]"),
         ({"states": np.array([["a"] * 4])}, "needs numbers"),
@@ -80,7 +82,7 @@ def test_a_wrong_array_gets_one_sentence(tmp_path: Path, arrays: dict[str, np.nd
     [
         ("", "holds no state"),
         ("x,y,ball_x,ball_y\n", "holds no state"),
-        ("1,2,3\n", "has 3 columns: point_soccer needs 4 for states or 2 for goals"),
+        ("1,2,3\n", "has 3 columns: ball needs 4 for states or 2 for goals"),
         ("1,2,3,4\n1,2\n", "has 2 and 4 columns"),
         ("1,2,3,4\n1,2,3,inf\n", "holds a NaN, an infinity"),
         ("1,2,3,4\n1,2,three,4\n", "cannot be read"),

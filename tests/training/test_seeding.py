@@ -126,7 +126,7 @@ def test_trainers_with_the_same_seeds_are_one_program_and_others_are_not(seed_fi
     [
         ({"method": "crl"}, "crl has no pool to seed: leave pool_seed out, or choose one of ssgc, dcp"),
         ({"method": "dcp_no_pool"}, "dcp_no_pool has no pool to seed"),
-        ({"pool_seed": None, "pool_seed_fraction": 0.5}, "pool_seed_fraction speaks of seeds, but there is no pool_seed"),
+        ({"pool_seed": None, "pool_seed_fraction": 0.5}, "pool_seed_fraction speaks of seeds, but there is no"),
         ({"pool_seed": None, "pool_seed_in_critic": True}, "pool_seed_in_critic speaks of seeds"),
         ({"pool_seed_fraction": 0.0}, "pool_seed_fraction is 0.0: use a share above 0"),
         ({"pool_seed_fraction": 1.5}, "pool_seed_fraction is 1.5"),
@@ -146,7 +146,7 @@ def test_each_mistake_gets_one_sentence(seed_file: Path, overrides: dict, senten
 def test_goals_alone_cannot_enter_the_critics_data(tmp_path: Path):
     np.savez(tmp_path / "goals.npz", goals=np.ones((3, 2)))
     settings = Settings(env="point_soccer", pool_seed=str(tmp_path / "goals.npz"), pool_seed_in_critic=True)
-    assert violations(settings)[0].endswith("needs whole states [K, 4]: give these, or leave it out")
+    assert violations(settings)[0].endswith("needs whole states [K, 6]: give these, or leave it out")
 
 
 def test_the_command_line_names_the_file(seed_file: Path, capsys: pytest.CaptureFixture, tmp_path: Path):

@@ -96,6 +96,8 @@ def _options(argv: list[str]) -> TrainOptions:
     require_named(settings, {flag: value_of(f"--{flag}", argv) for flag in ("env", "eval-env")})
     if stored is None and value_of("--env", argv) not in (None, settings.env):
         settings = replace(settings, eval_env=None)  # another environment is judged on itself, unless a flag says more
+    if stored is None and value_of("--pool-seed", argv) is not None:
+        settings = replace(settings, pool_seed_sha256=None)  # the config's: another file has another
     options = parse(TrainOptions(settings=settings), argv, "dcp train", _description())
     if given is not None and options.overwrite:
         raise UserError("--resume continues what --overwrite would replace: give only one of them")

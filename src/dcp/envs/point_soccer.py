@@ -1,6 +1,8 @@
-"""A point pushes a ball, and the goal is the ball's place: AntSoccer without the ant, learned in minutes.
+"""A point pushes a ball, and the goal is the ball's place: AntSoccer without the ant.
 
 The paper's failure in the smallest form: psi_g reads the ball alone, and no action moves the ball but in contact.
+In `point_soccer` a ball that is touched sticks to the point, which dribbles it: one touch, and the goal's coordinates
+are the point's to move. In `point_soccer_slick` it does not, and slips off unless it is pushed from behind.
 """
 
 from typing import Literal
@@ -14,8 +16,8 @@ from dcp.types import Array, MazeLayout
 
 ROOM = MazeLayout(("#######", "#.....#", "#.....#", "#..r..#", "#.....#", "#.....#", "#######"), scale=1.0)
 CENTRE = (3.0, 3.0)
-BALL_DISTANCE = 1.0  # of the ball's first place from the centre, in any direction
-TARGET_DISTANCE = 1.8  # of the goal, in any direction
+BALL_DISTANCE = 0.6  # of the ball's first place from the centre, in any direction
+TARGET_DISTANCE = 1.3  # of the goal, in any direction
 
 
 class PointSoccer(PointPushing):
@@ -23,8 +25,8 @@ class PointSoccer(PointPushing):
     size = 0.25
     goal_dims = (2, 3)
 
-    def __init__(self, name: str = "point_soccer"):
-        super().__init__(name, ROOM)
+    def __init__(self, name: str = "point_soccer", sticks: bool = True):
+        super().__init__(name, ROOM, sticks)
 
     def reset(self, key: Array) -> EnvState:
         key_point, key_ball, key_target = jax.random.split(key, 3)

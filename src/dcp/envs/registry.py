@@ -82,6 +82,7 @@ def _point_mazes() -> dict[str, Factory]:
 def _manipulation() -> dict[str, Factory]:
     rows: dict[str, Factory] = {
         "point_soccer": PointSoccer,
+        "point_soccer_slick": partial(PointSoccer, "point_soccer_slick", sticks=False),
         "point_push": PointPush,
         "ant_push": partial(_ant_push, "ant_push"),
         "ant_soccer": partial(_ant_soccer, "ant_soccer"),

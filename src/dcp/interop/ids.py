@@ -13,6 +13,7 @@ _POINTS = (
     "point_big_maze_eval",
     "point_big_maze_inertia_eval",
     "point_soccer",
+    "point_soccer_slick",
     "point_push",
 )
 _BODIES = (

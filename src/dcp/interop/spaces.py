@@ -30,7 +30,8 @@ def _state_bounds(env: Environment) -> tuple[np.ndarray, np.ndarray]:
         return np.concatenate([low, -speed]), np.concatenate([high, speed])
     if isinstance(env, PointPushing):
         low, high = _free(env.layout)
-        return np.tile(low, 2), np.tile(high, 2)  # the point's place, and the thing's
+        span = high - low  # the point's place, the thing's, and the way between them
+        return np.concatenate([low, low, -span]), np.concatenate([high, high, span])
     limit = np.full(env.spec.state_size, ABSURD if env.spec.physics != "none" else np.inf, np.float32)
     return -limit, limit
 
