@@ -198,6 +198,7 @@ class NodeRemover(Killer):
         self.cluster, self.node = cluster, node
 
     def update(self, lines: Sequence[Any]) -> None:
+        self.seen |= {line.where for line in lines if line.where}
         if self.node is not None and sum(bool(line.row and line.row["evaluation"] >= 3) for line in lines) >= 3:
             self.cluster.remove_node(self.node, allow_graceful=False)
             self.node = None
@@ -212,6 +213,7 @@ def test_eight_runs_finish_though_a_node_is_lost(tmp_path: Path, cluster: Any):
     lines = drive(with_cores(jobs, 1), entries, remover, cluster)
     assert remover.node is None
     assert [line.state for line in lines] == ["finished"] * 8
+    assert len(remover.seen) > 8  # a process each, and another for those that lost theirs
     here, alone = planned(tmp_path / "local", method=["crl", "dcp"], seed=[0, 1, 2, 3])
     Driver(LocalLauncher(Room(2), with_cores(alone, 1)), here, with_cores(alone, 1), Killer()).run()
     for entry in here:

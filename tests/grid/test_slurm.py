@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 from dcp.cli.main import main
 from dcp.errors import UserError
 from dcp.grid.driver import Driver
-from dcp.grid.jobs import Resources
+from dcp.grid.jobs import Job, Resources
 from dcp.grid.launchers.options import SlurmOptions
 from dcp.grid.launchers.slurm import SlurmLauncher
 from dcp.grid.launchers.slurm_work import Told, read_told, told_file
@@ -28,19 +28,20 @@ SEED_0 = "point_u_maze/dcp/seed_0"
 
 
 class Preemptor(Killer):
-    """Sends submitit's process of a job what SLURM sends before it takes the node away."""
+    """Sends every process of a job what SLURM sends them before it takes the node away."""
+
+    def __init__(self, job: Job):
+        super().__init__(job.name)
+        self.job = job
 
     def update(self, lines: Sequence[Line]) -> None:
-        self.seen |= {line.where for line in lines}
         for line in lines:
             if line.name == self.name and line.row and line.row["evaluation"] >= self.after:
                 self.name = None
-                os.kill(self.process(line.name), signal.SIGUSR2)
-
-    def __init__(self, runs_dir: Path, name: str):
-        super().__init__(name)
-        jobs = planned(runs_dir, seed=[0, 1])[1]
-        self.process: Callable[[str], int] = lambda name: read_told({job.name: job for job in jobs}[name]).process
+                parent = read_told(self.job).process
+                (child,) = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+                for process in (int(child), parent):
+                    os.kill(process, signal.SIGUSR2)
 
 
 def test_two_runs_finish_and_the_one_that_is_preempted_is_requeued_and_ends_bit_identical(
@@ -49,7 +50,7 @@ def test_two_runs_finish_and_the_one_that_is_preempted_is_requeued_and_ends_bit_
     entries, jobs = planned(tmp_path, seed=[0, 1])
     launcher = SlurmLauncher(jobs, SlurmOptions(), cluster="local")
     launcher.require()
-    shown = Preemptor(tmp_path, SEED_0)
+    shown = Preemptor(jobs[0])
     lines = Driver(launcher, entries, jobs, shown, retries=0, poll=0.05).run()
     assert [(line.state, line.attempt) for line in lines] == [("finished", 1), ("finished", 1)]
     assert shown.name is None and not shown.notes
