@@ -30,8 +30,7 @@ def free_port() -> int:
 
 
 def started(command: list[str], **changes: str) -> subprocess.Popen[str]:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **changes}
-    pipe = subprocess.PIPE
+    env, pipe = {**os.environ, **changes}, subprocess.PIPE
     return subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, env=env, stdout=pipe, stderr=pipe, text=True)
 
 
@@ -71,8 +70,9 @@ def test_two_hosts_share_out_environments_and_batches_and_hold_the_same_learner(
 def test_hosts_agree_on_the_highest_wish_and_pass_whole_arrays_on():
     host_0, host_1 = pair()
     assert host_0["agreed"] == host_1["agreed"] == [1, 5]
-    assert host_0["spread"] == host_1["spread"] == [6.0, 2.0, 8192.0]
+    assert host_0["spread"] == host_1["spread"] == [6.0, 3.0, 8192.0]
     assert host_0["replay"] == host_1["replay"] > 0.0
+    assert host_0["own_part"] and host_1["own_part"]
 
 
 class TestChecks:
@@ -174,9 +174,20 @@ class TestWholeRuns:
         assert any((folder / "checkpoints").iterdir())
 
     def test_a_mistake_ends_both_with_its_sentence(self, tmp_path: Path):
-        for code, _, err in ended(trained(tmp_path, "--num-envs", "15")):
+        for code, _, err in ended(trained(tmp_path, "--num-envs", "15", "--batch-size", "60")):
             assert code == 2
             assert "2 hosts cannot share out num_envs 15 evenly: try num_envs 16" in err
+        assert list(tmp_path.iterdir()) == []
+
+    def test_the_hosts_of_a_slurm_job_find_each_other(self):
+        """By SLURM's own variables, as srun sets them for two tasks on one node. Host 0's mistake is told to both."""
+        job = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_NODELIST": "localhost", "SLURM_STEP_NUM_NODES": "1"}
+        command = ["dcp.cli.main", "train", "--preset", "smoke", "--hosts", "auto", "--num-envs", "15"]
+        tasks = [{"SLURM_NTASKS": "2", "SLURM_PROCID": host, "SLURM_LOCALID": host} for host in ("0", "1")]
+        (code, _, err), (code_1, _, err_1) = ended([started(command, **job, **task) for task in tasks])
+        assert (code, code_1) == (2, 2)
+        assert err.startswith("dcp: num_envs * (window - 1) = 15 * 32")
+        assert err_1.startswith("dcp: host 0 has stopped: num_envs * (window - 1) = 15 * 32")
 
 
 def rows(folder: Path) -> list[str]:

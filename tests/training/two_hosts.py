@@ -34,6 +34,7 @@ def period() -> dict[str, object]:
         "split_batches": stages.trainer.config.split_batches,
         "own": [shard.data.shape[1] for shard in run.replay.rows.state.addressable_shards],
         "means": {name: float(np.mean([row[name] for row in metrics])) for name in metrics[0]},
+        "own_part": all(np.array_equal(gathered[s.index], s.data) for s in run.replay.rows.state.addressable_shards),
         "replay": float(np.abs(np.float64(gathered)).sum()),
         "parameters": float(sum(np.abs(np.float64(leaf)).sum() for leaf in jax.tree.leaves(run.learner.params))),
     }
@@ -42,8 +43,8 @@ def period() -> dict[str, object]:
 def spread_from_first() -> list[float]:
     """What a host has of host 0's numbers: small ones together, and one that goes in four pieces."""
     mine = float(hosts.index() + 1)
-    arrays = {"a": np.full((2, 3), mine), "flags": np.array([mine == 1.0, True]), "large": np.full(1 << 13, mine)}
-    spread(arrays)
+    arrays = {"a": np.full((2, 3), mine), "b": np.arange(3.0) * mine, "large": np.full(1 << 13, mine)}
+    spread(dict(sorted(arrays.items(), reverse=mine == 1.0)))  # whoever reads a checkpoint may have its own order
     return [float(array.sum()) for array in arrays.values()]
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import threading
+import time
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -17,6 +18,7 @@ from dcp.envs.meeting import Meeting, meet
 from dcp.errors import UserError
 
 _HEARTBEAT = 100  # seconds after which a host that does not answer is given up, as in JAX
+_GRACE = 10.0  # seconds
 _END = "dcp/end"
 _told, _heard = itertools.count(), itertools.count()  # messages of host 0, in order
 
@@ -110,6 +112,8 @@ def _await_end(client: Any, here: int) -> None:
                 return
             if end["sentence"]:
                 print(f"dcp: host {end['host']} has stopped: {end['sentence']}", file=sys.stderr)
+            if here == 0:  # it will notice in the next exchange, and has a folder to put in order
+                time.sleep(_GRACE)
             leave(end["code"])
 
 

@@ -66,14 +66,15 @@ def pieces(array: jax.Array) -> Iterator[tuple[Any, np.ndarray]]:
 
 def spread(arrays: dict[str, np.ndarray]) -> None:
     """Host 0's numbers into every host's arrays of the same names and shapes."""
-    small = [array for array in arrays.values() if array.nbytes <= _PIECE // 64]
+    in_order = [arrays[name] for name in sorted(arrays)]
+    small = [array for array in in_order if array.nbytes <= _PIECE // 64]
     together = np.concatenate([_bytes(array) for array in small])
     _from_first(together)
     first = 0
     for array in small:
         _bytes(array)[:] = together[first : first + array.nbytes]
         first += array.nbytes
-    for array in arrays.values():
+    for array in in_order:
         if array.nbytes > _PIECE // 64:
             _from_first(_bytes(array))
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from dcp.evaluation.measures import measure, training_scores
@@ -80,4 +81,6 @@ def _put(tree: Any, place: Any) -> Any:
     """Copies of the host's arrays. Of several hosts each has them all, and puts down its own part."""
     if place.is_fully_addressable:
         return jax.device_put(tree, place, may_alias=False)
-    return jax.tree.map(lambda x: jax.make_array_from_callback(x.shape, place, lambda part, x=x: x[part]), tree)
+    return jax.tree.map(
+        lambda x: jax.make_array_from_callback(x.shape, place, lambda part, x=x: np.array(x[part])), tree
+    )  # copies, as above
