@@ -26,14 +26,10 @@ def _gaps(part: dict[str, Any]) -> Iterator[Found]:
     beside = f"random visited z {_plain(random['state'])}, z on the true way {_plain(oracle['state'])}; 0: the same way"
     yield _number(f"Gap between the directions to {whose} and to g", scorer["state"], beside)
     beside = f"random visited z {_plain(random['state_away'])}"
-    yield _number("  the same, without the z that are at g", scorer["state_away"], beside)
-    yield _share(f"Part of {whose} on the way to g", scorer["on_path"], f"random {_percent(random['on_path'])}")
-    yield _share("  at g itself", scorer["at_goal"], f"random {_percent(random['at_goal'])}")
-    yield _share("  midway, neither at s nor at g", scorer["on_path_midway"], _of_random(random["on_path_midway"]))
-
-
-def _of_random(estimate: Estimate) -> str:
-    return f"random {_percent(estimate)}"
+    yield _number("The same gap, without the z that are at g", scorer["state_away"], beside)
+    places = {"on_path": "on the way to g", "at_goal": "at g itself", "on_path_midway": "midway, neither at s nor at g"}
+    for name, place in places.items():
+        yield _share(f"Part of {whose} {place}", scorer[name], f"of random visited z {_percent(random[name])}")
 
 
 def _alignment(part: dict[str, Any]) -> Iterator[Found]:
@@ -45,7 +41,7 @@ def _alignment(part: dict[str, Any]) -> Iterator[Found]:
         )
         yield _number(f"Cosine of the learned with the true direction, {where}", found["pulled_back"], beside)
         beside = f"straight line {_percent(found['straight_line_nearer'])}"
-        yield _share("  part of the points at which it leads nearer to g", found["nearer"], beside)
+        yield _share(f"Points at which it leads nearer to g, {where}", found["nearer"], beside)
 
 
 def _controllability(part: dict[str, Any]) -> Iterator[Found]:
@@ -53,7 +49,8 @@ def _controllability(part: dict[str, Any]) -> Iterator[Found]:
         held = f"in {k} step{'s' if k != '1' else ''}"
         beside = f"of the true direction {_percent(found['true_share'])}"
         yield _share(f"Part of the learned direction that actions can move {held}", found["share"], beside)
-        yield _number("  cosine of that part with the true direction", found["cosine"], "1: the useful part, 0: chance")
+        beside = "1: all of that part is of use"
+        yield _number(f"Cosine of what they can move {held} with the true direction", found["cosine"], beside)
 
 
 def _calibration(part: dict[str, Any]) -> Iterator[Found]:

@@ -7,6 +7,7 @@ from functools import partial
 
 from dcp.analysis import compare_figure, landscape_section, pusher_goals, statistics_sections
 from dcp.analysis.collection import Collection
+from dcp.analysis.diagnosis import section as diagnosis_section
 from dcp.analysis.sections import Section
 
 SectionMaker = Callable[[Collection], list[Section]]
@@ -20,6 +21,7 @@ def section_makers(checkpoints: Sequence[int]) -> list[tuple[str, SectionMaker]]
         ("two runs", compare_figure.sections),
         ("landscapes", landscape_section.sections),
         ("goals of the pusher", pusher_goals.sections),
+        ("diagnoses", diagnosis_section.sections),
     ]
 
 

@@ -1,0 +1,143 @@
+"""`dcp diagnose` on a run that trained for a moment, and what the report makes of it."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dcp.analysis.collection import collect
+from dcp.analysis.diagnosis import files
+from dcp.analysis.diagnosis.figures import figures
+from dcp.analysis.diagnosis.section import sections
+from dcp.analysis.style import save
+from dcp.cli.main import main
+from dcp.errors import UserError
+from dcp.theory.diagnostics import PARTS
+from dcp.training.run import TrainedRun
+
+
+@pytest.fixture(scope="module")
+def diagnosed(tiny_run: TrainedRun, tmp_path_factory) -> Path:
+    """A copy of the run with its diagnosis, without figures."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    shutil.copytree(tiny_run.folder, folder)
+    assert main(["diagnose", str(folder), "--episodes", "4", "--states", "32", "--no-figures"]) == 0
+    return folder
+
+
+def test_a_run_s_diagnosis_lies_in_its_folder(diagnosed: Path):
+    content = files.read(diagnosed)
+    assert content is not None and set(PARTS) <= set(content)
+    assert (content["env"], content["episodes"], content["states"]) == ("point_u_maze", 4, 32)
+    assert content["seconds"] > 0.0
+    for kind in ("scorer", "random", "oracle"):
+        assert 0.0 <= content["gaps"]["kinds"][kind]["state"]["mean"] <= 2.0
+    assert list(content["controllability"]["steps"]) == ["1", "10", "50"]
+
+
+def test_figures_are_drawn_whole(diagnosed: Path, tmp_path: Path):
+    content = files.read(diagnosed)
+    assert content is not None
+    drawn = figures(content)
+    assert list(drawn)[:2] == ["overview", "directions"] and len(drawn) == 9
+    for name in ("overview", "true_way"):  # the overview has six of the others
+        file = save(drawn[name](), tmp_path / f"{name}.png")
+        with Image.open(file) as picture:
+            pixels = np.asarray(picture.convert("L"))
+        assert len(np.unique(pixels)) > 50  # not blank
+        assert np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]]).min() == 255, (
+            file
+        )  # nothing cut off
+
+
+def test_one_part_alone_and_the_numbers_as_json(diagnosed: Path, tmp_path: Path, capsys):
+    os.link(diagnosed / "policy.safetensors", tmp_path / "mine.safetensors")
+    arguments = [str(tmp_path / "mine.safetensors"), "--only", "conditioning", "--episodes", "4", "--states", "32"]
+    assert main(["diagnose", *arguments, "--json"]) == 0
+    (content,) = json.loads(capsys.readouterr().out)
+    assert set(content) & set(PARTS) == {"conditioning"} and "drawn" not in content
+    assert [Path(file).name for file in content["files"]] == ["diagnosis.json", "spectrum.png"]
+    assert any("no config" in note for note in content["notes"])
+
+
+def test_words_for_whoever_has_not_read_the_paper(diagnosed: Path, tmp_path: Path, capsys):
+    arguments = [str(diagnosed), "--skip", "controllability", "alignment", "--episodes", "4", "--states", "32"]
+    assert main(["diagnose", *arguments, "--out", str(tmp_path), "--no-figures"]) == 0
+    shown = capsys.readouterr().out
+    assert (
+        "Gap between the directions" in shown and "of random visited z" in shown and "Dimensions that psi uses" in shown
+    )
+    assert "that actions can move" not in shown
+
+
+def test_the_report_shows_what_lies_there(diagnosed: Path):
+    (section,) = sections(collect([diagnosed.parent]))
+    assert len(section.figures) == 1 and section.figures[0].environment == "point_u_maze"
+    (table,) = section.tables
+    measures = [row.cells[2].text for row in table.rows]
+    assert len(measures) == len(set(measures)) > 15
+    said = files.read(diagnosed)
+    assert said is not None
+    gap = said["gaps"]["kinds"]["scorer"]["state"]["mean"]
+    assert table.rows[0].cells[3].value == gap and table.rows[0].cells[3].text == f"{gap:.2f}"
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"schema_version": 1, "drawn": {}, "gaps": {"kinds": 3}}', '{"drawn": {}}']
+)
+def test_a_damaged_diagnosis_is_a_sentence_of_the_report(tiny_run: TrainedRun, tmp_path: Path, content: str):
+    shutil.copytree(tiny_run.folder, tmp_path / "run")
+    (tmp_path / "run" / "diagnosis").mkdir()
+    (tmp_path / "run" / "diagnosis" / "diagnosis.json").write_text(content)
+    (section,) = sections(collect([tmp_path]))
+    assert "has no readable diagnosis" in section.text and not section.tables
+
+
+def test_a_report_without_diagnoses_has_no_section(tiny_run: TrainedRun):
+    assert sections(collect([tiny_run.folder])) == []
+
+
+def test_figures_of_another_diagnosis_do_not_stay(diagnosed: Path, tmp_path: Path):
+    content = files.read(diagnosed)
+    assert content is not None
+    (tmp_path / "gaps.png").write_bytes(b"old")
+    files.write(tmp_path, content, with_figures=False)
+    assert [file.name for file in tmp_path.iterdir()] == ["diagnosis.json"]
+    assert "directions" not in figures({**content, "alignment": {}})
+
+
+BAD = [
+    ([], "nothing to diagnose"),
+    (["{run}", "--only", "gap"], "there is no part 'gap'"),
+    (["{run}", "--only", "gaps", "--skip", "energies"], "give one of them"),
+    (["{run}", "{run}", "--out", "here"], "several runs"),
+    (["{run}", "--env", "pusher_easy"], "sizes"),
+    (["{run}", "--episodes", "1"], "use 2 or more"),
+    (["{run}/nothing"], "no policy at"),
+    (["zoo/nothing/dcp"], "the zoo has no"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD, ids=[" ".join(arguments) or "nothing" for arguments, _ in BAD])
+def test_a_mistake_is_one_sentence(diagnosed: Path, arguments: list[str], words: str, capsys):
+    assert main(["diagnose", *(argument.format(run=diagnosed) for argument in arguments)]) == 2
+    error = capsys.readouterr().err.strip()
+    assert words in error
+    assert "\n" not in error
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(diagnosed: Path, tmp_path: Path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    assert main(["diagnose", str(diagnosed), "--out", str(tmp_path / "file" / "here")]) == 2
+    assert "choose a folder by --out" in capsys.readouterr().err
+
+
+def test_a_result_of_another_version_is_refused(tmp_path: Path):
+    (tmp_path / "diagnosis").mkdir()
+    (tmp_path / "diagnosis" / "diagnosis.json").write_text('{"schema_version": 99, "drawn": {}}')
+    with pytest.raises(UserError, match="has schema 99"):
+        files.read(tmp_path)
