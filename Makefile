@@ -89,15 +89,15 @@ test: lint
 	@$(BIN)/python -m pytest -m "not slow" $(PROCESSES)
 
 test-all: lint $(INTEROP)
-	@echo "test: all"
-	@$(BIN)/python -m pytest $(PROCESSES)
+	@echo "test: all, compiled as for a user"
+	@DCP_TESTS_COMPILE=shipped $(BIN)/python -m pytest $(PROCESSES)
 
 format: setup
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
 bench: setup
-	@for name in learner hindsight methods environments iteration checkpoint latency controller gymnasium_steps report; do echo "bench: $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+	@for name in learner hindsight methods environments iteration checkpoint latency controller gymnasium_steps report seeds sharding diagnose; do echo "bench: $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 pictures: setup
 	@$(BIN)/python docs/environments/pictures.py
