@@ -3,7 +3,7 @@
 import io
 from pathlib import Path
 
-import numpy as np
+import jax.numpy as jnp
 from rich.console import Console
 
 from dcp.training.display import Silent
@@ -23,9 +23,9 @@ def test_a_terminal_has_one_line_a_seed():
     console = Console(file=io.StringIO(), force_terminal=True, width=150)
     with Board(tiny_config(), Path("runs/seed_<n>"), console) as board:
         board.joined([0, 7], 0, 0)
-        board.progress(Progress(3, {"critic_loss": np.array([4.5, 5.5]), "actor_loss": np.array([1.5, 2.5])}))
+        board.progress(Progress(3, {"critic_loss": jnp.array([4.5, 5.5]), "actor_loss": jnp.array([1.5, 2.5])}))
         board.evaluated([ROW, {**ROW, "success_once": 0.75}])
-        board.progress(Progress(4, {"critic_loss": np.array([4.25, 5.25]), "actor_loss": np.array([1.0, 2.0])}))
+        board.progress(Progress(4, {"critic_loss": jnp.array([4.25, 5.25]), "actor_loss": jnp.array([1.0, 2.0])}))
         shown = Console(file=io.StringIO(), width=150)
         shown.print(board._render())
     lines = [line.split() for line in shown.file.getvalue().splitlines()]  # pyright: ignore[reportAttributeAccessIssue]
@@ -51,6 +51,6 @@ def test_a_display_of_one_run_is_shown_the_mean():
         display.joined([0, 7], 0, 0)
         display.joined([0, 7], 5, 1)
         display.progress(Progress(6, None))
-        display.progress(Progress(7, {"critic_loss": np.array([4.0, 5.0])}))
+        display.progress(Progress(7, {"critic_loss": jnp.array([4.0, 5.0])}))
         display.evaluated([ROW, {**ROW, "success_once": 0.75}])
     assert (seen.rows, seen.losses, seen.places) == ([0.5], [None, 4.5], [(5, 1)])

@@ -131,7 +131,16 @@ class TestGoingOn:
     def test_together_to_the_same_bits(self, folders: Path, together: Trained):
         for seed in SEEDS:
             assert len(files.checkpoints(folder(folders, seed) / "checkpoints")) == 1
-        runs = train_seeds(tiny_config(), SEEDS, runs_dir=folders, resume=True, display="none")
+        seen = []
+        runs = train_seeds(
+            tiny_config(),
+            SEEDS,
+            lambda seed, row: seen.append((seed, row["evaluation"])),
+            runs_dir=folders,
+            resume=True,
+            display="none",
+        )
+        assert seen == [(3, 2), (0, 2)]  # the first evaluation is not done again
         for seed in SEEDS:
             assert_same_run(runs[seed].folder, together.runs[seed].folder)
 

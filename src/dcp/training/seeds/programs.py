@@ -130,12 +130,17 @@ def learner_form() -> How:
     return "map" if jax.default_backend() == "cpu" else "vmap"
 
 
+def devices_for(count: int) -> int:
+    """As many as share so many seeds out evenly."""
+    return max(n for n in range(1, jax.local_device_count() + 1) if count % n == 0)
+
+
 def seed_programs(trainer: Trainer, donate: bool, count: int) -> SeedPrograms:
     """For so many seeds, over all devices that share them out evenly.
 
     Groups of seeds that differ in seeds or budget alone share theirs, as single runs do.
     """
-    over = max(n for n in range(1, jax.local_device_count() + 1) if count % n == 0)
+    over = devices_for(count)
     devices = tuple(jax.local_devices()[:over]) if over > 1 else ()
     if not may_share(trainer):
         return SeedPrograms(trainer, donate, devices)

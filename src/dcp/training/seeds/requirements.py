@@ -11,6 +11,7 @@ from dcp.checks import available_memory, memory_parts
 from dcp.config import Config, Settings
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
+from dcp.training.seeds.programs import devices_for
 
 S = TypeVar("S", bound=Settings)
 ALONE = "use --seeds-as processes"
@@ -50,6 +51,8 @@ def require_memory(settings: Settings, count: int) -> None:
     env = make_env(settings.env, settings.fidelity)
     if getattr(env, "on_host", False):
         raise UserError(f"{settings.env} steps on the host, where nothing can be vmapped: {ALONE}")
+    if jax.default_backend() != "cpu":
+        count //= devices_for(count)  # an accelerator's memory is its own
     needed = count * sum(memory_parts(settings.resolve(env.spec.episode_length), env.spec).values())
     there = available_memory()
     if there is not None and needed > there:
