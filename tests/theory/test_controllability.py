@@ -98,14 +98,16 @@ def test_without_drift_the_optimal_action_never_shrinks(seed: int):
     p = magnitude_from_direction(terms, unit(steep)) * unit(steep)  # what a gradient in this direction must be
     action = feedback(terms, p)
     assert_allclose(action @ terms.R @ action, 2 * terms.c0, rtol=1e-6)
-    assert controllable_share(terms.G, p) * np.linalg.norm(p) >= np.sqrt(2 * terms.c0 / np.linalg.norm(terms.D, 2)) * (1 - 1e-9)
+    assert controllable_share(terms.G, p) * np.linalg.norm(p) >= np.sqrt(2 * terms.c0 / np.linalg.norm(terms.D, 2)) * (
+        1 - 1e-9
+    )
 
 
 @examples(200)
 @given(SEEDS)
 def test_an_action_that_moves_across_the_gradient_is_not_nearly_optimal(seed: int):
-    """The proof calls any a with G a orthogonal to the gradient approximately optimal. Without drift it loses c0 or more
-    in HJB's bracket, of a cost rate of 2 c0."""
+    """The proof calls any a with G a orthogonal to the gradient approximately optimal. Without drift it loses c0 or
+    more in HJB's bracket, of a cost rate of 2 c0."""
     rng = np.random.default_rng(seed)
     terms = random_terms(rng)._replace(f0=np.zeros(5))
     direction = unit(rng.normal(size=5) + 10 ** rng.uniform(-1, 3) * uncontrollable(rng, terms))

@@ -25,7 +25,9 @@ def test_the_law_holds_with_drift():
     for _ in range(3):
         system = linear(rng)
         s, g = ends(rng, 2)
-        assert_allclose(hjb_action(system, s, g), feedback(system.terms(s), system.gradient(s, g)), rtol=1e-3, atol=1e-3)
+        assert_allclose(
+            hjb_action(system, s, g), feedback(system.terms(s), system.gradient(s, g)), rtol=1e-3, atol=1e-3
+        )
 
 
 @examples(60)
@@ -64,7 +66,7 @@ def test_the_direction_sets_the_orientation_and_the_price_of_time_the_scale(seed
 @examples(200)
 @given(SEEDS)
 def test_the_direction_alone_tells_the_magnitude(seed: int):
-    """HJB has one positive root: with a price of time, (s, direction) is enough. Theorem 1 asks for more than it needs."""
+    """HJB has one positive root: with a price of time (s, direction) is enough, theorem 1 asks for more."""
     rng = np.random.default_rng(seed)
     system = curved(rng)
     s, g = ends(rng, len(system.B))
@@ -91,7 +93,7 @@ def test_the_distance_is_not_the_gradients_magnitude():
 
 
 def test_must_fail_with_actions_in_a_box_the_law_is_not_the_best_action():
-    """The linear law takes A = R^m for granted. R couples the actions, so that cutting the law off is no cure either."""
+    """The linear law takes A = R^m for granted. R couples the actions: cutting the law off is no cure."""
     system = Curved(B=np.eye(2) / 2, R0=np.array([[1.0, 0.8], [0.8, 1.0]]), c0=2.0)
     s, g = np.zeros(2), np.array([1.0, 0.05])
     law = feedback(system.terms(s), system.gradient(s, g))

@@ -36,25 +36,25 @@ def _parking(axes: Axes, car: Unicycle) -> None:
     axes.plot([0, 0], [0, 0.3], "ok", ms=7)
     axes.annotate("s", (0, 0), xytext=(-4, -16), textcoords="offset points", fontsize=13)
     axes.annotate("g", (0, 0.3), xytext=(-4, 8), textcoords="offset points", fontsize=13)
-    axes.set(title="Parking: two best ways, so d* has a kink", aspect="equal", ylim=(-0.12, 0.42))
-    axes.legend(fontsize=8, loc="center left", title="cost")
+    axes.set(title="Parking: two best ways, so d* has a kink", aspect="equal", ylim=(-0.12, 0.62))
+    axes.legend(fontsize=8, loc="upper center", title="cost of the way")
 
 
 def _shares(axes: Axes, car: Unicycle) -> None:
-    bearings = np.linspace(2, 88, 12)
+    bearings, sizes = np.linspace(2, 88, 12), []
     for far, colour in ((0.6, GREEN), (0.2, VERMILION)):
-        shares, sizes = [], []
+        shares = []
         for bearing in np.radians(bearings):
             p = car.gradient(np.zeros(3), np.array([far * np.cos(bearing), far * np.sin(bearing), 0.0]))
             shares.append(controllable_share(car.terms(np.zeros(3)).G, p))
             sizes.append(np.linalg.norm(feedback(car.terms(np.zeros(3)), p)))
-        axes.plot(bearings, shares, "o-", ms=3, color=colour, label=f"share ρ of the gradient, goal {far} away")
-        axes.plot(bearings, sizes, ":", color=colour, label=f"size of the best action, goal {far} away")
+        axes.plot(bearings, shares, "o-", ms=3, color=colour, label=f"share \u03c1 of the gradient, goal {far} away")
+    axes.plot(np.tile(bearings, 2), sizes, ":", color=GREY, label="size of the best action, either goal")
     axes.set(
         title="Beside the goal little of the gradient counts,\nyet the best action is as large as ever",
         xlabel="where the goal lies: 0° ahead, 90° beside", ylim=(0, 1.12),
     )  # fmt: skip
-    axes.legend(fontsize=8, loc="lower left")
+    axes.legend(fontsize=8, loc="center right", bbox_to_anchor=(1.0, 0.75))
 
 
 def _fragility(axes: Axes) -> None:
@@ -70,7 +70,7 @@ def _fragility(axes: Axes) -> None:
     axes.axhline(90, color=GREY, ls="--", lw=1)
     axes.text(0.011, 95, "90°: chance", fontsize=8, color=GREY)
     axes.set(
-        xscale="log", yscale="log", xlabel="share ρ of the gradient that actions can move", ylabel="degrees",
+        xscale="log", yscale="log", xlabel="share \u03c1 of the gradient that actions can move", ylabel="degrees",
         title="How far a small error of the direction\nturns the action (median)",
     )  # fmt: skip
     axes.legend(fontsize=8)

@@ -36,7 +36,7 @@ def _largest_turn(error: float) -> float:
 
 @dataclass(frozen=True)
 class Ripple:
-    """An error of d_psi: h(x) = delta sin(wave'(x - at)). Its gradient is largest at `at` and delta |wave|^2-Lipschitz."""
+    """An error of d_psi: h(x) = delta sin(wave'(x - at)), steepest at `at`."""
 
     delta: float
     wave: np.ndarray  # [n]

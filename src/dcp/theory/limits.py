@@ -1,5 +1,6 @@
 """Where the theorems end: what each hypothesis is for, as small computations."""
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,9 @@ from dcp.theory.invariance import paper_bound
 from dcp.theory.system import System, Terms, feedback, running_cost, unit, velocity
 
 
-def cost_when_slowed(system: Curved, s: np.ndarray, g: np.ndarray, slower: float, c0: float, points: int = 400) -> float:
+def cost_when_slowed(
+    system: Curved, s: np.ndarray, g: np.ndarray, slower: float, c0: float, points: int = 400
+) -> float:
     """What the shortest path costs if it is followed `slower` times more slowly than is best at a price of time of 1.
 
     A path in k times the time needs 1/k of the actions: with c0 = 0, as (B0) has it, the cost is divided by k. With
@@ -19,7 +22,7 @@ def cost_when_slowed(system: Curved, s: np.ndarray, g: np.ndarray, slower: float
     length = float(system.distance(s, g)) / np.sqrt(2 * system.c0)
     time = slower * length / np.sqrt(2.0) / points  # of one piece; best at c0 = 1: |ds/dt| = sqrt(2 c0)
     total = 0.0
-    for here, there in zip(ends[:-1], ends[1:], strict=True):
+    for here, there in pairwise(ends):
         terms = system.terms((here + there) / 2)._replace(c0=c0)
         total += time * running_cost(terms, np.linalg.solve(terms.G, (there - here) / time))
     return total
@@ -68,7 +71,7 @@ def sphere_with_waypoint(turn: float, to_z: float = np.pi / 4) -> tuple[Curved, 
 
 
 def drift_angle(terms: Terms, p: np.ndarray) -> float:
-    """The angle between the path's tangent f0 + G a* and what the gradient alone would move, G a*. Zero without drift."""
+    """The angle between the path's tangent f0 + G a* and G a*, what the gradient stands for: zero without drift."""
     action = feedback(terms, p)
     cosine = unit(velocity(terms, action)) @ unit(terms.G @ action)
     return float(np.arccos(np.clip(cosine, -1, 1)))

@@ -106,5 +106,9 @@ def point_with_inertia(dimensions: int = 1, c0: float = 1.0) -> Linear:
     """x'' = a, the goal a place x: d* by hand is min_T c0 T + 3 |g - x - v T|^2 / (2 T^3). State [x, v]."""
     zero, one = np.zeros((dimensions, dimensions)), np.eye(dimensions)
     return Linear(
-        A=np.block([[zero, one], [zero, zero]]), G=np.vstack([zero, one]), R=one, c0=c0, goal_rows=np.hstack([one, zero])
+        A=np.block([[zero, one], [zero, zero]]),
+        G=np.vstack([zero, one]),
+        R=one,
+        c0=c0,
+        goal_rows=np.hstack([one, zero]),
     )

@@ -21,7 +21,6 @@ _STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "legend.frameon": False,
     "savefig.dpi": 100,
-    "text.parse_math": False,
 }
 
 

@@ -18,7 +18,7 @@ def sweep_figure() -> Figure:
     for label, (curvature, colour) in CURVATURES.items():
         found = over_eps(scene(curvature), sizes)
         _measured(first, sizes, found, colour, label)
-    _bounds(first, sizes, found)
+    _bounds(first, sizes, found, " (sphere-like)")
     first.set(xlabel="detour over z: ε, the way over z minus the way", title="Waypoint off the way, exact distance")
     at = scene(0.0)
     sharp, smooth = over_delta(at, sizes), over_delta_smooth(at, sizes)
@@ -27,8 +27,8 @@ def sweep_figure() -> Figure:
     _bounds(second, sizes, sharp)
     second.set(xlabel="error of the learned distance: δ", title="Waypoint on the way, distance off by δ")
     for axes in (first, second):
-        axes.set(xscale="log", yscale="log", ylabel="|direction to z − direction to g|")
-        axes.legend(fontsize=8, loc="upper left")
+        axes.set(xscale="log", yscale="log", ylabel="|direction to z \u2212 direction to g|")
+        axes.legend(fontsize=8, loc="lower right")
     _ratios(third, at)
     figure.suptitle("Theorem 2: how far the direction to a waypoint is from the direction to the goal")
     return figure
@@ -40,18 +40,20 @@ def _measured(axes: Axes, sizes: np.ndarray, found: list[Gap], colour: str, labe
     axes.plot(sizes, values, "o", color=colour, ms=4, label=f"{label}: slope {slope(sizes[small], values[small]):.2f}")
 
 
-def _bounds(axes: Axes, sizes: np.ndarray, found: list[Gap]) -> None:
-    axes.plot(sizes, [each.paper for each in found], "-", color="black", lw=1.5, label="the paper's bound")
-    axes.plot(sizes, [each.proven for each in found], "--", color=GREY, lw=1.5, label="the bound we prove")
+def _bounds(axes: Axes, sizes: np.ndarray, found: list[Gap], note: str = "") -> None:
+    axes.plot(sizes, [each.paper for each in found], "-", color="black", lw=1.5, label="the paper's bound" + note)
+    axes.plot(sizes, [each.proven for each in found], "--", color=GREY, lw=1.5, label="the bound we prove" + note)
     axes.axhline(2, color="#CCCCCC", lw=1)
-    axes.text(sizes[0], 2.15, "2: opposite directions", fontsize=7, color=GREY)
+    axes.text(sizes[0], 2.2, "2: opposite directions", fontsize=8, color=GREY)
 
 
 def _ratios(axes: Axes, at: Scene) -> None:
     sizes = np.geomspace(1e-7, 1e-2, 11)
     ratios = np.array([[each.measured / each.paper for each in row] for row in over_both(at, sizes, sizes)])
     mesh = axes.pcolormesh(sizes, sizes, ratios, vmin=0, vmax=0.5, cmap="viridis", shading="nearest")
-    axes.set(xscale="log", yscale="log", xlabel="δ", ylabel="ε", title="Measured / the paper's bound (1 would be tight)")
+    axes.set(
+        xscale="log", yscale="log", xlabel="δ", ylabel="ε", title="Measured / the paper's bound (1 would be tight)"
+    )
     axes.grid(False)
     axes.figure.colorbar(mesh, ax=axes)
     axes.text(1.5e-7, 1.3e-7, f"largest: {ratios.max():.2f}", color="white", fontsize=9)

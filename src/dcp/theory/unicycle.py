@@ -2,7 +2,7 @@
 
 Optimal paths solve Hamilton's equations from s, with the gradient p of d* as the costate: p'Dp = 2 c0 leaves an angle
 and the sideways part of p free, so a shot (angle, sideways, time) ends at one goal, and d* = 2 c0 time as long as the
-path is the shortest one. `solve` finds the shot for a goal; everything is the same seen from the car, so s is the origin.
+path is the shortest one. `solve` finds the shot for a goal; all is the same seen from the car, so s is the origin.
 """
 
 from dataclasses import dataclass
@@ -62,7 +62,9 @@ class Unicycle:
         cos, sin = np.cos(heading), np.sin(heading)
         drive = -(px * cos + py * sin) / self.drive_price
         zero = np.zeros_like(drive)
-        return np.stack([drive * cos, drive * sin, -turn / self.turn_price, zero, zero, drive * (px * sin - py * cos)], -1)
+        return np.stack(
+            [drive * cos, drive * sin, -turn / self.turn_price, zero, zero, drive * (px * sin - py * cos)], -1
+        )
 
     def solve(self, s: np.ndarray, g: np.ndarray) -> Shots:
         """All shots found from s to g [3], the cheapest first: the table's best of each kind, then Newton's method."""
@@ -72,6 +74,8 @@ class Unicycle:
         starts = table[np.arange(len(table)), nearest]
         shots = self._newton(starts, goal)
         shots = shots[(np.linalg.norm(self.shoot(shots) - goal, axis=-1) < 1e-9) & (shots[:, 2] > 0)]
+        if not len(shots):
+            raise ValueError(f"no path found to {goal}, as seen from the car: is it further than {LONGEST} in time?")
         shots = shots[np.argsort(shots[:, 2])]
         p = self.costate(shots[:, 0], shots[:, 1])
         return Shots(2 * self.c0 * shots[:, 2], _turned(p, s[2]), shots)
@@ -93,7 +97,9 @@ class Unicycle:
                 break
             jacobian = np.moveaxis((ends[1:4] - ends[4:]) / (2 * step), 0, -1)  # [K, 3, 3]
             move = np.einsum("kij,kj->ki", np.linalg.pinv(jacobian, rcond=1e-10), missing)
-            shots = shots + move * np.minimum(1.0, 0.5 / np.maximum(np.linalg.norm(move, axis=-1, keepdims=True), 1e-12))
+            shots = shots + move * np.minimum(
+                1.0, 0.5 / np.maximum(np.linalg.norm(move, axis=-1, keepdims=True), 1e-12)
+            )
         return shots
 
 
@@ -110,13 +116,18 @@ def _turned(p: np.ndarray, heading: float) -> np.ndarray:
 
 @lru_cache(maxsize=4)
 def _table(car: Unicycle) -> tuple[np.ndarray, np.ndarray]:
-    """[kinds, K, 3] twice: shots in every direction, and where they end. A kind is an eighth of the angles, the sideways
-    part's sign and a range of times: paths of different kinds may reach one goal, and the shortest is asked for."""
-    angles, sides = np.linspace(-np.pi, np.pi, 48, endpoint=False).reshape(8, 1, 6, 1), np.sinh(np.linspace(0.01, 3.5, 16))
+    """[kinds, K, 3] twice: shots in every direction, and where they end. A kind is an eighth of the angles, a sign of
+    the sideways part and a range of times: paths of several kinds may reach one goal, the shortest is asked for."""
+    angles, sides = (
+        np.linspace(-np.pi, np.pi, 48, endpoint=False).reshape(8, 1, 6, 1),
+        np.sinh(np.linspace(0.01, 3.5, 16)),
+    )
     angle, sideways = np.broadcast_arrays(angles, np.stack([sides, -sides])[:, None])  # [8, 2, 6, 16]
     start = np.stack([angle, sideways, np.full(angle.shape, LONGEST)], -1).reshape(16, -1, 3)
     path = car.shoot(start, keep=True)[1:]  # [T, 16, K, 3]
     shots = np.broadcast_to(start, path.shape).copy()
     shots[..., 2] = LONGEST * np.arange(1, STEPS + 1)[:, None, None] / STEPS
-    table, ends = (by_time.reshape(4, STEPS // 4, 16, -1, 3).swapaxes(1, 2).reshape(64, -1, 3) for by_time in (shots, path))
+    table, ends = (
+        by_time.reshape(4, STEPS // 4, 16, -1, 3).swapaxes(1, 2).reshape(64, -1, 3) for by_time in (shots, path)
+    )
     return table, ends
