@@ -120,11 +120,9 @@ def test_what_no_node_has_is_refused_with_the_numbers(tmp_path: Path, cluster: A
     ray_cluster.require_nodes(nodes, [replace(job, resources=Resources(8, 32 * 10**9))])
 
     launcher = RayLauncher(with_cores([job], 10_000), RayOptions(cluster.address), Room(1))
-    try:
-        with pytest.raises(UserError, match=f"needs 10000 cores where the largest node of the cluster has {cores()}:"):
-            launcher.require()
-    finally:
-        launcher.close()
+    with pytest.raises(UserError, match=f"needs 10000 cores where the largest node of the cluster has {cores()}:"):
+        launcher.require()
+    assert not ray_cluster.package().is_initialized() and not (tmp_path / "grid").exists()
 
 
 @pytest.fixture

@@ -32,21 +32,12 @@ class RayLauncher:
         self._statuses: dict[str, Status] = {}
 
     def require(self) -> None:
-        if self._address is None:
-            ray_cluster.package()
-            require_room(self._room, self._planned)
-            self._ray = ray_cluster.start(self._room)
-        else:
-            self._ray = ray_cluster.join(self._address)
-            ray_cluster.require_nodes(self._ray.nodes(), self._planned)
-        # A worker that finds it sees the same storage; the name is new, so no cache of a network's files is asked.
-        self._marker = self._planned[0].runs_dir / GRID_DIR / "ray" / f"marker_{uuid.uuid4().hex}"
         try:
-            self._marker.parent.mkdir(parents=True, exist_ok=True)
-            self._marker.touch()
-        except OSError as error:
-            folder = self._marker.parent
-            raise UserError(f"{folder} cannot be written ({error.strerror}): choose another --runs-dir") from error
+            self._connect()
+            self._mark()
+        except UserError:
+            self.close()
+            raise
 
     def submit(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
@@ -83,6 +74,25 @@ class RayLauncher:
         if self._ray is not None:
             self._ray.shutdown()
             self._ray = None
+
+    def _connect(self) -> None:
+        if self._address is None:
+            ray_cluster.package()
+            require_room(self._room, self._planned)
+            self._ray = ray_cluster.start(self._room)
+        else:
+            self._ray = ray_cluster.join(self._address)
+            ray_cluster.require_nodes(self._ray.nodes(), self._planned)
+
+    def _mark(self) -> None:
+        # A worker that finds it sees the same storage; the name is new, so no cache of a network's files is asked.
+        self._marker = self._planned[0].runs_dir / GRID_DIR / "ray" / f"marker_{uuid.uuid4().hex}"
+        try:
+            self._marker.parent.mkdir(parents=True, exist_ok=True)
+            self._marker.touch()
+        except OSError as error:
+            folder = self._marker.parent
+            raise UserError(f"{folder} cannot be written ({error.strerror}): choose another --runs-dir") from error
 
     def _hand_over(self) -> None:
         """To Ray's queue; with --max-runs, so many at once."""
