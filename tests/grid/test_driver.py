@@ -2,6 +2,7 @@
 ones are in test_local_grid.py."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from dcp.grid.heartbeat import Beat, Heartbeat, read_beat
 from dcp.grid.jobs import Job
 from dcp.grid.launchers.interface import Status
 from dcp.grid.launchers.local import ended, last_line
-from dcp.grid.table import PlainTable, render, summary, time_left
+from dcp.grid.table import LiveTable, PlainTable, render, summary, time_left
 from dcp.grid.watch import Line
 from dcp.training.loop import Progress
 from tests.grid.small_grids import Killer, planned
@@ -136,6 +137,17 @@ def test_the_live_table_shows_what_runs_first_and_says_what_it_leaves_out():
     assert shown[1].split()[:2] == ["b", "running"] and "50%" in shown[1] and "0:50" in shown[1] and "25.0%" in shown[1]
     assert "failed, attempt 3: out of luck" in shown[2]
     assert shown[3].startswith("and 2 more") and shown[4].startswith("1 running")
+
+
+def test_a_terminal_shows_the_table_and_keeps_its_last_state():
+    written = StringIO()
+    with LiveTable(Console(force_terminal=True, width=140, height=20, file=written)) as table:
+        table.update(lines_of())
+        table.note("b: trying again (ended by SIGKILL)")
+        table.update([replace(line, state="finished", done=line.total, why="") for line in lines_of()])
+    shown = written.getvalue()
+    assert "trying again (ended by SIGKILL)" in shown and "out of luck" in shown
+    assert shown.splitlines()[-2].endswith("4 finished; 100% of all steps\x1b[0m")
 
 
 def test_plain_lines_are_told_once_for_each_change(capsys: pytest.CaptureFixture):

@@ -1,9 +1,9 @@
 """How much memory a job's process will take at its peak, from the sizes of its runs.
 
-    peak = process + compiler + seeds * (state + transient) + seeds * checkpoint
+    peak = process + seeds * (arrays + state)
 
-state: replay, learner and its optimizer, pool; transient: the largest of one iteration's pairs and one evaluation;
-checkpoint: the state once more, on the host, while it is written. The constants are measured: see docs/grid.md.
+arrays: every part that `checks.memory_parts` knows; state: replay, learner and pool once more, for the copy that a
+checkpoint is written from. The constants are measured: docs/grid.md.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from dcp.grid.jobs import Job
 
 MB = 10**6
 # Python, JAX and XLA with programs compiled, before the run's own arrays; by what steps the environment.
-PROCESS = {"none": 500 * MB, "spring": 1_000 * MB, "generalized": 1_000 * MB, "mjx": 1_500 * MB}
+PROCESS = {"none": 600 * MB, "spring": 1_500 * MB, "generalized": 1_100 * MB, "mjx": 1_600 * MB}
 STATE = ("replay", "learner and its optimizer", "the pool")
 
 

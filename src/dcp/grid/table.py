@@ -66,7 +66,7 @@ class LiveTable:
         self._live.update(render(lines, self._live.console.height - 5), refresh=True)
 
     def note(self, sentence: str) -> None:
-        self._live.console.print(sentence)
+        self._live.console.print(Text(sentence))  # as it is: rich would read [brackets] as markup
 
 
 def make_table(plain: bool | None = None) -> PlainTable | LiveTable:
@@ -137,10 +137,10 @@ def time_left(lines: Sequence[Line]) -> float | None:
 
     Environments differ in speed, so this is rough until one of each has run: `--dry-run` knows better.
     """
-    speed = sum(line.speed * line.seeds for line in lines if line.speed is not None)
+    open_lines = [line for line in lines if line.state in ("running", "waiting")]
+    speed = sum(line.speed * line.seeds for line in open_lines if line.speed is not None)
     if not speed:
         return None
-    open_lines = [line for line in lines if line.state in ("running", "waiting")]
     steps = sum((line.total - line.done) * line.seeds for line in open_lines)
     return max([steps / speed, *(line.left for line in open_lines if line.left is not None)])
 
