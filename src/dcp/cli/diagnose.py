@@ -1,7 +1,6 @@
 """`dcp diagnose`: what an agent's representation knows, beside the truth; JSON and figures in the run's folder."""
 
 import json as json_text
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -50,6 +49,7 @@ def main(argv: list[str]) -> int:
 def _main(options: DiagnoseOptions) -> int:
     parts = _parts(options)
     from dcp.analysis.diagnosis.files import write
+    from dcp.analysis.report.files import require_room
     from dcp.compiling import cache
     from dcp.evaluation.targets import environment_of, open_target
     from dcp.theory.diagnostics import diagnose
@@ -60,7 +60,7 @@ def _main(options: DiagnoseOptions) -> int:
     for target in targets:  # every mistake before the first minute of work
         diagnosed(target)
         environment_of(target, options.env)
-        _require_room(_folder(target, options))
+        require_room(_folder(target, options))
     contents = []
     for target in targets:
         with _Telling(target.label) as tell:
@@ -102,15 +102,6 @@ def _folder(target: "Target", options: DiagnoseOptions) -> Path:
     from dcp.analysis.diagnosis.files import FOLDER
 
     return options.out or target.home / FOLDER
-
-
-def _require_room(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise UserError(f"cannot write to {folder} ({error.strerror}): choose a folder by --out") from error
 
 
 class _Telling:

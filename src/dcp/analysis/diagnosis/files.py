@@ -23,7 +23,7 @@ def write(folder: Path, content: dict[str, Any], with_figures: bool = True) -> l
         drawn = figures(content) if with_figures else {}
         return [folder / FILE, *(save(make(), folder / f"{name}.png") for name, make in drawn.items())]
     except OSError as error:
-        raise UserError(f"cannot write to {folder} ({error.strerror}): choose a folder by --out") from error
+        raise UserError(f"cannot write to {folder} ({error.strerror}): choose another folder by --out") from error
 
 
 def read(folder: Path) -> dict[str, Any] | None:

@@ -50,7 +50,7 @@ def directions(axes: Axes, content: dict[str, Any]) -> None:
 
 def _cosines(axes: Axes, drawn: dict[str, Any]) -> None:
     cosine = _array(drawn["visited"])
-    axes.hist(cosine[np.isfinite(cosine)], bins=np.linspace(-1.0, 1.0, 21), color=BLUE, edgecolor="white")
+    axes.hist(cosine[np.isfinite(cosine)], bins=np.linspace(-1.0, 1.0, 21).tolist(), color=BLUE, edgecolor="white")
     axes.axvline(0.0, color=INK, linewidth=0.8, linestyle=":")
     axes.set_xlim(-1.0, 1.0)
     axes.set_xticks([-1.0, 0.0, 1.0], ["opposite", "across", "the same"])

@@ -82,7 +82,7 @@ def _maps(env: Environment, steps: tuple[int, ...], policy: DeployedPolicy, star
 
 def compare(moves: np.ndarray, descent: np.ndarray, true: np.ndarray, threshold: float) -> Controllability:
     """moves M [K, G, A], descent [K, G], true [K, G]"""
-    sound = np.isfinite(moves).all(axis=(1, 2))
+    sound = np.all(np.isfinite(moves), axis=(1, 2), keepdims=True)[:, 0, 0]  # [K]
     left, strength, _ = np.linalg.svd(np.where(sound[:, None, None], moves, 0.0), full_matrices=False)
     movable = OFFSET * strength >= MOVES * threshold  # [K, R]
     basis = np.where(movable[:, None, :], left, 0.0)  # [K, G, R]

@@ -8,13 +8,14 @@ The same in psi-space, u(x) = unit(psi(x) - psi(s)), is what the actor of DCP re
 it reads, |d_psi(s,z) - d_psi(s,g)| / d_psi(s,g), and what it makes of both, |a(s,z) - a(s,g)|.
 """
 
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from dcp.compiling.options import QUICK_COMPILE
 from dcp.config import Config
 from dcp.deploy.policy import DeployedPolicy
 from dcp.envs.plane import unit
@@ -24,6 +25,7 @@ from dcp.theory.diagnostics.estimates import of_mean, of_share
 from dcp.theory.diagnostics.fields import actions, learned
 from dcp.theory.diagnostics.truth import Truth
 from dcp.theory.diagnostics.visits import Visits
+from dcp.types import Array
 
 KINDS = ("scorer", "random", "oracle")
 SLACK_BINS = (0.0, 1.0, 4.0, 16.0, np.inf)  # in the environment's thresholds
@@ -48,19 +50,20 @@ def choose(policy: DeployedPolicy, config: Config, truth: Truth, visits: Visits,
     rng = np.random.default_rng(seed)
     command = PooledSubgoal.make(config, visits.spec)
     pool = visits.pool(command.pool_size, seed)
-    chosen = command.select_subgoal(
-        jnp.asarray(pool),
-        jnp.asarray(visits.achieved),
-        jnp.asarray(visits.goal),
-        policy.representation,
-        jax.random.key(seed),
-    )
+    chosen = _select(command, policy, pool, visits.achieved, visits.goal, jax.random.key(seed))
     shares = rng.uniform(*ORACLE_SHARES, len(visits.at))
     return {
         "scorer": np.asarray(chosen),
         "random": pool[rng.integers(0, len(pool), len(visits.at))],
         "oracle": truth.between(visits.achieved, visits.goal, shares),
     }
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICK_COMPILE)
+def _select(
+    command: PooledSubgoal, policy: DeployedPolicy, pool: Array, achieved: Array, goal: Array, key: Array
+) -> Array:
+    return command.select_subgoal(pool, achieved, goal, policy.representation, key)
 
 
 def compare(policy: DeployedPolicy, truth: Truth, visits: Visits, subgoal: np.ndarray) -> Gaps:

@@ -66,7 +66,7 @@ def gather(env: Environment, policy: DeployedPolicy, seed: int, episodes: int, l
         run = _program.__wrapped__(env, episodes, length)
     record: Record = jax.device_get(run(policy, key))
     observed, goals = env.spec.split(record.watched.obs)  # [T + 1, H, ...]
-    ends = record.alive.sum(axis=0)
+    ends = np.asarray(record.alive).sum(axis=0)
     near = record.near_goal
     reached = np.where(near.any(axis=0), near.argmax(axis=0) + 1, -1)
     far = np.linalg.norm(env.spec.achieved(observed) - goals, axis=-1) >= env.spec.threshold  # [T + 1, H]
