@@ -75,7 +75,7 @@ def gaps(axes: Axes, content: dict[str, Any]) -> None:
     _titled(
         axes,
         "Does a waypoint show the goal's direction?",
-        "0: waypoint z and goal g show the same direction; 2: opposite ones",
+        "In training a waypoint stands in for the goal. 0: same direction; 2: opposite",
     )
 
 
@@ -164,7 +164,7 @@ def controllability(axes: Axes, content: dict[str, Any]) -> None:
     _titled(
         axes,
         "Can actions follow the learned direction?",
-        "In so many steps. 0: actions move nothing that psi reads; 1: all of it",
+        "In so many steps. 0: no action moves what the goal is about; 1: all of it",
     )
 
 
