@@ -81,6 +81,8 @@ def _put(tree: Any, place: Any) -> Any:
     """Copies of the host's arrays. Of several hosts each has them all, and puts down its own part."""
     if place.is_fully_addressable:
         return jax.device_put(tree, place, may_alias=False)
-    return jax.tree.map(
-        lambda x: jax.make_array_from_callback(x.shape, place, lambda part, x=x: np.array(x[part])), tree
-    )  # copies, as above
+
+    def own_part(x: Any) -> Array:
+        return jax.make_array_from_callback(x.shape, place, lambda part: np.array(x[part]))
+
+    return jax.tree.map(own_part, tree)
