@@ -13,8 +13,8 @@ from dcp.envs.pushing import POINT_RADIUS, REACH, SPEED, TOLERANCE, PointPushing
 from dcp.envs.registry import make_env
 from tests.envs.placing import placed
 
-NAMES = ("point_soccer", "point_soccer_slick", "point_push")
-MANY, STEPS = 64, 60
+NAMES = ("point_soccer", "point_push")
+MANY, STEPS = 64, 40
 SLACK = 1e-5  # float32 in a room of a few units
 
 
@@ -50,8 +50,8 @@ def world(request):
     return env, run
 
 
-@settings(max_examples=12, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), persistence=st.sampled_from([1, 5, STEPS]))
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), persistence=st.sampled_from([1, 8, STEPS]))
 def test_whatever_is_done_nothing_overlaps_nothing_enters_a_wall_and_nothing_moves_untouched(world, seed, persistence):
     """From any free places, under actions beyond the bounds too; long pushes in one direction among them."""
     env, run = world

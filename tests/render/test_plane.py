@@ -1,6 +1,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from PIL import ImageColor
 
 from dcp.analysis.style import BLUE, FREE, GOAL_COLOUR, ORANGE, WALL
@@ -89,6 +90,7 @@ class Downwards:
         return (), jnp.broadcast_to(jnp.array([1.0, 0.0]), (*state.shape[:-1], 2))
 
 
+@pytest.mark.slow
 def test_episodes_of_things_carry_their_places():
     env = make_env("point_soccer")
     (episode,) = shown_episodes(env, Downwards(), 0, 0, 1, 2)

@@ -23,13 +23,6 @@ def test_the_first_pairs_give_way_to_states_at_rest_whose_future_is_their_presen
     assert np.array_equal(found.commanded_goal, [[7, 8], [2, 2], [2, 2]])
 
 
-def test_what_the_critic_is_told_of_a_body_at_rest_is_what_the_environment_does():
-    env = make_env("point_soccer")
-    state = env.reset_to(np.array([2.0, 2.0, 2.5, 2.5, 4.0, 4.0]))
-    after = env.step(state, jnp.zeros(2))
-    assert np.array_equal(after.obs, state.obs)
-
-
 def test_every_update_draws_each_state_at_most_once_and_all_equally_often():
     found = np.asarray(draws(jax.random.key(0), updates=600, num_states=6, share=2))
     assert found.shape == (600, 2) and np.all(found[:, 0] != found[:, 1])
