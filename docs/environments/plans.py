@@ -14,15 +14,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Annulus, Circle, Rectangle
 
 from dcp.analysis.style import BLUE, GOAL_COLOUR, ORANGE, START_COLOUR, WALL, house_style, save
-from dcp.envs.point_soccer import BALL_DISTANCE, CENTRE, TARGET_DISTANCE
-from dcp.envs.registry import make_env
+from dcp.envs.point_push import PointPush
+from dcp.envs.point_soccer import BALL_DISTANCE, CENTRE, TARGET_DISTANCE, PointSoccer
 
 HERE = Path(__file__).parent
 
 
-def plan(axes: Axes, name: str) -> None:
+def plan(axes: Axes, env: PointSoccer | PointPush) -> None:
     """x (row) downwards, y (column) to the right, as mazes lie."""
-    env = make_env(name)
+    name = env.spec.name
     body, goal = env.spec.split(np.asarray(env.reset(jax.random.key(3)).obs))
     rows, columns = env.layout.walls.shape
     for i, j in np.argwhere(env.layout.walls):
@@ -50,17 +50,17 @@ def plan(axes: Axes, name: str) -> None:
 
 def _mark_soccer(axes: Axes, threshold: float) -> None:
     band = {"facecolor": GOAL_COLOUR, "alpha": 0.2, "zorder": 2}
-    axes.add_patch(Annulus(CENTRE[::-1], TARGET_DISTANCE + threshold, 2 * threshold, **band))
+    axes.add_patch(Annulus(CENTRE, TARGET_DISTANCE + threshold, 2 * threshold, **band))
     for radius, colour in ((TARGET_DISTANCE, GOAL_COLOUR), (BALL_DISTANCE, ORANGE)):
-        axes.add_patch(Circle(CENTRE[::-1], radius, fill=False, edgecolor=colour, linewidth=1.2, zorder=2))
+        axes.add_patch(Circle(CENTRE, radius, fill=False, edgecolor=colour, linewidth=1.2, zorder=2))
 
 
 def figure_of_both() -> Figure:
     with house_style():
         figure = Figure(figsize=(6.4, 3.0), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=[5.5, 6.5])
-        plan(left, "point_soccer")
-        plan(right, "point_push")
+        plan(left, PointSoccer())
+        plan(right, PointPush())
     return figure
 
 
