@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from dcp.cli import grid
 from dcp.cli.main import main
+from dcp.errors import RunError
+from dcp.grid.watch import Line
 
 WRONG = [
     ([], "name a grid file or a --preset"),
@@ -25,6 +28,10 @@ WRONG = [
     (["--preset", "smoke", "--calibrate"], "--calibrate goes with --dry-run"),
     (["--preset", "smoke", "--launcher", "cloud"], "--launcher"),
     (["--preset", "smoke", "--retry", "3"], "did you mean --retries?"),
+    (["--where", "seed=0", "grid.toml"], "--where takes all that follows it, so write the file before it"),
+    (["--preset", "smoke", "--ray-address", "127.0.0.1:1"], "--ray-address goes with --launcher ray, not local"),
+    (["--preset", "smoke", "--launcher", "ray", "--slurm-time", "9"], "goes with --launcher slurm, not ray"),
+    (["--preset", "smoke", "--launcher", "slurm", "--slurm-time", "0"], "--slurm-time is 0: use at least 1"),
 ]
 
 
@@ -58,6 +65,13 @@ def test_code_that_a_grid_file_names_is_not_loaded_unless_its_user_names_it(
     allowed = ["--own-env", "stranger_maze:make", "--dry-run", "--no-calibration"]
     assert main(["grid", "grid.toml", *allowed]) == 0
     assert "stranger_maze.make/dcp/seed_0" in capsys.readouterr().out
+
+
+def test_a_report_that_cannot_be_made_is_no_mistake_in_the_command(tmp_path: Path, capsys: pytest.CaptureFixture):
+    """Exit code 2 would say that nothing ran."""
+    line = Line("a", "finished", 1, 1, row={"env_steps": 1.0})
+    with pytest.raises(RunError, match="the runs have ended, but there is no report: "):
+        grid._ended(grid.GridOptions(runs_dir=tmp_path), [line])  # a folder without runs
 
 
 def test_help_names_the_grids_and_the_exit_codes(capsys: pytest.CaptureFixture):

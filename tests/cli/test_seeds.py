@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose
 from dcp.cli import processes, seeds
 from dcp.cli.main import main
 from dcp.cli.processes import joint_code, single
+from dcp.grid.memory import run_memory
 from tests.tiny import FLAGS, LONGER_FLAGS, tiny_config
 from tests.training.same_run import metrics
 
@@ -83,6 +84,13 @@ def test_seeds_are_one_program_where_there_is_an_accelerator_and_processes_on_a_
 def test_a_process_is_given_what_concerns_its_own_seed():
     argv = "--preset smoke --seeds 0 1 2 --steps 9 --seeds_as=processes --display live --resume auto"
     assert single(argv.split()) == ["--preset", "smoke", "--steps", "9", "--resume", "auto"]
+
+
+def test_no_more_processes_at_once_than_memory_holds(monkeypatch):
+    one = run_memory(tiny_config().resolve(250))
+    for there, count in ((one - 1, 1), (3 * one, 3), (4 * one - 1, 3)):
+        monkeypatch.setattr("dcp.checks.machine_memory", lambda there=there: there)
+        assert processes.room_in_memory(tiny_config()) == count
 
 
 @pytest.mark.parametrize(

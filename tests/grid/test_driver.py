@@ -10,10 +10,11 @@ import pytest
 from rich.console import Console
 
 from dcp.grid.driver import STOPPING, Driver
-from dcp.grid.heartbeat import Beat, Heartbeat, read_beat
+from dcp.grid.heartbeat import Beat, Heartbeat, heartbeat, read_beat
 from dcp.grid.jobs import Job
 from dcp.grid.launchers.interface import Status
-from dcp.grid.launchers.local import ended, last_line
+from dcp.grid.launchers.local import LocalLauncher, ended, gpu_variables, last_line
+from dcp.grid.room import Room
 from dcp.grid.table import LiveTable, PlainTable, render, summary, time_left
 from dcp.grid.watch import Line
 from dcp.training.loop import Progress
@@ -84,6 +85,39 @@ def test_a_signal_stops_every_job_and_none_is_tried_again(tmp_path: Path):
     assert shown.notes == [STOPPING] and driver.launcher.ends == ["stop", "close"]  # pyright: ignore
 
 
+def test_a_signal_while_jobs_are_handed_over_stops_them_too(tmp_path: Path):
+    entries, jobs = planned(tmp_path, seed=[0, 1])
+    launcher = Script({A: [[RUNNING]]})
+
+    def submit(jobs: Sequence[Job]) -> None:
+        Script.submit(launcher, jobs[:1])
+        raise KeyboardInterrupt
+
+    launcher.submit = submit
+    driver = Driver(launcher, entries, jobs, Killer(), poll=0.0)
+    assert {line.state for line in driver.run()} == {"stopped"} and driver.stopped
+    assert launcher.ends == ["stop", "close"]
+
+
+def test_a_job_that_cannot_be_started_has_failed_and_gives_its_room_back(tmp_path: Path):
+    (job,) = planned(tmp_path, seed=[0])[1]
+    (tmp_path / "grid").write_text("")  # where its log should go
+    room = Room(cores=9, memory_bytes=9)
+    launcher = LocalLauncher(room, [job])
+    launcher.submit([job])
+    status = launcher.poll()[A]
+    assert status.state == "failed" and status.code == 1 and "cannot be started ([Errno 20] Not a dir" in status.why
+    assert room == Room(cores=9, memory_bytes=9)
+
+
+def test_a_process_sees_its_own_gpus_and_one_without_sees_none():
+    assert gpu_variables(("1",), 1.0, there=True) == {"CUDA_VISIBLE_DEVICES": "1"}
+    shared = {"CUDA_VISIBLE_DEVICES": "0", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.225"}
+    assert gpu_variables(("0",), 0.25, there=True) == shared
+    assert gpu_variables((), 0.0, there=True) == {"JAX_PLATFORMS": "cpu"}
+    assert gpu_variables((), 0.0, there=False) == {}  # it may have another accelerator
+
+
 def test_the_launcher_is_closed_whatever_happens(tmp_path: Path):
     entries, jobs = planned(tmp_path, seed=[0])
     launcher = Script({A: [[RUNNING]]})
@@ -102,6 +136,7 @@ def test_the_launcher_is_closed_whatever_happens(tmp_path: Path):
         (75, "stopped", "the last word"),
         (-9, "failed", "ended by SIGKILL"),
         (-15, "stopped", "ended by SIGTERM"),
+        (-40, "failed", "ended by signal 40"),  # has no name
     ],
 )
 def test_a_processes_end_is_told_by_its_code_and_its_logs_last_line(tmp_path: Path, code: int, state: str, why: str):
@@ -169,6 +204,8 @@ def test_a_heartbeat_tells_steps_at_most_once_a_second(tmp_path: Path):
         assert (read_beat(tmp_path / "beat.json") or Beat(0, 0)).env_steps == told
     found = read_beat(tmp_path / "beat.json")
     assert found and found.total == 12_000 and found.steps_per_second is None
+    heartbeat(tmp_path / "beat.json")  # another process begins: what the last one said is old
+    assert read_beat(tmp_path / "beat.json") is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '{"a": 1}'])

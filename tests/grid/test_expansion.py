@@ -116,6 +116,7 @@ WRONG = {
     "steps = 3": "steps is a setting: put it under [set]",
     "presets = 'paper'": "did you mean preset?",
     "preset = 'papier'": "unknown preset 'papier'",
+    "preset = ['paper']": "unknown preset ['paper']",
     "[set]\nseed = [1, 2]": "several values go under [product] or [[zip]]",
     "[product]\nseed = []": "seed in [product] is an empty list",
     "[[zip]]\nseed = [1, 2]\nwidth = [3]": "seed has 2, width has 1 values",
@@ -131,6 +132,7 @@ WRONG = {
     "folder = '/tmp/{width}'": "must lie below --runs-dir",
     "folder = 'grid/{width}'": "must lie below --runs-dir",
     "folder = 3": "folder must be text",
+    'folder = "a\\u0000b"': "cannot be a name",
     "zip = 3": "write [[zip]]",
     "product = 3": "write [product]",
 }

@@ -1,6 +1,7 @@
 """What a grid will take: by hand from measured seconds, from finished runs, and measured for real."""
 
 import json
+import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -70,6 +71,16 @@ def test_a_calibration_prices_what_is_left_and_a_finished_run_of_the_kind_wins(t
     assert cost.seconds == pytest.approx(tiny_run.rows[-1]["wall_seconds"]) and str(tiny_run.folder) in cost.how
     elsewhere = Forecaster.of([entry], Resources(64), machine["processor"], tmp_path / "c.json")
     assert elsewhere.cost(replace(mine, resources=Resources(64))).seconds is None
+
+
+def test_the_time_of_seeds_that_were_one_program_is_not_counted_for_each(tmp_path: Path, tiny_run: TrainedRun):
+    shutil.copytree(tiny_run.folder, tmp_path / "point_u_maze/dcp/seed_0")
+    machine = json.loads((tiny_run.folder / "config.json").read_text())["machine"]
+    both = replace(job(), seeds=(0, 1), runs_dir=tmp_path, resources=Resources(int(machine["cores"])))
+    entry = Entry(Run(both.settings), both.folders[0], Standing("finished", 4_000, 4_000))
+    both.save()
+    seen = Forecaster.of([entry], both.resources, machine["processor"], tmp_path / "c.json")
+    assert seen.cost(both).seconds == pytest.approx(tiny_run.rows[-1]["wall_seconds"])
 
 
 def test_memory_grows_by_the_replay_twice_for_its_checkpoint_and_with_seeds():

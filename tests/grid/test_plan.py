@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,15 @@ import pytest
 from dcp.cli.main import main
 from dcp.config import Settings
 from dcp.errors import UserError
-from dcp.grid.expansion import Run
+from dcp.grid.expansion import Run, check_runs, expand
+from dcp.grid.file import parse_grid
 from dcp.grid.jobs import Job, Resources
 from dcp.grid.plan import make_jobs, survey
 from dcp.grid.standing import last_row, standing
 from dcp.training.lock import FolderLock, owner
+from dcp.training.progress import steps_to_go_on_with
 from dcp.training.run import TrainedRun
-from tests.grid.small_grids import EACH, planned
+from tests.grid.small_grids import EACH, content, planned
 
 
 @pytest.fixture
@@ -100,8 +103,34 @@ def test_processes_are_a_job_each_and_vmapped_seeds_a_job_for_a_cell(tmp_path: P
     assert {run.seed for run in together[0].runs} == {0, 1}
 
 
+def test_a_folder_by_seed_makes_each_seed_a_job_of_its_own(tmp_path: Path):
+    """As one program they would all be written below the first one's folder, and the grid would look elsewhere."""
+    runs = check_runs(expand(parse_grid({**content(seed=[0, 1]), "folder": "s{seed}"}, "test")))
+    entries = survey(runs, tmp_path)
+    jobs = make_jobs(entries, tmp_path, EACH, "vmapped", tmp_path)
+    assert [folder for job in jobs for folder in job.folders] == [entry.folder for entry in entries]
+
+
+def test_a_run_with_a_file_of_seeds_is_found_again_and_is_another_once_the_file_changes(
+    there: tuple[Path, Settings], tmp_path: Path
+):
+    folder, asked = there
+    seeds = tmp_path / "seeds.csv"
+    seeds.write_text("0.5,0.5\n")
+    stored = json.loads((folder / "config.json").read_text())
+    (named,) = check_runs([Run(replace(asked, pool_seed=str(seeds)))])
+    stored["config"] |= {name: getattr(named.settings, name) for name in ("pool_seed", "pool_seed_fraction")}
+    stored["config"]["pool_seed_sha256"] = sha256(seeds.read_bytes()).hexdigest()
+    (folder / "config.json").write_text(json.dumps(stored))
+    assert standing(folder, named.settings).kind == "finished"
+    assert steps_to_go_on_with(folder, replace(asked, pool_seed=str(seeds))) is None  # as `dcp train --resume auto`
+    seeds.write_text("0.5,1.5\n")
+    (changed,) = check_runs([Run(replace(asked, pool_seed=str(seeds)))])
+    assert standing(folder, changed.settings).kind == "other"
+
+
 def test_a_job_is_itself_after_a_file_and_its_file_is_a_config(tmp_path: Path):
-    settings = Settings(env="mine:maze", method="crl", seed=3)
+    settings = Settings(env="mine:maze", method="crl", seed=3, pool_seed="a.npz", split_batches="off", discount=0.1)
     job = Job(settings, (3, 4), tmp_path, "w64", Resources(2, 5, 0.5), tmp_path / "code")
     assert Job.from_json(job.to_json()) == job
     assert json.loads(job.save().read_text())["config"]["env"] == "mine:maze"

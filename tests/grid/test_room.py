@@ -73,7 +73,7 @@ def test_what_is_taken_is_never_more_than_there_is_and_comes_back_whole(wanted: 
     ("needs", "sentence"),
     [
         ({"cores": 3}, "a run is to have 3 cores, but there are 2: lower --cores-per-run"),
-        ({"memory": 5 * GB}, "needs about 5.0 GB, but there are 4.0 GB: lower its replay_rows or num_envs"),
+        ({"memory": 5 * GB}, "needs about 5.0 GB, but there are 4 GB: lower its replay_rows or num_envs"),
         ({"gpus": 0.5}, "a run is to have 0.5 GPUs, but there are 0: lower --gpus-per-run"),
     ],
 )

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from dcp.cli.flags import modules_here, parse
+from dcp.cli.grid_check import check_options
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_FAULT, EXIT_REQUEUE
-from dcp.errors import UserError
+from dcp.errors import RunError, UserError
 from dcp.grid.launchers.options import RayOptions, SlurmOptions
 from dcp.grid.launchers.table import LauncherName
 from dcp.grid.plan import SeedsAs
@@ -66,7 +67,7 @@ class GridOptions:
 def main(argv: list[str]) -> int:
     with modules_here():
         options = parse(GridOptions(), argv, "dcp grid", _description())
-        _check(options)
+        check_options(options)
         environ = dict(os.environ)  # of the runs: what this process does to its own is not theirs
         _leave_gpus_alone()
         entries = _survey(options)
@@ -90,24 +91,6 @@ def _description() -> str:
     codes |= {EXIT_REQUEUE: "stopped by SIGINT or SIGTERM, with checkpoints: run it again"}
     told = [f"  {code:<8}{meaning}" for code, meaning in codes.items()]
     return "\n".join([COMMANDS["grid"], "", "grids (--preset):", *rows, "", "exit codes:", *told])
-
-
-def _check(options: GridOptions) -> None:
-    if len(options.file) > 1:
-        raise UserError(f"one grid file at a time: {options.file[1]} is the second")
-    if bool(options.file) == (options.preset is not None):
-        raise UserError("name a grid file or a --preset (paper, smoke), and only one of them")
-    least = {"retries": 0, "cores_per_run": 1, "max_runs": 1}
-    for name, number in least.items():
-        given = getattr(options, name)
-        if given is not None and given < number:
-            raise UserError(f"--{name.replace('_', '-')} is {given}: use at least {number}")
-    share = options.gpus_per_run
-    if share is not None and not (0 <= share < float("inf") and (share <= 1 or share == int(share))):
-        raise UserError(f"--gpus-per-run is {share}: use a share from 0 to 1, or a whole number of GPUs")
-    for flag, given in (("--calibrate", options.calibrate), ("--no-calibration", not options.calibration)):
-        if given and not options.dry_run:
-            raise UserError(f"{flag} goes with --dry-run: nothing else measures")
 
 
 def _leave_gpus_alone() -> None:
@@ -199,7 +182,14 @@ def _ended(options: GridOptions, lines: "Sequence[Line]") -> int:
         logs = options.runs_dir / "grid" / "logs"
         print(f"{rest}logs are in {logs}; the same command tries them again.", file=sys.stderr)
     if options.report and any(line.row is not None for line in lines):
-        from dcp.cli.report import main as report
-
-        report([str(options.runs_dir), "--out", str(options.runs_dir / "report")])
+        _report(options.runs_dir)
     return EXIT_FAULT if failed else 0
+
+
+def _report(runs_dir: Path) -> None:
+    from dcp.cli.report import main as report
+
+    try:
+        report([str(runs_dir), "--out", str(runs_dir / "report")])
+    except UserError as error:  # not of this command, whose runs are what they are
+        raise RunError(f"the runs have ended, but there is no report: {error}") from error

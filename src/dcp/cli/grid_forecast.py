@@ -2,14 +2,17 @@
 
 import sys
 from collections.abc import Sequence
+from math import ceil
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
+from dcp.cli.report import count
 from dcp.grid import calibration
 from dcp.grid.forecast import NOT_MEASURED, Cost, Forecaster, total_seconds
 from dcp.grid.jobs import Job, Resources
+from dcp.grid.launchers.local import gpu_variables
 from dcp.grid.plan import Entry
 from dcp.grid.room import Room, require_room
 from dcp.training.display import clock
@@ -31,6 +34,8 @@ def dry_run(
         require_room(room, list(jobs))
     forecaster = Forecaster.of(entries, each, machine()["processor"], calibration.file())
     if options.calibration:
+        chosen = tuple(room.gpus)[: ceil(each.gpus)]  # no more than a run will see
+        environ = environ | gpu_variables(chosen, each.gpus, bool(room.gpus))
         _calibrate(forecaster, forecaster.unknown(jobs, options.calibrate), environ)
     costs = {job.name: forecaster.cost(job, _share_left(job, entries, options)) for job in jobs}
     _print_runs(entries, jobs, costs, options)
@@ -82,10 +87,10 @@ def _print_total(
 ) -> None:
     finished = sum(entry.standing.kind == "finished" for entry in entries)
     runs = sum(len(job.seeds) for job in jobs)
-    print(f"\n{len(entries)} runs: {finished} finished, {runs} to do as {len(jobs)} jobs")
+    print(f"\n{count(len(entries), 'run')}: {finished} finished, {runs} to do as {count(len(jobs), 'job')}")
     missing = sum(cost.seconds is None for cost in costs.values())
     if missing:
-        print(f"Time: {missing} jobs are not measured; run it without --no-calibration")
+        print(f"Time: {count(missing, 'job')} not measured: run it without --no-calibration")
         return
     seconds = {name: cost.seconds or 0.0 for name, cost in costs.items()}
     work = sum(seconds[job.name] * job.resources.cores for job in jobs)

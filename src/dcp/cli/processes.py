@@ -17,26 +17,38 @@ from rich.live import Live
 from rich.table import Table
 
 from dcp.cli.main import main as dcp
+from dcp.config import Settings
 from dcp.envs.devices import cores
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE, RunError
 
+_OURSELVES = "dcp.cli.processes"
 _OURS = ("--seeds", "--seeds-as", "--display")  # flags that a single seed is not given, with their values
 
 
-def train_in_processes(seeds: Sequence[int], argv: list[str]) -> int:
-    """As many at a time as there are cores, which they share out evenly. -> the exit code of all"""
+def train_in_processes(seeds: Sequence[int], argv: list[str], settings: Settings) -> int:
+    """As many at a time as there are cores, which they share out evenly; fewer where memory is short. -> exit code"""
     from dcp.cli.flags import value_of
     from dcp.training.signals import StopRequest
 
     display = value_of("--display", argv) or "auto"
     board = _Board(seeds, live=display in ("auto", "live") and (display == "live" or Console().is_terminal))
-    at_once = min(len(seeds), cores())
-    crew = _Crew(
-        [str(cores() // at_once), "train", *single(argv), "--display", "none" if display == "none" else "plain"]
-    )
+    by_cores = min(len(seeds), cores())
+    share = cores() // by_cores  # whatever memory there is: it decides the bits of a run
+    crew = _Crew([str(share), "train", *single(argv), "--display", "none" if display == "none" else "plain"])
     with board.shown(), StopRequest(crew.stop):
-        codes = crew.run(seeds, at_once, board)
+        codes = crew.run(seeds, min(by_cores, room_in_memory(settings)), board)
     return _told(seeds, codes, board, crew.stopped)
+
+
+def room_in_memory(settings: Settings) -> int:
+    """How many of these runs (they have passed their own checks) the machine's memory holds at once; at least one."""
+    from dcp.checks import machine_memory
+    from dcp.envs.registry import make_env
+    from dcp.grid.memory import run_memory
+
+    there = machine_memory()
+    length = make_env(settings.env, settings.fidelity).spec.episode_length
+    return sys.maxsize if there is None else max(1, there // run_memory(settings.resolve(length)))
 
 
 def single(argv: Sequence[str]) -> list[str]:
@@ -95,7 +107,7 @@ class _Crew:
         with self._starting:
             if self.stopped:
                 return False
-            command = [sys.executable, "-m", "dcp.cli.processes", str(os.getpid()), *self._flags, "--seed", str(seed)]
+            command = [sys.executable, "-P", "-m", _OURSELVES, str(os.getpid()), *self._flags, "--seed", str(seed)]
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -169,10 +181,10 @@ def _told(seeds: Sequence[int], codes: Sequence[int | None], board: _Board, stop
 
 def _child(argv: list[str]) -> int:
     from dcp.grid.cores import pin
-    from dcp.grid.work import _end_with
+    from dcp.grid.parent import end_with
 
     parent, share, *rest = argv
-    if not _end_with(int(parent)):
+    if not end_with(int(parent)):
         return EXIT_REQUEUE
     pin(int(share))
     return dcp(rest)

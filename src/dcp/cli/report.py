@@ -45,13 +45,13 @@ def main(argv: list[str]) -> int:
     if remarks[MOST_REMARKS:]:
         print(f"{len(remarks) - MOST_REMARKS} further remarks are in the report.", file=sys.stderr)
     size = report.page.stat().st_size / 1e6
-    print(f"{report.page} ({size:.1f} MB): {_count(len(report.collection.runs), 'run')}")
-    print(f"{_count(report.num_figures, 'figure')} in {report.page.parent / 'figures'}, as PNG and PDF")
-    print(f"{_count(report.num_tables, 'table')} in {report.page.parent / 'tables'}, as CSV, Markdown and LaTeX")
+    print(f"{report.page} ({size:.1f} MB): {count(len(report.collection.runs), 'run')}")
+    print(f"{count(report.num_figures, 'figure')} in {report.page.parent / 'figures'}, as PNG and PDF")
+    print(f"{count(report.num_tables, 'table')} in {report.page.parent / 'tables'}, as CSV, Markdown and LaTeX")
     return 0
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 

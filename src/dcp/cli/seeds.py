@@ -30,7 +30,7 @@ def train_several(options: TrainOptions, argv: list[str]) -> int:
     from dcp.cli.processes import train_in_processes
 
     check(options.settings)  # one sentence instead of one a process
-    return train_in_processes(options.seeds, argv)
+    return train_in_processes(options.seeds, argv, options.settings)
 
 
 def default_form() -> str:

@@ -28,6 +28,6 @@ PURPOSES = {
 def builtin_grid(name: str) -> GridFile:
     if name not in GRIDS:
         close = get_close_matches(name, GRIDS, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(GRIDS)}"
-        raise UserError(f"unknown grid {name!r}: {hint}, or name a grid file")
+        hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(GRIDS)}, or name a grid file"
+        raise UserError(f"unknown grid {name!r}: {hint}")
     return parse_grid(GRIDS[name], f"--preset {name}")

@@ -84,7 +84,8 @@ class Driver:
         lines = [self._watch.settled(e) for e in self.entries if e.standing.kind in ("finished", "broken")]
         for job in self.jobs:
             start = begun[job.folders[0].relative_to(job.runs_dir).as_posix()]
-            lines.append(self._watch.line(job, statuses[job.name], self._attempts.get(job.name, 0), start))
+            status = statuses.get(job.name, Status("stopped", "it had not begun"))  # Ctrl-C while they were submitted
+            lines.append(self._watch.line(job, status, self._attempts.get(job.name, 0), start))
         return lines
 
 

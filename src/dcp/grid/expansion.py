@@ -14,7 +14,9 @@ from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.grid.file import GridFile, close_field
 from dcp.grid.jobs import GRID_DIR
+from dcp.methods.pool_seed import read as read_pool_seed
 from dcp.presets import preset_overrides
+from dcp.types import EnvSpec
 
 IN_RUN_PATH = ("env", "method", "seed")  # what `Settings.run_path` tells apart
 
@@ -61,9 +63,16 @@ def check_runs(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Run]:
         problems = judged[kind] or settings.violations()
         if problems:
             raise UserError(f"{run.path}: {'; '.join(problems)}")
-        length = make_env(settings.env, settings.fidelity).spec.episode_length
-        checked.append(replace(run, settings=settings.resolve(length)))
+        spec = make_env(settings.env, settings.fidelity).spec
+        checked.append(replace(run, settings=_with_hash(settings.resolve(spec.episode_length), spec)))
     return checked
+
+
+def _with_hash(settings: Settings, spec: EnvSpec) -> Settings:
+    """A run names its seeds' hash: a folder whose run had a file of other content holds another run."""
+    if settings.pool_seed is None:
+        return settings
+    return replace(settings, pool_seed_sha256=read_pool_seed(settings.pool_seed, spec).sha256)
 
 
 def _kind(settings: Settings) -> Settings:
@@ -130,6 +139,8 @@ def _check_template(grid: GridFile) -> None:
         if name not in field_kinds() or specification or conversion:
             raise UserError(f"{grid.source}: folder names {{{name}}}, which is no setting: {close_field(name)}")
     path = PurePosixPath(grid.folder)
+    if not grid.folder.isprintable():
+        raise UserError(f"{grid.source}: folder {grid.folder!r} cannot be a name: write printable text")
     if path.is_absolute() or ".." in path.parts or path.parts[:1] == (GRID_DIR,):
         raise UserError(
             f"{grid.source}: folder {grid.folder!r} must lie below --runs-dir, and not in {GRID_DIR}/: "

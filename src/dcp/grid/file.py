@@ -62,7 +62,7 @@ def parse_grid(content: dict[str, Any], source: str) -> GridFile:
         if key not in KEYS:
             raise UserError(f"{source}: {_unknown_key(key)}")
     preset, folder = content.get("preset"), content.get("folder", "")
-    if preset is not None and preset not in PRESETS:
+    if preset is not None and not (isinstance(preset, str) and preset in PRESETS):
         raise UserError(f"{source}: unknown preset {shown(preset)}: choose one of {', '.join(PRESETS)}")
     if not isinstance(folder, str):
         raise UserError(f'{source}: folder must be text such as "{{batch_size}}", not {shown(folder)}')

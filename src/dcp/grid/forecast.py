@@ -7,12 +7,12 @@ import heapq
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from dcp.deploy.run_folder import CONFIG_FILE, read_config_file
 from dcp.errors import UserError
 from dcp.grid.calibration import Measured, kind, measure, remember, remembered
-from dcp.grid.jobs import Job, Resources
+from dcp.grid.jobs import GRID_DIR, Job, Resources
 from dcp.grid.plan import Entry
 from dcp.grid.room import Room
 from dcp.grid.standing import last_row
@@ -41,6 +41,7 @@ class Forecaster:
         for entry in entries:
             pace = _pace(entry.folder, on, processor) if entry.standing.kind == "finished" else None
             if pace is not None:
+                pace /= _together(entry)  # the time of each seed of a program is that of all
                 paces.setdefault(kind(entry.run.settings, on, processor), (pace, entry.folder))
         return cls(processor, file, paces, remembered(file))
 
@@ -82,6 +83,15 @@ def _pace(folder: Path, on: Resources, processor: str) -> float | None:
     if row is None or (machine.get("processor"), machine.get("cores")) != (processor, str(on.cores)):
         return None
     return row["wall_seconds"] / row["env_steps"]
+
+
+def _together(entry: Entry) -> int:
+    """Seeds that the run's program trained, by the job files of this grid: nothing in a run folder tells it."""
+    path = PurePosixPath(entry.run.path)
+    runs_dir = entry.folder.parents[len(path.parts) - 1]
+    files = (runs_dir / GRID_DIR / "jobs" / path.parent).glob("seeds_*.json")
+    groups = [file.stem.removeprefix("seeds_").split("-") for file in files]
+    return max((len(seeds) for seeds in groups if str(entry.run.settings.seed) in seeds), default=1)
 
 
 def total_seconds(jobs: Sequence[Job], seconds: Callable[[Job], float], room: Room) -> float:

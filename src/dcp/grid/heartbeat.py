@@ -59,9 +59,10 @@ class Heartbeat(Silent):
 
 
 def heartbeat(file: Path) -> Callable[[Config, Path], Display]:
-    """For `train(display=...)`."""
+    """For `train(display=...)`. What an earlier process left there is old: its run may have been moved away since."""
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
+        file.unlink(missing_ok=True)
     return lambda config, folder: Heartbeat(config, file)
 
 

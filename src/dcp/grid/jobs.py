@@ -30,7 +30,7 @@ class Job:
     runs_dir: Path  # the grid's; absolute, and shared storage where jobs run on several machines
     subfolder: str = ""  # by the grid file's `folder`: keeps cells apart whose env, method and seed agree
     resources: Resources = Resources()
-    code: Path | None = None  # where an environment named as module:factory is looked for
+    code: Path | None = None  # where an environment named as module:factory is looked for, and a file of seeds
 
     @property
     def root(self) -> Path:

@@ -16,6 +16,7 @@ from typing import Any
 from dcp.config import Config
 from dcp.grid.cores import pin
 from dcp.grid.jobs import Job
+from dcp.training.progress import own_environments
 
 
 def measure(config: Config, cores: int) -> dict[str, float]:
@@ -50,7 +51,7 @@ def _timed(program: Any, run: Any, clock: Callable[[], float]) -> tuple[Any, flo
 def main(argv: list[str]) -> int:
     job = Job.from_json(Path(argv[0]).read_text(encoding="utf-8"))
     pin(job.resources.cores)
-    if job.code is not None:
+    if job.code is not None and own_environments(job.settings):
         sys.path.insert(0, str(job.code))
     print(json.dumps(measure(Config(**asdict(job.settings)), job.resources.cores)))
     return 0

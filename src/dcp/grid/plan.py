@@ -41,13 +41,14 @@ def survey(runs: Sequence[Run], runs_dir: Path) -> list[Entry]:
 def make_jobs(entries: Sequence[Entry], runs_dir: Path, each: Resources, seeds_as: SeedsAs, cwd: Path) -> list[Job]:
     """Of runs that are new or interrupted, in the grid's order. `each`: memory is estimated here, unless it is given.
 
-    Vmapped: the seeds of a cell are one job; where they stand at different steps, those behind go first.
+    Vmapped: the seeds of a cell are one job; where they stand at different steps, those behind go first. A cell has
+    one folder above its seeds: a template that names {seed} makes each a cell of its own.
     """
-    groups: dict[Settings, list[Entry]] = {}
+    groups: dict[tuple[str, Settings], list[Entry]] = {}
     for entry in entries:
         if entry.standing.kind in ("new", "interrupted"):
             cell = replace(entry.run.settings, seed=0) if seeds_as == "vmapped" else entry.run.settings
-            groups.setdefault(cell, []).append(entry)
+            groups.setdefault((entry.run.subfolder, cell), []).append(entry)
     return [_job([entry.run for entry in group], runs_dir, each, cwd) for group in groups.values()]
 
 
@@ -55,5 +56,5 @@ def _job(runs: list[Run], runs_dir: Path, each: Resources, cwd: Path) -> Job:
     first = runs[0].settings
     seeds = tuple(run.settings.seed for run in runs)
     memory = each.memory_bytes or run_memory(first, len(seeds), on_gpu=each.gpus > 0)
-    code = cwd if own_environments(first) else None
+    code = cwd if own_environments(first) or first.pool_seed else None
     return Job(first, seeds, runs_dir, runs[0].subfolder, replace(each, memory_bytes=memory), code)

@@ -55,7 +55,7 @@ def require_room(room: Room, jobs: list[Job]) -> None:
         if room.memory_bytes is not None and needed.memory_bytes > room.memory_bytes:
             raise UserError(
                 f"{job.name} needs about {needed.memory_bytes / 1e9:.1f} GB, but there are "
-                f"{room.memory_bytes / 1e9:.1f} GB: lower its replay_rows or num_envs, or raise --memory"
+                f"{room.memory_bytes / 1e9:.3g} GB: lower its replay_rows or num_envs, or raise --memory"
             )
         if needed.gpus > len(room.gpus) + _ROUNDING:
             raise UserError(

@@ -4,9 +4,6 @@ What the folder holds decides: nothing, and the run begins; a run that was stopp
 checkpoint to the same bits; a finished run, and there is nothing to do.
 """
 
-import ctypes
-import os
-import signal
 import sys
 import time
 import traceback
@@ -20,10 +17,11 @@ from dcp.config import Config
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
 from dcp.grid.cores import pin
 from dcp.grid.jobs import Job
+from dcp.grid.parent import end_with
 from dcp.grid.standing import agreed_steps, standing
 from dcp.training.lock import owner
+from dcp.training.progress import own_environments
 
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 WAIT = 2.0  # seconds between two looks at a folder that another process writes to
 
 
@@ -42,7 +40,7 @@ def run_job(job: Job, say: Callable[[str], None] = print) -> Outcome:
     from dcp.training.keeper import Interrupted
 
     try:
-        with _own_code(job.code):
+        with _own_code(job.code if own_environments(job.settings) else None):
             _when_free(job, say)
         return Outcome(0)
     except Interrupted as stop:
@@ -122,7 +120,7 @@ def _line(error: Exception) -> str:
 def main(argv: list[str]) -> int:
     """The local launcher's child: JOB.json, and the process that it must not outlive."""
     file, parent = argv
-    if not _end_with(int(parent)):
+    if not end_with(int(parent)):
         return EXIT_REQUEUE
     job = Job.from_json(Path(file).read_text(encoding="utf-8"))
     pin(job.resources.cores)
@@ -130,13 +128,6 @@ def main(argv: list[str]) -> int:
     if outcome.why:
         print(outcome.why, file=sys.stderr, flush=True)
     return outcome.code
-
-
-def _end_with(parent: int) -> bool:
-    """Have the kernel send SIGTERM when the grid ends, however it does. -> False where it has ended already"""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    return os.getppid() == parent
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from dcp.training.checkpoint_files import CHECKPOINTS_DIR, DamagedError
 from dcp.training.schedule import Budget
 
 _RESOLVED = ("eval_env", "episode_length", "window", "pool_refresh_steps", "devices", "split_batches")
+_RESOLVED += ("pool_seed_fraction", "pool_seed_sha256")
 
 
 def holds_run(path: Path) -> bool:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dcp.errors import EXIT_INTERRUPTED, EXIT_REQUEUE
+from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.grid.jobs import Job
 from dcp.grid.launchers.interface import Status
 from dcp.grid.room import Room, require_room
@@ -51,7 +51,7 @@ class LocalLauncher:
             gpus = self._room.take(job.resources)
             if gpus is not None:
                 self._waiting.remove(job)
-                self._start(job, gpus)
+                self._try(job, gpus)
         return dict(self._statuses)
 
     def stop(self) -> None:
@@ -72,6 +72,14 @@ class LocalLauncher:
         if self._children:
             self.stop()
 
+    def _try(self, job: Job, gpus: tuple[str, ...]) -> None:
+        """A full disk, or no process more: this job's failure, and the others go on."""
+        try:
+            self._start(job, gpus)
+        except OSError as error:
+            self._room.give_back(job.resources, gpus)
+            self._statuses[job.name] = Status("failed", f"it cannot be started ({error})", code=EXIT_FAULT)
+
     def _start(self, job: Job, gpus: tuple[str, ...]) -> None:
         job.log.parent.mkdir(parents=True, exist_ok=True)
         # -P: a module of the present folder is never taken for one of Python's
@@ -83,7 +91,7 @@ class LocalLauncher:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for the grid, which passes it on
-                env=self._environ | _gpu_variables(gpus, job.resources.gpus),
+                env=self._environ | gpu_variables(gpus, job.resources.gpus, bool(self._room.gpus)),
             )
         self._children[job.name] = _Child(job, process, gpus)
         self._statuses[job.name] = Status("running", where=f"process {process.pid}")
@@ -109,7 +117,7 @@ def ended(returncode: int, log: Path) -> Status:
     if returncode == 0:
         return Status("finished", code=0)
     if returncode < 0:
-        name = signal.Signals(-returncode).name
+        name = signal.Signals(-returncode).name if -returncode in set(signal.Signals) else f"signal {-returncode}"
         state = "stopped" if -returncode == signal.SIGTERM else "failed"
         return Status(state, f"ended by {name}", code=128 - returncode)
     return Status("stopped" if returncode in STOPPED else "failed", last_line(log), code=returncode)
@@ -125,9 +133,10 @@ def last_line(log: Path) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def _gpu_variables(gpus: tuple[str, ...], share: float) -> dict[str, str]:
+def gpu_variables(gpus: tuple[str, ...], share: float, there: bool) -> dict[str, str]:
+    """For a process that has these GPUs; `there`: whether the machine has any, which a run without one must not use."""
     if not gpus:
-        return {}
+        return {"JAX_PLATFORMS": "cpu"} if there else {}
     variables = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
     if share < 1:  # JAX takes three quarters of a GPU unless it is told
         variables["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{0.9 * share:.3f}"

@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE
@@ -35,6 +35,9 @@ def run_task(text: str, marker: str, ticket: str) -> tuple[int, str]:
         )
     write_note(started_file(job), {"ticket": ticket, "process": os.getpid(), "host": socket.gethostname()})
     os.environ.update(variables(job.resources))
+    if job.code is not None:
+        with suppress(OSError):  # the run will say what it misses
+            os.chdir(job.code)  # files that its settings name are looked for there; the worker is its own
     with _printing_to(job.log):
         outcome = run_job(job)
         if outcome.why:
