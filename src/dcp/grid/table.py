@@ -16,6 +16,9 @@ from dcp.training.display import clock
 
 STYLES = {"running": "cyan", "waiting": "dim", "finished": "green", "failed": "red", "stopped": "yellow"}
 ORDER = ("running", "failed", "stopped", "waiting", "finished")  # what is cut first on a low terminal comes last
+TITLES = ("state", "", "steps/s", "left", "success", "near goal")  # beside the run's name and a bar
+GAP, BAR, NAME = 2, 16, 24  # columns of a terminal; no bar where it would leave the names fewer than NAME
+REASONS = 3  # lines that tell why runs failed
 PLAIN_EVERY = 60.0  # seconds between two summaries in a log
 
 
@@ -63,7 +66,8 @@ class LiveTable:
         self._live.__exit__(None, None, None)
 
     def update(self, lines: Sequence[Line]) -> None:
-        self._live.update(render(lines, self._live.console.height - 5), refresh=True)
+        console = self._live.console
+        self._live.update(render(lines, console.height - 4 - REASONS, console.width), refresh=True)
 
     def note(self, sentence: str) -> None:
         self._live.console.print(Text(sentence))  # as it is: rich would read [brackets] as markup
@@ -74,35 +78,52 @@ def make_table(plain: bool | None = None) -> PlainTable | LiveTable:
     return PlainTable() if plain or (plain is None and not console.is_terminal) else LiveTable(console)
 
 
-def render(lines: Sequence[Line], height: int) -> RenderableType:
-    """At most `height` lines of runs: those that run first."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("run", "state", "progress", "", "steps/s", "left", "success", "near goal"):
-        table.add_column(title, no_wrap=True, justify="left" if title in ("run", "state", "progress") else "right")
+def render(lines: Sequence[Line], height: int, width: int) -> RenderableType:
+    """At most `height` lines of runs: those that run first. What is too narrow takes from the names, and the bar."""
     ordered = sorted(lines, key=lambda line: ORDER.index(line.state))
     shown = ordered[: max(height, 1)]
-    for line in shown:
-        table.add_row(*_cells(line))
+    rows = [_cells(line) for line in shown]
+    taken = sum(max(map(len, column)) + GAP for column in zip(TITLES, *rows, strict=True))
+    longest = max((len(line.name) for line in shown), default=0)
+    bar = BAR if width - taken - BAR - GAP >= min(longest, NAME) else 0
+    name = max(width - taken - (bar + GAP) * (bar > 0), NAME // 2)
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
+    table.add_column("run", no_wrap=True)
+    table.add_column(TITLES[0], no_wrap=True)
+    if bar:
+        table.add_column("progress", no_wrap=True)
+    for title in TITLES[1:]:
+        table.add_column(title, no_wrap=True, justify="right")
+    for line, (state, *numbers) in zip(shown, rows, strict=True):
+        bars = [ProgressBar(line.total or 1, line.done, width=bar)] if bar else []
+        table.add_row(Text(_short(line.name, name)), Text(state, STYLES[line.state]), *bars, *numbers)
     rest = len(ordered) - len(shown)
     more = [Text(f"and {rest} more", "dim")] if rest else []
-    return Group(table, *more, Text(summary(lines), "bold"))
+    return Group(table, *more, *_reasons(ordered), Text(summary(lines), "bold"))
 
 
-def _cells(line: Line) -> list[RenderableType]:
-    state = line.state if line.attempt < 2 else f"{line.state}, attempt {line.attempt}"
-    if line.why and line.state != "finished":
-        state = f"{state}: {line.why[:60]}"
-    share = f"{line.done / line.total:4.0%}" if line.total else "-"
+def _cells(line: Line) -> list[str]:
+    """As in `TITLES`."""
     return [
-        Text(line.name),
-        Text(state, STYLES[line.state]),
-        ProgressBar(line.total or 1, line.done, width=16),
-        share,
+        line.state if line.attempt < 2 else f"{line.state}, attempt {line.attempt}",
+        f"{line.done / line.total:4.0%}" if line.total else "-",
         "-" if line.speed is None else f"{line.speed:,.0f}",
         "-" if line.left is None else clock(round(line.left)),
         "-" if line.row is None else f"{line.row['success_once']:.1%}",
         "-" if line.row is None else f"{line.row['time_near_goal']:.1f}",
     ]
+
+
+def _short(name: str, width: int) -> str:
+    """Its end tells runs apart: the method and the seed."""
+    return name if len(name) <= width else f"…{name[len(name) - width + 1 :]}"
+
+
+def _reasons(lines: Sequence[Line]) -> list[Text]:
+    """Why runs failed, a line each."""
+    told = [line for line in lines if line.why and line.state in ("failed", "stopped")][:REASONS]
+    style = {"no_wrap": True, "overflow": "ellipsis"}
+    return [Text(f"{line.name}: {line.why}", STYLES[line.state], **style) for line in told]
 
 
 def plain_line(line: Line) -> str:
