@@ -148,13 +148,19 @@ def collect(out: Path) -> None:
 
 def diagnose(out: Path) -> None:
     """`dcp diagnose` of every run: how far actions can move the ball, and along what psi asks for."""
-    runs = {(arm, seed): folder(out, "point_soccer", arm, seed) for arm in ARMS | LATER for seed in range(5)}
+    studies = {name: study for name, study in STUDIES.items() if name.startswith("point_soccer")}
+    runs = {
+        (study, arm, seed): folder(out, study, arm, seed)
+        for study, (arms, seeds) in studies.items()
+        for arm in arms
+        for seed in seeds
+    }
     asked = [sys.executable, "-m", "dcp.cli.main", "diagnose", *map(str, runs.values()), "--only", "controllability"]
     subprocess.run([*asked, "--no-figures"], cwd=out, check=True)
     rows = []
-    for (arm, seed), run in runs.items():
-        cosine = common_cosine(run)
-        rows.append({"arm": arm, "seed": seed, **_controllability(run), "cosine, common places": f"{cosine:.4g}"})
+    for (study, arm, seed), run in runs.items():
+        names, cosine = {"study": study, "arm": arm, "seed": seed}, common_cosine(run)
+        rows.append({**names, **_controllability(run), "cosine, common places": f"{cosine:.4g}"})
     with DIAGNOSES.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()

@@ -87,9 +87,9 @@ def paired_table(arms: dict[str, list[Columns]]) -> str:
     return "\n".join(lines)
 
 
-def diagnosis_table() -> str:
+def diagnosis_table(study: str) -> str:
     """Means over seeds of what `dcp diagnose` measured at the states that each agent visits."""
-    rows = list(csv.DictReader((HERE / "point_soccer_diagnosis.csv").open()))
+    rows = [row for row in csv.DictReader((HERE / "point_soccer_diagnosis.csv").open()) if row["study"] == study]
     head = ["", *(f"{what}, k = {k}" for what in ("movable", "share", "cosine") for k in STEPS), COMMON]
     lines = [_line(head), "|---" * len(head) + "|"]
     for arm in dict.fromkeys(row["arm"] for row in rows):
@@ -108,7 +108,7 @@ def curves_figure(arms: dict[str, list[Columns]]) -> Figure:
         for axes, metric in zip(figure.subplots(1, len(METRICS)), METRICS, strict=True):
             plot_methods(axes, {arm: runs for arm, runs in arms.items() if arm != RANDOM}, metric)
             axes.set_title("point_soccer")
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
@@ -120,17 +120,18 @@ def make() -> None:
     page = put(page, "soccer", results_table(arms))
     page = put(page, "soccer_paired", paired_table(arms))
     page = put(page, "slick_paired", paired_table(runs["point_soccer_slick"]))
-    if (HERE / "point_soccer_diagnosis.csv").exists():
-        page = put(page, "soccer_diagnosis", diagnosis_table())
+    page = put(page, "soccer_diagnosis", diagnosis_table("point_soccer"))
+    page = put(page, "slick_diagnosis", diagnosis_table("point_soccer_slick"))
     for name, study in (("push", "point_push"), ("slick", "point_soccer_slick")):
         page = put(page, name, results_table(runs[study]))
     PAGE.write_text(page)
 
 
 def _interval(values: np.ndarray, digits: int) -> str:
+    """Two seeds make no interval worth the name: both numbers are given instead."""
+    if len(values) < 3:
+        return ", ".join(f"{value:.{digits}f}" for value in values)
     found = t_interval(values)
-    if not np.isfinite(found.half_width):
-        return f"{found.mean:.{digits}f}"
     return f"{found.mean:.{digits}f} ± {found.half_width:.{digits}f}"
 
 
