@@ -109,6 +109,25 @@ def test_counterexample_to_step_one_of_the_proof_a_sphere():
     assert 0.999 * found.proven < found.measured < found.proven < found.paper
 
 
+@pytest.mark.parametrize(("to_z", "factor"), [(np.pi / 4, 1.287), (0.1, 1.412)])
+def test_step_one_fails_also_with_a_gradient_that_is_lipschitz_in_the_goal(to_z: float, factor: float):
+    """(B2)'s last sentence: turning z by t moves it by t |z| and turns the gradient by t, so L >= 1 / |z|."""
+    system, s, z, g = sphere_with_waypoint(turn=1e-3, to_z=to_z)
+    L = max(gap(system, s, z, g).L, 1 / np.linalg.norm(z), 1 / np.linalg.norm(g))  # noqa: N806
+    apart = np.linalg.norm(system.gradient(s, z) - system.gradient(s, g))
+    assert_allclose(apart / np.sqrt(2 * L * slack(system, s, z, g)), factor, rtol=1e-3)
+
+
+def test_the_distances_of_the_counterexample_are_those_of_a_psi():
+    """psi(z) = (0, 0), psi(g) = (1.5, 0), and psi(x) where |x - z| and |x - g| + y meet: d_psi may be a norm."""
+    x = 1e-4 * np.random.default_rng(0).uniform(-1, 1, (50, 2)) / np.sqrt(2)
+    to_z, to_g = np.hypot(x[:, 0] - 1, x[:, 1]), np.hypot(x[:, 0] - 2, x[:, 1]) + x[:, 1]
+    along = (to_z**2 - to_g**2 + 1.5**2) / 3
+    psi = np.stack([along, np.sqrt(to_z**2 - along**2)], axis=1)  # real, as 1, 2 and 1.5 are sides of a triangle
+    assert_allclose(np.linalg.norm(psi, axis=1), to_z)
+    assert_allclose(np.linalg.norm(psi - np.array([1.5, 0.0]), axis=1), to_g)
+
+
 def test_counterexample_to_theorem_two_as_stated_a_neighbourhood_that_is_too_small():
     """eps = 0, |d_psi - d*| <= 1e-4 near s, L = m = 1: the bound says 0.11, the direction turns by 45 degrees."""
     found = tiny_neighbourhood(delta=1e-4, radius=1e-4)

@@ -37,7 +37,7 @@ class Counterexample(NamedTuple):
 
 
 def tiny_neighbourhood(delta: float = 1e-4, radius: float = 1e-4) -> Counterexample:
-    """Theorem 2 read literally is false: (B2) asks for "a neighbourhood" of s and does not say how large.
+    """Theorem 2 with (B2) as the appendix has it is false: it asks for "a neighbourhood" of s, of no given size.
 
     The plane, c0 = 1/2 (d* is the length), s = 0, z = (1, 0) and g = (2, 0) on one line, so eps = 0. d_psi(., g) =
     d* + delta y / radius within the neighbourhood: off by delta at most, its second derivatives d*'s own. However small
@@ -60,7 +60,8 @@ def sphere_with_waypoint(turn: float, to_z: float = np.pi / 4) -> tuple[Curved, 
 
     The proof's step 1 says |grad d*(s, z) - grad d*(s, g)| <= sqrt(2 L eps). Here the distance to z bends by
     cot d(s, z) = L across the way and the distance to g by -L. Their difference bends by 2L, and the left side comes
-    as close to 2 sqrt(L eps) as one likes: sqrt(2) times too much.
+    as close to 2 sqrt(L eps) as one likes: sqrt(2) times too much. (B2) wants L to bound the change with the goal, too:
+    1 / |z| in these coordinates. That is more than cot d(s, z), by ever less as z nears s.
     """
     sphere = Curved(B=np.eye(2) / 2, curvature=1.0, c0=0.5)
 
