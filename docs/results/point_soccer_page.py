@@ -20,6 +20,7 @@ PAIRS = (
     ("dcp, seeded pool", "dcp"),
     ("dcp, seeded pool and critic", "dcp"),
     ("dcp, seeded pool and critic", "dcp, seeded pool"),
+    ("crl-commanded", "crl"),
     ("dcp", "crl-commanded"),
     ("dcp", "dcp_no_pool"),
 )
