@@ -79,7 +79,8 @@ def _print_runs(entries: Sequence[Entry], jobs: Sequence[Job], costs: dict[str, 
         time = NOT_MEASURED if cost.seconds is None else clock(round(cost.seconds))
         memory = f"{job.resources.memory_bytes / 1e9:.2f} GB"
         table.add_row(job.name, state, f"{found.total:,}", time, memory, cost.how if cost.seconds is not None else "")
-    Console(width=None if sys.stdout.isatty() else 200, soft_wrap=True).print(table)
+    # No markup: a sentence may have [brackets].
+    Console(width=None if sys.stdout.isatty() else 200, soft_wrap=True, markup=False).print(table)
 
 
 def _print_total(

@@ -15,6 +15,7 @@ from signal import SIGTERM
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from dcp.cli.main import main as dcp
 from dcp.config import Settings
@@ -100,7 +101,7 @@ class _Crew:
     def stop(self, signal: str) -> None:
         with self._starting:
             self.stopped = True
-            for process in self._running.values():
+            for process in list(self._running.values()):  # the other thread may take one away meanwhile
                 process.send_signal(SIGTERM)
 
     def _start(self, seed: int) -> bool:
@@ -157,7 +158,8 @@ class _Board:
     def _table(self) -> Table:
         table = Table("seed", "", "", box=None, header_style="dim")
         for seed, line in self.last.items():
-            table.add_row(str(seed), self._state[seed], line.strip())
+            # Text: rich would read [brackets] as markup
+            table.add_row(str(seed), self._state[seed], Text(line.strip(), no_wrap=True, overflow="ellipsis"))
         return table
 
 

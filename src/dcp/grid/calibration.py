@@ -73,7 +73,7 @@ def measure(job: Job, environ: Mapping[str, str] | None = None) -> Measured:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "job.json"
         path.write_text(replace(job, seeds=job.seeds[:1]).to_json(), encoding="utf-8")
-        command = [sys.executable, "-P", "-m", "dcp.grid.measuring", str(path)]
+        command = [sys.executable, "-P", "-m", "dcp.grid.measuring", str(path), str(os.getpid())]
         done = subprocess.run(command, capture_output=True, text=True, env=environ and dict(environ))
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"]

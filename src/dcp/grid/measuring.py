@@ -1,4 +1,4 @@
-"""A short training, to know what a long one takes: `python -m dcp.grid.measuring JOB.json`, in a process of its own.
+"""A short training, to know what a long one takes: `python -m dcp.grid.measuring JOB.json PARENT`, in a process.
 
 Two unrolls that fill the replay and two iterations, at the run's own sizes; the first of each compiles. The programs
 are the run's, so what was compiled here need not be compiled again there. Prints one line of JSON.
@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from dcp.config import Config
+from dcp.errors import EXIT_FAULT
 from dcp.grid.cores import pin
 from dcp.grid.jobs import Job
+from dcp.grid.parent import end_with
 from dcp.training.progress import own_environments
 
 
@@ -49,7 +51,10 @@ def _timed(program: Any, run: Any, clock: Callable[[], float]) -> tuple[Any, flo
 
 
 def main(argv: list[str]) -> int:
-    job = Job.from_json(Path(argv[0]).read_text(encoding="utf-8"))
+    file, parent = argv
+    if not end_with(int(parent)):
+        return EXIT_FAULT
+    job = Job.from_json(Path(file).read_text(encoding="utf-8"))
     pin(job.resources.cores)
     if job.code is not None and own_environments(job.settings):
         sys.path.insert(0, str(job.code))

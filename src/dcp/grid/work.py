@@ -1,4 +1,4 @@
-"""A job in the present process. Every launcher runs this: `python -m dcp.grid.work JOB.json` does it in a new one.
+"""A job in the present process. Every launcher runs this: `python -m dcp.grid.work JOB.json PARENT` in a new one.
 
 What the folder holds decides: nothing, and the run begins; a run that was stopped or killed, and it goes on from its
 checkpoint to the same bits; a finished run, and there is nothing to do.
