@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 from PIL import Image
 
 from dcp.analysis.collection import collect
 from dcp.analysis.diagnosis import files
 from dcp.analysis.diagnosis.figures import figures
 from dcp.analysis.diagnosis.section import sections
+from dcp.analysis.diagnosis.words import rows
 from dcp.analysis.style import save
 from dcp.cli.main import main
 from dcp.errors import UserError
@@ -74,6 +77,28 @@ def test_words_for_whoever_has_not_read_the_paper(diagnosed: Path, tmp_path: Pat
     assert "that actions can move" not in shown
 
 
+def test_a_method_without_a_pool_is_not_said_to_train_with_waypoints(diagnosed: Path):
+    content = files.read(diagnosed)
+    assert content is not None and content["gaps"]["has_pool"]
+    without = {**content, "gaps": {**content["gaps"], "has_pool": False}}
+    (with_pool, crl) = (" ".join(_texts(figures(each)["gaps"]())) for each in (content, without))
+    assert "In training a waypoint stands in for the goal" in with_pool and "chosen by" in with_pool
+    assert "trains without waypoints" in crl and "chosen by" not in crl and "would choose" in crl
+    assert "would choose" in rows(without)[0][0].measure and "would choose" not in rows(content)[0][0].measure
+
+
+def _texts(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)]
+
+
+def test_the_histogram_of_cosines_names_the_measured_chance(diagnosed: Path):
+    content = files.read(diagnosed)
+    assert content is not None
+    visited = {**content["alignment"]["visited"], "pulled_back": {"mean": 0.5}, "another_goal": {"mean": 0.25}}
+    bare = {"alignment": {"visited": visited}, "drawn": {"alignment": {"visited": [0.5, None, 0.5]}}}
+    assert "Its cosine with the straight way, mean 0.50; chance 0.25" in _texts(figures(bare)["directions"]())
+
+
 def test_the_report_shows_what_lies_there(diagnosed: Path):
     (section,) = sections(collect([diagnosed.parent]))
     assert len(section.figures) == 1 and section.figures[0].environment == "point_u_maze"
@@ -104,9 +129,10 @@ def test_a_report_without_diagnoses_has_no_section(tiny_run: TrainedRun):
 def test_figures_of_another_diagnosis_do_not_stay(diagnosed: Path, tmp_path: Path):
     content = files.read(diagnosed)
     assert content is not None
-    (tmp_path / "gaps.png").write_bytes(b"old")
+    for name in ("gaps.png", "holiday.png"):
+        (tmp_path / name).write_bytes(b"old")
     files.write(tmp_path, content, with_figures=False)
-    assert [file.name for file in tmp_path.iterdir()] == ["diagnosis.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["diagnosis.json", "holiday.png"]
     assert "directions" not in figures({**content, "alignment": {}})
 
 

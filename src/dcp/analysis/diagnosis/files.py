@@ -13,12 +13,12 @@ SCHEMA_VERSION = 1  # of the files that can be read here
 
 def write(folder: Path, content: dict[str, Any], with_figures: bool = True) -> list[Path]:
     """-> the files, the numbers first; figures of an earlier diagnosis do not stay beside other numbers."""
-    from dcp.analysis.diagnosis.figures import figures
+    from dcp.analysis.diagnosis.figures import OVERVIEW, PANELS, figures
     from dcp.analysis.style import save
 
     try:
-        for old in folder.glob("*.png"):
-            old.unlink()
+        for name in (OVERVIEW, *PANELS):  # by name: --out may be a folder with pictures of the user's own
+            (folder / f"{name}.png").unlink(missing_ok=True)
         write_whole(folder / FILE, json.dumps(content, indent=1, allow_nan=False).encode())
         drawn = figures(content) if with_figures else {}
         return [folder / FILE, *(save(make(), folder / f"{name}.png") for name, make in drawn.items())]

@@ -15,7 +15,7 @@ PALE = "#B8BEC4"
 AGREEMENT = "coolwarm_r"  # red: against the true direction; blue: along it
 KIND_NAMES = {"scorer": "chosen by\nthe scorer", "random": "random\nvisited state", "oracle": "on the\ntrue way"}
 KIND_COLOURS = {"scorer": BLUE, "random": ORANGE, "oracle": GREEN}
-PLACES = {"at the goal": PURPLE, "on the way, in between": GREEN, "at the agent": SKY, "off the way": PALE}
+PLACES = {"at the goal": PURPLE, "on the way, in between": GREEN, "where it is": SKY, "off the way": PALE}
 RIGHT_ANGLE = 2.0**0.5
 
 
@@ -23,7 +23,7 @@ def directions(axes: Axes, content: dict[str, Any]) -> None:
     """The maze with the learned and the true arrows; without a maze, how often which cosine."""
     drawn = content["drawn"]["alignment"]
     if "maze" not in drawn:
-        return _cosines(axes, drawn)
+        return _cosines(axes, drawn, content["alignment"]["visited"])
     layout = MazeLayout(tuple(drawn["maze"]), float(drawn["scale"]))
     draw_maze(axes, layout)
     points, shown, true = (_array(drawn[name]).reshape(-1, 2) for name in ("points", "learned", "true"))
@@ -48,19 +48,16 @@ def directions(axes: Axes, content: dict[str, Any]) -> None:
     _titled(axes, "Does the learned direction follow the maze?", note)
 
 
-def _cosines(axes: Axes, drawn: dict[str, Any]) -> None:
+def _cosines(axes: Axes, drawn: dict[str, Any], said: dict[str, Any]) -> None:
     cosine = _array(drawn["visited"])
     axes.hist(cosine[np.isfinite(cosine)], bins=np.linspace(-1.0, 1.0, 21).tolist(), color=BLUE, edgecolor="white")
     axes.axvline(0.0, color=INK, linewidth=0.8, linestyle=":")
     axes.set_xlim(-1.0, 1.0)
     axes.set_xticks([-1.0, 0.0, 1.0], ["opposite", "across", "the same"])
     axes.set_ylabel("visited states")
-    mean = np.nanmean(cosine)
-    _titled(
-        axes,
-        "Does the learned direction lead to the goal?",
-        f"Its cosine with the straight way, mean {mean:.2f} (0: chance)",
-    )
+    mean, chance = (said[name]["mean"] for name in ("pulled_back", "another_goal"))
+    note = "" if mean is None or chance is None else f", mean {mean:.2f}; chance {chance:.2f}"
+    _titled(axes, "Does the learned direction lead to the goal?", f"Its cosine with the straight way{note}")
 
 
 def gaps(axes: Axes, content: dict[str, Any]) -> None:
@@ -69,14 +66,16 @@ def gaps(axes: Axes, content: dict[str, Any]) -> None:
         _bar(axes, at, each["state"], KIND_COLOURS[kind])
     axes.axhline(RIGHT_ANGLE, color=INK, linewidth=0.8, linestyle=":")
     axes.text(len(kinds) - 0.5, RIGHT_ANGLE + 0.03, "a right angle", ha="right", va="bottom", fontsize=8)
-    axes.set_xticks(range(len(kinds)), [KIND_NAMES[kind] for kind in kinds])
+    axes.set_xticks(range(len(kinds)), [_kind_name(kind, content) for kind in kinds])
     axes.set_ylim(0.0, 2.0)
     axes.set_ylabel("difference of the directions")
-    _titled(
-        axes,
-        "Does a waypoint show the goal's direction?",
-        "In training a waypoint stands in for the goal. 0: same direction; 2: opposite",
-    )
+    has_pool = content["gaps"]["has_pool"]
+    use = "In training a waypoint stands in for the goal." if has_pool else "This method trains without waypoints."
+    _titled(axes, "Does a waypoint show the goal's direction?", f"{use} 0: same direction; 2: opposite")
+
+
+def _kind_name(kind: str, content: dict[str, Any]) -> str:
+    return KIND_NAMES[kind] if kind != "scorer" or content["gaps"]["has_pool"] else "a scorer\nwould choose"
 
 
 def waypoints(axes: Axes, content: dict[str, Any]) -> None:
@@ -90,7 +89,7 @@ def waypoints(axes: Axes, content: dict[str, Any]) -> None:
             if share > 0.07:
                 axes.text(100.0 * (left + share / 2), at, f"{share:.0%}", ha="center", va="center", fontsize=9)
             left += share
-    axes.set_yticks(range(len(kinds)), [KIND_NAMES[kind] for kind, _ in kinds])
+    axes.set_yticks(range(len(kinds)), [_kind_name(kind, content) for kind, _ in kinds])
     axes.set_xlim(0.0, 100.0)
     axes.set_ylim(-1.35, len(kinds) - 0.5)
     axes.set_xlabel("% of waypoints")

@@ -22,12 +22,12 @@ def rows(content: dict[str, Any]) -> list[list[Found]]:
 
 def _gaps(part: dict[str, Any]) -> Iterator[Found]:
     scorer, random, oracle = (part["kinds"][kind] for kind in ("scorer", "random", "oracle"))
-    whose = "the scorer's z" if part["has_pool"] else "the z that the scorer would choose"
+    whose = "the scorer's waypoints z" if part["has_pool"] else "waypoints z that a scorer would choose"
     beside = f"random visited z {_plain(random['state'])}, z on the true way {_plain(oracle['state'])}; 0: the same way"
-    yield _number(f"Gap between the directions to {whose} and to g", scorer["state"], beside)
+    yield _number(f"Gap between the directions to {whose} and to the goal g", scorer["state"], beside)
     beside = f"random visited z {_plain(random['state_away'])}"
     yield _number("The same gap, without the z that are at g", scorer["state_away"], beside)
-    places = {"on_path": "on the way to g", "at_goal": "at g itself", "on_path_midway": "midway, neither at s nor at g"}
+    places = {"on_path": "on the way to g", "at_goal": "at g itself", "on_path_midway": "midway, neither here nor at g"}
     for name, place in places.items():
         yield _share(f"Part of {whose} {place}", scorer[name], f"of random visited z {_percent(random[name])}")
 
