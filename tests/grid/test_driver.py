@@ -203,7 +203,7 @@ def test_plain_lines_are_told_once_for_each_change(capsys: pytest.CaptureFixture
     table.update([finished, running, waiting, failed])
     table.update([finished, running, waiting, failed])
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == "1 of 4 runs were finished before"
+    assert said[0] == "1 of 5 runs were finished before"  # the one that waits is of two seeds
     assert said[1].startswith("b: running, process 7, 500 / 1,000 steps, 10 steps/s, 0:50 left, success 25.0%")
     assert said[2] == "d: failed, attempt 3, 100 / 1,000 steps (out of luck)" and len(said) == 4
 

@@ -40,7 +40,7 @@ class PlainTable:
             before = {line.name: _mark(line) for line in lines if line.state == "finished"}
             self._told |= before
             if before:
-                _say(f"{len(before)} of {len(lines)} runs were finished before")
+                _say(f"{len(before)} of {sum(line.seeds for line in lines)} runs were finished before")
         for line in lines:
             if self._told.get(line.name) != _mark(line) and line.state != "waiting":
                 self._told[line.name] = _mark(line)
