@@ -10,11 +10,13 @@ from dcp.envs.base import EnvState
 from dcp.envs.layouts import U
 from dcp.envs.maze import parse_layout
 from dcp.envs.point_maze import FORCE, SPEED, PointMaze
+from dcp.envs.point_push import PointPush
+from dcp.envs.point_soccer import PointSoccer
 from dcp.theory.diagnostics import alignment, calibration, controllability
 from dcp.theory.diagnostics.conditioning import effective_rank
 from dcp.theory.diagnostics.correlation import line, rank_correlation
 from dcp.theory.diagnostics.estimates import of_mean, of_share, of_statistic
-from dcp.theory.diagnostics.truth import PathTruth, StraightTruth
+from dcp.theory.diagnostics.truth import PathTruth, StraightTruth, leads_through_things
 from dcp.theory.diagnostics.visits import _sample
 from tests.theory.agents import known_agent
 
@@ -91,6 +93,12 @@ def test_without_a_maze_the_way_is_straight_and_at_the_goal_there_is_no_directio
     assert_allclose(StraightTruth().lengths(a, b), [5.0, 0.0])
     assert_allclose(StraightTruth().directions(a, b), [[0.6, 0.8], [np.nan, np.nan]])
     assert_allclose(StraightTruth().between(a, b, np.array([0.5, 0.5])), [[1.5, 2.0], [1.0, 1.0]])
+
+
+def test_only_a_way_through_a_maze_can_lead_through_what_can_be_pushed():
+    """In point_soccer the goal is the ball's place: its way is the straight line, of which another note speaks."""
+    assert leads_through_things(PointPush())
+    assert not leads_through_things(PointSoccer()) and not leads_through_things(PointMaze("hall", HALL, inertia=False))
 
 
 def test_points_of_a_maze_are_even_and_free():

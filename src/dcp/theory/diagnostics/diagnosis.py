@@ -15,7 +15,7 @@ from dcp.errors import UserError
 from dcp.evaluation.targets import Target, environment_of, open_target
 from dcp.methods.direction import Direction
 from dcp.theory.diagnostics.parts import PARTS, Subject
-from dcp.theory.diagnostics.truth import truth_of
+from dcp.theory.diagnostics.truth import leads_through_things, truth_of
 from dcp.theory.diagnostics.visits import gather
 
 SCHEMA_VERSION = 1
@@ -72,6 +72,10 @@ def _subject(target: Target, env: Environment, episodes: int | None, states: int
     subject = Subject(diagnosed(target), env, config, truth_of(env.spec), visits, seed)
     if target.config is None:
         subject.notes.append("no config lies beside the policy: the scorer has the paper's settings")
+    if leads_through_things(env):
+        subject.notes.append(
+            f"the true way of {env.spec.name} leads through what can be pushed, as if it were not there"
+        )
     return subject
 
 

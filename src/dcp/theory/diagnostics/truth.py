@@ -1,10 +1,11 @@
 """The true way to a goal, in the goal's own coordinates: along a maze's paths, else straight."""
 
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from dcp.envs.plane import has_plane, unit
+from dcp.envs.pushing import things_of
 from dcp.envs.true_paths import TruePaths
 from dcp.types import EnvSpec, MazeLayout
 
@@ -60,6 +61,11 @@ class StraightTruth:
 
     def between(self, a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
         return a + share[:, None] * (b - a)
+
+
+def leads_through_things(env: Any) -> bool:
+    """Whether the true way takes no notice of something that stands in it until it is pushed away."""
+    return has_plane(env.spec) and any(not thing.acts for thing in things_of(env))
 
 
 def truth_of(spec: EnvSpec) -> Truth:
