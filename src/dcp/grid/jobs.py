@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from dcp.config import SCHEMA_VERSION, Settings
+from dcp.deploy.artefact import write_whole
 from dcp.training.progress import own_environments
 
 GRID_DIR = "grid"  # beside the runs: jobs/, logs/, progress/
@@ -99,5 +100,5 @@ class Job:
 
     def save(self) -> Path:
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(self.to_json(), encoding="utf-8")
+        write_whole(self.file, self.to_json().encode())  # a job of an earlier grid may read it at this moment
         return self.file

@@ -12,6 +12,7 @@ from pathlib import Path
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.grid.jobs import Job
 from dcp.grid.launchers.interface import Status
+from dcp.grid.launchers.variables import memory_share
 from dcp.grid.room import Room, require_room
 
 STOPPED = (EXIT_REQUEUE, EXIT_INTERRUPTED, 128 + signal.SIGTERM)
@@ -137,7 +138,4 @@ def gpu_variables(gpus: tuple[str, ...], share: float, there: bool) -> dict[str,
     """For a process that has these GPUs; `there`: whether the machine has any, which a run without one must not use."""
     if not gpus:
         return {"JAX_PLATFORMS": "cpu"} if there else {}
-    variables = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
-    if share < 1:  # JAX takes three quarters of a GPU unless it is told
-        variables["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{0.9 * share:.3f}"
-    return variables
+    return {"CUDA_VISIBLE_DEVICES": ",".join(gpus), **memory_share(share)}
