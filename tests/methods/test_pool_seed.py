@@ -85,7 +85,8 @@ def test_a_wrong_array_gets_one_sentence(tmp_path: Path, arrays: dict[str, np.nd
         ("1,2,3\n", "has 3 columns: ball needs 4 for states or 2 for goals"),
         ("1,2,3,4\n1,2\n", "has 2 and 4 columns"),
         ("1,2,3,4\n1,2,3,inf\n", "holds a NaN, an infinity"),
-        ("1,2,3,4\n1,2,three,4\n", "cannot be read"),
+        ("1,2,3,4\n1,2,three,4\n", "'1,2,three,4' is no line of numbers"),
+        ("1;2;3;4\n1;2;3;5\n", "'1;2;3;5' is no line of numbers"),
         (b"\xff\xfe\x00\x81", "cannot be read"),
     ],
 )
@@ -103,18 +104,26 @@ def test_a_file_that_is_not_there_gets_one_sentence(path: str):
 
 
 class Code:
+    """Unpickled, it makes a file."""
+
+    def __init__(self, mark: Path):
+        self.mark = mark
+
     def __reduce__(self):
-        return (open, ("/tmp/dcp_pool_seed_ran_code", "w"))
+        return (open, (str(self.mark), "w"))
 
 
 def test_a_pickle_is_never_loaded(tmp_path: Path):
     """Neither as an array of objects nor as a bare file."""
-    np.savez(tmp_path / "seed.npz", states=np.array([Code()], dtype=object), allow_pickle=True)
-    (tmp_path / "bare.npz").write_bytes(pickle.dumps(Code()))
+    mark = tmp_path / "code_ran"
+    np.savez(tmp_path / "seed.npz", states=np.array([Code(mark)], dtype=object), allow_pickle=True)
+    (tmp_path / "bare.npz").write_bytes(pickle.dumps(Code(mark)))
     for name in ("seed.npz", "bare.npz"):
         with pytest.raises(UserError):
             read(str(tmp_path / name), SPEC)
-    assert not Path("/tmp/dcp_pool_seed_ran_code").exists()
+    assert not mark.exists()
+    pickle.loads((tmp_path / "bare.npz").read_bytes()).close()
+    assert mark.exists()  # what would have been seen
 
 
 def test_a_file_that_is_or_unpacks_too_large_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -130,9 +130,14 @@ def _from_csv(path: str, content: bytes, spec: EnvSpec) -> tuple[np.ndarray, boo
     """The number of columns tells states from goals. A first line that is no numbers is a header."""
     try:
         lines = [line for line in csv.reader(io.StringIO(content.decode("utf-8-sig"))) if line]
-        rows = [_numbers(line) for line in lines[1 if lines and not _is_numbers(lines[0]) else 0 :]]
     except (ValueError, csv.Error) as error:
         raise UserError(f"pool_seed {shown(path)} cannot be read ({type(error).__name__}): give {FORMS}") from error
+    lines = lines[1 if lines and not _is_numbers(lines[0]) else 0 :]
+    for line in lines:
+        if not _is_numbers(line):
+            text = shown(",".join(line))
+            raise UserError(f"pool_seed {shown(path)} cannot be read: {text} is no line of numbers; give {FORMS}")
+    rows = [_numbers(line) for line in lines]
     widths = {len(row) for row in rows} or {spec.state_size}
     if len(widths) > 1 or not widths <= {spec.state_size, spec.goal_size}:
         raise UserError(
