@@ -12,9 +12,9 @@ from dcp.errors import UserError
 MOST = 6  # overviews in a page; the table has every run
 COLUMNS = ("environment", "run", "measure", "found", "95% interval", "to compare with")
 NOTES = (
-    "Intervals are over episodes of one agent: they say nothing of other seeds.",
+    "Intervals are over episodes (over the maze: goals) of one agent: they say nothing of other seeds.",
     "A waypoint z is on the way if the detour by way of it is shorter than the radius within which a goal is reached.",
-    "Straight line: a direction that knows no walls. Chance: the learned direction toward another goal.",
+    "Straight line: a direction that knows no walls. Chance: the learned direction toward another place.",
 )
 
 

@@ -6,8 +6,8 @@ it; -1: away. Two baselines stand beside them:
 
 - the straight line to the goal. An untrained psi is nearly linear, and a random linear map into many dimensions keeps
   directions: what is no better than the straight line was not learned.
-- the learned direction toward another goal than the one that the truth is asked for: chance. It is above 0 where most
-  goals lie on one side.
+- the learned direction toward another place than the goal that the truth is asked for (a random visited place; over the
+  maze a random point): chance. It is above 0 where most places lie on one side.
 """
 
 from typing import Any, NamedTuple
