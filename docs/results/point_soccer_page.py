@@ -81,11 +81,15 @@ def paired_table(arms: dict[str, list[Columns]]) -> str:
             sides = [dict(enumerate(of(arms[arm], "success_once", 100.0))) for arm in (ours, theirs)]
             tests.append(paired_test(*sides))
     corrected = holm([test.p_value for test in tests])
-    cells = iter([f"{t.difference}, p {t.p_value:.3f} ({p:.2f})" for t, p in zip(tests, corrected, strict=True)])
+    cells = iter([f"{t.difference}, p {_p(t.p_value)} ({_p(p)})" for t, p in zip(tests, corrected, strict=True)])
     lines = [_line(["difference", *ways]), "|---" * (len(ways) + 1) + "|"]
     for ours, theirs in pairs:
         lines.append(_line([f"{ours} less {theirs}", *(next(cells) for _ in ways)]))
     return "\n".join(lines)
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def diagnosis_table(study: str) -> str:
