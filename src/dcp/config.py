@@ -51,7 +51,7 @@ class Settings:
     pool_seed_fraction: float | None = None
     """Share of the pool's slots that hold seeds and are never overwritten. Default: a quarter, with a pool_seed."""
     pool_seed_in_critic: bool = False
-    """The seeds also in the critic's data, as bodies at rest: that share of each batch (a pool never enters InfoNCE)."""
+    """The seeds also in the critic's data, as bodies at rest: that share of each batch (a pool is never in InfoNCE)."""
     pool_seed_sha256: str | None = None
     """The seed file's hash: a file that changed is refused. Default: the file's own, written into config.json."""
 
