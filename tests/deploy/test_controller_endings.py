@@ -14,6 +14,10 @@ import os, signal, sys, time
 import numpy as np
 from dcp.deploy import Controller, LeRobotArm, Stopped
 
+# As at a terminal, whoever started the tests: nohup ignores SIGHUP, a shell SIGINT for what it runs in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 def send(action):
     print("safe" if action[0] == 0.0 else "act", flush=True)
 
