@@ -5,9 +5,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -135,6 +137,26 @@ def deaf_port() -> Iterator[int]:
 
 
 @pytest.fixture
+def web_port() -> Iterator[int]:
+    """A web server: it speaks HTTP/2, as Ray does, and knows no page that it is asked for (404)."""
+
+    def answer() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]) + bytes([0, 0, 1, 1, 5, 0, 0, 0, 1, 0x8D]))
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        threading.Thread(target=answer, daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
 def closed_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -142,7 +164,12 @@ def closed_port() -> int:
 
 
 def test_a_dead_address_is_told_in_one_sentence(
-    tmp_path: Path, closed_port: int, deaf_port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    tmp_path: Path,
+    closed_port: int,
+    deaf_port: int,
+    web_port: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
 ):
     grid = as_toml(tmp_path / "grid.toml", seed=[0])
     command = ["grid", str(grid), "--runs-dir", str(tmp_path / "runs"), "--launcher", "ray", "--ray-address"]
@@ -150,6 +177,7 @@ def test_a_dead_address_is_told_in_one_sentence(
     for address, told in [
         (f"127.0.0.1:{closed_port}", "Connection refused"),
         (f"127.0.0.1:{deaf_port}", "timed out"),
+        (f"127.0.0.1:{web_port}", "what answers there is not Ray"),
         ("no.such.host.invalid:6379", "no Ray cluster answers at no.such.host.invalid:6379"),
         ("ray://localhost:10001", "is no address: name host:port of the head node, or auto"),
         ("localhost", "is no address"),

@@ -3,20 +3,17 @@
 import logging
 import os
 import secrets
-import socket
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from dcp.errors import UserError
 from dcp.grid.jobs import Job
+from dcp.grid.launchers.grpc_answer import require_grpc
 from dcp.grid.room import Room
 
 ANSWER = 5.0  # seconds in which a cluster must answer
 OBJECT_STORE = 80 * 2**20  # bytes: nothing but small messages passes through it. Ray's least is 75 MiB
-# HTTP/2's first words, as every gRPC client speaks them, with an empty SETTINGS frame; the answer is one, too.
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-_SETTINGS = 4
 _QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 
 
@@ -67,12 +64,7 @@ def require_answer(address: str) -> None:
     if not host or not port.isdecimal() or "/" in host:
         raise UserError(f"--ray-address {address} is no address: name host:port of the head node, or auto")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER) as connection:
-            connection.settimeout(ANSWER)
-            if os.environ.get("RAY_USE_TLS", "0") != "1":
-                connection.sendall(_PREFACE)
-                if connection.recv(9)[3:4] != bytes([_SETTINGS]):
-                    raise ConnectionError("what answers there is not Ray")
+        require_grpc(host.strip("[]"), int(port), ANSWER, tls=os.environ.get("RAY_USE_TLS", "0") == "1")
     except (OSError, OverflowError) as error:
         raise UserError(
             f"no Ray cluster answers at {address} ({_line(error)}): "
