@@ -19,7 +19,8 @@ from dcp.errors import RunError
 from dcp.grid.jobs import Job, Resources
 
 FILE = "calibration.json"
-# What has little or no part in the time of a step. The methods differ by a few percent.
+# What has little or no part in the time of a step. The methods have one (DCP takes up to 1.3 times what CRL takes), but
+# a calibration of each would take three times as long: docs/grid.md says so.
 _FREE = ("method", "seed", "steps", "eval_env", "num_evals", "eval_episodes", "actor_goal", "score", "discount")
 _FREE += ("final_goal_share", "logsumexp_penalty", "target_entropy_scale", "min_replay_rows", "pool_refresh_steps")
 _FREE += ("actor_learning_rate", "critic_learning_rate", "alpha_learning_rate", "energy", "contrastive_loss")
