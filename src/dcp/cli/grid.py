@@ -11,7 +11,7 @@ import tyro
 
 from dcp.cli.flags import modules_here, parse
 from dcp.cli.grid_check import check_options
-from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_FAULT, EXIT_REQUEUE
+from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.errors import RunError, UserError
 from dcp.grid.launchers.options import RayOptions, SlurmOptions
 from dcp.grid.launchers.table import LauncherName
@@ -89,6 +89,7 @@ def _description() -> str:
     rows = [f"  {name:<8}{purpose}" for name, purpose in PURPOSES.items()]
     codes = {**EXIT_CODES, 0: "every run is finished", EXIT_FAULT: "some runs failed: see the sentences"}
     codes |= {EXIT_REQUEUE: "stopped by SIGINT or SIGTERM, with checkpoints: run it again"}
+    codes |= {EXIT_INTERRUPTED: "(or 143) stopped before any run began, or by a third signal; the checkpoints are good"}
     told = [f"  {code:<8}{meaning}" for code, meaning in codes.items()]
     return "\n".join([COMMANDS["grid"], "", "grids (--preset):", *rows, "", "exit codes:", *told])
 
