@@ -48,7 +48,7 @@ def test_a_killed_run_ends_bit_identical_and_a_restart_runs_nothing_again(
 
 
 @pytest.mark.slow
-def test_eight_runs_finish_though_one_is_killed_twice_and_the_report_is_written(tmp_path: Path):
+def test_eight_runs_finish_though_one_is_killed_and_the_report_is_written(tmp_path: Path):
     killer = Killer("point_u_maze/dcp/seed_2", after=2)
     lines = drive(tmp_path / "runs", killer, method=["crl", "dcp"], seed=[0, 1, 2, 3])
     assert len(lines) == 8 and {line.state for line in lines} == {"finished"}
