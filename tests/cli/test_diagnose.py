@@ -72,7 +72,9 @@ def test_words_for_whoever_has_not_read_the_paper(diagnosed: Path, tmp_path: Pat
     assert main(["diagnose", *arguments, "--out", str(tmp_path), "--no-figures"]) == 0
     shown = capsys.readouterr().out
     assert (
-        "Gap between the directions" in shown and "of random visited z" in shown and "Dimensions that psi uses" in shown
+        "Gap between the directions" in shown
+        and "of random visited z" in shown
+        and "Dimensions that the representation uses" in shown
     )
     assert "that actions can move" not in shown
 

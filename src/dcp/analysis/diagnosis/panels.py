@@ -174,11 +174,11 @@ def spectrum(axes: Axes, content: dict[str, Any]) -> None:
     axes.bar(np.arange(1, len(shares) + 1), 100.0 * shares, color=BLUE)
     axes.axvline(said["psi_rank"], color=INK, linewidth=0.8, linestyle=":")
     axes.set_xlim(0.0, min(len(shares), max(16, 3 * said["psi_rank"])) + 1)
-    axes.set_xlabel("dimension of psi, strongest first")
+    axes.set_xlabel("dimension of the representation, strongest first")
     axes.set_ylabel("% of the spread")
     _titled(
         axes,
-        "How many dimensions does psi use?",
+        "How many dimensions does the representation use?",
         f"{said['psi_rank']:.1f} of {said['psi_size']} (effective rank, dotted)",
     )
 

@@ -73,8 +73,8 @@ def _energies(part: dict[str, Any]) -> Iterator[Found]:
 
 def _conditioning(part: dict[str, Any]) -> Iterator[Found]:
     used = part["psi_rank"]
-    yield Found("Dimensions that psi uses", f"{used:.1f}", UNKNOWN, f"of {part['psi_size']}", used)
-    least = "Least sensitive direction of psi, of the most sensitive"
+    yield Found("Dimensions that the representation uses", f"{used:.1f}", UNKNOWN, f"of {part['psi_size']}", used)
+    least = "Least sensitive direction of the representation, of the most sensitive"
     yield _share(least, part["smallest_by_largest"], "100%: all alike; 0%: one direction is not seen")
 
 
