@@ -10,7 +10,7 @@ import numpy as np
 from dcp.config import Settings, shown, type_violations
 from dcp.envs import devices, hosts
 from dcp.envs.base import Environment, EnvState
-from dcp.envs.registry import is_ours, make_env
+from dcp.envs.registry import env_of, is_ours
 from dcp.errors import UserError
 from dcp.learner import network_shape
 from dcp.methods import pool_seed
@@ -108,7 +108,7 @@ def _environments(settings: Settings) -> tuple[list[Environment], list[str]]:
     problems: list[str] = []
     for name in dict.fromkeys([settings.env, settings.env if settings.eval_env is None else settings.eval_env]):
         try:
-            env = make_env(name, settings.fidelity)
+            env = env_of(settings, name)
             if isinstance(env.spec, EnvSpec):
                 devices.prepare(settings.devices, env.spec)  # before JAX starts, as it does with the first array
             # Physics takes seconds to trace, and training will trace it anyway.

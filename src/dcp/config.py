@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 from dcp.errors import UserError
 
 SCHEMA_VERSION = 2  # of config.json: 2 has earlier_budgets
+PHYSICS = ("brax", "mujoco")
 SEED_FRACTION = 0.25  # of the pool, where seeds are given and nothing else is said
 
 
@@ -30,6 +31,8 @@ class Settings:
     """Evaluate on another environment of the same sizes, such as a layout with far goals only. Default: env."""
     fidelity: Literal["paper", "fixed"] = "paper"
     """paper: an environment returns to its own first state and goal for ever. fixed: every episode draws anew."""
+    physics: Literal["brax", "mujoco"] = "brax"
+    """What steps a simulated body: the paper's engine (brax), or MuJoCo's own in C, for a machine without a GPU."""
 
     # What the actor is asked for (the paper's pool: 512 states, 32 candidates, every 25 steps)
     actor_goal: Literal["future", "commanded"] | None = None
@@ -252,6 +255,7 @@ _AT_LEAST = {
 }
 _CHOICES = {
     "fidelity": ("paper", "fixed"),
+    "physics": PHYSICS,
     "actor_goal": (None, "future", "commanded"),
     "split_batches": (None, "on", "off"),
 }

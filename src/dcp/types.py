@@ -64,8 +64,13 @@ class EnvSpec:
     episode_length: int
     maze: MazeLayout | None = None
     maze_dims: tuple[int, int] | None = None  # the state's coordinates in the maze's plane
-    physics: str = "none"  # what steps it: none (pure kinematics), spring, generalized or mjx
+    physics: str = "none"  # what steps it: none (pure kinematics), spring, generalized or mjx; or mujoco's C engine
     fixes: tuple[str, ...] = ()  # what fidelity `fixed` repairs here, besides drawing new goals at each episode
+
+    @property
+    def steps_pay_splitting(self) -> bool:
+        """Whether devices should share its steps out: kinematics is too little work, MuJoCo has threads of its own."""
+        return self.physics not in ("none", "mujoco")
 
     def achieved(self, state: Any) -> Any:
         """[..., S] -> [..., G]"""

@@ -19,7 +19,7 @@ from dcp.deploy.run_folder import CONFIG_FILE, read_config_file
 from dcp.errors import UserError
 
 # What decides the episodes of an evaluation, besides its number: equal ones meet the same starts and goals.
-_EPISODES = ("seed", "eval_env", "eval_episodes", "episode_length", "fidelity")
+_EPISODES = ("seed", "eval_env", "eval_episodes", "episode_length", "fidelity", "physics")
 
 
 class Difference(NamedTuple):
@@ -91,12 +91,13 @@ class Comparison:
     @property
     def elsewhere(self) -> str:
         """What makes their numbers answers to different questions; empty if nothing does."""
-        a, b = (
-            (run.config.get("eval_env") or run.config.get("env"), run.config.get("episode_length"))
-            for run in (self.a.run, self.b.run)
-        )
+        configs = [run.config for run in (self.a.run, self.b.run)]
+        a, b = ((config.get("eval_env") or config.get("env"), config.get("episode_length")) for config in configs)
+        physics = [config.get("physics", "brax") for config in configs]
         if a[0] != b[0]:
             return f"A was evaluated on {a[0]} and B on {b[0]}"
+        if physics[0] != physics[1]:
+            return f"A was stepped by {physics[0]} and B by {physics[1]}"
         return "" if a[1] == b[1] else f"A was evaluated for {a[1]} steps an episode and B for {b[1]}"
 
     @property

@@ -10,7 +10,7 @@ from dcp.analysis.style import save
 from dcp.config import Config
 from dcp.deploy.artefact import load_policy
 from dcp.deploy.run_folder import RunRecord, load_run
-from dcp.envs.registry import make_env
+from dcp.envs.registry import env_of
 
 GIF_EPISODES = 4
 
@@ -26,7 +26,7 @@ def save_run_plots(folder: Path) -> list[Path]:
 
 def _maze_plots(run: RunRecord, config: Config, title: str) -> list[Path]:
     """On the environment that the run was evaluated on. A run that was stopped early may have no policy."""
-    env = make_env(config.eval_env or config.env, config.fidelity)
+    env = env_of(config, config.eval_env)
     if not shows_maze(env.spec) or not run.policy_path.is_file():
         return []
     policy = load_policy(run.policy_path)

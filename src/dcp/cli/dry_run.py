@@ -6,7 +6,7 @@ from pathlib import Path
 from dcp.checks import available_memory, memory_parts, violations
 from dcp.config import Settings
 from dcp.envs.devices import count_devices
-from dcp.envs.registry import make_env
+from dcp.envs.registry import env_of
 from dcp.errors import UserError
 from dcp.training.checkpoint_files import KEPT
 from dcp.training.progress import holds_run, taken
@@ -15,7 +15,7 @@ from dcp.training.progress import holds_run, taken
 def dry_run(settings: Settings, runs_dir: Path, overwrite: bool, resume: str | None = None) -> int:
     problems = violations(settings)
     try:
-        spec = make_env(settings.env, settings.fidelity).spec
+        spec = env_of(settings).spec
         settings = settings.resolve(spec.episode_length)
     except UserError:
         spec = None  # named among the violations

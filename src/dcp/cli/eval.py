@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 from rich.console import Console
@@ -28,6 +28,8 @@ class EvalOptions:
     """Evaluate on this environment. Default: the one that the run was evaluated on."""
     eval_layout: bool = False
     """On the environment's evaluation layout, which keeps only far goals."""
+    physics: Literal["brax", "mujoco"] | None = None
+    """What steps simulated bodies. Default: what the run was trained with."""
     burst: tuple[int, int] | None = None
     """P L: random actions in the last L of every P steps, beside none on the same episodes. Alone: 100 10."""
     burst_sweep: bool = False
@@ -78,7 +80,12 @@ def _arena(target: "Target", options: EvalOptions) -> "Arena":
     if target.burst and (options.burst or options.burst_sweep):
         raise UserError(f"{target.label} has a burst of its own inside: leave out --burst, or export it without")
     return arena_for(
-        target, options.env, episodes=options.episodes, seeds=options.seeds, eval_layout=options.eval_layout
+        target,
+        options.env,
+        episodes=options.episodes,
+        seeds=options.seeds,
+        eval_layout=options.eval_layout,
+        physics=options.physics,
     )
 
 
@@ -93,8 +100,11 @@ def _require_sense(options: EvalOptions) -> None:
         raise UserError("--periods and --lengths are those of a sweep: add --burst-sweep, or give --burst P L")
     if options.burst and options.burst_sweep:
         raise UserError("--burst tries one burst and --burst-sweep many: give only one of them")
-    if options.as_logged and (options.env or options.eval_layout or options.burst or options.burst_sweep):
-        raise UserError("--as-logged repeats the run's own evaluation: leave out --env, --eval-layout and bursts")
+    elsewhere = options.env or options.eval_layout or options.physics
+    if options.as_logged and (elsewhere or options.burst or options.burst_sweep):
+        raise UserError(
+            "--as-logged repeats the run's own evaluation: leave out --env, --eval-layout, --physics and bursts"
+        )
     if options.as_logged and (options.stochastic or options.episodes or options.seeds != (0,)):
         raise UserError("--as-logged repeats the run's own evaluation: leave out --episodes, --seeds and --stochastic")
     if options.as_logged and (options.out or options.json):

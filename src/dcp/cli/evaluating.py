@@ -180,6 +180,7 @@ def _about(target: Target, arena: Arena, options: "EvalOptions") -> dict[str, An
         "policy": target.label,
         "about": target.about,
         "fidelity": target.fidelity,
+        "physics": options.physics or target.physics,
         "stochastic": options.stochastic,
         "devices": arena.count,
         "burst_inside": target.burst,

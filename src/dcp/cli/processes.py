@@ -44,11 +44,11 @@ def train_in_processes(seeds: Sequence[int], argv: list[str], settings: Settings
 def room_in_memory(settings: Settings) -> int:
     """How many of these runs (they have passed their own checks) the machine's memory holds at once; at least one."""
     from dcp.checks import machine_memory
-    from dcp.envs.registry import make_env
+    from dcp.envs.registry import env_of
     from dcp.grid.memory import run_memory
 
     there = machine_memory()
-    length = make_env(settings.env, settings.fidelity).spec.episode_length
+    length = env_of(settings).spec.episode_length
     return sys.maxsize if there is None else max(1, there // run_memory(settings.resolve(length)))
 
 

@@ -42,6 +42,8 @@ class RenderOptions:
     """Show them on this environment. Default: the one that the first run was evaluated on."""
     eval_layout: bool = False
     """On the environment's evaluation layout, which keeps only far goals."""
+    physics: Literal["brax", "mujoco"] | None = None
+    """What steps simulated bodies. Default: what the first run was trained with."""
     burst: tuple[int, int] | None = None
     """P L: random actions in the last L of every P steps. Alone: 100 10."""
     camera: Literal["fixed", "tracking", "top"] = "fixed"
@@ -77,7 +79,7 @@ def _main(options: RenderOptions) -> int:
 
     cache.enable()
     targets = [open_target(run) for run in options.runs]
-    env = common_env(targets, options.env, options.eval_layout)
+    env = common_env(targets, options.env, options.eval_layout, options.physics)
     require_drawable(env, options.width, options.height)
     if env.spec.physics != "none" and "html" not in options.format:  # the page needs no renderer
         require_renderer()

@@ -52,6 +52,8 @@ def model() -> mujoco.MjSpec:
 
 
 class AntPush(AntEnv):
+    links_lag = True  # MJX's way, which the paper's box and ends of episodes follow
+
     def __init__(self, name: str = "ant_push", fidelity: str = "paper"):
         self.fidelity = fidelity
         self.spec = EnvSpec(

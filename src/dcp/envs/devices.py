@@ -121,7 +121,7 @@ def prepare(devices: int | None, spec: EnvSpec) -> None:
     Whoever has told JAX a number already, by its own setting or XLA's flag, is not overruled.
     """
     asked = -(-devices // hosts.count()) if devices else None  # of this host
-    most = min(asked or (1 if spec.physics == "none" else cores()), max(cores(), _MOST))
+    most = min(asked or (cores() if spec.steps_pay_splitting else 1), max(cores(), _MOST))
     if most <= 1:
         return
     flags = os.environ.get("XLA_FLAGS", "")
@@ -135,11 +135,11 @@ def prepare(devices: int | None, spec: EnvSpec) -> None:
 
 
 def count_devices(devices: int | None, num_envs: int, spec: EnvSpec) -> int:
-    """As asked for; else one a host for pure kinematics, and for physics the most that share N out evenly."""
+    """As asked for; else one a host, or where splitting pays the most that share N out evenly."""
     if devices is not None:
         return devices
     number = hosts.count()
-    if spec.physics == "none":  # a step is so little work that splitting it costs more than it saves
+    if not spec.steps_pay_splitting:
         return number
     return number * max((n for n in range(1, _on_every_host() + 1) if num_envs % (n * number) == 0), default=1)
 

@@ -19,7 +19,7 @@ INIT_Q = np.array([0.0, 0.0, 1.4, 1.0] + [0.0] * 22, np.float32)  # the target's
 TARGET_HEIGHT = 1.25
 HEALTHY_Z = (1.0, 2.0)
 TIMESTEP, FRAMES = 0.0015, 10  # dt = 0.015
-GEAR = np.array([350.0] * 11 + [100.0] * 6, np.float32)
+SPRING_GEAR = [350.0] * 11 + [100.0] * 6  # Brax's for spring physics; elsewhere the stock model's own
 CONTROL_LIMIT = 0.4
 HEALTHY_REWARD, CONTROL_COST = 5.0, 0.1
 
@@ -56,8 +56,9 @@ class HumanoidMaze(PhysicsEnv):
         spec.geom("floor").contype = 1
         models.add_walls(spec, self.layout)
         models.add_target(spec, height=TARGET_HEIGHT, radius=0.5, range_=100.0)
-        for actuator, gear in zip(spec.actuators, GEAR, strict=True):
-            actuator.gear = [float(gear), 0, 0, 0, 0, 0]
+        if self.spec.physics == "spring":
+            for actuator, gear in zip(spec.actuators, SPRING_GEAR, strict=True):
+                actuator.gear = [gear, 0, 0, 0, 0, 0]
         return spec
 
     def make_engine(self) -> Engine:
@@ -117,5 +118,6 @@ class HumanoidMaze(PhysicsEnv):
     def _actuator_forces(self, control: Array) -> Array:
         """[V]: torque of each motor on its joint"""
         dof = self._compiled.jnt_dofadr[self._compiled.actuator_trnid[:, 0]]
+        gear = jnp.asarray(self._compiled.actuator_gear[:, 0], jnp.float32)
         limited = jnp.clip(control, -CONTROL_LIMIT, CONTROL_LIMIT)
-        return jnp.zeros(self._v).at[dof].add(jnp.asarray(GEAR) * limited)
+        return jnp.zeros(self._v).at[dof].add(gear * limited)

@@ -1,31 +1,53 @@
 """A task on simulated physics: model, resets, observation. What steps the model is the engine's affair."""
 
 from abc import ABC, abstractmethod
+from copy import copy
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import jax
 import jax.numpy as jnp
 
 from dcp.envs.base import EnvState
+from dcp.envs.devices import cores
 from dcp.physics.engine import Engine, PhysicsState
 from dcp.types import Array, EnvSpec
 
 if TYPE_CHECKING:
     import mujoco
 
+MUJOCO = "mujoco"
+MUJOCO_FRAMES = 5  # of each stock model's own time step: dt is the paper's
+
 
 class PhysicsEnv(ABC):
     """Subclasses say what the task is; nothing here knows a task, nothing there steps physics."""
 
     spec: EnvSpec
+    links_lag = False  # whether the links' frames are those of the last frame's start
 
     @abstractmethod
     def model(self) -> "mujoco.MjSpec":
         """Afresh at each call: whoever draws it may edit its own."""
 
     @abstractmethod
-    def make_engine(self) -> Engine: ...
+    def make_engine(self) -> Engine:
+        """The paper's."""
+
+    def make_mujoco_engine(self) -> Engine:
+        """MuJoCo's own, on the same model with the time step and solver that it names, five frames a step."""
+        from dcp.physics.mujoco_engine import AT_THE_END, LAGGING, MujocoEngine
+
+        return MujocoEngine(self.model().compile(), MUJOCO_FRAMES, cores(), LAGGING if self.links_lag else AT_THE_END)
+
+    def by_mujoco(self) -> Self:
+        """This task, stepped by MuJoCo's own engine."""
+        task = copy(self)
+        for made in ("engine", "_compiled"):  # what may differ is made anew
+            task.__dict__.pop(made, None)
+        task.spec = replace(self.spec, physics=MUJOCO)
+        return task
 
     @abstractmethod
     def draw(self, key: Array) -> tuple[Array, Array]:
@@ -51,7 +73,7 @@ class PhysicsEnv(ABC):
     def engine(self) -> Engine:
         """Built at first use: to know a spec costs nothing. Its arrays must outlive the trace that asks first."""
         with jax.ensure_compile_time_eval():
-            return self.make_engine()
+            return self.make_mujoco_engine() if self.spec.physics == MUJOCO else self.make_engine()
 
     def reset(self, key: Array) -> EnvState:
         return self.reset_to(*self.draw(key))

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from functools import cache, partial
 from typing import cast
 
-from dcp.config import shown
+from dcp.config import PHYSICS, Settings, shown
 from dcp.envs.base import Environment
 from dcp.envs.layouts import EVAL_LAYOUTS, LAYOUTS
 from dcp.envs.maze import parse_layout
@@ -103,21 +103,42 @@ def register_env(name: str, factory: Factory) -> None:
     ENVIRONMENTS[name] = factory
 
 
-def make_env(name: str, fidelity: str = "paper") -> Environment:
-    """By registered name, or `module:factory`. `fidelity`: with the peer's oddities (paper) or without (fixed)."""
+def make_env(name: str, fidelity: str = "paper", physics: str = "brax") -> Environment:
+    """By registered name, or `module:factory`. `fidelity`: with the peer's oddities (paper) or without (fixed).
+
+    `physics`: what steps a simulated body, the paper's engine (brax) or MuJoCo's own (mujoco).
+    """
     if ":" in name:
-        return _from_module(name, fidelity)
+        return _with_physics(_from_module(name, fidelity), name, physics)
     if name not in ENVIRONMENTS:
         close = get_close_matches(name[:100], ENVIRONMENTS, 1)
         hint = f"did you mean {close[0]!r}?" if close else "`dcp envs` lists them."
         raise UserError(f"unknown environment {shown(name)}: {hint}")
-    return _ours(name, fidelity) if name in OURS else _call(ENVIRONMENTS[name], fidelity)
+    if name in OURS:
+        return _ours(name, fidelity, physics)
+    return _with_physics(_call(ENVIRONMENTS[name], fidelity), name, physics)
+
+
+def env_of(settings: Settings, name: str | None = None) -> Environment:
+    """The environment that the settings name, or another one on their terms."""
+    return make_env(settings.env if name is None else name, settings.fidelity, settings.physics)
 
 
 @cache
-def _ours(name: str, fidelity: str) -> Environment:
+def _ours(name: str, fidelity: str, physics: str) -> Environment:
     """Made once: they never change, a physics engine takes seconds to build, and equal ones share their programs."""
-    return _call(OURS[name], fidelity)
+    return _with_physics(_call(OURS[name], fidelity), name, physics)
+
+
+def _with_physics(env: Environment, name: str, physics: str) -> Environment:
+    if physics not in PHYSICS:
+        raise UserError(f"unknown physics {shown(physics)}: choose one of {', '.join(PHYSICS)}")
+    if physics == "brax":
+        return env
+    by_mujoco = getattr(env, "by_mujoco", None)  # a task of ours, or of one's own that is written like them
+    if by_mujoco is None:
+        raise UserError(f"{shown(name)} is not a model that MuJoCo could step: leave out physics {physics}")
+    return by_mujoco()
 
 
 def is_ours(env: Environment) -> bool:

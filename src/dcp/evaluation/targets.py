@@ -28,7 +28,7 @@ class Target:
     label: str
     policy: Policy
     sizes: tuple[int, int, int] | None = None  # S, G, A; a plain function has none
-    about: dict[str, Any] = field(default_factory=dict)  # env, eval_env, fidelity, method, seed, env_steps
+    about: dict[str, Any] = field(default_factory=dict)  # env, eval_env, fidelity, physics, method, seed, env_steps
     config: Config | None = None  # of the run
     folder: Path | None = None  # where its results belong
     burst: tuple[int, int] | None = None  # P, L that an exported policy brings with it
@@ -50,6 +50,10 @@ class Target:
     @property
     def fidelity(self) -> str:
         return self.config.fidelity if self.config else self.about.get("fidelity", "paper")
+
+    @property
+    def physics(self) -> str:
+        return self.config.physics if self.config else self.about.get("physics", "brax")
 
 
 def open_target(source: "str | Path | Policy | Callable[[np.ndarray, np.ndarray], Any] | Target") -> Target:
@@ -104,7 +108,7 @@ def _of_this(config: Config | None, about: dict[str, Any]) -> Config | None:
 
 
 def _identity(config: Config) -> dict[str, Any]:
-    return {name: getattr(config, name) for name in ("env", "method", "seed", "eval_env", "fidelity")}
+    return {name: getattr(config, name) for name in ("env", "method", "seed", "eval_env", "fidelity", "physics")}
 
 
 def _sizes(spec: EnvSpec) -> tuple[int, int, int]:
@@ -112,9 +116,16 @@ def _sizes(spec: EnvSpec) -> tuple[int, int, int]:
 
 
 def environment_of(
-    target: Target, env: str | Environment | None = None, eval_layout: bool = False, fidelity: str | None = None
+    target: Target,
+    env: str | Environment | None = None,
+    eval_layout: bool = False,
+    fidelity: str | None = None,
+    physics: str | None = None,
 ) -> Environment:
-    """The environment that is asked for, else the target's own; refused where the target does not fit into it."""
+    """The environment that is asked for, else the target's own; refused where the target does not fit into it.
+
+    `physics`: what steps it, in place of what the target was trained with.
+    """
     if env is not None and not isinstance(env, str):
         return _fitting(target, env)
     name = env or target.env
@@ -124,7 +135,7 @@ def environment_of(
         require_trust(name, None, "env")
     if eval_layout:
         name = _eval_layout(name)
-    return _fitting(target, make_env(name, fidelity or target.fidelity))
+    return _fitting(target, make_env(name, fidelity or target.fidelity, physics or target.physics))
 
 
 def _fitting(target: Target, made: Environment) -> Environment:

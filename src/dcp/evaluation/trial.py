@@ -108,10 +108,11 @@ def arena_for(
     seeds: Sequence[int] = (0,),
     eval_layout: bool = False,
     fidelity: str | None = None,
+    physics: str | None = None,
     episode_length: int | None = None,
 ) -> Arena:
     """What is not given is the run's own, so that a program which training compiled serves again."""
-    made, config = environment_of(target, env, eval_layout, fidelity), target.config
+    made, config = environment_of(target, env, eval_layout, fidelity, physics), target.config
     if episodes is None:
         episodes = config.eval_episodes if config else EPISODES
     length = 1 if episode_length is None else episode_length
@@ -124,7 +125,8 @@ def arena_for(
     if len(set(seeds)) != len(seeds):
         raise UserError(f"the seeds {' '.join(map(str, seeds))} name one set of episodes twice: name each once")
     devices.prepare(config.devices if config else None, made.spec)
-    wanted = config.devices if config and env is None and not eval_layout else None
+    own = env is None and not eval_layout and physics in (None, target.physics)
+    wanted = config.devices if config and own else None
     count = devices.count_devices(None if devices.shortage(wanted or 1) else wanted, episodes, made.spec)
     length = episode_length or (config.episode_length if config else None) or made.spec.episode_length
     return Arena(made, episodes, length, tuple(seeds), count)
@@ -149,6 +151,7 @@ def evaluate(
     stochastic: bool = False,
     eval_layout: bool = False,
     fidelity: str | None = None,
+    physics: str | None = None,
     episode_length: int | None = None,
 ) -> Trial:
     """Any policy on any environment: a path, a policy, or a function of state [N, S] and goal [N, G]."""
@@ -162,6 +165,7 @@ def evaluate(
         seeds=seeds,
         eval_layout=eval_layout,
         fidelity=fidelity,
+        physics=physics,
         episode_length=episode_length,
     )
     return arena.trial(variant(target.policy, burst, stochastic))

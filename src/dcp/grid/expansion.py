@@ -10,7 +10,7 @@ from string import Formatter
 from typing import Any
 
 from dcp.config import Settings, field_kinds, shown, type_violations
-from dcp.envs.registry import make_env
+from dcp.envs.registry import env_of
 from dcp.errors import UserError
 from dcp.grid.file import GridFile, close_field
 from dcp.grid.jobs import GRID_DIR
@@ -63,7 +63,7 @@ def check_runs(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Run]:
         problems = judged[kind] or settings.violations()
         if problems:
             raise UserError(f"{run.path}: {'; '.join(problems)}")
-        spec = make_env(settings.env, settings.fidelity).spec
+        spec = env_of(settings).spec
         checked.append(replace(run, settings=_with_hash(settings.resolve(spec.episode_length), spec)))
     return checked
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from dcp.checks import memory_parts
 from dcp.config import Settings
-from dcp.envs.registry import make_env
+from dcp.envs.registry import env_of
 from dcp.errors import UserError
 from dcp.grid.jobs import Job
 
@@ -22,7 +22,7 @@ STATE = ("replay", "learner and its optimizer", "the pool")
 
 def run_memory(settings: Settings, seeds: int = 1, *, on_gpu: bool = False) -> int:
     """Bytes of the machine's memory. On a GPU the arrays lie there, and only checkpoints pass through the host."""
-    spec = make_env(settings.env, settings.fidelity).spec
+    spec = env_of(settings).spec
     parts = memory_parts(settings, spec)
     state = sum(parts[name] for name in STATE)
     arrays = state if on_gpu else sum(parts.values()) + state
@@ -32,7 +32,7 @@ def run_memory(settings: Settings, seeds: int = 1, *, on_gpu: bool = False) -> i
 
 def device_memory(settings: Settings, seeds: int = 1) -> int:
     """Bytes of an accelerator's memory."""
-    return seeds * sum(memory_parts(settings, make_env(settings.env, settings.fidelity).spec).values())
+    return seeds * sum(memory_parts(settings, env_of(settings).spec).values())
 
 
 def require_gpu_memory(jobs: Sequence[Job], gpus: Sequence[int]) -> None:

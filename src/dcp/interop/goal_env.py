@@ -25,8 +25,9 @@ class GoalEnv(Relabelling, gymnasium.Env[Any, np.ndarray]):
         fidelity: str = "paper",
         reward: str = "zero_one",
         render_mode: str | None = None,
+        physics: str = "brax",
     ):
-        self.task = GoalTask(env, fidelity, reward, render_mode)
+        self.task = GoalTask(env, fidelity, reward, render_mode, physics)
         self.observation_space, self.action_space = self.task.observation_space, self.task.action_space
         self.render_mode, self.metadata = render_mode, self.task.metadata(render_mode)
         self._programs = programs(self.task.env)

@@ -23,8 +23,10 @@ KINEMATIC_FPS = 20  # a point maze has no seconds: as fast as the ants
 class GoalTask:
     """An environment, and how its numbers are handed to Gymnasium's users."""
 
-    def __init__(self, env: str | Environment, fidelity: str, reward: str, render_mode: str | None):
-        self.env = _made(env, fidelity)
+    def __init__(
+        self, env: str | Environment, fidelity: str, reward: str, render_mode: str | None, physics: str = "brax"
+    ):
+        self.env = _made(env, fidelity, physics)
         if reward not in REWARDS:
             raise UserError(f"unknown reward {reward!r}: choose {' or '.join(map(repr, REWARDS))}")
         if render_mode is not None and render_mode not in RENDER_MODES:
@@ -89,7 +91,7 @@ class GoalTask:
         return make_picture(self.env)
 
 
-def _made(env: str | Environment, fidelity: str) -> Environment:
+def _made(env: str | Environment, fidelity: str, physics: str) -> Environment:
     if fidelity not in ("paper", "fixed"):
         raise UserError(f"unknown fidelity {fidelity!r}: choose 'paper' or 'fixed'")
-    return make_env(env, fidelity) if isinstance(env, str) else env
+    return make_env(env, fidelity, physics) if isinstance(env, str) else env

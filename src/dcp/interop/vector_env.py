@@ -42,11 +42,12 @@ class GoalVectorEnv(Relabelling, VectorEnv[Observation, np.ndarray, np.ndarray])
         max_episode_steps: int | None = None,
         render_mode: str | None = None,
         devices: int | None = None,
+        physics: str = "brax",
     ):
         """`max_episode_steps`: None for the environment's own, -1 for no limit. `devices`: as in `dcp train`."""
         if num_envs < 1:
             raise UserError(f"num_envs is {num_envs}: at least one environment is needed")
-        self.task = GoalTask(env, fidelity, reward, render_mode)
+        self.task = GoalTask(env, fidelity, reward, render_mode, physics)
         spec = self.task.spec
         prepare(devices, spec)
         count = count_devices(devices, num_envs, spec)

@@ -49,11 +49,13 @@ class Look:
         return self.stride or (STRIDE_POINT if env.spec.physics == "none" else STRIDE_BODIES)
 
 
-def common_env(targets: Sequence[Target], env: str | None, eval_layout: bool) -> Environment:
+def common_env(
+    targets: Sequence[Target], env: str | None, eval_layout: bool, physics: str | None = None
+) -> Environment:
     """The first target's, or the one that is named; refused where another does not fit into it."""
-    made = environment_of(targets[0], env, eval_layout)
+    made = environment_of(targets[0], env, eval_layout, physics=physics)
     for other in targets[1:]:
-        environment_of(other, env or targets[0].env, eval_layout, targets[0].fidelity)
+        environment_of(other, env or targets[0].env, eval_layout, targets[0].fidelity, physics or targets[0].physics)
     return made
 
 

@@ -61,7 +61,8 @@ class RunFolder:
 
     def save_policy(self, policy: DeployedPolicy, row: dict[str, Any]) -> None:
         c = self.config
-        about = {"env": c.env, "eval_env": c.eval_env, "fidelity": c.fidelity, "method": c.method, "seed": c.seed}
+        names = ("env", "eval_env", "fidelity", "physics", "method", "seed")
+        about = {name: getattr(c, name) for name in names}
         save_policy(self.path / POLICY_FILE, policy, {**about, "env_steps": row["env_steps"]})
 
     def save_fault(self, seen: dict[str, Any]) -> Path:

@@ -18,7 +18,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from dcp.config import Settings
 from dcp.envs import devices, hosts
-from dcp.envs.registry import make_env
+from dcp.envs.registry import env_of
 from dcp.errors import UserError
 
 _PIECE = 2**26  # bytes that are passed at once
@@ -34,7 +34,7 @@ def convene(settings: Settings) -> None:
 def start(settings: Settings) -> None:
     """Every host: its devices, and a first exchange while all are in step, which makes the connections."""
     with suppress(UserError):  # host 0 will say what is wrong
-        devices.prepare(settings.devices, make_env(settings.env, settings.fidelity).spec)
+        devices.prepare(settings.devices, env_of(settings).spec)
     with _chatter_to_stderr():
         agreed([0])
 

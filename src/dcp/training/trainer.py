@@ -12,7 +12,7 @@ from dcp.envs import devices
 from dcp.envs.base import Environment
 from dcp.envs.devices import ONE_DEVICE, Split
 from dcp.envs.episodes import Episodes
-from dcp.envs.registry import make_env
+from dcp.envs.registry import env_of
 from dcp.evaluation.program import Deployment
 from dcp.learner import Learner, LearnerParams, LearnerState, make_networks
 from dcp.methods.pool_seed import seeds_of
@@ -126,7 +126,7 @@ class Trainer:
 
 def make_trainer(config: Config) -> Trainer:
     """Build what the config names; the config comes back resolved."""
-    env = make_env(config.env, config.fidelity)
+    env = env_of(config)
     devices.prepare(config.devices, env.spec)
     config = config.resolve(env.spec.episode_length)
     count = devices.count_devices(config.devices, config.num_envs, env.spec)
@@ -135,7 +135,7 @@ def make_trainer(config: Config) -> Trainer:
     seeds, sha256 = seeds_of(config, env.spec)
     config = replace(config, pool_seed_sha256=sha256)
     split = devices.make_split(count)
-    eval_env = env if config.eval_env == config.env else make_env(config.eval_env or config.env, config.fidelity)
+    eval_env = env if config.eval_env == config.env else env_of(config, config.eval_env)
     agent = make_agent(config, env.spec)
     networks = make_networks(config, env.spec, agent.condition)
     learner = Learner(config, env.spec, networks, agent.condition, agent.actor_goal)

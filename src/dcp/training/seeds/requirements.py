@@ -9,7 +9,7 @@ import jax
 
 from dcp.checks import available_memory, memory_parts
 from dcp.config import Config, Settings
-from dcp.envs.registry import make_env
+from dcp.envs.registry import env_of
 from dcp.errors import UserError
 from dcp.training.seeds.programs import devices_for
 
@@ -48,7 +48,7 @@ def require_whole(path: Path, stored: Config) -> None:
 
 def require_memory(settings: Settings, count: int) -> None:
     """For `count` seeds of settings that have passed their own checks; and an engine that can be vmapped at all."""
-    env = make_env(settings.env, settings.fidelity)
+    env = env_of(settings)
     if getattr(env, "on_host", False):
         raise UserError(f"{settings.env} steps on the host, where nothing can be vmapped: {ALONE}")
     if jax.default_backend() != "cpu":
