@@ -1,6 +1,6 @@
 """A whole training iteration at the paper's settings on ant_u_maze: its parts, and the memory at its peak.
 
-    python benchmarks/iteration.py [--env ENV] [--method METHOD] [--rounds N] [--devices N]
+    python benchmarks/iteration.py [--env ENV] [--physics brax | mujoco] [--method METHOD] [--rounds N] [--devices N]
 
 Every part runs as in `dcp train`: the unroll over all cores, sampling and 1,998 updates. The replay is full size; it
 is filled to the paper's minimum. `peer_seconds` is what the public peer took for the same iteration on this kind of
@@ -16,9 +16,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import report, seconds
 
-from dcp.config import Config
+from dcp.config import PHYSICS, Config
 from dcp.envs.devices import prepare
-from dcp.envs.registry import make_env
+from dcp.envs.registry import env_of
 from dcp.presets import preset_config
 from dcp.training.stages import Stages
 from dcp.training.trainer import make_trainer
@@ -28,14 +28,16 @@ PEER_SECONDS = 165.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--env", default="ant_u_maze")
+    parser.add_argument("--env", help="default: ant_u_maze, and pusher_hard under MuJoCo's own engine")
+    parser.add_argument("--physics", choices=PHYSICS, default="brax")
     parser.add_argument("--method", default="dcp")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--devices", type=int, help="split the environments over so many; default: as dcp train does")
     args = parser.parse_args()
 
-    config: Config = preset_config("paper", env=args.env, method=args.method, devices=args.devices)
-    prepare(config.devices, make_env(config.env).spec)
+    env = args.env or ("ant_u_maze" if args.physics == "brax" else "pusher_hard")
+    config: Config = preset_config("paper", env=env, physics=args.physics, method=args.method, devices=args.devices)
+    prepare(config.devices, env_of(config).spec)
     stages = Stages(make_trainer(config))
     run = stages.init()
     config = stages.trainer.config
@@ -63,7 +65,8 @@ def main() -> None:
         peak_gib=peak,
         ratio=PEER_SECONDS / statistics.median(whole),
         peer_seconds=PEER_SECONDS,
-        env=args.env,
+        env=env,
+        physics=args.physics,
         method=args.method,
         env_steps=config.env_steps_per_unroll,
         updates=config.updates_per_iteration,

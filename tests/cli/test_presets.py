@@ -3,6 +3,7 @@
 import pytest
 
 from dcp.checks import violations
+from dcp.cli.hints import faster_physics
 from dcp.config import Config
 from dcp.envs.registry import ENVIRONMENTS
 from dcp.presets import PRESETS, preset_config
@@ -61,3 +62,15 @@ def test_ones_own_environment_gets_the_presets_common_settings():
 def test_an_override_wins():
     assert preset_config("smoke", seed=3, width=8).width == 8
     assert preset_config("paper", env="humanoid_u_maze", num_envs=64).num_envs == 64
+
+
+def test_on_a_laptop_bodies_are_stepped_by_mujocos_own_engine_and_points_by_none():
+    physics = {env: preset_config("laptop", env=env, eval_env=None).physics for env in ENVIRONMENTS}
+    assert {name for name, by in physics.items() if by == "brax"} == {n for n in physics if n.startswith("point_")}
+    assert all(preset_config("paper", env=env).physics == "brax" for env in ENVIRONMENTS)
+
+
+def test_a_run_without_a_gpu_is_told_where_another_engine_is_faster_and_only_there():
+    assert "--physics mujoco steps ant_push" in str(faster_physics(preset_config("paper", env="ant_push")))
+    assert faster_physics(preset_config("paper", env="ant_push", physics="mujoco")) is None
+    assert faster_physics(preset_config("paper", env="point_u_maze")) is None

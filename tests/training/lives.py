@@ -1,6 +1,6 @@
-"""The longer tiny run, killed again and again: `python -m tests.training.lives RUNS_DIR KILLS SEED`.
+"""The longer tiny run, killed again and again: `python -m tests.training.lives RUNS_DIR KILLS SEED [SETTINGS]`.
 
-Every life is a fork of this process, which has imported everything and started nothing. A life ends by SIGKILL: at a
+Settings, as JSON, are on top of its own. Every life is a fork of this process, which has imported everything and started nothing. A life ends by SIGKILL: at a
 random moment since its start, or since it was first seen to train, or while a checkpoint is being written. Prints one
 line of JSON for test_resume.py.
 """
@@ -13,14 +13,16 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
+from dcp.config import Config
 from dcp.training.run import resume, train
 from tests.tiny import LONGER, tiny_config
 
 KINDS = ("in writing", "from the start", "in writing", "in training")
 
 
-def live(runs_dir: Path, folder: Path) -> int:
+def live(runs_dir: Path, folder: Path, config: Config) -> int:
     """-> the pid of a child that trains on from wherever the last one died"""
     pid = os.fork()
     if pid:
@@ -29,7 +31,7 @@ def live(runs_dir: Path, folder: Path) -> int:
         if (folder / "config.json").exists():
             resume(folder, display="none")
         else:
-            train(tiny_config(**LONGER), runs_dir=runs_dir, display="none")
+            train(config, runs_dir=runs_dir, display="none")
         os._exit(0)
     except BaseException:
         traceback.print_exc()
@@ -68,13 +70,14 @@ def _rows(folder: Path) -> int:
         return 0
 
 
-def main(runs_dir: Path, kills: int, seed: int) -> None:
+def main(runs_dir: Path, kills: int, seed: int, settings: dict[str, Any]) -> None:
+    config = tiny_config(**{**LONGER, **settings})
     chance = random.Random(seed)
     killed = in_writing = finished = 0
     while True:
         runs = runs_dir / str(finished)
-        folder = runs / tiny_config().run_path
-        pid = live(runs, folder)
+        folder = runs / config.run_path
+        pid = live(runs, folder, config)
         if killed < kills and wait_for_the_moment(pid, folder, chance, KINDS[killed % len(KINDS)]):
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -91,4 +94,4 @@ def main(runs_dir: Path, kills: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), json.loads("".join(sys.argv[4:]) or "{}"))

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -68,8 +69,8 @@ def test_a_run_under_brax_continues_bit_by_bit(env: str, tmp_path: Path):
     assert_same_run(folder, whole)
 
 
-def lives(runs_dir: Path, kills: int, seed: int) -> dict[str, int]:
-    command = [sys.executable, "-m", "tests.training.lives", str(runs_dir), str(kills), str(seed)]
+def lives(runs_dir: Path, kills: int, seed: int, **settings: Any) -> dict[str, int]:
+    command = [sys.executable, "-m", "tests.training.lives", str(runs_dir), str(kills), str(seed), json.dumps(settings)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

@@ -166,10 +166,13 @@ def outcome(last: dict[str, float]) -> str:
 
 def _begin(options: TrainOptions, cadence: "Cadence") -> "TrainedRun":
     from dcp.checks import check
+    from dcp.cli.hints import faster_physics
     from dcp.training.run import train
 
     if not several():  # several hosts start JAX together, in `train`
         check(options.settings)  # before Config: it knows the environment, and so every violation
+        if options.display != "none" and (hint := faster_physics(options.settings)):
+            print(hint)
     config = Config(**vars(options.settings))
     return train(config, runs_dir=options.runs_dir, overwrite=options.overwrite, **_outputs(options), cadence=cadence)
 

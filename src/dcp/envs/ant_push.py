@@ -52,7 +52,7 @@ def model() -> mujoco.MjSpec:
 
 
 class AntPush(AntEnv):
-    links_lag = True  # MJX's way, which the paper's box and ends of episodes follow
+    links = "lagging"  # MJX's way, which the box in the state and an episode's end follow
 
     def __init__(self, name: str = "ant_push", fidelity: str = "paper"):
         self.fidelity = fidelity

@@ -30,6 +30,8 @@ class HumanoidMaze(PhysicsEnv):
     In paper fidelity the target's own entries are part of the state, and its kilogram of the centre of mass.
     """
 
+    links = "moving"
+
     def __init__(self, name: str, layout: MazeLayout, fidelity: str = "paper"):
         self.layout, self.fidelity = layout, fidelity
         links, target = (LINKS + 1, 2) if fidelity == "paper" else (LINKS, 0)

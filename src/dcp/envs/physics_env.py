@@ -17,6 +17,8 @@ from dcp.types import Array, EnvSpec
 if TYPE_CHECKING:
     import mujoco
 
+    from dcp.physics.mujoco_engine import Links
+
 MUJOCO = "mujoco"
 MUJOCO_FRAMES = 5  # of each stock model's own time step: dt is the paper's
 
@@ -25,7 +27,7 @@ class PhysicsEnv(ABC):
     """Subclasses say what the task is; nothing here knows a task, nothing there steps physics."""
 
     spec: EnvSpec
-    links_lag = False  # whether the links' frames are those of the last frame's start
+    links: "Links" = "current"  # what the task reads of the links, where MuJoCo's own engine steps it
 
     @abstractmethod
     def model(self) -> "mujoco.MjSpec":
@@ -37,9 +39,9 @@ class PhysicsEnv(ABC):
 
     def make_mujoco_engine(self) -> Engine:
         """MuJoCo's own, on the same model with the time step and solver that it names, five frames a step."""
-        from dcp.physics.mujoco_engine import AT_THE_END, LAGGING, MujocoEngine
+        from dcp.physics.mujoco_engine import MujocoEngine
 
-        return MujocoEngine(self.model().compile(), MUJOCO_FRAMES, cores(), LAGGING if self.links_lag else AT_THE_END)
+        return MujocoEngine(self.model().compile(), MUJOCO_FRAMES, cores(), self.links)
 
     def by_mujoco(self) -> Self:
         """This task, stepped by MuJoCo's own engine."""

@@ -1,15 +1,18 @@
 """MuJoCo's own C engine behind the seam of the others: a step is one call for all environments, on a pool of threads.
 
-A compiled program calls it by `jax.pure_callback`: rollouts, evaluations and whatever else steps an environment stay
-the programs that they are, and a vmap over environments, or over seeds, is one call with all of them.
-MuJoCo's `Batch` keeps nothing between calls that counts: all that a next step needs is in the state, warm start
-included, so a checkpoint is exact, and neither the number of threads nor who else is stepped changes a bit.
+A compiled program calls it by `jax.pure_callback`, so rollouts, evaluations and whatever else steps an environment
+stay the programs that they are; a vmap over environments, or over seeds, is one call with all of them.
+MuJoCo's `Batch` keeps nothing between calls that counts. All that the next step needs is in the state, warm start
+included: a checkpoint is exact, and neither the number of threads nor who else is stepped changes a bit.
 """
 
-from collections.abc import Callable
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,28 +25,33 @@ if TYPE_CHECKING:
     from brax.base import Motion, Transform
     from mujoco.batch import Batch
 
-# A task reads link frames where the step ends; those of MJX lag behind by a frame, as in Brax.
-AT_THE_END, LAGGING = mujoco.mjtStage.mjSTAGE_VEL, mujoco.mjtStage.mjSTAGE_NONE
+# What a task reads of the links: their frames when the step's last frame began, as MJX leaves them, or where it ended,
+# or these and how they move.
+Links = Literal["lagging", "current", "moving"]
+_STAGES = {"lagging": mujoco.mjtStage.mjSTAGE_NONE, "current": mujoco.mjtStage.mjSTAGE_POS}
+_STAGES["moving"] = mujoco.mjtStage.mjSTAGE_VEL
 _EXACT = ("qpos", "qvel", "act", "qacc_warmstart")  # all that decides the next step; controls come with it
-_LINKS = ("xpos", "xquat", "cvel", "subtree_com")  # what is read of the links
 _SIZES_KEPT = 4  # training's, evaluation's, and two more numbers of environments
+_CALLING = Lock()  # virtual devices, or programs side by side, call at the same time; all threads serve one call
 
 
 class MujocoState(NamedTuple):
     q: Array  # [Q]
     qd: Array  # [V]
     x: "Transform"  # link frames
-    xd: "Motion"
+    xd: "Motion | tuple[()]"  # where the task asks for it
     exact: Array  # uint32 [2 K]: the integration state, K numbers of 64 bits, which JAX does not have, as pairs of 32
 
 
 class MujocoEngine:
-    def __init__(self, model: mujoco.MjModel, frames: int, threads: int, links: mujoco.mjtStage = AT_THE_END):
+    def __init__(self, model: mujoco.MjModel, frames: int, threads: int, links: Links = "current"):
         model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)  # whoever diverges is ours to reset
-        self.sys, self.frames, self.threads, self._stage = model, frames, threads, links
+        self.sys, self.frames, self.threads, self.links = model, frames, threads, links
         self._batch = lru_cache(maxsize=_SIZES_KEPT)(self._make_batch)
-        self._lock = Lock()  # virtual devices call at the same time, and a batch serves one at a time
-        self._roots = model.body_rootid[1:]
+        number = model.nbody - 1  # links; body 0 is the world
+        self._shapes = {"q": (model.nq,), "qd": (model.nv,), "pos": (number, 3), "rot": (number, 4)}
+        if links == "moving":
+            self._shapes |= {"vel": (number, 3), "ang": (number, 3)}
 
     def init(self, q: Array, qd: Array) -> MujocoState:
         return self._call(self._start, q, qd)
@@ -54,67 +62,89 @@ class MujocoEngine:
     def _call(self, function: Callable[..., Any], *inputs: Array) -> MujocoState:
         from brax.base import Motion, Transform
 
-        m, links = self.sys, self.sys.nbody - 1
-        shapes = {
-            "q": (m.nq,),
-            "qd": (m.nv,),
-            "pos": (links, 3),
-            "rot": (links, 4),
-            "vel": (links, 3),
-            "ang": (links, 3),
-        }
-        wanted = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in shapes.items()}
-        wanted["exact"] = jax.ShapeDtypeStruct((2 * (m.nq + 2 * m.nv + m.na),), jnp.uint32)
+        wanted = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in self._shapes.items()}
+        numbers = self.sys.nq + 2 * self.sys.nv + self.sys.na
+        wanted["exact"] = jax.ShapeDtypeStruct((2 * numbers,), jnp.uint32)
         got = jax.pure_callback(function, wanted, *inputs, vmap_method="broadcast_all")
-        x, xd = Transform(pos=got["pos"], rot=got["rot"]), Motion(vel=got["vel"], ang=got["ang"])
+        x = Transform(pos=got["pos"], rot=got["rot"])
+        xd = Motion(vel=got["vel"], ang=got["ang"]) if self.links == "moving" else ()
         return MujocoState(got["q"], got["qd"], x, xd, got["exact"])
 
-    # On the host, for any number of environments: [..., K] arrays.
+    # On the host, with arrays [..., K] for any number of environments.
 
     def _start(self, q: Any, qd: Any) -> dict[str, np.ndarray]:
         q, qd = np.asarray(q), np.asarray(qd)
-        many = q.shape[:-1]
-        with self._lock:
-            batch = self._batch(int(np.prod(many)))
-            batch.bind("qpos")[:], batch.bind("qvel")[:] = q.reshape(-1, self.sys.nq), qd.reshape(-1, self.sys.nv)
-            batch.bind("act")[:], batch.bind("qacc_warmstart")[:] = 0.0, 0.0
-            return self._run(batch, many, lambda: batch.forward(stage=int(AT_THE_END)))
+        with _calling():
+            batch = self._batch(int(np.prod(q.shape[:-1])))
+            rest = np.zeros((batch.nsim, self.sys.na + self.sys.nv))
+            self._write(batch, np.concatenate([q.reshape(batch.nsim, -1), qd.reshape(batch.nsim, -1), rest], axis=1))
+            stage = _STAGES["current" if self.links == "lagging" else self.links]
+            self._run(batch, lambda: batch.forward(stage=int(stage)))
+            return self._read(batch, q.shape[:-1])
 
     def _advance(self, exact: Any, control: Any) -> dict[str, np.ndarray]:
         exact, control = np.asarray(exact), np.asarray(control)
-        many = exact.shape[:-1]
-        with self._lock:
-            batch = self._batch(int(np.prod(many)))
-            rows = np.ascontiguousarray(exact.reshape(batch.nsim, -1)).view(np.float64)
-            start = 0
-            for name in _EXACT:
-                field = batch.bind(name)
-                field[:] = rows[:, start : start + field.shape[1]]
-                start += field.shape[1]
+        with _calling():
+            batch = self._batch(int(np.prod(exact.shape[:-1])))
+            self._write(batch, np.ascontiguousarray(exact.reshape(batch.nsim, -1)).view(np.float64))
             batch.bind("ctrl")[:] = control.reshape(batch.nsim, -1)
-            return self._run(batch, many, lambda: batch.step(nstep=self.frames, stage=int(self._stage)))
+            self._run(batch, lambda: batch.step(nstep=self.frames, stage=int(_STAGES[self.links])))
+            return self._read(batch, exact.shape[:-1])
 
-    def _run(self, batch: "Batch", many: tuple[int, ...], call: Callable[[], None]) -> dict[str, np.ndarray]:
+    def _write(self, batch: "Batch", rows: np.ndarray) -> None:
+        """rows [N, K]"""
+        start = 0
+        for name in _EXACT:
+            field = batch.bind(name)
+            field[:] = rows[:, start : start + field.shape[1]]
+            start += field.shape[1]
+
+    def _run(self, batch: "Batch", call: Callable[[], None]) -> None:
         from mujoco.batch import SimulationError
 
         try:
             call()
-        except SimulationError as error:  # such as a body thrown so far that memory for its contacts ends
+        except SimulationError as error:  # such as a heap of contacts that no memory holds
             batch.bind("qpos")[error.ids] = np.nan  # diverged, for whoever judges the step
+
+    def _read(self, batch: "Batch", many: tuple[int, ...]) -> dict[str, np.ndarray]:
+        out = {"q": batch.bind("qpos"), "qd": batch.bind("qvel")}
+        out |= {"pos": batch.bind("xpos")[:, 1:], "rot": batch.bind("xquat")[:, 1:]}
+        if self.links == "moving":
+            out |= self._motion(batch)
         rows = np.concatenate([batch.bind(name) for name in _EXACT], axis=1)  # [N, K]
-        pos, rot, motion, centres = (batch.bind(name)[:, 1:] for name in _LINKS)  # without the world
-        # MuJoCo's velocities are those of the tree's centre of mass, were it part of the link.
-        arm = pos - centres[:, self._roots - 1]
-        ang = motion[..., :3]
-        out = {"q": batch.bind("qpos"), "qd": batch.bind("qvel"), "pos": pos, "rot": rot, "ang": ang}
-        out["vel"] = motion[..., 3:] + np.cross(ang, arm)
-        single = {name: part.astype(np.float32).reshape(*many, *part.shape[1:]) for name, part in out.items()}
-        return {**single, "exact": rows.view(np.uint32).reshape(*many, -1)}
+        with np.errstate(over="ignore", invalid="ignore"):  # what diverged may not fit
+            found = {name: part.astype(np.float32).reshape(*many, *part.shape[1:]) for name, part in out.items()}
+        return {**found, "exact": rows.view(np.uint32).reshape(*many, -1)}
+
+    def _motion(self, batch: "Batch") -> dict[str, np.ndarray]:
+        """MuJoCo tells the velocity that a link would have at its tree's centre of mass; a task wants its own."""
+        motion = batch.bind("cvel")[:, 1:]  # [N, L, 6]: turning, then moving
+        arm = batch.bind("xpos")[:, 1:] - batch.bind("subtree_com")[:, self.sys.body_rootid[1:]]
+        return {"ang": motion[..., :3], "vel": motion[..., 3:] + np.cross(motion[..., :3], arm)}
 
     def _make_batch(self, number: int) -> "Batch":
         from mujoco.batch import Batch
 
         batch = Batch(self.sys, number, self.threads)
-        for name in _LINKS:
-            batch.bind(name)
+        for name in ("xpos", "xquat", *(("cvel", "subtree_com") if self.links == "moving" else ())):
+            batch.bind(name)  # from now on it is copied out after each call
         return batch
+
+
+# MuJoCo tells of each diverged step on stderr and in a file MUJOCO_LOG.TXT, unless someone listens. Episodes count
+# them. A function of C, so that no thread waits for Python: it takes the text and does nothing with it.
+_NOBODY = ctypes.cast(
+    ctypes.CDLL(None if os.name == "posix" else "msvcrt").strlen, ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+)
+
+
+@contextmanager
+def _calling() -> Iterator[None]:
+    with _CALLING:
+        before = mujoco.get_mju_user_warning()
+        mujoco.set_mju_user_warning(_NOBODY)
+        try:
+            yield
+        finally:
+            mujoco.set_mju_user_warning(before)

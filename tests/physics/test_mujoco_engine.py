@@ -1,0 +1,193 @@
+"""MuJoCo's own engine: its very steps, by any number of threads, and what a task reads of them."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+from dcp.envs.base import is_sound
+from dcp.envs.episodes import Episodes
+from dcp.envs.physics_env import MUJOCO_FRAMES
+from dcp.envs.registry import make_env
+from dcp.physics.mujoco_engine import MujocoEngine
+from tests.golden.record_mjx import ENVIRONMENTS, by_mjx
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+N, STEPS = 6, 3
+
+
+def task(name: str, fidelity: str = "paper") -> Any:
+    return make_env(name, fidelity, "mujoco")
+
+
+def engine_of(name: str, threads: int) -> MujocoEngine:
+    env = task(name)
+    return MujocoEngine(env.model().compile(), MUJOCO_FRAMES, threads, env.links)
+
+
+def starts(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """q [N, Q], qd [N, V], controls [T, N, A], in contact: walls, box, object"""
+    with np.load(GOLDEN / f"{name}_contact.npz", allow_pickle=False) as file:
+        return file["q0"][:N], file["qd0"][:N], file["actions"][:STEPS, :N]
+
+
+def integration_state(state: Any) -> np.ndarray:
+    """[N, K] in float64"""
+    return np.ascontiguousarray(state.exact).view(np.float64)
+
+
+def by_hand(model: mujoco.MjModel, q: np.ndarray, qd: np.ndarray, controls: np.ndarray) -> np.ndarray:
+    """One environment after another, each in data of its own, by plain mj_step."""
+    rows = []
+    for number in range(len(q)):
+        data = mujoco.MjData(model)
+        data.qpos, data.qvel = q[number], qd[number]
+        for control in controls[:, number]:
+            data.ctrl = control
+            for _ in range(MUJOCO_FRAMES):
+                mujoco.mj_step(model, data)
+        rows.append(np.concatenate([data.qpos, data.qvel, data.qacc_warmstart]))
+    return np.stack(rows)
+
+
+@pytest.mark.parametrize("name", ["pusher_easy", "ant_push"])
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_steps_are_those_of_mj_step_bit_for_bit_by_any_number_of_threads(name: str, threads: int):
+    engine, (q, qd, controls) = engine_of(name, threads), starts(name)
+    state = jax.vmap(engine.init)(q, qd)
+    step = jax.jit(jax.vmap(engine.step))
+    for control in controls:
+        state = step(state, control)
+    expected = by_hand(engine.sys, q, qd, controls)
+    np.testing.assert_array_equal(integration_state(state), expected)
+    np.testing.assert_array_equal(state.q, expected[:, : engine.sys.nq].astype(np.float32))
+
+
+def test_a_state_is_all_that_a_step_needs():
+    """Another engine, other neighbours, one environment alone: the same next step to the last bit."""
+    q, qd, controls = starts("ant_push")
+    first, second = engine_of("ant_push", 2), engine_of("ant_push", 1)
+    state = jax.vmap(first.init)(q, qd)
+    for control in controls[:2]:
+        state = jax.vmap(first.step)(state, control)
+    kept = jax.tree.map(np.asarray, state)  # as a checkpoint keeps it
+    together = jax.vmap(first.step)(state, controls[2])
+    alone = second.step(jax.tree.map(lambda leaf: jnp.asarray(leaf[4]), kept), jnp.asarray(controls[2, 4]))
+    jax.tree.map(lambda one, all_: np.testing.assert_array_equal(one, all_[4]), alone, together)
+
+
+def test_seeds_times_environments_are_one_call_of_all():
+    engine, (q, qd, controls) = engine_of("pusher_easy", 2), starts("pusher_easy")
+    flat = jax.vmap(engine.step)(jax.vmap(engine.init)(q, qd), controls[0])
+    pairs = jax.tree.map(lambda a: jnp.asarray(a).reshape(2, 3, *a.shape[1:]), (q, qd, controls[0]))
+    both = jax.vmap(jax.vmap(engine.step))(jax.vmap(jax.vmap(engine.init))(*pairs[:2]), pairs[2])
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a.reshape(6, *a.shape[2:]), b), both, flat)
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_five_steps_are_those_of_mjx_as_recorded(name: str):
+    """The same model and state in float64 by MJX: `tests/golden/record_mjx.py`."""
+    with np.load(GOLDEN / f"mjx_{name}.npz", allow_pickle=False) as file:
+        golden = dict(file)
+    env = task(name)
+    state, step = jax.vmap(env.reset_to)(golden["q0"], golden["qd0"]), jax.jit(jax.vmap(env.step))
+    for t, action in enumerate(golden["actions"]):
+        state = step(state, action)
+        np.testing.assert_allclose(state.physics.q, golden["q"][t], atol=1e-3, err_msg=f"step {t}")
+        np.testing.assert_allclose(state.physics.qd, golden["qd"][t], atol=1e-3, err_msg=f"step {t}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["pusher_easy", "ant_push"])
+def test_five_steps_are_those_of_mjx_as_it_is_now(name: str):
+    with np.load(GOLDEN / f"mjx_{name}.npz", allow_pickle=False) as file:
+        golden = dict(file)
+    q, qd = by_mjx(task(name).engine.sys, golden["q0"], golden["qd0"], golden["actions"], MUJOCO_FRAMES)
+    np.testing.assert_allclose(q, golden["q"], atol=1e-6)
+    np.testing.assert_allclose(qd, golden["qd"], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "gap"), [("ant_push", 5, 1e-4), ("ant_push_contact", 4, 5e-5), ("ant_push_edge", 10, 3e-4)]
+)
+def test_ant_push_follows_the_peers_own_recording(name: str, steps: int, gap: float):
+    """The very physics of the paper: the recording's 32 bits are the gap. After these steps contact decides."""
+    env = task("ant_push")
+    with np.load(GOLDEN / f"{name}.npz", allow_pickle=False) as file:
+        golden = dict(file)
+    state, step = jax.vmap(env.reset_to)(golden["q0"], golden["qd0"]), jax.jit(jax.vmap(env.step))
+    np.testing.assert_allclose(state.obs, golden["obs0"], atol=1e-5)
+    for t in range(steps):
+        state = step(state, golden["actions"][t])
+        np.testing.assert_allclose(state.obs, golden["obs"][t], atol=gap, err_msg=f"step {t}")
+        clear = np.abs(np.linalg.norm(golden["obs"][t][:, :2] - golden["obs"][t][:, 31:], axis=1) - 0.5) > 1e-3
+        np.testing.assert_array_equal(state.near_goal[clear], golden["success"][t][clear] > 0)
+        height = np.asarray(state.physics.x.pos[:, 0, 2])
+        upright = (np.abs(height - 0.2) > 1e-3) & (np.abs(height - 1.0) > 1e-3)
+        np.testing.assert_array_equal(state.done[upright], golden["done"][t][upright] > 0)
+
+
+def test_links_are_where_the_step_ended_but_lag_by_a_frame_where_mjx_has_them_so():
+    for name, lags in (("ant_u_maze", False), ("ant_push", True)):
+        engine, (q, qd, controls) = engine_of(name, 1), starts(name)
+        state = jax.vmap(engine.init)(q, qd)
+        np.testing.assert_allclose(state.x.pos[:, 0], q[:, :3], atol=1e-6)  # the torso, at a start
+        state = jax.vmap(engine.step)(state, controls[0])
+        gap = np.linalg.norm(state.x.pos[:, 0] - state.q[:, :3], axis=1)
+        speed = np.linalg.norm(state.qd[:, :3], axis=1)
+        np.testing.assert_allclose(gap, 0.01 * speed if lags else 0.0, atol=1e-5)  # a frame of 0.01 s
+
+
+def test_link_velocities_are_the_change_of_their_places():
+    """Of the humanoid, which reads them: over a frame of 0.003 s each link moves by its velocity."""
+    env = task("humanoid_u_maze")
+    engine = MujocoEngine(env.model().compile(), 1, 1, env.links)
+    q, qd = jax.vmap(env.draw)(jax.random.split(jax.random.key(0), N))
+    qd = qd + jax.random.normal(jax.random.key(1), qd.shape)
+    before = jax.vmap(engine.init)(q.at[:, 2].add(1.0), qd)  # in the air
+    after = jax.vmap(engine.step)(before, jnp.zeros((N, 17)))
+    moved = (after.x.pos - before.x.pos) / 0.003
+    mean = 0.5 * (after.xd.vel + before.xd.vel)
+    assert np.abs(mean).max() > 1.0
+    np.testing.assert_allclose(moved, mean, atol=0.05)
+
+
+def test_a_diverged_body_starts_anew_is_counted_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """MuJoCo by itself would reset it unseen, and write MUJOCO_LOG.TXT into the present folder."""
+    monkeypatch.chdir(tmp_path)
+    env = task("pusher_easy")
+    episodes = Episodes(env, 4, 1000, "paper")
+    state = jax.jit(episodes.reset)(jax.random.key(0))
+    q, qd = state.env.physics.q, state.env.physics.qd
+    broken = jax.vmap(env.reset_to)(q, qd.at[1, 0].set(jnp.nan).at[2, 3].set(1e11))
+    assert np.array_equal(jax.vmap(lambda s: is_sound(env.spec, s))(broken), [True, False, False, True])
+    after = jax.jit(episodes.step)(state._replace(env=broken), jnp.zeros((4, 7)), jax.random.key(1))
+    assert np.array_equal(after.diverged, [0, 1, 1, 0])
+    assert np.array_equal(after.episode_id, [0, 1, 1, 0])
+    for number in (1, 2):
+        jax.tree.map(lambda new, first: np.testing.assert_array_equal(new[number], first[number]), after.env, state.env)  # noqa: B023
+    assert np.all(np.isfinite(after.env.obs))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "dt"), [("ant_u_maze", 0.05), ("ant_push", 0.05), ("pusher_hard", 0.05), ("humanoid_u_maze", 0.015)]
+)
+def test_a_step_takes_the_papers_time(name: str, dt: float):
+    assert task(name).engine.frames * task(name).engine.sys.opt.timestep == pytest.approx(dt)
+
+
+def test_the_humanoids_gears_are_the_stock_models_and_its_state_holds_their_torques():
+    """350 and 100 are Brax's for spring physics alone."""
+    env = task("humanoid_u_maze")
+    gears = [100.0] * 5 + [300.0, 200.0, 100.0, 100.0, 300.0, 200.0] + [25.0] * 6
+    assert env.engine.sys.actuator_gear[:, 0].tolist() == gears
+    q, qd = env.draw(jax.random.key(0))
+    after = env.step(env.reset_to(q, qd), jnp.ones(17))
+    forces = after.obs[: env.spec.state_size][-25:]  # of each degree of freedom: the free joint's and the target's 0
+    np.testing.assert_allclose(np.sort(forces[forces != 0.0]), np.sort(0.4 * np.array(gears)), rtol=1e-6)
+    assert make_env("humanoid_u_maze").model().compile().actuator_gear[:, 0].tolist() == [350.0] * 11 + [100.0] * 6
