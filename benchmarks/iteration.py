@@ -5,16 +5,19 @@
 Every part runs as in `dcp train`: the unroll over all cores, sampling and 1,998 updates. The replay is full size; it
 is filled to the paper's minimum. `peer_seconds` is what the public peer took for the same iteration on this kind of
 machine (TRAINING facts: 85 + 20 + 60 s on 2 cores), measured elsewhere, for orientation: it is not run here.
+Under MuJoCo's own engine the other side is the same iteration with our engine of the paper's physics, whose unroll is
+measured here too.
 """
 
 import argparse
 import resource
 import statistics
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from timing import report, seconds
+from timing import in_turns, report, seconds
 
 from dcp.config import PHYSICS, Config
 from dcp.envs.devices import prepare
@@ -58,13 +61,18 @@ def main() -> None:
         parts.append(timed_parts(stages, held))
         run = held["run"]
     median = {name: statistics.median(part[name] for part in parts) for name in parts[0]}
+    whole_seconds = statistics.median(whole)
+    other: dict[str, float] = {"ratio": PEER_SECONDS / whole_seconds, "peer_seconds": PEER_SECONDS}
+    if args.physics == "mujoco":
+        unroll = brax_unroll(replace(config, physics="brax", devices=None), args.rounds)
+        slower = whole_seconds - median["environment"] + unroll
+        other = {"ratio": slower / whole_seconds, "brax_seconds": slower, "brax_environment_seconds": unroll}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     report(
-        seconds=statistics.median(whole),
+        seconds=whole_seconds,
         **{f"{name}_seconds": value for name, value in median.items()},
         peak_gib=peak,
-        ratio=PEER_SECONDS / statistics.median(whole),
-        peer_seconds=PEER_SECONDS,
+        **other,
         env=env,
         physics=args.physics,
         method=args.method,
@@ -72,6 +80,20 @@ def main() -> None:
         updates=config.updates_per_iteration,
         devices=stages.split.count,
     )
+
+
+def brax_unroll(config: Config, rounds: int) -> float:
+    """Median seconds of the unroll of one iteration, by our engine of the paper's physics."""
+    import jax
+
+    stages = Stages(make_trainer(config))
+    held = {"run": stages.init()}
+
+    def unroll() -> object:
+        held["run"], metrics = stages._unroll(held["run"], jax.random.key(0))
+        return held["run"].acting, metrics
+
+    return in_turns({"unroll": unroll}, rounds)["unroll"]
 
 
 def timed_parts(stages: Stages, held: dict) -> dict[str, float]:

@@ -22,7 +22,7 @@ class ActingState(NamedTuple):
 
 @dataclass(frozen=True)
 class Rollout:
-    """The engine seam: static settings; a host loop over another engine would have the same two methods."""
+    """Static settings. What steps the environments, on the device or in C on the host, is their engine's affair."""
 
     episodes: Episodes
     command: Command

@@ -1,0 +1,92 @@
+"""Environment steps/s with the policy in the loop: MuJoCo's own engine against Brax, for each of the nine.
+
+    python benchmarks/engines.py [NAME ...]
+
+Each side runs `dcp train`'s own unroll at the paper's settings: DCP's command and actor, the step, automatic reset, and
+the insertion into the replay. `ratios` are to plain Brax (its own pipeline on the same task, one device), as the public
+peer runs it; `ratios_to_ours` to our engine of the same physics, over the cores as `dcp train` splits it. All three
+start from the same draws and are measured in turns.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+sys.path.insert(0, str(Path(__file__).parent))
+from environments import plain_env
+from timing import in_turns, report
+
+from dcp.analysis.paper_values import ENVIRONMENTS
+from dcp.compiling import cache
+from dcp.config import Config
+from dcp.envs.devices import ONE_DEVICE, cores, prepare
+from dcp.envs.registry import make_env
+from dcp.presets import preset_config
+from dcp.training.stages import Stages
+from dcp.training.trainer import Trainer, make_trainer
+
+LENGTH = 62  # an unroll of the paper's
+PLAIN_LENGTH = {"humanoid_u_maze": 4, "ant_big_maze": 3, "ant_hardest_maze": 2}  # a second or so of the slowest side
+# Only the unroll is measured, so the replay need not be the paper's 10,000 rows.
+SMALL = {"replay_rows": 1_000, "min_replay_rows": 1_000}
+
+
+def unroller(trainer: Trainer) -> Callable[[], Any]:
+    """Each call goes on from where the last one stopped."""
+    stages = Stages(trainer)
+    held = {"run": stages.init(), "calls": 0}
+
+    def work() -> Any:
+        held["calls"] += 1
+        held["run"], metrics = stages._unroll(held["run"], jax.random.key(held["calls"]))
+        return held["run"].acting.episodes.env.obs, metrics
+
+    return work
+
+
+def on_plain_brax(config: Config) -> Trainer:
+    trainer = make_trainer(replace(config, devices=1))
+    env = plain_env(config.env)
+    episodes = replace(trainer.rollout.episodes, env=env, split=ONE_DEVICE)
+    return replace(trainer, env=env, eval_env=env, rollout=replace(trainer.rollout, episodes=episodes))
+
+
+def measure(name: str) -> dict[str, float]:
+    settings = preset_config("paper", env=name, method="dcp", unroll_length=LENGTH, **SMALL)
+    length = PLAIN_LENGTH.get(name, 6)
+    sides = {
+        "mujoco": make_trainer(replace(settings, physics="mujoco")),
+        "ours": make_trainer(settings),
+        "plain": on_plain_brax(replace(settings, unroll_length=length)),
+    }
+    times = in_turns({side: unroller(trainer) for side, trainer in sides.items()}, rounds=3)
+    rates = {side: sides[side].config.env_steps_per_unroll / seconds for side, seconds in times.items()}
+    words = f"{rates['mujoco']:,.0f} steps/s, our Brax {rates['ours']:,.0f}, plain Brax {rates['plain']:,.0f}"
+    print(f"{name}: MuJoCo {words}", flush=True)
+    return rates
+
+
+def main(names: list[str]) -> None:
+    cache.enable()
+    prepare(None, make_env("ant_u_maze").spec)
+    rates = {name: measure(name) for name in names or ENVIRONMENTS}
+
+    def figures(value: Callable[[dict[str, float]], float], digits: int | None) -> dict[str, float]:
+        return {name: round(value(rate), digits) for name, rate in rates.items()}
+
+    report(
+        env_steps_per_second=figures(lambda r: r["mujoco"], None),
+        ratios=figures(lambda r: r["mujoco"] / r["plain"], 2),
+        ratios_to_ours=figures(lambda r: r["mujoco"] / r["ours"], 2),
+        brax_steps_per_second=figures(lambda r: r["plain"], None),
+        our_brax_steps_per_second=figures(lambda r: r["ours"], None),
+        threads=cores(),
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,108 @@
+"""DCP and CRL at the paper's settings, one seed each: figures and tables of docs/results.md.
+
+    python docs/results/single_seeds.py collect STUDY RUNS_DIR     # run folders -> docs/results/STUDY.csv
+    python docs/results/single_seeds.py                            # figures and tables, from the CSV files alone
+
+The runs, one a core: dcp train --env ENV --method M --preset paper with the flags of STUDIES.
+"""
+
+import csv
+import sys
+from pathlib import Path
+
+import numpy as np
+from make import HERE, PAGE, put
+from matplotlib.figure import Figure
+
+from dcp.analysis.curves import METRICS, Columns, methods_figure
+from dcp.analysis.paper_values import Published, checkpoint
+from dcp.analysis.style import colours, save
+
+KEPT = ("env_steps", "success_once", "time_near_goal", "final_distance", "infonce_accuracy", "cells_visited")
+COUNTS = ("diverged_episodes", "eval_diverged_episodes", "steps_per_second", "wall_seconds")
+PAPER_STEPS = 10_000_000
+STUDIES = {  # environment: what its title says; its flags
+    "ant_u_maze": "the paper's settings",  # --steps 5000000 --num-evals 10 --devices 1
+    "pusher_easy": "the paper's settings, MuJoCo's own engine",  # --physics mujoco --steps 10000000 --num-evals 20
+}
+
+
+def record_of(study: str) -> Path:
+    return HERE / f"{study}.csv"
+
+
+def collect(study: str, runs: Path) -> None:
+    rows = []
+    for record in sorted(runs.glob(f"{study}/*/seed_*/metrics.csv")):
+        method, seed = record.parts[-3], record.parts[-2].removeprefix("seed_")
+        with record.open(newline="") as source:
+            for row in csv.DictReader(source):
+                values = {name: f"{float(row[name]):.6g}" for name in (*KEPT[1:], *COUNTS) if name in row}
+                rows.append({"method": method, "seed": seed, "env_steps": int(float(row["env_steps"])), **values})
+    with record_of(study).open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read(study: str) -> dict[str, list[Columns]]:
+    with record_of(study).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    runs: dict[str, list[Columns]] = {}
+    for method in ("dcp", "crl"):
+        for seed in sorted({row["seed"] for row in rows if row["method"] == method}):
+            mine = [row for row in rows if (row["method"], row["seed"]) == (method, seed)]
+            columns = {name: np.array([float(row[name]) for row in mine]) for name in mine[0] if name != "method"}
+            runs.setdefault(method, []).append(columns)
+    return runs
+
+
+def published(metric: str, study: str, method: str) -> Published:
+    found = checkpoint(metric, study, method, PAPER_STEPS)
+    assert found is not None
+    return found
+
+
+def figure(study: str, runs: dict[str, list[Columns]]) -> Figure:
+    """Our curves, and the paper's values at 10M with their intervals."""
+    drawn = methods_figure(runs, f"{study}, {STUDIES[study]}; dots with bars: the paper at 10M, five seeds")
+    colour_of = colours(list(runs))
+    for axes, metric in zip(drawn.axes, METRICS, strict=True):
+        for shift, method in enumerate(runs):
+            mean, half = published(metric, study, method)
+            at = PAPER_STEPS * (1.0 - 0.012 * shift)
+            axes.errorbar(at, mean, half, color=colour_of[method], fmt="o", capsize=3, markersize=4)
+        axes.set_xlim(0, 1.03 * PAPER_STEPS)
+        if METRICS[metric].top is None:
+            highest = max(run[metric].max() for seeds in runs.values() for run in seeds)
+            axes.set_ylim(0, 1.05 * max(highest, *(sum(published(metric, study, m)) for m in runs)))
+    return drawn
+
+
+def table(study: str, runs: dict[str, list[Columns]]) -> str:
+    head = ["environment steps", *(f"{m}: {what}" for m in runs for what in ("success (%)", "time near goal"))]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    first = {m: seeds[0] for m, seeds in runs.items()}
+    for i in range(min(len(run["env_steps"]) for run in first.values())):
+        cells = [f"{int(next(iter(first.values()))['env_steps'][i]):,}"]
+        for run in first.values():
+            cells += [f"{100 * run['success_once'][i]:.1f}", f"{run['time_near_goal'][i]:.1f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    paper = [f"{mean} ± {half}" for m in runs for mean, half in (published(metric, study, m) for metric in METRICS)]
+    lines.append("| " + " | ".join(["the paper, 10,000,000 (five seeds)", *paper]) + " |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> None:
+    if arguments[:1] == ["collect"]:
+        collect(arguments[1], Path(arguments[2]))
+    page = PAGE.read_text()
+    for study in STUDIES:
+        runs = read(study)
+        save(figure(study, runs), HERE / f"{study}.png")
+        page = put(page, study, table(study, runs))
+    PAGE.write_text(page)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
