@@ -2,10 +2,11 @@
 
     python benchmarks/engines.py [NAME ...]
 
-Each side runs `dcp train`'s own unroll at the paper's settings: DCP's command and actor, the step, automatic reset, and
-the insertion into the replay. `ratios` are to plain Brax (its own pipeline on the same task, one device), as the public
-peer runs it; `ratios_to_ours` to our engine of the same physics, over the cores as `dcp train` splits it. All three
-start from the same draws and are measured in turns.
+MuJoCo's and our engine of the paper's physics run `dcp train`'s own unroll at the paper's settings: DCP's command and
+actor, the step, automatic reset, and the insertion into the replay. Plain Brax is its own pipeline on the same task, as
+in benchmarks/environments.py: random actions, nothing else, so that `ratios`, which are to it, favour it. (MJX's
+Cholesky factors, several at once in one program with a policy, can wait for each other for ever on a CPU of few cores.)
+`ratios_to_ours` are to ours, over the cores as `dcp train` splits it. All three are measured in turns.
 """
 
 import sys
@@ -17,13 +18,12 @@ from typing import Any
 import jax
 
 sys.path.insert(0, str(Path(__file__).parent))
-from environments import plain_env
+from environments import plain_env, stepper
 from timing import in_turns, report
 
 from dcp.analysis.paper_values import ENVIRONMENTS
 from dcp.compiling import cache
-from dcp.config import Config
-from dcp.envs.devices import ONE_DEVICE, cores, prepare
+from dcp.envs.devices import cores, prepare
 from dcp.envs.registry import make_env
 from dcp.presets import preset_config
 from dcp.training.stages import Stages
@@ -48,23 +48,17 @@ def unroller(trainer: Trainer) -> Callable[[], Any]:
     return work
 
 
-def on_plain_brax(config: Config) -> Trainer:
-    trainer = make_trainer(replace(config, devices=1))
-    env = plain_env(config.env)
-    episodes = replace(trainer.rollout.episodes, env=env, split=ONE_DEVICE)
-    return replace(trainer, env=env, eval_env=env, rollout=replace(trainer.rollout, episodes=episodes))
-
-
 def measure(name: str) -> dict[str, float]:
     settings = preset_config("paper", env=name, method="dcp", unroll_length=LENGTH, **SMALL)
     length = PLAIN_LENGTH.get(name, 6)
-    sides = {
-        "mujoco": make_trainer(replace(settings, physics="mujoco")),
-        "ours": make_trainer(settings),
-        "plain": on_plain_brax(replace(settings, unroll_length=length)),
+    forms = {
+        "mujoco": unroller(make_trainer(replace(settings, physics="mujoco"))),
+        "ours": unroller(make_trainer(settings)),
+        "plain": stepper(plain_env(name), jax.vmap, settings.num_envs, length),
     }
-    times = in_turns({side: unroller(trainer) for side, trainer in sides.items()}, rounds=3)
-    rates = {side: sides[side].config.env_steps_per_unroll / seconds for side, seconds in times.items()}
+    times = in_turns(forms, rounds=3)
+    steps = {side: settings.num_envs * (length if side == "plain" else LENGTH) for side in forms}
+    rates = {side: steps[side] / seconds for side, seconds in times.items()}
     words = f"{rates['mujoco']:,.0f} steps/s, our Brax {rates['ours']:,.0f}, plain Brax {rates['plain']:,.0f}"
     print(f"{name}: MuJoCo {words}", flush=True)
     return rates

@@ -8,6 +8,7 @@ splits it. Both sides start from the same states and are measured in turns.
 
 import sys
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,10 @@ def plain_env(name: str) -> Any:
     from brax.mjx import pipeline as mjx
     from brax.spring import pipeline as spring
 
-    env: Any = make_env(name)
-    pipeline = {"spring": spring, "generalized": generalized, "mjx": mjx}[env.spec.physics]
-    engine = make_env(name).engine  # type: ignore[attr-defined]
-    env.__dict__["engine"] = PlainEngine(pipeline, engine.sys, engine.frames)
+    ours: Any = make_env(name)
+    pipeline = {"spring": spring, "generalized": generalized, "mjx": mjx}[ours.spec.physics]
+    env = copy(ours)  # whoever asks for the name gets the same object, whose engine must stay
+    env.__dict__["engine"] = PlainEngine(pipeline, ours.engine.sys, ours.engine.frames)
     return env
 
 

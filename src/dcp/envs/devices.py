@@ -44,10 +44,6 @@ class Split:
         return len({device.process_index for device in self.devices}) > 1
 
     @property
-    def on_each_host(self) -> int:
-        return max(Counter(device.process_index for device in self.devices).values(), default=1)
-
-    @property
     def mesh(self) -> Mesh:
         return Mesh(list(self.devices), (AXIS,))
 

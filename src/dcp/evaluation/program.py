@@ -37,8 +37,7 @@ class Deployment:
 def compiled(deployment: Deployment) -> Callable[[Any, Array], Record]:
     """`episodes`, jitted: a policy's parameters are arguments, so policies that differ in them alone share it."""
     split = deployment.split
-    options = compiler_options() if split.on_each_host == 1 else None
     layout: dict[str, Any] = (
         {"out_shardings": split.whole} if split.spans_hosts else {}
     )  # each host measures the whole record
-    return jax.jit(deployment.episodes, compiler_options=options, **layout)
+    return jax.jit(deployment.episodes, compiler_options=compiler_options(), **layout)

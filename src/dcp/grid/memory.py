@@ -16,7 +16,7 @@ from dcp.grid.jobs import Job
 
 MB = 10**6
 # Python, JAX and XLA with programs compiled, before the run's own arrays; by what steps the environment.
-PROCESS = {"none": 600 * MB, "spring": 1_800 * MB, "generalized": 1_100 * MB, "mjx": 1_600 * MB}
+PROCESS = {"none": 600 * MB, "spring": 1_800 * MB, "generalized": 1_100 * MB, "mjx": 1_600 * MB, "mujoco": 800 * MB}
 STATE = ("replay", "learner and its optimizer", "the pool")
 
 
