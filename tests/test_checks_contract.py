@@ -4,6 +4,7 @@ import jax
 import pytest
 
 from dcp.checks import contract_violations, memory_parts, violations
+from dcp.config import Settings
 from dcp.envs.registry import ENVIRONMENTS, make_env
 from dcp.training.trainer import make_trainer
 from tests.tiny import tiny_config
@@ -37,21 +38,23 @@ def test_a_check_of_ours_traces_nothing_and_of_a_users_own_it_does(monkeypatch):
     assert traced == ["my_line"]
 
 
-def test_fidelity_reaches_the_environment(monkeypatch):
-    asked: list[tuple[str, str]] = []
+def test_fidelity_and_physics_reach_the_environment(monkeypatch):
+    asked: list[tuple[str, str, str]] = []
 
-    def spy(name, fidelity="paper"):
-        asked.append((name, fidelity))
-        return make_env(name, fidelity)
+    def spy(name, fidelity="paper", physics="brax"):
+        asked.append((name, fidelity, physics))
+        return make_env(name, fidelity, physics)
 
-    for module in ("dcp.checks", "dcp.training.trainer"):
-        monkeypatch.setattr(f"{module}.make_env", spy)
-    from dcp.training.trainer import make_trainer
-
-    config = tiny_config(fidelity="fixed", eval_env="point_u_maze_eval")
+    monkeypatch.setattr("dcp.envs.registry.make_env", spy)
+    config = tiny_config(env="ant_u_maze", fidelity="fixed", physics="mujoco", eval_env="ant_u_maze_eval")
     assert violations(config) == []
     make_trainer(config)
-    assert asked == [("point_u_maze", "fixed"), ("point_u_maze_eval", "fixed")] * 2
+    assert asked == [("ant_u_maze", "fixed", "mujoco"), ("ant_u_maze_eval", "fixed", "mujoco")] * 2
+
+
+def test_an_unknown_physics_is_told_once():
+    settings = Settings(env="ant_u_maze", physics="bullet")  # pyright: ignore[reportArgumentType]
+    assert violations(settings) == ["unknown physics 'bullet': choose one of brax, mujoco"]
 
 
 @pytest.mark.parametrize("rates", [{}, {"alpha_learning_rate": 1e-2}], ids=["one Adam", "three"])

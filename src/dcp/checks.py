@@ -49,7 +49,7 @@ def violations(settings: Settings, *, memory: bool = True) -> list[str]:
     ]
     envs, broken = _environments(settings)
     if not envs or _broken_length(settings):  # nothing can be resolved
-        return [*broken, *names, *settings.violations()]
+        return list(dict.fromkeys([*broken, *names, *settings.violations()]))  # the environment may say the same
     settings = settings.resolve(envs[0].spec.episode_length)
     problems = [*broken, *names, *settings.violations(), *_device_violations(settings, envs[0].spec)]
     problems += _seed_violations(settings, envs[0].spec)

@@ -74,7 +74,7 @@ def test_the_policy_on_disk_is_the_one_that_was_trained(tiny_run: TrainedRun):
     np.testing.assert_array_equal(load_policy(tiny_run.folder)(state, goal), tiny_run.policy(state, goal))
     about = policy_about(tiny_run.folder)
     assert about == {
-        **{"env": "point_u_maze", "eval_env": "point_u_maze", "fidelity": "paper"},
+        **{"env": "point_u_maze", "eval_env": "point_u_maze", "fidelity": "paper", "physics": "brax"},
         **{"method": "dcp", "seed": 0, "env_steps": 4000},
     }
 

@@ -60,7 +60,7 @@ PROBE = Config(
 def probe_scores(method: str) -> tuple[float, float]:
     """Success of the untrained and of the trained policy, in a room without obstacles."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer_module, "make_env", lambda name, fidelity: OPEN_ROOM)
+        patch.setattr(trainer_module, "env_of", lambda config, name=None: OPEN_ROOM)
         trainer: Trainer = make_trainer(dataclasses.replace(PROBE, method=method))
     params = trainer.learner.init(jax.random.key(0)).params
     untrained = Stages(trainer).evaluate(params, jax.random.key(9))

@@ -46,8 +46,9 @@ class PhysicsEnv(ABC):
     def by_mujoco(self) -> Self:
         """This task, stepped by MuJoCo's own engine."""
         task = copy(self)
-        for made in ("engine", "_compiled"):  # what may differ is made anew
-            task.__dict__.pop(made, None)
+        for name in list(vars(task)):
+            if isinstance(getattr(type(task), name, None), cached_property):
+                del vars(task)[name]  # what follows from the physics is made anew
         task.spec = replace(self.spec, physics=MUJOCO)
         return task
 
