@@ -43,7 +43,7 @@ _LAPTOP = {
 
 # Under physics we have measured no better learner than the paper's, so its own, on a budget of about an hour on two
 # cores, with evaluations that take a small part of it. MuJoCo's own engine steps what it steps faster than ours of the
-# paper's physics; ants and humanoids it steps more slowly, and its ants fall three times as often (docs/environments.md).
+# paper's physics; ants in mazes it steps more slowly, and they fall three times as often (docs/environments.md).
 _PHYSICS_EVALS = {"num_evals": 10, "eval_episodes": 64}
 _BY_MUJOCO = {"steps": 5_000_000, "physics": "mujoco", **_PHYSICS_EVALS}
 _LAPTOP_ROWS = {
