@@ -10,7 +10,8 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 from dcp.errors import UserError
 
 SCHEMA_VERSION = 2  # of config.json: 2 has earlier_budgets
-PHYSICS = ("brax", "mujoco")
+Physics = Literal["brax", "mujoco"]
+PHYSICS: tuple[str, ...] = get_args(Physics)
 SEED_FRACTION = 0.25  # of the pool, where seeds are given and nothing else is said
 
 
@@ -31,7 +32,7 @@ class Settings:
     """Evaluate on another environment of the same sizes, such as a layout with far goals only. Default: env."""
     fidelity: Literal["paper", "fixed"] = "paper"
     """paper: an environment returns to its own first state and goal for ever. fixed: every episode draws anew."""
-    physics: Literal["brax", "mujoco"] = "brax"
+    physics: Physics = "brax"
     """What steps a simulated body: the paper's engine (brax), or MuJoCo's own in C, for a machine without a GPU."""
 
     # What the actor is asked for (the paper's pool: 512 states, 32 candidates, every 25 steps)

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from rich.console import Console
 
 from dcp.cli.flags import modules_here, parse, with_burst_numbers
 from dcp.cli.main import COMMANDS
+from dcp.config import Physics
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class EvalOptions:
     """Evaluate on this environment. Default: the one that the run was evaluated on."""
     eval_layout: bool = False
     """On the environment's evaluation layout, which keeps only far goals."""
-    physics: Literal["brax", "mujoco"] | None = None
+    physics: Physics | None = None
     """What steps simulated bodies. Default: what the run was trained with."""
     burst: tuple[int, int] | None = None
     """P L: random actions in the last L of every P steps, beside none on the same episodes. Alone: 100 10."""

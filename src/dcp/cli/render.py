@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from dcp.cli.flags import modules_here, parse, with_burst_numbers
 from dcp.cli.main import COMMANDS
+from dcp.config import Physics
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class RenderOptions:
     """Show them on this environment. Default: the one that the first run was evaluated on."""
     eval_layout: bool = False
     """On the environment's evaluation layout, which keeps only far goals."""
-    physics: Literal["brax", "mujoco"] | None = None
+    physics: Physics | None = None
     """What steps simulated bodies. Default: what the first run was trained with."""
     burst: tuple[int, int] | None = None
     """P L: random actions in the last L of every P steps. Alone: 100 10."""
