@@ -21,7 +21,7 @@ from timing import in_turns, report, seconds
 
 from dcp.config import PHYSICS, Config
 from dcp.envs.devices import prepare
-from dcp.envs.registry import env_of
+from dcp.envs.registry import make_env
 from dcp.presets import preset_config
 from dcp.training.stages import Stages
 from dcp.training.trainer import make_trainer
@@ -40,7 +40,7 @@ def main() -> None:
 
     env = args.env or ("ant_u_maze" if args.physics == "brax" else "pusher_hard")
     config: Config = preset_config("paper", env=env, physics=args.physics, method=args.method, devices=args.devices)
-    prepare(config.devices, env_of(config).spec)
+    prepare(config.devices, make_env(env).spec)  # virtual devices are made once, and our Brax takes them
     stages = Stages(make_trainer(config))
     run = stages.init()
     config = stages.trainer.config

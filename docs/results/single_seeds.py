@@ -23,7 +23,8 @@ COUNTS = ("diverged_episodes", "eval_diverged_episodes", "steps_per_second", "wa
 PAPER_STEPS = 10_000_000
 STUDIES = {  # environment: what its title says; its flags
     "ant_u_maze": "the paper's settings",  # --steps 5000000 --num-evals 10 --devices 1
-    "pusher_easy": "the paper's settings, MuJoCo's own engine",  # --physics mujoco --steps 10000000 --num-evals 20
+    "pusher_easy": "the paper's settings, MuJoCo's own engine",
+    # --physics mujoco --steps 10000000 --num-evals 20 --eval-episodes 128
 }
 
 

@@ -63,7 +63,8 @@ class Settings:
     num_envs: int = 512
     """N: environments that run side by side."""
     devices: int | None = None
-    """Devices that share the environments out. Default: every GPU; on a CPU a virtual one a core; 1 without physics."""
+    """Devices that share the environments out. Default: every GPU; on a CPU a virtual one a core; 1 without physics
+    and under MuJoCo's own."""
     split_batches: Literal["on", "off"] | None = None
     """Split each batch over the devices too. Default: where it pays: see the architecture."""
     episode_length: int | None = None

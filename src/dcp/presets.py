@@ -42,8 +42,8 @@ _LAPTOP = {
 }
 
 # Under physics we have measured no better learner than the paper's, so its own, on a budget of about an hour on two
-# cores, with evaluations that take a small part of it. MuJoCo's own engine steps what it steps faster than ours of the
-# paper's physics; ants in mazes it steps more slowly, and they fall three times as often (docs/environments.md).
+# cores, with evaluations that take a small part of it. MuJoCo's own engine takes what it steps as fast as ours of the
+# paper's physics or faster; ants in mazes it steps more slowly, and they fall thrice as often (docs/environments.md).
 _PHYSICS_EVALS = {"num_evals": 10, "eval_episodes": 64}
 _BY_MUJOCO = {"steps": 5_000_000, "physics": "mujoco", **_PHYSICS_EVALS}
 _LAPTOP_ROWS = {
@@ -77,7 +77,11 @@ PRESETS = {
         "point_u_maze in three minutes on two cores, judged on far goals",
         {"env": "point_u_maze", "eval_env": "point_u_maze_eval", **_LAPTOP},
     ),
-    "laptop": Preset("two cores: minutes in a point maze, about an hour under physics", _LAPTOP, _LAPTOP_ROWS),
+    "laptop": Preset(
+        "two cores: minutes in a point maze, about an hour under physics (ant_push and pushers by MuJoCo's own engine)",
+        _LAPTOP,
+        _LAPTOP_ROWS,
+    ),
     "smoke": Preset(
         "seconds, once compiled: shows that everything runs, learns nothing",
         _SMOKE,

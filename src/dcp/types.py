@@ -72,6 +72,11 @@ class EnvSpec:
         """Whether devices should share its steps out: kinematics is too little work, MuJoCo has threads of its own."""
         return self.physics not in ("none", "mujoco")
 
+    @property
+    def stepped_by(self) -> str:
+        """The setting `physics` that makes it."""
+        return "mujoco" if self.physics == "mujoco" else "brax"
+
     def achieved(self, state: Any) -> Any:
         """[..., S] -> [..., G]"""
         return state[..., np.asarray(self.goal_dims)]

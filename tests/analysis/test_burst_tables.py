@@ -122,14 +122,25 @@ def test_each_burst_has_its_table_and_the_paper_stands_beside_its_own(tmp_path: 
 def test_one_result_counts_for_a_policy_and_the_rest_is_told(tmp_path: Path):
     few, many = result("ant_push", "dcp", 0, 0, 8), result("ant_push", "dcp", 0, 32, 64, episodes=64)
     sweep, drawn = {**few, "tried": []}, {**few, "stochastic": True}
-    inside = {**many, "burst_inside": [100, 10]}
-    write_results(tmp_path, few, many, sweep, drawn, inside)
+    inside, elsewhere = {**many, "burst_inside": [100, 10]}, {**many, "physics": "mujoco"}
+    write_results(tmp_path, few, many, sweep, drawn, inside, elsewhere)
     [table] = burst_tables(collect([tmp_path]))
     assert cell(table, "ant_push", "dcp", "Gain by the burst").text == "+50.0"
     assert sum("left out" in note for note in table.notes) == 1
     assert any("a sweep" in note for note in table.notes)
     assert any("drawn at random" in note for note in table.notes)
     assert any("a burst inside" in note for note in table.notes)
+    assert any("stepped by mujoco, unlike the run itself" in note for note in table.notes)
+
+
+def test_a_result_outside_of_its_run_says_its_physics(tmp_path: Path):
+    for seed in range(2):
+        content = result("pusher_easy", "dcp", seed, 8, 16, physics="mujoco")
+        content["about"]["physics"] = "mujoco"
+        (tmp_path / "evals").mkdir(exist_ok=True)
+        (tmp_path / "evals" / f"{seed}.json").write_text(json.dumps(content))
+    [table] = burst_tables(collect([tmp_path]))
+    assert cell(table, "pusher_easy", "dcp (physics mujoco)", "Reach (%)").count == 2
 
 
 def test_other_episodes_within_an_environment_are_told(tmp_path: Path):

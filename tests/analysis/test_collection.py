@@ -115,6 +115,12 @@ def test_variants_of_a_method_are_never_averaged_together(tmp_path: Path):
     assert [len(runs) for runs in found.groups.values()] == [1, 2]
 
 
+def test_another_physics_is_named_though_every_run_has_it_but_for_ant_push_whose_own_it_is(tmp_path: Path):
+    for env in ("pusher_easy", "ant_push"):
+        write_run(tmp_path, env, "dcp", 0, STEPS, [0.1, 0.2], physics="mujoco")
+    assert list(collect([tmp_path]).groups) == [("ant_push", "dcp"), ("pusher_easy", "dcp (physics mujoco)")]
+
+
 def test_another_evaluation_environment_is_another_environment(tmp_path: Path):
     write_run(tmp_path / "a", "ant_u_maze", "dcp", 0, STEPS, [0.1, 0.2], eval_env="ant_u_maze_eval")
     write_run(tmp_path / "b", "ant_u_maze", "dcp", 0, STEPS, [0.1, 0.2], eval_env="ant_u_maze")

@@ -122,9 +122,9 @@ def test_a_run_without_an_evaluation_is_compared_by_its_settings(tmp_path):
         comparison_figure(found)
 
 
-def write_eval(run, fingerprint, rows):
+def write_eval(run, fingerprint, rows, **about):
     (run / "evals").mkdir()
-    content = {"seeds": [{"seed": 0, "goal_set_sha256": fingerprint}]}
+    content = {"seeds": [{"seed": 0, "goal_set_sha256": fingerprint}], **about}
     (run / "evals" / "u_4.json").write_text(json.dumps(content))
     (run / "evals" / "u_4.csv").write_text("success,time_near_goal\n" + "".join(f"{s},{t}\n" for s, t in rows))
 
@@ -150,6 +150,13 @@ def test_other_episodes_are_not_paired(tmp_path):
     shutil.rmtree(b / "evals")
     write_eval(b, "f00d", [(1, 4)])
     (b / "evals" / "u_4.csv").write_text("torn")
+    assert compare(a, b).paired_evals == []
+
+
+def test_the_same_episodes_by_two_engines_are_not_paired(tmp_path):
+    a, b = write_run(tmp_path / "a"), write_run(tmp_path / "b", method="crl")
+    write_eval(a, "f00d", [(1, 10)])
+    write_eval(b, "f00d", [(1, 4)], physics="mujoco")
     assert compare(a, b).paired_evals == []
 
 

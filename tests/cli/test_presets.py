@@ -4,6 +4,7 @@ import pytest
 
 from dcp.checks import violations
 from dcp.cli.hints import faster_physics
+from dcp.cli.main import main
 from dcp.config import Config
 from dcp.envs.registry import ENVIRONMENTS
 from dcp.presets import PRESETS, preset_config
@@ -64,7 +65,7 @@ def test_an_override_wins():
     assert preset_config("paper", env="humanoid_u_maze", num_envs=64).num_envs == 64
 
 
-def test_on_a_laptop_mujocos_own_engine_steps_what_it_steps_faster():
+def test_on_a_laptop_mujocos_own_engine_takes_what_it_steps_as_fast_or_faster():
     physics = {env: preset_config("laptop", env=env, eval_env=None).physics for env in ENVIRONMENTS}
     by_mujoco = {"ant_push", "pusher_easy", "pusher_hard", "pusher_hard_far"}
     assert {name for name, by in physics.items() if by == "mujoco"} == by_mujoco
@@ -75,3 +76,8 @@ def test_a_run_without_a_gpu_is_told_where_another_engine_is_faster_and_only_the
     assert "--physics mujoco steps ant_push" in str(faster_physics(preset_config("paper", env="ant_push")))
     assert faster_physics(preset_config("paper", env="ant_push", physics="mujoco")) is None
     assert faster_physics(preset_config("paper", env="point_u_maze")) is None
+
+
+def test_the_hint_is_said_before_the_run(capsys):
+    assert main(["train", "--preset", "paper", "--env", "ant_push", "--steps", "3000000", "--dry-run"]) == 0
+    assert "Hint: there is no GPU here, and --physics mujoco steps ant_push" in capsys.readouterr().out

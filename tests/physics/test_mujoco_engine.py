@@ -13,11 +13,13 @@ from dcp.envs.base import is_sound
 from dcp.envs.episodes import Episodes
 from dcp.envs.physics_env import MUJOCO_FRAMES
 from dcp.envs.registry import make_env
+from dcp.errors import UserError
 from dcp.physics.mujoco_engine import MujocoEngine
 from tests.golden.record_mjx import ENVIRONMENTS, by_mjx
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 N, STEPS = 6, 3
+MAZES = ("u_maze", "big_maze", "hardest_maze")
 
 
 def task(name: str, fidelity: str = "paper") -> Any:
@@ -59,10 +61,12 @@ def by_hand(model: mujoco.MjModel, q: np.ndarray, qd: np.ndarray, controls: np.n
 def test_steps_are_those_of_mj_step_bit_for_bit_by_any_number_of_threads(name: str, threads: int):
     engine, (q, qd, controls) = engine_of(name, threads), starts(name)
     state = jax.vmap(engine.init)(q, qd)
+    start = integration_state(state)[:, : engine.sys.nq]
+    np.testing.assert_allclose(start, q, atol=1e-6)
     step = jax.jit(jax.vmap(engine.step))
     for control in controls:
         state = step(state, control)
-    expected = by_hand(engine.sys, q, qd, controls)
+    expected = by_hand(engine.sys, start, qd, controls)
     np.testing.assert_array_equal(integration_state(state), expected)
     np.testing.assert_array_equal(state.q, expected[:, : engine.sys.nq].astype(np.float32))
 
@@ -131,6 +135,32 @@ def test_ant_push_follows_the_peers_own_recording(name: str, steps: int, gap: fl
         np.testing.assert_array_equal(state.done[upright], golden["done"][t][upright] > 0)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [*(f"ant_{name}" for name in MAZES), "ant_push", "ant_soccer", "pusher_easy", "pusher_hard", "humanoid_u_maze"],
+)
+def test_the_first_observation_is_the_peers(name: str):
+    """Whoever steps, a task begins the same: 1e-5, of the 32 bits of the recording."""
+    for recording in (name, f"{name}_contact", f"{name}_edge"):
+        with np.load(GOLDEN / f"{recording}.npz", allow_pickle=False) as file:
+            q, qd, expected = file["q0"], file["qd0"], file["obs0"]
+        np.testing.assert_allclose(jax.vmap(task(name).reset_to)(q, qd).obs, expected, atol=1e-5, err_msg=recording)
+
+
+def test_ant_push_draws_its_quaternions_with_noise_and_shows_units_as_mjx_does():
+    """By hand: q is (3, 0, 4, 0) / 4 there, of length 1.25."""
+    env = task("ant_push")
+    q, qd = env.draw(jax.random.key(0))
+    q = q.at[3:7].set(jnp.array([0.75, 0.0, 1.0, 0.0]))
+    np.testing.assert_allclose(env.reset_to(q, qd).obs[3:7], [0.6, 0.0, 0.8, 0.0], atol=1e-6)
+    keys = jax.random.split(jax.random.key(0), N)
+    drawn, _ = jax.vmap(env.draw)(keys)
+    assert np.abs(np.linalg.norm(drawn[:, 3:7], axis=1) - 1.0).max() > 0.01
+    np.testing.assert_allclose(
+        jax.vmap(env.reset)(keys).obs, jax.jit(jax.vmap(make_env("ant_push").reset))(keys).obs, atol=1e-6
+    )
+
+
 def test_links_are_where_the_step_ended_but_lag_by_a_frame_where_mjx_has_them_so():
     for name, lags in (("ant_u_maze", False), ("ant_push", True)):
         engine, (q, qd, controls) = engine_of(name, 1), starts(name)
@@ -172,6 +202,20 @@ def test_a_diverged_body_starts_anew_is_counted_and_leaves_no_file(tmp_path: Pat
         jax.tree.map(lambda new, first: np.testing.assert_array_equal(new[number], first[number]), after.env, state.env)  # noqa: B023
     assert np.all(np.isfinite(after.env.obs))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_control_that_is_no_number_diverges_where_mujoco_would_take_it_for_zero():
+    env = task("pusher_easy")
+    state = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 3))
+    after = jax.vmap(env.step)(state, jnp.zeros((3, 7)).at[1, 2].set(jnp.nan))
+    assert np.array_equal(jax.vmap(lambda s: is_sound(env.spec, s))(after), [True, False, True])
+
+
+def test_a_model_that_remembers_more_than_is_kept_is_refused():
+    xml = """<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody>
+             <actuator><motor joint="j" delay="0.01" nsample="4"/></actuator></mujoco>"""
+    with pytest.raises(UserError, match="is not for this engine: use physics brax"):
+        MujocoEngine(mujoco.MjModel.from_xml_string(xml), 5, 1)
 
 
 @pytest.mark.parametrize(

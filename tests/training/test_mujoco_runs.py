@@ -1,6 +1,7 @@
 """Runs on MuJoCo's own engine: resumed, killed, with any number of threads, evaluated, and through Gymnasium."""
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,18 @@ import numpy as np
 import pytest
 
 import dcp
+from dcp.cli.eval import EvalOptions
+from dcp.cli.eval_files import file_name
+from dcp.cli.eval_tables import compare
+from dcp.cli.evaluating import _about
 from dcp.cli.main import main
+from dcp.cli.render import RenderOptions, _stem
 from dcp.envs import physics_env, registry
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.evaluation.targets import environment_of, open_target
+from dcp.evaluation.trial import arena_for
+from dcp.interop.goal_env import GoalEnv
 from dcp.training.run import TrainedRun, resume, train
 from dcp.training.stages import Stages
 from dcp.training.trainer import make_trainer
@@ -73,10 +81,44 @@ def test_a_run_is_judged_with_the_physics_that_it_was_trained_with_unless_anothe
     assert trial.spec.physics == "mujoco" and trial.all.start.shape == (4, 23)
 
 
+def test_a_policy_object_brings_its_physics_and_an_environment_object_keeps_its_own(whole: TrainedRun):
+    target = open_target(dcp.load_policy(whole.folder))
+    assert environment_of(target).spec.physics == "mujoco"
+    made = make_env("pusher_easy", physics="mujoco")
+    assert environment_of(target, made) is made and environment_of(target, made, physics="mujoco") is made
+    sentence = "pusher_easy is stepped by mujoco, not by brax: leave out physics, or name the environment instead"
+    with pytest.raises(UserError, match=sentence):
+        environment_of(target, made, physics="brax")
+    with pytest.raises(UserError, match="is stepped by brax, not by mujoco"):
+        GoalEnv(make_env("pusher_easy"), physics="mujoco")
+
+
 def test_dcp_eval_says_by_what_it_stepped(whole: TrainedRun, tmp_path: Path, capsys):
-    flags = ["--episodes", "4", "--json", "--out", str(tmp_path)]
+    flags = ["--episodes", "4", "--out", str(tmp_path)]
+    assert main(["eval", str(whole.folder), "--json", *flags]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["physics"] == "mujoco"
     assert main(["eval", str(whole.folder), *flags]) == 0
-    assert '"physics": "mujoco"' in capsys.readouterr().out
+    assert "on pusher_easy, stepped by mujoco" in capsys.readouterr().out
+
+
+def test_a_result_under_another_physics_stands_beside_the_runs_own(whole: TrainedRun):
+    """Neither a result nor a video takes the place of the other."""
+    target, options = open_target(whole.folder), EvalOptions()
+    own, other = (arena_for(target, episodes=4, physics=physics) for physics in (None, "brax"))
+    assert file_name(target, own, options, None, "") == "pusher_easy_4_episodes_seeds_0"
+    assert file_name(target, other, options, None, "") == "pusher_easy_4_episodes_seeds_0_physics_brax"
+    assert _about(target, other, options)["physics"] == "brax"
+    assert _stem(["dcp"], own.env, target.physics, RenderOptions()) == "pusher_easy_dcp_seed_0"
+    assert _stem(["dcp"], other.env, target.physics, RenderOptions()) == "pusher_easy_dcp_seed_0_physics_brax"
+
+
+def test_policies_on_the_same_starts_are_not_paired_where_engines_differ(whole: TrainedRun, capsys):
+    one = dcp.evaluate(whole.folder, episodes=4, episode_length=3)
+    other = dataclasses.replace(one, spec=dataclasses.replace(one.spec, physics="generalized"))
+    compare([("one", one), ("other", other), ("again", one)])
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "other was stepped by brax and one by mujoco: they are not paired."
+    assert second.startswith("again minus one, on the same episodes: success +0.0")
 
 
 def test_gymnasium_takes_the_engine_by_name():
@@ -93,7 +135,7 @@ def test_gymnasium_takes_the_engine_by_name():
 @pytest.mark.parametrize(
     ("name", "physics", "sentence"),
     [
-        ("point_u_maze", "mujoco", "'point_u_maze' is not a model that MuJoCo could step: leave out physics mujoco"),
+        ("point_u_maze", "mujoco", "'point_u_maze' is not a model that MuJoCo could step: use physics brax"),
         ("ant_push", "bullet", "unknown physics 'bullet': choose one of brax, mujoco"),
     ],
 )
@@ -105,4 +147,4 @@ def test_a_mistake_is_one_sentence(name: str, physics: str, sentence: str):
 
 def test_a_point_with_physics_is_refused_on_the_command_line(capsys):
     assert main(["train", "--env", "point_u_maze", "--physics", "mujoco"]) == 2
-    assert "leave out physics mujoco" in capsys.readouterr().err
+    assert "could step: use physics brax" in capsys.readouterr().err

@@ -4,23 +4,27 @@ import json
 import os
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import jax
 import pytest
+from jax.sharding import Mesh
 from numpy.testing import assert_allclose
 
 from dcp.checks import violations
 from dcp.envs.devices import ONE_DEVICE, count_devices, make_split, prepare, splitting_pays
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
+from dcp.interop import programs as interop
 from dcp.training import programs
+from dcp.training.seeds import programs as seed_programs
 from dcp.training.trainer import make_trainer
 from tests.tiny import tiny_config
-from tests.toys import BrittleLine
+from tests.toys import BrittleLine, LineWorld
 
 PHYSICS, KINEMATIC = BrittleLine().spec, make_env("point_u_maze").spec
 
@@ -165,4 +169,12 @@ def test_programs_over_several_devices_are_compiled_with_our_options_too(monkeyp
     for count in (1, 2):
         trained: Any = SimpleNamespace(donate=False, split=SimpleNamespace(count=count))
         programs.Programs._jit(trained, id, lambda: None)
-    assert [options["compiler_options"] for options in seen] == [{"some": "option"}] * 2
+    monkeypatch.setattr(seed_programs, "compiler_options", lambda: {"some": "option"})
+    for mesh in (None, Mesh(jax.local_devices(), (seed_programs.AXIS,))):
+        trained = SimpleNamespace(donate=False, _mesh=mesh)
+        seed_programs.SeedPrograms._jit(trained, id, (0,), 0)
+    rollout = import_module("dcp.evaluation.rollout")  # the package has a function of that name
+    for module, make in ((interop, interop._make), (rollout, partial(rollout._host_programs.__wrapped__, watch=None))):
+        monkeypatch.setattr(module, "compiler_options", lambda: {"some": "option"})
+        make(LineWorld(), ONE_DEVICE)
+    assert [options["compiler_options"] for options in seen] == [{"some": "option"}] * 9

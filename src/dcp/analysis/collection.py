@@ -1,10 +1,11 @@
 """Any set of run folders as one thing: found, read, and put in groups of seeds that may be averaged."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from dcp.analysis import paper_values
 from dcp.analysis.run_reading import EvalRecord, Run, read_evals, read_run
@@ -28,6 +29,7 @@ _NOT_A_VARIANT = (
     "devices",
     "split_batches",
 )
+_MUJOCO_IS_THE_PAPERS = ("ant_push",)
 _DEFAULTS = {field.name: field.default for field in fields(Settings)}
 
 Key = tuple[str, str]  # environment, label of the method
@@ -142,10 +144,17 @@ def _labelled(runs: list[Run]) -> list[Run]:
     labelled = []
     for run in runs:
         vary = [name for name, seen in values[run.env, run.method].items() if len(seen) > 1]
+        if names_physics(run.config) and "physics" not in vary:
+            vary.append("physics")
         apart = [name for name in vary if name not in _NOT_A_VARIANT and run.config.get(name) != _DEFAULTS.get(name)]
         said = ", ".join(f"{name} {run.config.get(name)}" for name in apart)
         labelled.append(replace(run, label=f"{run.method} ({said})" if said else run.method))
     return labelled
+
+
+def names_physics(about: Mapping[str, Any]) -> bool:
+    """Another physics makes another task of it: a label says so also where every run has it."""
+    return about.get("physics", "brax") != "brax" and about.get("env") not in _MUJOCO_IS_THE_PAPERS
 
 
 def in_order(names: Iterable[str]) -> list[str]:

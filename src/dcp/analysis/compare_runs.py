@@ -166,7 +166,9 @@ def success_error(share_a: float, share_b: float, episodes_a: int, episodes_b: i
 
 
 def _paired(mine: EvalRecord, other: EvalRecord) -> PairedEval | None:
-    """None unless both met the same episodes and kept them one by one."""
+    """None unless both met the same episodes, stepped alike, and kept them one by one."""
+    if mine.content.get("physics", "brax") != other.content.get("physics", "brax"):
+        return None
     fingerprints = [_goal_sets(record) for record in (mine, other)]
     columns = [_episodes(record.path.with_suffix(".csv")) for record in (mine, other)]
     if fingerprints[0] != fingerprints[1] or None in fingerprints[0] or None in columns:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dcp.analysis.collection import Collection, Key
+from dcp.analysis.collection import Collection, Key, names_physics
 from dcp.analysis.run_reading import EvalRecord
 from dcp.analysis.trials import SCHEMA_VERSION
 
@@ -44,7 +44,7 @@ def eval_results(collection: Collection) -> tuple[list[EvalResult], list[str]]:
     """-> results, and a sentence for each file that could not be used"""
     found, unused = [], []
     for record, label in _records(collection):
-        if reason := _unfit(record.content):
+        if reason := _unfit(record):
             unused.append(f"{record.path}: {reason}.")
             continue
         try:
@@ -78,16 +78,24 @@ def _same_episodes(one: EvalResult, other: EvalResult) -> bool:
 def _records(collection: Collection) -> Iterator[tuple[EvalRecord, str]]:
     for run in collection.runs:
         yield from ((record, run.label) for record in run.evals)
-    yield from ((record, str(record.about.get("method", ""))) for record in collection.loose_evals)
+    yield from ((record, _label(record.about)) for record in collection.loose_evals)
 
 
-def _unfit(content: dict[str, Any]) -> str:
+def _label(about: dict[str, Any]) -> str:
+    method = str(about.get("method", ""))
+    return f"{method} (physics {about['physics']})" if names_physics(about) else method
+
+
+def _unfit(record: EvalRecord) -> str:
+    content = record.content
     if (version := content.get("schema_version", SCHEMA_VERSION)) != SCHEMA_VERSION:
         return f"schema_version {version!r}, and this version reads {SCHEMA_VERSION}"
     if "tried" in content:
         return "a sweep, whose burst was chosen by its result"
     if content.get("burst_inside"):
         return "of an exported policy with a burst inside, which has no result without it"
+    if (physics := content.get("physics", "brax")) != record.about.get("physics", "brax"):
+        return f"stepped by {physics}, unlike the run itself"
     if content.get("stochastic"):
         return "with actions drawn at random, unlike the paper's deployment"
     return ""

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 LONGEST_NAME = 200  # bytes, of a file without its ending
 
 
-def file_name(arena: Arena, options: "EvalOptions", burst: tuple[int, int] | None, mark: str) -> str:
+def file_name(target: Target, arena: Arena, options: "EvalOptions", burst: tuple[int, int] | None, mark: str) -> str:
     """Of the files: the same evaluation again replaces its files, another one stands beside it."""
     seeds = "-".join(map(str, arena.seeds))
     parts = [arena.env.spec.name, f"{arena.episodes}_episodes", f"seeds_{seeds}"]
+    parts += [f"physics_{arena.env.spec.stepped_by}"] if arena.env.spec.stepped_by != target.physics else []
     parts += ["stochastic"] if options.stochastic else []
     name = "_".join([*parts, *([f"burst_{burst[0]}_{burst[1]}"] if burst else [])]) + mark
     if len(name.encode()) <= LONGEST_NAME:

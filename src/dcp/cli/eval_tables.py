@@ -81,7 +81,8 @@ def explain(trials: list[tuple[str, Trial]]) -> None:
         parts = [f"{b.low:.1f}-{b.high:.1f}: {b.successes} of {b.episodes}" for b in trial.by_distance() if b.episodes]
         reach = trial.all.cumulative_reach
         at = [max(1, round(share * len(reach))) for share in REACH_AT]
-        print(f"{label}, on {trial.spec.name}")
+        by = f", stepped by {trial.spec.stepped_by}" if trial.spec.stepped_by != "brax" else ""
+        print(f"{label}, on {trial.spec.name}{by}")
         print(f"  reached by step   {', '.join(f'{t}: {reach[t - 1]:.1%}' for t in at)}")
         print(f"  by {kind}   {', '.join(parts)}")
 
@@ -90,6 +91,10 @@ def compare(trials: list[tuple[str, Trial]]) -> None:
     """Each against the first, where they met the same episodes."""
     (first, one), *others = trials
     for label, other in others:
+        engines = one.spec.stepped_by, other.spec.stepped_by
+        if engines[0] != engines[1]:
+            print(f"{label} was stepped by {engines[1]} and {first} by {engines[0]}: they are not paired.")
+            continue
         if one.goal_sets() != other.goal_sets():
             print(f"{label} met other episodes than {first}: they are not paired.")
             continue

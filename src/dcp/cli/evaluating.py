@@ -36,10 +36,10 @@ def evaluate(targets: list[Target], arenas: list[Arena], options: "EvalOptions",
         add_trial(table, target.label + inside, plain)
         trials.append((target.label, plain))
         content = as_json(plain, {**_about(target, arena, options), "burst": None})
-        found, name = plain, file_name(arena, options, None, mark)
+        found, name = plain, file_name(target, arena, options, None, mark)
         if options.burst:
             found = _trial(target, arena, options.burst, options, progress)
-            name = file_name(arena, options, options.burst, mark)
+            name = file_name(target, arena, options, options.burst, mark)
             add_trial(table, f"  with burst {options.burst[0]} {options.burst[1]}", found)
             gain = paired(plain.all, found.all)
             content = as_json(found, {**_about(target, arena, options), "burst": list(options.burst)}) | {
@@ -50,7 +50,7 @@ def evaluate(targets: list[Target], arenas: list[Arena], options: "EvalOptions",
         results.append(content)
         written += write(folder_of(target, options.out), name, content, as_csv(found))
         if found is not plain:  # the other half of the pairs
-            alone = file_name(arena, options, None, mark)
+            alone = file_name(target, arena, options, None, mark)
             written += write(folder_of(target, options.out), alone, content["without_burst"], as_csv(plain))
     if options.json:
         _print_json(results)
@@ -84,7 +84,7 @@ def sweep_bursts(
             "without_burst": as_json(found.confirmed_without, {"burst": None}),
         }
         results.append(content)
-        name = file_name(arena, options, None, f"_sweep{mark}")
+        name = file_name(target, arena, options, None, f"_sweep{mark}")
         written += write(folder_of(target, options.out), name, content, as_csv(found.confirmed))
         if not options.json:
             show_sweep(f"{target.label} on {arena.env.spec.name}", found, gains, confirmed)
@@ -180,7 +180,7 @@ def _about(target: Target, arena: Arena, options: "EvalOptions") -> dict[str, An
         "policy": target.label,
         "about": target.about,
         "fidelity": target.fidelity,
-        "physics": options.physics or target.physics,
+        "physics": arena.env.spec.stepped_by,
         "stochastic": options.stochastic,
         "devices": arena.count,
         "burst_inside": target.burst,

@@ -95,7 +95,7 @@ def _main(options: RenderOptions) -> int:
         def on_frame(done: int, total: int) -> None:
             progress.update(bar, completed=done, total=total)
 
-        stem = _stem(names, env, options)
+        stem = _stem(names, env, targets[0].physics, options)
         try:
             written, problems = write_files(env, subjects, folder, stem, options.format, look, on_frame)
         except OSError as error:
@@ -142,10 +142,11 @@ def _play(
     return subjects
 
 
-def _stem(names: list[str], env: "Environment", options: RenderOptions) -> str:
+def _stem(names: list[str], env: "Environment", own_physics: str, options: RenderOptions) -> str:
     """Says what is shown, so that another view of it does not take its place."""
     parts = [env.spec.name, "_vs_".join(names), f"seed_{options.seed}"]
     parts += [f"episode_{options.episode}"] if options.episode else []
+    parts += [f"physics_{env.spec.stepped_by}"] if env.spec.stepped_by != own_physics else []
     parts += [options.camera] if options.camera != "fixed" and env.spec.physics != "none" else []
     parts += ["burst_{}_{}".format(*options.burst)] if options.burst else []
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in "_".join(parts))

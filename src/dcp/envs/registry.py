@@ -137,7 +137,7 @@ def _with_physics(env: Environment, name: str, physics: str) -> Environment:
         return env
     by_mujoco = getattr(env, "by_mujoco", None)  # a task of ours, or of one's own that is written like them
     if by_mujoco is None:
-        raise UserError(f"{shown(name)} is not a model that MuJoCo could step: leave out physics {physics}")
+        raise UserError(f"{shown(name)} is not a model that MuJoCo could step: use physics brax")
     return by_mujoco()
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from dcp.compiling.options import compiler_options
 from dcp.deploy.policy import Policy
 from dcp.envs.base import Environment, EnvState, judged_step
 from dcp.envs.devices import ONE_DEVICE, Split
@@ -120,4 +121,5 @@ def _by_host(
 
 @lru_cache(maxsize=4)
 def _host_programs(env: Environment, split: Split, watch: Watch) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    return jax.jit(split.batched(env.reset)), jax.jit(partial(advance, env, split, watch))
+    compiled = partial(jax.jit, compiler_options=compiler_options())
+    return compiled(split.batched(env.reset)), compiled(partial(advance, env, split, watch))

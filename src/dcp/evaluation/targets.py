@@ -62,7 +62,8 @@ def open_target(source: "str | Path | Policy | Callable[[np.ndarray, np.ndarray]
     if isinstance(source, str | Path):
         return _from_path(source)
     if isinstance(source, DeployedPolicy):
-        return Target(source.spec.name, source, _sizes(source.spec), {"env": source.spec.name})
+        about = {"env": source.spec.name, "physics": source.spec.stepped_by}
+        return Target(source.spec.name, source, _sizes(source.spec), about)
     if isinstance(source, ExportedPolicy):
         return _exported("exported policy", source)
     if hasattr(source, "act"):
@@ -127,6 +128,7 @@ def environment_of(
     `physics`: what steps it, in place of what the target was trained with.
     """
     if env is not None and not isinstance(env, str):
+        require_stepped_by(env, physics)
         return _fitting(target, env)
     name = env or target.env
     if name is None:
@@ -136,6 +138,15 @@ def environment_of(
     if eval_layout:
         name = _eval_layout(name)
     return _fitting(target, make_env(name, fidelity or target.fidelity, physics or target.physics))
+
+
+def require_stepped_by(env: Environment, physics: str | None) -> None:
+    """Of an environment that is made already, where someone asks for a physics too."""
+    if physics not in (None, env.spec.stepped_by):
+        raise UserError(
+            f"{env.spec.name} is stepped by {env.spec.stepped_by}, not by {physics}: leave out physics, or name the "
+            "environment instead of making it"
+        )
 
 
 def _fitting(target: Target, made: Environment) -> Environment:

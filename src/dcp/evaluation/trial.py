@@ -124,9 +124,9 @@ def arena_for(
             raise UserError(f"the seed {seed} names no episodes: use whole numbers from 0, below 2**32")
     if len(set(seeds)) != len(seeds):
         raise UserError(f"the seeds {' '.join(map(str, seeds))} name one set of episodes twice: name each once")
-    devices.prepare(config.devices if config else None, made.spec)
     own = env is None and not eval_layout and physics in (None, target.physics)
     wanted = config.devices if config and own else None
+    devices.prepare(wanted, made.spec)
     count = devices.count_devices(None if devices.shortage(wanted or 1) else wanted, episodes, made.spec)
     length = episode_length or (config.episode_length if config else None) or made.spec.episode_length
     return Arena(made, episodes, length, tuple(seeds), count)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dcp.compiling.options import compiler_options
 from dcp.envs.base import Environment, EnvState, is_sound, judged_reset, judged_step
 from dcp.envs.devices import Split
 from dcp.envs.episodes import choose
@@ -72,7 +73,7 @@ def programs(env: Environment, split: Split | None = None) -> Programs:
 def _make(env: Environment, split: Split | None) -> Programs:
     def compiled(one: Callable[..., Any]) -> Callable[..., Any]:
         of_one = partial(one, env)
-        return jax.jit(of_one if split is None else split.batched(of_one))
+        return jax.jit(of_one) if split is None else jax.jit(split.batched(of_one), compiler_options=compiler_options())
 
     return Programs(compiled(start), compiled(start_toward), compiled(advance))
 

@@ -9,6 +9,7 @@ from dcp.envs.base import Environment, EnvState
 from dcp.envs.physics_env import PhysicsEnv
 from dcp.envs.registry import make_env
 from dcp.errors import RunError, UserError
+from dcp.evaluation.targets import require_stepped_by
 from dcp.interop import spaces
 from dcp.interop.goals import check_placed, checked_goal
 from dcp.interop.programs import DIVERGED, Programs, Seen
@@ -94,4 +95,7 @@ class GoalTask:
 def _made(env: str | Environment, fidelity: str, physics: str) -> Environment:
     if fidelity not in ("paper", "fixed"):
         raise UserError(f"unknown fidelity {fidelity!r}: choose 'paper' or 'fixed'")
-    return make_env(env, fidelity, physics) if isinstance(env, str) else env
+    if isinstance(env, str):
+        return make_env(env, fidelity, physics)
+    require_stepped_by(env, None if physics == "brax" else physics)  # the default asks for nothing
+    return env

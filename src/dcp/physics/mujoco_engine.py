@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
+from dcp.errors import UserError
 from dcp.types import Array
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ Links = Literal["lagging", "current", "moving"]
 _STAGES = {"lagging": mujoco.mjtStage.mjSTAGE_NONE, "current": mujoco.mjtStage.mjSTAGE_POS}
 _STAGES["moving"] = mujoco.mjtStage.mjSTAGE_VEL
 _EXACT = ("qpos", "qvel", "act", "qacc_warmstart")  # all that decides the next step; controls come with it
+_STATE = mujoco.mjtState
+_UNKEPT = (_STATE.mjSTATE_HISTORY, _STATE.mjSTATE_PLASTIC, _STATE.mjSTATE_PLUGIN)  # would too, where a model has them
 _SIZES_KEPT = 4  # training's, evaluation's, and two more numbers of environments
 _CALLING = Lock()  # virtual devices, or programs side by side, call at the same time; all threads serve one call
 
@@ -45,9 +48,15 @@ class MujocoState(NamedTuple):
 
 class MujocoEngine:
     def __init__(self, model: mujoco.MjModel, frames: int, threads: int, links: Links = "current"):
+        if any(mujoco.mj_stateSize(model, int(part)) for part in _UNKEPT):
+            raise UserError(
+                "a model whose delays, plastic bodies or plugins remember more than q and qd is not for this engine: "
+                "use physics brax"
+            )
         model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)  # whoever diverges is ours to reset
         self.sys, self.frames, self.threads, self.links = model, frames, threads, links
         self._batch = lru_cache(maxsize=_SIZES_KEPT)(self._make_batch)
+        self._quaternions = _quaternions(model)
         number = model.nbody - 1  # links; body 0 is the world
         self._shapes = {"q": (model.nq,), "qd": (model.nv,), "pos": (number, 3), "rot": (number, 4)}
         if links == "moving":
@@ -76,8 +85,12 @@ class MujocoEngine:
         q, qd = np.asarray(q), np.asarray(qd)
         with _calling():
             batch = self._batch(int(np.prod(q.shape[:-1])))
-            rest = np.zeros((batch.nsim, self.sys.na + self.sys.nv))
-            self._write(batch, np.concatenate([q.reshape(batch.nsim, -1), qd.reshape(batch.nsim, -1), rest], axis=1))
+            start = np.zeros((batch.nsim, self.sys.nq + 2 * self.sys.nv + self.sys.na))
+            start[:, : self.sys.nq] = q.reshape(batch.nsim, -1)
+            start[:, self.sys.nq : self.sys.nq + self.sys.nv] = qd.reshape(batch.nsim, -1)
+            if self.links == "lagging":
+                self._normalise(start)
+            self._write(batch, start)
             stage = _STAGES["current" if self.links == "lagging" else self.links]
             self._run(batch, lambda: batch.forward(stage=int(stage)))
             return self._read(batch, q.shape[:-1])
@@ -87,9 +100,17 @@ class MujocoEngine:
         with _calling():
             batch = self._batch(int(np.prod(exact.shape[:-1])))
             self._write(batch, np.ascontiguousarray(exact.reshape(batch.nsim, -1)).view(np.float64))
-            batch.bind("ctrl")[:] = control.reshape(batch.nsim, -1)
+            control = control.reshape(batch.nsim, -1)
+            batch.bind("ctrl")[:] = control
             self._run(batch, lambda: batch.step(nstep=self.frames, stage=int(_STAGES[self.links])))
+            batch.bind("qpos")[~np.isfinite(control).all(axis=1)] = np.nan  # MuJoCo would take it for a zero
             return self._read(batch, exact.shape[:-1])
+
+    def _normalise(self, rows: np.ndarray) -> None:
+        """rows [N, K]: a start is drawn with noise on its quaternions, which MJX makes units before anyone sees them"""
+        for at in self._quaternions:
+            part = rows[:, at : at + 4]
+            part /= np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-15)  # a zero stays one
 
     def _write(self, batch: "Batch", rows: np.ndarray) -> None:
         """rows [N, K]"""
@@ -130,6 +151,14 @@ class MujocoEngine:
         for name in ("xpos", "xquat", *(("cvel", "subtree_com") if self.links == "moving" else ())):
             batch.bind(name)  # from now on it is copied out after each call
         return batch
+
+
+def _quaternions(model: mujoco.MjModel) -> list[int]:
+    """Where in q each begins."""
+    joints = mujoco.mjtJoint
+    skipped = {joints.mjJNT_FREE: 3, joints.mjJNT_BALL: 0}  # a free joint's place comes first
+    kinds = zip(model.jnt_type.tolist(), model.jnt_qposadr.tolist(), strict=True)
+    return [at + skipped[kind] for kind, at in kinds if kind in skipped]
 
 
 # MuJoCo tells of each diverged step on stderr and in a file MUJOCO_LOG.TXT, unless someone listens. Episodes count

@@ -86,7 +86,7 @@ def _about(target: Target, subject: Subject) -> dict[str, Any]:
         "about": target.about,
         "env": subject.env.spec.name,
         "fidelity": target.fidelity,
-        "physics": target.physics,
+        "physics": subject.env.spec.stepped_by,
         "actor_sees": "direction" if isinstance(subject.policy.condition, Direction) else "raw_goal",
         "episodes": len(subject.visits.goals),
         "episodes_that_reach": int(np.sum(subject.visits.reached > 0)),

@@ -113,8 +113,8 @@ class SeedPrograms:
         if self._mesh:
             specs = {"in_specs": _specs(given), "out_specs": _specs(back)}
             function = jax.shard_map(function, mesh=self._mesh, check_vma=False, **specs)
-        options = None if self._mesh else compiler_options()
-        return jax.jit(function, donate_argnums=donate if self.donate else (), compiler_options=options)
+        donated = donate if self.donate else ()
+        return jax.jit(function, donate_argnums=donated, compiler_options=compiler_options())
 
 
 def _specs(axes: Any) -> Any:

@@ -47,10 +47,8 @@ def require_whole(path: Path, stored: Config) -> None:
 
 
 def require_memory(settings: Settings, count: int) -> None:
-    """For `count` seeds of settings that have passed their own checks; and an engine that can be vmapped at all."""
+    """For `count` seeds of settings that have passed their own checks."""
     env = env_of(settings)
-    if getattr(env, "on_host", False):
-        raise UserError(f"{settings.env} steps on the host, where nothing can be vmapped: {ALONE}")
     if jax.default_backend() != "cpu":
         count //= devices_for(count)  # an accelerator's memory is its own
     needed = count * sum(memory_parts(settings.resolve(env.spec.episode_length), env.spec).values())
