@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -128,6 +130,14 @@ def test_a_dry_run_measures_each_kind_once(
     assert first.out.count("calibrated on") == 8
     assert main(command) == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="elsewhere the system tells it otherwise")
+def test_the_peak_is_the_process_own_whatever_its_parent_held():
+    child = "from dcp.grid.measuring import peak_bytes; print(peak_bytes())"
+    parent = f"import subprocess, sys; held = b'x' * 1_500_000_000; subprocess.run([sys.executable, '-c', {child!r}])"
+    found = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True).stdout
+    assert 3e7 < int(found) < 1e9
 
 
 @pytest.mark.slow
