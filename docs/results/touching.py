@@ -14,7 +14,7 @@ from dcp.envs.pusher import ARM
 from dcp.evaluation.targets import environment_of, open_target
 from dcp.types import Array
 
-EPISODES, MOVED = 128, 0.02  # metres
+EPISODES, STARTS, MOVED = 128, 100_000, 0.02  # metres
 TIP, OBJECT = slice(ARM, ARM + 3), slice(ARM + 3, ARM + 6)  # in the state
 
 
@@ -44,6 +44,8 @@ def play(env: Environment, policy: Policy | None, key: Array) -> tuple[np.ndarra
 def main(runs: list[str]) -> None:
     targets = [open_target(run) for run in runs]
     env = environment_of(targets[0])
+    near = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), STARTS)).near_goal
+    print(f"{float(near.mean()):.1%} of {STARTS:,} first states are near their goal already")
     for name, policy in [*((target.label, target.policy) for target in targets), ("random actions", None)]:
         first, states = play(env, policy, jax.random.key(0))
         moved = np.linalg.norm(states[-1, :, OBJECT] - first[:, OBJECT], axis=-1)

@@ -141,6 +141,15 @@ def _with_physics(env: Environment, name: str, physics: str) -> Environment:
     return by_mujoco()
 
 
+def require_stepped_by(env: Environment, physics: str | None) -> None:
+    """Of an environment that is made already, where someone asks for a physics too."""
+    if physics not in (None, env.spec.stepped_by):
+        raise UserError(
+            f"{env.spec.name} is stepped by {env.spec.stepped_by}, not by {physics}: leave out physics, or name the "
+            "environment instead of making it"
+        )
+
+
 def is_ours(env: Environment) -> bool:
     """Ours keep the contract by test, and never change once they are made."""
     return type(env).__module__.startswith("dcp.envs.")

@@ -14,7 +14,7 @@ from dcp.deploy.policy import DeployedPolicy, Policy, as_policy
 from dcp.deploy.run_folder import CONFIG_FILE, POLICY_FILE, read_config_file, require_trust
 from dcp.deploy.zoo import is_zoo, located
 from dcp.envs.base import Environment
-from dcp.envs.registry import ENVIRONMENTS, make_env
+from dcp.envs.registry import ENVIRONMENTS, make_env, require_stepped_by
 from dcp.errors import UserError
 from dcp.types import EnvSpec
 
@@ -138,15 +138,6 @@ def environment_of(
     if eval_layout:
         name = _eval_layout(name)
     return _fitting(target, make_env(name, fidelity or target.fidelity, physics or target.physics))
-
-
-def require_stepped_by(env: Environment, physics: str | None) -> None:
-    """Of an environment that is made already, where someone asks for a physics too."""
-    if physics not in (None, env.spec.stepped_by):
-        raise UserError(
-            f"{env.spec.name} is stepped by {env.spec.stepped_by}, not by {physics}: leave out physics, or name the "
-            "environment instead of making it"
-        )
 
 
 def _fitting(target: Target, made: Environment) -> Environment:

@@ -7,9 +7,8 @@ import numpy as np
 from dcp.compiling import cache
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.physics_env import PhysicsEnv
-from dcp.envs.registry import make_env
+from dcp.envs.registry import make_env, require_stepped_by
 from dcp.errors import RunError, UserError
-from dcp.evaluation.targets import require_stepped_by
 from dcp.interop import spaces
 from dcp.interop.goals import check_placed, checked_goal
 from dcp.interop.programs import DIVERGED, Programs, Seen
