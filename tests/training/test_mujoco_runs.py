@@ -148,3 +148,8 @@ def test_a_mistake_is_one_sentence(name: str, physics: str, sentence: str):
 def test_a_point_with_physics_is_refused_on_the_command_line(capsys):
     assert main(["train", "--env", "point_u_maze", "--physics", "mujoco"]) == 2
     assert "could step: use physics brax" in capsys.readouterr().err
+
+
+def test_an_unknown_engine_is_refused_with_those_that_there_are(capsys):
+    assert main(["eval", "zoo/ant_u_maze/dcp", "--physics", "bullet"]) == 2
+    assert "unknown value 'bullet' for --physics: choose one of brax, mujoco\n" in capsys.readouterr().err

@@ -120,8 +120,10 @@ def _sentence(boxed: str, prog: str) -> str:
     if found := re.search(r"Missing value for argument '([^'/]+)", text):
         return f"{found[1]} needs a value: {see}"
     if found := re.search(r"invalid choice '(.*?)' for argument '(.*?)'. Expected one of \((.*?)\)", text):
-        choices = ", ".join(re.findall(r"'([^']*)'", found[3]))
-        return f"unknown value {found[1]!r} for {found[2]}: choose one of {choices}"
+        choices = re.findall(r"'([^']*)'", found[3])
+        if "None" in choices:  # to leave it out; tyro then tells the others in any order
+            choices = sorted({*choices} - {"None"})
+        return f"unknown value {found[1]!r} for {found[2]}: choose one of {', '.join(choices)}"
     if found := re.search(r"Unrecognized options: ([^\s,]+)", text):
         return f"did not expect {found[1]!r}: every setting is written as --name value, {see}"
     return f"{text.split('For full helptext')[0]}: {see}"
