@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from rich.console import Console
 
-from dcp.cli.flags import modules_here, parse
+from dcp.cli.flags import parse
 from dcp.cli.main import COMMANDS
 from dcp.errors import UserError
 
@@ -42,8 +42,7 @@ class DiagnoseOptions:
 
 
 def main(argv: list[str]) -> int:
-    with modules_here():
-        return _main(parse(DiagnoseOptions(), argv, "dcp diagnose", COMMANDS["diagnose"]))
+    return _main(parse(DiagnoseOptions(), argv, "dcp diagnose", COMMANDS["diagnose"]))
 
 
 def _main(options: DiagnoseOptions) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from rich.console import Console
 
-from dcp.cli.flags import modules_here, parse, with_burst_numbers
+from dcp.cli.flags import parse, with_burst_numbers
 from dcp.cli.main import COMMANDS
 from dcp.config import Physics
 from dcp.errors import UserError
@@ -50,8 +50,7 @@ class EvalOptions:
 
 
 def main(argv: list[str]) -> int:
-    with modules_here():
-        return _main(parse(EvalOptions(), with_burst_numbers(argv), "dcp eval", COMMANDS["eval"]))
+    return _main(parse(EvalOptions(), with_burst_numbers(argv), "dcp eval", COMMANDS["eval"]))
 
 
 def _main(options: EvalOptions) -> int:

@@ -3,12 +3,9 @@
 import dataclasses
 import io
 import re
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import redirect_stderr
 from difflib import get_close_matches
 from itertools import pairwise, takewhile
-from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import tyro
@@ -38,16 +35,6 @@ def parse(default: T, argv: list[str], prog: str, description: str) -> T:
         if stop.code in (0, None):
             raise
     raise UserError(_sentence(boxed.getvalue(), prog))
-
-
-@contextmanager
-def modules_here() -> Iterator[None]:
-    """An environment named as module:factory may lie in the present folder."""
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        yield
-    finally:
-        sys.path.pop(0)
 
 
 def no_arguments(argv: list[str], prog: str, purpose: str) -> bool:

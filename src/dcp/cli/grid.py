@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dcp.cli.flags import modules_here, parse
+from dcp.cli.flags import parse
 from dcp.cli.grid_check import check_options
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.errors import RunError, UserError
@@ -65,22 +65,21 @@ class GridOptions:
 
 
 def main(argv: list[str]) -> int:
-    with modules_here():
-        options = parse(GridOptions(), argv, "dcp grid", _description())
-        check_options(options)
-        environ = dict(os.environ)  # of the runs: what this process does to its own is not theirs
-        _leave_gpus_alone()
-        entries = _survey(options)
-        from dcp.grid.plan import make_jobs
+    options = parse(GridOptions(), argv, "dcp grid", _description())
+    check_options(options)
+    environ = dict(os.environ)  # of the runs: what this process does to its own is not theirs
+    _leave_gpus_alone()
+    entries = _survey(options)
+    from dcp.grid.plan import make_jobs
 
-        each, seeds_as = _each(options)
-        jobs = make_jobs(entries, options.runs_dir.absolute(), each, seeds_as, Path.cwd())
-        room = _room(options)
-        if options.dry_run:
-            from dcp.cli.grid_forecast import dry_run
+    each, seeds_as = _each(options)
+    jobs = make_jobs(entries, options.runs_dir.absolute(), each, seeds_as, Path.cwd())
+    room = _room(options)
+    if options.dry_run:
+        from dcp.cli.grid_forecast import dry_run
 
-            return dry_run(options, entries, jobs, room, each, environ)
-        return _run(options, entries, jobs, room, environ)
+        return dry_run(options, entries, jobs, room, each, environ)
+    return _run(options, entries, jobs, room, environ)
 
 
 def _description() -> str:

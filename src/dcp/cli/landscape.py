@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from dcp.cli.flags import modules_here, parse
+from dcp.cli.flags import parse
 from dcp.cli.main import COMMANDS
 from dcp.errors import UserError
 
@@ -39,8 +39,7 @@ class LandscapeOptions:
 
 
 def main(argv: list[str]) -> int:
-    with modules_here():
-        return _main(parse(LandscapeOptions(), argv, "dcp landscape", COMMANDS["landscape"]))
+    return _main(parse(LandscapeOptions(), argv, "dcp landscape", COMMANDS["landscape"]))
 
 
 def _main(options: LandscapeOptions) -> int:

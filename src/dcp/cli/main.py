@@ -5,9 +5,11 @@ import os
 import sys
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 
 from dcp import __version__
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
+from dcp.named_code import looked_for_in
 
 COMMANDS = {
     "train": "Train a policy and write its run folder.",
@@ -73,7 +75,16 @@ def _dispatch(argv: list[str]) -> int:
         close = get_close_matches(name, COMMANDS, 1)
         hint = f"did you mean `dcp {close[0]}`?" if close else f"choose one of {', '.join(COMMANDS)}"
         raise UserError(f"unknown command {name!r}: {hint}")
-    return import_module(f"dcp.cli.{name}").main(rest)
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # no Python that we start looks into the current folder either
+    with looked_for_in(_current_folder()):
+        return import_module(f"dcp.cli.{name}").main(rest)
+
+
+def _current_folder() -> Path | None:
+    try:
+        return Path.cwd()
+    except OSError:  # it was removed
+        return None
 
 
 def _help() -> str:
@@ -93,4 +104,6 @@ def _help() -> str:
 
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path and sys.path[0] in ("", os.getcwd()):
+        del sys.path[0]  # `python -m` puts the current folder first
     sys.exit(main())

@@ -13,7 +13,7 @@ import tyro
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from dcp.cli.flags import modules_here, parse, with_burst_numbers
+from dcp.cli.flags import parse, with_burst_numbers
 from dcp.cli.main import COMMANDS
 from dcp.config import Physics
 from dcp.errors import UserError
@@ -66,8 +66,7 @@ class RenderOptions:
 
 
 def main(argv: list[str]) -> int:
-    with modules_here():
-        return _main(parse(RenderOptions(), with_burst_numbers(argv), "dcp render", COMMANDS["render"]))
+    return _main(parse(RenderOptions(), with_burst_numbers(argv), "dcp render", COMMANDS["render"]))
 
 
 def _main(options: RenderOptions) -> int:

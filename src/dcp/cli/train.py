@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
-from dcp.cli.flags import modules_here, parse, value_of
+from dcp.cli.flags import parse, value_of
 from dcp.cli.hosts import among_hosts, part, several
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.cli.resuming import AUTO, agreed_steps, offered, stored_settings
@@ -70,8 +70,7 @@ class TrainOptions:
 
 
 def main(argv: list[str]) -> int:
-    with modules_here():
-        return among_hosts(argv, _main)
+    return among_hosts(argv, _main)
 
 
 def _main(argv: list[str]) -> int:

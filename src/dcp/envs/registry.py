@@ -1,6 +1,5 @@
 """Every environment by name. A user's own is registered from Python, or named as `module:factory`."""
 
-import importlib
 import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -15,6 +14,7 @@ from dcp.envs.point_maze import PointMaze
 from dcp.envs.point_push import PointPush
 from dcp.envs.point_soccer import PointSoccer
 from dcp.errors import UserError
+from dcp.named_code import import_named
 
 Factory = Callable[..., Environment]  # called with `fidelity` if it takes one, else without arguments
 
@@ -164,9 +164,8 @@ def _call(factory: Factory, fidelity: str) -> Environment:
 
 
 def _from_module(name: str, fidelity: str) -> Environment:
-    module_name, _, factory_name = name.partition(":")
     try:
-        factory = getattr(importlib.import_module(module_name), factory_name)
+        factory = import_named(name)
     except (Exception, SystemExit) as error:  # a user's module may fail in any way
         raise UserError(f"cannot load environment {shown(name)} ({_line(error)}): name it as module:factory") from error
     if not callable(factory):

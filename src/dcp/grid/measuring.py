@@ -18,7 +18,7 @@ from dcp.errors import EXIT_FAULT
 from dcp.grid.cores import pin
 from dcp.grid.jobs import Job
 from dcp.grid.parent import end_with
-from dcp.training.progress import own_environments
+from dcp.named_code import looked_for_in
 
 
 def measure(config: Config, cores: int) -> dict[str, float]:
@@ -66,9 +66,8 @@ def main(argv: list[str]) -> int:
         return EXIT_FAULT
     job = Job.from_json(Path(file).read_text(encoding="utf-8"))
     pin(job.resources.cores)
-    if job.code is not None and own_environments(job.settings):
-        sys.path.insert(0, str(job.code))
-    print(json.dumps(measure(Config(**asdict(job.settings)), job.resources.cores)))
+    with looked_for_in(job.code):
+        print(json.dumps(measure(Config(**asdict(job.settings)), job.resources.cores)))
     return 0
 
 

@@ -8,7 +8,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +18,8 @@ from dcp.grid.cores import pin
 from dcp.grid.jobs import Job
 from dcp.grid.parent import end_with
 from dcp.grid.standing import agreed_steps, standing
+from dcp.named_code import looked_for_in
 from dcp.training.lock import owner
-from dcp.training.progress import own_environments
 
 WAIT = 2.0  # seconds between two looks at a folder that another process writes to
 
@@ -40,7 +39,7 @@ def run_job(job: Job, say: Callable[[str], None] = print) -> Outcome:
     from dcp.training.keeper import Interrupted
 
     try:
-        with _own_code(job.code if own_environments(job.settings) else None):
+        with looked_for_in(job.code):
             _when_free(job, say)
         return Outcome(0)
     except Interrupted as stop:
@@ -99,18 +98,6 @@ def _wait_for_others(job: Job, say: Callable[[str], None]) -> None:
             told = holders[0]
             say(f"{job.name}: waiting for {told}, which writes to its folder")
         time.sleep(WAIT)
-
-
-@contextmanager
-def _own_code(folder: Path | None):
-    if folder is None:
-        yield
-        return
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
 
 
 def _line(error: Exception) -> str:

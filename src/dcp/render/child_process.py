@@ -33,7 +33,7 @@ print("\\n" + json.dumps(answer))
 
 def in_a_process(function: Callable[..., Any], *args: str, timeout: float, env: dict[str, str] | None = None) -> Any:
     """Call it in a process of its own. Result as JSON."""
-    command = [sys.executable, "-c", _CHILD, function.__module__, function.__name__, *args]
+    command = [sys.executable, "-P", "-c", _CHILD, function.__module__, function.__name__, *args]
     try:
         child = subprocess.run(
             command,
