@@ -113,14 +113,12 @@ def evaluation(runs: Path) -> dict[str, Any]:
 def export(runs: Path) -> dict[str, Any]:
     import numpy as np
 
-    import dcp as package
-
     draws = np.random.default_rng(0)
     found: dict[str, Any] = {}
     for form, name in (("numpy", "p.npz"), ("onnx", "p.onnx"), ("stablehlo", "p.stablehlo")):
         path = runs / name
         _dcp("export", "zoo/point_u_maze/dcp", "--format", form, "--out", str(path))
-        policy: Any = package.load_policy(path) if hasattr(package, "nothing") else _open_export(path)
+        policy = _open_export(path)
         states, goals = draws.normal(2, 1, (4, 2)).astype(np.float32), draws.normal(2, 1, (4, 2)).astype(np.float32)
         found[form] = [np.asarray(policy(s, g)).astype(float).tolist() for s, g in zip(states, goals, strict=True)]
     return found
