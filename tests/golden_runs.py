@@ -1,7 +1,7 @@
 """Short runs whose every bit is recorded in tests/golden/runs.json: what a change of structure must not change.
 
-`python -m tests.golden_runs` compares, `python -m tests.golden_runs --record` writes down what it finds. Everything goes
-through the command line and the files that it leaves, so that the code behind them may move.
+`python -m tests.golden_runs` compares, with `--record` it writes down what it finds. Everything goes through the
+command line and the files that it leaves, so that the code behind them may move.
 Bits hold for one processor, one set of versions and one way of compiling (`fast` as in `make test`, or `shipped`);
 elsewhere the same numbers are compared within a tolerance.
 """
@@ -90,8 +90,9 @@ def dcp_no_pool(runs: Path) -> dict[str, Any]:
 @_case
 def resumed(runs: Path) -> dict[str, Any]:
     """A finished run, trained longer: the run of case `dcp` as another process would find it."""
-    _dcp("train", "--resume", str(runs / "point_u_maze/dcp/seed_0"), "--steps", "6000", "--no-plots", "--display", "none")
-    return of_run(runs / "point_u_maze/dcp/seed_0")
+    folder = runs / "point_u_maze/dcp/seed_0"
+    _dcp("train", "--resume", str(folder), "--steps", "6000", "--no-plots", "--display", "none")
+    return of_run(folder)
 
 
 @_case

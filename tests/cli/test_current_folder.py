@@ -25,7 +25,10 @@ COMMANDS = {
     "render": ["render", ".", "--format", "gif", "html"],
     "export": ["export", ".", "--format", "onnx", "--out", "policy.onnx"],
     "latency": ["latency", ".", "--steps", "20"],
-    "report": ["report", ".",],
+    "report": [
+        "report",
+        ".",
+    ],
     "compare": ["compare", ".", "../other"],
     "grid": ["grid", "--preset", "smoke", "--dry-run", "--no-calibration", "--runs-dir", "grid"],
     "doctor": ["doctor", "--no-self-test"],
