@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import gymnasium
 from timing import report
 
-import dcp  # noqa: F401  (registers the ids)
+import dcp.gym  # noqa: F401  (registers the ids)
 
 CASES = {"PointUMaze": 1024, "AntUMaze": 512}  # N of the vectorised form
 TURNS, STEPS = 5, 40

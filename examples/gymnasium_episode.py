@@ -8,9 +8,9 @@ import sys
 
 import gymnasium
 
-import dcp
+import dcp.gym
 
-gymnasium.register_envs(dcp)  # importing dcp has registered the ids; this only says what the import is for
+gymnasium.register_envs(dcp.gym)  # importing dcp.gym has registered the ids; this only says what the import is for
 
 
 def main(env_id: str = "dcp/PointUMaze-v0") -> None:

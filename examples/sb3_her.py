@@ -15,7 +15,7 @@ from stable_baselines3 import SAC, HerReplayBuffer
 import dcp
 from dcp.deploy.policy import HostPolicy
 from dcp.evaluation import measure, rollout
-from dcp.interop.ids import gymnasium_id
+from dcp.gym import gymnasium_id
 from dcp.interop.sb3 import policy_of
 
 

@@ -1,5 +1,6 @@
 """Direction-conditioned policies. Names are loaded when first used: a policy needs neither Brax nor the trainer."""
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -45,5 +46,6 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_HOMES[name]), name)
 
 
-# Our ids in Gymnasium, should this program use it. By name, as above: whoever imports dcp imports no upper layer by it.
-import_module("dcp.interop.registration").register_when_imported()
+# gymnasium.make("dcp:dcp/AntUMaze-v0") imports dcp and then looks the id up. Without Gymnasium nothing is imported.
+if "gymnasium.envs.registration" in sys.modules:
+    import_module("dcp.gym")

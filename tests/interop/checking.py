@@ -5,7 +5,7 @@ import warnings
 import gymnasium
 from gymnasium.utils.env_checker import check_env
 
-from dcp.interop.ids import gymnasium_id
+from dcp.gym import gymnasium_id
 
 
 def checked(name: str) -> gymnasium.Env:

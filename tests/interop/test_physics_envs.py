@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
+from dcp.gym import EPISODE_STEPS, gymnasium_id
 from dcp.interop.goal_env import GoalEnv
-from dcp.interop.ids import EPISODE_STEPS, gymnasium_id
 from tests.interop.checking import checked
 
 pytestmark = pytest.mark.slow

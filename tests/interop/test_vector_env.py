@@ -8,7 +8,7 @@ from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 from numpy.testing import assert_array_equal
 
 from dcp.errors import UserError
-from dcp.interop.vector_env import GoalVectorEnv
+from dcp.interop.goal_env import GoalVectorEnv
 from tests.toys import BrittleLine, LineWorld
 
 NAN = float("nan")

@@ -122,7 +122,7 @@ def test_policies_on_the_same_starts_are_not_paired_where_engines_differ(whole: 
 
 
 def test_gymnasium_takes_the_engine_by_name():
-    pure, env = make_env("pusher_easy", physics="mujoco"), gymnasium.make("dcp/PusherEasy-v0", physics="mujoco")
+    pure, env = make_env("pusher_easy", physics="mujoco"), gymnasium.make("dcp.gym:dcp/PusherEasy-v0", physics="mujoco")
     observation, _ = env.reset(seed=3)
     state = jax.jit(pure.reset)(jax.random.fold_in(jax.random.key(3), 0))
     np.testing.assert_array_equal(observation["observation"], state.obs[:20])

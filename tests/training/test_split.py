@@ -19,7 +19,7 @@ from dcp.checks import violations
 from dcp.envs.devices import ONE_DEVICE, count_devices, make_split, prepare, splitting_pays
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.interop import programs as interop
+from dcp.interop import gym_programs as interop
 from dcp.training import programs
 from dcp.training.seeds import programs as seed_programs
 from dcp.training.trainer import make_trainer

@@ -1,4 +1,4 @@
-"""Gymnasium knows our environments by their ids, whichever of the two packages is imported first."""
+"""Gymnasium knows our environments by their ids, once `dcp.gym` is imported; `import dcp` alone changes nothing."""
 
 import subprocess
 import sys
@@ -7,10 +7,10 @@ import gymnasium
 import pytest
 
 from dcp.envs.registry import OURS, make_env
-from dcp.interop.ids import EPISODE_STEPS, gymnasium_id
-from dcp.interop.registration import register
+from dcp.gym import EPISODE_STEPS, gymnasium_id, register
 
 LOADED = "sorted({'gymnasium', 'jax', 'numpy'} & set(sys.modules))"
+STEP = "env = gymnasium.make('{}'); env.reset(seed=0); env.step(env.action_space.sample()); print(env.spec.id)"
 COUNT = "sum(name.startswith('dcp/') for name in gymnasium.registry)"
 
 
@@ -38,14 +38,27 @@ def test_every_environment_has_an_id_with_its_own_time_limit():
         assert spec.max_episode_steps == steps and spec.kwargs == {"env": name}
 
 
-def test_dcp_before_gymnasium_registers_and_imports_nothing_by_itself():
-    lines = run(f"import sys, dcp; print({LOADED}); import gymnasium; print({COUNT}); print('jax' in sys.modules)")
-    assert lines == ["[]", "28", "False"]
+def test_importing_dcp_installs_no_hook_and_imports_no_gymnasium():
+    script = f"import sys; before = list(sys.meta_path); import dcp; print(sys.meta_path == before, {LOADED})"
+    assert run(script) == ["True []"]
 
 
-def test_gymnasium_before_dcp_registers_and_an_id_can_name_the_package():
-    script = f"import gymnasium; print({COUNT}); print(gymnasium.make('dcp:dcp/PointUMaze-v0').spec.id); print({COUNT})"
+def test_importing_dcp_gym_registers_without_jax():
+    script = f"import sys, dcp, gymnasium; print({COUNT}); import dcp.gym; print({COUNT}, 'jax' in sys.modules)"
+    assert run(script) == ["0", "28 False"]
+
+
+def test_an_id_is_made_after_dcp_gym_is_imported():
+    assert run(f"import dcp.gym, gymnasium; {STEP.format('dcp/PointUMaze-v0')}") == ["dcp/PointUMaze-v0"]
+
+
+def test_an_id_can_name_the_package():
+    script = f"import gymnasium; print({COUNT}); {STEP.format('dcp:dcp/PointUMaze-v0')}; print({COUNT})"
     assert run(script) == ["0", "dcp/PointUMaze-v0", "28"]
+
+
+def test_an_id_that_names_dcp_gym_works_even_where_dcp_was_imported_first():
+    assert run(f"import dcp, gymnasium; {STEP.format('dcp.gym:dcp/PointUMaze-v0')}") == ["dcp/PointUMaze-v0"]
 
 
 def test_dcp_needs_no_gymnasium():

@@ -1,0 +1,1 @@
+import dcp.gym  # noqa: F401  (registers the ids)
