@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import jax
 from timing import report, seconds
 
-from dcp.envs.devices import prepare
+from dcp.devices import prepare
 from dcp.envs.registry import make_env
 from dcp.evaluation.program import evaluation_key
 from dcp.presets import preset_config

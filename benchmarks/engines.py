@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from environments import plain_env, stepper
 from timing import in_turns, report
 
+from dcp import compiling
 from dcp.analysis.paper_values import ENVIRONMENTS
-from dcp.compiling import cache
-from dcp.envs.devices import cores, prepare
+from dcp.devices import cores, prepare
 from dcp.envs.registry import make_env
 from dcp.presets import preset_config
 from dcp.training.stages import Stages
@@ -65,7 +65,7 @@ def measure(name: str) -> dict[str, float]:
 
 
 def main(names: list[str]) -> None:
-    cache.enable()
+    compiling.enable_cache()
     prepare(None, make_env("ant_u_maze").spec)
     rates = {name: measure(name) for name in names or ENVIRONMENTS}
 

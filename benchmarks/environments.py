@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, report
 
 from dcp.analysis.paper_values import ENVIRONMENTS
-from dcp.compiling.options import compiler_options
-from dcp.envs.devices import count_devices, make_split, prepare
+from dcp.compiling import compiler_options
+from dcp.devices import count_devices, make_split, prepare
 from dcp.envs.registry import make_env
 from dcp.physics.plain import PlainEngine
 

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, report, seconds
 
 from dcp.config import PHYSICS, Config
-from dcp.envs.devices import prepare
+from dcp.devices import prepare
 from dcp.envs.registry import env_of
 from dcp.presets import preset_config
 from dcp.training.stages import Stages

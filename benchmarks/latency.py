@@ -24,9 +24,9 @@ from dcp.deploy.export.metadata import describe
 from dcp.deploy.export.write import encode
 from dcp.deploy.exported import ENDINGS, load_exported
 from dcp.deploy.latency import Case, Latency, Step, measure
-from dcp.deploy.policy import DeployedPolicy
 from dcp.learner import make_networks
 from dcp.methods.table import METHODS
+from dcp.policies.policy import DeployedPolicy
 from dcp.types import EnvSpec
 
 ANT = EnvSpec("ant_u_maze", 29, 2, 8, (0, 1), 0.5, 1000)

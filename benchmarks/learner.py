@@ -15,7 +15,7 @@ import optax
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, report
 
-from dcp.compiling.options import compiler_options
+from dcp.compiling import compiler_options
 from dcp.config import Config
 from dcp.learner import Learner, LearnerParams, LearnerState, make_networks
 from dcp.methods.table import make_agent

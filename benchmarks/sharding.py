@@ -107,11 +107,11 @@ def serve(devices: int, env: str) -> None:
     """One side: does what a line names, again and again from where it left off."""
     import jax
 
-    from dcp.compiling import cache
-    from dcp.envs.devices import prepare
+    from dcp import compiling
+    from dcp.devices import prepare
     from dcp.envs.registry import make_env
 
-    cache.enable()  # as `dcp train` does: the second measurement starts in seconds
+    compiling.enable_cache()  # as `dcp train` does: the second measurement starts in seconds
     prepare(devices, make_env(env).spec)
     assert jax.local_device_count() == devices
     work: dict[str, Callable[[], float]] = {}

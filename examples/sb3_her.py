@@ -13,10 +13,10 @@ import torch
 from stable_baselines3 import SAC, HerReplayBuffer
 
 import dcp
-from dcp.deploy.policy import HostPolicy
 from dcp.evaluation import measure, rollout
 from dcp.gym import gymnasium_id
 from dcp.interop.sb3 import policy_of
+from dcp.policies.policy import HostPolicy
 
 
 def train(env_name: str, steps: int, seed: int = 0) -> SAC:

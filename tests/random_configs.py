@@ -6,12 +6,12 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dcp.config import Settings, field_kinds
+from dcp.critics.contrastive import CONTRASTIVE_LOSSES
+from dcp.critics.energies import ENERGIES
 from dcp.envs.registry import ENVIRONMENTS
 from dcp.methods.scoring import SCORES
 from dcp.methods.table import METHODS
-from dcp.networks.mlp import ACTIVATIONS
-from dcp.objectives.contrastive import CONTRASTIVE_LOSSES
-from dcp.objectives.energies import ENERGIES
+from dcp.networks import ACTIVATIONS
 from dcp.presets import preset_overrides
 
 Values = dict[str, Any]

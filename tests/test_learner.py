@@ -10,13 +10,13 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dcp.config import Config
-from dcp.deploy.policy import DeployedPolicy
+from dcp.critics.contrastive import CONTRASTIVE_LOSSES, logsumexp_penalty
+from dcp.critics.energies import ENERGIES
 from dcp.envs.registry import make_env
 from dcp.learner import Learner, LearnerParams, LearnerState, make_networks
 from dcp.methods.table import METHODS, make_agent
-from dcp.objectives.contrastive import CONTRASTIVE_LOSSES, logsumexp_penalty
-from dcp.objectives.energies import ENERGIES
-from dcp.objectives.sac import sample_squashed
+from dcp.networks import sample_squashed
+from dcp.policies.policy import DeployedPolicy
 from dcp.types import Batch
 from tests import compilation
 

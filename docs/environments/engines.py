@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dcp
-from dcp.compiling import cache
+from dcp import compiling
 from dcp.envs.base import EnvState, judged_step
 from dcp.envs.episodes import choose
 
@@ -53,7 +53,7 @@ def row(name: str) -> str:
 
 
 def main(names: list[str]) -> None:
-    cache.enable()
+    compiling.enable_cache()
     print("| environment | ended early | moved | joint speed |\n|---|---|---|---|")
     for name in names or NAMES:
         print(row(name), flush=True)

@@ -19,9 +19,9 @@ from dcp.analysis.curves import METRICS, Columns, methods_figure
 from dcp.analysis.paper_values import Published, checkpoint
 from dcp.analysis.style import colours, save
 from dcp.config import Config
-from dcp.deploy.run_folder import CONFIG_FILE, read_config_file
 from dcp.envs.registry import env_of
 from dcp.evaluation.program import evaluation_key
+from dcp.run_folder import CONFIG_FILE, read_config_file
 
 KEPT = ("env_steps", "success_once", "time_near_goal", "final_distance", "infonce_accuracy", "cells_visited")
 COUNTS = ("diverged_episodes", "eval_diverged_episodes", "steps_per_second", "wall_seconds")

@@ -8,10 +8,10 @@ import sys
 import jax
 import numpy as np
 
-from dcp.deploy.policy import Policy
 from dcp.envs.base import Environment
 from dcp.envs.pusher import ARM
 from dcp.evaluation.targets import environment_of, open_target
+from dcp.policies.policy import Policy
 from dcp.types import Array
 
 EPISODES, STARTS, MOVED = 128, 100_000, 0.02  # metres

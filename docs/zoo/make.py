@@ -16,11 +16,12 @@ import sys
 from pathlib import Path
 
 from dcp.analysis.trials import as_json, finite
-from dcp.deploy.artefact import load_policy, policy_about, save_policy
-from dcp.deploy.run_folder import CONFIG_FILE, METRICS_FILE, POLICY_FILE
-from dcp.deploy.zoo import FOLDER, NAME
 from dcp.evaluation.trial import evaluate
 from dcp.methods.table import METHODS
+from dcp.policies.policy_file import load_policy, policy_about, save_policy
+from dcp.run_folder import CONFIG_FILE, METRICS_FILE, POLICY_FILE
+from dcp.run_folder import ZOO as NAME
+from dcp.run_folder import ZOO_FOLDER as FOLDER
 
 SETTINGS = {
     "point_u_maze": ["--eval-env", "point_u_maze_eval"],

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dcp.config import Config as Config
-    from dcp.deploy.artefact import load_policy as load_policy
     from dcp.envs.registry import make_env as make_env
     from dcp.envs.registry import register_env as register_env
     from dcp.evaluation.trial import evaluate as evaluate
     from dcp.methods.table import METHODS as METHODS
+    from dcp.policies.policy_file import load_policy as load_policy
     from dcp.training.run import resume as resume
     from dcp.training.run import train as train
     from dcp.training.seeds.run import train_seeds as train_seeds
@@ -21,7 +21,7 @@ _HOMES = {
     "make_env": "dcp.envs.registry",
     "register_env": "dcp.envs.registry",
     "evaluate": "dcp.evaluation.trial",
-    "load_policy": "dcp.deploy.artefact",
+    "load_policy": "dcp.policies.policy_file",
     "resume": "dcp.training.run",
     "train": "dcp.training.run",
     "train_seeds": "dcp.training.seeds.run",

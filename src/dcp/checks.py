@@ -7,8 +7,10 @@ from difflib import get_close_matches
 import jax
 import numpy as np
 
+from dcp import devices, hosts
 from dcp.config import Settings, shown, type_violations
-from dcp.envs import devices, hosts
+from dcp.critics.contrastive import CONTRASTIVE_LOSSES
+from dcp.critics.energies import ENERGIES
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.registry import env_of, is_ours
 from dcp.errors import UserError
@@ -16,9 +18,7 @@ from dcp.learner import network_shape
 from dcp.methods import pool_seed
 from dcp.methods.scoring import SCORES
 from dcp.methods.table import METHODS
-from dcp.networks.mlp import ACTIVATIONS
-from dcp.objectives.contrastive import CONTRASTIVE_LOSSES
-from dcp.objectives.energies import ENERGIES
+from dcp.networks import ACTIVATIONS
 from dcp.types import EnvSpec
 
 _TABLES = {

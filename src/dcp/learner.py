@@ -8,11 +8,10 @@ import jax.numpy as jnp
 import optax
 
 from dcp.config import Config, Settings
+from dcp.critics.contrastive import CONTRASTIVE_LOSSES, infonce_accuracy, logsumexp_penalty
+from dcp.critics.energies import ENERGIES
 from dcp.methods.interface import ActorGoal, Condition, Representation
-from dcp.networks.agent_networks import Networks, NetworkShape
-from dcp.objectives.contrastive import CONTRASTIVE_LOSSES, infonce_accuracy, logsumexp_penalty
-from dcp.objectives.energies import ENERGIES
-from dcp.objectives.sac import alpha_loss, sample_squashed
+from dcp.networks import Networks, NetworkShape, alpha_loss, sample_squashed
 from dcp.representation import bind
 from dcp.types import Array, Batch, EnvSpec, Metrics, Params
 

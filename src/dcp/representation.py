@@ -3,10 +3,10 @@
 import jax
 import jax.numpy as jnp
 
+from dcp.critics.energies import ENERGIES
 from dcp.errors import UserError
 from dcp.methods.interface import Representation
-from dcp.networks.agent_networks import Networks
-from dcp.objectives.energies import ENERGIES
+from dcp.networks import Networks
 from dcp.types import Array, Params
 
 

@@ -2,10 +2,10 @@ import jax
 import pytest
 
 from dcp.config import Config
-from dcp.deploy.policy import DeployedPolicy
 from dcp.envs.registry import make_env
 from dcp.learner import make_networks
 from dcp.methods.table import make_condition
+from dcp.policies.policy import DeployedPolicy
 
 
 @pytest.fixture(scope="session")

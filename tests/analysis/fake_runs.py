@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dcp.config import SCHEMA_VERSION, Config
-from dcp.deploy.run_folder import CONFIG_FILE, METRICS_FILE
+from dcp.run_folder import CONFIG_FILE, METRICS_FILE
 
 
 def write_run(

@@ -4,9 +4,9 @@ import pytest
 
 from dcp.analysis.run_plots import save_run_plots
 from dcp.config import SCHEMA_VERSION, Config
-from dcp.deploy.artefact import save_policy
 from dcp.envs.registry import ENVIRONMENTS
 from dcp.errors import UserError
+from dcp.policies.policy_file import save_policy
 from tests.toys import LineWorld
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dcp.cli.main import main
-from dcp.deploy.artefact import load_policy
 from dcp.deploy.exported import load_exported
+from dcp.policies.policy_file import load_policy
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from dcp.cli.main import main
 from dcp.config import Settings
-from dcp.deploy.artefact import load_policy
+from dcp.policies.policy_file import load_policy
 from tests.tiny import FLAGS
 
 MY_ENV = """

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 from numpy.testing import assert_allclose
 
-from dcp.compiling import options as compiler
+from dcp import compiling as compiler
 
 
 def layer(x: jax.Array, w: jax.Array) -> jax.Array:

@@ -8,14 +8,14 @@ import jax
 import numpy as np
 
 from dcp.config import Config
-from dcp.deploy.artefact import save_policy
 from dcp.deploy.export.metadata import describe
 from dcp.deploy.export.write import encode
 from dcp.deploy.exported import load_exported
 from dcp.deploy.numpy_policy import ExportedPolicy
-from dcp.deploy.policy import DeployedPolicy
 from dcp.learner import make_networks
 from dcp.methods.table import METHODS
+from dcp.policies.policy import DeployedPolicy
+from dcp.policies.policy_file import save_policy
 from dcp.types import EnvSpec
 
 ANT = EnvSpec("ant_u_maze", 29, 2, 8, (0, 1), 0.5, 1000)

@@ -14,12 +14,12 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from dcp.config import Config
-from dcp.deploy.artefact import load_policy, policy_about, save_policy
-from dcp.deploy.policy import DeployedPolicy
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.learner import make_networks
 from dcp.methods.table import CONDITIONS, make_condition
+from dcp.policies.policy import DeployedPolicy
+from dcp.policies.policy_file import load_policy, policy_about, save_policy
 
 
 @cache

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from dcp.deploy.burst import PeriodicBurst, is_random, with_burst
-from dcp.deploy.policy import HostPolicy
 from dcp.deploy.stepper import Stepper
 from dcp.errors import UserError
 from dcp.evaluation import rollout
+from dcp.policies.policy import HostPolicy
 from dcp.training.run import TrainedRun
 from dcp.types import Array
 from tests.toys import LineWorld

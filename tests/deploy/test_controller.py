@@ -15,8 +15,8 @@ from dcp.deploy import Controller, Reading, Stopped
 from dcp.deploy.burst import with_burst
 from dcp.deploy.control.garbage import Garbage
 from dcp.deploy.control.limits import Limits
-from dcp.deploy.policy import HostPolicy
 from dcp.errors import RunError, UserError
+from dcp.policies.policy import HostPolicy
 from tests.deploy.robots import SAFE, FakeClock, FakeRobot
 
 leave_garbage = Garbage.leave

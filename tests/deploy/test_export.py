@@ -15,7 +15,7 @@ from dcp.deploy.export.write import export_policy
 from dcp.deploy.exported import load_exported
 from dcp.errors import RunError, UserError
 from dcp.methods.table import CONDITIONS, METHODS
-from dcp.networks.mlp import ACTIVATIONS
+from dcp.networks import ACTIVATIONS
 from dcp.types import EnvSpec
 from tests.deploy.exports import ANT, ENDINGS, SCATTERED, exported, maze_inputs, saved, untrained
 

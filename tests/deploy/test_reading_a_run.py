@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dcp.deploy.run_folder import load_run
 from dcp.errors import UserError
+from dcp.run_folder import load_run
 
 
 @pytest.fixture

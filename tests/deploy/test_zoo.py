@@ -5,24 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from dcp import METHODS
-from dcp.deploy import zoo
-from dcp.deploy.artefact import load_policy, policy_about
-from dcp.deploy.run_folder import load_run
+from dcp import METHODS, run_folder
 from dcp.errors import UserError
 from dcp.evaluation.trial import evaluate
+from dcp.policies.policy_file import load_policy, policy_about
+from dcp.run_folder import load_run
 
 MEGABYTE = 1_000_000
 
 
 def test_the_zoo_has_the_four_methods_on_the_point_mazes_and_an_ant():
     mazes = [f"zoo/point_{maze}_maze/{method}" for maze in ("u", "big", "hardest") for method in METHODS]
-    assert {*mazes, "zoo/ant_u_maze/dcp"} <= set(zoo.names())
+    assert {*mazes, "zoo/ant_u_maze/dcp"} <= set(run_folder.zoo_names())
 
 
-@pytest.mark.parametrize("name", zoo.names())
+@pytest.mark.parametrize("name", run_folder.zoo_names())
 def test_a_policy_of_the_zoo_is_small_and_says_what_it_is(name: str):
-    folder = zoo.located(name)
+    folder = run_folder.located(name)
     assert all(file.stat().st_size < MEGABYTE for file in folder.iterdir())
     env, method = name.split("/")[1:]
     about, run = policy_about(name), load_run(name)
@@ -36,16 +35,16 @@ def test_a_policy_of_the_zoo_is_small_and_says_what_it_is(name: str):
 
 def test_a_point_mazes_policy_scores_as_it_says():
     """Its own episodes once more. Another machine rounds otherwise, so a goal or two may change sides."""
-    score = json.loads((zoo.located("zoo/point_u_maze/dcp") / "score.json").read_text())
+    score = json.loads((run_folder.located("zoo/point_u_maze/dcp") / "score.json").read_text())
     trial = evaluate("zoo/point_u_maze/dcp", episodes=score["episodes"], seeds=(0,))
     assert trial.all.success.mean() == pytest.approx(score["summary"]["success_once"]["mean"], abs=0.05)
 
 
 def test_what_lies_in_the_present_folder_goes_before_the_zoo(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert zoo.located("zoo/point_u_maze/dcp") == zoo.FOLDER / "point_u_maze" / "dcp"
+    assert run_folder.located("zoo/point_u_maze/dcp") == run_folder.ZOO_FOLDER / "point_u_maze" / "dcp"
     (tmp_path / "zoo" / "point_u_maze" / "dcp").mkdir(parents=True)
-    assert zoo.located("zoo/point_u_maze/dcp") == Path("zoo/point_u_maze/dcp")
+    assert run_folder.located("zoo/point_u_maze/dcp") == Path("zoo/point_u_maze/dcp")
 
 
 def test_a_name_that_the_zoo_lacks_is_answered_with_those_it_has():

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dcp.envs.meeting import Meeting, meet
 from dcp.errors import UserError
+from dcp.hosts import Meeting, meet
 
 
 @pytest.fixture

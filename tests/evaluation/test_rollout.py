@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.deploy.policy import HostPolicy, Policy
 from dcp.envs.base import Environment
 from dcp.errors import UserError
 from dcp.evaluation import measure, rollout
 from dcp.evaluation.measures import training_scores
+from dcp.policies.policy import HostPolicy, Policy
 from dcp.types import Array
 from tests.toys import BrittleLine, LineWorld
 

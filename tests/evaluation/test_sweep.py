@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dcp.deploy.policy import HostPolicy
 from dcp.evaluation.sweep import sweep
+from dcp.policies.policy import HostPolicy
 
 POLICY = HostPolicy(lambda state, goal: state)
 Outcome = tuple[list[int], list[int]]  # success, time near goal

@@ -10,16 +10,16 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dcp
-from dcp.deploy.artefact import save_policy
 from dcp.deploy.burst import PeriodicBurst
 from dcp.deploy.export.write import export_policy
 from dcp.deploy.exported import load_exported
-from dcp.deploy.policy import SampledPolicy
 from dcp.errors import UserError
 from dcp.evaluation.measures import training_scores
 from dcp.evaluation.program import evaluation_key
 from dcp.evaluation.targets import environment_of, open_target
 from dcp.evaluation.trial import _shared, arena_for, evaluate, goal_set_key
+from dcp.policies.policy import SampledPolicy
+from dcp.policies.policy_file import save_policy
 from dcp.training.run import TrainedRun
 
 FEW = {"episodes": 16, "seeds": (3,)}  # the run's own number of episodes: its program serves again

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dcp.envs.devices import cores
+from dcp.devices import cores
 from dcp.grid.expansion import check_runs, expand
 from dcp.grid.file import parse_grid
 from dcp.grid.jobs import Job, Resources

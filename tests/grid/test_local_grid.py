@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dcp.cli.main import main
-from dcp.envs.devices import cores
+from dcp.devices import cores
 from dcp.grid.driver import Driver
 from dcp.grid.launchers.local import LocalLauncher
 from dcp.grid.room import Room

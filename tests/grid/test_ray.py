@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from dcp.cli.main import main
-from dcp.envs.devices import cores
+from dcp.devices import cores
 from dcp.errors import UserError
 from dcp.grid.driver import Driver
 from dcp.grid.jobs import Job, Resources

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dcp.deploy.policy import HostPolicy
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.evaluation import measure, rollout
 from dcp.interop.sb3 import policy_of
+from dcp.policies.policy import HostPolicy
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sb3_her.py"
 SPEC = make_env("point_u_maze_inertia").spec

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 from dcp.envs.registry import make_env
-from dcp.methods.direction import Direction, direction_and_magnitude
+from dcp.methods.conditions import Direction, RawGoal, direction_and_magnitude
 from dcp.methods.interface import Representation
-from dcp.methods.raw_goal import RawGoal
 
 # psi doubles the goal: easy to follow by hand.
 DOUBLING = Representation(

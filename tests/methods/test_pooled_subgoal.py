@@ -10,8 +10,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import chisquare
 
+from dcp.methods.commands import PooledSubgoal, PoolState
 from dcp.methods.interface import Representation
-from dcp.methods.pooled_subgoal import PooledSubgoal, PoolState
 
 COMMAND = PooledSubgoal(
     pool_size=8, num_candidates=3, period=25, refresh_steps=16, score="energy", final_goal_share=0.0, threshold=0.1

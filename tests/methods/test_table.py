@@ -5,10 +5,8 @@ import pytest
 from dcp.config import Config
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.methods.direction import Direction
-from dcp.methods.final_goal import FinalGoal
-from dcp.methods.pooled_subgoal import PooledSubgoal
-from dcp.methods.raw_goal import RawGoal
+from dcp.methods.commands import FinalGoal, PooledSubgoal
+from dcp.methods.conditions import Direction, RawGoal
 from dcp.methods.table import METHODS, Method, make_agent, make_condition
 
 SPEC = make_env("point_u_maze").spec

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.networks.agent_networks import Networks, NetworkShape
+from dcp.networks import Networks, NetworkShape
 
 SHAPE = NetworkShape(
     state_size=5, goal_size=2, action_size=3, condition_size=9, repr_dim=8, width=40, depth=2

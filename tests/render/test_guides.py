@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dcp.methods.commands import PooledSubgoal
 from dcp.methods.interface import Representation
-from dcp.methods.pooled_subgoal import PooledSubgoal
 from dcp.render.guides import Scorer, directions, make_scorer, pulled_back, sees_direction
 from dcp.render.show import Shown, make_subject
 from tests.render.conftest import point_walk

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from dcp.deploy.policy import HostPolicy
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.evaluation.targets import Target, open_target
+from dcp.policies.policy import HostPolicy
 from dcp.render.show import Look, Shown, common_env, make_subject, names_of
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from dcp.replay import buffer
+from dcp import replay
 from dcp.types import Transition
 
 NUM_ENVS, CAPACITY = 3, 7
@@ -22,15 +22,15 @@ def rows(first: int, count: int) -> Transition:
     return Transition(jnp.array(state), jnp.array(-state), jnp.array(10 * state), jnp.array(100 * t + n))
 
 
-def empty() -> buffer.ReplayState:
-    return buffer.init(jax.tree.map(lambda x: x[0], rows(0, 1)), CAPACITY)
+def empty() -> replay.ReplayState:
+    return replay.init_replay(jax.tree.map(lambda x: x[0], rows(0, 1)), CAPACITY)
 
 
-insert = jax.jit(buffer.insert)
-sample = jax.jit(buffer.sample_windows, static_argnums=1)
+insert = jax.jit(replay.insert)
+sample = jax.jit(replay.sample_windows, static_argnums=1)
 
 
-def stored(ring: buffer.ReplayState) -> list[int]:
+def stored(ring: replay.ReplayState) -> list[int]:
     """The times of the stored rows, the oldest first."""
     at = (int(ring.head) - int(ring.size) + np.arange(int(ring.size))) % CAPACITY
     return [int(t) for t in np.asarray(ring.rows.state)[at, 0, 0]]
@@ -48,7 +48,7 @@ def test_the_ring_keeps_the_newest_rows_in_order_when_it_wraps(counts: list[int]
         assert stored(ring) == model
 
 
-def filled(count: int) -> buffer.ReplayState:
+def filled(count: int) -> replay.ReplayState:
     ring, first = empty(), 0
     while first < count:
         ring, first = insert(ring, rows(first, 1)), first + 1
@@ -73,7 +73,7 @@ def test_starts_are_uniform_over_what_is_stored_and_drawn_for_each_environment()
     """Nine rows went into a ring of seven: windows of 4 start at rows 2, 3, 4, 5, each with probability 1/4."""
     ring = filled(9)
     keys = jax.random.split(jax.random.key(1), 2000)
-    windows = jax.jit(jax.vmap(lambda key: buffer.sample_windows(ring, 4, key).state[0, :, 0]))(keys)
+    windows = jax.jit(jax.vmap(lambda key: replay.sample_windows(ring, 4, key).state[0, :, 0]))(keys)
     starts = np.asarray(windows)  # [2000, N]
     for environment in range(NUM_ENVS):
         values, counts = np.unique(starts[:, environment], return_counts=True)

@@ -5,11 +5,11 @@ import dataclasses
 import jax
 import numpy as np
 
-from dcp.deploy.policy import DeployedPolicy
 from dcp.envs.maze import parse_layout
 from dcp.envs.point_maze import PointMaze
-from dcp.methods.direction import Direction
-from dcp.networks.agent_networks import Networks, NetworkShape
+from dcp.methods.conditions import Direction
+from dcp.networks import Networks, NetworkShape
+from dcp.policies.policy import DeployedPolicy
 from dcp.types import EnvSpec
 
 ROOM = parse_layout("######\n#r...#\n#....#\n#....#\n#...g#\n######", 1.0)

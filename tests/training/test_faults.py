@@ -14,8 +14,8 @@ import orbax.checkpoint as ocp
 import pytest
 
 from dcp.cli.main import main
-from dcp.deploy.run_folder import read_config_file
 from dcp.errors import RunError, UserError
+from dcp.run_folder import read_config_file
 from dcp.training import checkpoint_files as files
 from dcp.training.lock import FolderLock
 from dcp.training.loop import Evaluation

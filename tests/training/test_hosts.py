@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from numpy.testing import assert_allclose
 
+from dcp import devices, hosts
 from dcp.checks import violations
-from dcp.envs import devices, hosts
 from dcp.envs.registry import make_env
 from dcp.training.run import TrainedRun
 from tests.tiny import LONGER_FLAGS, tiny_config

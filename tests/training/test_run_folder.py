@@ -9,12 +9,12 @@ import jax
 import numpy as np
 import pytest
 
-from dcp.compiling import cache as compilation_cache
+from dcp import compiling
 from dcp.config import Config
-from dcp.deploy.artefact import load_policy, policy_about
-from dcp.deploy.run_folder import load_run
 from dcp.errors import UserError
 from dcp.evaluation.program import Deployment
+from dcp.policies.policy_file import load_policy, policy_about
+from dcp.run_folder import load_run
 from dcp.training.display import Pace, Plain, clock, headline
 from dcp.training.folder import claim, machine
 from dcp.training.loop import Evaluation, Progress, run_loop
@@ -250,22 +250,22 @@ class TestCompilationCache:
 
     def test_a_cache_that_jax_has_already_is_kept(self, tmp_path: Path):
         jax.config.update("jax_compilation_cache_dir", str(tmp_path))
-        assert compilation_cache.enable() == tmp_path
+        assert compiling.enable_cache() == tmp_path
 
     def test_the_default_lies_in_the_users_cache(self, tmp_path: Path, monkeypatch):
         jax.config.update("jax_compilation_cache_dir", None)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        assert compilation_cache.enable() == tmp_path / "dcp" / "xla"
+        assert compiling.enable_cache() == tmp_path / "dcp" / "xla"
         assert jax.config.values["jax_compilation_cache_dir"] == str(tmp_path / "dcp" / "xla")
 
     def test_off_turns_it_off(self, tmp_path: Path, monkeypatch):
         jax.config.update("jax_compilation_cache_dir", str(tmp_path))
-        assert compilation_cache.enable("off") is None
+        assert compiling.enable_cache("off") is None
         assert jax.config.values["jax_compilation_cache_dir"] is None
         monkeypatch.setenv("DCP_CACHE_DIR", "off")
-        assert compilation_cache.enable() is None
+        assert compiling.enable_cache() is None
         assert jax.config.values["jax_compilation_cache_dir"] is None
 
     def test_a_folder_that_cannot_be_written_is_done_without(self, tmp_path: Path):
         (tmp_path / "file").write_text("in the way")
-        assert compilation_cache.enable(tmp_path / "file" / "cache") is None
+        assert compiling.enable_cache(tmp_path / "file" / "cache") is None

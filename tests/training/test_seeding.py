@@ -11,9 +11,9 @@ import pytest
 from dcp.checks import violations
 from dcp.cli.main import main
 from dcp.config import Config, Settings
-from dcp.deploy.run_folder import read_config_file
 from dcp.errors import UserError
-from dcp.replay.standing import with_standing
+from dcp.replay import with_standing
+from dcp.run_folder import read_config_file
 from dcp.training.keeper import Cadence
 from dcp.training.run import TrainedRun, resume, train
 from dcp.training.stages import Stages

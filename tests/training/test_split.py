@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from numpy.testing import assert_allclose
 
 from dcp.checks import violations
-from dcp.envs.devices import ONE_DEVICE, count_devices, make_split, prepare, splitting_pays
+from dcp.devices import ONE_DEVICE, count_devices, make_split, prepare, splitting_pays
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.interop import gym_programs as interop
@@ -84,7 +84,7 @@ def test_a_batch_that_is_split_teaches_what_a_whole_one_teaches():
 )
 def test_batches_are_split_where_it_pays(backend, hosts, batch_size, devices, pays, monkeypatch):
     monkeypatch.setattr("jax.default_backend", lambda: backend)
-    monkeypatch.setattr("dcp.envs.hosts.count", lambda: hosts)
+    monkeypatch.setattr("dcp.hosts.count", lambda: hosts)
     assert splitting_pays(batch_size, devices) is pays
 
 

@@ -9,8 +9,8 @@ import sys
 import jax
 import numpy as np
 
-from dcp.envs import hosts
-from dcp.envs.meeting import Meeting
+from dcp import hosts
+from dcp.hosts import Meeting
 from dcp.training import hosts as exchange
 from dcp.training.hosts import agreed, pieces, spread, start
 from dcp.training.stages import Stages

@@ -11,10 +11,9 @@ from dcp.analysis import paper_values
 from dcp.analysis.run_reading import EvalRecord, Run, read_evals, read_run
 from dcp.analysis.trials import EVALS_DIR
 from dcp.config import Settings
-from dcp.deploy.run_folder import CONFIG_FILE
-from dcp.deploy.zoo import located
 from dcp.errors import UserError
 from dcp.methods.table import METHODS
+from dcp.run_folder import CONFIG_FILE, located
 
 _METHODS = tuple(dict.fromkeys((*paper_values.METHODS, *METHODS)))  # the paper's order, then the table's
 # Runs that differ in these alone are seeds of one and the same thing, of other lengths perhaps.

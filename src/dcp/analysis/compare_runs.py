@@ -15,8 +15,8 @@ from dcp.analysis.curves import METRICS, curve
 from dcp.analysis.run_reading import EvalRecord, Run
 from dcp.analysis.statistics import Estimate, Interval, of_pairs, t_interval
 from dcp.analysis.tables import DASH
-from dcp.deploy.run_folder import CONFIG_FILE, read_config_file
 from dcp.errors import UserError
+from dcp.run_folder import CONFIG_FILE, read_config_file
 
 # What decides the episodes of an evaluation, besides its number: equal ones meet the same starts and goals.
 _EPISODES = ("seed", "eval_env", "eval_episodes", "episode_length", "fidelity", "physics")

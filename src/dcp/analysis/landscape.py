@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.compiling.options import QUICK_COMPILE
-from dcp.deploy.policy import DeployedPolicy
+from dcp.compiling import QUICK_COMPILE
 from dcp.envs.fine_grid import POINTS_PER_CELL, grid_axes, inside_walls
 from dcp.envs.plane import goals_at, unit
-from dcp.methods import direction
+from dcp.methods import conditions
+from dcp.policies.policy import DeployedPolicy
 from dcp.types import Array, MazeLayout
 
 
@@ -55,4 +55,4 @@ def _distances(policy: DeployedPolicy, at: Array, goal: Array) -> Array:
 @partial(jax.jit, compiler_options=QUICK_COMPILE)
 def pulled_back(policy: DeployedPolicy, at: Array, goal: Array) -> Array:
     """The direction in the goal's own coordinates, at many points. [K, G] -> [K, G]"""
-    return jax.vmap(lambda achieved: direction.pulled_back(policy.representation, achieved, goal))(at)
+    return jax.vmap(lambda achieved: conditions.pulled_back(policy.representation, achieved, goal))(at)

@@ -18,10 +18,10 @@ from dcp.analysis.landscape_view import View, colour_ranges
 from dcp.analysis.maze_axes import REGION, draw_arrows, draw_ends, draw_landscape, draw_maze, draw_region
 from dcp.analysis.path_likeness import Likeness, arrows_per_cell
 from dcp.analysis.style import BLUE, GOAL_COLOUR, INK, START_COLOUR, VERMILION, house_style
-from dcp.deploy.policy import DeployedPolicy
 from dcp.envs.base import Environment
 from dcp.envs.geodesic import farthest_goal
 from dcp.errors import UserError
+from dcp.policies.policy import DeployedPolicy
 
 PSI_LABEL = r"$\Vert\psi_g(x, y) - \psi_g(g)\Vert$"
 RHO = "\u03c1"

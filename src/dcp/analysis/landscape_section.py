@@ -10,11 +10,11 @@ from dcp.analysis.path_likeness import Likeness
 from dcp.analysis.run_reading import Run
 from dcp.analysis.sections import FigureSpec, Section
 from dcp.analysis.tables import Cell, Row, Table, number
-from dcp.deploy.run_folder import POLICY_FILE
 from dcp.envs.plane import has_plane
 from dcp.envs.registry import ENVIRONMENTS, make_env
 from dcp.errors import UserError
 from dcp.evaluation.targets import open_target
+from dcp.run_folder import POLICY_FILE
 
 MOST = 8  # methods and their variants, in one maze
 COLUMNS = ("environment", "run", "actor sees", "rank correlation", "basin (%)", "points nearer (%)")

@@ -10,14 +10,14 @@ import numpy as np
 from dcp.analysis.episodes import Path, paths_toward
 from dcp.analysis.landscape import Landscape, directions, psi_distances, psi_landscape
 from dcp.analysis.path_likeness import Likeness, Truth, basin, leads_nearer, likeness, straight_line, true_landscape
-from dcp.deploy.policy import DeployedPolicy
 from dcp.envs.base import Environment
 from dcp.envs.fine_grid import POINTS_PER_CELL, require_free
 from dcp.envs.geodesic import farthest_goal
 from dcp.envs.plane import has_plane
 from dcp.errors import UserError
 from dcp.evaluation.targets import Target, environment_of
-from dcp.methods.direction import Direction
+from dcp.methods.conditions import Direction
+from dcp.policies.policy import DeployedPolicy
 from dcp.types import EnvSpec, MazeLayout
 
 ROLLOUTS = 6

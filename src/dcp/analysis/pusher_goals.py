@@ -17,7 +17,7 @@ from dcp.analysis.statistics import t_interval
 from dcp.analysis.style import BLUE, INK, VERMILION, WALL, house_style
 from dcp.analysis.tables import Cell, Row, Table, number
 from dcp.analysis.trials import of_successes
-from dcp.compiling.options import QUICK_COMPILE
+from dcp.compiling import QUICK_COMPILE
 from dcp.types import Array
 
 NAMES = ("pusher_easy", "pusher_hard", "pusher_hard_far")

@@ -8,9 +8,9 @@ from dcp.analysis.episodes import maze_of, paths, shows_maze
 from dcp.analysis.landscape_figure import landscape_figure
 from dcp.analysis.style import save
 from dcp.config import Config
-from dcp.deploy.artefact import load_policy
-from dcp.deploy.run_folder import RunRecord, load_run
 from dcp.envs.registry import env_of
+from dcp.policies.policy_file import load_policy
+from dcp.run_folder import RunRecord, load_run
 
 GIF_EPISODES = 4
 

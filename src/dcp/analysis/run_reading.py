@@ -10,8 +10,8 @@ import numpy as np
 
 from dcp.analysis.trials import EVALS_DIR
 from dcp.config import Config
-from dcp.deploy.run_folder import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, read_config_file
 from dcp.errors import UserError
+from dcp.run_folder import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, read_config_file
 
 VIDEOS_DIR = "videos"
 FINISHED, NO_EVALUATION, DAMAGED = "finished", "no evaluation", "damaged"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dcp.deploy.artefact import write_whole
 from dcp.errors import UserError
+from dcp.policies.policy_file import write_whole
 
 DASH, MINUS = "\u2013", "\u2212"  # the first where nothing was measured
 _LATEX = {

@@ -14,10 +14,10 @@ import numpy as np
 from scipy import stats
 
 from dcp.analysis.statistics import Estimate, of_pairs, t_interval
-from dcp.deploy.artefact import write_whole
 from dcp.errors import UserError
 from dcp.evaluation.measures import Measures
 from dcp.evaluation.trial import Trial
+from dcp.policies.policy_file import write_whole
 
 SCHEMA_VERSION = 1
 EVALS_DIR = "evals"

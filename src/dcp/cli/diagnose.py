@@ -47,14 +47,14 @@ def main(argv: list[str]) -> int:
 
 def _main(options: DiagnoseOptions) -> int:
     parts = _parts(options)
+    from dcp import compiling
     from dcp.analysis.diagnosis.files import write
     from dcp.analysis.report.files import require_room
-    from dcp.compiling import cache
     from dcp.evaluation.targets import environment_of, open_target
     from dcp.theory.diagnostics import diagnose
     from dcp.theory.diagnostics.diagnosis import diagnosed
 
-    cache.enable()
+    compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
     for target in targets:  # every mistake before the first minute of work
         diagnosed(target)

@@ -6,7 +6,7 @@ from pathlib import Path
 from dcp.checks import available_memory, memory_parts, violations
 from dcp.cli.hints import faster_physics
 from dcp.config import Settings
-from dcp.envs.devices import count_devices
+from dcp.devices import count_devices
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
 from dcp.training.checkpoint_files import KEPT

@@ -54,13 +54,13 @@ def main(argv: list[str]) -> int:
 
 
 def _main(options: EvalOptions) -> int:
+    from dcp import compiling
     from dcp.cli import eval_files, evaluating
-    from dcp.compiling import cache
     from dcp.evaluation.sweep import combinations
     from dcp.evaluation.targets import open_target
 
     _require_sense(options)
-    cache.enable()
+    compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
     arenas = [_arena(target, options) for target in targets]  # every mistake before the first minute of work
     progress = Console(stderr=True)
@@ -91,9 +91,9 @@ def _arena(target: "Target", options: EvalOptions) -> "Arena":
 
 def _require_sense(options: EvalOptions) -> None:
     if not options.runs:
-        from dcp.deploy.zoo import names
+        from dcp.run_folder import zoo_names
 
-        there = f", such as {names()[0]}" if names() else ""
+        there = f", such as {zoo_names()[0]}" if zoo_names() else ""
         raise UserError(f"nothing to evaluate: name a run's folder, a policy file or one of the zoo{there}")
     plain = EvalOptions()
     if not options.burst_sweep and (options.periods, options.lengths) != (plain.periods, plain.lengths):

@@ -12,13 +12,13 @@ from dcp.analysis.trials import Estimate, Paired, as_csv, as_json, finite, paire
 from dcp.cli.eval_files import file_name, folder_of, marks
 from dcp.cli.eval_tables import COLUMNS, add_gain, add_trial, compare, explain, make_table, say_where, show_sweep
 from dcp.cli.tables import show
-from dcp.deploy.run_folder import CONFIG_FILE, load_run, read_config_file
 from dcp.errors import UserError
 from dcp.evaluation.measures import training_scores
 from dcp.evaluation.program import evaluation_key
 from dcp.evaluation.sweep import Sweep, sweep
 from dcp.evaluation.targets import Target
 from dcp.evaluation.trial import Arena, Trial, arena_for, variant
+from dcp.run_folder import CONFIG_FILE, load_run, read_config_file
 
 if TYPE_CHECKING:
     from dcp.cli.eval import EvalOptions

@@ -123,7 +123,7 @@ def _each(options: GridOptions) -> "tuple[Resources, SeedsAs]":
 
 def _room(options: GridOptions) -> "Room":
     from dcp.checks import machine_memory
-    from dcp.envs.devices import cores
+    from dcp.devices import cores
     from dcp.grid.machine import gpus, memory_bytes
     from dcp.grid.room import Room
 

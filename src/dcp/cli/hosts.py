@@ -24,14 +24,14 @@ def among_hosts(argv: list[str], lead: Callable[[list[str]], int]) -> int:
 
 def several() -> bool:
     """Whether this process has joined others."""
-    from dcp.envs import hosts
+    from dcp import hosts
 
     return hosts.count() > 1
 
 
 def part() -> None:
     """After the last program that all hosts share: what follows is host 0's affair alone."""
-    from dcp.envs import hosts
+    from dcp import hosts
 
     hosts.part()
 
@@ -49,8 +49,8 @@ def _refuse(argv: list[str], given: dict[str, str | None], detected: str | None)
 
 
 def _join(argv: list[str], given: dict[str, str | None], detected: str | None) -> None:
-    from dcp.envs import hosts
-    from dcp.envs.meeting import PATIENCE, Meeting
+    from dcp import hosts
+    from dcp.hosts import PATIENCE, Meeting
 
     if detected is not None:
         return hosts.join_detected()
@@ -68,7 +68,7 @@ def _number(flag: str, text: str, kind: Callable[[str], Any]) -> Any:
 
 def _joined(argv: list[str], lead: Callable[[list[str]], int]) -> int:
     """However this host ends, the others hear of it, and none waits for another that is gone."""
-    from dcp.envs import hosts
+    from dcp import hosts
 
     try:
         code = lead(argv) if hosts.is_first() else _follow(argv)

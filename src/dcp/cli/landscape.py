@@ -44,12 +44,12 @@ def main(argv: list[str]) -> int:
 
 def _main(options: LandscapeOptions) -> int:
     _require_sense(options)
+    from dcp import compiling
     from dcp.analysis.landscape_figure import landscapes_figure
     from dcp.analysis.landscape_view import goal_of, maze_env, rollouts_for, told_apart, view
-    from dcp.compiling import cache
     from dcp.evaluation.targets import open_target
 
-    cache.enable()
+    compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
     envs = [maze_env(target, options.env) for target in targets]
     for env in envs:  # every mistake before the first minute of work

@@ -77,8 +77,8 @@ def _forms(path: str) -> tuple[dict[str, Any], dict[str, str]]:
         exported.burst = None  # a random action costs nothing
         ending = {ENDINGS[form]: name for form, name in RUNTIMES.items()}
         return {ending[Path(path).suffix]: exported}, {}
-    from dcp.deploy.artefact import load_policy
     from dcp.deploy.export.write import export_policy
+    from dcp.policies.policy_file import load_policy
 
     forms: dict[str, Any] = {"jax": load_policy(path)}
     missing: dict[str, str] = {}

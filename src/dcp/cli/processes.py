@@ -19,7 +19,7 @@ from rich.text import Text
 
 from dcp.cli.main import main as dcp
 from dcp.config import Settings
-from dcp.envs.devices import cores
+from dcp.devices import cores
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE, RunError
 
 _OURSELVES = "dcp.cli.processes"

@@ -71,13 +71,13 @@ def main(argv: list[str]) -> int:
 
 def _main(options: RenderOptions) -> int:
     _require_sense(options)
-    from dcp.compiling import cache
+    from dcp import compiling
     from dcp.evaluation.targets import open_target
     from dcp.render.backend import require_renderer
     from dcp.render.picture import require_drawable
     from dcp.render.show import Look, common_env, names_of, write_files
 
-    cache.enable()
+    compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
     env = common_env(targets, options.env, options.eval_layout, options.physics)
     require_drawable(env, options.width, options.height)

@@ -11,9 +11,9 @@ from dcp.cli.hosts import among_hosts, part, several
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.cli.resuming import AUTO, agreed_steps, offered, stored_settings
 from dcp.config import Config, Settings
-from dcp.deploy.run_folder import CONFIG_FILE, PLOTS_DIR, read_config_file
 from dcp.errors import UserError
 from dcp.presets import PRESETS, preset_overrides
+from dcp.run_folder import CONFIG_FILE, PLOTS_DIR, read_config_file
 
 if TYPE_CHECKING:
     from dcp.training.keeper import Cadence, Interrupted

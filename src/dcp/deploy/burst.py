@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dcp.deploy.policy import Policy, as_policy
 from dcp.errors import UserError
+from dcp.policies.policy import Policy, as_policy
 from dcp.types import Array
 
 PERIOD, LENGTH = 100, 10  # the paper's

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dcp.deploy.policy import Policy, PolicyState, as_policy
+from dcp.policies.policy import Policy, PolicyState, as_policy
 from dcp.types import Array
 
 

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
+from dcp.devices import ONE_DEVICE, Split
 from dcp.envs.base import Environment, EnvState, judged_reset, judged_step
-from dcp.envs.devices import ONE_DEVICE, Split
 from dcp.types import Array
 
 

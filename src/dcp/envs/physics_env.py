@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 import jax
 import jax.numpy as jnp
 
+from dcp.devices import cores
 from dcp.envs.base import EnvState
-from dcp.envs.devices import cores
 from dcp.physics.engine import Engine, PhysicsState
 from dcp.types import Array, EnvSpec
 

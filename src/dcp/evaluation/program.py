@@ -6,11 +6,11 @@ from typing import Any
 
 import jax
 
-from dcp.compiling.options import compiler_options
-from dcp.deploy.policy import Policy
+from dcp.compiling import compiler_options
+from dcp.devices import ONE_DEVICE, Split
 from dcp.envs.base import Environment
-from dcp.envs.devices import ONE_DEVICE, Split
 from dcp.evaluation.rollout import Record, rollout
+from dcp.policies.policy import Policy
 from dcp.types import Array
 
 EVALUATION_STREAM = 0x6576616C  # keeps evaluation's random stream apart from training's

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dcp.compiling.options import compiler_options
-from dcp.deploy.policy import Policy
+from dcp.compiling import compiler_options
+from dcp.devices import ONE_DEVICE, Split
 from dcp.envs.base import Environment, EnvState, judged_step
-from dcp.envs.devices import ONE_DEVICE, Split
 from dcp.envs.episodes import choose
 from dcp.errors import UserError
+from dcp.policies.policy import Policy
 from dcp.types import Array, EnvSpec
 
 SATURATED = 0.95  # the paper's bound on an action's components

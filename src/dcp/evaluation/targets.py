@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from dcp.config import Config
-from dcp.deploy.artefact import load_policy_and_about
 from dcp.deploy.numpy_policy import ExportedPolicy
-from dcp.deploy.policy import DeployedPolicy, Policy, as_policy
-from dcp.deploy.run_folder import CONFIG_FILE, POLICY_FILE, read_config_file, require_trust
-from dcp.deploy.zoo import is_zoo, located
 from dcp.envs.base import Environment
 from dcp.envs.registry import ENVIRONMENTS, make_env, require_stepped_by
 from dcp.errors import UserError
+from dcp.policies.policy import DeployedPolicy, Policy, as_policy
+from dcp.policies.policy_file import load_policy_and_about
+from dcp.run_folder import CONFIG_FILE, POLICY_FILE, is_zoo, located, read_config_file, require_trust
 from dcp.types import EnvSpec
 
 EVAL_LAYOUT = "_eval"  # the ending of an environment's layout that keeps only far goals

@@ -10,10 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from dcp.compiling import cache as compilation_cache
+from dcp import compiling, devices
 from dcp.deploy.burst import with_burst
-from dcp.deploy.policy import DeployedPolicy, Policy, SampledPolicy
-from dcp.envs import devices
 from dcp.envs.base import Environment
 from dcp.envs.geodesic import path_lengths
 from dcp.errors import UserError
@@ -21,6 +19,7 @@ from dcp.evaluation.measures import Bin, Measures, measure
 from dcp.evaluation.program import Deployment, compiled, evaluation_key
 from dcp.evaluation.rollout import Record
 from dcp.evaluation.targets import Target, environment_of, open_target
+from dcp.policies.policy import DeployedPolicy, Policy, SampledPolicy
 from dcp.types import Array, EnvSpec
 
 EPISODES = 128
@@ -155,7 +154,7 @@ def evaluate(
     episode_length: int | None = None,
 ) -> Trial:
     """Any policy on any environment: a path, a policy, or a function of state [N, S] and goal [N, G]."""
-    compilation_cache.enable()
+    compiling.enable_cache()
     seeds = (seeds,) if isinstance(seeds, int) else seeds
     target = open_target(policy)
     arena = arena_for(

@@ -12,11 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from dcp.compiling import cache
+from dcp import compiling
 from dcp.config import Settings
-from dcp.deploy.artefact import write_whole
 from dcp.errors import RunError
 from dcp.grid.jobs import Job, Resources
+from dcp.policies.policy_file import write_whole
 
 FILE = "calibration.json"
 # What has little or no part in the time of a step. The methods have one (DCP takes up to 1.3 times what CRL takes), but
@@ -50,8 +50,8 @@ def kind(settings: Settings, on: Resources, processor: str) -> str:
 
 
 def file() -> Path:
-    given = os.environ.get(cache.VARIABLE)
-    return (Path(given) if given and given != cache.OFF else cache.default_folder().parent) / FILE
+    given = os.environ.get(compiling.VARIABLE)
+    return (Path(given) if given and given != compiling.OFF else compiling.default_folder().parent) / FILE
 
 
 def remembered(path: Path) -> dict[str, Measured]:

@@ -9,13 +9,13 @@ from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from dcp.deploy.run_folder import CONFIG_FILE, read_config_file
 from dcp.errors import UserError
 from dcp.grid.calibration import Measured, kind, measure, remember, remembered
 from dcp.grid.jobs import GRID_DIR, Job, Resources
 from dcp.grid.plan import Entry
 from dcp.grid.room import Room
 from dcp.grid.standing import last_row
+from dcp.run_folder import CONFIG_FILE, read_config_file
 
 NOT_MEASURED = "not measured"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from dcp.config import SCHEMA_VERSION, Settings
-from dcp.deploy.artefact import write_whole
+from dcp.policies.policy_file import write_whole
 from dcp.training.progress import own_environments
 
 GRID_DIR = "grid"  # beside the runs: jobs/, logs/, progress/

@@ -24,11 +24,11 @@ from dcp.named_code import looked_for_in
 def measure(config: Config, cores: int) -> dict[str, float]:
     import jax
 
-    from dcp.compiling import cache
+    from dcp import compiling
     from dcp.training.stages import Stages
     from dcp.training.trainer import make_trainer
 
-    cache.enable()
+    compiling.enable_cache()
     stages = Stages(make_trainer(config))
     run = jax.block_until_ready(stages.init())
     # On one core the processor's time is what an idle machine would take, whatever else goes on here meanwhile.

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Literal
 
 from dcp.config import Config, Settings
-from dcp.deploy.run_folder import METRICS_FILE, POLICY_FILE, load_run
 from dcp.errors import UserError
+from dcp.run_folder import METRICS_FILE, POLICY_FILE, load_run
 from dcp.training import checkpoint_files
 from dcp.training.checkpoint_files import CHECKPOINTS_DIR, DamagedError
 from dcp.training.progress import differing, holds_run, how_far, read_plan

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from dcp.compiling import cache
+from dcp import compiling
 from dcp.envs import point_maze
 from dcp.envs.base import ABSURD, Environment, EnvState
 from dcp.envs.physics_env import PhysicsEnv
@@ -36,7 +36,7 @@ class GoalTask:
         self.observation_space = observation_space(self.env)
         self.action_space = spaces.Box(-1.0, 1.0, (self.spec.action_size,), np.float32)
         if self.spec.physics != "none":
-            cache.enable()  # physics takes up to a minute to compile
+            compiling.enable_cache()  # physics takes up to a minute to compile
 
     @property
     def spec(self) -> EnvSpec:

@@ -4,11 +4,9 @@ from typing import NamedTuple
 
 from dcp.config import Config
 from dcp.errors import UserError
-from dcp.methods.direction import Direction
-from dcp.methods.final_goal import FinalGoal
+from dcp.methods.commands import FinalGoal, PooledSubgoal
+from dcp.methods.conditions import Direction, RawGoal
 from dcp.methods.interface import ActorGoal, Agent, Command, Condition
-from dcp.methods.pooled_subgoal import PooledSubgoal
-from dcp.methods.raw_goal import RawGoal
 from dcp.types import EnvSpec
 
 

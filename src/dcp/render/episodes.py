@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dcp.compiling.options import QUICK_COMPILE
-from dcp.deploy.policy import Policy
+from dcp.compiling import QUICK_COMPILE
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.pushing import places, things_of
 from dcp.evaluation.rollout import Record, rollout
 from dcp.evaluation.trial import goal_set_key
+from dcp.policies.policy import Policy
 from dcp.types import Array
 
 AFTER_SUCCESS = 30  # steps shown after the goal is reached

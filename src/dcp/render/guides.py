@@ -12,11 +12,11 @@ import numpy as np
 
 from dcp.analysis.landscape import pulled_back
 from dcp.config import Config
-from dcp.deploy.policy import DeployedPolicy, Policy
 from dcp.envs.base import Environment
-from dcp.methods.direction import Direction
-from dcp.methods.pooled_subgoal import PooledSubgoal
+from dcp.methods.commands import PooledSubgoal
+from dcp.methods.conditions import Direction
 from dcp.methods.table import make_agent
+from dcp.policies.policy import DeployedPolicy, Policy
 from dcp.render.episodes import TOGETHER, Episode, play
 from dcp.types import Array
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from dcp.analysis.style import BLUE, BORDER, FREE, INK, ORANGE, WALL
-from dcp.deploy.artefact import write_whole
 from dcp.envs.base import Environment
 from dcp.envs.pushing import things_of
+from dcp.policies.policy_file import write_whole
 from dcp.render.episodes import Episode
 from dcp.render.frames import Subject
 from dcp.render.model import FLOOR, FLOOR_TILE

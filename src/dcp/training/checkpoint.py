@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dcp import hosts
 from dcp.config import Config, Settings
-from dcp.envs import hosts
 from dcp.errors import UserError
 from dcp.training import checkpoint_files as files
 from dcp.training.folder import UNSPLIT, machine, versions

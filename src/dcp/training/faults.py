@@ -5,7 +5,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from dcp.envs import hosts
+from dcp import hosts
 from dcp.training.folder import RunFolder
 from dcp.training.health import NotFiniteError
 from dcp.training.progress import resume_command

@@ -10,13 +10,13 @@ from typing import Any
 
 import jax
 
+from dcp import hosts
 from dcp.config import SCHEMA_VERSION, Config
-from dcp.deploy.artefact import save_policy, write_whole
-from dcp.deploy.policy import DeployedPolicy
-from dcp.deploy.run_folder import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, POLICY_FILE
-from dcp.envs import hosts
-from dcp.envs.devices import cores
+from dcp.devices import cores
 from dcp.errors import UserError
+from dcp.policies.policy import DeployedPolicy
+from dcp.policies.policy_file import save_policy, write_whole
+from dcp.run_folder import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, POLICY_FILE
 from dcp.training import set_aside
 from dcp.training.checkpoint_files import CHECKPOINTS_DIR
 from dcp.training.lock import FolderLock

@@ -4,9 +4,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dcp.compiling import cache as compilation_cache
+from dcp import compiling, hosts
 from dcp.config import Config, Settings
-from dcp.envs import hosts
 from dcp.training import checkpoint
 from dcp.training.folder import RunFolder
 from dcp.training.hosts import pieces, spread, start
@@ -28,7 +27,7 @@ def announce(folder: RunFolder) -> None:
 
 def follow(cache: str | Path | None = None) -> TrainedRun:
     """Every other host, from host 0's announcement to the end of the run."""
-    compilation_cache.enable(cache)
+    compiling.enable_cache(cache)
     start(Settings(**hosts.hear()))
     run = hosts.hear()
     config, folder = Config.from_dict(run["config"]), Path(run["folder"])

@@ -16,8 +16,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
+from dcp import devices, hosts
 from dcp.config import Settings
-from dcp.envs import devices, hosts
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
 

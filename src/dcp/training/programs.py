@@ -12,10 +12,10 @@ from typing import Any
 
 import jax
 
-from dcp.compiling.options import compiler_options
+from dcp.compiling import compiler_options
 from dcp.envs.registry import is_ours
 from dcp.evaluation.program import compiled
-from dcp.replay.buffer import ReplayState
+from dcp.replay import ReplayState
 from dcp.training.rollout import ActingState
 from dcp.training.trainer import Trainer
 

@@ -4,8 +4,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dcp.config import Config, Settings
-from dcp.deploy.run_folder import CONFIG_FILE, load_run, read_config_file, require_trust
 from dcp.errors import UserError
+from dcp.run_folder import CONFIG_FILE, load_run, read_config_file, require_trust
 from dcp.training import checkpoint_files
 from dcp.training.checkpoint_files import CHECKPOINTS_DIR, DamagedError
 from dcp.training.schedule import Budget

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dcp.deploy.policy import DeployedPolicy
+from dcp.policies.policy import DeployedPolicy
 from dcp.training import sinks
 from dcp.training.folder import RunFolder
 from dcp.training.trainer import RunState

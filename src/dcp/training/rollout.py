@@ -11,7 +11,7 @@ from dcp.envs.maze import share_of_cells_visited
 from dcp.learner import Learner, LearnerParams
 from dcp.methods.interface import Command, CommandState
 from dcp.methods.pool_seed import Seeds
-from dcp.objectives.sac import sample_squashed
+from dcp.networks import sample_squashed
 from dcp.types import Array, Metrics, Transition
 
 

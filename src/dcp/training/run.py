@@ -5,10 +5,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from dcp import compiling, hosts
 from dcp.checks import check
-from dcp.compiling import cache as compilation_cache
 from dcp.config import Config
-from dcp.envs import hosts
 from dcp.errors import RunError
 from dcp.training import sinks
 from dcp.training.checkpoint import Saver
@@ -45,12 +44,12 @@ def train(
     """Train and write `<runs_dir>/<env>/<method>/seed_<n>/`.
 
     `on_eval` is called after each evaluation; its `run` is valid within the call only (its buffers are reused).
-    `cache` is a folder for compiled programs, or "off"; see `dcp.compiling.cache`. `cadence`: when to checkpoint.
-    With several hosts (`dcp.envs.hosts.join`) each calls this; what host 0 was given counts, and it alone writes.
+    `cache` is a folder for compiled programs, or "off"; see `dcp.compiling`. `cadence`: when to checkpoint.
+    With several hosts (`dcp.hosts.join`) each calls this; what host 0 was given counts, and it alone writes.
     """
     if not hosts.is_first():
         return follow(cache)
-    compilation_cache.enable(cache)
+    compiling.enable_cache(cache)
     convene(config)
     check(config)
     sinks.require(tensorboard, wandb)
@@ -79,7 +78,7 @@ def resume(
     """
     if not hosts.is_first():
         return follow(cache)
-    compilation_cache.enable(cache)
+    compiling.enable_cache(cache)
     sinks.require(tensorboard, wandb)
     folder = reopen(run, steps)
     try:

@@ -7,7 +7,7 @@ a run set aside without config.json was never set aside whole, and one with it w
 import shutil
 from pathlib import Path
 
-from dcp.deploy.run_folder import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, POLICY_FILE
+from dcp.run_folder import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, POLICY_FILE
 from dcp.training.checkpoint_files import CHECKPOINTS_DIR
 
 TENSORBOARD_DIR = "tensorboard"

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from dcp.deploy.artefact import write_whole
 from dcp.errors import UserError
+from dcp.policies.policy_file import write_whole
 from dcp.training.folder import RunFolder
 
 Row = dict[str, float]

@@ -6,19 +6,27 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from dcp import devices
 from dcp.config import Config
-from dcp.deploy.policy import DeployedPolicy
-from dcp.envs import devices
+from dcp.devices import ONE_DEVICE, Split
 from dcp.envs.base import Environment
-from dcp.envs.devices import ONE_DEVICE, Split
 from dcp.envs.episodes import Episodes
 from dcp.envs.registry import env_of
 from dcp.evaluation.program import Deployment
 from dcp.learner import Learner, LearnerParams, LearnerState, make_networks
 from dcp.methods.pool_seed import seeds_of
 from dcp.methods.table import make_agent
-from dcp.replay import buffer, hindsight, standing
-from dcp.replay.buffer import ReplayState
+from dcp.policies.policy import DeployedPolicy
+from dcp.replay import (
+    ReplayState,
+    init_replay,
+    insert,
+    relabel,
+    resting_draws,
+    sample_windows,
+    shuffled_batches,
+    with_resting_pairs,
+)
 from dcp.training.rollout import ActingState, Rollout
 from dcp.types import Array, Batch, Metrics, Transition
 
@@ -50,24 +58,24 @@ class Trainer:
             commanded_goal=jnp.zeros((num_envs, spec.goal_size)),
             episode_id=jnp.zeros(num_envs, jnp.int32),
         )
-        return self.rollout.init(key), buffer.init(row, self.config.replay_rows)
+        return self.rollout.init(key), init_replay(row, self.config.replay_rows)
 
     def collect(
         self, params: LearnerParams, acting: ActingState, replay: ReplayState, key: Array
     ) -> tuple[ActingState, ReplayState, Metrics]:
         """One unroll of every environment into the replay."""
         acting, rows, metrics = self.rollout.collect(params, acting, key, self.config.unroll_length)
-        return acting, buffer.insert(replay, rows), metrics
+        return acting, insert(replay, rows), metrics
 
     def windows(self, replay: ReplayState, key: Array) -> Transition:
         """A fresh window of each environment's rows, [T, N, ...]"""
         assert self.config.window is not None
-        return buffer.sample_windows(replay, self.config.window, key)
+        return sample_windows(replay, self.config.window, key)
 
     def pairs(self, windows: Transition, key_future: Array, key_shuffle: Array) -> tuple[Batch, Array]:
         """-> every pair of the windows, with its hindsight goal, and the shuffled order of their batches"""
-        pairs = hindsight.relabel(windows, self.learner.spec, self.config.discount, key_future)
-        order = hindsight.shuffled_batches(pairs.state.shape[0], self.config.batch_size, key_shuffle)
+        pairs = relabel(windows, self.learner.spec, self.config.discount, key_future)
+        order = shuffled_batches(pairs.state.shape[0], self.config.batch_size, key_shuffle)
         return pairs, order
 
     def updates(self, learner: LearnerState, pairs: Batch, order: Array, key: Array) -> tuple[LearnerState, Metrics]:
@@ -92,10 +100,10 @@ class Trainer:
             return None
         states = jnp.asarray(seeds.critic.rows)  # [K, S]
         share = min(round((self.config.pool_seed_fraction or 0.0) * self.config.batch_size), states.shape[0])
-        return states[standing.draws(jax.random.fold_in(key, 1), order.shape[0], states.shape[0], share)]
+        return states[resting_draws(jax.random.fold_in(key, 1), order.shape[0], states.shape[0], share)]
 
     def _for_critic(self, batch: Batch, states: Array | None) -> Batch | None:
-        return None if states is None else standing.with_standing(batch, states, self.learner.spec)
+        return None if states is None else with_resting_pairs(batch, states, self.learner.spec)
 
     def learn(
         self, learner: LearnerState, windows: Transition, key_future: Array, key_shuffle: Array, key_update: Array

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dcp.deploy.artefact import write_whole
 from dcp.errors import UserError
+from dcp.policies.policy_file import write_whole
 
 FOLDER, FILE = "diagnosis", "diagnosis.json"
 SCHEMA_VERSION = 1  # of the files that can be read here

@@ -19,8 +19,8 @@ from dcp.analysis.report.parts import section_makers, with_safe_names
 from dcp.analysis.report.states import runs_table, states_html
 from dcp.analysis.sections import Section
 from dcp.analysis.tables import write_table
-from dcp.deploy.artefact import write_whole
 from dcp.errors import UserError
+from dcp.policies.policy_file import write_whole
 
 PAGE, FIGURES_DIR, TABLES_DIR = "report.html", "figures", "tables"
 PICTURE_BYTES = 3_000_000  # of the figures in the page; the curves are drawn by its script

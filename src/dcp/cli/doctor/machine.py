@@ -130,16 +130,15 @@ def _look() -> dict[str, Any] | ProbeError:
 def start_jax() -> dict[str, Any]:
     import jax
 
+    from dcp import compiling, devices
     from dcp.checks import available_memory
-    from dcp.compiling import cache as compilation_cache
-    from dcp.envs import devices
     from dcp.envs.registry import make_env
     from dcp.training.checkpoint_files import KEPT
 
     devices.prepare(None, make_env(SMALL).spec)
     jax.block_until_ready(jax.numpy.ones(8) @ jax.numpy.ones(8))
     parts = {env: _parts(env) for env in (SMALL, LARGE)}
-    in_use = compilation_cache.enable()
+    in_use = compiling.enable_cache()
     return {
         "version": jax.__version__,
         "platform": jax.default_backend(),
@@ -150,7 +149,7 @@ def start_jax() -> dict[str, Any]:
         # The last ones, and the one that is being written.
         "checkpoints": (KEPT + 1) * (parts[LARGE]["replay"] + parts[LARGE]["learner and its optimizer"]),
         "cache": None if in_use is None else str(in_use),
-        "cache_wanted": os.environ.get(compilation_cache.VARIABLE) or str(compilation_cache.default_folder()),
+        "cache_wanted": os.environ.get(compiling.VARIABLE) or str(compiling.default_folder()),
     }
 
 

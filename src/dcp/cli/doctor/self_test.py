@@ -33,7 +33,7 @@ def self_test() -> Iterator[Check]:
 def train_a_moment(folder: str) -> dict[str, Any]:
     import numpy as np
 
-    from dcp.deploy.artefact import load_policy
+    from dcp.policies.policy_file import load_policy
     from dcp.presets import preset_config
     from dcp.training.run import train
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import flax.linen as nn
 import numpy as np
 
-from dcp.deploy.policy import DeployedPolicy
-from dcp.networks.agent_networks import NetworkShape
+from dcp.networks import NetworkShape
+from dcp.policies.policy import DeployedPolicy
 from dcp.types import Params
 
 NORM_EPSILON = float(nn.LayerNorm.epsilon)

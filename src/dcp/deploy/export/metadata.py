@@ -5,8 +5,8 @@ from typing import Any
 
 from dcp import __version__
 from dcp.deploy.numpy_policy import FORMAT, SCHEMA_VERSION, Burst
-from dcp.deploy.policy import DeployedPolicy
 from dcp.errors import UserError
+from dcp.policies.policy import DeployedPolicy
 
 
 def describe(policy: DeployedPolicy, about: Mapping[str, Any], burst: tuple[int, int] | None) -> dict[str, Any]:

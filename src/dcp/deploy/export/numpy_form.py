@@ -8,8 +8,8 @@ import numpy as np
 
 from dcp.deploy.export.layers import NORM_EPSILON, Layer, network_layers
 from dcp.deploy.numpy_policy import ACTIVATIONS, CONDITIONS, METADATA
-from dcp.deploy.policy import DeployedPolicy
 from dcp.errors import UserError
+from dcp.policies.policy import DeployedPolicy
 
 
 def numpy_bytes(policy: DeployedPolicy, metadata: dict[str, Any]) -> bytes:

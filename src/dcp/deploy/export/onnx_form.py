@@ -15,8 +15,8 @@ from onnx import helper, numpy_helper
 from dcp.deploy.export.layers import NORM_EPSILON, Layer, network_layers
 from dcp.deploy.exported import PSI_GOAL
 from dcp.deploy.numpy_policy import METADATA
-from dcp.deploy.policy import DeployedPolicy
 from dcp.errors import UserError
+from dcp.policies.policy import DeployedPolicy
 
 OPSET, IR_VERSION = 17, 8  # LayerNormalization came with 17; every onnxruntime since 1.12 knows them
 BATCH = "batch"

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import export
 
 from dcp.deploy.exported import STABLEHLO_ARTEFACT, STABLEHLO_METADATA
-from dcp.deploy.policy import DeployedPolicy
+from dcp.policies.policy import DeployedPolicy
 from dcp.types import Array
 
 PLATFORMS = ("cpu", "cuda", "tpu")

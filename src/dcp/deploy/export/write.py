@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from dcp.deploy.artefact import load_policy_and_about, write_whole
 from dcp.deploy.export.metadata import describe
 from dcp.deploy.exported import ENDINGS, load_exported
-from dcp.deploy.policy import DeployedPolicy
 from dcp.errors import RunError, UserError
+from dcp.policies.policy import DeployedPolicy
+from dcp.policies.policy_file import load_policy_and_about, write_whole
 
 TOLERANCE = 1e-4  # of the mean difference of actions in [-1, 1]: rounding stays far below, a forgotten layer far above
 CHECKED = 64  # inputs that a file is compared on

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dcp.deploy.policy import DeployedPolicy
 from dcp.envs.fine_grid import wall_at
 from dcp.envs.plane import goals_at, unit
+from dcp.policies.policy import DeployedPolicy
 from dcp.theory.diagnostics.estimates import of_mean, of_share
 from dcp.theory.diagnostics.fields import learned
 from dcp.theory.diagnostics.truth import Truth

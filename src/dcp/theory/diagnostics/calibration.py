@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dcp.deploy.policy import DeployedPolicy
+from dcp.policies.policy import DeployedPolicy
 from dcp.theory.diagnostics.correlation import line, rank_correlation
 from dcp.theory.diagnostics.fields import psi
 from dcp.theory.diagnostics.truth import Truth

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dcp.deploy.policy import DeployedPolicy
+from dcp.policies.policy import DeployedPolicy
 from dcp.theory.diagnostics.estimates import of_mean, of_share
 from dcp.theory.diagnostics.fields import jacobians, psi
 from dcp.theory.diagnostics.visits import Visits

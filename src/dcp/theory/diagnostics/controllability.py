@@ -20,10 +20,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.compiling.options import QUICK_COMPILE
-from dcp.deploy.policy import DeployedPolicy
+from dcp.compiling import QUICK_COMPILE
 from dcp.envs.base import Environment, EnvState, is_sound
 from dcp.envs.plane import unit
+from dcp.policies.policy import DeployedPolicy
 from dcp.theory.diagnostics.estimates import of_mean, of_share
 from dcp.types import Array
 

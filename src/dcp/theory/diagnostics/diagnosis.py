@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from dcp.config import Config
-from dcp.deploy.policy import DeployedPolicy
 from dcp.envs.base import Environment
 from dcp.errors import UserError
 from dcp.evaluation.targets import Target, environment_of, open_target
-from dcp.methods.direction import Direction
+from dcp.methods.conditions import Direction
+from dcp.policies.policy import DeployedPolicy
 from dcp.theory.diagnostics.parts import PARTS, Subject
 from dcp.theory.diagnostics.truth import leads_through_things, truth_of
 from dcp.theory.diagnostics.visits import gather

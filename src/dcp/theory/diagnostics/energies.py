@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.deploy.policy import DeployedPolicy
+from dcp.policies.policy import DeployedPolicy
 from dcp.theory.diagnostics.estimates import of_mean, of_share
 from dcp.theory.diagnostics.fields import energy_distances
 from dcp.theory.diagnostics.visits import Visits

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dcp.compiling.options import QUICK_COMPILE
-from dcp.deploy.policy import DeployedPolicy
-from dcp.methods.direction import direction_and_magnitude, pulled_back
+from dcp.compiling import QUICK_COMPILE
+from dcp.methods.conditions import direction_and_magnitude, pulled_back
+from dcp.policies.policy import DeployedPolicy
 from dcp.types import Array
 
 

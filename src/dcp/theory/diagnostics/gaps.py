@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dcp.compiling.options import QUICK_COMPILE
+from dcp.compiling import QUICK_COMPILE
 from dcp.config import Config
-from dcp.deploy.policy import DeployedPolicy
 from dcp.envs.plane import unit
-from dcp.methods.pooled_subgoal import PooledSubgoal
+from dcp.methods.commands import PooledSubgoal
+from dcp.policies.policy import DeployedPolicy
 from dcp.theory.diagnostics.correlation import rank_correlation
 from dcp.theory.diagnostics.estimates import of_mean, of_share
 from dcp.theory.diagnostics.fields import actions, learned

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from dcp.config import Config
-from dcp.deploy.policy import DeployedPolicy
 from dcp.envs.base import Environment
 from dcp.envs.geodesic import farthest_goal
 from dcp.envs.plane import goals_at, has_plane
-from dcp.methods.pooled_subgoal import PooledSubgoal
+from dcp.methods.commands import PooledSubgoal
 from dcp.methods.table import METHODS
+from dcp.policies.policy import DeployedPolicy
 from dcp.theory.diagnostics import alignment, calibration, conditioning, controllability, energies, gaps
 from dcp.theory.diagnostics.fields import learned
 from dcp.theory.diagnostics.truth import Truth

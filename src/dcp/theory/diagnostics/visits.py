@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dcp.compiling.options import QUICK_COMPILE
-from dcp.deploy.policy import DeployedPolicy, SampledPolicy
+from dcp.compiling import QUICK_COMPILE
 from dcp.envs.base import Environment, EnvState
 from dcp.errors import UserError
 from dcp.evaluation.rollout import Record, rollout
+from dcp.policies.policy import DeployedPolicy, SampledPolicy
 from dcp.types import Array, EnvSpec
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from dcp.deploy.policy import DeployedPolicy
+from dcp.policies.policy import DeployedPolicy
 from dcp.training.checkpoint import Saver
 from dcp.training.loop import Moment, Row, require_sound
 from dcp.training.results import Results

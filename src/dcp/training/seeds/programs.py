@@ -12,11 +12,10 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dcp.compiling.options import compiler_options
+from dcp.compiling import compiler_options
 from dcp.evaluation.rollout import Record
 from dcp.learner import LearnerParams, LearnerState
-from dcp.replay import buffer
-from dcp.replay.buffer import ReplayState
+from dcp.replay import ReplayState, insert
 from dcp.training.programs import may_share, same_program
 from dcp.training.rollout import ActingState
 from dcp.training.seeds.axis import axes
@@ -92,7 +91,7 @@ class SeedPrograms:
 
         axes = self.axes.acting
         acting, rows, metrics = jax.vmap(unroll, in_axes=(0, axes, 0), out_axes=(axes, 0, 0))(params, acting, keys)
-        return acting, buffer.insert(replay, rows, axis=1), metrics
+        return acting, insert(replay, rows, axis=1), metrics
 
     def _episodes(self, params: LearnerParams, key: Array) -> Record:
         return self.trainer.deployment.episodes(self.trainer.policy(params), key)

@@ -5,11 +5,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dcp import compiling
 from dcp.checks import check
-from dcp.compiling import cache as compilation_cache
 from dcp.config import Config
-from dcp.deploy.policy import DeployedPolicy
 from dcp.errors import RunError
+from dcp.policies.policy import DeployedPolicy
 from dcp.training import sinks
 from dcp.training.display import DisplayKind
 from dcp.training.folder import claim, reopen
@@ -67,7 +67,7 @@ def train_seeds(
 
     A seed whose loss is not finite drops out with a fault.json, and the others go on; `SeedsFaultError` tells it then.
     """
-    compilation_cache.enable(cache)
+    compiling.enable_cache(cache)
     seeds = tuple(seeds)
     require_seeds(seeds)
     config = in_one_program(replace(config, seed=seeds[0]), len(seeds))

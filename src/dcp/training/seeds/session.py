@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, cast
 
-from dcp.deploy.policy import DeployedPolicy
 from dcp.errors import RunError
+from dcp.policies.policy import DeployedPolicy
 from dcp.training.checkpoint import Saver
 from dcp.training.display import DisplayKind
 from dcp.training.faults import explained

@@ -1,4 +1,4 @@
-"""The paper's one idea: the actor sees where to go in psi-space, and how far it is."""
+"""What the actor sees of its goal: raw coordinates, or the paper's direction and distance in psi-space."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,6 +8,17 @@ import jax.numpy as jnp
 
 from dcp.methods.interface import Representation
 from dcp.types import Array, EnvSpec
+
+
+@dataclass(frozen=True)
+class RawGoal:
+    name: ClassVar[str] = "raw_goal"
+
+    def size(self, spec: EnvSpec, repr_dim: int) -> int:
+        return spec.goal_size
+
+    def __call__(self, representation: Representation, achieved: Array, commanded: Array) -> Array:
+        return commanded
 
 
 def direction_and_magnitude(psi_s: Array, psi_z: Array) -> tuple[Array, Array]:

@@ -11,8 +11,7 @@ import numpy as np
 
 from dcp.errors import UserError
 from dcp.methods.interface import Condition, Representation
-from dcp.networks.agent_networks import Networks
-from dcp.objectives.sac import sample_squashed
+from dcp.networks import Networks, sample_squashed
 from dcp.representation import bind
 from dcp.types import Array, EnvSpec, Params
 

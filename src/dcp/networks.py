@@ -1,12 +1,42 @@
-"""psi_sa, psi_g and the actor, as pure functions over their parameters."""
+"""One backbone for psi_sa, psi_g and the actor, as pure functions over their parameters."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from dcp.networks.mlp import MLP
 from dcp.types import Array, Params
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"swish": nn.swish, "relu": nn.relu}
+
+# Uniform within sqrt(1 / fan_in).
+KERNEL_INIT = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
+
+
+class MLP(nn.Module):
+    width: int
+    depth: int
+    out: int
+    activation: str = "swish"
+    layer_norm: bool = False
+    residual_every: int = 0
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        skip = x
+        for layer in range(self.depth):
+            x = nn.Dense(self.width, kernel_init=KERNEL_INIT, name=f"hidden_{layer}")(x)
+            if self.layer_norm:
+                x = nn.LayerNorm(name=f"norm_{layer}")(x)
+            x = ACTIVATIONS[self.activation](x)
+            if layer == 0:
+                skip = x
+            elif self.residual_every and layer % self.residual_every == 0:
+                x = skip = x + skip
+        return nn.Dense(self.out, kernel_init=KERNEL_INIT, name="out")(x)
+
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
 
@@ -73,3 +103,19 @@ class Networks:
         result = self._mlp(out).apply({"params": params}, x)
         assert isinstance(result, jax.Array)
         return result
+
+
+LOG_2PI = 1.8378770664093453
+SQUASH_EPS = 1e-6
+
+
+def sample_squashed(mean: Array, log_std: Array, noise: Array) -> tuple[Array, Array]:
+    """mean, log_std, noise [..., A] -> action = tanh(mean + std * noise) [..., A], its log probability [...]"""
+    action = jnp.tanh(mean + jnp.exp(log_std) * noise)
+    gaussian = -0.5 * noise**2 - log_std - 0.5 * LOG_2PI
+    return action, jnp.sum(gaussian - jnp.log(1.0 - action**2 + SQUASH_EPS), axis=-1)
+
+
+def alpha_loss(log_alpha: Array, log_prob: Array, target_entropy: float) -> Array:
+    """The temperature rises while the entropy is below its target."""
+    return jnp.exp(log_alpha) * jnp.mean(jax.lax.stop_gradient(-log_prob) - target_entropy)

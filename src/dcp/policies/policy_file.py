@@ -12,14 +12,12 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from dcp.deploy.policy import DeployedPolicy
-from dcp.deploy.run_folder import POLICY_FILE
-from dcp.deploy.zoo import located
+from dcp.critics.energies import ENERGIES
 from dcp.errors import UserError
 from dcp.methods.table import make_condition
-from dcp.networks.agent_networks import Networks, NetworkShape
-from dcp.networks.mlp import ACTIVATIONS
-from dcp.objectives.energies import ENERGIES
+from dcp.networks import ACTIVATIONS, Networks, NetworkShape
+from dcp.policies.policy import DeployedPolicy
+from dcp.run_folder import POLICY_FILE, located
 from dcp.types import EnvSpec, MazeLayout, Params
 
 POLICY_SCHEMA_VERSION = 1

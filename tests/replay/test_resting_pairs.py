@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import chisquare
 
 from dcp.envs.registry import make_env
-from dcp.replay.standing import draws, with_standing
+from dcp.replay import resting_draws, with_resting_pairs
 from dcp.types import Batch
 
 SPEC = replace(make_env("point_u_maze_inertia").spec, goal_dims=(2, 3))  # S 4: a point's place, a ball's
@@ -16,7 +16,7 @@ SPEC = replace(make_env("point_u_maze_inertia").spec, goal_dims=(2, 3))  # S 4: 
 
 def test_the_first_pairs_give_way_to_states_at_rest_whose_future_is_their_present():
     batch = Batch(jnp.ones((3, 4)), jnp.ones((3, 2)), jnp.full((3, 2), 2.0), jnp.full((3, 2), 3.0))
-    found = with_standing(batch, jnp.array([[5.0, 6.0, 7.0, 8.0]]), SPEC)
+    found = with_resting_pairs(batch, jnp.array([[5.0, 6.0, 7.0, 8.0]]), SPEC)
     assert np.array_equal(found.state, [[5, 6, 7, 8], [1, 1, 1, 1], [1, 1, 1, 1]])
     assert np.array_equal(found.action, [[0, 0], [1, 1], [1, 1]])
     assert np.array_equal(found.future_goal, [[7, 8], [3, 3], [3, 3]])
@@ -24,6 +24,6 @@ def test_the_first_pairs_give_way_to_states_at_rest_whose_future_is_their_presen
 
 
 def test_every_update_draws_each_state_at_most_once_and_all_equally_often():
-    found = np.asarray(draws(jax.random.key(0), updates=600, num_states=6, share=2))
+    found = np.asarray(resting_draws(jax.random.key(0), updates=600, num_states=6, share=2))
     assert found.shape == (600, 2) and np.all(found[:, 0] != found[:, 1])
     assert chisquare(np.bincount(found.ravel(), minlength=6)).pvalue > 1e-3

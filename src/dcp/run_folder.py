@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from dcp.config import SCHEMA_VERSION, Config
-from dcp.deploy.zoo import located
 from dcp.errors import UserError
 
 CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.csv"
 POLICY_FILE = "policy.safetensors"
 PLOTS_DIR = "plots"
+ZOO = "zoo"  # trained policies inside the package: zoo/<env>/<method> stands for a run folder
+ZOO_FOLDER = Path(__file__).parent / ZOO
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,27 @@ class RunRecord:
     @property
     def plots(self) -> Path:
         return self.folder / PLOTS_DIR
+
+
+def located(path: str | Path) -> Path:
+    """Return the path, or the zoo's folder if it names one of its runs. A file of that name here goes first."""
+    path = Path(path)
+    if path.exists() or not is_zoo(path):
+        return path
+    found = ZOO_FOLDER.joinpath(*path.parts[1:])
+    if not found.exists() or (found.is_dir() and not (found / CONFIG_FILE).is_file()):
+        raise UserError(f"the zoo has no {Path(*path.parts[1:])}: choose one of {', '.join(zoo_names())}")
+    return found
+
+
+def is_zoo(path: str | Path) -> bool:
+    return Path(path).parts[:1] == (ZOO,)
+
+
+def zoo_names() -> list[str]:
+    """List zoo/<env>/<method> of every policy that comes with the package."""
+    folders = (file.parent for file in ZOO_FOLDER.glob("*/*/config.json"))
+    return sorted(f"{ZOO}/{folder.relative_to(ZOO_FOLDER).as_posix()}" for folder in folders)
 
 
 def load_run(folder: str | Path) -> RunRecord:

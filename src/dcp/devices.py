@@ -2,7 +2,7 @@
 
 GPUs, or on a CPU one virtual device a core: a physics step is hundreds of small operations, which XLA spreads badly
 over the threads of one device. JAX makes virtual devices only while it starts, so it must be told before.
-Several hosts (`dcp.envs.hosts`) are one row of devices, as many of each.
+Several hosts (`dcp.hosts`) are one row of devices, as many of each.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dcp.envs import hosts
+from dcp import hosts
 from dcp.errors import UserError
 from dcp.types import EnvSpec
 

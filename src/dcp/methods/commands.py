@@ -1,4 +1,4 @@
-"""The command of SSGC and DCP: ask for a visited state that stands in for the goal."""
+"""Which goal the rollout asks for: the environment's own, or a visited state that stands in for it."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Self
@@ -10,6 +10,26 @@ from dcp.config import Config
 from dcp.methods.interface import Representation
 from dcp.methods.scoring import SCORES
 from dcp.types import Array, EnvSpec, Metrics
+
+
+@dataclass(frozen=True)
+class FinalGoal:
+    has_pool: ClassVar[bool] = False
+
+    @classmethod
+    def make(cls, config: Config, spec: EnvSpec) -> Self:
+        return cls()
+
+    def init(self, achieved: Array, goal: Array, seed_states: Array | None = None) -> tuple[()]:
+        return ()
+
+    def step(
+        self, state: tuple[()], achieved: Array, goal: Array, representation: Representation, key: Array
+    ) -> tuple[tuple[()], Array]:
+        return (), goal
+
+    def metrics(self, state: tuple[()], achieved: Array, goal: Array) -> Metrics:
+        return {}
 
 
 class PoolState(NamedTuple):

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.objectives.contrastive import CONTRASTIVE_LOSSES, infonce_accuracy, logsumexp_penalty
+from dcp.critics.contrastive import CONTRASTIVE_LOSSES, infonce_accuracy, logsumexp_penalty
 
 LOGITS = jnp.array([[2.0, 1.0], [0.0, -1.0]])
 

@@ -1,1 +1,0 @@
-"""How XLA compiles our programs, and where it keeps them: for every command that runs one."""

@@ -1,0 +1,1 @@
+"""What psi is, and what trains it."""

@@ -1,1 +1,0 @@
-"""Array maths of the losses, each the size of its equation."""

@@ -1,0 +1,1 @@
+"""A policy away from its run: in memory, in a file, exported."""
