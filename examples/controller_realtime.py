@@ -21,10 +21,10 @@ import dcp
 from dcp.deploy import Controller, Reading, Stopped
 from dcp.deploy.control.clock import Clock, Pacer
 from dcp.deploy.exported import is_exported, load_exported
-from dcp.run_folder import located
 from dcp.envs.base import Environment
 from dcp.errors import UserError
 from dcp.policies.policy_file import policy_about
+from dcp.run_folder import located
 
 ZOO = "zoo/point_u_maze/dcp"
 DT = {

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp.compiling import compiler_options
-from dcp.envs.base import Environment, EnvState, is_sound, judged_reset, judged_step
 from dcp.devices import Split
+from dcp.envs.base import Environment, EnvState, is_sound, judged_reset, judged_step
 from dcp.envs.episodes import choose
 from dcp.envs.maze import cell_of
 from dcp.envs.physics_env import PhysicsEnv
