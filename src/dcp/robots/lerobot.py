@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dcp.deploy.control.inputs import Reading
 from dcp.errors import UserError
+from dcp.robots.safety import Reading
 
 PATIENCE = 0.1  # seconds that a send waits for a read on the same bus; a read that hangs must not keep the safe action
 SLACK = 0.05  # an arm may rest so far outside the range that it was given, as a share of half that range

@@ -1,0 +1,20 @@
+"""A policy on a robot. Names are loaded when first used, and need NumPy alone."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dcp.robots.controller import Controller as Controller
+    from dcp.robots.lerobot import LeRobotArm as LeRobotArm
+    from dcp.robots.safety import Reading as Reading
+    from dcp.robots.safety import Stopped as Stopped
+    from dcp.robots.timing import Report as Report
+
+_HOMES = {"Controller": "controller", "LeRobotArm": "lerobot", "Reading": "safety", "Report": "timing", "Stopped": "safety"}
+__all__ = ["Controller", "LeRobotArm", "Reading", "Report", "Stopped"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dcp.robots' has no attribute {name!r}")
+    return getattr(import_module(f"dcp.robots.{_HOMES[name]}"), name)

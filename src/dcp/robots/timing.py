@@ -1,0 +1,240 @@
+"""Time on a robot: a clock, deadlines, a watchdog that notices a loop that hangs, and a record of what each step took."""
+
+import csv
+import json
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SPIN = 0.0003  # seconds before a deadline in which sleep is not trusted; Linux oversleeps by about 0.1 ms
+TIMINGS = ("period", "compute", "read", "policy", "send")
+VECTORS = ("state", "goal", "action", "sent")
+
+START, STATE, GOAL, POLICY, SEND = "the start", "read_state", "read_goal", "the policy", "send_action"
+BETWEEN, WAIT = "your code between two steps", "the wait for the next step"
+ADVICE = {  # by the part of a step in which the loop hangs
+    START: "find out what takes so long, or raise start_timeout",
+    STATE: "check the sensor and its connection",
+    GOAL: "check where the goal comes from",
+    POLICY: "use a faster policy, such as one of `dcp export`, or a lower rate",
+    SEND: "check the actuators and their connection",
+    WAIT: "give the loop a core of its own, or raise stale_after",
+    BETWEEN: "call step() more often, or use run()",
+}
+
+
+class Clock:
+    """Monotonic seconds of arbitrary origin. A test passes its own."""
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class Pacer:
+    """Deadlines at start + k * period: the error of one wait does not carry over to the next."""
+
+    def __init__(self, period: float, clock: Clock):
+        self.period, self.clock = period, clock
+        self.start, self.k = clock.now(), 0
+
+    @property
+    def elapsed(self) -> float:
+        """The time of the current deadline."""
+        return self.k * self.period
+
+    def missed(self) -> int:
+        """Count the deadlines that passed since the last wait, and skip them: late steps never bunch up."""
+        passed = math.floor((self.clock.now() - self.start) / self.period) - self.k
+        self.k += max(passed, 0)
+        return max(passed, 0)
+
+    def wait(self) -> None:
+        """Sleep most of the way to the next deadline, then watch the clock."""
+        self.k += 1
+        moment = self.start + self.k * self.period
+        while (left := moment - self.clock.now()) > SPIN:
+            self.clock.sleep(left - SPIN)
+        while self.clock.now() < moment:
+            self.clock.sleep(0.0)  # lets other threads have Python's lock meanwhile
+
+
+class Watchdog(threading.Thread):
+    """Notices that the loop hangs and calls `trip` with a sentence: a read that blocks cannot notice itself.
+
+    Not a daemon: if the loop's thread is gone without a stop, Python waits for this one, which then trips.
+    """
+
+    def __init__(self, clock: Clock, start_timeout: float, stale_after: float, trip: Callable[[str], object]):
+        super().__init__(name="dcp-watchdog", daemon=False)
+        self._clock, self._stale_after, self._trip = clock, stale_after, trip
+        self._limit, self._setting, self._part = start_timeout, "start_timeout", START
+        self._ended = threading.Event()
+        self.between = BETWEEN  # where the loop is after a step
+        self.last = clock.now()
+
+    def beat(self) -> float:
+        """Tell that a step begins. -> the time"""
+        self.last = self._clock.now()
+        return self.last
+
+    def start_is_over(self) -> None:
+        """From now on `stale_after` is the limit."""
+        self._part = self.between
+        self.beat()
+        self._limit, self._setting = self._stale_after, "stale_after"
+
+    def enter(self, part: str) -> None:
+        if self._part != START:  # which lasts until `start_is_over`
+            self._part = part
+
+    def overdue(self) -> str | None:
+        """Return a sentence if no step has begun for too long."""
+        now = self._clock.now()  # before `last` is read: a beat in between makes us patient, not hasty
+        age, part = now - self.last, self._part
+        if age <= self._limit:
+            return None
+        limit = f"{self._setting} is {self._limit:.3g} s"
+        return f"no step has begun for {age:.3g} s ({limit}), the loop is in {part}: {ADVICE[part]}"
+
+    def run(self) -> None:
+        while not self._ended.wait(max(self._stale_after / 20, 0.001)):
+            if sentence := self.overdue():
+                self._trip(sentence)
+                return
+
+    def end(self) -> None:
+        self._ended.set()
+        if self.is_alive() and threading.current_thread() is not self:
+            self.join()
+
+
+@dataclass(slots=True)
+class Step:
+    """One step, filled in as it proceeds: a step that failed shows how far it came. Times in seconds."""
+
+    number: int
+    time: float  # since the first step
+    period: float = math.nan  # since the step before
+    read: float = math.nan
+    policy: float = math.nan
+    send: float = math.nan
+    compute: float = math.nan  # these three, and our checks
+    state: np.ndarray | None = None
+    goal: np.ndarray | None = None
+    action: np.ndarray | None = None  # the policy's
+    sent: np.ndarray | None = None  # after the limits
+    clipped: bool = False
+    rate_limited: bool = False
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Milliseconds; None before the first."""
+
+    p50: float | None = None
+    p99: float | None = None
+    max: float | None = None
+
+    def __str__(self) -> str:
+        return "".join(f"{'-':>10}" if x is None else f"{x:>10.3f}" for x in (self.p50, self.p99, self.max))
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a controller measured of itself."""
+
+    rate_hz: float
+    steps: int
+    seconds: float
+    period: Spread  # from the start of a step to the start of the next
+    compute: Spread  # a whole step: read, policy, send and our own checks
+    read: Spread
+    policy: Spread
+    send: Spread
+    overruns: int  # steps that were not done by the next deadline
+    skipped_periods: int  # deadlines left out because of them
+    clipped: int  # actions that the limits altered
+    rate_limited: int  # actions that max_change altered
+    history: int  # p50 and p99 are over this many last steps at most; max and counts are over all
+    ended: str
+    safe_action: str
+    black_box: str
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), allow_nan=False)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{'milliseconds':<14}{'p50':>10}{'p99':>10}{'max':>10}",
+            *(f"{name:<14}{getattr(self, name)}" for name in TIMINGS),
+            f"{self.steps} steps in {self.seconds:.2f} s at {self.rate_hz:g} Hz",
+            f"{self.overruns} overruns, {self.skipped_periods} periods skipped,"
+            f" {self.clipped} actions clipped, {self.rate_limited} limited in change",
+            f"ended: {self.ended}; {self.safe_action}",
+        ]
+        return "\n".join([*lines, self.black_box] if self.black_box else lines)
+
+
+class Recorder:
+    """The last steps in full, the timings of many more, and counts of all: memory stays the same however long it runs."""
+
+    def __init__(self, history: int, black_box_steps: int):
+        self.rows: deque[Step] = deque(maxlen=black_box_steps)
+        self.counts = dict.fromkeys(("steps", "overruns", "skipped_periods", "clipped", "rate_limited"), 0)
+        self._seconds = 0.0
+        self._ring = np.full((history, len(TIMINGS)), np.nan)
+        self._max = np.full(len(TIMINGS), -np.inf)
+
+    def finish(self, step: Step) -> None:
+        timing = np.array([getattr(step, name) for name in TIMINGS])
+        self._ring[self.counts["steps"] % len(self._ring)] = timing
+        self._max = np.fmax(self._max, timing)
+        self._seconds = step.time + step.compute
+        self.counts["steps"] += 1
+        self.counts["clipped"] += step.clipped
+        self.counts["rate_limited"] += step.rate_limited
+
+    def spreads(self) -> dict[str, Spread]:
+        """Percentiles over the ring, the maximum over everything."""
+        return {name: _spread(self._ring[:, i], self._max[i]) for i, name in enumerate(TIMINGS)}
+
+    def report(self, **more: Any) -> Report:
+        return Report(seconds=self._seconds, history=len(self._ring), **self.counts, **self.spreads(), **more)
+
+    def write(self, path: Path, reason: str) -> None:
+        """Write the last steps as CSV, oldest first; the last row says why it ended."""
+        rows = list(self.rows)
+        sizes = {name: max((np.size(x) for row in rows if (x := getattr(row, name)) is not None), default=0)
+                 for name in VECTORS}  # fmt: skip
+        columns = [(name, i) for name, size in sizes.items() for i in range(size)]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            vectors = [f"{name}_{i}" for name, i in columns]
+            writer.writerow(["step", "time", *(f"{name}_ms" for name in TIMINGS), *vectors, "ended"])
+            for row in rows:
+                times = [f"{getattr(row, name) * 1e3:.4f}" for name in TIMINGS]
+                values = [_cell(getattr(row, name), i) for name, i in columns]
+                writer.writerow([row.number, f"{row.time:.6f}", *times, *values, reason if row is rows[-1] else ""])
+
+
+def _spread(values: np.ndarray, maximum: float) -> Spread:
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return Spread()
+    p50, p99 = np.percentile(values, (50, 99)) * 1e3
+    return Spread(float(p50), float(p99), float(maximum) * 1e3)
+
+
+def _cell(vector: np.ndarray | None, i: int) -> str:
+    return "" if vector is None or i >= len(vector) else repr(float(vector[i]))
