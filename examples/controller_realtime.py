@@ -18,12 +18,12 @@ import jax
 import numpy as np
 
 import dcp
-from dcp.deploy import Controller, Reading, Stopped
-from dcp.deploy.control.clock import Clock, Pacer
 from dcp.deploy.exported import is_exported, load_exported
 from dcp.envs.base import Environment
 from dcp.errors import UserError
 from dcp.policies.policy_file import policy_about
+from dcp.robots import Controller, Reading, Stopped
+from dcp.robots.timing import Clock, Pacer
 from dcp.run_folder import located
 
 ZOO = "zoo/point_u_maze/dcp"

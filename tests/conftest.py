@@ -24,7 +24,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 LONGEST = (
     "training/test_random_configs.py", "training/test_resume.py", "envs/test_ant_maze.py", "grid/test_local_grid.py",
     "test_learner.py", "cli/test_doctor.py", "training/test_split.py", "cli/test_bad_inputs.py",
-    "deploy/test_export.py", "interop/test_goal_env.py", "training/test_trainer.py", "deploy/test_controller.py",
+    "deploy/test_export.py", "interop/test_goal_env.py", "training/test_trainer.py", "robots/test_controller.py",
 )  # fmt: skip
 
 

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from dcp.robots.safety import Stopped as Stopped
     from dcp.robots.timing import Report as Report
 
-_HOMES = {"Controller": "controller", "LeRobotArm": "lerobot", "Reading": "safety", "Report": "timing", "Stopped": "safety"}
 __all__ = ["Controller", "LeRobotArm", "Reading", "Report", "Stopped"]
+_HOMES = dict(zip(__all__, ("controller", "lerobot", "safety", "timing", "safety"), strict=True))
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Time on a robot: a clock, deadlines, a watchdog that notices a loop that hangs, and a record of what each step took."""
+"""Time on a robot: a clock, deadlines, a watchdog for a loop that hangs, and a record of what each step took."""
 
 import csv
 import json
@@ -186,7 +186,7 @@ class Report:
 
 
 class Recorder:
-    """The last steps in full, the timings of many more, and counts of all: memory stays the same however long it runs."""
+    """The last steps in full, the timings of many more, and counts of all: memory does not grow."""
 
     def __init__(self, history: int, black_box_steps: int):
         self.rows: deque[Step] = deque(maxlen=black_box_steps)

@@ -11,22 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dcp.deploy import Controller, Reading, Stopped
 from dcp.deploy.burst import with_burst
-from dcp.deploy.control.garbage import Garbage
-from dcp.deploy.control.limits import Limits
 from dcp.errors import RunError, UserError
 from dcp.policies.policy import HostPolicy
-from tests.deploy.robots import SAFE, FakeClock, FakeRobot
+from dcp.robots import Controller, Reading, Stopped
+from dcp.robots import controller as controller_module
+from dcp.robots.safety import Limits
+from tests.robots.fake_robot import SAFE, FakeClock, FakeRobot
 
-leave_garbage = Garbage.leave
+freeze_garbage = controller_module.freeze_garbage
 
 
 @pytest.fixture(scope="module", autouse=True)
 def no_collections():
     """The full collection before the first step takes a fifth of a second here, where JAX is loaded."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Garbage, "leave", lambda self: None)
+        patch.setattr(controller_module, "freeze_garbage", lambda: False)
         yield
 
 
@@ -215,7 +215,7 @@ def test_an_action_that_comes_too_late_is_not_sent(where: str):
         warm_up=0,
         clock=clock,
     )
-    with pytest.raises(Stopped, match=rf"not come round for 0\.3 s \(stale_after is 0\.2 s\), it is in {where}: "):
+    with pytest.raises(Stopped, match=rf"begun for 0\.3 s \(stale_after is 0\.2 s\), the loop is in {where}: "):
         controller.run(steps=10)
     assert len(robot.ordinary) == 2 and robot.ended_safely()
 
@@ -236,7 +236,7 @@ def test_a_read_that_blocks_is_caught_while_it_blocks():
     calls = (robot.read_state, robot.read_goal, send)
     controller = Controller(policy, *calls, rate_hz=100, safe_action=SAFE, stale_after=0.5, max_overruns=None)
     robot.reads = -2
-    with pytest.raises(Stopped, match="it is in read_state: check the sensor"):
+    with pytest.raises(Stopped, match="the loop is in read_state: check the sensor"):
         controller.run(steps=10)
     assert robot.senders[-1] == "dcp-watchdog" and len(robot.ordinary) == 3 and robot.ended_safely()
 
@@ -259,7 +259,7 @@ def test_a_send_that_blocks_is_said_and_the_safe_action_follows_when_it_returns(
     controller = Controller(
         policy, robot.read_state, robot.read_goal, send, rate_hz=100, safe_action=SAFE, max_overruns=None
     )
-    with pytest.raises(Stopped, match="it is in send_action"):
+    with pytest.raises(Stopped, match="the loop is in send_action"):
         controller.run(steps=10)
     assert said.is_set() and len(robot.ordinary) == 3 and robot.ended_safely()
 
@@ -608,9 +608,8 @@ def test_a_black_box_that_cannot_be_written_hides_nothing(tmp_path):
     assert robot.ended_safely()
 
 
-def test_what_lives_before_the_loop_is_not_collected_during_it():
-    garbage, before = Garbage(), gc.get_freeze_count()
-    leave_garbage(garbage)
-    assert gc.get_freeze_count() > before
-    garbage.resume()
-    assert gc.get_freeze_count() == before == 0
+def test_what_lives_before_the_loop_is_not_collected_during_it(monkeypatch):
+    monkeypatch.setattr(controller_module, "freeze_garbage", freeze_garbage)
+    robot, counts = FakeRobot(FakeClock()), [gc.get_freeze_count()]
+    robot.controller(lambda state, goal: (counts.append(gc.get_freeze_count()), goal)[1]).run(steps=1)
+    assert counts[1] > counts[0] == gc.get_freeze_count() == 0

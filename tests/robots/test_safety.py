@@ -1,12 +1,13 @@
-"""The one door to the actuators, with threads that meet in it."""
+"""The gate to the actuators, with threads that meet in it, and signals that wait for a send."""
 
+import signal
 import threading
 
 import numpy as np
 import pytest
 
-from dcp.deploy.control.clock import Clock
-from dcp.deploy.control.gate import Gate
+from dcp.robots.safety import Gate, SignalGuard, cause
+from dcp.robots.timing import Clock
 
 ACT, SAFE = np.ones(1), np.zeros(1)
 
@@ -93,3 +94,26 @@ def test_a_stop_during_the_safe_action_by_its_own_sender_does_not_wait_for_itsel
     door = gate(lambda action: door.close("once more"))
     assert door.close("why")
     assert door.outcome == "the safe action was sent"
+
+
+def test_a_signal_waits_for_the_end_of_a_send_and_the_third_does_not():
+    guard = SignalGuard()
+    with pytest.raises(KeyboardInterrupt), guard.held():
+        guard._handle(signal.SIGINT, None)
+        guard._handle(signal.SIGTERM, None)
+        reached = True
+    assert reached and guard.busy  # the way out is not interrupted
+    guard = SignalGuard()
+    with pytest.raises(SystemExit) as ended, guard.held():
+        for _ in range(3):
+            guard._handle(signal.SIGTERM, None)
+        pytest.fail("a send that hangs could not be ended")
+    assert ended.value.code == 143
+
+
+def test_the_cause_is_read_off_the_exception():
+    errors = [None, KeyboardInterrupt(), SystemExit(143), SystemExit(0), SystemExit("bye"), KeyError("x")]
+    assert [cause(error) for error in errors] == [
+        "the with block ended", "Ctrl-C", "SIGTERM", "the program exits", "the program exits",
+        "an exception left the loop (KeyError)",
+    ]  # fmt: skip

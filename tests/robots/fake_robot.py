@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dcp.deploy import Controller
-from dcp.deploy.control.clock import Clock
+from dcp.robots import Controller
+from dcp.robots.timing import Clock
 
 SAFE = np.array([0.25, -0.25])
 

@@ -1,4 +1,4 @@
-"""How processes end: each is started, ended in its way, and must have sent the safe action last. No JAX in any."""
+"""Whole programs: each way to end one sends the safe action last, without JAX; and the example runs."""
 
 import signal
 import subprocess
@@ -7,12 +7,13 @@ import textwrap
 
 import pytest
 
-from dcp.deploy.control.signals import SignalGuard, cause
+from dcp.training.run import TrainedRun
+from examples.controller_realtime import main
 
 ROBOT = """
 import os, signal, sys, time
 import numpy as np
-from dcp.deploy import Controller, LeRobotArm, Stopped
+from dcp.robots import Controller, LeRobotArm, Stopped
 
 # As at a terminal, whoever started the tests: nohup ignores SIGHUP, a shell SIGINT for what it runs in the background.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -68,7 +69,7 @@ def test_a_program_that_ends_without_leaving_the_controller_is_ended_by_the_watc
     """
     words, errors, _ = run(script)
     assert words == ["act", "act", "safe"]
-    assert "the loop has not come round" in errors and "your code between two steps" in errors
+    assert "no step has begun" in errors and "your code between two steps" in errors
 
 
 def test_an_exception_in_ones_own_code_sends_the_safe_action_before_the_traceback():
@@ -80,24 +81,27 @@ def test_an_exception_in_ones_own_code_sends_the_safe_action_before_the_tracebac
     assert (words, returned) == (["act", "safe"], 1) and "KeyError: 'mine'" in errors
 
 
-def test_a_signal_waits_for_the_end_of_a_send_and_the_third_does_not():
-    guard = SignalGuard()
-    with pytest.raises(KeyboardInterrupt), guard.held():
-        guard._handle(signal.SIGINT, None)
-        guard._handle(signal.SIGTERM, None)
-        reached = True
-    assert reached and guard.busy  # the way out is not interrupted
-    guard = SignalGuard()
-    with pytest.raises(SystemExit) as ended, guard.held():
-        for _ in range(3):
-            guard._handle(signal.SIGTERM, None)
-        pytest.fail("a send that hangs could not be ended")
-    assert ended.value.code == 143
+# ---- the example
 
 
-def test_the_cause_is_read_off_the_exception():
-    errors = [None, KeyboardInterrupt(), SystemExit(143), SystemExit(0), SystemExit("bye"), KeyError("x")]
-    assert [cause(error) for error in errors] == [
-        "the with block ended", "Ctrl-C", "SIGTERM", "the program exits", "the program exits",
-        "an exception left the loop (KeyError)",
-    ]  # fmt: skip
+def test_a_simulated_robot_is_driven_in_real_time(tiny_run: TrainedRun, capsys: pytest.CaptureFixture[str]):
+    assert main([str(tiny_run.folder), "--seconds", "0.5", "--stale-after", "20"]) == 0
+    said = capsys.readouterr().out
+    assert "point_u_maze: the simulator at 20 Hz, the controller at 20 Hz" in said
+    assert "ended: ran its course" in said and "the safe action was sent" in said
+    assert "the goal was" in said
+
+
+def test_a_sensor_that_dies_stops_it(tiny_run: TrainedRun, tmp_path, capsys: pytest.CaptureFixture[str]):
+    box = tmp_path / "box.csv"
+    arguments = ["--freeze-after", "0.1", "--seconds", "60", "--black-box", str(box)]
+    assert main([str(tiny_run.folder), *arguments]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith("stopped: ") and "the safe action was sent" in captured.err
+    assert box.is_file()
+
+
+def test_a_policy_that_is_not_there_gives_a_sentence(tmp_path, capsys: pytest.CaptureFixture[str]):
+    assert main([str(tmp_path / "nowhere")]) == 2
+    said = capsys.readouterr().err
+    assert "no policy at" in said and "dcp train" in said and len(said.splitlines()) == 1

@@ -6,9 +6,9 @@ from functools import cached_property
 import numpy as np
 import pytest
 
-from dcp.deploy import Controller, LeRobotArm, Stopped
 from dcp.errors import UserError
-from tests.deploy.robots import FakeClock
+from dcp.robots import Controller, LeRobotArm, Stopped
+from tests.robots.fake_robot import FakeClock
 
 JOINTS = [
     f"{name}.pos" for name in ("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll", "gripper")
