@@ -9,11 +9,9 @@ from itertools import pairwise
 import numpy as np
 from matplotlib.figure import Figure
 
-from dcp.analysis.comparing import holm, paired_test
 from dcp.analysis.curves import METRICS, Columns, plot_methods
-from dcp.analysis.estimators import bootstrap, interquartile_mean, probability_of_improvement
-from dcp.analysis.statistics import t_interval
 from dcp.analysis.style import INK, colours, house_style
+from dcp.statistics import bootstrap, holm, interquartile_mean, paired_test, probability_of_improvement, t_interval
 
 Runs = Mapping[str, Mapping[str, list[Columns]]]  # study -> label -> one record a seed
 
@@ -61,7 +59,7 @@ def overall_table(runs: Runs) -> str:
         cells = [method]
         for values, metric in ((last, "success_once"), (whole, "success_once"), (last, "time_near_goal")):
             found = bootstrap(interquartile_mean, [values(runs, maze, method, metric) for maze in LABELS])
-            cells.append(f"{100 * found.value:.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]")
+            cells.append(f"{100 * found.mean:.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]")
         lines.append(_line(cells))
     return "\n".join(lines)
 
@@ -83,7 +81,7 @@ def against_table(runs: Runs) -> str:
     for at, other in enumerate(others):
         mine = slice(2 * at, 2 * at + 2)
         chances = [improvement(runs, other, values) for values in (last, whole)]
-        cells = [f"{p.value:.2f} [{p.low:.2f}, {p.high:.2f}]" for p in chances]
+        cells = [f"{p.mean:.2f} [{p.low:.2f}, {p.high:.2f}]" for p in chances]
         cells += [str(test.difference) for test in tests[mine]]
         cells += [_p(test.p_value, p) for test, p in zip(tests[mine], corrected[mine], strict=True)]
         rows.append(_line([other, *cells]))

@@ -15,8 +15,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from dcp.analysis.curves import Columns, methods_figure
-from dcp.analysis.statistics import t_interval
 from dcp.analysis.style import BLUE, GREEN, ORANGE, house_style, save
+from dcp.statistics import t_interval
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "results.md"

@@ -8,10 +8,9 @@ import numpy as np
 from make import PAGE, put
 from matplotlib.figure import Figure
 
-from dcp.analysis.comparing import holm, paired_test
 from dcp.analysis.curves import METRICS, Columns, plot_methods
-from dcp.analysis.statistics import t_interval
 from dcp.analysis.style import house_style, save
+from dcp.statistics import holm, paired_test, t_interval
 
 HERE = Path(__file__).parent
 RANDOM = "random actions"

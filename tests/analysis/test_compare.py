@@ -8,10 +8,11 @@ from numpy.testing import assert_allclose
 
 from dcp.analysis.collection import collect
 from dcp.analysis.compare_figure import comparison_figure, sections
-from dcp.analysis.compare_runs import Difference, compare, success_error
+from dcp.analysis.compare_runs import Difference, compare
 from dcp.analysis.compare_tables import comparison_tables, curves_in_text
 from dcp.config import SCHEMA_VERSION, Config
 from dcp.errors import UserError
+from dcp.statistics import success_difference_error
 
 HEAD = "env_steps,success_once,time_near_goal\n"
 
@@ -61,7 +62,7 @@ def test_last_best_and_mean_by_hand(tmp_path):
 
 def test_the_interval_of_a_difference_by_hand():
     # (49 + 1) / 100 and (98 * 0 + 1) / 100: sqrt(0.5 * 0.5 / 100 + 0.01 * 0.99 / 100) * 1.96
-    assert_allclose(success_error(0.5, 0.0, 98, 98), 1.96 * math.sqrt(0.0025 + 0.000099))
+    assert_allclose(success_difference_error(0.5, 0.0, 98, 98), 1.96 * math.sqrt(0.0025 + 0.000099))
 
 
 def test_a_difference_at_the_same_step_has_its_interval(tmp_path):

@@ -8,17 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.analysis.trials import (
-    as_csv,
-    as_json,
-    estimates,
-    of_episodes,
-    of_pairs,
-    of_shares,
-    of_successes,
-    paired,
-    write,
-)
+from dcp.analysis.trials import as_csv, as_json, estimates, paired, write
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.evaluation.measures import Measures
@@ -35,26 +25,6 @@ def measures(first_reach: list[int], near: list[int], start: np.ndarray | None =
     )
 
 
-def test_an_interval_of_episodes_is_students():
-    """1, 2, 3: mean 2, s = 1, t(0.975, 2) = 4.3027, half width 4.3027 / sqrt(3) = 2.4841."""
-    found = of_episodes(np.array([1.0, 2.0, 3.0]))
-    assert_allclose(found, [2.0, 2.0 - 2.4841, 2.0 + 2.4841], atol=1e-4)
-
-
-def test_an_interval_of_shares_stays_between_0_and_1():
-    """0.0 and 0.1: mean 0.05, s = 0.0707, t(0.975, 1) = 12.706, half width 0.635."""
-    assert_allclose(of_shares(np.array([0.0, 0.1])), [0.05, 0.0, 0.6853], atol=1e-4)
-    assert of_shares(np.array([0.9, 1.0])).high == 1.0
-    assert math.isnan(of_shares(np.array([0.5])).low)
-
-
-def test_an_interval_of_successes_is_wilsons():
-    """3 of 4: (p + z^2/2n +- z sqrt(pq/n + z^2/4n^2)) / (1 + z^2/n), z = 1.95996: 0.3006 to 0.9544."""
-    assert_allclose(of_successes(np.array([1, 1, 1, 0], bool)), [0.75, 0.3006, 0.9544], atol=1e-4)
-    assert of_successes(np.ones(8, bool)).high == 1.0
-    assert of_successes(np.ones(8, bool)).low < 0.7
-
-
 def test_the_first_reach_is_of_the_episodes_that_reached():
     assert estimates(measures([2, 4, 0], [3, 1, 0]))["first_reach"].mean == 3.0
     assert math.isnan(estimates(measures([0, 0], [0, 0]))["first_reach"].mean)
@@ -65,14 +35,6 @@ def test_pairs_are_won_tied_and_lost_episode_by_episode():
     assert (gain.wins, gain.ties, gain.losses) == (1, 2, 1)
     assert gain.success_once.mean == 0.0
     assert gain.time_near_goal.mean == -0.5  # +1, 0, -1, -2
-
-
-def test_an_interval_of_pairs_is_agresti_and_mins():
-    """1 won, 1 lost, 2 tied: 1.5 and 1.5 of 6, so 0 +- 1.96 sqrt(3) / 6 = 0.5658. 16 ties: 0 +- 1.96 / 18 = 0.1089.
-    4 lost of 4: (0.5 - 4.5) / 6 = -0.6667 +- 1.96 sqrt(5 - 16 / 6) / 6 = 0.4990, cut at -1."""
-    assert_allclose(of_pairs(1, 1, 4), [0.0, -0.5658, 0.5658], atol=1e-4)
-    assert_allclose(of_pairs(0, 0, 16), [0.0, -0.1089, 0.1089], atol=1e-4)
-    assert_allclose(of_pairs(0, 4, 4), [-1.0, -1.0, -0.1677], atol=1e-4)
 
 
 def test_a_gain_is_after_minus_before():

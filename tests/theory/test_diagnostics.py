@@ -15,46 +15,11 @@ from dcp.envs.point_soccer import PointSoccer
 from dcp.theory.diagnostics import alignment, calibration, controllability
 from dcp.theory.diagnostics.conditioning import effective_rank
 from dcp.theory.diagnostics.correlation import line, rank_correlation
-from dcp.theory.diagnostics.estimates import of_mean, of_share, of_statistic
 from dcp.theory.diagnostics.truth import PathTruth, StraightTruth, leads_through_things
 from dcp.theory.diagnostics.visits import _sample
 from tests.theory.agents import known_agent
 
 HALL = parse_layout("####\n#rg#\n####", 1000.0)  # no wall within reach
-
-
-def test_with_one_state_an_episode_the_interval_is_student_s():
-    """1, 2, 3: s = 1, t at 2 degrees of freedom 4.3027, so 4.3027 / sqrt(3) = 2.4841."""
-    assert_allclose(of_mean(np.array([1.0, 2.0, 3.0]), np.arange(3)), [2.0, 2.0 - 2.4841, 2.0 + 2.4841], atol=1e-4)
-    assert_allclose(of_mean(np.array([1.0, 2.0, 3.0]), np.arange(3), 0.0, 4.0), [2.0, 0.0, 4.0])
-
-
-def test_states_of_one_episode_are_not_counted_as_independent():
-    """Two episodes, however many states: the residual sums are -K/4 and K/4 each, so t(1) * sqrt(2 * 2 / 16) / 1."""
-    for times in (1, 50):
-        values, episodes = np.repeat([0.0, 1.0], times), np.repeat([0, 1], times)
-        found = of_mean(values, episodes)
-        assert_allclose(found.high - found.mean, 12.7062 * 0.5, rtol=1e-4)
-
-
-def test_what_is_not_known_does_not_count_and_one_episode_has_no_interval():
-    assert of_mean(np.array([1.0, np.nan, 3.0]), np.array([0, 1, 2])).mean == 2.0
-    assert np.isnan(of_mean(np.array([1.0, 3.0]), np.array([0, 0]))[1:]).all()
-    assert np.isnan(of_mean(np.array([np.nan]), np.array([0]))).all()
-
-
-def test_a_share_has_wilson_s_interval_also_at_its_ends():
-    """10 of 10: centre (1 + 0.19207) / 1.38415, half width as much below 1: 0.7225 to 1."""
-    assert_allclose(of_share(np.ones(10, bool), np.arange(10)), [1.0, 0.7225, 1.0], atol=1e-4)
-    half = of_share(np.arange(40) % 2 == 0, np.arange(40))
-    assert_allclose(half, [0.5, 0.3528, 0.6472], atol=5e-3)
-
-
-def test_a_bootstrap_draws_whole_episodes():
-    """Two episodes that agree within themselves: the mean is one of 0, 0.5 and 1."""
-    values, episodes = np.repeat([0.0, 1.0], 30), np.repeat([0, 1], 30)
-    found = of_statistic(lambda rows: float(values[rows].mean()), episodes)
-    assert found == (0.5, 0.0, 1.0)
 
 
 def test_a_line_and_the_order_of_points_on_it():

@@ -10,9 +10,9 @@ from dcp.analysis.curves import METRICS
 from dcp.analysis.evaluation_points import common_end, interval_at, nearest
 from dcp.analysis.paper_values import CHECKPOINTS, Published
 from dcp.analysis.run_reading import Run
-from dcp.analysis.statistics import Interval
 from dcp.analysis.style import human_count
 from dcp.analysis.tables import Cell, Row, Table, absent, number
+from dcp.statistics import Interval
 
 APART = "†"
 RULE = (
@@ -96,8 +96,8 @@ def _column(
 
 
 def _cell(interval: Interval, runs: Sequence[Run], paper: Published | None) -> Cell:
-    cell = number(interval.mean, interval.half_width, count=interval.num_seeds)
-    fewer = f" (n={interval.num_seeds})" if interval.num_seeds < len(runs) else ""
+    cell = number(interval.mean, interval.half_width, count=interval.count)
+    fewer = f" (n={interval.count})" if interval.count < len(runs) else ""
     apart = paper is not None and intervals_overlap(interval, paper) is False
     return replace(cell, text=cell.text + fewer, marker=APART if apart else "")
 

@@ -1,7 +1,6 @@
 """Two runs beside each other: in which settings and versions they differ, and what each reached."""
 
 import csv
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,10 +12,10 @@ import numpy as np
 from dcp.analysis.collection import collect
 from dcp.analysis.curves import METRICS, curve
 from dcp.analysis.run_reading import EvalRecord, Run
-from dcp.analysis.statistics import Estimate, Interval, of_pairs, t_interval
 from dcp.analysis.tables import DASH
 from dcp.errors import UserError
 from dcp.run_folder import CONFIG_FILE, read_config_file
+from dcp.statistics import Interval, paired_success_interval, t_interval
 
 # What decides the episodes of an evaluation, besides its number: equal ones meet the same starts and goals.
 _EPISODES = ("seed", "eval_env", "eval_episodes", "episode_length", "fidelity", "physics")
@@ -152,19 +151,6 @@ def _text(values: Mapping[str, Any], name: str) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def success_error(share_a: float, share_b: float, episodes_a: int, episodes_b: int) -> float:
-    """Half of the 95% interval of a difference of two success shares, by the number of episodes alone.
-
-    Agresti and Caffo's: two episodes are added to each side, one a success, so that 0 and 100% have an interval too.
-    """
-    variance = 0.0
-    for share, episodes in ((share_a, episodes_a), (share_b, episodes_b)):
-        n = episodes + 2
-        p = (share * episodes + 1) / n
-        variance += p * (1 - p) / n
-    return 1.96 * math.sqrt(variance)
-
-
 def _paired(mine: EvalRecord, other: EvalRecord) -> PairedEval | None:
     """None unless both met the same episodes, stepped alike, and kept them one by one."""
     if mine.content.get("physics", "brax") != other.content.get("physics", "brax"):
@@ -180,7 +166,7 @@ def _paired(mine: EvalRecord, other: EvalRecord) -> PairedEval | None:
     return PairedEval(
         mine.path.stem,
         (100.0 * float(success_a.mean()), 100.0 * float(success_b.mean())),
-        _symmetric(of_pairs(int(np.sum(gain > 0)), int(np.sum(gain < 0)), len(gain)), len(gain)),
+        _symmetric(paired_success_interval(int(np.sum(gain > 0)), int(np.sum(gain < 0)), len(gain)), len(gain)),
         t_interval(time_a - time_b),
         int(np.sum(gain > 0)),
         int(np.sum(gain == 0)),
@@ -193,9 +179,10 @@ def _goal_sets(record: EvalRecord) -> list[Any]:
     return [seed.get("goal_set_sha256") if isinstance(seed, dict) else None for seed in record.content["seeds"]]
 
 
-def _symmetric(found: Estimate, pairs: int) -> Interval:
+def _symmetric(found: Interval, pairs: int) -> Interval:
     """In points, as wide to both sides as to the wider one."""
-    return Interval(100.0 * found.mean, 100.0 * max(found.high - found.mean, found.mean - found.low), pairs)
+    half = 100.0 * max(found.high - found.mean, found.mean - found.low)
+    return Interval(100.0 * found.mean, half_width=half, count=pairs)
 
 
 def _episodes(path: Path) -> tuple[np.ndarray, np.ndarray] | None:

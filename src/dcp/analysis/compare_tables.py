@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 
-from dcp.analysis.compare_runs import Comparison, Difference, Side, success_error
+from dcp.analysis.compare_runs import Comparison, Difference, Side
 from dcp.analysis.curves import METRICS, curve
 from dcp.analysis.tables import Cell, Row, Table, absent, number
+from dcp.statistics import success_difference_error
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_POINTS = 12
@@ -70,7 +71,7 @@ def _row(name: str, a: tuple[float, float], b: tuple[float, float], metric: str,
     error = Cell("")
     if judged is not None and same and metric == "success_once" and math.isfinite(a[1] - b[1]):
         episodes = [int(side.run.config["eval_episodes"]) for side in (judged.a, judged.b)]
-        error = number(100.0 * success_error(a[1] / 100.0, b[1] / 100.0, *episodes))
+        error = number(100.0 * success_difference_error(a[1] / 100.0, b[1] / 100.0, *episodes))
     return Row((Cell(name), _at(*a), _at(*b), gap, error))
 
 

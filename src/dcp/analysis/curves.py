@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
-from dcp.analysis.statistics import t_interval
 from dcp.analysis.style import INK, colours, house_style, step_axis
 from dcp.errors import UserError
+from dcp.statistics import t_interval
 
 Columns = Mapping[str, np.ndarray]  # one run's metrics.csv: name -> [evaluations]
 XAxis = Literal["steps", "seconds"]
@@ -67,7 +67,7 @@ def over_seeds(runs: Sequence[Columns], metric: str) -> SeedsCurve:
     times = [_values_at(shared, steps, clock) for (steps, _), clock in zip(curves, clocks, strict=True)]
     interval = t_interval(values)
     return SeedsCurve(
-        np.asarray(shared), np.asarray(times).mean(axis=0), interval.mean, interval.half_width, interval.num_seeds
+        np.asarray(shared), np.asarray(times).mean(axis=0), interval.mean, interval.half_width, interval.count
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from dcp.analysis.curves import METRICS
 from dcp.analysis.run_reading import Run
-from dcp.analysis.statistics import Interval, t_interval
+from dcp.statistics import Interval, t_interval
 
 REACH = 0.1  # of the checkpoint's steps
 

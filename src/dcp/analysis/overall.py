@@ -7,8 +7,11 @@ import numpy as np
 
 from dcp.analysis.collection import Collection
 from dcp.analysis.curves import METRICS
-from dcp.analysis.estimators import (
-    Estimated,
+from dcp.analysis.evaluation_points import common_end, nearest
+from dcp.analysis.run_reading import Run
+from dcp.analysis.tables import Cell, Row, Table, absent, shown
+from dcp.statistics import (
+    Interval,
     Statistic,
     bootstrap,
     interquartile_mean,
@@ -16,9 +19,6 @@ from dcp.analysis.estimators import (
     median_of_tasks,
     probability_of_improvement,
 )
-from dcp.analysis.evaluation_points import common_end, nearest
-from dcp.analysis.run_reading import Run
-from dcp.analysis.tables import Cell, Row, Table, absent, shown
 
 STATISTICS: dict[str, Statistic] = {
     "Interquartile mean": interquartile_mean,
@@ -108,13 +108,13 @@ def improvement_table(collection: Collection, metric: str) -> Table:
     return Table(f"improvement_{metric}", title, ("Method", *(f"over {name}" for name in scores)), tuple(rows), notes)
 
 
-def _estimate(found: Estimated) -> Cell:
-    if math.isnan(found.value):
+def _estimate(found: Interval) -> Cell:
+    if math.isnan(found.mean):
         return Cell("NaN", math.nan, hover="a score is not known")
     if math.isnan(found.low):
-        return Cell(shown(found.value, 3), found.value)
-    text = f"{shown(found.value, 3)} [{shown(found.low, 3)}, {shown(found.high, 3)}]"
-    return Cell(text, found.value, bounds=(found.low, found.high))
+        return Cell(shown(found.mean, 3), found.mean)
+    text = f"{shown(found.mean, 3)} [{shown(found.low, 3)}, {shown(found.high, 3)}]"
+    return Cell(text, found.mean, bounds=(found.low, found.high))
 
 
 def label(metric: str) -> str:

@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 
 from dcp.analysis.collection import Collection
 from dcp.analysis.curves import METRICS
-from dcp.analysis.estimators import bootstrap, interquartile_mean, profile_with_band
 from dcp.analysis.overall import Scores, final_scores, label
 from dcp.analysis.style import colours, house_style
+from dcp.statistics import bootstrap, interquartile_mean, profile_with_band
 
 NUM_LEVELS = 101
 
@@ -35,7 +35,7 @@ def _draw_estimates(axes: Axes, scores: Scores) -> None:
         found = bootstrap(interquartile_mean, tasks)
         if not math.isnan(found.low):
             axes.barh(row, found.high - found.low, 0.55, found.low, color=colour_of[method], alpha=0.35, linewidth=0)
-        axes.plot([found.value], [row], "|", color=colour_of[method], markersize=15, markeredgewidth=2.5)
+        axes.plot([found.mean], [row], "|", color=colour_of[method], markersize=15, markeredgewidth=2.5)
     axes.set_yticks(range(len(scores)), list(scores))
     axes.set_ylim(len(scores) - 0.5, -0.5)
     axes.set_xlim(0.0, 1.05 * axes.get_xlim()[1])  # differences look as large as they are

@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from dcp.analysis.landscape import Landscape
 from dcp.envs.fine_grid import POINTS_PER_CELL, grid_axes, path_distances
 from dcp.envs.plane import unit
+from dcp.statistics import spearman
 from dcp.types import MazeLayout
 
 
@@ -58,10 +58,7 @@ def _slope(lengths: np.ndarray, at: np.ndarray) -> np.ndarray:
 def rank_correlation(a: np.ma.MaskedArray, b: np.ma.MaskedArray) -> float:
     """Spearman's, over the points that are free in both and finite; ties share their mean rank."""
     both = ~np.ma.getmaskarray(a) & ~np.ma.getmaskarray(b) & np.isfinite(a.data) & np.isfinite(b.data)
-    left, right = a.data[both], b.data[both]
-    if len(left) < 2 or np.ptp(left) == 0.0 or np.ptp(right) == 0.0:
-        return float("nan")
-    return float(np.corrcoef(stats.rankdata(left), stats.rankdata(right))[0, 1])
+    return spearman(a.data[both], b.data[both], least=2)
 
 
 def leads_nearer(directions: np.ndarray, truth: Truth) -> np.ndarray:

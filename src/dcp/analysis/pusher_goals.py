@@ -13,11 +13,10 @@ from matplotlib.patches import Arc, Circle, Rectangle
 
 from dcp.analysis.collection import Collection
 from dcp.analysis.sections import FigureSpec, Section
-from dcp.analysis.statistics import t_interval
 from dcp.analysis.style import BLUE, INK, VERMILION, WALL, house_style
 from dcp.analysis.tables import Cell, Row, Table, number
-from dcp.analysis.trials import of_successes
 from dcp.compiling import QUICK_COMPILE
+from dcp.statistics import success_interval, t_interval
 from dcp.types import Array
 
 NAMES = ("pusher_easy", "pusher_hard", "pusher_hard_far")
@@ -130,7 +129,7 @@ def _handles() -> list[Line2D]:
 def geometry_table(draws: Sequence[Draws]) -> Table:
     rows = []
     for each in draws:
-        share, margin = of_successes(each.near), t_interval(each.margin)
+        share, margin = success_interval(each.near), t_interval(each.margin)
         spread = 50.0 * (share.high - share.low)
         cells = (Cell(each.name), number(100.0 * share.mean, spread), number(float(margin.mean), digits=2))
         gap = np.linalg.norm(each.goals - each.objects, axis=1)

@@ -8,14 +8,23 @@ import numpy as np
 
 from dcp.analysis import paper_values
 from dcp.analysis.collection import Collection
-from dcp.analysis.comparing import NEGLIGIBLE, SMALL, PairedTest, Verdict, effect_size, holm, paired_test, verdict
 from dcp.analysis.curves import METRICS
-from dcp.analysis.estimators import probability_of_improvement
 from dcp.analysis.evaluation_points import REACH, common_end, values_at
 from dcp.analysis.paper_values import BASELINE, METHOD
-from dcp.analysis.statistics import t_interval
 from dcp.analysis.style import human_count
 from dcp.analysis.tables import Cell, Row, Table, absent, number
+from dcp.statistics import (
+    NEGLIGIBLE,
+    SMALL,
+    PairedTest,
+    Verdict,
+    effect_size,
+    holm,
+    paired_test,
+    probability_of_improvement,
+    t_interval,
+    verdict,
+)
 
 SUMMARY_METRICS = ("time_near_goal", "success_once")  # the paper's columns
 ARROWS = {"up": "↑", "down": "↓", "about": "≈"}
@@ -139,7 +148,7 @@ def comparison_table(collection: Collection, metric: str, method: str, baseline:
 
 def _comparison_row(part: Comparison, corrected: float) -> Row:
     test = part.test
-    pairs = test.difference.num_seeds if test else 0
+    pairs = test.difference.count if test else 0
     gap = number(test.difference.mean, test.difference.half_width, sign=True) if test else absent("no common seed")
     cells = (
         Cell(part.environment),
@@ -160,7 +169,7 @@ def _mean(values: dict[int, float]) -> Cell:
     if not values:
         return absent("no evaluation near")
     found = t_interval(list(values.values()))
-    return number(found.mean, found.half_width, count=found.num_seeds)
+    return number(found.mean, found.half_width, count=found.count)
 
 
 def _arrow(part: Comparison, method: str, baseline: str, paper: str | None) -> Cell:

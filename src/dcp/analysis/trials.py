@@ -11,54 +11,32 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
-from dcp.analysis.statistics import Estimate, of_pairs, t_interval
 from dcp.errors import UserError
 from dcp.evaluation.measures import Measures
 from dcp.evaluation.trial import Trial
 from dcp.policies.policy_file import write_whole
+from dcp.statistics import Interval, episode_interval, paired_success_interval, success_interval
 
 SCHEMA_VERSION = 1
 EVALS_DIR = "evals"
-CONFIDENCE = 0.95
 
 
-def of_episodes(values: np.ndarray) -> Estimate:
-    """Student t over independent episodes; nan without any."""
-    if len(values) == 0:
-        return Estimate(math.nan, math.nan, math.nan)
-    found = t_interval(values, CONFIDENCE)
-    return Estimate(float(found.mean), float(found.mean - found.half_width), float(found.mean + found.half_width))
-
-
-def of_shares(values: np.ndarray) -> Estimate:
-    """Of numbers between 0 and 1: no share lies outside, so no interval ends there."""
-    found = of_episodes(values)
-    return Estimate(found.mean, max(found.low, 0.0), min(found.high, 1.0))
-
-
-def of_successes(success: np.ndarray) -> Estimate:
-    """Wilson's interval: it stays within 0 and 1, also where all succeed or none."""
-    low, high = stats.binomtest(int(success.sum()), len(success)).proportion_ci(CONFIDENCE, method="wilson")
-    return Estimate(float(success.mean()), float(low), float(high))
-
-
-def estimates(measures: Measures) -> dict[str, Estimate]:
+def estimates(measures: Measures) -> dict[str, Interval]:
     return {
-        "success_once": of_successes(measures.success),
-        "time_near_goal": of_episodes(measures.time_near_goal),
-        "first_reach": of_episodes(measures.first_reach[measures.success]),  # of the episodes that reached
-        "final_distance": of_episodes(measures.final_distance),
-        "saturation": of_shares(measures.saturation),
+        "success_once": success_interval(measures.success),
+        "time_near_goal": episode_interval(measures.time_near_goal),
+        "first_reach": episode_interval(measures.first_reach[measures.success]),  # of the episodes that reached
+        "final_distance": episode_interval(measures.final_distance),
+        "saturation": episode_interval(measures.saturation, 0.0, 1.0),
     }
 
 
 class Paired(NamedTuple):
     """The same episodes twice, `after` against `before`: differences of success and of time near goal."""
 
-    success_once: Estimate
-    time_near_goal: Estimate
+    success_once: Interval
+    time_near_goal: Interval
     wins: int  # reached only after
     ties: int
     losses: int  # reached only before
@@ -69,8 +47,10 @@ def paired(before: Measures, after: Measures) -> Paired:
         raise UserError("two evaluations on different episodes cannot be paired: use the same seeds and environment")
     gain = after.success.astype(int) - before.success.astype(int)  # [N]
     wins, losses = int(np.sum(gain > 0)), int(np.sum(gain < 0))
-    gained_time = of_episodes(after.time_near_goal - before.time_near_goal)
-    return Paired(of_pairs(wins, losses, len(gain)), gained_time, wins, len(gain) - wins - losses, losses)
+    gained_time = episode_interval(after.time_near_goal - before.time_near_goal)
+    return Paired(
+        paired_success_interval(wins, losses, len(gain)), gained_time, wins, len(gain) - wins - losses, losses
+    )
 
 
 def as_json(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:
@@ -83,7 +63,7 @@ def as_json(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:
         "episode_length": trial.episode_length,
         "episodes": len(measures.success),
         "diverged_episodes": int(measures.diverged.sum()),
-        "summary": {name: estimate._asdict() for name, estimate in estimates(measures).items()},
+        "summary": {name: estimate.as_json() for name, estimate in estimates(measures).items()},
         "seeds": [
             {"seed": seed, "goal_set_sha256": fingerprint, **one.summary()}
             for seed, fingerprint, one in zip(trial.seeds, trial.goal_sets(), trial.by_seed, strict=True)

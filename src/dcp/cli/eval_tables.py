@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from dcp.analysis.trials import Estimate, Paired, estimates, paired
+from dcp.analysis.trials import Paired, estimates, paired
 from dcp.cli.tables import show
 from dcp.deploy.burst import is_random
 from dcp.evaluation.sweep import Sweep
 from dcp.evaluation.trial import Trial
+from dcp.statistics import Interval
 
 REACH_AT = (0.1, 0.25, 0.5, 0.75, 1.0)  # of an episode's length
 COLUMNS = ("success once", "time near goal", "first reach", "final distance", "saturation", "diverged")
@@ -111,19 +112,19 @@ def say_where(written: list[Path]) -> None:
         print(f"  {path}")
 
 
-def _percent(e: Estimate) -> str:
+def _percent(e: Interval) -> str:
     return f"{e.mean:.1%}" if not np.isfinite(e.low) else f"{e.mean:.1%} ({100 * e.low:.1f} to {100 * e.high:.1f})"
 
 
-def _number(e: Estimate, digits: int) -> str:
+def _number(e: Interval, digits: int) -> str:
     if not np.isfinite(e.mean):
         return "-"
     return f"{e.mean:.{digits}f}" + (f" ± {e.high - e.mean:.{digits}f}" if np.isfinite(e.high) else "")
 
 
-def _points(e: Estimate) -> str:
+def _points(e: Interval) -> str:
     return f"{100 * e.mean:+.1f} ({100 * e.low:+.1f} to {100 * e.high:+.1f}) points"
 
 
-def _signed(e: Estimate) -> str:
+def _signed(e: Interval) -> str:
     return f"{e.mean:+.1f}" + (f" ± {e.high - e.mean:.1f}" if np.isfinite(e.high) else "")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 
-from dcp.analysis.trials import Estimate, Paired, as_csv, as_json, finite, paired, write
+from dcp.analysis.trials import Paired, as_csv, as_json, finite, paired, write
 from dcp.cli.eval_files import file_name, folder_of, marks
 from dcp.cli.eval_tables import COLUMNS, add_gain, add_trial, compare, explain, make_table, say_where, show_sweep
 from dcp.cli.tables import show
@@ -19,6 +19,7 @@ from dcp.evaluation.sweep import Sweep, sweep
 from dcp.evaluation.targets import Target
 from dcp.evaluation.trial import Arena, Trial, arena_for, variant
 from dcp.run_folder import CONFIG_FILE, load_run, read_config_file
+from dcp.statistics import Interval
 
 if TYPE_CHECKING:
     from dcp.cli.eval import EvalOptions
@@ -192,4 +193,4 @@ def _print_json(results: list[dict[str, Any]]) -> None:
 
 
 def _paired_json(gain: Paired) -> dict[str, Any]:
-    return {name: value._asdict() if isinstance(value, Estimate) else value for name, value in gain._asdict().items()}
+    return {name: value.as_json() if isinstance(value, Interval) else value for name, value in gain._asdict().items()}

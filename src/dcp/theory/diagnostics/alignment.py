@@ -18,7 +18,7 @@ import numpy as np
 from dcp.envs.fine_grid import wall_at
 from dcp.envs.plane import goals_at, unit
 from dcp.policies.policy import DeployedPolicy
-from dcp.theory.diagnostics.estimates import of_mean, of_share
+from dcp.statistics import clustered_mean, clustered_share
 from dcp.theory.diagnostics.fields import learned
 from dcp.theory.diagnostics.truth import Truth
 from dcp.types import MazeLayout
@@ -69,12 +69,12 @@ def measure(found: Alignment, groups: np.ndarray) -> dict[str, Any]:
     """groups [K]: episodes or goals, whose number decides the intervals."""
     known = np.isfinite(found.pulled)
     return {
-        "pulled_back": of_mean(found.pulled, groups, -1.0, 1.0)._asdict(),
-        "descent": of_mean(found.descent, groups, -1.0, 1.0)._asdict(),
-        "straight_line": of_mean(found.straight, groups, -1.0, 1.0)._asdict(),
-        "another_goal": of_mean(found.elsewhere, groups, -1.0, 1.0)._asdict(),
-        "nearer": of_share(found.pulled[known] > 0.0, groups[known])._asdict(),
-        "straight_line_nearer": of_share(found.straight[known] > 0.0, groups[known])._asdict(),
+        "pulled_back": clustered_mean(found.pulled, groups, -1.0, 1.0).as_json(),
+        "descent": clustered_mean(found.descent, groups, -1.0, 1.0).as_json(),
+        "straight_line": clustered_mean(found.straight, groups, -1.0, 1.0).as_json(),
+        "another_goal": clustered_mean(found.elsewhere, groups, -1.0, 1.0).as_json(),
+        "nearer": clustered_share(found.pulled[known] > 0.0, groups[known]).as_json(),
+        "straight_line_nearer": clustered_share(found.straight[known] > 0.0, groups[known]).as_json(),
         "largest_difference": found.difference,
         "by_distance": _by_distance(found, groups),
         "points": int(known.sum()),
@@ -93,8 +93,9 @@ def _by_distance(found: Alignment, groups: np.ndarray) -> list[dict[str, Any]]:
         inside = known & (which == i)
         if inside.any():
             edge = {"low": float(edges[i]), "high": float(edges[i + 1]), "points": int(inside.sum())}
-            learned_, straight = (of_mean(x[inside], groups[inside], -1.0, 1.0) for x in (found.pulled, found.straight))
-            rows.append({**edge, "pulled_back": learned_._asdict(), "straight_line": straight._asdict()})
+            both = {"pulled_back": found.pulled, "straight_line": found.straight}
+            means = {name: clustered_mean(x[inside], groups[inside], -1.0, 1.0) for name, x in both.items()}
+            rows.append({**edge, **{name: mean.as_json() for name, mean in means.items()}})
     return rows
 
 

@@ -76,7 +76,7 @@ def fit(x: np.ndarray, d_psi: np.ndarray, episodes: np.ndarray) -> dict[str, Any
     """d_psi over x: order, line, and the number of pairs."""
     known = np.isfinite(x) & np.isfinite(d_psi)
     x, d_psi, episodes = x[known].astype(float), d_psi[known].astype(float), episodes[known]
-    order = rank_correlation(x, d_psi, episodes)._asdict()
+    order = rank_correlation(x, d_psi, episodes).as_json()
     return {"rank_correlation": order, **line(x, d_psi, episodes), "pairs": len(x)}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dcp.policies.policy import DeployedPolicy
-from dcp.theory.diagnostics.estimates import of_mean, of_share
+from dcp.statistics import clustered_mean, clustered_share
 from dcp.theory.diagnostics.fields import jacobians, psi
 from dcp.theory.diagnostics.visits import Visits
 
@@ -29,10 +29,10 @@ def measure(policy: DeployedPolicy, visits: Visits) -> dict[str, Any]:
     spread = np.linalg.svd(encoded - encoded.mean(axis=0), compute_uv=False)  # [min(K, D)]
     ratio = strength[:, -1] / np.maximum(strength[:, 0], 1e-30)
     return {
-        "singular_values": [of_mean(column, visits.episode)._asdict() for column in strength.T],
-        "smallest_by_largest": of_mean(ratio, visits.episode, 0.0, 1.0)._asdict(),
-        "blind": of_share(ratio < BLIND, visits.episode)._asdict(),
-        "jacobian_rank": of_mean(effective_rank(strength), visits.episode)._asdict(),
+        "singular_values": [clustered_mean(column, visits.episode).as_json() for column in strength.T],
+        "smallest_by_largest": clustered_mean(ratio, visits.episode, 0.0, 1.0).as_json(),
+        "blind": clustered_share(ratio < BLIND, visits.episode).as_json(),
+        "jacobian_rank": clustered_mean(effective_rank(strength), visits.episode).as_json(),
         "jacobian_full_rank": int(strength.shape[1]),
         "psi_rank": float(effective_rank(spread)),
         "psi_size": int(encoded.shape[1]),

@@ -24,7 +24,7 @@ from dcp.compiling import QUICK_COMPILE
 from dcp.envs.base import Environment, EnvState, is_sound
 from dcp.envs.plane import unit
 from dcp.policies.policy import DeployedPolicy
-from dcp.theory.diagnostics.estimates import of_mean, of_share
+from dcp.statistics import clustered_mean, clustered_share
 from dcp.types import Array
 
 STEPS = (1, 10, 50)  # k
@@ -112,7 +112,7 @@ def measure(found: Controllability, episodes: np.ndarray) -> dict[str, Any]:
     known = np.isfinite(found.share)
     bounds = {"share": (0, 1), "cosine": (-1, 1), "progress": (-1, 1), "true_share": (0, 1), "reach": (0, np.inf)}
     return {
-        **{name: of_mean(getattr(found, name), episodes, *bound)._asdict() for name, bound in bounds.items()},
-        "movable": of_share(found.movable[known] > 0.0, episodes[known])._asdict(),
+        **{name: clustered_mean(getattr(found, name), episodes, *bound).as_json() for name, bound in bounds.items()},
+        "movable": clustered_share(found.movable[known] > 0.0, episodes[known]).as_json(),
         "states": int(known.sum()),
     }

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp.policies.policy import DeployedPolicy
-from dcp.theory.diagnostics.estimates import of_mean, of_share
+from dcp.statistics import clustered_mean, clustered_share
 from dcp.theory.diagnostics.fields import energy_distances
 from dcp.theory.diagnostics.visits import Visits
 
@@ -41,9 +41,9 @@ def measure(policy: DeployedPolicy, visits: Visits, seed: int) -> dict[str, Any]
     violated = excess > ROUNDING
     asymmetry = np.abs(s_w - w_s) / np.maximum(0.5 * (s_w + w_s), 1e-12)
     return {
-        "triangle_violations": of_share(violated, visits.episode)._asdict(),
-        "triangle_excess": of_mean(np.where(violated, excess, np.nan), visits.episode)._asdict(),
-        "asymmetry": of_mean(asymmetry, visits.episode, 0.0, 2.0)._asdict(),
-        "at_home": of_mean(home / max(float(np.mean(s_g)), 1e-12), visits.episode)._asdict(),
+        "triangle_violations": clustered_share(violated, visits.episode).as_json(),
+        "triangle_excess": clustered_mean(np.where(violated, excess, np.nan), visits.episode).as_json(),
+        "asymmetry": clustered_mean(asymmetry, visits.episode, 0.0, 2.0).as_json(),
+        "at_home": clustered_mean(home / max(float(np.mean(s_g)), 1e-12), visits.episode).as_json(),
         "triples": len(s),
     }

@@ -20,8 +20,8 @@ from dcp.config import Config
 from dcp.envs.plane import unit
 from dcp.methods.commands import PooledSubgoal
 from dcp.policies.policy import DeployedPolicy
+from dcp.statistics import clustered_mean, clustered_share
 from dcp.theory.diagnostics.correlation import rank_correlation
-from dcp.theory.diagnostics.estimates import of_mean, of_share
 from dcp.theory.diagnostics.fields import actions, learned
 from dcp.theory.diagnostics.truth import Truth
 from dcp.theory.diagnostics.visits import Visits
@@ -97,7 +97,7 @@ def measure(found: dict[str, Gaps], visits: Visits) -> dict[str, Any]:
     return {
         "kinds": {kind: _summary(gaps, visits) for kind, gaps in found.items()},
         "by_slack": _by_slack(found, visits),
-        "slack_and_gap": rank_correlation(*_joined(found, visits))._asdict(),
+        "slack_and_gap": rank_correlation(*_joined(found, visits)).as_json(),
         "threshold": visits.spec.threshold,
     }
 
@@ -113,11 +113,11 @@ def _summary(gaps: Gaps, visits: Visits) -> dict[str, Any]:
     on_path = (gaps.slack[known] < threshold) | at_state | at_goal
     most = {"state": 2.0, "psi": 2.0, "magnitude": np.inf, "action": np.inf, "slack": np.inf}
     return {
-        **{name: of_mean(getattr(gaps, name), episode, 0.0, high)._asdict() for name, high in most.items()},
-        "state_away": of_mean(gaps.state[known][~at_goal], episode[known][~at_goal], 0.0, 2.0)._asdict(),
-        "on_path": of_share(on_path, episode[known])._asdict(),
-        "on_path_midway": of_share(on_path & ~at_state & ~at_goal, episode[known])._asdict(),
-        "at_goal": of_share(at_goal, episode[known])._asdict(),
+        **{name: clustered_mean(getattr(gaps, name), episode, 0.0, high).as_json() for name, high in most.items()},
+        "state_away": clustered_mean(gaps.state[known][~at_goal], episode[known][~at_goal], 0.0, 2.0).as_json(),
+        "on_path": clustered_share(on_path, episode[known]).as_json(),
+        "on_path_midway": clustered_share(on_path & ~at_state & ~at_goal, episode[known]).as_json(),
+        "at_goal": clustered_share(at_goal, episode[known]).as_json(),
         "states": int(known.sum()),
     }
 
@@ -137,7 +137,6 @@ def _by_slack(found: dict[str, Gaps], visits: Visits) -> list[dict[str, Any]]:
         inside = (slack >= low * visits.spec.threshold) & (slack < high * visits.spec.threshold)
         if inside.any():
             edges = {"low": low * visits.spec.threshold, "high": high * visits.spec.threshold}
-            rows.append(
-                {**edges, "states": int(inside.sum()), "gap": of_mean(gap[inside], episode[inside], 0.0, 2.0)._asdict()}
-            )
+            mean = clustered_mean(gap[inside], episode[inside], 0.0, 2.0)
+            rows.append({**edges, "states": int(inside.sum()), "gap": mean.as_json()})
     return rows

@@ -11,21 +11,150 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from dcp.analysis.comparing import effect_size, holm, paired_test, verdict
-from dcp.analysis.estimators import (
+from dcp.errors import UserError
+from dcp.statistics import (
     bootstrap,
+    clustered_mean,
+    clustered_share,
+    clustered_statistic,
+    effect_size,
+    episode_interval,
+    holm,
     interquartile_mean,
     mean_of_tasks,
     median_of_tasks,
+    paired_success_interval,
+    paired_test,
     performance_profile,
     probability_of_improvement,
     profile_with_band,
     resampled,
+    success_interval,
+    t_interval,
+    verdict,
 )
-from dcp.analysis.statistics import t_interval
 
 GOLDEN = json.loads((Path(__file__).parent / "rliable_golden.json").read_text())
 STATISTICS = (interquartile_mean, median_of_tasks, mean_of_tasks)
+
+
+def test_five_seeds_of_which_one_succeeds_give_the_paper_s_kind_of_interval():
+    # s = 12.5 / sqrt(5), so s / sqrt(5) = 2.5; t(0.975, 4) = 2.776445
+    mean, _, _, half_width, num_seeds = t_interval([12.5, 0.0, 0.0, 0.0, 0.0])
+    assert (mean, num_seeds) == (2.5, 5)
+    assert_allclose(half_width, 2.776445 * 2.5, rtol=1e-6)
+    assert str(t_interval([12.5, 0.0, 0.0, 0.0, 0.0])) == "2.5 ± 6.9"
+
+
+def test_two_seeds_by_hand():
+    # s = sqrt(2), so s / sqrt(2) = 1; t(0.975, 1) = 12.7062
+    mean, _, _, half_width, _ = t_interval([1.0, 3.0])
+    assert mean == 2.0
+    assert_allclose(half_width, 12.7062, rtol=1e-5)
+
+
+def test_equal_seeds_have_an_interval_of_no_width():
+    assert t_interval([7.0, 7.0, 7.0])[:4] == (7.0, 7.0, 7.0, 0.0)
+
+
+def test_the_interval_is_scipy_s():
+    values = np.random.default_rng(0).normal(3.0, 2.0, 7)
+    mean, _, _, half_width, _ = t_interval(values, confidence=0.9)
+    expected = stats.t.interval(0.9, 6, values.mean(), stats.sem(values))
+    assert_allclose((mean - half_width, mean + half_width), expected)
+
+
+def test_one_seed_has_a_mean_and_no_interval():
+    mean, _, _, half_width, num_seeds = t_interval([42.0])
+    assert (mean, num_seeds) == (42.0, 1)
+    assert np.isnan(half_width)
+    assert str(t_interval([42.0])) == "42.0"
+
+
+def test_a_missing_seed_is_not_left_out():
+    assert np.isnan(t_interval([1.0, np.nan, 3.0])[:4]).all()
+
+
+def test_many_quantities_at_once_equal_one_at_a_time():
+    values = np.random.default_rng(1).normal(size=(4, 3))  # [seeds, K]
+    together = t_interval(values)
+    for k in range(3):
+        alone = t_interval(values[:, k])
+        assert_allclose((together.mean[k], together.half_width[k]), (alone.mean, alone.half_width))
+
+
+@pytest.mark.parametrize("values", [[], np.zeros((0, 3)), 1.0])
+def test_no_seed_is_a_mistake(values):
+    with pytest.raises(UserError, match="at least one seed"):
+        t_interval(values)
+
+
+def test_a_confidence_of_one_is_a_mistake():
+    with pytest.raises(UserError, match="between 0 and 1"):
+        t_interval([1.0, 2.0], confidence=1.0)
+
+
+def test_an_interval_of_episodes_is_students():
+    """1, 2, 3: mean 2, s = 1, t(0.975, 2) = 4.3027, half width 4.3027 / sqrt(3) = 2.4841."""
+    found = episode_interval(np.array([1.0, 2.0, 3.0]))
+    assert_allclose(found[:3], [2.0, 2.0 - 2.4841, 2.0 + 2.4841], atol=1e-4)
+
+
+def test_an_interval_of_shares_stays_between_0_and_1():
+    """0.0 and 0.1: mean 0.05, s = 0.0707, t(0.975, 1) = 12.706, half width 0.635."""
+    assert_allclose(episode_interval(np.array([0.0, 0.1]), 0.0, 1.0)[:3], [0.05, 0.0, 0.6853], atol=1e-4)
+    assert episode_interval(np.array([0.9, 1.0]), 0.0, 1.0).high == 1.0
+    assert math.isnan(episode_interval(np.array([0.5]), 0.0, 1.0).low)
+
+
+def test_an_interval_of_successes_is_wilsons():
+    """3 of 4: (p + z^2/2n +- z sqrt(pq/n + z^2/4n^2)) / (1 + z^2/n), z = 1.95996: 0.3006 to 0.9544."""
+    assert_allclose(success_interval(np.array([1, 1, 1, 0], bool))[:3], [0.75, 0.3006, 0.9544], atol=1e-4)
+    assert success_interval(np.ones(8, bool)).high == 1.0
+    assert success_interval(np.ones(8, bool)).low < 0.7
+
+
+def test_an_interval_of_pairs_is_agresti_and_mins():
+    """1 won, 1 lost, 2 tied: 1.5 and 1.5 of 6, so 0 +- 1.96 sqrt(3) / 6 = 0.5658. 16 ties: 0 +- 1.96 / 18 = 0.1089.
+    4 lost of 4: (0.5 - 4.5) / 6 = -0.6667 +- 1.96 sqrt(5 - 16 / 6) / 6 = 0.4990, cut at -1."""
+    assert_allclose(paired_success_interval(1, 1, 4)[:3], [0.0, -0.5658, 0.5658], atol=1e-4)
+    assert_allclose(paired_success_interval(0, 0, 16)[:3], [0.0, -0.1089, 0.1089], atol=1e-4)
+    assert_allclose(paired_success_interval(0, 4, 4)[:3], [-1.0, -1.0, -0.1677], atol=1e-4)
+
+
+def test_with_one_state_an_episode_the_interval_is_student_s():
+    """1, 2, 3: s = 1, t at 2 degrees of freedom 4.3027, so 4.3027 / sqrt(3) = 2.4841."""
+    values, episodes = np.array([1.0, 2.0, 3.0]), np.arange(3)
+    assert_allclose(clustered_mean(values, episodes)[:3], [2.0, 2.0 - 2.4841, 2.0 + 2.4841], atol=1e-4)
+    assert_allclose(clustered_mean(values, episodes, 0.0, 4.0)[:3], [2.0, 0.0, 4.0])
+
+
+def test_states_of_one_episode_are_not_counted_as_independent():
+    """Two episodes, however many states: the residual sums are -K/4 and K/4 each, so t(1) * sqrt(2 * 2 / 16) / 1."""
+    for times in (1, 50):
+        values, episodes = np.repeat([0.0, 1.0], times), np.repeat([0, 1], times)
+        found = clustered_mean(values, episodes)
+        assert_allclose(found.high - found.mean, 12.7062 * 0.5, rtol=1e-4)
+
+
+def test_what_is_not_known_does_not_count_and_one_episode_has_no_interval():
+    assert clustered_mean(np.array([1.0, np.nan, 3.0]), np.array([0, 1, 2])).mean == 2.0
+    assert np.isnan(clustered_mean(np.array([1.0, 3.0]), np.array([0, 0]))[1:3]).all()
+    assert np.isnan(clustered_mean(np.array([np.nan]), np.array([0]))[:3]).all()
+
+
+def test_a_share_has_wilson_s_interval_also_at_its_ends():
+    """10 of 10: centre (1 + 0.19207) / 1.38415, half width as much below 1: 0.7225 to 1."""
+    assert_allclose(clustered_share(np.ones(10, bool), np.arange(10))[:3], [1.0, 0.7225, 1.0], atol=1e-4)
+    half = clustered_share(np.arange(40) % 2 == 0, np.arange(40))
+    assert_allclose(half[:3], [0.5, 0.3528, 0.6472], atol=5e-3)
+
+
+def test_a_bootstrap_draws_whole_episodes():
+    """Two episodes that agree within themselves: the mean is one of 0, 0.5 and 1."""
+    values, episodes = np.repeat([0.0, 1.0], 30), np.repeat([0, 1], 30)
+    found = clustered_statistic(lambda rows: float(values[rows].mean()), episodes)
+    assert found[:3] == (0.5, 0.0, 1.0)
 
 
 def golden_scores(name: str) -> list[np.ndarray]:
@@ -37,7 +166,7 @@ def test_the_papers_five_seeds_give_its_interval():
     """12.5, 0, 0, 0, 0: mean 2.5, s = 5.590, t(0.975, 4) = 2.776, half width 2.776 * 5.590 / sqrt(5) = 6.94."""
     assert str(t_interval([12.5, 0.0, 0.0, 0.0, 0.0])) == "2.5 ± 6.9"
     low, high = stats.t.interval(0.95, 4, 2.5, stats.sem([12.5, 0, 0, 0, 0]))
-    assert_allclose(t_interval([12.5, 0.0, 0.0, 0.0, 0.0])[:2], [2.5, (high - low) / 2])
+    assert_allclose(t_interval([12.5, 0.0, 0.0, 0.0, 0.0])[:4], [2.5, low, high, (high - low) / 2])
 
 
 def test_the_interquartile_mean_cuts_a_quarter_at_either_end():
@@ -90,7 +219,7 @@ def test_a_bootstrap_draws_within_tasks():
     assert means.tolist() == values.tolist()
     assert_allclose(counts / 4000, shares / 16, atol=0.03)
     found = bootstrap(mean_of_tasks, scores)
-    assert found == (6.25, 5.0, 7.5)  # the ends have 1 in 16 each: beyond 2.5%
+    assert found[:3] == (6.25, 5.0, 7.5)  # the ends have 1 in 16 each: beyond 2.5%
 
 
 def test_percentile_intervals_are_scipys():
@@ -98,21 +227,21 @@ def test_percentile_intervals_are_scipys():
     scores = np.array([0.12, 0.5, 0.33, 0.9, 0.41, 0.77, 0.2])
     theirs = stats.bootstrap((scores,), np.mean, n_resamples=20_000, method="percentile", rng=np.random.default_rng(3))
     ours = bootstrap(mean_of_tasks, [scores], reps=20_000)
-    assert_allclose(ours[1:], theirs.confidence_interval, atol=0.01)
+    assert_allclose(ours[1:3], theirs.confidence_interval, atol=0.01)
 
 
 @pytest.mark.parametrize("name", ["x", "y"])
 @pytest.mark.parametrize("at", range(3))
 def test_aggregates_are_rliables(name: str, at: int):
     found = bootstrap(STATISTICS[at], golden_scores(name), reps=20_000)
-    assert_allclose(found.value, GOLDEN["points"][name][at], rtol=1e-12)
-    assert_allclose(found[1:], np.asarray(GOLDEN["intervals"][name])[:, at], atol=0.008)
+    assert_allclose(found.mean, GOLDEN["points"][name][at], rtol=1e-12)
+    assert_allclose(found[1:3], np.asarray(GOLDEN["intervals"][name])[:, at], atol=0.008)
 
 
 def test_the_probability_of_improvement_is_rliables():
     found = bootstrap(probability_of_improvement, golden_scores("x"), golden_scores("y"))
-    assert_allclose(found.value, GOLDEN["improvement"]["point"], rtol=1e-12)
-    assert_allclose(found[1:], GOLDEN["improvement"]["interval"], atol=0.02)
+    assert_allclose(found.mean, GOLDEN["improvement"]["point"], rtol=1e-12)
+    assert_allclose(found[1:3], GOLDEN["improvement"]["interval"], atol=0.02)
 
 
 @pytest.mark.parametrize("name", ["x", "y"])
@@ -125,14 +254,14 @@ def test_performance_profiles_are_rliables(name: str):
 
 def test_what_is_not_known_makes_an_estimate_unknown():
     scores = [np.array([0.1, math.nan]), np.array([0.2, 0.3])]
-    assert all(math.isnan(number) for number in bootstrap(interquartile_mean, scores))
+    assert all(math.isnan(number) for number in bootstrap(interquartile_mean, scores)[:3])
     assert np.isnan(profile_with_band(scores, np.array([0.0, 0.5]))).all()
-    assert math.isnan(bootstrap(interquartile_mean, []).value)
+    assert math.isnan(bootstrap(interquartile_mean, []).mean)
 
 
 def test_a_task_of_one_run_leaves_no_interval():
     found = bootstrap(mean_of_tasks, [np.array([0.1, 0.3]), np.array([0.4])])
-    assert_allclose(found.value, 0.3)
+    assert_allclose(found.mean, 0.3)
     assert math.isnan(found.low) and math.isnan(found.high)
 
 
@@ -154,7 +283,7 @@ def test_the_paired_test_is_students_over_common_seeds():
     ours, theirs = {0: 2.0, 1: 4.0, 2: 6.0, 7: 100.0}, {2: 3.0, 1: 2.0, 0: 1.0, 9: -100.0}
     found = paired_test(ours, theirs)
     assert found is not None
-    assert found.difference.num_seeds == 3
+    assert found.difference.count == 3
     assert_allclose([found.difference.mean, found.p_value], [2.0, 0.0742], atol=1e-4)
     theirs_p = stats.ttest_rel([2.0, 4.0, 6.0], [1.0, 2.0, 3.0]).pvalue
     assert_allclose(found.p_value, theirs_p)

@@ -1,0 +1,342 @@
+"""Statistics: means with their intervals, tests between two methods, and rliable's estimators over many tasks.
+
+Every interval is two-sided, at 95% unless a caller asks for another confidence, and is returned as an `Interval`.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from dcp.errors import UserError
+
+CONFIDENCE = 0.95
+REPS = 10_000  # resamples of the bootstrap over runs
+EPISODE_REPS = 200  # resamples of the bootstrap over episodes
+SMALL = 0.075  # a difference of the means that counts as none: of the larger mean
+NEGLIGIBLE = 0.2  # the same in standard deviations: Cohen's bound of a small effect
+_SEED = 0  # the same report from the same runs
+
+Verdict = Literal["up", "down", "about", "unknown"]
+Scores = Sequence[np.ndarray]  # per task: [..., runs]
+Statistic = Callable[..., np.ndarray]  # one Scores or two -> [...]
+
+
+class Interval(NamedTuple):
+    """A mean between its bounds: floats for one quantity, arrays [K] for many. Bounds are nan where there are none."""
+
+    mean: Any
+    low: Any = math.nan
+    high: Any = math.nan
+    half_width: Any = math.nan  # of a symmetric interval; kept because high - mean would be rounded
+    count: int = 0  # how many seeds, episodes or pairs it is made of, where that was counted
+
+    def __str__(self) -> str:
+        if not math.isfinite(self.half_width):
+            return f"{self.mean:.1f}"
+        return f"{self.mean:.1f} ± {self.half_width:.1f}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the three numbers that result files hold."""
+        return {"mean": self.mean, "low": self.low, "high": self.high}
+
+
+UNKNOWN = Interval(math.nan)
+
+
+# Means and shares of independent samples.
+
+
+def t_interval(values: Sequence[Any] | np.ndarray, confidence: float = CONFIDENCE) -> Interval:
+    """Return Student's t interval of the mean over seeds or episodes: values [n] or [n, K].
+
+    Half width = t * s / sqrt(n), with the sample's standard deviation s (n - 1) and t's quantile at n - 1 degrees
+    of freedom. A nan among the values makes the result nan: leaving it out would flatter the mean.
+    """
+    samples = np.asarray(values, np.float64)
+    if samples.ndim == 0 or len(samples) == 0:
+        raise UserError("an interval needs the result of at least one seed")
+    if not 0.0 < confidence < 1.0:
+        raise UserError(f"confidence is {confidence}: use a number between 0 and 1, both excluded")
+    n = len(samples)
+    mean = samples.mean(axis=0)
+    if n == 1:
+        unknown = np.full_like(mean, np.nan)[()]
+        return Interval(mean, unknown, unknown, unknown, n)
+    half = stats.t.ppf(0.5 + 0.5 * confidence, df=n - 1) * samples.std(axis=0, ddof=1) / math.sqrt(n)
+    return Interval(mean, mean - half, mean + half, half, n)
+
+
+def episode_interval(values: np.ndarray, least: float = -math.inf, most: float = math.inf) -> Interval:
+    """Return Student's t interval as plain floats, cut where the values have bounds; unknown without any episode."""
+    if len(values) == 0:
+        return UNKNOWN
+    found = t_interval(values)
+    low, high = max(float(found.low), least), min(float(found.high), most)
+    return Interval(float(found.mean), low, high, float(found.half_width), len(values))
+
+
+def success_interval(success: np.ndarray) -> Interval:
+    """Return Wilson's interval of a share: it stays within 0 and 1, also where all succeed or none."""
+    low, high = stats.binomtest(int(success.sum()), len(success)).proportion_ci(CONFIDENCE, method="wilson")
+    return Interval(float(success.mean()), float(low), float(high), count=len(success))
+
+
+def paired_success_interval(wins: int, losses: int, pairs: int) -> Interval:
+    """Return Agresti and Min's interval of the difference of two shares on the same episodes.
+
+    Half an episode is added to each of the four outcomes: where no pair differs, or all do, there is an interval too.
+    """
+    b, c, n = wins + 0.5, losses + 0.5, pairs + 2.0
+    centre, error = (b - c) / n, 1.96 * math.sqrt(b + c - (b - c) ** 2 / n) / n
+    return Interval((wins - losses) / pairs, max(centre - error, -1.0), min(centre + error, 1.0), count=pairs)
+
+
+def success_difference_error(share_a: float, share_b: float, episodes_a: int, episodes_b: int) -> float:
+    """Return half of the interval of a difference of two success shares, by the number of episodes alone.
+
+    Agresti and Caffo's: two episodes are added to each side, one a success, so that 0 and 100% have an interval too.
+    """
+    variance = 0.0
+    for share, episodes in ((share_a, episodes_a), (share_b, episodes_b)):
+        n = episodes + 2
+        p = (share * episodes + 1) / n
+        variance += p * (1 - p) / n
+    return 1.96 * math.sqrt(variance)
+
+
+# States of one episode are much alike, so here the episode is the sample.
+
+
+def clustered_mean(
+    values: np.ndarray, episodes: np.ndarray, least: float = -math.inf, most: float = math.inf
+) -> Interval:
+    """values [K], episodes [K]: Student's t with the variance between episodes. What is not finite does not count.
+
+    With one state per episode it is the plain t interval. Where values have bounds, so has the interval.
+    """
+    mean, variance, count = _between(values, episodes)
+    if count < 2:
+        return Interval(mean, count=count)
+    half = float(stats.t.ppf(0.5 + 0.5 * CONFIDENCE, df=count - 1)) * math.sqrt(variance)
+    return Interval(mean, max(mean - half, least), min(mean + half, most), count=count)
+
+
+def clustered_share(holds: np.ndarray, episodes: np.ndarray) -> Interval:
+    """holds [K] of bools: Wilson's interval, as if of so many independent states as would vary as much."""
+    share, variance, count = _between(np.asarray(holds, float), episodes)
+    if not count:
+        return UNKNOWN
+    n = share * (1.0 - share) / variance if variance > 0.0 else float(count)
+    z = float(stats.norm.ppf(0.5 + 0.5 * CONFIDENCE))
+    centre = (share + z**2 / (2.0 * n)) / (1.0 + z**2 / n)
+    half = z / (1.0 + z**2 / n) * math.sqrt(share * (1.0 - share) / n + z**2 / (4.0 * n**2))
+    return Interval(share, max(centre - half, 0.0), min(centre + half, 1.0), count=count)
+
+
+def _between(values: np.ndarray, episodes: np.ndarray) -> tuple[float, float, int]:
+    """Return the mean, its variance by the sums of residuals of each episode, and the number of episodes."""
+    known = np.isfinite(values)
+    values, episodes = np.asarray(values, float)[known], np.asarray(episodes)[known]
+    if not len(values):
+        return math.nan, math.nan, 0
+    mean = float(values.mean())
+    _, which = np.unique(episodes, return_inverse=True)
+    count = int(which.max()) + 1
+    residuals = np.bincount(which, weights=values - mean)  # [count]
+    variance = float(np.sum(residuals**2)) / len(values) ** 2
+    return mean, variance * count / max(count - 1, 1), count
+
+
+def clustered_statistic(statistic: Callable[[np.ndarray], float], episodes: np.ndarray, seed: int = 0) -> Interval:
+    """Return a number that follows from rows (indices [K] -> float), with a bootstrap over whole episodes."""
+    value = statistic(np.arange(len(episodes)))
+    rows = [np.flatnonzero(episodes == episode) for episode in np.unique(episodes)]
+    if len(rows) < 2 or not math.isfinite(value):
+        return Interval(value, count=len(rows))
+    rng = np.random.default_rng(seed)
+    drawn = [
+        statistic(np.concatenate([rows[i] for i in rng.integers(0, len(rows), len(rows))])) for _ in range(EPISODE_REPS)
+    ]
+    low, high = np.nanpercentile(drawn, [50.0 - 50.0 * CONFIDENCE, 50.0 + 50.0 * CONFIDENCE])
+    return Interval(value, float(low), float(high), count=len(rows))
+
+
+def spearman(x: np.ndarray, y: np.ndarray, least: int = 3) -> float:
+    """Return the rank correlation of x [K] and y [K]; ties share their mean rank.
+
+    It is nan for fewer than `least` pairs, or where one of the two is constant.
+    """
+    if len(x) < least or np.ptp(x) == 0.0 or np.ptp(y) == 0.0:
+        return float("nan")
+    return float(np.corrcoef(stats.rankdata(x), stats.rankdata(y))[0, 1])
+
+
+# Two methods on one environment: which is better, by how much, and how sure a few seeds can make us.
+
+
+class PairedTest(NamedTuple):
+    """Over the seeds that both have: ours less theirs."""
+
+    difference: Interval
+    p_value: float  # two-sided, Student t; nan for fewer than two pairs, or if all differences are zero
+
+
+def effect_size(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return Cohen's d: the difference of the means in pooled standard deviations; nan if no method has two seeds."""
+    gap, freedom = float(np.mean(ours) - np.mean(theirs)), len(ours) + len(theirs) - 2
+    if freedom < 1 or math.isnan(gap):
+        return math.nan
+    squares = sum(np.sum((np.asarray(side) - np.mean(side)) ** 2) for side in (ours, theirs))
+    spread = math.sqrt(squares / freedom)
+    if spread <= 1e-12 * max(abs(gap), 1e-300):  # nothing but rounding
+        return math.copysign(math.inf, gap) if gap else 0.0
+    return gap / spread
+
+
+def verdict(ours: Sequence[float], theirs: Sequence[float]) -> Verdict:
+    """Return the paper's arrow. "about" is a small difference (at most 7.5% of the larger mean) or one that is lost in
+    the spread of the seeds (below 0.2 standard deviations); otherwise it names the higher mean. See docs/statistics.md.
+    """
+    if len(ours) == 0 or len(theirs) == 0:
+        return "unknown"
+    mine, other = float(np.mean(ours)), float(np.mean(theirs))
+    if math.isnan(mine) or math.isnan(other):
+        return "unknown"
+    small = abs(mine - other) <= SMALL * max(abs(mine), abs(other))
+    if small or abs(effect_size(ours, theirs)) < NEGLIGIBLE:  # nan is not below
+        return "about"
+    return "up" if mine > other else "down"
+
+
+def paired_test(ours: Mapping[int, float], theirs: Mapping[int, float]) -> PairedTest | None:
+    """Test seed -> value of both sides against each other; None without a common seed.
+
+    Seeds are pairs: both methods meet the same random numbers and the same evaluation episodes.
+    """
+    shared = sorted(ours.keys() & theirs.keys())
+    if not shared:
+        return None
+    found = t_interval([ours[seed] - theirs[seed] for seed in shared])
+    gap, half = float(found.mean), float(found.half_width)
+    if not math.isfinite(half) or (half == 0.0 and gap == 0.0):
+        return PairedTest(found, math.nan)
+    if half == 0.0:
+        return PairedTest(found, 0.0)
+    freedom = len(shared) - 1
+    t = gap / (half / stats.t.ppf(0.975, freedom))
+    return PairedTest(found, float(2.0 * stats.t.sf(abs(t), freedom)))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Correct for several tests at once: the k-th smallest of m is multiplied by m - k + 1. A nan was no test."""
+    adjusted = [math.nan] * len(p_values)
+    tested = sorted((p, i) for i, p in enumerate(p_values) if not math.isnan(p))
+    largest = 0.0
+    for rank, (p, i) in enumerate(tested):
+        largest = max(largest, min(1.0, (len(tested) - rank) * p))
+        adjusted[i] = largest
+    return adjusted
+
+
+# Many runs on many tasks, as rliable defines it (Agarwal et al., 2021). Scores are one array of runs per task: tasks
+# may have different numbers of runs, which rliable's matrices cannot say. A statistic reduces the last axis of arrays
+# [..., runs], so that it takes all resamples [reps, runs] at once.
+
+
+def interquartile_mean(scores: Scores) -> np.ndarray:
+    """Return the mean of the middle half of all runs of all tasks; the outer quarters, rounded down, are cut off."""
+    runs = np.sort(np.concatenate(scores, axis=-1), axis=-1)  # [..., all runs]
+    cut = runs.shape[-1] // 4
+    return runs[..., cut : runs.shape[-1] - cut].mean(axis=-1)
+
+
+def mean_of_tasks(scores: Scores) -> np.ndarray:
+    return _task_means(scores).mean(axis=0)
+
+
+def median_of_tasks(scores: Scores) -> np.ndarray:
+    return np.median(_task_means(scores), axis=0)
+
+
+def _task_means(scores: Scores) -> np.ndarray:
+    return np.stack([task.mean(axis=-1) for task in scores])  # [tasks, ...]
+
+
+def probability_of_improvement(ours: Scores, theirs: Scores) -> np.ndarray:
+    """Return how likely a run of ours beats a run of theirs on the same task, averaged over tasks; a tie is half."""
+    tasks = []
+    for x, y in zip(ours, theirs, strict=True):
+        wins = [_wins(x[..., i : i + 1], y) for i in range(x.shape[-1])]  # one by one: all pairs of all resamples at
+        tasks.append(np.mean(wins, axis=0))  # once would take gigabytes with a few hundred runs
+    return np.mean(tasks, axis=0)
+
+
+def _wins(one: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """[..., 1], [..., runs] -> the share of the others that it beats: [...]"""
+    return ((one > others) + 0.5 * (one == others)).mean(axis=-1)
+
+
+def performance_profile(scores: Scores, levels: np.ndarray) -> np.ndarray:
+    """Return the share of all runs of all tasks whose score is above each level: [..., levels]."""
+    runs = np.concatenate(scores, axis=-1)
+    return np.stack([(runs > level).mean(axis=-1) for level in levels], axis=-1)
+
+
+def bootstrap(statistic: Statistic, *scores: Scores, reps: int = REPS) -> Interval:
+    """Return a stratified bootstrap: the runs of each task are drawn again, with replacement; tasks stay as they are.
+
+    A score that is not known makes the estimate unknown. A task with one run would always be drawn the same, and the
+    interval would be too narrow: there is none then.
+    """
+    if not _is_known(*scores):
+        return UNKNOWN
+    value = float(statistic(*scores))
+    if not _has_interval(*scores):
+        return Interval(value)
+    low, high = _bounds(statistic(*resampled(*scores, reps=reps)))
+    return Interval(value, float(low), float(high))
+
+
+def profile_with_band(
+    scores: Scores, levels: np.ndarray, reps: int = 2000
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the profile, its lower and its upper bounds: [levels] each, nan where unknown."""
+    unknown = np.full(len(levels), math.nan)
+    if not _is_known(scores):
+        return unknown, unknown, unknown
+    profile = performance_profile(scores, levels)
+    if not _has_interval(scores):
+        return profile, unknown, unknown
+    low, high = _bounds(_drawn_profiles(scores, levels, reps))
+    return profile, low, high
+
+
+def _drawn_profiles(scores: Scores, levels: np.ndarray, reps: int) -> np.ndarray:
+    """[reps, levels]. How often each run is drawn is all that counts here, so a matrix product does it."""
+    draw = np.random.default_rng(_SEED)
+    drawn = [draw.multinomial(len(task), np.full(len(task), 1.0 / len(task)), reps) for task in scores]  # [reps, n]
+    above = np.concatenate(scores)[:, None] > levels  # [all runs, levels]
+    return np.concatenate(drawn, axis=1) @ above.astype(float) / len(above)
+
+
+def resampled(*scores: Scores, reps: int) -> list[list[np.ndarray]]:
+    """Draw each task's runs [n] again: [reps, n]. Methods are drawn independently of each other."""
+    draw = np.random.default_rng(_SEED)
+    return [[task[draw.integers(0, len(task), (reps, len(task)))] for task in tasks] for tasks in scores]
+
+
+def _is_known(*scores: Scores) -> bool:
+    return all(len(tasks) > 0 and all(len(task) and np.isfinite(task).all() for task in tasks) for tasks in scores)
+
+
+def _has_interval(*scores: Scores) -> bool:
+    return all(len(task) > 1 for tasks in scores for task in tasks)
+
+
+def _bounds(drawn: np.ndarray) -> np.ndarray:
+    """[reps, ...] -> [2, ...]"""
+    outside = 50.0 * (1.0 - CONFIDENCE)
+    return np.percentile(drawn, [outside, 100.0 - outside], axis=0)
