@@ -37,21 +37,20 @@ def maps(run: str, states: int) -> dict[str, float]:
     import jax
 
     from dcp.evaluation.targets import environment_of, open_target
-    from dcp.theory.diagnostics.controllability import STEPS
-    from dcp.theory.diagnostics.controllability import maps as k_step_maps
-    from dcp.theory.diagnostics.diagnosis import diagnosed
-    from dcp.theory.diagnostics.visits import gather
+    from dcp.theory.diagnostics.diagnosis import require_psi
+    from dcp.theory.diagnostics.direction_measures import STEPS, action_maps
+    from dcp.theory.diagnostics.visited_states import gather
 
     target = open_target(run)
-    env, policy = environment_of(target), diagnosed(target)
+    env, policy = environment_of(target), require_psi(target)
     visits = gather(env, policy, 0, 16, env.spec.episode_length, states)
     start, goal = visits.env_state(states), visits.goal
 
     def one(i: int):
-        return k_step_maps(env, policy, jax.tree.map(lambda x: x[i : i + 1], start), goal[i : i + 1], STEPS)
+        return action_maps(env, policy, jax.tree.map(lambda x: x[i : i + 1], start), goal[i : i + 1], STEPS)
 
     forms = {
-        "together": lambda: k_step_maps(env, policy, start, goal, STEPS),
+        "together": lambda: action_maps(env, policy, start, goal, STEPS),
         "one_by_one": lambda: [one(i) for i in range(states)],
     }
     return in_turns(forms, rounds=3)

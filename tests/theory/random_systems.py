@@ -4,15 +4,18 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from dcp.theory.curved import Curved
-from dcp.theory.linear import Linear
-from dcp.theory.system import Terms, positive_definite
+from dcp.theory.control_systems import Curved, Linear, Terms
 
 SEEDS = st.integers(0, 2**32 - 1)
 
 
 def examples(count: int) -> settings:
     return settings(max_examples=count, deadline=None, derandomize=True, database=None)
+
+
+def positive_definite(matrix: np.ndarray) -> np.ndarray:
+    """M'M + 1: from any square matrix one that serves as R, never close to singular."""
+    return matrix.T @ matrix + np.eye(len(matrix))
 
 
 def curved(rng: np.random.Generator, curvature: float | None = None) -> Curved:

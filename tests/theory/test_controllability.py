@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given
 from numpy.testing import assert_allclose
 
-from dcp.theory.controllability import (
+from dcp.theory.control_systems import Terms, feedback, running_cost, unit, velocity
+from dcp.theory.theorems import (
     action_bounds,
     controllable_part,
     controllable_share,
+    magnitude_from_direction,
     minimising_action,
     orientation_errors,
     regret,
 )
-from dcp.theory.sufficiency import magnitude_from_direction
-from dcp.theory.system import Terms, feedback, running_cost, unit, velocity
 from dcp.theory.unicycle import Unicycle
 from tests.theory.random_systems import SEEDS, curved, ends, examples, random_terms
 

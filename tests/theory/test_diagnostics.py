@@ -12,11 +12,14 @@ from dcp.envs.maze import parse_layout
 from dcp.envs.point_maze import FORCE, SPEED, PointMaze
 from dcp.envs.point_push import PointPush
 from dcp.envs.point_soccer import PointSoccer
-from dcp.theory.diagnostics import alignment, calibration, controllability
-from dcp.theory.diagnostics.conditioning import effective_rank
-from dcp.theory.diagnostics.correlation import line, rank_correlation
-from dcp.theory.diagnostics.truth import PathTruth, StraightTruth, leads_through_things
-from dcp.theory.diagnostics.visits import _sample
+from dcp.theory.diagnostics.direction_measures import (
+    action_maps,
+    controllable,
+    maze_points,
+    summarize_controllability,
+)
+from dcp.theory.diagnostics.distance_measures import effective_rank, hindsight_pairs, line, rank_correlation
+from dcp.theory.diagnostics.visited_states import PathTruth, StraightTruth, _sample, leads_through_things
 from tests.theory.agents import known_agent
 
 HALL = parse_layout("####\n#rg#\n####", 1000.0)  # no wall within reach
@@ -67,7 +70,7 @@ def test_only_a_way_through_a_maze_can_lead_through_what_can_be_pushed():
 
 
 def test_points_of_a_maze_are_even_and_free():
-    points = alignment.points_of(parse_layout(U, 2.0), 2)
+    points = maze_points(parse_layout(U, 2.0), 2)
     assert points.shape == (7 * 4, 2)  # 7 free cells
     assert_allclose(points[0], [1.5, 1.5])
 
@@ -89,13 +92,13 @@ def walk(path: list[float], reached: int = -1) -> SimpleNamespace:
 
 def test_hindsight_counts_the_steps_until_the_agent_was_first_there():
     """0 1 2 3 3 3 3: from 0 to the last state it takes 3 steps, though 6 lie between; 3 to 3 is no way at all."""
-    pairs = calibration.hindsight_pairs(walk([0.0, 1.0, 2.0, 3.0, 3.0, 3.0, 3.0]), seed=0)
+    pairs = hindsight_pairs(walk([0.0, 1.0, 2.0, 3.0, 3.0, 3.0, 3.0]), seed=0)
     assert (pairs.steps == np.minimum(pairs.end, 3) - pairs.start).all()
     assert len(pairs.steps) and pairs.steps.min() == 1 and pairs.steps.max() == 3
 
 
 def test_hindsight_ends_with_the_first_success():
-    pairs = calibration.hindsight_pairs(walk([0.0, 1.0, 2.0, 9.0, 1.0], reached=2), seed=0)
+    pairs = hindsight_pairs(walk([0.0, 1.0, 2.0, 9.0, 1.0], reached=2), seed=0)
     assert pairs.end.max() == 2
 
 
@@ -105,7 +108,7 @@ MOVES = np.array([[[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0
 def test_only_the_part_that_actions_can_move_counts():
     """v = (0.6, 0.8), t = (1, 0). Actions move x alone: 0.6 of v, all of it useful. Both: 1, cosine 0.6. None: 0."""
     descent, true = np.tile([3.0, 4.0], (3, 1)), np.tile([1.0, 0.0], (3, 1))
-    found = controllability.compare(MOVES, descent, true, threshold=0.5)
+    found = controllable(MOVES, descent, true, threshold=0.5)
     assert_allclose(found.share, [0.6, 1.0, 0.0], atol=1e-12)
     assert_allclose(found.cosine, [1.0, 0.6, np.nan])
     assert_allclose(found.progress, [0.6, 0.6, 0.0], atol=1e-12)
@@ -117,14 +120,14 @@ def test_only_the_part_that_actions_can_move_counts():
 def test_a_move_below_a_hundredth_of_the_threshold_is_none():
     """The offset 0.25 moves x by 0.25 * 0.02 = 0.005, which is 1% of a threshold of 0.5, and less of a larger one."""
     moves, ones = np.array([[[0.02]]]), np.ones((1, 1))
-    assert controllability.compare(moves, ones, ones, threshold=0.5).share == [1.0]
-    assert controllability.compare(moves, ones, ones, threshold=0.6).share == [0.0]
+    assert controllable(moves, ones, ones, threshold=0.5).share == [1.0]
+    assert controllable(moves, ones, ones, threshold=0.6).share == [0.0]
 
 
 def test_a_body_that_diverged_is_left_out():
-    found = controllability.compare(np.full((1, 2, 2), np.nan), np.ones((1, 2)), np.array([[1.0, 0.0]]), 0.5)
+    found = controllable(np.full((1, 2, 2), np.nan), np.ones((1, 2)), np.array([[1.0, 0.0]]), 0.5)
     assert np.isnan(found.share).all() and np.isnan(found.movable).all()
-    assert controllability.measure(found, np.zeros(1))["states"] == 0
+    assert summarize_controllability(found, np.zeros(1))["states"] == 0
 
 
 @pytest.mark.parametrize("inertia", [False, True])
@@ -133,9 +136,7 @@ def test_the_k_step_map_of_a_point_by_hand(inertia):
     env = PointMaze("hall", HALL, inertia)
     start: EnvState = env.reset_to(np.array([1000.0, 1000.0, 1000.0, 2000.0]), np.zeros(4))
     many = EnvState(*(np.asarray(x)[None] for x in start[:4]))
-    found = controllability.maps(
-        env, known_agent(spec=env.spec), many, np.array([[1000.0, 2000.0]], np.float32), (1, 10)
-    )
+    found = action_maps(env, known_agent(spec=env.spec), many, np.array([[1000.0, 2000.0]], np.float32), (1, 10))
     speeds = np.cumsum(0.8 ** np.arange(10))
     by_hand = {1: FORCE, 10: FORCE * speeds.sum()} if inertia else {1: SPEED, 10: 10 * SPEED}
     for k, gain in by_hand.items():

@@ -9,9 +9,15 @@ from numpy.testing import assert_allclose
 from dcp.config import Config
 from dcp.errors import UserError
 from dcp.evaluation.targets import Target
-from dcp.theory.diagnostics import PARTS, alignment, diagnose, gaps
-from dcp.theory.diagnostics.truth import truth_of
-from dcp.theory.diagnostics.visits import gather
+from dcp.theory.diagnostics import PARTS, diagnose
+from dcp.theory.diagnostics.direction_measures import (
+    align,
+    choose_subgoals,
+    gaps_to,
+    summarize_alignment,
+    summarize_gaps,
+)
+from dcp.theory.diagnostics.visited_states import Subject, gather, truth_of
 from tests.theory.agents import EYE, OPEN, STRETCH, folded_agent, known_agent, random_agent
 
 SIZES = {"episodes": 16, "states": 64}
@@ -45,10 +51,11 @@ def test_a_subgoal_on_the_line_shows_the_goal_s_direction(known):
 
 def test_every_gap_is_the_plane_s_own(known):
     """Directly from the places of s, z and g: the angle between two straight lines, and the detour."""
-    policy, truth = known_agent(), truth_of(OPEN.spec)
+    policy = known_agent()
     visits = gather(OPEN, policy, 0, 16, 250, 64)
-    z = gaps.choose(policy, Config(pool_size=32, num_candidates=8), truth, visits, 0)["random"]
-    found = gaps.compare(policy, truth, visits, z)
+    subject = Subject(policy, OPEN, Config(pool_size=32, num_candidates=8), truth_of(OPEN.spec), visits, 0)
+    z = choose_subgoals(subject)["random"]
+    found = gaps_to(subject, z)
     s, g = visits.achieved.astype(float), visits.goal.astype(float)
     to_z, to_g = (x - s for x in (z, g))
     lengths = [np.linalg.norm(x, axis=1, keepdims=True) for x in (to_z, to_g, g - z)]
@@ -94,8 +101,8 @@ def test_a_driftless_point_away_from_walls_can_follow_any_direction(known):
 def test_a_psi_that_keeps_no_direction_is_at_chance():
     """Triangle waves: the sign of each axis is right half of the time, be it toward this goal or another one."""
     s, g, other = np.random.default_rng(1).uniform(0.6, 4.4, (3, 500, 2)).astype(np.float32)
-    found = alignment.compare(folded_agent(), truth_of(OPEN.spec), s, g, other)
-    said = alignment.measure(found, np.arange(500))
+    found = align(folded_agent(), truth_of(OPEN.spec), s, g, other)
+    said = summarize_alignment(found, np.arange(500))
     for name, chance in (("pulled_back", 0.0), ("descent", 0.0), ("another_goal", 0.0), ("nearer", 0.5)):
         assert said[name]["low"] < chance < said[name]["high"] < chance + 0.15, name
 
@@ -106,9 +113,9 @@ def test_the_scorer_of_a_psi_that_knows_nothing_is_on_the_path_as_often_as_a_ran
     visits = SimpleNamespace(
         spec=OPEN.spec, state=s, achieved=s, goal=g, episode=np.arange(2000), at=s, pool=lambda size, seed: pool[:size]
     )
-    policy, truth = folded_agent(), truth_of(OPEN.spec)
-    chosen = gaps.choose(policy, Config(), truth, visits, 0)
-    found = gaps.measure({kind: gaps.compare(policy, truth, visits, z) for kind, z in chosen.items()}, visits)["kinds"]
+    subject = Subject(folded_agent(), OPEN, Config(), truth_of(OPEN.spec), visits, 0)
+    chosen = choose_subgoals(subject)
+    found = summarize_gaps({kind: gaps_to(subject, z) for kind, z in chosen.items()}, visits)["kinds"]
     for name in ("on_path", "on_path_midway", "at_goal"):
         scorer, base = found["scorer"][name], found["random"][name]
         assert scorer["low"] <= base["high"] and base["low"] <= scorer["high"], name

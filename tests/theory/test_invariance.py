@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from numpy.testing import assert_allclose
 
-from dcp.theory.curved import Curved
-from dcp.theory.invariance import Ripple, gap, paper_bound, proven_bound, sharpest_ripple, slack
-from dcp.theory.limits import (
+from dcp.theory.control_systems import Curved, Linear, feedback, point_with_inertia, unit
+from dcp.theory.counterexamples import (
     cost_when_slowed,
     direction_gap,
     drift_angle,
@@ -15,9 +14,8 @@ from dcp.theory.limits import (
     sphere_with_waypoint,
     tiny_neighbourhood,
 )
-from dcp.theory.linear import Linear, point_with_inertia
-from dcp.theory.sweep import over_delta, over_delta_smooth, over_eps, scene, slope, with_slack
-from dcp.theory.system import feedback, unit
+from dcp.theory.theorems import Ripple, gap, paper_bound, proven_bound, sharpest_ripple, slack
+from docs.theory.make import over_delta, over_delta_smooth, over_eps, scene, slope, with_slack
 from tests.theory.random_systems import SEEDS, curved, ends, examples, linear
 
 

@@ -4,10 +4,8 @@ import numpy as np
 from hypothesis import given
 from numpy.testing import assert_allclose
 
-from dcp.theory.curved import Curved
-from dcp.theory.linear import Linear
-from dcp.theory.sufficiency import hjb_action, magnitude_from_direction
-from dcp.theory.system import feedback, unit
+from dcp.theory.control_systems import Curved, Linear, feedback, unit
+from dcp.theory.theorems import hjb_action, magnitude_from_direction
 from tests.theory.random_systems import SEEDS, curved, ends, examples, linear
 
 

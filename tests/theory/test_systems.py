@@ -5,13 +5,10 @@ import pytest
 from hypothesis import given
 from numpy.testing import assert_allclose
 
-from dcp.theory.curved import Curved
-from dcp.theory.direct import best_found
-from dcp.theory.grid_distance import distances_to, grid
-from dcp.theory.limits import cost_when_slowed
-from dcp.theory.linear import Linear, point_with_inertia
-from dcp.theory.system import hjb_residual
+from dcp.theory.control_systems import Curved, Linear, hjb_residual, point_with_inertia
+from dcp.theory.counterexamples import cost_when_slowed
 from dcp.theory.unicycle import Unicycle
+from tests.theory.numerical_distances import best_found, distances_to, grid
 from tests.theory.random_systems import SEEDS, curved, ends, examples, linear
 
 

@@ -52,12 +52,12 @@ def _main(options: DiagnoseOptions) -> int:
     from dcp.analysis.report.files import require_room
     from dcp.evaluation.targets import environment_of, open_target
     from dcp.theory.diagnostics import diagnose
-    from dcp.theory.diagnostics.diagnosis import diagnosed
+    from dcp.theory.diagnostics.diagnosis import require_psi
 
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
     for target in targets:  # every mistake before the first minute of work
-        diagnosed(target)
+        require_psi(target)
         environment_of(target, options.env)
         require_room(_folder(target, options))
     contents = []

@@ -1,6 +1,6 @@
 """The paper's three theorems as executable statements, and (diagnostics/) their quantities on a trained agent.
 
-Systems with known d*: `curved`, `linear`, `unicycle`; d* found numerically: `grid_distance`, `direct`.
-Theorem 1: `sufficiency`. Theorem 2: `invariance`, `sweep`, `limits`. Theorem 3: `controllability`. Figures: `report`.
+Systems with known d*: `control_systems`, `unicycle`. The theorems: `theorems`. Their hypotheses: `counterexamples`.
 NumPy in double precision throughout. Letters: n state, m action; a function takes one state unless it says [..., n].
+The figures of docs/theory.md are drawn by docs/theory/make.py.
 """

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dcp.theory.system import Terms
+from dcp.theory.control_systems import Terms
 
 STEPS = 32  # of Runge-Kutta, along one path
 LONGEST = 4.0  # shots of the table, in time
@@ -118,10 +118,8 @@ def _turned(p: np.ndarray, heading: float) -> np.ndarray:
 def _table(car: Unicycle) -> tuple[np.ndarray, np.ndarray]:
     """[kinds, K, 3] twice: shots in every direction, and where they end. A kind is an eighth of the angles, a sign of
     the sideways part and a range of times: paths of several kinds may reach one goal, the shortest is asked for."""
-    angles, sides = (
-        np.linspace(-np.pi, np.pi, 48, endpoint=False).reshape(8, 1, 6, 1),
-        np.sinh(np.linspace(0.01, 3.5, 16)),
-    )
+    angles = np.linspace(-np.pi, np.pi, 48, endpoint=False).reshape(8, 1, 6, 1)
+    sides = np.sinh(np.linspace(0.01, 3.5, 16))
     angle, sideways = np.broadcast_arrays(angles, np.stack([sides, -sides])[:, None])  # [8, 2, 6, 16]
     start = np.stack([angle, sideways, np.full(angle.shape, LONGEST)], -1).reshape(16, -1, 3)
     path = car.shoot(start, keep=True)[1:]  # [T, 16, K, 3]

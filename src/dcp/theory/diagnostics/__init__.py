@@ -1,11 +1,9 @@
-"""The theorems' quantities, measured on a trained agent: `dcp diagnose`.
+"""The theorems' quantities, on a trained agent: `dcp diagnose`. Letters as in `types`, and K states, H episodes.
 
-Each measure is a module: `gaps` (theorem 2), `alignment`, `controllability` (theorem 3), `calibration`, `energies`,
-`conditioning`. `visits` gathers the states at which they are taken, `truth` knows the true distances, `diagnosis` runs
-them all. Letters as in `types`, and K states, H episodes.
+`direction_measures` (gaps, alignment, controllability) and `distance_measures` (calibration, energies, conditioning)
+are taken at the `visited_states` of an agent; `diagnosis` runs them all.
 """
 
-from dcp.theory.diagnostics.diagnosis import diagnose
-from dcp.theory.diagnostics.parts import PARTS
+from dcp.theory.diagnostics.diagnosis import PARTS, diagnose
 
 __all__ = ["PARTS", "diagnose"]

@@ -1,4 +1,4 @@
-"""Every measure of one agent: gathered once, each part by itself, as one object of plain numbers."""
+"""Every measure of one agent: gathered once, each part by itself, as one object of plain numbers: `dcp diagnose`."""
 
 import math
 import time
@@ -14,10 +14,18 @@ from dcp.errors import UserError
 from dcp.evaluation.targets import Target, environment_of, open_target
 from dcp.methods.conditions import Direction
 from dcp.policies.policy import DeployedPolicy
-from dcp.theory.diagnostics.parts import PARTS, Subject
-from dcp.theory.diagnostics.truth import leads_through_things, truth_of
-from dcp.theory.diagnostics.visits import gather
+from dcp.theory.diagnostics.direction_measures import alignment, controllability, gaps
+from dcp.theory.diagnostics.distance_measures import calibration, conditioning, energies
+from dcp.theory.diagnostics.visited_states import Found, Subject, gather, leads_through_things, truth_of
 
+PARTS: dict[str, Callable[[Subject], Found]] = {
+    "gaps": gaps,
+    "alignment": alignment,
+    "controllability": controllability,
+    "calibration": calibration,
+    "energies": energies,
+    "conditioning": conditioning,
+}
 SCHEMA_VERSION = 1
 EPISODES, PHYSICS_EPISODES = 64, 16
 STATES = 256
@@ -33,7 +41,8 @@ def diagnose(
     seed: int = 0,
     tell: Callable[[str], object] = len,
 ) -> dict[str, Any]:
-    """The content of diagnosis.json. `tell` hears what is being done; the seed decides episodes, samples, subgoals."""
+    """Return the content of diagnosis.json. The seed decides episodes, samples and subgoals; `tell` is called with the
+    name of each piece of work."""
     start = time.perf_counter()
     target = open_target(source)
     made = environment_of(target, env)
@@ -58,7 +67,8 @@ def _require_sense(parts: Sequence[str], episodes: int | None, states: int, seed
             raise UserError(f"--{name} is {value}: use {least} or more")
 
 
-def diagnosed(target: Target) -> DeployedPolicy:
+def require_psi(target: Target) -> DeployedPolicy:
+    """Return the policy, or refuse one without a psi to measure."""
     if not isinstance(target.policy, DeployedPolicy):
         raise UserError(f"{target.label} holds no psi to measure: name the run's folder or its policy.safetensors")
     return target.policy
@@ -68,8 +78,9 @@ def _subject(target: Target, env: Environment, episodes: int | None, states: int
     config = target.config or Config(env=target.env or env.spec.name, method=target.about.get("method", "dcp"))
     length = config.resolve(env.spec.episode_length).episode_length or env.spec.episode_length
     count = episodes or (EPISODES if env.spec.physics == "none" else PHYSICS_EPISODES)
-    visits = gather(env, diagnosed(target), seed, count, length, states)
-    subject = Subject(diagnosed(target), env, config, truth_of(env.spec), visits, seed)
+    policy = require_psi(target)
+    visits = gather(env, policy, seed, count, length, states)
+    subject = Subject(policy, env, config, truth_of(env.spec), visits, seed)
     if target.config is None:
         subject.notes.append("no config lies beside the policy: the scorer has the paper's settings")
     if leads_through_things(env):

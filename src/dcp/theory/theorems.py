@@ -1,22 +1,78 @@
-"""Theorem 2: the direction toward a waypoint z on the way is nearly the direction toward g.
+"""The paper's three theorems as functions of a system, a state and a goal. docs/theory.md says what holds.
 
-The paper's bound, the bound that we can prove, and both sides measured for a system, a triple (s, z, g) and an error of
-d_psi. Our proof (docs/theory.md) needs the triangle inequality and smoothness alone:
+Theorem 1: the optimal action depends on the goal through the gradient of d* alone. `hjb_action` finds the action from
+values of d* only, without its gradient and without the law, so that the two can be compared.
+
+Theorem 2: the direction toward a waypoint z on the way is nearly the direction toward g. The paper's bound, the bound
+that we can prove, and both sides measured for a system, a triple (s, z, g) and an error of d_psi. Our proof needs the
+triangle inequality and smoothness alone:
 
 - k(x) = d*(x, z) + d*(z, g) - d*(x, g) >= 0 for every x, k(s) = eps, and its gradient is 2L-Lipschitz. Stepping
   sqrt(eps / L) downhill, 0 <= eps - |grad k| t + L t^2 gives |grad d*(s, z) - grad d*(s, g)| <= 2 sqrt(L eps).
 - h = d_psi - d* has |h| <= delta and a 2L-Lipschitz gradient, so (Landau) |grad h| <= 2 sqrt(L delta).
-- Both go from grad d*(s, g), whose norm is at least m. A vector off by e m is turned by arcsin(e) at most.
+- Both start from grad d*(s, g), whose norm is at least m. A vector off by e m is turned by arcsin(e) at most.
 
-Nothing here needs driftless dynamics. It does need L to hold in a ball of radius sqrt(max(delta, eps) / L) around s.
+Nothing there needs driftless dynamics. It does need L to hold in a ball of radius sqrt(max(delta, eps) / L) around s.
+
+Theorem 3: only the part of the gradient that lies in im G(s) reaches the action.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize
 
-from dcp.theory.system import System, unit
+from dcp.theory.control_systems import System, Terms, feedback, running_cost, unit, velocity
+
+STEP = 1e-4  # of the central difference along the motion, in theorem 1
+
+
+def hjb_action(system: System, s: np.ndarray, g: np.ndarray, largest: float | None = None) -> np.ndarray:
+    """[m]: argmin_a c(s, a) + the rate at which d*(., g) changes along f(s, a); within a box, if `largest` is given."""
+    terms = system.terms(s)
+
+    def bracket(action: np.ndarray) -> float:
+        motion = STEP * velocity(terms, action)
+        change = system.distance(s + motion, g) - system.distance(s - motion, g)
+        return running_cost(terms, action) + float(change) / (2 * STEP)
+
+    m = terms.G.shape[1]
+    if largest is None:
+        return _newton(bracket, np.zeros(m))
+    return minimize(bracket, np.zeros(m), method="Powell", bounds=[(-largest, largest)] * m).x
+
+
+def _newton(objective: Callable[[np.ndarray], float], x: np.ndarray, step: float = 0.1) -> np.ndarray:
+    """The minimum by Newton's method on values alone: the differences are wide, because the values are rounded."""
+    m = len(x)
+    unit_steps = step * np.eye(m)
+    for _ in range(20):
+        ahead, behind = (np.array([objective(x + sign * e) for e in unit_steps]) for sign in (1, -1))
+        here = objective(x)
+        hessian = np.diag(ahead + behind - 2 * here)
+        for i, j in combinations(range(m), 2):
+            both = objective(x + unit_steps[i] + unit_steps[j])
+            hessian[i, j] = hessian[j, i] = both - ahead[i] - ahead[j] + here
+        move = -step * np.linalg.solve(hessian, (ahead - behind) / 2)
+        x = x + move
+        if np.linalg.norm(move) < 1e-6:
+            break
+    return x
+
+
+def magnitude_from_direction(terms: Terms, direction: np.ndarray) -> float:
+    """|grad d*|, from its unit direction u alone: HJB, c0 + r u'f0 - r^2 u'Du/2 = 0, has one positive root if c0 > 0.
+
+    So with a price of time the direction says everything: the magnitude that theorem 1 asks for besides is no news.
+    """
+    along, stiff = direction @ terms.f0, direction @ terms.D @ direction
+    return float((along + np.sqrt(along**2 + 2 * terms.c0 * stiff)) / stiff)
+
+
+# Theorem 2
 
 
 def paper_bound(L: float, m: float, delta: float, eps: float) -> float:  # noqa: N803
@@ -130,3 +186,45 @@ def _ball(n: int) -> np.ndarray:
     """[K, n]: points of the unit ball, its rim and centre among them; the same ones every time."""
     directions = unit(np.random.default_rng(0).normal(size=(12 * n, n)))
     return np.concatenate([np.zeros((1, n)), 0.5 * directions, directions])
+
+
+# Theorem 3
+
+
+def controllable_part(G: np.ndarray, p: np.ndarray) -> np.ndarray:  # noqa: N803
+    """[n, m], [n] -> [n]: the projection of p onto im G."""
+    return G @ np.linalg.pinv(G) @ p
+
+
+def controllable_share(G: np.ndarray, p: np.ndarray) -> float:  # noqa: N803
+    """rho: how much of the gradient's norm actions can move, 0 to 1."""
+    return float(np.linalg.norm(controllable_part(G, p)) / np.linalg.norm(p))
+
+
+def action_bounds(terms: Terms, p: np.ndarray) -> tuple[float, float]:
+    """What the projection's norm says of |a*|: (iii)'s lower bound with its constant written out, and (ii)'s upper."""
+    part = np.linalg.norm(controllable_part(terms.G, p))
+    gains = np.linalg.svd(terms.G, compute_uv=False)
+    weakest = gains[gains > 1e-12 * gains[0]][-1]
+    prices = np.linalg.eigvalsh(terms.R)
+    return float(weakest / prices[-1] * part), float(gains[0] / prices[0] * part)
+
+
+def regret(terms: Terms, p: np.ndarray, action: np.ndarray) -> float:
+    """How much worse than a* an action is in HJB's bracket: |a - a*|^2 in R, halved."""
+    gap = action - feedback(terms, p)
+    return float(gap @ terms.R @ gap / 2)
+
+
+def orientation_errors(terms: Terms, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """[K, n] -> [K]: the angle by which a* turns when the unit direction of p is off by each row of `noise`."""
+    true = unit(feedback(terms, unit(p)))
+    seen = np.array([unit(feedback(terms, unit(p) + error)) for error in noise])
+    return np.arccos(np.clip(seen @ true, -1, 1))
+
+
+def minimising_action(
+    cost: Callable[[np.ndarray], float], motion: Callable[[np.ndarray], np.ndarray], p: np.ndarray, m: int
+) -> np.ndarray:
+    """[m]: argmin_a cost(a) + p'f(a), for any cost and dynamics: part (i) does not ask for a quadratic one."""
+    return minimize(lambda a: cost(a) + p @ motion(a), np.full(m, 0.1), method="BFGS", options={"gtol": 1e-9}).x

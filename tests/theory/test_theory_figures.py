@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dcp.theory.plane_figure import plane_figure
-from dcp.theory.report import FIGURES, theorem_figures
-from dcp.theory.sweep_figure import sweep_figure
+from docs.theory.make import FIGURES, plane_figure, sweep_figure, theorem_figures
 
 
 def test_the_legend_of_the_sweep_states_the_slopes_that_theorem_two_asks_for():

@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dcp.theory.curved import Curved
-from dcp.theory.invariance import paper_bound
-from dcp.theory.system import System, Terms, feedback, running_cost, unit, velocity
+from dcp.theory.control_systems import Curved, System, Terms, feedback, running_cost, unit, velocity
+from dcp.theory.theorems import paper_bound
 
 
 def cost_when_slowed(

@@ -1,0 +1,201 @@
+"""The learned distance on a trained agent: is it a measure of time, a quasimetric, and does psi keep what goals say?
+
+Each part takes a Subject and returns what is said of it and what is drawn.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from dcp.policies.policy import DeployedPolicy
+from dcp.statistics import UNKNOWN, Interval, clustered_mean, clustered_share, clustered_statistic, spearman
+from dcp.theory.diagnostics.visited_states import Found, Subject, Visits, energy_distances, jacobians, psi
+
+PAIRS = 2000
+LONGEST = 100  # steps: 1 / (1 - discount), beyond which the critic has seen few pairs
+DRAWN = 400  # points of a cloud
+ROUNDING = 1e-3  # relative: NORM_EPS makes a distance of zero 0.001, and float32 has its own
+BLIND = 0.1  # the smallest singular value is below this part of the largest
+
+
+# Calibration
+
+
+class Pairs(NamedTuple):
+    """Two moments of one episode."""
+
+    episode: np.ndarray  # [K]
+    start: np.ndarray  # [K]
+    end: np.ndarray  # [K]
+    steps: np.ndarray  # [K]: until the agent was first near the later state; 0 if it was from the beginning
+
+
+def calibration(subject: Subject) -> Found:
+    """Measure d_psi against the steps between visited states, the steps to the goal, and the true way.
+
+    Hindsight pairs are two states of one episode, up to its first success, as the critic was trained on. Their time is
+    that from the first to the moment at which the agent first came within the threshold of the second: an agent that
+    waits there is not farther away. A perfect measure of time has rank correlation 1 and a line through zero.
+    """
+    policy, visits, seed = subject.policy, subject.visits, subject.seed
+    pairs = hindsight_pairs(visits, seed)
+    achieved = visits.spec.achieved(visits.states)  # [T + 1, H, G]
+    apart = _distances(policy, achieved[pairs.start, pairs.episode], achieved[pairs.end, pairs.episode])
+    at, left, goals = _before_success(visits)
+    if len(at) > PAIRS:
+        rows = np.random.default_rng(seed).permutation(len(at))[:PAIRS]
+        at, left, goals = at[rows], left[rows], goals[rows]
+    toward = _distances(policy, visits.spec.achieved(visits.states[tuple(at.T)]), goals)
+    other = np.random.default_rng(seed).permutation(len(visits.at))
+    ways = subject.truth.lengths(visits.achieved, visits.achieved[other])
+    across = _distances(policy, visits.achieved, visits.achieved[other])
+    reach = int(np.sum(visits.reached > 0))
+    if not reach:
+        subject.notes.append("no episode reached its goal, so there are no steps to the goal to compare with")
+    said = {
+        "hindsight": _fit(pairs.steps, apart, pairs.episode),
+        "steps_to_goal": _fit(left, toward, at[:, 1]),
+        "true_way": _fit(ways, across, visits.episode),
+        "episodes_that_reach": reach,
+        "longest": LONGEST,
+    }
+    clouds = {"hindsight": (pairs.steps, apart), "steps_to_goal": (left, toward), "true_way": (ways, across)}
+    return said, {name: {"x": x[:DRAWN], "d_psi": y[:DRAWN]} for name, (x, y) in clouds.items()}
+
+
+def hindsight_pairs(visits: Visits, seed: int, count: int = PAIRS) -> Pairs:
+    """Draw pairs at most 100 steps apart. A pair that is near from the beginning has no way between it: left out."""
+    rng = np.random.default_rng(seed)
+    last = np.where(visits.reached >= 0, visits.reached, visits.ends)  # [H]
+    episode = rng.choice(np.flatnonzero(last > 0), count) if np.any(last > 0) else np.zeros(0, int)
+    apart = rng.integers(1, np.minimum(LONGEST, last[episode]) + 1)
+    start = rng.integers(0, last[episode] - apart + 1)
+    achieved = visits.spec.achieved(visits.states)  # [T + 1, H, G]
+    paths = (achieved[a : a + n + 1, h] for a, n, h in zip(start, apart, episode, strict=True))  # [n + 1, G] each
+    steps = np.array([_first_near_the_end(path, visits.spec.threshold) for path in paths], int)
+    way = steps > 0
+    return Pairs(episode[way], start[way], (start + apart)[way], steps[way])
+
+
+def _first_near_the_end(path: np.ndarray, threshold: float) -> int:
+    return int(np.argmax(np.linalg.norm(path - path[-1:], axis=1) < threshold))
+
+
+def _before_success(visits: Visits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every state before its episode's success: time and episode [K, 2], the steps that are left [K], the goal."""
+    found = [(t, h) for h in np.flatnonzero(visits.reached > 0) for t in range(visits.reached[h])]
+    at = np.array(found, int).reshape(-1, 2)
+    return at, visits.reached[at[:, 1]] - at[:, 0], visits.goals[at[:, 1]]
+
+
+def _distances(policy: DeployedPolicy, achieved: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """[K, G], [K, G] -> [K]: d_psi"""
+    return np.linalg.norm(np.asarray(psi(policy, achieved)) - np.asarray(psi(policy, goal)), axis=1)
+
+
+def _fit(x: np.ndarray, d_psi: np.ndarray, episodes: np.ndarray) -> dict[str, Any]:
+    """d_psi over x: order, line, and the number of pairs."""
+    known = np.isfinite(x) & np.isfinite(d_psi)
+    x, d_psi, episodes = x[known].astype(float), d_psi[known].astype(float), episodes[known]
+    order = rank_correlation(x, d_psi, episodes).as_json()
+    return {"rank_correlation": order, **line(x, d_psi, episodes), "pairs": len(x)}
+
+
+def rank_correlation(x: np.ndarray, y: np.ndarray, episodes: np.ndarray) -> Interval:
+    """x [K], y [K] of these episodes [K]"""
+    return clustered_statistic(lambda rows: spearman(x[rows], y[rows]), episodes)
+
+
+def line(x: np.ndarray, y: np.ndarray, episodes: np.ndarray) -> dict[str, Any]:
+    """Fit y = intercept + slope x by least squares; r2 is the share of y's variance that it explains."""
+    if len(x) < 3 or np.ptp(x) == 0.0:
+        return {"slope": UNKNOWN.as_json(), "intercept": float("nan"), "r2": float("nan")}
+    slope, intercept = np.polyfit(x, y, 1)
+    left, whole = np.sum((y - intercept - slope * x) ** 2), np.sum((y - y.mean()) ** 2)
+    return {
+        "slope": clustered_statistic(lambda rows: _slope(x[rows], y[rows]), episodes).as_json(),
+        "intercept": float(intercept),
+        "r2": float(1.0 - left / whole) if whole > 0.0 else float("nan"),
+    }
+
+
+def _slope(x: np.ndarray, y: np.ndarray) -> float:
+    centred = x - x.mean()
+    square = np.sum(centred**2)
+    return float(np.sum(centred * y) / square) if square > 0.0 else float("nan")
+
+
+# Energies
+
+
+def energies(subject: Subject) -> Found:
+    """Measure whether the critic's own distance, -energy(psi_sa(s, a), psi_g(g)), is a quasimetric.
+
+    d(s, g) is taken with the actor's own action toward g. d_psi = |psi_g - psi_g| is a norm: it is zero at home,
+    symmetric and obeys the triangle inequality by construction, so nothing of it is measured. d(s, g) need not: psi_sa
+    and psi_g are two networks. A quasimetric may be asymmetric (that is no fault), must be zero at home, and needs
+    d(s, g) <= d(s, w) + d(w, g). Triples s, w, g of visited states are drawn at random.
+    """
+    policy, visits = subject.policy, subject.visits
+    if "psi_sa" not in policy.encoders:
+        subject.notes.append(
+            "the policy was saved without its critic psi_sa, so its energy was not measured: name the run's own folder"
+        )
+        return {}, {}
+    if policy.energy not in ("norm", "l2"):
+        subject.notes.append(f"the energy {policy.energy} is no distance, so no triangle was measured")
+        return {}, {}
+
+    def distances(state: np.ndarray, toward: np.ndarray) -> np.ndarray:
+        """[K, S], [K, S] -> [K]; the energy l2 is a square, of which the root is a distance."""
+        found = energy_distances(policy, jnp.asarray(state), jnp.asarray(visits.spec.achieved(toward)))
+        return np.sqrt(np.asarray(found, float)) if policy.energy == "l2" else np.asarray(found, float)
+
+    rng = np.random.default_rng(subject.seed)
+    s = visits.state
+    w, g = (s[rng.permutation(len(s))] for _ in range(2))
+    s_g, s_w, w_g, w_s, home = (distances(a, b) for a, b in ((s, g), (s, w), (w, g), (w, s), (s, s)))
+    excess = (s_g - s_w - w_g) / np.maximum(s_g, 1e-12)  # of what the detour should have cost at least
+    violated = excess > ROUNDING
+    asymmetry = np.abs(s_w - w_s) / np.maximum(0.5 * (s_w + w_s), 1e-12)
+    return {
+        "triangle_violations": clustered_share(violated, visits.episode).as_json(),
+        "triangle_excess": clustered_mean(np.where(violated, excess, np.nan), visits.episode).as_json(),
+        "asymmetry": clustered_mean(asymmetry, visits.episode, 0.0, 2.0).as_json(),
+        "at_home": clustered_mean(home / max(float(np.mean(s_g)), 1e-12), visits.episode).as_json(),
+        "triples": len(s),
+    }, {}
+
+
+# Conditioning
+
+
+def conditioning(subject: Subject) -> Found:
+    """Measure the singular values of psi_g's Jacobian, and how many dimensions psi uses.
+
+    The actor's direction u and the gradient J^T u say the same where J_psi has full rank; where its smallest singular
+    value is near zero, moves in one direction of the goal's coordinates are hardly seen by psi.
+    """
+    policy, visits = subject.policy, subject.visits
+    strength = np.linalg.svd(np.asarray(jacobians(policy, visits.achieved)), compute_uv=False)  # [K, min(D, G)]
+    encoded = np.asarray(psi(policy, visits.achieved), float)  # [K, D]
+    spread = np.linalg.svd(encoded - encoded.mean(axis=0), compute_uv=False)  # [min(K, D)]
+    ratio = strength[:, -1] / np.maximum(strength[:, 0], 1e-30)
+    return {
+        "singular_values": [clustered_mean(column, visits.episode).as_json() for column in strength.T],
+        "smallest_by_largest": clustered_mean(ratio, visits.episode, 0.0, 1.0).as_json(),
+        "blind": clustered_share(ratio < BLIND, visits.episode).as_json(),
+        "jacobian_rank": clustered_mean(effective_rank(strength), visits.episode).as_json(),
+        "jacobian_full_rank": int(strength.shape[1]),
+        "psi_rank": float(effective_rank(spread)),
+        "psi_size": int(encoded.shape[1]),
+        "psi_singular_values": (spread / np.sqrt(len(encoded))).tolist(),
+    }, {}
+
+
+def effective_rank(singular_values: np.ndarray) -> np.ndarray:
+    """[..., R] -> [...]: exp of the entropy of the values' shares; R where all are equal, 1 where one is left alone."""
+    shares = singular_values / np.maximum(singular_values.sum(axis=-1, keepdims=True), 1e-30)
+    logs = np.log(np.where(shares > 0.0, shares, 1.0))
+    return np.exp(-np.sum(shares * logs, axis=-1))

@@ -1,0 +1,230 @@
+"""What a diagnosis looks at: visited states, the true way from each, and what the agent's networks say there.
+
+Letters as in `types`, and K states, H episodes.
+"""
+
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dcp.compiling import QUICK_COMPILE
+from dcp.config import Config
+from dcp.envs.base import Environment, EnvState
+from dcp.envs.plane import has_plane, unit
+from dcp.envs.pushing import things_of
+from dcp.envs.true_paths import TruePaths
+from dcp.errors import UserError
+from dcp.evaluation.rollout import Record, rollout
+from dcp.methods.conditions import direction_and_magnitude, pulled_back
+from dcp.policies.policy import DeployedPolicy, SampledPolicy
+from dcp.types import Array, EnvSpec, MazeLayout
+
+
+class Visits(NamedTuple):
+    """H episodes of T steps, and K of their states that are not at their goal yet."""
+
+    spec: EnvSpec
+    states: np.ndarray  # [T + 1, H, S]
+    goals: np.ndarray  # [H, G]
+    ends: np.ndarray  # [H]: the index of each episode's last state
+    reached: np.ndarray  # [H]: the index of the first state near the goal; -1 if none is
+    env_states: EnvState  # [T + 1, H, ...]: whole, physics included
+    at: np.ndarray  # [K, 2]: time and episode of the sampled states
+
+    @property
+    def episode(self) -> np.ndarray:
+        """[K]"""
+        return self.at[:, 1]
+
+    @property
+    def state(self) -> np.ndarray:
+        """[K, S]"""
+        return self.states[tuple(self.at.T)]
+
+    @property
+    def achieved(self) -> np.ndarray:
+        """[K, G]"""
+        return self.spec.achieved(self.state)
+
+    @property
+    def goal(self) -> np.ndarray:
+        """[K, G]"""
+        return self.goals[self.episode]
+
+    def env_state(self, count: int) -> EnvState:
+        """[count, ...]: the first of the sampled, ready to be stepped"""
+        time, episode = self.at[:count].T
+        return jax.tree.map(lambda x: x[time, episode], self.env_states)
+
+    def pool(self, size: int, seed: int) -> np.ndarray:
+        """[size, G]: achieved goals of any moment, as training's pool would hold them; repeated if there are fewer"""
+        alive = np.arange(len(self.states))[:, None] <= self.ends[None]  # [T + 1, H]
+        achieved = self.spec.achieved(self.states[alive])
+        return achieved[np.resize(np.random.default_rng(seed).permutation(len(achieved)), size)]
+
+
+def gather(env: Environment, policy: DeployedPolicy, seed: int, episodes: int, length: int, states: int) -> Visits:
+    """The stochastic actor, as it fills training's pool. The seed decides everything."""
+    key = jax.random.key(seed)
+    try:
+        run = _program(env, episodes, length)
+    except TypeError:  # a user's environment may have no hash
+        run = _program.__wrapped__(env, episodes, length)
+    record: Record = jax.device_get(run(policy, key))
+    observed, goals = env.spec.split(record.watched.obs)  # [T + 1, H, ...]
+    ends = np.asarray(record.alive).sum(axis=0)
+    near = record.near_goal
+    reached = np.where(near.any(axis=0), near.argmax(axis=0) + 1, -1)
+    far = np.linalg.norm(env.spec.achieved(observed) - goals, axis=-1) >= env.spec.threshold  # [T + 1, H]
+    counts = far & (np.arange(length + 1)[:, None] <= ends[None])
+    sampled = _sample(counts, states, np.random.default_rng(seed))
+    return Visits(env.spec, observed, goals[0], ends, reached, record.watched, sampled)
+
+
+def _run(env: Environment, episodes: int, length: int, policy: DeployedPolicy, key: Array) -> Record:
+    return rollout(env, SampledPolicy(policy), key, episodes, length, watch=lambda state: state)
+
+
+@lru_cache(maxsize=4)
+def _program(env: Environment, episodes: int, length: int) -> Any:
+    return jax.jit(partial(_run, env, episodes, length), compiler_options=QUICK_COMPILE)
+
+
+def _sample(counts: np.ndarray, states: int, rng: np.random.Generator) -> np.ndarray:
+    """[K, 2]: random moments of `counts` [T + 1, H], as many of each episode as there are, or nearly so."""
+    found = []
+    for episode in range(counts.shape[1]):
+        times = rng.permutation(np.flatnonzero(counts[:, episode]))
+        found += [(rank, time, episode) for rank, time in enumerate(times[:states])]
+    if not found:
+        raise UserError("every state of these episodes is at its goal already: choose another --env or --seed")
+    return np.array([(time, episode) for _, time, episode in sorted(found, key=lambda x: x[0])[:states]])
+
+
+# The true way to a goal, in the goal's own coordinates: along a maze's paths, else straight.
+
+
+class StraightTruth:
+    """The straight line."""
+
+    name: ClassVar[str] = "straight"
+
+    def lengths(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """[K, G], [K, G] -> [K]: how far it is; inf where no way leads."""
+        return np.linalg.norm(b - a, axis=1)
+
+    def directions(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """[K, G], [K, G] -> [K, G]: the unit vector that shortens the way fastest; nan where there is none."""
+        far = self.lengths(a, b)[:, None] > 0.0
+        return np.where(far, unit(np.asarray(b - a, float)), np.nan)
+
+    def between(self, a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
+        """[K, G], [K, G], [K] -> [K, G]: the point after this share of the way; nan where none leads."""
+        return a + share[:, None] * (b - a)
+
+
+class PathTruth:
+    """Shortest paths of a point without size through the maze. What goals have besides the plane is not compared."""
+
+    name: ClassVar[str] = "path"
+
+    def __init__(self, layout: MazeLayout):
+        self.paths = TruePaths(layout)
+
+    def lengths(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self.paths.lengths(a[:, :2], b[:, :2])
+
+    def directions(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        in_plane = self.paths.directions(a[:, :2], b[:, :2])
+        return np.concatenate([in_plane, np.zeros((len(a), a.shape[1] - 2))], axis=1)
+
+    def between(self, a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
+        routes = self.paths.routes(a[:, :2], b[:, :2])
+        nowhere = np.full(2, np.nan)
+        points = [route.at(s) if len(route.points) else nowhere for route, s in zip(routes, share, strict=True)]
+        rest = a[:, 2:] + share[:, None] * (b - a)[:, 2:]
+        return np.concatenate([np.stack(points), rest], axis=1)
+
+
+Truth = StraightTruth | PathTruth
+
+
+def leads_through_things(env: Any) -> bool:
+    """Whether the true way takes no notice of something that stands in it until it is pushed away."""
+    return has_plane(env.spec) and any(not thing.acts for thing in things_of(env))
+
+
+def truth_of(spec: EnvSpec) -> Truth:
+    return PathTruth(spec.maze) if spec.maze is not None and has_plane(spec) else StraightTruth()
+
+
+# What the agent's networks say at many states: each program is compiled once for policies of one shape.
+
+
+class Learned(NamedTuple):
+    """The way from s to a goal, as psi has it."""
+
+    direction: Array  # [K, D]: u, in psi-space
+    magnitude: Array  # [K]: d_psi
+    pulled: Array  # [K, G]: J^T u
+    descent: Array  # [K, G]: -grad_s d_psi, by differentiating the distance itself
+
+
+@partial(jax.jit, compiler_options=QUICK_COMPILE)
+def learned(policy: DeployedPolicy, achieved: Array, commanded: Array) -> Learned:
+    """achieved [K, G], commanded [K, G]. Where both are one point every part is zero."""
+    representation = policy.representation
+
+    def of_one(s: Array, z: Array) -> Learned:
+        psi_z = representation.encode_goal(z)
+        direction, magnitude = direction_and_magnitude(representation.encode_goal(s), psi_z)
+        slope = jax.grad(lambda at: representation.distance(representation.encode_goal(at), psi_z))(s)
+        descent = jnp.where(magnitude > 0.0, -slope, 0.0)  # a norm has no slope at zero
+        return Learned(direction, magnitude[0], pulled_back(representation, s, z), descent)
+
+    return jax.vmap(of_one)(achieved, commanded)
+
+
+@partial(jax.jit, compiler_options=QUICK_COMPILE)
+def actions(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
+    """state [K, S], goal [K, G] -> [K, A]: the deployed actor's"""
+    return policy.act((), state, goal)[1]
+
+
+@partial(jax.jit, compiler_options=QUICK_COMPILE)
+def psi(policy: DeployedPolicy, goal: Array) -> Array:
+    """[K, G] -> [K, D]"""
+    return policy.representation.encode_goal(goal)
+
+
+@partial(jax.jit, compiler_options=QUICK_COMPILE)
+def jacobians(policy: DeployedPolicy, achieved: Array) -> Array:
+    """[K, G] -> [K, D, G]: J_psi"""
+    return jax.vmap(jax.jacfwd(policy.representation.encode_goal))(achieved)
+
+
+@partial(jax.jit, compiler_options=QUICK_COMPILE)
+def energy_distances(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
+    """[K, S], [K, G] -> [K]: -energy of the state, the actor's own action toward the goal, and the goal"""
+    action = policy.act((), state, goal)[1]
+    return -policy.representation.energy(state, action, goal)
+
+
+Found = tuple[dict[str, Any], dict[str, Any]]  # what a part returns: what is said, and what is drawn
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An agent, where it is looked at, and the states at which."""
+
+    policy: DeployedPolicy
+    env: Environment
+    config: Config
+    truth: Truth
+    visits: Visits
+    seed: int
+    notes: list[str] = field(default_factory=list)  # a sentence for everything that was left out
