@@ -1,24 +1,50 @@
-"""Import what a user names as `module:name`. Nothing else in dcp is ever looked for in the current folder."""
+"""Import what a user names: `--import module` and `module:name`. Nothing else is looked for in the current folder."""
 
 import importlib
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dcp.errors import UserError
+
+IMPORTS = "DCP_IMPORT"  # in the environment: the modules, by comma, that the processes of a command import too
 _folder: Path | None = None  # where a command also looks for the module
 
 
 @contextmanager
-def looked_for_in(folder: Path | None) -> Iterator[None]:
-    """Within this context, a module that is not installed may lie in this folder."""
+def looked_for_in(folder: Path | None, modules: Sequence[str] = ()) -> Iterator[None]:
+    """Within this context, a module that is not installed may lie in this folder.
+
+    Import `modules` first, and those of the command that started this process; what they register can be named.
+    """
     global _folder
+    inherited = os.environ.get(IMPORTS)
+    modules = [*filter(None, (inherited or "").split(",")), *modules]
     before, _folder = _folder, folder
     try:
+        for name in dict.fromkeys(modules):
+            _import_module(name)
+        if modules:
+            os.environ[IMPORTS] = ",".join(dict.fromkeys(modules))
         yield
     finally:
         _folder = before
+        if inherited is None:
+            os.environ.pop(IMPORTS, None)
+        else:
+            os.environ[IMPORTS] = inherited
+
+
+def _import_module(name: str) -> None:
+    try:
+        with _on_path(_folder):
+            importlib.import_module(name)
+    except (Exception, SystemExit) as error:  # a user's module may fail in any way
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise UserError(f"--import {name[:100]} fails ({reason}): name a module here or an installed one") from error
 
 
 def import_named(name: str) -> Any:

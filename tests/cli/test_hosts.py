@@ -14,11 +14,11 @@ TWO = ["--coordinator", "127.0.0.1:9", "--num-hosts", "2", "--host-id", "1", "--
     ("flags", "sentence"),
     [
         (["--num-hosts", "2"], "--num-hosts, --host-id: add --coordinator, --host-id"),
-        (["--hosts", "all"], "--hosts takes auto alone"),
+        (["--hosts", "all"], "unknown value 'all' for --hosts: choose one of auto"),
         (["--hosts", "auto", "--num-hosts", "2"], "--hosts takes auto alone"),
         ([*TWO, "--seeds", "0", "1"], "--seeds trains several seeds on one host"),
         ([*TWO, "--dry-run"], "--dry-run looks at one host"),
-        ([*TWO, "--host-id", "one"], "--host-id takes a number, not 'one'"),
+        ([*TWO, "--host-id", "one"], "--host-id takes a whole number, not 'one'"),
         ([*TWO, "--host-id", "2"], "--host-id 2 of --num-hosts 2: number the hosts from 0"),
         ([*TWO, "--coordinator", "here"], "--coordinator 'here' is not HOST:PORT"),
         (TWO, "host 0 did not answer at 127.0.0.1:9 within 0.1 s"),

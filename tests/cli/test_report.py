@@ -40,7 +40,10 @@ def test_a_report_is_written_over_the_last_one(tmp_path: Path, capsys):
         (["{there}"], "no run below {there}: a run folder has a config.json (dcp train)"),
         (["{there}/nowhere"], "there is no folder {there}/nowhere"),
         (["{there}", "--checkpoints", "0"], "--checkpoints takes environment steps above 0"),
-        (["{there}", "--checkpoints", "many"], "--checkpoints does not take 'many': see `dcp report --help`"),
+        (
+            ["{there}", "--checkpoints", "many"],
+            "--checkpoints takes whole numbers, not 'many': see `dcp report --help`",
+        ),
         (["{there}", "--x", "hours"], "unknown value 'hours' for --x: choose one of steps, seconds"),
         (["{there}", "--wide"], "unknown option --wide"),
     ],

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
         ("--seeds 0 1 0", "--seeds has 0 twice: name each seed once"),
         ("--seeds 1 -1", "--seeds has -1: use numbers from 0, below 2**32"),
         ("--seeds 4294967296", "--seeds has 4294967296: use numbers from 0, below 2**32"),
-        ("--seeds one", "--seeds does not take 'one'"),
+        ("--seeds one", "--seeds takes whole numbers, not 'one'"),
         ("--seeds", "--seeds needs at least one seed, such as --seeds 0 1 2"),
         ("--seeds-as vmapped", "--seeds needs at least one seed, such as --seeds 0 1 2"),
         ("--seeds 0 1 --seeds-as threads", "unknown value 'threads' for --seeds-as"),

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import tyro
 from rich.console import Console
 
-from dcp.cli.flags import parse
+from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
 from dcp.errors import UserError
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DiagnoseOptions:
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    runs: Annotated[tuple[str, ...], POSITIONAL] = ()
     """Run folders, policy files, or zoo/<env>/<method>."""
     only: tuple[str, ...] = ()
     """Measure only these: gaps, alignment, controllability, calibration, energies, conditioning. Under simulated

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import tyro
 from rich.console import Console
 
-from dcp.cli.flags import parse, with_burst_numbers
+from dcp.cli.flags import POSITIONAL, Burst, parse
 from dcp.cli.main import COMMANDS
 from dcp.config import Physics
 from dcp.errors import UserError
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EvalOptions:
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    runs: Annotated[tuple[str, ...], POSITIONAL] = ()
     """Run folders, policy files, exported policies, or zoo/<env>/<method>."""
     episodes: int | None = None
     """Episodes of each seed. Default: as in the run's own evaluations."""
@@ -31,7 +30,7 @@ class EvalOptions:
     """On the environment's evaluation layout, which keeps only far goals."""
     physics: Physics | None = None
     """What steps simulated bodies. Default: what the run was trained with."""
-    burst: tuple[int, int] | None = None
+    burst: Burst = None
     """P L: random actions in the last L of every P steps, beside none on the same episodes. Alone: 100 10."""
     burst_sweep: bool = False
     """Try every burst of --periods and --lengths, and confirm the best on other episodes."""
@@ -50,7 +49,7 @@ class EvalOptions:
 
 
 def main(argv: list[str]) -> int:
-    return _main(parse(EvalOptions(), with_burst_numbers(argv), "dcp eval", COMMANDS["eval"]))
+    return _main(parse(EvalOptions(), argv, "dcp eval", COMMANDS["eval"]))
 
 
 def _main(options: EvalOptions) -> int:

@@ -4,27 +4,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
-from dcp.cli.flags import parse, with_burst_numbers
+from dcp.cli.flags import POSITIONAL, Burst, parse
 from dcp.cli.main import COMMANDS
 from dcp.errors import UserError
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    run: Annotated[str, tyro.conf.Positional] = ""
+    run: Annotated[str, POSITIONAL] = ""
     """A run's folder, a policy file, or zoo/<env>/<method>."""
     format: Literal["onnx", "stablehlo", "numpy"] = "onnx"
     """onnx: runs in onnxruntime. stablehlo: needs JAX alone. numpy: needs NumPy alone, and is the fastest."""
     out: Path | None = None
     """Default: policy.onnx, policy.stablehlo or policy.npz in the run's folder."""
-    burst: tuple[int, int] | None = None
+    burst: Burst = None
     """P L: the file asks its runtime for random actions in the last L of every P steps. Alone: 100 10."""
 
 
 def main(argv: list[str]) -> int:
-    options = parse(ExportOptions(), with_burst_numbers(argv), "dcp export", COMMANDS["export"])
+    options = parse(ExportOptions(), argv, "dcp export", COMMANDS["export"])
     if not options.run:
         raise UserError("nothing to export: name a run's folder or a policy file")
     from dcp.deploy.export.write import export_policy

@@ -1,63 +1,109 @@
-"""Flags from a dataclass by tyro, with its boxed messages turned into one sentence each."""
+"""Flags from a dataclass: every field is an option, and the string below it is the option's help.
 
+`read` is the only reader of a command line: it returns what argv sets, typed, so that a command may look at one flag
+before it chooses the defaults of the others. `parse` puts that into the defaults, or prints the help.
+"""
+
+import ast
 import dataclasses
-import io
-import re
-from contextlib import redirect_stderr
+import inspect
+import shutil
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import pairwise, takewhile
-from typing import Any, TypeVar, get_type_hints
-
-import tyro
+from functools import cache
+from itertools import groupby, pairwise
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from dcp.errors import UserError
 
 T = TypeVar("T")
-PAPERS_BURST = ("100", "10")  # P, L
+POSITIONAL = "positional"  # Annotated[tuple[str, ...], POSITIONAL] takes the arguments without a flag
+Burst = Annotated[tuple[int, int] | None, (100, 10)]  # P and L; the flag alone stands for the paper's
+COMPONENT_SETTINGS = "component_settings"  # the field that takes dotted flags: (("condition.scale", 2.0), ...)
+IMPORT = ("--import MODULE", "Import this module first, such as one that registers an environment. May be repeated.")
+WORDS = {int: ("a whole number", "whole numbers"), float: ("a number", "numbers")}
+COUNTS = {2: "two", 3: "three"}
+WIDEST, INDENT = 120, 26  # of the help
 
 
-def parse(default: T, argv: list[str], prog: str, description: str) -> T:
-    """The default with what argv sets. `--help` prints and exits with code 0."""
-    known = sorted(_flags(type(default)))
-    _refuse_unknown(argv, known, prog)
-    boxed = io.StringIO()
-    try:
-        with redirect_stderr(boxed):
-            return tyro.cli(
-                type(default),
-                prog=prog,
-                description=description,
-                args=argv,
-                default=default,
-                config=(tyro.conf.HelptextFromCommentsOff,),
-            )
-    except SystemExit as stop:
-        if stop.code in (0, None):
-            raise
-    raise UserError(_sentence(boxed.getvalue(), prog))
+@dataclass(frozen=True)
+class Flag:
+    field: str  # the field's name; of a component's setting with its prefix, as in condition.scale
+    kind: Any  # int, float, str, Path, bool or a Literal
+    count: int | None  # how many values it takes; None: any number
+    optional: bool  # whether None is a value
+    alone: tuple[int, ...] | None  # what it stands for without values
+    positional: bool
+    group: str  # its heading in the help
+    owner: type
+    default: Any
+
+    @property
+    def name(self) -> str:
+        return f"--{self.field.replace('_', '-')}"
+
+    @property
+    def shown(self) -> str:
+        if self.positional or self.kind is bool:
+            return self.field.upper() if self.positional else f"{self.name}, --no-{self.name[2:]}"
+        choices = ",".join(map(str, get_args(self.kind)))
+        word = f"{{{choices}}}" if choices else self.kind.__name__.upper()
+        return f"{self.name} [{word} ...]" if self.count is None else " ".join([self.name, *[word] * self.count])
+
+
+def parse(default: T, argv: list[str], prog: str, description: str, extra: Mapping[str, type] | None = None) -> T:
+    """Return the default with what argv sets. `--help` prints and exits with code 0.
+
+    `extra`: dataclasses by prefix. `{"condition": Direction}` adds a flag `--condition.scale` for the field `scale`;
+    what is given goes into the field `component_settings` as (("condition.scale", 2.0),).
+    """
+    given = read(default, argv, prog, extra or {})
+    if "-h" in argv or "--help" in argv:
+        print(_help(default, prog, description, extra or {}))
+        raise SystemExit(0)
+    return _with(default, given)
+
+
+def read(default: Any, argv: list[str], prog: str, extra: Mapping[str, type] | None = None) -> dict[str, Any]:
+    """Return what argv sets, by field name. With `extra` None, dotted flags are skipped: their types are not known
+    before the components are."""
+    flags = {flag.name: flag for flag in _flags(default, extra or {})}
+    given: dict[str, Any] = {}
+    loose, rest = [], list(argv)
+    while rest:
+        arg = rest.pop(0)
+        if not arg.startswith("-") or _is_number(arg):
+            loose.append(arg)
+            continue
+        name, equals, text = arg.partition("=")
+        name = name.replace("_", "-")
+        flag = flags.get(name) or flags.get(name.replace("--no-", "--", 1))
+        if name in ("-h", "--help"):
+            continue
+        if extra is None and flag is None and "." in name:
+            _take(rest, None)
+        elif flag is None or flag.positional or (flag.name != name and flag.kind is not bool):
+            _refuse(name, flags, prog)
+        elif flag.kind is bool:
+            if equals:
+                raise UserError(f"{name} takes no value: leave out {text!r}")
+            given[flag.field] = flag.name == name
+        else:
+            given[flag.field] = _values(flag, [text] if equals else [], rest, prog)
+    return given | _positional(flags, loose, prog)
 
 
 def no_arguments(argv: list[str], prog: str, purpose: str) -> bool:
     """For a command without options. -> whether to go on"""
-    if not argv:
-        return True
-    if argv[0] in ("-h", "--help"):
-        print(f"usage: {prog}\n\n{purpose}")
-        return False
-    raise UserError(f"`{prog}` takes no arguments: leave out {argv[0]!r}")
-
-
-def with_burst_numbers(argv: list[str]) -> list[str]:
-    """--burst alone stands for the paper's P and L. It goes last, where it takes no run's name for a number."""
-    argv = [part for arg in argv for part in (("--burst", arg[8:]) if arg.startswith("--burst=") else (arg,))]
-    if "--burst" not in argv:
-        return argv
-    at = argv.index("--burst")
-    numbers = list(takewhile(_is_number, argv[at + 1 : at + 3]))
-    if len(numbers) == 1 or not all(number.lstrip("-").isdigit() for number in numbers):
-        given = " ".join(numbers)
-        raise UserError(f"--burst takes two whole numbers, P and L, such as {' '.join(PAPERS_BURST)}: not {given!r}")
-    return [*argv[:at], *argv[at + 1 + len(numbers) :], "--burst", *(numbers or PAPERS_BURST)]
+    if argv and argv[0] not in ("-h", "--help"):
+        raise UserError(f"`{prog}` takes no arguments: leave out {argv[0]!r}")
+    if argv:
+        print(f"usage: {prog}\n\n{purpose}\n\n{_row(*IMPORT)}")
+    return not argv
 
 
 def _is_number(text: str) -> bool:
@@ -68,49 +114,148 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def value_of(flag: str, argv: list[str]) -> str | None:
-    """What argv gives to a flag that must be known before the others are read; None without it."""
-    values = [value for name, value in pairwise(argv) if name == flag]
-    values += [arg.removeprefix(f"{flag}=") for arg in argv if arg.startswith(f"{flag}=")]
-    return values[-1] if values else None
+def _flags(default: Any, extra: Mapping[str, type], group: str = "options") -> Iterator[Flag]:
+    """Of a dataclass, of the dataclasses inside it (without a prefix), and of components (with one)."""
+    for field, hint in get_type_hints(type(default), include_extras=True).items():
+        value = getattr(default, field)
+        if dataclasses.is_dataclass(value):
+            yield from _flags(value, {}, field)
+        elif field != COMPONENT_SETTINGS and (flag := _flag(field, hint, group, type(default), value)):
+            yield flag
+    for prefix, component in extra.items():
+        for field, hint in get_type_hints(component, include_extras=True).items():
+            value = getattr(component, field, None)
+            if flag := _flag(f"{prefix}.{field}", hint, f"{prefix} {component.__name__}", component, value):
+                yield flag
 
 
-def _flags(kind: Any) -> set[str]:
-    flags = {"--help"}
-    for field, hint in get_type_hints(kind).items():
-        name = field.replace("_", "-")
-        if dataclasses.is_dataclass(hint):
-            flags |= _flags(hint)
-        else:
-            flags |= {f"--{name}", f"--no-{name}"} if hint is bool else {f"--{name}"}
-    return flags
+def _flag(field: str, hint: Any, group: str, owner: type, default: Any) -> Flag | None:
+    """None for a type that cannot be written on a command line, such as a function."""
+    marks: tuple[Any, ...] = getattr(hint, "__metadata__", ())
+    hint = hint.__origin__ if marks else hint
+    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    kind, *more = [member for member in members if member is not NoneType]
+    count = 0 if kind is bool else 1
+    if get_origin(kind) is tuple:
+        kind, *others = get_args(kind)
+        count = None if others == [...] else 1 + len(others)
+    if more or not (kind in (int, float, str, bool, Path) or get_origin(kind) is Literal):
+        return None
+    alone = next((mark for mark in marks if isinstance(mark, tuple)), None)
+    return Flag(field, kind, count, NoneType in members, alone, POSITIONAL in marks, group, owner, default)
 
 
-def _refuse_unknown(argv: list[str], known: list[str], prog: str) -> None:
-    for arg in argv:
-        flag = arg.split("=")[0].replace("_", "-")
-        if arg.startswith("--") and flag not in known:
-            close = get_close_matches(flag, known, 1)
-            hint = f"did you mean {close[0]}?" if close else f"see `{prog} --help`"
-            raise UserError(f"unknown option {flag}: {hint}")
+def _values(flag: Flag, texts: list[str], rest: list[str], prog: str) -> Any:
+    """Take the flag's values off the rest of the command line; `texts` are those that came with an equals sign."""
+    if not texts or flag.count not in (None, 1):
+        most = None if flag.count is None else flag.count - len(texts)
+        texts = [*texts, *_take(rest, most, only_numbers=flag.alone is not None)]
+    if flag.alone and not texts:
+        return flag.alone
+    if flag.optional and texts == ["None"]:
+        return None
+    if flag.count == 1 and not texts:
+        raise UserError(f"{flag.name} needs a value: see `{prog} --help`")
+    if flag.count not in (None, len(texts)):
+        _refuse_values(flag, " ".join(texts), prog)
+    values = tuple(_value(flag, text, prog) for text in texts)
+    return values[0] if flag.count == 1 else values
 
 
-def _sentence(boxed: str, prog: str) -> str:
-    """tyro's box without its frame (which differs from terminal to terminal), its help text and its Python."""
-    text = " ".join(re.sub(r"[│|╭╮╰╯─+]|-{3,}", " ", boxed).split())
-    see = f"see `{prog} --help`"
-    if found := re.search(r"Error parsing (--\S+):.*?(base 10|to float): '([^']*)'", text):
-        kind = "a number" if found[2] == "to float" else "a whole number"
-        return f"{found[1]} takes {kind}, not {found[3]!r}: {see}"
-    if found := re.search(r"Error parsing (--\S+): Could not find valid parse for arguments: \[(.*?)\]", text):
-        return f"{found[1]} does not take {found[2]}: {see}"
-    if found := re.search(r"Missing value for argument '([^'/]+)", text):
-        return f"{found[1]} needs a value: {see}"
-    if found := re.search(r"invalid choice '(.*?)' for argument '(.*?)'. Expected one of \((.*?)\)", text):
-        choices = re.findall(r"'([^']*)'", found[3])
-        if "None" in choices:  # to leave it out; tyro then tells the others in any order
-            choices = sorted({*choices} - {"None"})
-        return f"unknown value {found[1]!r} for {found[2]}: choose one of {', '.join(choices)}"
-    if found := re.search(r"Unrecognized options: ([^\s,]+)", text):
-        return f"did not expect {found[1]!r}: every setting is written as --name value, {see}"
-    return f"{text.split('For full helptext')[0]}: {see}"
+def _take(rest: list[str], most: int | None, only_numbers: bool = False) -> list[str]:
+    taken = []
+    while rest and len(taken) != most and not rest[0].startswith("--") and rest[0] != "-h":
+        if only_numbers and not _is_number(rest[0]) and rest[0] != "None":
+            break
+        taken.append(rest.pop(0))
+    return taken
+
+
+def _value(flag: Flag, text: str, prog: str) -> Any:
+    if get_origin(flag.kind) is Literal:
+        choices = {str(choice): choice for choice in get_args(flag.kind)}
+        if text not in choices:
+            raise UserError(f"unknown value {text!r} for {flag.name}: choose one of {', '.join(choices)}")
+        return choices[text]
+    try:
+        return flag.kind(text)
+    except ValueError:
+        _refuse_values(flag, text, prog)
+
+
+def _refuse_values(flag: Flag, text: str, prog: str) -> NoReturn:
+    one, several = WORDS.get(flag.kind, ("a value", "values"))
+    wanted = one if flag.count == 1 else f"{COUNTS[flag.count]} {several}" if flag.count else several
+    such = f", such as {' '.join(map(str, flag.alone))}" if flag.alone else ""
+    raise UserError(f"{flag.name} takes {wanted}{such}, not {text!r}: see `{prog} --help`")
+
+
+def _refuse(name: str, flags: Mapping[str, Flag], prog: str) -> NoReturn:
+    known = [*(flag.name for flag in flags.values() if not flag.positional), "--help", "--import"]
+    known += [f"--no-{flag.name[2:]}" for flag in flags.values() if flag.kind is bool]
+    close = get_close_matches(name, sorted(known), 1)
+    hint = f"did you mean {close[0]}?" if close else f"see `{prog} --help`"
+    raise UserError(f"unknown option {name}: {hint}")
+
+
+def _positional(flags: Mapping[str, Flag], loose: list[str], prog: str) -> dict[str, Any]:
+    flag = next((flag for flag in flags.values() if flag.positional), None)
+    room = 0 if flag is None else len(loose) if flag.count is None else 1
+    if len(loose) > room:
+        how = f"every setting is written as --name value, see `{prog} --help`"
+        raise UserError(f"did not expect {loose[room]!r}: {how}")
+    return {flag.field: _values(flag, [], loose, prog)} if flag and loose else {}
+
+
+def _with(default: T, given: Mapping[str, Any]) -> T:
+    changes: dict[str, Any] = {}
+    for name, value in vars(default).items():
+        if dataclasses.is_dataclass(value):
+            changes[name] = _with(value, given)
+        elif name == COMPONENT_SETTINGS:
+            dotted = {name: setting for name, setting in given.items() if "." in name}
+            changes[name] = tuple(sorted({**dict(value), **dotted}.items()))
+        elif name in given:
+            changes[name] = given[name]
+    return dataclasses.replace(default, **changes)  # pyright: ignore[reportType]
+
+
+def _help(default: Any, prog: str, description: str, extra: Mapping[str, type]) -> str:
+    flags = sorted(_flags(default, extra), key=lambda flag: flag.group != "options")
+    usage = [f"[{flag.shown}{' ...' * (flag.count is None)}]" for flag in flags if flag.positional]
+    parts = [" ".join(["usage:", prog, "[options]", *usage]), description]
+    for group, members in groupby(flags, lambda flag: flag.group):
+        rows = [_row(flag.shown, _explained(flag)) for flag in members]
+        parts.append("\n".join([f"{group}:", *rows]))
+    parts.append("\n".join(["of every command:", _row("-h, --help", "Show this text."), _row(*IMPORT)]))
+    return "\n\n".join(parts)
+
+
+def _explained(flag: Flag) -> str:
+    text = _docstrings(flag.owner).get(flag.field.rpartition(".")[2], "")
+    if flag.default is None or flag.default is False or flag.default in ((), ""):
+        return text
+    default = " ".join(map(str, flag.default)) if isinstance(flag.default, tuple) else flag.default
+    return f"{text} (default: {default})".lstrip()
+
+
+def _row(left: str, text: str) -> str:
+    width = min(shutil.get_terminal_size().columns, WIDEST) - 1
+    lines = textwrap.wrap(text, max(width - INDENT, 20))
+    first = f"  {left}" if len(left) > INDENT - 4 or not lines else f"  {left:<{INDENT - 4}}  {lines.pop(0)}"
+    return "\n".join([first, *(" " * INDENT + line for line in lines)])
+
+
+@cache
+def _docstrings(kind: type) -> dict[str, str]:
+    """Return the string below each field, those of base classes too."""
+    found: dict[str, str] = {}
+    for owner in reversed(kind.__mro__):
+        try:
+            body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+        except (OSError, TypeError):  # built in, or typed at a prompt
+            continue
+        for field, text in pairwise(body.body if isinstance(body, ast.ClassDef) else []):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+                found[field.target.id] = " ".join(str(getattr(text.value, "value", "")).split())
+    return found

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import tyro
-
-from dcp.cli.flags import parse
+from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.grid_check import check_options
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.errors import RunError, UserError
@@ -28,7 +26,7 @@ MOST_FAILURES = 8  # told one by one
 
 @dataclass(frozen=True)
 class GridOptions:
-    file: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    file: Annotated[tuple[Path, ...], POSITIONAL] = ()
     """A grid file (TOML); see docs/grid.md."""
     preset: str | None = None
     """A built-in grid in place of a file: see above."""
@@ -60,8 +58,8 @@ class GridOptions:
     """With --dry-run: measure all kinds anew."""
     report: bool = True
     """End with `dcp report`, in <runs-dir>/report."""
-    ray: tyro.conf.OmitArgPrefixes[RayOptions] = field(default_factory=RayOptions)
-    slurm: tyro.conf.OmitArgPrefixes[SlurmOptions] = field(default_factory=SlurmOptions)
+    ray: RayOptions = field(default_factory=RayOptions)
+    slurm: SlurmOptions = field(default_factory=SlurmOptions)
 
 
 def main(argv: list[str]) -> int:

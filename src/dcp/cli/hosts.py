@@ -4,22 +4,19 @@ import atexit
 from collections.abc import Callable
 from typing import Any
 
-from dcp.cli.flags import value_of
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError
 
-_FLAGS = ("--coordinator", "--num-hosts", "--host-id")
+_FLAGS = ("coordinator", "num_hosts", "host_id")
 AUTO = "auto"
 
 
-def among_hosts(argv: list[str], lead: Callable[[list[str]], int]) -> int:
-    """`lead` with this command, if there is one host or this is host 0; else take part. -> the exit code"""
-    given = {flag: value_of(flag, argv) for flag in _FLAGS}
-    detected = value_of("--hosts", argv)
-    if detected is None and not any(given.values()):
-        return lead(argv)
-    _refuse(argv, given, detected)
-    _join(argv, given, detected)
-    return _joined(argv, lead) if several() else lead(argv)
+def among_hosts(given: dict[str, Any], lead: Callable[[], int]) -> int:
+    """Call `lead` if there is one host or this is host 0, else follow host 0. `given`: what argv sets. -> exit code"""
+    if not any(given.get(name) is not None for name in ("hosts", *_FLAGS)):
+        return lead()
+    _refuse(given)
+    _join(given)
+    return _joined(given, lead) if several() else lead()
 
 
 def several() -> bool:
@@ -36,42 +33,34 @@ def part() -> None:
     hosts.part()
 
 
-def _refuse(argv: list[str], given: dict[str, str | None], detected: str | None) -> None:
-    missing = [flag for flag, value in given.items() if value is None]
-    if detected is not None and (detected != AUTO or len(missing) < len(_FLAGS)):
-        raise UserError(f"--hosts takes {AUTO} alone: give either --hosts {AUTO} or {', '.join(_FLAGS)}")
-    if detected is None and missing:
-        raise UserError(f"several hosts need {', '.join(_FLAGS)}: add {', '.join(missing)}")
-    if value_of("--seeds", argv) is not None:
+def _refuse(given: dict[str, Any]) -> None:
+    flags = {name: f"--{name.replace('_', '-')}" for name in _FLAGS}
+    missing = [flag for name, flag in flags.items() if given.get(name) is None]
+    if given.get("hosts") and len(missing) < len(_FLAGS):
+        raise UserError(f"--hosts takes {AUTO} alone: give either --hosts {AUTO} or {', '.join(flags.values())}")
+    if not given.get("hosts") and missing:
+        raise UserError(f"several hosts need {', '.join(flags.values())}: add {', '.join(missing)}")
+    if "seeds" in given:
         raise UserError("--seeds trains several seeds on one host: leave the hosts' flags out, or give --seed")
-    if "--dry-run" in argv:
+    if given.get("dry_run"):
         raise UserError("--dry-run looks at one host: leave the hosts' flags out")
 
 
-def _join(argv: list[str], given: dict[str, str | None], detected: str | None) -> None:
+def _join(given: dict[str, Any]) -> None:
     from dcp import hosts
     from dcp.hosts import PATIENCE, Meeting
 
-    if detected is not None:
+    if given.get("hosts"):
         return hosts.join_detected()
-    patience = _number("--join-seconds", value_of("--join-seconds", argv) or str(PATIENCE), float)
-    count, index = (_number(flag, given[flag] or "", int) for flag in _FLAGS[1:])
-    hosts.join(Meeting(given["--coordinator"] or "", count, index, patience))
+    hosts.join(Meeting(*(given[name] for name in _FLAGS), given.get("join_seconds", PATIENCE)))
 
 
-def _number(flag: str, text: str, kind: Callable[[str], Any]) -> Any:
-    try:
-        return kind(text)
-    except ValueError:
-        raise UserError(f"{flag} takes a number, not {text!r}: see `dcp train --help`") from None
-
-
-def _joined(argv: list[str], lead: Callable[[list[str]], int]) -> int:
+def _joined(given: dict[str, Any], lead: Callable[[], int]) -> int:
     """However this host ends, the others hear of it, and none waits for another that is gone."""
     from dcp import hosts
 
     try:
-        code = lead(argv) if hosts.is_first() else _follow(argv)
+        code = lead() if hosts.is_first() else _follow(given)
     except BaseException as error:
         code = _code(error)
         hosts.end_all(str(error) or type(error).__name__, code)
@@ -83,12 +72,12 @@ def _joined(argv: list[str], lead: Callable[[list[str]], int]) -> int:
     return code
 
 
-def _follow(argv: list[str]) -> int:
+def _follow(given: dict[str, Any]) -> int:
     from dcp.training.following import follow
     from dcp.training.keeper import Interrupted
 
     try:
-        follow(value_of("--cache", argv))
+        follow(given.get("cache"))
     except Interrupted as stop:
         part()
         return EXIT_INTERRUPTED if stop.env_steps is None else EXIT_REQUEUE

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import tyro
-
-from dcp.cli.flags import parse
+from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
 from dcp.errors import UserError
 
@@ -19,7 +17,7 @@ ENDINGS = (".png", ".pdf")
 
 @dataclass(frozen=True)
 class LandscapeOptions:
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    runs: Annotated[tuple[str, ...], POSITIONAL] = ()
     """Run folders, policy files, or zoo/<env>/<method>."""
     goal: tuple[float, ...] = ()
     """X Y: distances to this point. Default: the goal cell that is farthest from the start by path."""

@@ -6,10 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
-import tyro
 from rich.table import Table
 
-from dcp.cli.flags import parse
+from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
 from dcp.cli.tables import show
 from dcp.errors import UserError
@@ -22,7 +21,7 @@ RUNTIMES = {"onnx": "onnxruntime", "stablehlo": "stablehlo", "numpy": "numpy"}  
 
 @dataclass(frozen=True)
 class LatencyOptions:
-    policy: Annotated[str, tyro.conf.Positional] = ""
+    policy: Annotated[str, POSITIONAL] = ""
     """A run's folder, a policy file or zoo/<env>/<method>: all forms. An exported file: that form."""
     steps: int = 5000
     """Steps that are timed in each form, once with one goal and once with a new goal at each."""

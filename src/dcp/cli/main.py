@@ -64,6 +64,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _dispatch(argv: list[str]) -> int:
+    modules, argv = _imports(argv)
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(_help())
         return 0
@@ -76,8 +77,24 @@ def _dispatch(argv: list[str]) -> int:
         hint = f"did you mean `dcp {close[0]}`?" if close else f"choose one of {', '.join(COMMANDS)}"
         raise UserError(f"unknown command {name!r}: {hint}")
     os.environ.setdefault("PYTHONSAFEPATH", "1")  # no Python that we start looks into the current folder either
-    with looked_for_in(_current_folder()):
+    with looked_for_in(_current_folder(), modules):
         return import_module(f"dcp.cli.{name}").main(rest)
+
+
+def _imports(argv: list[str]) -> tuple[list[str], list[str]]:
+    """-> the modules of every --import, and argv without them"""
+    modules, others, rest = [], [], list(argv)
+    while rest:
+        arg = rest.pop(0)
+        if arg == "--import" and (not rest or rest[0].startswith("-")):
+            raise UserError("--import needs a module's name, such as --import my_environments")
+        if arg == "--import":
+            modules.append(rest.pop(0))
+        elif arg.startswith("--import="):
+            modules.append(arg.removeprefix("--import="))
+        else:
+            others.append(arg)
+    return modules, others
 
 
 def _current_folder() -> Path | None:
@@ -97,8 +114,9 @@ def _help() -> str:
             "",
             *rows,
             "",
-            "  --help    This text; after a command, its options.",
+            "  --help           This text; after a command, its options.",
             "  --version",
+            "  --import MODULE  For any command: import this module first, such as one that registers an environment.",
         ]
     )
 

@@ -28,10 +28,11 @@ _OURS = ("--seeds", "--seeds-as", "--display")  # flags that a single seed is no
 
 def train_in_processes(seeds: Sequence[int], argv: list[str], settings: Settings) -> int:
     """As many at a time as there are cores, which they share out evenly; fewer where memory is short. -> exit code"""
-    from dcp.cli.flags import value_of
+    from dcp.cli.flags import read
+    from dcp.cli.train import TrainOptions
     from dcp.training.signals import StopRequest
 
-    display = value_of("--display", argv) or "auto"
+    display = read(TrainOptions(), argv, "dcp train").get("display", "auto")
     board = _Board(seeds, live=display in ("auto", "live") and (display == "live" or Console().is_terminal))
     by_cores = min(len(seeds), cores())
     share = cores() // by_cores  # whatever memory there is: it decides the bits of a run

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import tyro
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from dcp.cli.flags import parse, with_burst_numbers
+from dcp.cli.flags import POSITIONAL, Burst, parse
 from dcp.cli.main import COMMANDS
 from dcp.config import Physics
 from dcp.errors import UserError
@@ -29,7 +28,7 @@ MOST = 4  # panels in a row
 
 @dataclass(frozen=True)
 class RenderOptions:
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    runs: Annotated[tuple[str, ...], POSITIONAL] = ()
     """Run folders, policy files or zoo/<env>/<method>; two to four are shown side by side, on the same episodes."""
     seed: int = 0
     """Names a frozen set of starts and goals: those of `dcp eval --seeds`."""
@@ -45,7 +44,7 @@ class RenderOptions:
     """On the environment's evaluation layout, which keeps only far goals."""
     physics: Physics | None = None
     """What steps simulated bodies. Default: what the first run was trained with."""
-    burst: tuple[int, int] | None = None
+    burst: Burst = None
     """P L: random actions in the last L of every P steps. Alone: 100 10."""
     camera: Literal["fixed", "tracking", "top"] = "fixed"
     """From where simulated bodies are seen. Points in mazes are always seen from above."""
@@ -66,7 +65,7 @@ class RenderOptions:
 
 
 def main(argv: list[str]) -> int:
-    return _main(parse(RenderOptions(), with_burst_numbers(argv), "dcp render", COMMANDS["render"]))
+    return _main(parse(RenderOptions(), argv, "dcp render", COMMANDS["render"]))
 
 
 def _main(options: RenderOptions) -> int:

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dcp.cli.flags import parse
+from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
 from dcp.errors import UserError
 
@@ -19,7 +18,7 @@ MOST_REMARKS = 8
 
 @dataclass(frozen=True)
 class ReportOptions:
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    runs: Annotated[tuple[str, ...], POSITIONAL] = ()
     """Run folders, or folders above them."""
     out: Path = Path("report")
     """Folder for report.html, figures/ and tables/."""

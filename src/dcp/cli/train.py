@@ -1,32 +1,27 @@
 """`dcp train`: settings from flags, a preset or a saved config; then a run, its plots, and where they are."""
 
-from dataclasses import dataclass, field, replace
+import sys
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import tyro
-
-from dcp.cli.flags import parse, value_of
+from dcp.cli.flags import parse, read
 from dcp.cli.hosts import among_hosts, part, several
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_INTERRUPTED, EXIT_REQUEUE
-from dcp.cli.resuming import AUTO, agreed_steps, offered, stored_settings
 from dcp.config import Config, Settings
 from dcp.errors import UserError
 from dcp.presets import PRESETS, preset_overrides
 from dcp.run_folder import CONFIG_FILE, PLOTS_DIR, read_config_file
 
 if TYPE_CHECKING:
-    from dcp.training.keeper import Cadence, Interrupted
-    from dcp.training.run import TrainedRun
-
-FlatSettings = tyro.conf.OmitArgPrefixes[Settings]
+    from dcp.training.keeper import Interrupted
 
 
 @dataclass(frozen=True)
 class TrainOptions:
     """What concerns the command and not the run's results."""
 
-    settings: FlatSettings = field(default_factory=Settings)
+    settings: Settings = field(default_factory=Settings)
     seeds: tuple[int, ...] = ()
     """Several seeds in place of --seed, each with a run folder of its own."""
     seeds_as: Literal["vmapped", "processes"] | None = None
@@ -69,12 +64,16 @@ class TrainOptions:
     """How long to wait until all hosts are there."""
 
 
+AUTO = "auto"  # --resume auto
+
+
 def main(argv: list[str]) -> int:
-    return among_hosts(argv, _main)
+    given = read(TrainOptions(), argv, "dcp train")
+    return among_hosts(given, lambda: _run(argv, given))
 
 
-def _main(argv: list[str]) -> int:
-    options = _options(argv)
+def _run(argv: list[str], given: dict[str, Any]) -> int:
+    options = _options(argv, given)
     if options.seeds:
         from dcp.cli.seeds import train_several
 
@@ -86,48 +85,50 @@ def _main(argv: list[str]) -> int:
     return _train(options)
 
 
-def _options(argv: list[str]) -> TrainOptions:
-    from dcp.training.progress import holds_run, require_named
+def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
+    """Let the flags that say where to start decide the defaults of all others."""
+    from dcp.training.progress import holds_run, read_plan, require_named
 
-    given = value_of("--resume", argv)
-    stored = stored_settings(Path(given)) if given not in (None, AUTO) else None
-    settings = _start(value_of("--preset", argv), value_of("--config", argv), value_of("--env", argv), stored)
-    require_named(settings, {flag: value_of(f"--{flag}", argv) for flag in ("env", "eval-env")})
-    if stored is None and value_of("--env", argv) not in (None, settings.env):
+    resumed = given.get("resume")
+    stored = Settings(**asdict(read_plan(Path(resumed))[0])) if resumed not in (None, AUTO) else None
+    settings = _start(given, stored)
+    require_named(settings, {"env": given.get("env"), "eval-env": given.get("eval_env")})
+    if stored is None and given.get("env") not in (None, settings.env):
         settings = replace(settings, eval_env=None)  # another environment is judged on itself, unless a flag says more
-    if stored is None and value_of("--pool-seed", argv) is not None:
+    if stored is None and given.get("pool_seed") is not None:
         settings = replace(settings, pool_seed_sha256=None)  # the config's: another file has another
     options = parse(TrainOptions(settings=settings), argv, "dcp train", _description())
-    if given is not None and options.overwrite:
-        raise UserError("--resume continues what --overwrite would replace: give only one of them")
-    _require_one_way(options, argv)
+    _require_sense(options, given)
     if options.resume == AUTO and not options.seeds:
         folder = options.runs_dir / options.settings.run_path
         return replace(options, resume=str(folder) if holds_run(folder) else None)
     return options
 
 
-def _require_one_way(options: TrainOptions, argv: list[str]) -> None:
-    """--seed, or --seeds with what goes with it."""
+def _start(given: dict[str, Any], stored: Settings | None) -> Settings:
+    """Return what the flags add to: a preset, a config file or the defaults; for a resumed run, its own settings."""
+    preset, config = given.get("preset"), given.get("config")
+    if preset is not None and config is not None:
+        raise UserError("--preset and --config both say where to start: give only one of them")
+    overrides: dict[str, Any] = {}
+    if preset is not None:
+        overrides = preset_overrides(preset, given.get("env") or (stored.env if stored else None))
+    if config is not None:
+        overrides = read_config_file(config / CONFIG_FILE if config.is_dir() else config)["config"]
+    return replace(stored or Settings(), **overrides)
+
+
+def _require_sense(options: TrainOptions, given: dict[str, Any]) -> None:
+    if options.resume is not None and options.overwrite:
+        raise UserError("--resume continues what --overwrite would replace: give only one of them")
     if not options.seeds:
-        if options.seeds_as is not None or "--seeds" in argv:
+        if options.seeds_as is not None or "seeds" in given:
             raise UserError("--seeds needs at least one seed, such as --seeds 0 1 2")
         return
-    if value_of("--seed", argv) is not None:
+    if "seed" in given:
         raise UserError("--seed and --seeds both say which seeds: give only one of them")
     if options.resume not in (None, AUTO):
         raise UserError(f"--resume names one run's folder, and --seeds several runs: use --resume {AUTO} with --seeds")
-
-
-def _start(preset: str | None, config: str | None, env: str | None, stored: Settings | None) -> Settings:
-    """What the flags add to: a preset, a config file or the defaults; for a run that goes on, its own settings."""
-    if preset is not None and config is not None:
-        raise UserError("--preset and --config both say where to start: give only one of them")
-    overrides = preset_overrides(preset, env or (stored.env if stored else None)) if preset is not None else {}
-    if config is not None:
-        path = Path(config)
-        overrides = read_config_file(path / CONFIG_FILE if path.is_dir() else path)["config"]
-    return replace(stored or Settings(), **overrides)
 
 
 def _description() -> str:
@@ -137,57 +138,73 @@ def _description() -> str:
 
 
 def _train(options: TrainOptions) -> int:
+    from dcp import resume, train
     from dcp.training.keeper import Cadence, Interrupted
 
-    cadence = Cadence(options.checkpoint_evals, options.checkpoint_minutes)
-    folder = options.resume or offered(options.settings, options.runs_dir, options.overwrite)
+    settings, resumed = options.settings, options.resume or _offered(options)
+    outputs: dict[str, Any] = {name: getattr(options, name) for name in ("tensorboard", "wandb", "display", "cache")}
+    outputs["cadence"] = Cadence(options.checkpoint_evals, options.checkpoint_minutes)
     try:
-        run = _continue(Path(folder), options, cadence) if folder else _begin(options, cadence)
+        if resumed is None:
+            run = train(_checked(options), runs_dir=options.runs_dir, overwrite=options.overwrite, **outputs)
+        elif (steps := _steps_to_resume(Path(resumed), settings)) is None:
+            return _finished(Path(resumed), options.plots)
+        else:
+            run = resume(resumed, steps=steps, env=settings.env, eval_env=settings.eval_env, **outputs)
     except Interrupted as stop:
         part()
         return _stopped(stop, options.plots)
-    if run is None:
-        if options.plots and not any((Path(folder or "") / PLOTS_DIR).glob("*")):
-            show_results(Path(folder or ""), plots=True)  # the process that ended the run had no time for them
-        return 0
     part()
     print(f"Trained for {outcome(run.rows[-1])}")
     show_results(run.folder, options.plots)
     return 0
 
 
-def outcome(last: dict[str, float]) -> str:
-    return (
-        f"{last['env_steps']:,} environment steps in {last['wall_seconds']:.0f} s: "
-        f"success at least once {last['success_once']:.1%}, time near goal {last['time_near_goal']:.1f} steps."
-    )
-
-
-def _begin(options: TrainOptions, cadence: "Cadence") -> "TrainedRun":
+def _checked(options: TrainOptions) -> Config:
     from dcp.checks import check
     from dcp.cli.hints import faster_physics
-    from dcp.training.run import train
 
     if not several():  # several hosts start JAX together, in `train`
         check(options.settings)  # before Config: it knows the environment, and so every violation
         if options.display != "none" and (hint := faster_physics(options.settings)):
             print(hint)
-    config = Config(**vars(options.settings))
-    return train(config, runs_dir=options.runs_dir, overwrite=options.overwrite, **_outputs(options), cadence=cadence)
+    return Config(**vars(options.settings))
 
 
-def _continue(folder: Path, options: TrainOptions, cadence: "Cadence") -> "TrainedRun | None":
-    from dcp.training.run import resume
+def _offered(options: TrainOptions) -> str | None:
+    """For a bare `dcp train` whose folder holds the same run, unfinished: the folder, if a person wants to resume it.
 
-    steps = agreed_steps(folder, options.settings)
-    if steps is None:
+    Without a person at the terminal the sentence that refuses the folder names the command.
+    """
+    from dcp.training.progress import differing, holds_run, how_far, is_finished, read_plan
+
+    folder = options.runs_dir / options.settings.run_path
+    if options.overwrite or not holds_run(folder) or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return None
-    named = {"env": options.settings.env, "eval_env": options.settings.eval_env}
-    return resume(folder, steps=steps, **named, **_outputs(options), cadence=cadence)
+    try:
+        plan, finished, (done, total) = read_plan(folder), is_finished(folder), how_far(folder)
+    except UserError:
+        return None  # the refusal will say what is wrong with it
+    if finished or differing(*plan, options.settings):
+        return None
+    answer = input(f"{folder} holds this run at {done:,} of {total:,} steps. Continue it? [Y/n] ")
+    return str(folder) if answer.strip().lower() in ("", "y", "yes") else None
 
 
-def _outputs(options: TrainOptions) -> dict[str, Any]:
-    return {name: getattr(options, name) for name in ("tensorboard", "wandb", "display", "cache")}
+def _steps_to_resume(folder: Path, asked: Settings) -> int | None:
+    """Return the budget to continue with; None where the run has reached it already, which is told."""
+    from dcp.training.progress import how_far, steps_to_go_on_with
+
+    steps = steps_to_go_on_with(folder, asked)
+    if steps is None:
+        print(f"{folder} is finished at {how_far(folder)[1]:,} environment steps: raise --steps to train it longer.")
+    return steps
+
+
+def _finished(folder: Path, plots: bool) -> int:
+    if plots and not any((folder / PLOTS_DIR).glob("*")):
+        show_results(folder, plots=True)  # the process that ended the run had no time for them
+    return 0
 
 
 def _stopped(stop: "Interrupted", plots: bool) -> int:
@@ -205,6 +222,13 @@ def _stopped(stop: "Interrupted", plots: bool) -> int:
     print(f"Stopped after {stop.evaluations} evaluations; what there is was kept.")
     show_results(stop.folder, plots)
     return EXIT_INTERRUPTED
+
+
+def outcome(last: dict[str, float]) -> str:
+    return (
+        f"{last['env_steps']:,} environment steps in {last['wall_seconds']:.0f} s: "
+        f"success at least once {last['success_once']:.1%}, time near goal {last['time_near_goal']:.1f} steps."
+    )
 
 
 def show_results(folder: Path, plots: bool) -> None:

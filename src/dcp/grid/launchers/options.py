@@ -1,4 +1,4 @@
-"""Flags of single launchers, for cli/grid.py: tyro makes `--ray-address` of `ray_address`."""
+"""Flags of single launchers, for cli/grid.py: the field `ray_address` becomes `--ray-address`."""
 
 from dataclasses import dataclass
 
