@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dcp.cli.main import main
-from dcp.deploy.artefact import load_policy
 from dcp.envs.registry import ENVIRONMENTS
+from dcp.policies.policy_file import load_policy
 from tests.cli.test_train import MY_ENV
 from tests.tiny import FLAGS
 
