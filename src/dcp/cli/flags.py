@@ -217,7 +217,7 @@ def _with(default: T, given: Mapping[str, Any]) -> T:
             changes[name] = tuple(sorted({**dict(value), **dotted}.items()))
         elif name in given:
             changes[name] = given[name]
-    return dataclasses.replace(default, **changes)  # pyright: ignore[reportType]
+    return dataclasses.replace(default, **changes)  # pyright: ignore[reportArgumentType]
 
 
 def _help(default: Any, prog: str, description: str, extra: Mapping[str, type]) -> str:

@@ -52,7 +52,8 @@ def _join(given: dict[str, Any]) -> None:
 
     if given.get("hosts"):
         return hosts.join_detected()
-    hosts.join(Meeting(*(given[name] for name in _FLAGS), given.get("join_seconds", PATIENCE)))
+    coordinator, count, index = (given[name] for name in _FLAGS)
+    hosts.join(Meeting(coordinator, count, index, given.get("join_seconds", PATIENCE)))
 
 
 def _joined(given: dict[str, Any], lead: Callable[[], int]) -> int:
