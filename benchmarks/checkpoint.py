@@ -23,10 +23,9 @@ from dcp.devices import prepare
 from dcp.envs.registry import make_env
 from dcp.evaluation.program import evaluation_key
 from dcp.presets import preset_config
-from dcp.training import checkpoint_files as files
-from dcp.training.checkpoint import Saver, load
-from dcp.training.keeper import Cadence
-from dcp.training.loop import Moment
+from dcp.runs import checkpoint as files
+from dcp.runs.checkpoint import Moment, Saver, load
+from dcp.runs.loop import Cadence
 from dcp.training.stages import Stages
 from dcp.training.trainer import make_trainer
 

@@ -23,8 +23,7 @@ from timing import report, seconds
 
 from dcp.evaluation.program import evaluation_key
 from dcp.presets import preset_config
-from dcp.training.seeds.programs import How, learner_form
-from dcp.training.seeds.stages import SeedStages
+from dcp.runs.seeds import How, SeedStages, learner_form
 from dcp.training.stages import Stages
 from dcp.training.trainer import Trainer, make_trainer
 

@@ -15,16 +15,17 @@ os.environ["XLA_FLAGS"] = compilation.xla_flags()
 import jax
 import pytest
 
-from dcp.training.run import TrainedRun, train
+from dcp.runs.sinks import TrainedRun
+from dcp.runs.train import train
 from tests.tiny import LONGER, tiny_config
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # The files that take longest, longest first: begun last, one would keep one process busy while the other is idle.
 LONGEST = (
-    "training/test_random_configs.py", "training/test_resume.py", "envs/test_ant_maze.py", "grid/test_local_grid.py",
-    "test_learner.py", "cli/test_doctor.py", "training/test_split.py", "cli/test_bad_inputs.py",
-    "deploy/test_export.py", "interop/test_goal_env.py", "training/test_trainer.py", "robots/test_controller.py",
+    "runs/test_random_configs.py", "runs/test_resume.py", "envs/test_ant_maze.py", "grid/test_local_grid.py",
+    "test_learner.py", "cli/test_doctor.py", "runs/test_split.py", "cli/test_bad_inputs.py",
+    "deploy/test_export.py", "interop/test_goal_env.py", "runs/test_trainer.py", "robots/test_controller.py",
 )  # fmt: skip
 
 

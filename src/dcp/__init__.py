@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from dcp.evaluation.trial import evaluate as evaluate
     from dcp.methods.table import METHODS as METHODS
     from dcp.policies.policy_file import load_policy as load_policy
-    from dcp.training.run import resume as resume
-    from dcp.training.run import train as train
-    from dcp.training.seeds.run import train_seeds as train_seeds
+    from dcp.runs.train import resume as resume
+    from dcp.runs.train import train as train
+    from dcp.runs.train import train_seeds as train_seeds
 
 _HOMES = {
     "Config": "dcp.config",
@@ -22,9 +22,9 @@ _HOMES = {
     "register_env": "dcp.envs.registry",
     "evaluate": "dcp.evaluation.trial",
     "load_policy": "dcp.policies.policy_file",
-    "resume": "dcp.training.run",
-    "train": "dcp.training.run",
-    "train_seeds": "dcp.training.seeds.run",
+    "resume": "dcp.runs.train",
+    "train": "dcp.runs.train",
+    "train_seeds": "dcp.runs.train",
 }
 __all__ = [
     "METHODS",

@@ -15,6 +15,9 @@ CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.csv"
 POLICY_FILE = "policy.safetensors"
 PLOTS_DIR = "plots"
+CHECKPOINTS_DIR = "checkpoints"
+TENSORBOARD_DIR = "tensorboard"
+FAULT_FILE = "fault.json"
 ZOO = "zoo"  # trained policies inside the package: zoo/<env>/<method> stands for a run folder
 ZOO_FOLDER = Path(__file__).parent / ZOO
 

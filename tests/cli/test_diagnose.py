@@ -19,8 +19,8 @@ from dcp.analysis.diagnosis.words import rows
 from dcp.analysis.style import save
 from dcp.cli.main import main
 from dcp.errors import UserError
+from dcp.runs.sinks import TrainedRun
 from dcp.theory.diagnostics import PARTS
-from dcp.training.run import TrainedRun
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from dcp.cli.eval_tables import random_share
 from dcp.cli.main import main
-from dcp.training.run import TrainedRun
+from dcp.runs.sinks import TrainedRun
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`dcp train` on several hosts: which flags go together. What the hosts then do: tests/training/test_hosts.py."""
+"""`dcp train` on several hosts: which flags go together. What the hosts then do: tests/runs/test_multihost.py."""
 
 import subprocess
 import sys

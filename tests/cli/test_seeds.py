@@ -15,8 +15,8 @@ from dcp.cli import processes, seeds
 from dcp.cli.main import main
 from dcp.cli.processes import joint_code, single
 from dcp.grid.memory import run_memory
+from tests.runs.same_run import metrics
 from tests.tiny import FLAGS, LONGER_FLAGS, tiny_config
-from tests.training.same_run import metrics
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,7 +52,7 @@ def test_one_folder_cannot_go_on_as_several_seeds(tiny_run, capsys):
 
 
 def test_more_memory_than_there_is_gives_one_sentence(tmp_path: Path, monkeypatch, capsys):
-    monkeypatch.setattr("dcp.training.seeds.requirements.available_memory", lambda: 1_000_000)
+    monkeypatch.setattr("dcp.runs.seeds.available_memory", lambda: 1_000_000)
     flags = ["--seeds", "0", "1", "2", "--seeds-as", "vmapped", "--runs-dir", str(tmp_path)]
     assert main(["train", *FLAGS, *flags]) == 2
     assert "3 seeds as one program need about 0.0 GB but 0.0 GB are available: give fewer" in capsys.readouterr().err

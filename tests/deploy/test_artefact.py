@@ -132,7 +132,7 @@ import sys, time, dcp
 policy = dcp.load_policy({str(saved)!r})
 print(time.process_time() < 2.0)
 print(policy([1.0, 1.0, 0.0, 0.0], [1.0, 3.0]).shape)
-foreign = ("brax", "mujoco", "dcp.training", "dcp.envs", "optax", "orbax", "scipy", "gymnasium")
+foreign = ("brax", "mujoco", "dcp.training", "dcp.runs", "dcp.envs", "optax", "orbax", "scipy", "gymnasium")
 print([name for name in sys.modules if name.startswith(foreign)])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

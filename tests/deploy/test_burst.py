@@ -13,7 +13,7 @@ from dcp.deploy.stepper import Stepper
 from dcp.errors import UserError
 from dcp.evaluation import rollout
 from dcp.policies.policy import HostPolicy
-from dcp.training.run import TrainedRun
+from dcp.runs.sinks import TrainedRun
 from dcp.types import Array
 from tests.toys import LineWorld
 

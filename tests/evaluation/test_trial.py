@@ -20,7 +20,7 @@ from dcp.evaluation.targets import environment_of, open_target
 from dcp.evaluation.trial import _shared, arena_for, evaluate, goal_set_key
 from dcp.policies.policy import SampledPolicy
 from dcp.policies.policy_file import save_policy
-from dcp.training.run import TrainedRun
+from dcp.runs.sinks import TrainedRun
 
 FEW = {"episodes": 16, "seeds": (3,)}  # the run's own number of episodes: its program serves again
 

@@ -17,7 +17,7 @@ from dcp.grid.launchers.local import LocalLauncher, ended, gpu_variables, last_l
 from dcp.grid.room import Room
 from dcp.grid.table import LiveTable, PlainTable, render, summary, time_left
 from dcp.grid.watch import Line
-from dcp.training.loop import Progress
+from dcp.runs.display import Progress
 from tests.grid.small_grids import Killer, planned
 from tests.tiny import LONGER, tiny_config
 

@@ -20,7 +20,7 @@ from dcp.grid.jobs import Job, Resources
 from dcp.grid.memory import device_memory, require_gpu_memory, run_memory
 from dcp.grid.plan import Entry
 from dcp.grid.standing import Standing
-from dcp.training.run import TrainedRun
+from dcp.runs.sinks import TrainedRun
 from tests.tiny import tiny_config
 
 ONE = Resources(1)

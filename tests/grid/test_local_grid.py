@@ -15,9 +15,9 @@ from dcp.grid.driver import Driver
 from dcp.grid.launchers.local import LocalLauncher
 from dcp.grid.room import Room
 from dcp.grid.standing import standing
-from dcp.training.run import TrainedRun
+from dcp.runs.sinks import TrainedRun
 from tests.grid.small_grids import Killer, as_toml, files, planned
-from tests.training.same_run import assert_same_run, metrics
+from tests.runs.same_run import assert_same_run, metrics
 
 
 def drive(runs_dir: Path, shown: Killer, at_once: int = 2, seeds_as: str = "processes", retries: int = 2, **product):

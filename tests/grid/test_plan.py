@@ -16,9 +16,9 @@ from dcp.grid.file import parse_grid
 from dcp.grid.jobs import Job, Resources
 from dcp.grid.plan import make_jobs, survey
 from dcp.grid.standing import last_row, standing
-from dcp.training.lock import FolderLock, owner
-from dcp.training.progress import steps_to_go_on_with
-from dcp.training.run import TrainedRun
+from dcp.runs.folder import FolderLock, owner
+from dcp.runs.run_status import steps_to_go_on_with
+from dcp.runs.sinks import TrainedRun
 from tests.grid.small_grids import EACH, content, planned
 
 

@@ -28,10 +28,10 @@ from dcp.grid.launchers.ray import RayLauncher
 from dcp.grid.launchers.ray_task import run_task
 from dcp.grid.launchers.variables import variables
 from dcp.grid.room import Room
-from dcp.training.progress import how_far
-from dcp.training.run import TrainedRun
+from dcp.runs.run_status import how_far
+from dcp.runs.sinks import TrainedRun
 from tests.grid.small_grids import Killer, as_toml, files, planned, with_cores
-from tests.training.same_run import assert_same_run, metrics
+from tests.runs.same_run import assert_same_run, metrics
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:os\.fork")  # by Ray, and another program follows at once
 TAG = "DCP_TEST_CLUSTER"  # in the environment of every process that a test's cluster starts

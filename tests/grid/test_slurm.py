@@ -20,10 +20,10 @@ from dcp.grid.launchers.options import SlurmOptions
 from dcp.grid.launchers.slurm import SlurmLauncher
 from dcp.grid.launchers.slurm_work import Told, read_told, told_file
 from dcp.grid.watch import Line
-from dcp.training.progress import how_far
-from dcp.training.run import TrainedRun
+from dcp.runs.run_status import how_far
+from dcp.runs.sinks import TrainedRun
 from tests.grid.small_grids import Killer, as_toml, files, planned
-from tests.training.same_run import assert_same_run, metrics
+from tests.runs.same_run import assert_same_run, metrics
 
 SEED_0 = "point_u_maze/dcp/seed_0"
 

@@ -11,9 +11,9 @@ from dcp.config import Settings
 from dcp.grid import work
 from dcp.grid.jobs import Job
 from dcp.grid.work import retriable, run_job
-from dcp.training.lock import FolderLock
-from dcp.training.progress import read_plan
-from dcp.training.run import TrainedRun
+from dcp.runs.folder import FolderLock
+from dcp.runs.run_status import read_plan
+from dcp.runs.sinks import TrainedRun
 from tests.grid.small_grids import files
 
 

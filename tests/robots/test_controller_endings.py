@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from dcp.training.run import TrainedRun
+from dcp.runs.sinks import TrainedRun
 from examples.controller_realtime import main
 
 ROBOT = """

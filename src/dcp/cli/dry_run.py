@@ -9,8 +9,8 @@ from dcp.config import Settings
 from dcp.devices import count_devices
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
-from dcp.training.checkpoint_files import KEPT
-from dcp.training.progress import holds_run, taken
+from dcp.runs.checkpoint import KEPT
+from dcp.runs.run_status import holds_run, taken
 
 
 def dry_run(settings: Settings, runs_dir: Path, overwrite: bool, resume: str | None = None) -> int:

@@ -131,7 +131,7 @@ def repeat(targets: list[Target], progress: Console) -> int:
 
 def _changed(target: Target) -> dict[str, tuple[str, str]]:
     """What besides the config decides how numbers are rounded, where it is known and not the same."""
-    from dcp.training.folder import machine, versions
+    from dcp.runs.checkpoint import machine, versions
 
     if target.folder is None:
         return {}

@@ -15,8 +15,8 @@ from dcp.grid.jobs import Job, Resources
 from dcp.grid.launchers.local import gpu_variables
 from dcp.grid.plan import Entry
 from dcp.grid.room import Room, require_room
-from dcp.training.display import clock
-from dcp.training.folder import machine
+from dcp.runs.checkpoint import machine
+from dcp.runs.display import clock
 
 if TYPE_CHECKING:
     from dcp.cli.grid import GridOptions

@@ -30,7 +30,7 @@ def train_in_processes(seeds: Sequence[int], argv: list[str], settings: Settings
     """As many at a time as there are cores, which they share out evenly; fewer where memory is short. -> exit code"""
     from dcp.cli.flags import read
     from dcp.cli.train import TrainOptions
-    from dcp.training.signals import StopRequest
+    from dcp.runs.stopping import StopRequest
 
     display = read(TrainOptions(), argv, "dcp train").get("display", "auto")
     board = _Board(seeds, live=display in ("auto", "live") and (display == "live" or Console().is_terminal))

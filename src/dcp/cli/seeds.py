@@ -9,14 +9,13 @@ from dcp.config import Config
 from dcp.errors import EXIT_INTERRUPTED, EXIT_REQUEUE, UserError
 
 if TYPE_CHECKING:
-    from dcp.training.seeds.run import SeedRun
-    from dcp.training.seeds.session import SeedsInterrupted
+    from dcp.runs.train import SeedRun, SeedsInterrupted
 
 AGAIN = "continue with the same command and --resume auto"
 
 
 def train_several(options: TrainOptions, argv: list[str]) -> int:
-    from dcp.training.seeds.requirements import require_seeds
+    from dcp.runs.seeds import require_seeds
 
     require_seeds(options.seeds)
     options = replace(options, settings=replace(options.settings, seed=options.seeds[0]))
@@ -42,10 +41,9 @@ def default_form() -> str:
 
 def _as_one_program(options: TrainOptions) -> int:
     from dcp.checks import check
-    from dcp.training.keeper import Cadence
-    from dcp.training.seeds.requirements import in_one_program
-    from dcp.training.seeds.run import SeedsFaultError, train_seeds
-    from dcp.training.seeds.session import SeedsInterrupted
+    from dcp.runs.loop import Cadence
+    from dcp.runs.seeds import in_one_program
+    from dcp.runs.train import SeedsFaultError, SeedsInterrupted, train_seeds
 
     if options.wandb:
         raise UserError("W&B logs one run a process: use --seeds-as processes with --wandb")
@@ -93,8 +91,8 @@ def _stopped(stop: "SeedsInterrupted") -> int:
 
 def _dry_run(options: TrainOptions, seeds_as: str) -> int:
     from dcp.cli.dry_run import dry_run
-    from dcp.training.progress import holds_run
-    from dcp.training.seeds.requirements import in_one_program, require_memory
+    from dcp.runs.run_status import holds_run
+    from dcp.runs.seeds import in_one_program, require_memory
 
     how = "as one program" if seeds_as == "vmapped" else "one process a core"
     print(f"{len(options.seeds)} seeds, {how}; what follows is of one of them.\n")
@@ -112,7 +110,7 @@ def _dry_run(options: TrainOptions, seeds_as: str) -> int:
 
 def _require_free(options: TrainOptions) -> None:
     """Before the first seed begins: no folder that would be refused."""
-    from dcp.training.progress import holds_run, taken
+    from dcp.runs.run_status import holds_run, taken
 
     if options.overwrite or options.resume is not None:
         return

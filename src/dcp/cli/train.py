@@ -14,7 +14,7 @@ from dcp.presets import PRESETS, preset_overrides
 from dcp.run_folder import CONFIG_FILE, PLOTS_DIR, read_config_file
 
 if TYPE_CHECKING:
-    from dcp.training.keeper import Interrupted
+    from dcp.runs.stopping import Interrupted
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _run(argv: list[str], given: dict[str, Any]) -> int:
 
 def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
     """Let the flags that say where to start decide the defaults of all others."""
-    from dcp.training.progress import holds_run, read_plan, require_named
+    from dcp.runs.run_status import holds_run, read_plan, require_named
 
     resumed = given.get("resume")
     stored = Settings(**asdict(read_plan(Path(resumed))[0])) if resumed not in (None, AUTO) else None
@@ -139,7 +139,8 @@ def _description() -> str:
 
 def _train(options: TrainOptions) -> int:
     from dcp import resume, train
-    from dcp.training.keeper import Cadence, Interrupted
+    from dcp.runs.loop import Cadence
+    from dcp.runs.stopping import Interrupted
 
     settings, resumed = options.settings, options.resume or _offered(options)
     outputs: dict[str, Any] = {name: getattr(options, name) for name in ("tensorboard", "wandb", "display", "cache")}
@@ -176,7 +177,7 @@ def _offered(options: TrainOptions) -> str | None:
 
     Without a person at the terminal the sentence that refuses the folder names the command.
     """
-    from dcp.training.progress import differing, holds_run, how_far, is_finished, read_plan
+    from dcp.runs.run_status import differing, holds_run, how_far, is_finished, read_plan
 
     folder = options.runs_dir / options.settings.run_path
     if options.overwrite or not holds_run(folder) or not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -193,7 +194,7 @@ def _offered(options: TrainOptions) -> str | None:
 
 def _steps_to_resume(folder: Path, asked: Settings) -> int | None:
     """Return the budget to continue with; None where the run has reached it already, which is told."""
-    from dcp.training.progress import how_far, steps_to_go_on_with
+    from dcp.runs.run_status import how_far, steps_to_go_on_with
 
     steps = steps_to_go_on_with(folder, asked)
     if steps is None:
@@ -208,7 +209,7 @@ def _finished(folder: Path, plots: bool) -> int:
 
 
 def _stopped(stop: "Interrupted", plots: bool) -> int:
-    from dcp.training.progress import resume_command
+    from dcp.runs.run_status import resume_command
 
     if stop.env_steps is not None:
         print(

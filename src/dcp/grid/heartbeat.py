@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dcp.config import Config
-from dcp.training.display import Display, Pace, Row, Silent
-from dcp.training.loop import Progress
+from dcp.runs.display import Display, Pace, Progress, Row, Silent
 
 EVERY = 1.0  # seconds
 

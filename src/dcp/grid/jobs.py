@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from dcp.config import SCHEMA_VERSION, Settings
 from dcp.policies.policy_file import write_whole
-from dcp.training.progress import own_environments
+from dcp.runs.run_status import own_environments
 
 GRID_DIR = "grid"  # beside the runs: jobs/, logs/, progress/
 

@@ -11,7 +11,7 @@ from dcp.grid.expansion import Run
 from dcp.grid.jobs import Job, Resources
 from dcp.grid.memory import run_memory
 from dcp.grid.standing import Standing, standing
-from dcp.training.progress import own_environments
+from dcp.runs.run_status import own_environments
 
 SeedsAs = Literal["vmapped", "processes"]
 

@@ -6,10 +6,10 @@ from typing import Literal
 
 from dcp.config import Config, Settings
 from dcp.errors import UserError
-from dcp.run_folder import METRICS_FILE, POLICY_FILE, load_run
-from dcp.training import checkpoint_files
-from dcp.training.checkpoint_files import CHECKPOINTS_DIR, DamagedError
-from dcp.training.progress import differing, holds_run, how_far, read_plan
+from dcp.run_folder import CHECKPOINTS_DIR, METRICS_FILE, POLICY_FILE, load_run
+from dcp.runs import checkpoint
+from dcp.runs.checkpoint import DamagedError
+from dcp.runs.run_status import differing, holds_run, how_far, read_plan
 
 # new: nothing there. interrupted: it goes on. other: another run is there. broken: nobody can read it.
 Kind = Literal["new", "interrupted", "finished", "other", "broken"]
@@ -71,9 +71,9 @@ def _has_all_results(folder: Path, config: Config) -> bool:
         return False
     if evaluations != config.num_evals or not (folder / POLICY_FILE).is_file():
         return False
-    found = checkpoint_files.checkpoints(folder / CHECKPOINTS_DIR)
+    found = checkpoint.checkpoints(folder / CHECKPOINTS_DIR)
     try:
-        return not found or len(checkpoint_files.read_record(found[0])["rows"]) == config.num_evals
+        return not found or len(checkpoint.read_record(found[0])["rows"]) == config.num_evals
     except (DamagedError, LookupError, TypeError):
         return False
 

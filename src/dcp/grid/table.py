@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dcp.grid.watch import Line
-from dcp.training.display import clock
+from dcp.runs.display import clock
 
 STYLES = {"running": "cyan", "waiting": "dim", "finished": "green", "failed": "red", "stopped": "yellow"}
 ORDER = ("running", "failed", "stopped", "waiting", "finished")  # what is cut first on a low terminal comes last

@@ -19,7 +19,7 @@ from dcp.grid.jobs import Job
 from dcp.grid.parent import end_with
 from dcp.grid.standing import agreed_steps, standing
 from dcp.named_code import looked_for_in
-from dcp.training.lock import owner
+from dcp.runs.folder import owner
 
 WAIT = 2.0  # seconds between two looks at a folder that another process writes to
 
@@ -36,7 +36,7 @@ def retriable(code: int | None) -> bool:
 
 def run_job(job: Job, say: Callable[[str], None] = print) -> Outcome:
     """Train, or go on. SIGTERM and SIGINT make a checkpoint; then the code is 75. Raises nothing but `SystemExit`."""
-    from dcp.training.keeper import Interrupted
+    from dcp.runs.stopping import Interrupted
 
     try:
         with looked_for_in(job.code):
@@ -59,8 +59,7 @@ def run_job(job: Job, say: Callable[[str], None] = print) -> Outcome:
 
 def _train(job: Job) -> None:
     from dcp.grid.heartbeat import heartbeat
-    from dcp.training.run import resume, train
-    from dcp.training.seeds.run import train_seeds
+    from dcp.runs.train import resume, train, train_seeds
 
     settings, folder, display = job.settings, job.folders[0], heartbeat(job.progress)
     if len(job.seeds) > 1:

@@ -1,1 +1,1 @@
-"""The loop, its run folder and its display."""
+"""The trainer and its compiled programs."""

@@ -1,0 +1,442 @@
+"""The whole run as a checkpoint, and back: arrays by Orbax, the rest as JSON. Neither can hold code.
+
+    checkpoints/000000140_00003/     after 140 unrolls and 3 evaluations
+      state/                         the arrays, by Orbax
+      checkpoint.json                what is not an array
+      SHA256SUMS                     of all of the above; `sha256sum -c SHA256SUMS` can judge it too
+
+A checkpoint is whole or not there, and the newest two are kept. What is being written or removed is called `*.draft`;
+nobody reads that.
+"""
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from platform import python_version
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dcp import hosts
+from dcp.config import Config, Settings
+from dcp.devices import cores
+from dcp.errors import UserError
+from dcp.run_folder import CHECKPOINTS_DIR
+from dcp.runs.multihost import pieces, spread
+from dcp.training.stages import Stages
+from dcp.training.trainer import RunState
+
+Row = dict[str, float]
+UNSPLIT = "off"  # what split_batches was before it was noted in config.json
+PACKAGES = ("dcp", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "brax", "mujoco", "numpy")
+
+
+@dataclass
+class Moment:
+    """A run between two unrolls: all that its continuation depends on."""
+
+    run: RunState
+    unrolls: int = 0  # run.unrolls, on the host
+    rows: list[Row] = field(default_factory=list)  # of metrics.csv, one an evaluation
+    metrics: list[Row] = field(default_factory=list)  # one an iteration since the last evaluation
+    diverged: int = 0  # episodes that had diverged by the last evaluation
+    seconds: float = 0.0  # of work so far, over all processes that have had a part in it
+
+
+def versions() -> dict[str, str]:
+    found = {"python": python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def machine() -> dict[str, str]:
+    """What besides versions decides how numbers are rounded."""
+    kind = jax.devices()[0].device_kind
+    return {"device": kind, "processor": _processor(), "cores": str(cores()), "hosts": str(hosts.count())}
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration, UnicodeDecodeError):
+        return "unknown"
+
+
+STATE_DIR, RECORD_FILE, SUMS_FILE = "state", "checkpoint.json", "SHA256SUMS"
+KEPT = 2
+_DRAFT = ".draft"
+_NAME = re.compile(r"\d{9}_\d{5}")
+_ROOM = 200_000  # bytes: for the record, the sums and what Orbax adds
+
+
+class DamagedError(Exception):
+    """This checkpoint is not what was written. The message says how that was seen."""
+
+
+def new_draft(folder: Path, unrolls: int, evaluations: int) -> Path:
+    """Make a fresh folder to write a checkpoint in. Sorted by name, later ones are later in the run."""
+    path = folder / f"{unrolls:09d}_{evaluations:05d}{_DRAFT}"
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    return path
+
+
+def require_room(path: Path, size: int) -> None:
+    """Better now than half-way. What else fills the disk meanwhile is seen by whoever writes."""
+    if shutil.disk_usage(path).free < size + _ROOM:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def publish(draft: Path, record: dict[str, Any]) -> Path:
+    """Give the draft its record and its checksums, then its name; what is older than the last two goes."""
+    _write_through(draft / RECORD_FILE, json.dumps(record).encode())
+    _write_through(draft / SUMS_FILE, _sums(draft).encode())
+    _sync_folder(draft)
+    final = draft.with_name(draft.name.removesuffix(_DRAFT))
+    if final.exists():  # the same moment, saved again
+        remove_checkpoint(final)
+    draft.rename(final)
+    _sync_folder(final.parent)
+    for old in checkpoints(final.parent)[KEPT:]:
+        remove_checkpoint(old)
+    return final
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The newest first."""
+    found = folder.iterdir() if folder.is_dir() else []  # a user may keep other things there
+    return sorted((path for path in found if _NAME.fullmatch(path.name) and not path.is_symlink()), reverse=True)
+
+
+def remove_drafts(folder: Path) -> None:
+    """What a process left behind that ended while it wrote. Only for the owner of the run's lock."""
+    for path in folder.glob(f"*{_DRAFT}"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def verify(path: Path) -> None:
+    """Raise `DamagedError` unless every byte is the one that was written, no file is missing and none is new."""
+    try:
+        stored, found = (path / SUMS_FILE).read_bytes(), _sums(path).encode()
+    except FileNotFoundError as error:
+        raise DamagedError(f"{error.filename} is missing") from error
+    except OSError as error:  # it may be as good as ever
+        raise UserError(f"cannot read {error.filename} ({error.strerror}): mend that, or move {path} away") from error
+    if stored == found:
+        return
+    try:
+        lines = stored.decode().splitlines()
+    except UnicodeDecodeError:
+        raise DamagedError(f"{SUMS_FILE} is damaged") from None
+    changed = sorted({line.split("  ", 1)[-1] for line in set(lines) ^ set(found.decode().splitlines())})
+    raise DamagedError(f"the checksum of {changed[0]} does not fit" if changed else f"{SUMS_FILE} is damaged")
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads((path / RECORD_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamagedError(f"{RECORD_FILE} cannot be read: {error}") from error
+
+
+def _sums(folder: Path) -> str:
+    """As `sha256sum` writes them."""
+    entries = sorted(folder.rglob("*"))
+    for entry in entries:
+        if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
+            raise DamagedError(f"{entry.relative_to(folder)} is neither a file nor a folder")
+    files = [entry for entry in entries if entry.is_file() and entry != folder / SUMS_FILE]
+    return "".join(f"{_digest(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write_through(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    """A name is on the disk only once its folder is."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_checkpoint(path: Path) -> None:
+    """By way of a draft: a half-removed checkpoint must not be taken for a damaged one."""
+    doomed = path.with_name(f"{path.name}.old{_DRAFT}")
+    shutil.rmtree(doomed, ignore_errors=True)
+    path.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+CHECKPOINT_SCHEMA_VERSION = 1
+_MAY_CHANGE = {"steps", "num_evals"}  # a run may be trained longer
+# What is no array, and of which kind.
+_RECORD = {
+    "env_steps": int,
+    "unrolls": int,
+    "rows": list,  # those of metrics.csv
+    "metrics": list,  # one an iteration since the last evaluation
+    "diverged": int,
+    "seconds": float,
+    "arrays": dict,  # name -> type and shape
+    "config": dict,
+    "versions": dict,
+    "machine": dict,
+}
+
+
+class Saver:
+    """Writes moments in the background; training goes on as soon as their arrays are copied.
+
+    An error of the writing surfaces at the next call.
+    """
+
+    def __init__(self, folder: Path, config: Config):
+        self.folder, self._config = folder, config
+        self.last: int | None = None  # environment steps at the newest checkpoint that is whole
+        self._copies: dict[str, np.ndarray] = {}  # used again: fresh memory costs more than the copying
+        self._thread = ThreadPoolExecutor(1, "dcp-checkpoint")
+        self._thread.submit(_orbax)  # its import takes a second, while the programs are compiled
+        self._writing: Future[None] | None = None
+
+    def save(self, moment: Moment) -> None:
+        self.wait()
+        arrays = self._copied(moment.run)
+        record = _record(moment, self._config, arrays)
+        draft = new_draft(self.folder, moment.unrolls, len(moment.rows))
+        require_room(draft, sum(array.nbytes for array in arrays.values()))
+        self._writing = self._thread.submit(self._write, draft, arrays, record)
+
+    def check(self) -> None:
+        """Raise what went wrong in the background, if anything did."""
+        if self._writing is not None and self._writing.done():
+            self.wait()
+
+    def wait(self) -> None:
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
+
+    def close(self) -> None:
+        """Without an error of its own: for the end, whatever it was."""
+        self._thread.shutdown()  # what was begun ends first
+        remove_drafts(self.folder)
+
+    def _copied(self, run: RunState) -> dict[str, np.ndarray]:
+        """Every array by its place in the tree, on the host. The next unroll reuses the memory of the originals."""
+        for name, plain in plain_arrays(run):
+            if name not in self._copies:
+                self._copies[name] = np.empty(plain.shape, plain.dtype)
+            for where, what in pieces(plain):
+                self._copies[name][where] = what
+        return self._copies
+
+    def _write(self, draft: Path, arrays: dict[str, np.ndarray], record: dict[str, Any]) -> None:
+        ocp = _orbax()
+        as_they_are = ocp.type_handlers.NumpyHandler(deepcopy_host_arrays=False)
+        registry = ocp.type_handlers.create_type_handler_registry((np.ndarray, as_they_are))
+        handler = ocp.PyTreeCheckpointHandler(  # floats hardly can be compressed
+            use_compression=False, type_handler_registry=registry, **_alone(ocp)
+        )
+        with ocp.Checkpointer(handler, **_alone(ocp)) as writer:
+            writer.save((draft / STATE_DIR).absolute(), args=ocp.args.PyTreeSave(arrays))
+        publish(draft, record)
+        self.last = record["env_steps"]
+
+
+def load(path: Path, config: Config, stages: Stages) -> Moment:
+    """A verified checkpoint's moment, laid out over the devices as the stages would have it.
+
+    Raises `DamagedError` where its bytes are not those that were written, `UserError` where it is another run's.
+    """
+    verify(path)
+    record = check_record(path, read_record(path), config)
+    like = stages.shapes()
+    wanted = {name: _describe(leaf) for name, leaf in _named(like) if leaf.size}
+    for name in sorted(wanted.keys() | record["arrays"].keys()):
+        if wanted.get(name) != record["arrays"].get(name):
+            raise UserError(
+                f"{path} holds {name} as {record['arrays'].get(name)}, where this version of dcp has "
+                f"{wanted.get(name)}: continue the run with the dcp that began it ({record['versions'].get('dcp')})"
+            )
+    arrays = read_arrays(path / STATE_DIR, wanted)
+    if {name: _describe(array) for name, array in arrays.items()} != wanted:
+        raise UserError(f"{path} holds other arrays than its {RECORD_FILE} says: use a checkpoint that dcp wrote")
+    kept = {name: record[name] for name in ("unrolls", "rows", "metrics", "diverged", "seconds")}
+    if hosts.count() > 1:
+        hosts.tell({"moment": kept})
+        spread(arrays)
+    return moment_of(arrays, kept, stages)
+
+
+def moment_of(arrays: dict[str, np.ndarray], kept: dict[str, Any], stages: Stages) -> Moment:
+    return Moment(stages.place(_from_arrays(arrays, stages.shapes())), **kept)
+
+
+def empty_arrays(stages: Stages) -> dict[str, np.ndarray]:
+    """Room for all that a checkpoint of this run holds."""
+    plain = {name: jax.eval_shape(_plain, leaf) for name, leaf in _named(stages.shapes()) if leaf.size}
+    return {name: np.empty(leaf.shape, leaf.dtype) for name, leaf in plain.items()}
+
+
+def plain_arrays(run: RunState) -> Iterator[tuple[str, jax.Array]]:
+    """What of a run goes into a checkpoint. Orbax refuses empty arrays."""
+    return ((name, _plain(leaf)) for name, leaf in _named(run) if leaf.size)
+
+
+def check_record(path: Path, record: dict[str, Any], config: Config) -> dict[str, Any]:
+    """The record, if it is of a version that can be read and of this very run."""
+    version = record.get("schema_version") if isinstance(record, dict) else None
+    if version != CHECKPOINT_SCHEMA_VERSION:
+        remedy = "upgrade dcp" if isinstance(version, int) and version > CHECKPOINT_SCHEMA_VERSION else "train again"
+        raise UserError(f"{path} has schema_version {version!r}, not {CHECKPOINT_SCHEMA_VERSION}: {remedy}")
+    wrong = [name for name, kind in _RECORD.items() if not isinstance(record.get(name), kind)]
+    if wrong:
+        raise UserError(f"{path / RECORD_FILE} has no proper {wrong[0]!r}: use a checkpoint that dcp wrote")
+    before = {**asdict(Settings()), "split_batches": UNSPLIT}  # fields that came later: what was done without them
+    ours, theirs = asdict(config), {**before, **record["config"]}
+    for name in sorted(ours.keys() - _MAY_CHANGE):
+        if theirs[name] != ours[name]:
+            raise UserError(
+                f"{path} was written with {name} {theirs[name]!r}, but the run's config.json has {ours[name]!r}: "
+                "restore config.json"
+            )
+    return record
+
+
+def _from_arrays(arrays: dict[str, np.ndarray], like: RunState) -> RunState:
+    def leaf(path: Any, abstract: Any) -> Any:
+        if not abstract.size:
+            return jnp.zeros(abstract.shape, abstract.dtype)
+        array = arrays[_name(path)]
+        if jnp.issubdtype(abstract.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(jnp.array(array))
+        return array
+
+    return jax.tree_util.tree_map_with_path(leaf, like)
+
+
+def read_arrays(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
+    ocp = _orbax()
+    plain = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names}
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(**_alone(ocp)), **_alone(ocp)) as reader:
+        try:
+            return reader.restore(path.absolute(), args=ocp.args.PyTreeRestore(restore_args=plain))
+        except Exception as error:  # Orbax's and TensorStore's have no common kind
+            raise DamagedError(f"its arrays cannot be read: {' '.join(str(error).split())[:200]}") from error
+
+
+def _alone(ocp: Any) -> dict[str, Any]:
+    """Among several hosts this one reads and writes by itself: Orbax would have all meet for it, in programs' midst."""
+    if hosts.count() == 1:
+        return {}
+    here = hosts.index()
+    return {"multiprocessing_options": ocp.options.MultiprocessingOptions(here, {here}, "dcp")}
+
+
+def _record(moment: Moment, config: Config, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    return {
+        "schema_version": CHECKPOINT_SCHEMA_VERSION,
+        "env_steps": moment.unrolls * config.env_steps_per_unroll,
+        "unrolls": moment.unrolls,
+        "rows": [dict(row) for row in moment.rows],
+        "metrics": [dict(row) for row in moment.metrics],
+        "diverged": moment.diverged,
+        "seconds": moment.seconds,
+        "arrays": {name: _describe(array) for name, array in arrays.items()},
+        "config": asdict(config),
+        "versions": versions(),
+        "machine": machine(),
+    }
+
+
+def _named(run: RunState) -> list[tuple[str, Any]]:
+    return [(_name(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(run)]
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def _plain(leaf: Any) -> Any:
+    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+
+
+def _describe(leaf: Any) -> str:
+    """float32[512,29]"""
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.eval_shape(jax.random.key_data, leaf)
+    return f"{np.dtype(leaf.dtype).name}[{','.join(map(str, leaf.shape))}]"
+
+
+def _orbax() -> Any:
+    import orbax.checkpoint
+
+    logging.getLogger("absl").setLevel(logging.CRITICAL)  # it tells the console what our caller will
+    return orbax.checkpoint
+
+
+# Others of these may round otherwise: libraries, and the processor with its number of cores.
+_DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores", "hosts"}
+
+
+def latest_moment(
+    folder: Path, config: Config, stages: Stages, saver: Saver, note: Callable[[str], None]
+) -> Moment | None:
+    """-> None where the run has no checkpoint yet. `note` is told what the run's owner should know."""
+    remove_drafts(folder / CHECKPOINTS_DIR)
+    found = checkpoints(folder / CHECKPOINTS_DIR)
+    damaged = []
+    for path in found:
+        try:
+            moment = load(path, config, stages)
+        except DamagedError as damage:
+            note(f"The checkpoint {path} is damaged ({damage}): trying the one before it.")
+            damaged.append(path)
+            continue
+        for path_of_damaged in damaged:  # it would stand in the way of those to come
+            remove_checkpoint(path_of_damaged)
+        record = read_record(path)
+        saver.last = record["env_steps"]
+        _compare(record["versions"], versions(), note)
+        _compare(record["machine"], machine(), note)
+        return moment
+    if damaged:
+        raise UserError(
+            f"every checkpoint of {folder} is damaged: restore one from a copy, or begin again with --overwrite"
+        )
+    note(f"{folder} has no checkpoint yet: beginning again.")
+    return None
+
+
+def _compare(then: dict[str, str], now: dict[str, str], note: Callable[[str], None]) -> None:
+    changed = [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
+    changed = [change for change in changed if change.split()[0] in _DECIDE_BITS]
+    if changed:
+        note(f"Not what this run was trained with ({', '.join(changed)}): it goes on, but maybe not bit by bit.")

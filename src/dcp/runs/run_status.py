@@ -1,0 +1,170 @@
+"""What a run folder says of its run: what was planned, how far it has come, and how to resume it."""
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from dcp.config import Config, Settings
+from dcp.errors import UserError
+from dcp.run_folder import CHECKPOINTS_DIR, CONFIG_FILE, load_run, read_config_file, require_trust
+from dcp.runs.checkpoint import DamagedError, checkpoints, read_record, verify
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One that a run had before it was raised."""
+
+    steps: int
+    num_evals: int
+
+
+def evaluation_points(config: Config, earlier: tuple[Budget, ...] = ()) -> list[int]:
+    """Iterations done at each evaluation: evenly spread within each budget, the last one at its end."""
+    points: list[int] = []
+    start = 0
+    for budget in (*earlier, Budget(config.steps, config.num_evals)):
+        end = _iterations(config, budget.steps)
+        count = budget.num_evals - len(points)
+        points += [start + round((i + 1) * (end - start) / count) for i in range(count)]
+        start = end
+    return points
+
+
+def raised(config: Config, earlier: tuple[Budget, ...], steps: int) -> tuple[Config, tuple[Budget, ...]]:
+    """The same run with more steps; its further evaluations lie as far apart as the last ones that were planned."""
+    more = _iterations(config, steps) - config.num_iterations
+    if more <= 0:  # the same number of whole unrolls
+        return config, earlier
+    before = earlier[-1] if earlier else None
+    iterations = config.num_iterations - (_iterations(config, before.steps) if before else 0)
+    evaluations = config.num_evals - (before.num_evals if before else 0)
+    further = max(1, round(more * evaluations / iterations))
+    now = Budget(config.steps, config.num_evals)
+    return replace(config, steps=steps, num_evals=config.num_evals + further), (*earlier, now)
+
+
+def _iterations(config: Config, steps: int) -> int:
+    return replace(config, steps=steps).num_iterations
+
+
+_RESOLVED = ("eval_env", "episode_length", "window", "pool_refresh_steps", "devices", "split_batches")
+_RESOLVED += ("pool_seed_fraction", "pool_seed_sha256")
+
+
+def holds_run(path: Path) -> bool:
+    """Also for a name that no file can have."""
+    try:
+        return (path / CONFIG_FILE).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def read_plan(path: Path) -> tuple[Config, tuple[Budget, ...]]:
+    """A run's config, and the budgets that it had before."""
+    try:
+        there = (path / CONFIG_FILE).is_file()
+    except OSError as error:
+        raise UserError(f"cannot look into {str(path)[:200]} ({error.strerror}): name a run's folder") from error
+    if not there:
+        raise UserError(f"{path} is no run folder: it has no {CONFIG_FILE}; name the folder that `dcp train` printed")
+    stored = read_config_file(path / CONFIG_FILE)
+    try:
+        earlier = tuple(Budget(int(b["steps"]), int(b["num_evals"])) for b in stored["earlier_budgets"])
+    except (TypeError, ValueError, LookupError) as error:
+        raise UserError(f"{path / CONFIG_FILE} has damaged earlier_budgets ({error!r}): restore the file") from error
+    return Config(**stored["config"]), earlier
+
+
+def how_far(path: Path) -> tuple[int, int]:
+    """-> environment steps after which this run can go on, and those that it was asked for"""
+    config, _ = read_plan(path)
+    for checkpoint in checkpoints(path / CHECKPOINTS_DIR):
+        try:
+            done = int(read_record(checkpoint)["env_steps"])
+            return done, _total(config)
+        except (DamagedError, ArithmeticError, ValueError, LookupError, TypeError):
+            continue  # the one before it counts
+    return 0, _total(config)
+
+
+def is_finished(path: Path) -> bool:
+    """Whether nothing is left to do, its last evaluation included. Damage is no reason to believe so."""
+    config, _ = read_plan(path)
+    found = checkpoints(path / CHECKPOINTS_DIR)
+    for checkpoint in found:
+        try:
+            verify(checkpoint)
+            return len(read_record(checkpoint)["rows"]) == config.num_evals
+        except (DamagedError, LookupError, TypeError):
+            continue
+    if found:
+        return False
+    try:  # a run that kept no checkpoint
+        return load_run(path).metrics["env_steps"][-1] >= _total(config)
+    except (UserError, LookupError):
+        return False
+
+
+def resume_command(path: Path) -> str:
+    """An environment of one's own is code: it is named again."""
+    try:
+        config, _ = read_plan(path)
+    except UserError:
+        return f"dcp train --resume {path}"
+    flags = [f"--{flag} {name}" for flag, name in own_environments(config).items()]
+    return " ".join([f"dcp train --resume {path}", *flags])
+
+
+def require_named(config: Settings, named: dict[str, str | None]) -> None:
+    for flag, name in own_environments(config).items():
+        require_trust(name, named[flag], flag)
+
+
+def own_environments(config: Settings) -> dict[str, str]:
+    """{"env": "module:factory"}, where a config names code; by flag"""
+    named = {"env": config.env, "eval-env": config.eval_env or config.env}
+    return {flag: name for flag, name in named.items() if ":" in name and (flag == "env" or name != config.env)}
+
+
+def differing(stored: Config, earlier: tuple[Budget, ...], asked: Settings) -> list[str]:
+    """Fields in which `asked` would make another run. None means the run's own value, where the run decides it."""
+    told = {name: value for name, value in asdict(asked).items() if value is not None or name not in _RESOLVED}
+    names = [name for name, value in told.items() if value != getattr(stored, name)]
+    begun = {"steps": [b.steps for b in earlier], "num_evals": [b.num_evals for b in earlier]}  # before it was raised
+    names = [name for name in names if told[name] not in begun.get(name, [])]
+    return [name for name in names if name != "steps" or asked.steps < stored.steps]
+
+
+def steps_to_go_on_with(path: Path, asked: Settings) -> int | None:
+    """The budget to continue with; None where the run has reached it already.
+
+    Settings that agree with the run are welcome. Others are refused by name: they would make it another run.
+    """
+    stored, earlier = read_plan(path)
+    for name in differing(stored, earlier, asked):
+        flag = f"--{name.replace('_', '-')}"
+        if name == "steps":
+            raise UserError(f"--steps {asked.steps} is below the run's {stored.steps}: steps can only be raised")
+        raise UserError(
+            f"{flag} {getattr(asked, name)} is not the run's {getattr(stored, name)}: leave {flag} out, "
+            "or start another run"
+        )
+    steps = max(asked.steps, stored.steps)
+    longer = Settings(**{**asdict(stored), "steps": steps}).num_unrolls > stored.num_unrolls
+    return None if is_finished(path) and not longer else steps
+
+
+def taken(path: Path) -> str:
+    otherwise = "use --overwrite, another --seed or another --runs-dir"
+    try:
+        finished, (done, total) = is_finished(path), how_far(path)
+    except UserError:
+        return f"{path} holds a run already: {otherwise}"
+    if finished:
+        return f"{path} holds a finished run: train it longer by --resume with more --steps, or {otherwise}"
+    return (
+        f"{path} holds a run at {done:,} of {total:,} steps: continue it with `{resume_command(path)}`, or {otherwise}"
+    )
+
+
+def _total(config: Config) -> int:
+    return config.num_unrolls * config.env_steps_per_unroll

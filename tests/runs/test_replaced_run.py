@@ -1,0 +1,123 @@
+"""`--overwrite` ended at any line: the run that was there, or the new one, is whole."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dcp.errors import UserError
+from dcp.runs import folder as run_folder
+from dcp.runs.folder import claim, drop_replaced, finish_replacing, keep_replaced, reopen, restore_replaced
+from tests.tiny import tiny_config
+
+CONFIG = tiny_config().resolve(250)
+OLD = ("metrics.csv", "policy.safetensors", "checkpoints/000000010_00002/state/x", "plots/landscape.png")
+
+
+class KilledError(BaseException):
+    """Nothing cleans up after it."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """An old run, and a file of its user's."""
+    folder = claim(tmp_path, CONFIG)
+    folder.lock.release()
+    for name in OLD:
+        (folder.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder.path / name).write_text("old")
+    (folder.path / "notes.txt").write_text("mine")
+    return folder.path
+
+
+def killed_after(operations: int, monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> bool:
+    """Whether `work` was ended by its change to the file system after so many."""
+    left = operations
+
+    def counted(change: Callable) -> Callable:
+        def call(*args, **kwargs):
+            nonlocal left
+            if left == 0:
+                raise KilledError
+            left -= 1
+            return change(*args, **kwargs)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in ("replace", "rename"):
+            patch.setattr(Path, name, counted(getattr(Path, name)))
+        patch.setattr("dcp.runs.folder._remove", counted(run_folder._remove))
+        try:
+            work()
+        except KilledError:
+            return True
+    return False
+
+
+def is_old(path: Path) -> bool:
+    return all((path / name).exists() and (path / name).read_text() == "old" for name in OLD)
+
+
+@pytest.mark.parametrize("operations", range(12))
+def test_ended_while_the_old_run_is_set_aside_it_is_still_there(operations: int, path: Path, monkeypatch):
+    killed = killed_after(operations, monkeypatch, lambda: keep_replaced(path))
+    assert killed == (operations < 10)  # four things and config.json: each target cleared, each moved
+    with pytest.raises(UserError, match="use --overwrite"):
+        claim(path.parents[2], CONFIG)
+    assert is_old(path)
+    assert not (path / ".replaced").exists()
+
+
+@pytest.mark.parametrize("operations", range(14))
+def test_ended_while_a_run_without_result_is_discarded_the_old_one_comes_back(operations: int, path: Path, monkeypatch):
+    claim(path.parents[2], CONFIG, overwrite=True).lock.release()
+    (path / "checkpoints").mkdir()
+    killed = killed_after(operations, monkeypatch, lambda: restore_replaced(path))
+    assert killed == (operations < 13)  # two things of the new run go, then the old one's five come back
+    claim(path.parents[2], CONFIG, overwrite=True).discard()
+    assert is_old(path)
+    assert (path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("operations", range(3))
+def test_ended_while_the_old_run_is_let_go_the_new_one_is_whole(operations: int, path: Path, monkeypatch):
+    claim(path.parents[2], CONFIG, overwrite=True).lock.release()
+    (path / "metrics.csv").write_text("new")
+    killed_after(operations, monkeypatch, lambda: drop_replaced(path))
+    finish_replacing(path)
+    assert (path / "config.json").exists()
+    assert (path / "metrics.csv").read_text() == "new"
+
+
+def test_overwriting_twice_without_a_result_brings_back_the_first(path: Path):
+    claim(path.parents[2], CONFIG, overwrite=True).lock.release()  # as after kill -9
+    claim(path.parents[2], CONFIG, overwrite=True).discard()
+    assert is_old(path)
+
+
+def test_a_disk_that_is_full_at_the_start_leaves_the_old_run(path: Path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("dcp.runs.folder.write_whole", full)
+    with pytest.raises(UserError, match="No space left"):
+        claim(path.parents[2], CONFIG, overwrite=True)
+    assert is_old(path)
+
+
+def test_checkpoints_that_are_a_link_are_unlinked_not_emptied(path: Path, tmp_path: Path):
+    elsewhere = (path / "checkpoints").rename(tmp_path / "scratch")
+    (path / "checkpoints").symlink_to(elsewhere)
+    folder = claim(path.parents[2], CONFIG, overwrite=True)
+    folder.keep()
+    folder.lock.release()
+    assert (elsewhere / "000000010_00002/state/x").read_text() == "old"
+
+
+def test_drafts_of_a_process_that_was_killed_are_cleared_away(path: Path):
+    (path / ".policy.safetensors.123.tmp").write_text("half")
+    (path / ".config.json.123.tmp").write_text("half")
+    reopen(path).lock.release()
+    assert not list(path.glob(".*.tmp"))
+    assert is_old(path)

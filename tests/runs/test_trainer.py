@@ -1,0 +1,83 @@
+"""The loop's schedule and sampling, and a probe that learns in seconds. Bit-identity: test_run_folder.py."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from dcp.config import Config
+from dcp.envs.maze import parse_layout
+from dcp.envs.point_maze import PointMaze
+from dcp.evaluation.program import evaluation_key
+from dcp.runs.loop import run_loop
+from dcp.runs.run_status import evaluation_points
+from dcp.runs.sinks import TrainedRun
+from dcp.training import trainer as trainer_module
+from dcp.training.stages import Stages
+from dcp.training.trainer import Trainer, make_trainer
+from tests.tiny import tiny_config
+
+
+@pytest.mark.parametrize(("num_evals", "points"), [(1, [8]), (2, [4, 8]), (3, [3, 5, 8]), (8, list(range(1, 9)))])
+def test_evaluations_are_evenly_spread_and_the_last_is_at_the_end(num_evals: int, points: list[int]):
+    """4,000 steps at 400 an unroll, less 2 that fill the replay: 8 iterations. Thirds: 2.7, 5.3, 8."""
+    config = tiny_config(num_evals=num_evals).resolve(250)
+    assert config.num_iterations == 8
+    assert evaluation_points(config) == points
+
+
+def test_an_evaluations_episodes_are_fresh_and_decided_by_the_seed_alone():
+    keys = {tuple(jax.random.key_data(evaluation_key(seed, index)).tolist()) for seed in (0, 1) for index in (0, 1, 2)}
+    assert len(keys) == 6
+    training = jax.random.split(jax.random.key(0), 3)
+    assert not keys & {tuple(row) for row in jax.random.key_data(training).tolist()}
+
+
+def test_an_iteration_goes_over_every_pair_of_its_windows_exactly_once(tiny_run: TrainedRun):
+    trainer = make_trainer(tiny_config())
+    windows = trainer.windows(tiny_run.state.replay, jax.random.key(0))
+    pairs, order = trainer.pairs(windows, jax.random.key(1), jax.random.key(2))
+    assert pairs.state.shape == (16 * 32, 2)  # 16 environments, windows of 33 rows
+    assert order.shape == (8, 64)
+    assert sorted(np.asarray(order).ravel()) == list(range(512))
+
+
+def test_the_replay_holds_the_unrolls_that_were_counted(tiny_run: TrainedRun):
+    """10 unrolls of 25 rows into room for 500."""
+    assert int(tiny_run.state.unrolls) == 10
+    assert int(tiny_run.state.replay.size) == 250
+
+
+OPEN_ROOM = PointMaze("open_room", parse_layout("#####\n#ggg#\n#grg#\n#ggg#\n#####", scale=1.0))
+PROBE = Config(
+    env="open_room", final_goal_share=0.5, steps=64 * 16 * 60, num_envs=64, episode_length=33, unroll_length=16,
+    batch_size=128, replay_rows=400, min_replay_rows=64, num_evals=1, eval_episodes=128, width=48, repr_dim=16,
+    pool_size=128, num_candidates=16, actor_learning_rate=2e-3, critic_learning_rate=2e-3, alpha_learning_rate=2e-3,
+)  # fmt: skip
+
+
+def probe_scores(method: str) -> tuple[float, float]:
+    """Success of the untrained and of the trained policy, in a room without obstacles."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer_module, "env_of", lambda config, name=None: OPEN_ROOM)
+        trainer: Trainer = make_trainer(dataclasses.replace(PROBE, method=method))
+    params = trainer.learner.init(jax.random.key(0)).params
+    untrained = Stages(trainer).evaluate(params, jax.random.key(9))
+    rows: list[dict[str, float]] = []
+    run_loop(trainer, lambda evaluation: rows.append(evaluation.row))
+    return float(untrained["success_once"]), rows[-1]["success_once"]
+
+
+def test_a_probe_learns_in_seconds():
+    """A room of 3 x 3 cells, goals in the 8 around the start, 61,440 steps: from hardly ever to nearly always."""
+    untrained, trained = probe_scores("dcp")
+    assert untrained < 0.35
+    assert trained > 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["crl", "ssgc", "dcp_no_pool"])
+def test_the_probe_is_learned_by_every_method(method: str):
+    untrained, trained = probe_scores(method)
+    assert trained > untrained + 0.3
