@@ -74,8 +74,8 @@ def _joined(given: dict[str, Any], lead: Callable[[], int]) -> int:
 
 
 def _follow(given: dict[str, Any]) -> int:
-    from dcp.runs.train import follow
     from dcp.runs.stopping import Interrupted
+    from dcp.runs.train import follow
 
     try:
         follow(given.get("cache"))
