@@ -22,7 +22,7 @@ def looked_for_in(folder: Path | None, modules: Sequence[str] = ()) -> Iterator[
     """
     global _folder
     inherited = os.environ.get(IMPORTS)
-    modules = [*filter(None, (inherited or "").split(",")), *modules]
+    modules = [*imported_modules(), *modules]
     before, _folder = _folder, folder
     try:
         for name in dict.fromkeys(modules):
@@ -36,6 +36,11 @@ def looked_for_in(folder: Path | None, modules: Sequence[str] = ()) -> Iterator[
             os.environ.pop(IMPORTS, None)
         else:
             os.environ[IMPORTS] = inherited
+
+
+def imported_modules() -> list[str]:
+    """Return the modules of --import, of this command and of the one that started this process."""
+    return [name for name in os.environ.get(IMPORTS, "").split(",") if name]
 
 
 def _import_module(name: str) -> None:

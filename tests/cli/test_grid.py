@@ -7,7 +7,7 @@ import pytest
 from dcp.cli import grid
 from dcp.cli.main import main
 from dcp.errors import RunError
-from dcp.grid.watch import Line
+from dcp.grid.grid_display import Line
 
 WRONG = [
     ([], "name a grid file or a --preset"),

@@ -9,11 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from dcp.devices import cores
-from dcp.grid.expansion import check_runs, expand
-from dcp.grid.file import parse_grid
-from dcp.grid.jobs import Job, Resources
-from dcp.grid.plan import Entry, SeedsAs, make_jobs, survey
-from dcp.grid.watch import Line
+from dcp.grid.grid_display import Line
+from dcp.grid.grid_file import check_runs, expand, parse_grid
+from dcp.grid.jobs import Entry, Job, SeedsAs, make_jobs, survey
+from dcp.grid.resources import Resources
 from tests.tiny import LONGER
 
 EACH = Resources(cores(), memory_bytes=1)

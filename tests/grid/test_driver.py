@@ -10,13 +10,22 @@ import pytest
 from rich.console import Console
 
 from dcp.grid.driver import STOPPING, Driver
-from dcp.grid.heartbeat import Beat, Heartbeat, heartbeat, read_beat
+from dcp.grid.grid_display import (
+    Beat,
+    Heartbeat,
+    Line,
+    LiveTable,
+    PlainTable,
+    heartbeat,
+    read_beat,
+    render,
+    summary,
+    time_left,
+)
 from dcp.grid.jobs import Job
-from dcp.grid.launchers.interface import Status
-from dcp.grid.launchers.local import LocalLauncher, ended, gpu_variables, last_line
-from dcp.grid.room import Room
-from dcp.grid.table import LiveTable, PlainTable, render, summary, time_left
-from dcp.grid.watch import Line
+from dcp.grid.launcher import Status
+from dcp.grid.local_launcher import LocalLauncher, ended, last_line
+from dcp.grid.resources import FreeResources, gpu_variables
 from dcp.runs.display import Progress
 from tests.grid.small_grids import Killer, planned
 from tests.tiny import LONGER, tiny_config
@@ -99,15 +108,15 @@ def test_a_signal_while_jobs_are_handed_over_stops_them_too(tmp_path: Path):
     assert launcher.ends == ["stop", "close"]
 
 
-def test_a_job_that_cannot_be_started_has_failed_and_gives_its_room_back(tmp_path: Path):
+def test_a_job_that_cannot_be_started_has_failed_and_gives_its_resources_back(tmp_path: Path):
     (job,) = planned(tmp_path, seed=[0])[1]
     (tmp_path / "grid").write_text("")  # where its log should go
-    room = Room(cores=9, memory_bytes=9)
-    launcher = LocalLauncher(room, [job])
+    free = FreeResources(cores=9, memory_bytes=9)
+    launcher = LocalLauncher(free, [job])
     launcher.submit([job])
     status = launcher.poll()[A]
     assert status.state == "failed" and status.code == 1 and "cannot be started ([Errno 20] Not a dir" in status.why
-    assert room == Room(cores=9, memory_bytes=9)
+    assert free == FreeResources(cores=9, memory_bytes=9)
 
 
 def test_a_process_sees_its_own_gpus_and_one_without_sees_none():

@@ -13,13 +13,9 @@ import pytest
 from dcp.cli.main import main
 from dcp.config import Settings
 from dcp.errors import UserError
-from dcp.grid.calibration import Measured, kind, measure, remember, remembered
-from dcp.grid.expansion import Run
-from dcp.grid.forecast import Forecaster
-from dcp.grid.jobs import Job, Resources
-from dcp.grid.memory import device_memory, require_gpu_memory, run_memory
-from dcp.grid.plan import Entry
-from dcp.grid.standing import Standing
+from dcp.grid.forecast import Forecaster, Measured, kind, measure, read_calibrations, save_calibration
+from dcp.grid.jobs import Entry, Job, Run, RunStatus
+from dcp.grid.resources import Resources, device_memory, require_gpu_memory, run_memory
 from dcp.runs.sinks import TrainedRun
 from tests.tiny import tiny_config
 
@@ -49,11 +45,11 @@ def test_kinds_differ_by_sizes_and_cores_and_not_by_seeds_methods_and_budgets():
 
 def test_what_was_measured_is_remembered_and_a_damaged_file_is_none(tmp_path: Path):
     path, one = tmp_path / "cache" / "calibration.json", Measured(1.0, 2.0, 3.0, 4.0, "2026-11-16")
-    remember(path, "a", one)
-    remember(path, "b", replace(one, unroll_seconds=9.0))
-    assert remembered(path)["a"] == one and remembered(path)["b"].unroll_seconds == 9.0
+    save_calibration(path, "a", one)
+    save_calibration(path, "b", replace(one, unroll_seconds=9.0))
+    assert read_calibrations(path)["a"] == one and read_calibrations(path)["b"].unroll_seconds == 9.0
     path.write_text('{"a": {"unknown": 1}}')
-    assert remembered(path) == {} == remembered(tmp_path / "none")
+    assert read_calibrations(path) == {} == read_calibrations(tmp_path / "none")
 
 
 def test_a_calibration_prices_what_is_left_and_a_finished_run_of_the_kind_wins(tmp_path: Path, tiny_run: TrainedRun):
@@ -68,7 +64,7 @@ def test_a_calibration_prices_what_is_left_and_a_finished_run_of_the_kind_wins(t
 
     machine = json.loads((tiny_run.folder / "config.json").read_text())["machine"]
     on = Resources(int(machine["cores"]))
-    entry = Entry(Run(mine.settings), tiny_run.folder, Standing("finished", 4_000, 4_000))
+    entry = Entry(Run(mine.settings), tiny_run.folder, RunStatus("finished", 4_000, 4_000))
     seen = Forecaster.of([entry], on, machine["processor"], tmp_path / "c.json")
     cost = seen.cost(replace(mine, resources=on))
     assert cost.seconds == pytest.approx(tiny_run.rows[-1]["wall_seconds"]) and str(tiny_run.folder) in cost.how
@@ -80,7 +76,7 @@ def test_the_time_of_seeds_that_were_one_program_is_not_counted_for_each(tmp_pat
     shutil.copytree(tiny_run.folder, tmp_path / "point_u_maze/dcp/seed_0")
     machine = json.loads((tiny_run.folder / "config.json").read_text())["machine"]
     both = replace(job(), seeds=(0, 1), runs_dir=tmp_path, resources=Resources(int(machine["cores"])))
-    entry = Entry(Run(both.settings), both.folders[0], Standing("finished", 4_000, 4_000))
+    entry = Entry(Run(both.settings), both.folders[0], RunStatus("finished", 4_000, 4_000))
     both.save()
     seen = Forecaster.of([entry], both.resources, machine["processor"], tmp_path / "c.json")
     assert seen.cost(both).seconds == pytest.approx(tiny_run.rows[-1]["wall_seconds"])
@@ -134,7 +130,7 @@ def test_a_dry_run_measures_each_kind_once(
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="elsewhere the system tells it otherwise")
 def test_the_peak_is_the_process_own_whatever_its_parent_held():
-    child = "from dcp.grid.measuring import peak_bytes; print(peak_bytes())"
+    child = "from dcp.grid.forecast import peak_bytes; print(peak_bytes())"
     parent = f"import subprocess, sys; held = b'x' * 1_500_000_000; subprocess.run([sys.executable, '-c', {child!r}])"
     found = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True).stdout
     assert 3e7 < int(found) < 1e9

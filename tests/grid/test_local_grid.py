@@ -12,9 +12,9 @@ import pytest
 from dcp.cli.main import main
 from dcp.devices import cores
 from dcp.grid.driver import Driver
-from dcp.grid.launchers.local import LocalLauncher
-from dcp.grid.room import Room
-from dcp.grid.standing import standing
+from dcp.grid.jobs import run_status
+from dcp.grid.local_launcher import LocalLauncher
+from dcp.grid.resources import FreeResources
 from dcp.runs.sinks import TrainedRun
 from tests.grid.small_grids import Killer, as_toml, files, planned
 from tests.runs.same_run import assert_same_run, metrics
@@ -22,7 +22,7 @@ from tests.runs.same_run import assert_same_run, metrics
 
 def drive(runs_dir: Path, shown: Killer, at_once: int = 2, seeds_as: str = "processes", retries: int = 2, **product):
     entries, jobs = planned(runs_dir, seeds_as, **product)
-    driver = Driver(LocalLauncher(Room(cores() * at_once), jobs), entries, jobs, shown, retries, poll=0.1)
+    driver = Driver(LocalLauncher(FreeResources(cores() * at_once), jobs), entries, jobs, shown, retries, poll=0.1)
     return driver.run()
 
 
@@ -113,10 +113,10 @@ def test_a_grid_that_ends_takes_its_runs_with_it_and_the_same_command_goes_on(
     os.kill(process.pid, number)
     out, _ = process.communicate(timeout=400)
     if number != signal.SIGKILL:
-        assert process.returncode == 75 and "The same command goes on where it was" in out
+        assert process.returncode == 75 and "The same command resumes the runs" in out
     again = start(grid, tmp_path / "runs")  # a child of the killed one may still be at its checkpoint: it is waited for
     out, _ = again.communicate(timeout=600)
     assert again.returncode == 0, out
     assert_same_run(folder, longer_run.folder)
     (settings,) = {job.settings for job in planned(tmp_path / "elsewhere", seed=[0])[1]}
-    assert standing(folder, settings).kind == "finished"
+    assert run_status(folder, settings).kind == "finished"

@@ -4,24 +4,40 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+from rich.console import Console
+from rich.table import Table
+
+from dcp.checks import machine_memory
 from dcp.cli.flags import POSITIONAL, parse
-from dcp.cli.grid_check import check_options
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE
+from dcp.cli.report import count
+from dcp.cli.report import main as report
+from dcp.devices import cores
 from dcp.errors import RunError, UserError
-from dcp.grid.launchers.options import RayOptions, SlurmOptions
-from dcp.grid.launchers.table import LauncherName
-from dcp.grid.plan import SeedsAs
+from dcp.grid.driver import Driver
+from dcp.grid.forecast import NOT_MEASURED, Cost, Forecaster, calibration_file, total_seconds
+from dcp.grid.grid_display import Line, make_table
+from dcp.grid.grid_file import PURPOSES, builtin_grid, check_runs, expand, read_grid
+from dcp.grid.jobs import GRID_DIR, Entry, Job, SeedsAs, make_jobs, survey
+from dcp.grid.launcher import LauncherName, RayOptions, SlurmOptions, make_launcher
+from dcp.grid.resources import (
+    FreeResources,
+    Resources,
+    gpu_variables,
+    gpus,
+    parse_memory,
+    require_fit,
+    require_gpu_memory,
+)
+from dcp.named_code import imported_modules
+from dcp.runs.checkpoint import machine
+from dcp.runs.display import clock
 
-if TYPE_CHECKING:
-    from dcp.grid.jobs import Job, Resources
-    from dcp.grid.plan import Entry
-    from dcp.grid.room import Room
-    from dcp.grid.watch import Line
-
-MOST_FAILURES = 8  # told one by one
+MOST_FAILURES = 8  # reported one by one
 
 
 @dataclass(frozen=True)
@@ -41,9 +57,9 @@ class GridOptions:
     seeds_as: SeedsAs | None = None
     """vmapped: seeds of a cell as one program. processes: one each. Default: vmapped on a GPU."""
     retries: int = 2
-    """Times that a run which failed or was killed goes on from its checkpoint."""
+    """How often a run that failed or was killed is resumed from its checkpoint."""
     max_runs: int | None = None
-    """At most so many at once. Default: as many as cores, memory and GPUs allow."""
+    """At most this many at once. Default: as many as cores, memory and GPUs allow."""
     cores_per_run: int = 1
     """Cores of each run: they decide its bits. One is the most efficient where there are many runs."""
     memory: str | None = None
@@ -51,9 +67,9 @@ class GridOptions:
     gpus_per_run: float | None = None
     """GPUs of each run, or a share of one, such as 0.25. Default: 1 where there are any."""
     dry_run: bool = False
-    """Print the runs, how they stand and what they will take, and run nothing."""
+    """Print the runs, their state and what they will take, and run nothing."""
     calibration: bool = True
-    """With --dry-run: measure what kinds of runs take that have not been measured on this machine."""
+    """With --dry-run: measure the time of runs whose kind has not been measured on this machine."""
     calibrate: bool = False
     """With --dry-run: measure all kinds anew."""
     report: bool = True
@@ -65,24 +81,19 @@ class GridOptions:
 def main(argv: list[str]) -> int:
     options = parse(GridOptions(), argv, "dcp grid", _description())
     check_options(options)
-    environ = dict(os.environ)  # of the runs: what this process does to its own is not theirs
+    environ = dict(os.environ)  # for the runs, without what this process does to its own
     _leave_gpus_alone()
-    entries = _survey(options)
-    from dcp.grid.plan import make_jobs
-
+    grid = read_grid(options.file[0]) if options.file else builtin_grid(options.preset or "")
+    entries = survey(check_runs(expand(grid, options.where), options.own_env), options.runs_dir)
     each, seeds_as = _each(options)
-    jobs = make_jobs(entries, options.runs_dir.absolute(), each, seeds_as, Path.cwd())
-    room = _room(options)
+    jobs = make_jobs(entries, options.runs_dir.absolute(), each, seeds_as, Path.cwd(), imported_modules())
+    free = _free(options)
     if options.dry_run:
-        from dcp.cli.grid_forecast import dry_run
-
-        return dry_run(options, entries, jobs, room, each, environ)
-    return _run(options, entries, jobs, room, environ)
+        return _dry_run(options, entries, jobs, free, each, environ)
+    return _run(options, entries, jobs, free, environ)
 
 
 def _description() -> str:
-    from dcp.grid.builtin import PURPOSES
-
     rows = [f"  {name:<8}{purpose}" for name, purpose in PURPOSES.items()]
     codes = {**EXIT_CODES, 0: "every run is finished", EXIT_FAULT: "some runs failed: see the sentences"}
     codes |= {EXIT_REQUEUE: "stopped by SIGINT or SIGTERM, with checkpoints: run it again"}
@@ -91,27 +102,39 @@ def _description() -> str:
     return "\n".join([COMMANDS["grid"], "", "grids (--preset):", *rows, "", "exit codes:", *told])
 
 
+def check_options(options: GridOptions) -> None:
+    """Raise UserError for flags that are wrong by themselves, before any file is read."""
+    if len(options.file) > 1:
+        raise UserError(f"one grid file at a time: {options.file[1]} is the second")
+    if bool(options.file) == (options.preset is not None):
+        swallowed = not options.file and any("=" not in condition for condition in options.where)
+        where = "; --where takes all that follows it, so write the file before it" if swallowed else ""
+        raise UserError(f"name a grid file or a --preset (paper, smoke), and only one of them{where}")
+    least = {"retries": 0, "cores_per_run": 1, "max_runs": 1, "slurm_time": 1}
+    for name, number in least.items():
+        given = getattr(options.slurm if name == "slurm_time" else options, name)
+        if given is not None and given < number:
+            raise UserError(f"--{name.replace('_', '-')} is {given}: use at least {number}")
+    share = options.gpus_per_run
+    if share is not None and not (0 <= share < float("inf") and (share <= 1 or share == int(share))):
+        raise UserError(f"--gpus-per-run is {share}: use a share from 0 to 1, or a whole number of GPUs")
+    for launcher, given, default in (("ray", options.ray, RayOptions()), ("slurm", options.slurm, SlurmOptions())):
+        for name, value in vars(given).items():
+            if options.launcher != launcher and value != getattr(default, name):
+                raise UserError(f"--{name.replace('_', '-')} goes with --launcher {launcher}, not {options.launcher}")
+    for flag, given in (("--calibrate", options.calibrate), ("--no-calibration", not options.calibration)):
+        if given and not options.dry_run:
+            raise UserError(f"{flag} goes with --dry-run: nothing else measures")
+
+
 def _leave_gpus_alone() -> None:
-    """This process only looks at shapes. JAX would take most of a GPU's memory, which is the runs'."""
+    """This process only looks at shapes. JAX would take most of a GPU's memory from the runs."""
     import jax
 
     jax.config.update("jax_platforms", "cpu")
 
 
-def _survey(options: GridOptions) -> "list[Entry]":
-    from dcp.grid.builtin import builtin_grid
-    from dcp.grid.expansion import check_runs, expand
-    from dcp.grid.file import read_grid
-    from dcp.grid.plan import survey
-
-    grid = read_grid(options.file[0]) if options.file else builtin_grid(options.preset or "")
-    return survey(check_runs(expand(grid, options.where), options.own_env), options.runs_dir)
-
-
-def _each(options: GridOptions) -> "tuple[Resources, SeedsAs]":
-    from dcp.grid.jobs import Resources
-    from dcp.grid.machine import gpus
-
+def _each(options: GridOptions) -> tuple[Resources, SeedsAs]:
     share = options.gpus_per_run
     if share is None:
         share = 1.0 if options.launcher == "local" and gpus() else 0.0
@@ -119,75 +142,123 @@ def _each(options: GridOptions) -> "tuple[Resources, SeedsAs]":
     return Resources(options.cores_per_run, 0, share), seeds_as
 
 
-def _room(options: GridOptions) -> "Room":
-    from dcp.checks import machine_memory
-    from dcp.devices import cores
-    from dcp.grid.machine import gpus, memory_bytes
-    from dcp.grid.room import Room
-
+def _free(options: GridOptions) -> FreeResources:
     free = machine_memory()
-    amount = memory_bytes(options.memory) if options.memory else None if free is None else int(0.9 * free)
+    amount = parse_memory(options.memory) if options.memory else None if free is None else int(0.9 * free)
     if options.memory and free is not None and amount is not None and amount > free:
         raise UserError(
             f"--memory {options.memory} is more than the {free / 1e9:.1f} GB that are free here: ask for less"
         )
-    return Room(cores(), amount, {gpu.index: 1.0 for gpu in gpus()}, options.max_runs)
+    return FreeResources(cores(), amount, {gpu.index: 1.0 for gpu in gpus()}, options.max_runs)
 
 
 def _run(
-    options: GridOptions, entries: "Sequence[Entry]", jobs: "Sequence[Job]", room: "Room", environ: dict[str, str]
+    options: GridOptions, entries: Sequence[Entry], jobs: Sequence[Job], free: FreeResources, environ: dict[str, str]
 ) -> int:
-    from dcp.grid.driver import Driver
-    from dcp.grid.launchers.table import make_launcher
-    from dcp.grid.machine import gpus
-    from dcp.grid.memory import require_gpu_memory
-    from dcp.grid.table import make_table
-
     if options.launcher == "local":
         require_gpu_memory(jobs, [gpu.memory_bytes for gpu in gpus()])
-    launcher = make_launcher(options.launcher, jobs, room, options.ray, options.slurm, environ)
+    launcher = make_launcher(options.launcher, jobs, free, options.ray, options.slurm, environ)
     if jobs:
         launcher.require()
-        _require_writable(options.runs_dir)
+        try:
+            (options.runs_dir / GRID_DIR).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"cannot write to {options.runs_dir} ({error.strerror}): choose another --runs-dir"
+            ) from error
     with make_table() as table:
         driver = Driver(launcher, entries, jobs, table, options.retries)
         lines = driver.run()
     if driver.stopped:
-        print("Stopped. The same command goes on where it was.")
+        print("Stopped. The same command resumes the runs.")
         return EXIT_REQUEUE
     return _ended(options, lines)
 
 
-def _require_writable(runs_dir: Path) -> None:
-    from dcp.grid.jobs import GRID_DIR
-
-    try:
-        (runs_dir / GRID_DIR).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot write to {runs_dir} ({error.strerror}): choose another --runs-dir") from error
-
-
-def _attempts(number: int) -> str:
-    return f" at attempt {number}" if number > 1 else ""
-
-
-def _ended(options: GridOptions, lines: "Sequence[Line]") -> int:
+def _ended(options: GridOptions, lines: Sequence[Line]) -> int:
     failed = [line for line in lines if line.state != "finished"]
     for line in failed[:MOST_FAILURES]:
-        print(f"{line.name} {line.state}{_attempts(line.attempt)}: {line.why}", file=sys.stderr)
+        attempt = f" at attempt {line.attempt}" if line.attempt > 1 else ""
+        print(f"{line.name} {line.state}{attempt}: {line.why}", file=sys.stderr)
     if failed:
         rest = f"{len(failed) - MOST_FAILURES} more failed; " if len(failed) > MOST_FAILURES else ""
-        logs = options.runs_dir / "grid" / "logs"
+        logs = options.runs_dir / GRID_DIR / "logs"
         print(f"{rest}logs are in {logs}; the same command tries them again.", file=sys.stderr)
     if options.report and any(line.row is not None for line in lines):
-        _report(options.runs_dir)
+        try:
+            report([str(options.runs_dir), "--out", str(options.runs_dir / "report")])
+        except UserError as error:  # not a mistake in this command: code 2 would say that nothing ran
+            raise RunError(f"the runs have ended, but there is no report: {error}") from error
     return EXIT_FAULT if failed else 0
 
 
-def _report(runs_dir: Path) -> None:
-    from dcp.cli.report import main as report
+def _dry_run(
+    options: GridOptions,
+    entries: Sequence[Entry],
+    jobs: Sequence[Job],
+    free: FreeResources,
+    each: Resources,
+    environ: dict[str, str],
+) -> int:
+    """Print the runs, their state, and what they will take on this machine."""
+    if options.launcher == "local":
+        require_fit(free, jobs)
+    forecaster = Forecaster.of(entries, each, machine()["processor"], calibration_file())
+    if options.calibration:
+        chosen = tuple(free.gpus)[: ceil(each.gpus)]  # no more than a run will see
+        environ = environ | gpu_variables(chosen, each.gpus, bool(free.gpus))
+        _calibrate(forecaster, forecaster.unknown(jobs, options.calibrate), environ)
+    by_path = {entry.run.path: entry.status for entry in entries}
+    statuses = {job.name: by_path[job.folders[0].relative_to(job.runs_dir).as_posix()] for job in jobs}
+    costs = {job.name: forecaster.cost(job, 1.0 - statuses[job.name].done / statuses[job.name].total) for job in jobs}
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("run", "state", "steps", "time", "memory", "how the time is known"):
+        table.add_column(title, no_wrap=True, justify="right" if title in ("steps", "time", "memory") else "left")
+    for entry in entries:
+        if entry.status.kind in ("finished", "broken"):
+            state = "finished" if entry.status.kind == "finished" else "failed"
+            table.add_row(entry.run.path, state, f"{entry.status.total:,}", "-", "-", entry.status.why)
+    for job in jobs:
+        status, cost = statuses[job.name], costs[job.name]
+        state = "new" if status.kind == "new" else f"resumes from {status.done:,}"
+        time = NOT_MEASURED if cost.seconds is None else clock(round(cost.seconds))
+        memory = f"{job.resources.memory_bytes / 1e9:.2f} GB"
+        table.add_row(job.name, state, f"{status.total:,}", time, memory, cost.how if cost.seconds is not None else "")
+    # No markup: a sentence may have [brackets].
+    Console(width=None if sys.stdout.isatty() else 200, soft_wrap=True, markup=False).print(table)
+    _print_total(options, entries, jobs, costs, free)
+    return 0
 
-    try:
-        report([str(runs_dir), "--out", str(runs_dir / "report")])
-    except UserError as error:  # not of this command, whose runs are what they are
-        raise RunError(f"the runs have ended, but there is no report: {error}") from error
+
+def _calibrate(forecaster: Forecaster, jobs: Sequence[Job], environ: dict[str, str]) -> None:
+    for at, job in enumerate(jobs, 1):
+        what = f"calibration {at} of {len(jobs)}: {job.settings.env}"
+        print(f"{what} (compiling may take a minute)", file=sys.stderr, flush=True)
+        measured = forecaster.calibrate(job, environ)
+        speed = job.settings.env_steps_per_unroll / measured.iteration_seconds
+        print(
+            f"{what}: {speed:,.0f} steps/s, compiled in {measured.compile_seconds:.0f} s, "
+            f"peak {measured.peak_bytes / 1e9:.2f} GB",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _print_total(
+    options: GridOptions, entries: Sequence[Entry], jobs: Sequence[Job], costs: dict[str, Cost], free: FreeResources
+) -> None:
+    finished = sum(entry.status.kind == "finished" for entry in entries)
+    runs = sum(len(job.seeds) for job in jobs)
+    print(f"\n{count(len(entries), 'run')}: {finished} finished, {runs} to do as {count(len(jobs), 'job')}")
+    missing = sum(cost.seconds is None for cost in costs.values())
+    if missing:
+        print(f"Time: {count(missing, 'job')} not measured: run it without --no-calibration")
+        return
+    seconds = {name: cost.seconds or 0.0 for name, cost in costs.items()}
+    work = sum(seconds[job.name] * job.resources.cores for job in jobs)
+    print(f"Work: {work / 3600:,.1f} core-hours on this machine")
+    if options.launcher == "local" and jobs:
+        total = total_seconds(jobs, lambda job: seconds[job.name], free)
+        bound = f"{free.cores} cores, {'?' if free.memory_bytes is None else f'{free.memory_bytes / 1e9:.1f}'} GB"
+        there = f", {len(free.gpus)} GPUs" if free.gpus else ""
+        print(f"Time: {clock(round(total))} here, on {bound}{there}")

@@ -25,7 +25,7 @@ class TrainOptions:
     seeds: tuple[int, ...] = ()
     """Several seeds in place of --seed, each with a run folder of its own."""
     seeds_as: Literal["vmapped", "processes"] | None = None
-    """All seeds in one program, or one process a core. Default: vmapped on an accelerator, processes on a CPU."""
+    """All seeds in one program, or one process per core. Default: vmapped on an accelerator, processes on a CPU."""
     preset: str | None = None
     """Settings to start from, by name: see above; explicit flags win."""
     config: Path | None = None
@@ -75,7 +75,7 @@ def main(argv: list[str]) -> int:
 def _run(argv: list[str], given: dict[str, Any]) -> int:
     options = _options(argv, given)
     if options.seeds:
-        from dcp.cli.seeds import train_several
+        from dcp.cli.several_seeds import train_several
 
         return train_several(options, argv)
     if options.dry_run:

@@ -1,4 +1,4 @@
-"""Drives a grid: submits its jobs, tries failed ones again from their checkpoints, and tells how all of them stand."""
+"""Drive a grid: submit its jobs, resume failed ones from their checkpoints, and show how far all of them are."""
 
 import signal
 import time
@@ -7,18 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dcp.grid.jobs import Job
-from dcp.grid.launchers.interface import Launcher, Status
-from dcp.grid.plan import Entry
-from dcp.grid.watch import Line, Watch
-from dcp.grid.work import retriable
+from dcp.errors import EXIT_MISTAKE
+from dcp.grid.grid_display import Line, LineReader
+from dcp.grid.jobs import Entry, Job
+from dcp.grid.launcher import Launcher, Status
 
 POLL = 0.5  # seconds
 ENDED = ("finished", "failed", "stopped")
 STOPPING = "stopping: every run writes a checkpoint first (once more: at once)"
 
 
-class Shown(Protocol):
+class GridDisplay(Protocol):
     def update(self, lines: Sequence[Line]) -> None: ...
 
     def note(self, sentence: str) -> None: ...
@@ -29,15 +28,15 @@ class Driver:
     launcher: Launcher
     entries: Sequence[Entry]
     jobs: Sequence[Job]
-    shown: Shown
+    shown: GridDisplay
     retries: int = 2
     poll: float = POLL
     stopped: bool = False  # by a signal
     _attempts: dict[str, int] = field(default_factory=dict)
-    _watch: Watch = field(default_factory=Watch)
+    _reader: LineReader = field(default_factory=LineReader)
 
     def run(self) -> list[Line]:
-        """Until every job has ended, or until a signal has stopped them with checkpoints."""
+        """Return once every job has ended, or once a signal has stopped them with checkpoints."""
         if not self.jobs:
             lines = self._lines({})
             self.shown.update(lines)
@@ -80,18 +79,23 @@ class Driver:
         return ended and retriable(status.code) and self._attempts[job.name] <= self.retries
 
     def _lines(self, statuses: dict[str, Status]) -> list[Line]:
-        begun = {entry.run.path: entry.standing.done for entry in self.entries}
-        lines = [self._watch.settled(e) for e in self.entries if e.standing.kind in ("finished", "broken")]
+        begun = {entry.run.path: entry.status.done for entry in self.entries}
+        lines = [self._reader.of_entry(e) for e in self.entries if e.status.kind in ("finished", "broken")]
         for job in self.jobs:
-            start = begun[job.folders[0].relative_to(job.runs_dir).as_posix()]
+            start = begun.get(job.folders[0].relative_to(job.runs_dir).as_posix(), 0)
             status = statuses.get(job.name, Status("stopped", "it had not begun"))  # Ctrl-C while they were submitted
-            lines.append(self._watch.line(job, status, self._attempts.get(job.name, 0), start))
+            lines.append(self._reader.of_job(job, status, self._attempts.get(job.name, 0), start))
         return lines
+
+
+def retriable(code: int | None) -> bool:
+    """Whether another attempt may end otherwise: not after success, nor after a mistake, which it would repeat."""
+    return code not in (0, EXIT_MISTAKE)
 
 
 @contextmanager
 def _signals_interrupt() -> Iterator[None]:
-    """SIGTERM, as a scheduler sends it, is Ctrl-C."""
+    """Treat SIGTERM, which schedulers send, as Ctrl-C."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

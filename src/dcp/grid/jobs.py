@@ -1,37 +1,74 @@
-"""What a launcher is given: a run, or several seeds of one cell that train as one program."""
+"""Runs, the status of their folders, and jobs: a job is one run, or several seeds that train as one program.
+
+A run's status is read from its folder alone, so a grid that is started again, or on another machine, knows as much as
+the first one did.
+"""
 
 import json
-import shlex
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any, Self
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, Self
 
-from dcp.config import SCHEMA_VERSION, Settings
+from dcp.config import SCHEMA_VERSION, Config, Settings
+from dcp.errors import UserError
+from dcp.grid.resources import Resources, run_memory
 from dcp.policies.policy_file import write_whole
-from dcp.runs.run_status import own_environments
+from dcp.run_folder import CHECKPOINTS_DIR, POLICY_FILE, load_run
+from dcp.runs import checkpoint
+from dcp.runs.checkpoint import DamagedError
+from dcp.runs.run_status import differing, holds_run, how_far, own_environments, read_plan
 
 GRID_DIR = "grid"  # beside the runs: jobs/, logs/, progress/
+SeedsAs = Literal["vmapped", "processes"]
+Row = dict[str, float]  # of metrics.csv
 
 
 @dataclass(frozen=True)
-class Resources:
-    """What one job occupies while it runs."""
+class Run:
+    """One run of a grid."""
 
-    cores: int = 1
-    memory_bytes: int = 0  # estimated; see grid/memory.py
-    gpus: float = 0.0  # may be a share of one
+    settings: Settings
+    subfolder: str = ""
+
+    @property
+    def path(self) -> str:
+        """Its folder below the grid's --runs-dir."""
+        return (PurePosixPath(self.subfolder) / self.settings.run_path).as_posix()
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """new: nothing is there. interrupted: it can resume. other: another run is there. broken: it cannot be read."""
+
+    kind: Literal["new", "interrupted", "finished", "other", "broken"]
+    done: int = 0  # environment steps from which it can resume
+    total: int = 0
+    why: str = ""  # one sentence, for other and broken
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run of the grid and the status of its folder when the grid began."""
+
+    run: Run
+    folder: Path
+    status: RunStatus
 
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that decides a process's work. Names of its files follow from it, so a restarted grid finds them."""
+    """Everything that decides what a process does. The names of its files follow from it, so a new grid finds them."""
 
     settings: Settings  # with the first of the seeds
     seeds: tuple[int, ...]
     runs_dir: Path  # the grid's; absolute, and shared storage where jobs run on several machines
-    subfolder: str = ""  # by the grid file's `folder`: keeps cells apart whose env, method and seed agree
-    resources: Resources = Resources()
-    code: Path | None = None  # where an environment named as module:factory is looked for, and a file of seeds
+    subfolder: str = ""  # from the grid file's `folder`: separates cells whose env, method and seed agree
+    resources: Resources = field(default_factory=Resources)
+    code: Path | None = None  # the folder in which the user's modules, and a file of seeds, are looked for
+    imports: tuple[str, ...] = ()  # modules of the user's to import before the run begins
 
     @property
     def root(self) -> Path:
@@ -39,54 +76,51 @@ class Job:
         return self.runs_dir / self.subfolder
 
     @property
-    def runs(self) -> tuple[Settings, ...]:
-        return tuple(replace(self.settings, seed=seed) for seed in self.seeds)
-
-    @property
     def folders(self) -> tuple[Path, ...]:
-        return tuple(self.root / run.run_path for run in self.runs)
+        """The run folder of each seed."""
+        return tuple(self.root / replace(self.settings, seed=seed).run_path for seed in self.seeds)
 
     @property
     def name(self) -> str:
-        """ant_u_maze/dcp/seed_0, or ant_u_maze/dcp/seeds_0-1-2; with the subfolder before it. Unique in its grid."""
+        """ant_u_maze/dcp/seed_0, or ant_u_maze/dcp/seeds_0-1-2; after the subfolder. Unique in its grid."""
         cell = Path(self.subfolder) / Path(self.settings.run_path).parent
         seeds = "-".join(str(seed) for seed in self.seeds)
         return (cell / f"seed{'s' * (len(self.seeds) > 1)}_{seeds}").as_posix()
 
     @property
+    def grid_dir(self) -> Path:
+        return self.runs_dir / GRID_DIR
+
+    @property
     def file(self) -> Path:
-        return self.runs_dir / GRID_DIR / "jobs" / f"{self.name}.json"
+        """Where `save` writes it."""
+        return self.grid_dir / "jobs" / f"{self.name}.json"
 
     @property
     def log(self) -> Path:
         """What its processes printed, one after another."""
-        return self.runs_dir / GRID_DIR / "logs" / f"{self.name}.log"
+        return self.grid_dir / "logs" / f"{self.name}.log"
 
     @property
     def progress(self) -> Path:
-        """Where its process says how far it is: see grid/heartbeat.py."""
-        return self.runs_dir / GRID_DIR / "progress" / f"{self.name}.json"
+        """Where its process writes how far it is: see `Heartbeat`."""
+        return self.grid_dir / "progress" / f"{self.name}.json"
 
     def command(self) -> list[str]:
-        """The same by hand: `dcp train` with the config in `file`."""
-        own = [part for flag, name in own_environments(self.settings).items() for part in (f"--{flag}", name)]
-        seeds = [] if len(self.seeds) == 1 else ["--seeds", *map(str, self.seeds), "--seeds-as", "vmapped"]
-        where = ["--config", str(self.file), "--runs-dir", str(self.root), "--resume", "auto"]
-        return ["dcp", "train", *where, *seeds, *own, "--display", "none", "--no-plots"]
-
-    def command_line(self) -> str:
-        return shlex.join(self.command())
+        """The command of a child process that runs the saved job."""
+        # -P: a module in the current folder is never taken for one of Python's
+        return [sys.executable, "-P", "-m", "dcp.grid.worker", str(self.file), str(os.getpid())]
 
     def to_json(self) -> str:
-        """Also a config file, as `dcp train --config` reads it."""
-        rest = {"seeds": self.seeds, "subfolder": self.subfolder, "resources": asdict(self.resources)}
-        paths = {"runs_dir": str(self.runs_dir), "code": None if self.code is None else str(self.code)}
-        content = {"schema_version": SCHEMA_VERSION, "config": asdict(self.settings), "job": {**rest, **paths}}
+        """Return the content of its file, which `dcp train --config` reads too."""
+        job = {name: getattr(self, name) for name in ("seeds", "subfolder", "imports")}
+        job |= {"resources": asdict(self.resources), "runs_dir": str(self.runs_dir)}
+        job["code"] = None if self.code is None else str(self.code)
+        content = {"schema_version": SCHEMA_VERSION, "config": asdict(self.settings), "job": job}
         return json.dumps(content, indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Of our own writing: what is not is refused with Python's own error."""
         content: dict[str, Any] = json.loads(text)
         job = content["job"]
         return cls(
@@ -96,9 +130,118 @@ class Job:
             str(job["subfolder"]),
             Resources(**job["resources"]),
             None if job["code"] is None else Path(job["code"]),
+            tuple(job.get("imports", ())),
         )
 
-    def save(self) -> Path:
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self.file, self.to_json().encode())  # a job of an earlier grid may read it at this moment
-        return self.file
+    def save(self) -> None:
+        write_whole(self.file, self.to_json().encode())  # a job of an earlier grid may be reading it
+
+
+def run_status(folder: Path, asked: Settings) -> RunStatus:
+    """Find how far the run in this folder is. `asked`: resolved; it may ask for more steps than the run had."""
+    total = asked.num_unrolls * asked.env_steps_per_unroll
+    if not holds_run(folder):
+        return RunStatus("new", 0, total)
+    try:
+        stored, earlier = read_plan(folder)
+        if names := differing(stored, earlier, asked):
+            return RunStatus("other", why=_other_run(folder, names, stored, asked))
+        if _has_all_results(folder, stored) and asked.num_unrolls <= stored.num_unrolls:
+            return RunStatus("finished", total, total)
+        return RunStatus("interrupted", how_far(folder)[0], total)
+    except UserError as error:
+        return RunStatus("broken", 0, total, " ".join(str(error).split()))
+
+
+def steps_to_resume_with(folder: Path, asked: Settings) -> int:
+    """Return the number of steps to resume with; raise UserError where the folder holds another run."""
+    stored, earlier = read_plan(folder)
+    if names := differing(stored, earlier, asked):
+        raise UserError(_other_run(folder, names, stored, asked))
+    return max(asked.steps, stored.steps)
+
+
+def last_row(folder: Path) -> Row | None:
+    """Return the last evaluation; None before there is one."""
+    try:
+        metrics = load_run(folder).metrics
+        return {name: float(values[-1]) for name, values in metrics.items()}
+    except (UserError, LookupError):
+        return None
+
+
+def _other_run(folder: Path, names: list[str], stored: Settings, asked: Settings) -> str:
+    theirs, ours = asdict(stored), asdict(asked)
+    told = ", ".join(f"{name} {theirs[name]} where the grid has {ours[name]}" for name in names[:3])
+    return f"{folder} holds another run ({told}): choose another --runs-dir, or move that run away"
+
+
+def _has_all_results(folder: Path, config: Config) -> bool:
+    """Without reading gigabytes: whoever resumes from the last checkpoint verifies its checksums."""
+    try:
+        evaluations = len(load_run(folder).metrics["env_steps"])
+    except (UserError, LookupError):
+        return False
+    if evaluations != config.num_evals or not (folder / POLICY_FILE).is_file():
+        return False
+    found = checkpoint.checkpoints(folder / CHECKPOINTS_DIR)
+    try:
+        return not found or len(checkpoint.read_record(found[0])["rows"]) == config.num_evals
+    except (DamagedError, LookupError, TypeError):
+        return False
+
+
+def survey(runs: Sequence[Run], runs_dir: Path) -> list[Entry]:
+    """Look into the folder of every run; raise UserError where one holds another run."""
+    entries = [Entry(run, runs_dir / run.path, run_status(runs_dir / run.path, run.settings)) for run in runs]
+    if others := [entry.status.why for entry in entries if entry.status.kind == "other"]:
+        more = f" ({len(others) - 1} more folders hold other runs, too)" if len(others) > 1 else ""
+        raise UserError(f"{others[0]}{more}")
+    return entries
+
+
+def make_jobs(
+    entries: Sequence[Entry],
+    runs_dir: Path,
+    each: Resources,
+    seeds_as: SeedsAs,
+    cwd: Path,
+    imports: Sequence[str] = (),
+) -> list[Job]:
+    """Make jobs of the runs that are new or interrupted, in the grid's order. `each`: what every job has.
+
+    Memory is estimated here unless `each` says it. Vmapped: the seeds of a cell are one job; where their checkpoints
+    are at different steps, those behind go first. A cell has one folder above its seeds: a folder template that names
+    {seed} makes each seed a cell of its own.
+    """
+    groups: dict[tuple[str, Settings], list[Settings]] = {}
+    for entry in entries:
+        if entry.status.kind in ("new", "interrupted"):
+            settings = entry.run.settings
+            cell = replace(settings, seed=0) if seeds_as == "vmapped" else settings
+            groups.setdefault((entry.run.subfolder, cell), []).append(settings)
+    jobs = []
+    for (subfolder, _), settings in groups.items():
+        first, seeds = settings[0], tuple(s.seed for s in settings)
+        memory = each.memory_bytes or run_memory(first, len(seeds), on_gpu=each.gpus > 0)
+        code = cwd if own_environments(first) or first.pool_seed or imports else None
+        resources = replace(each, memory_bytes=memory)
+        jobs.append(Job(first, seeds, runs_dir, subfolder, resources, code, tuple(imports)))
+    return jobs
+
+
+def write_json(file: Path, content: dict[str, Any]) -> None:
+    """Write a small file that a grid and its jobs share; a reader finds the old content or the new, never a half."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    draft.write_text(json.dumps(content, indent=2), encoding="utf-8")
+    draft.replace(file)
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Return what `write_json` wrote; an empty dictionary where there is no such file, or none that can be read."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

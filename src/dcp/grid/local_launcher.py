@@ -1,9 +1,8 @@
-"""Jobs on this machine: a process each, on cores of its own, as many at once as there is room for."""
+"""Run jobs on this machine: a process for each, on cores of its own, as many at once as fit."""
 
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,12 +10,11 @@ from pathlib import Path
 
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.grid.jobs import Job
-from dcp.grid.launchers.interface import Status
-from dcp.grid.launchers.variables import memory_share
-from dcp.grid.room import Room, require_room
+from dcp.grid.launcher import Status
+from dcp.grid.resources import FreeResources, gpu_variables, require_fit
 
 STOPPED = (EXIT_REQUEUE, EXIT_INTERRUPTED, 128 + signal.SIGTERM)
-_TAIL = 4_000  # bytes of a log in which its last line is looked for
+_TAIL = 4_000  # bytes at the end of a log in which the last line is looked for
 
 
 @dataclass
@@ -27,17 +25,17 @@ class _Child:
 
 
 class LocalLauncher:
-    """Children end with this process: the kernel sends them SIGTERM, and they leave a checkpoint (see grid/work.py)."""
+    """Child processes end with this one: the kernel sends them SIGTERM, and they write a checkpoint."""
 
-    def __init__(self, room: Room, jobs: Sequence[Job] = (), environ: Mapping[str, str] | None = None):
-        self._room, self._planned = room, list(jobs)
+    def __init__(self, free: FreeResources, jobs: Sequence[Job] = (), environ: Mapping[str, str] | None = None):
+        self._free, self._planned = free, list(jobs)
         self._environ = dict(os.environ if environ is None else environ)
         self._waiting: list[Job] = []
         self._children: dict[str, _Child] = {}
         self._statuses: dict[str, Status] = {}
 
     def require(self) -> None:
-        require_room(self._room, self._planned)
+        require_fit(self._free, self._planned)
 
     def submit(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
@@ -48,11 +46,11 @@ class LocalLauncher:
         for name, child in list(self._children.items()):
             if child.process.poll() is not None:
                 self._ended(name, child)
-        for job in list(self._waiting):  # the first that fits: a small one may go before a large one
-            gpus = self._room.take(job.resources)
+        for job in list(self._waiting):  # the first that fits: a small one may overtake a large one
+            gpus = self._free.take(job.resources)
             if gpus is not None:
                 self._waiting.remove(job)
-                self._try(job, gpus)
+                self._start(job, gpus)
         return dict(self._statuses)
 
     def stop(self) -> None:
@@ -60,61 +58,53 @@ class LocalLauncher:
         for job in self._waiting:
             self._statuses[job.name] = Status("stopped", "it had not begun")
         self._waiting.clear()
-        self._signal()
         try:
-            self._wait()
+            self._terminate()
         except KeyboardInterrupt:
-            self._signal()
-            self._wait()
+            self._terminate()
 
     def close(self) -> None:
-        """After a fault of our own, too."""
+        """Also after an error of our own."""
         self._waiting.clear()
         if self._children:
             self.stop()
 
-    def _try(self, job: Job, gpus: tuple[str, ...]) -> None:
-        """A full disk, or no process more: this job's failure, and the others go on."""
-        try:
-            self._start(job, gpus)
-        except OSError as error:
-            self._room.give_back(job.resources, gpus)
-            self._statuses[job.name] = Status("failed", f"it cannot be started ({error})", code=EXIT_FAULT)
-
     def _start(self, job: Job, gpus: tuple[str, ...]) -> None:
-        job.log.parent.mkdir(parents=True, exist_ok=True)
-        # -P: a module of the present folder is never taken for one of Python's
-        command = [sys.executable, "-P", "-m", "dcp.grid.work", str(job.save()), str(os.getpid())]
-        with job.log.open("ab") as log:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for the grid, which passes it on
-                env=self._environ | gpu_variables(gpus, job.resources.gpus, bool(self._room.gpus)),
-            )
+        try:
+            job.save()
+            job.log.parent.mkdir(parents=True, exist_ok=True)
+            with job.log.open("ab") as log:
+                process = subprocess.Popen(
+                    job.command(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,  # Ctrl-C is for the grid, which passes it on
+                    env=self._environ | gpu_variables(gpus, job.resources.gpus, bool(self._free.gpus)),
+                )
+        except OSError as error:  # a full disk, or too many processes: this job has failed, the others continue
+            self._free.give_back(job.resources, gpus)
+            self._statuses[job.name] = Status("failed", f"it cannot be started ({error})", code=EXIT_FAULT)
+            return
         self._children[job.name] = _Child(job, process, gpus)
         self._statuses[job.name] = Status("running", where=f"process {process.pid}")
 
     def _ended(self, name: str, child: _Child) -> None:
         del self._children[name]
-        self._room.give_back(child.job.resources, child.gpus)
+        self._free.give_back(child.job.resources, child.gpus)
         self._statuses[name] = ended(child.process.returncode, child.job.log)
 
-    def _signal(self) -> None:
+    def _terminate(self) -> None:
         for child in self._children.values():
             with suppress(ProcessLookupError):
                 child.process.send_signal(signal.SIGTERM)
-
-    def _wait(self) -> None:
         for name, child in list(self._children.items()):
             child.process.wait()
             self._ended(name, child)
 
 
 def ended(returncode: int, log: Path) -> Status:
-    """What a process's end says of its job."""
+    """Return the status of a job whose process ended with this code."""
     if returncode == 0:
         return Status("finished", code=0)
     if returncode < 0:
@@ -125,6 +115,7 @@ def ended(returncode: int, log: Path) -> Status:
 
 
 def last_line(log: Path) -> str:
+    """Return the last line that is not empty."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _TAIL))
@@ -132,10 +123,3 @@ def last_line(log: Path) -> str:
     except OSError:
         return ""
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-
-def gpu_variables(gpus: tuple[str, ...], share: float, there: bool) -> dict[str, str]:
-    """For a process that has these GPUs; `there`: whether the machine has any, which a run without one must not use."""
-    if not gpus:
-        return {"JAX_PLATFORMS": "cpu"} if there else {}
-    return {"CUDA_VISIBLE_DEVICES": ",".join(gpus), **memory_share(share)}

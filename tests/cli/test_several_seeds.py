@@ -11,10 +11,12 @@ import jax
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.cli import processes, seeds
+from dcp.cli import several_seeds
 from dcp.cli.main import main
-from dcp.cli.processes import joint_code, single
-from dcp.grid.memory import run_memory
+from dcp.cli.several_seeds import SeedJob, SeedLines, joint_code, single
+from dcp.grid.grid_display import Line
+from dcp.grid.local_launcher import last_line
+from dcp.grid.resources import run_memory
 from tests.runs.same_run import metrics
 from tests.tiny import FLAGS, LONGER_FLAGS, tiny_config
 
@@ -32,7 +34,7 @@ ROOT = Path(__file__).parents[2]
         ("--seeds", "--seeds needs at least one seed, such as --seeds 0 1 2"),
         ("--seeds-as vmapped", "--seeds needs at least one seed, such as --seeds 0 1 2"),
         ("--seeds 0 1 --seeds-as threads", "unknown value 'threads' for --seeds-as"),
-        ("--seeds 0 1 --seeds-as vmapped --wandb", "W&B logs one run a process: use --seeds-as processes"),
+        ("--seeds 0 1 --seeds-as vmapped --wandb", "W&B logs one run per process: use --seeds-as processes"),
         ("--seeds 0 1 --seeds-as vmapped --devices 2", "in one program a seed is kept whole: leave --devices out"),
         ("--seeds 0 1 --seeds-as vmapped --env nowhere", "unknown environment 'nowhere'"),
         ("--seeds 0 1 --width 0", "width is 0: use at least 1"),
@@ -76,9 +78,9 @@ def test_a_dry_run_speaks_of_all_seeds(tmp_path: Path, capsys):
 
 
 def test_seeds_are_one_program_where_there_is_an_accelerator_and_processes_on_a_cpu(monkeypatch):
-    assert seeds.default_form() == "processes"
+    assert several_seeds.default_form() == "processes"
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert seeds.default_form() == "vmapped"
+    assert several_seeds.default_form() == "vmapped"
 
 
 def test_a_process_is_given_what_concerns_its_own_seed():
@@ -87,10 +89,11 @@ def test_a_process_is_given_what_concerns_its_own_seed():
 
 
 def test_no_more_processes_at_once_than_memory_holds(monkeypatch):
-    one = run_memory(tiny_config().resolve(250))
+    settings = tiny_config().resolve(250)
+    one = run_memory(settings)
     for there, count in ((one - 1, 1), (3 * one, 3), (4 * one - 1, 3)):
-        monkeypatch.setattr("dcp.checks.machine_memory", lambda there=there: there)
-        assert processes.room_in_memory(tiny_config()) == count
+        monkeypatch.setattr("dcp.cli.several_seeds.machine_memory", lambda there=there: there)
+        assert several_seeds.runs_in_memory(settings) == count
 
 
 @pytest.mark.parametrize(
@@ -101,6 +104,8 @@ def test_no_more_processes_at_once_than_memory_holds(monkeypatch):
         ([1, 75], True, 75),  # it will be run again, and then tell of the fault
         ([0, 1], False, 1),
         ([0, -9], False, 1),  # killed
+        ([0, 137], False, 1),  # the same, as a shell reports it
+        ([0, 143], False, 143),  # by two signals of somebody else's
         ([1, 2], False, 1),
         ([2, 2], False, 2),
         ([130, 130], True, 130),
@@ -174,10 +179,18 @@ def test_from_the_command_line_seeds_as_one_program_stop_and_go_on(tmp_path: Pat
     assert [len(metrics(folder)) for folder in folders] == [14, 14]
 
 
-def test_the_board_keeps_each_seeds_last_line(capsys):
-    board = processes._Board((0, 1), live=False)
-    board.say(0, "starting")
-    board.say(1, "dcp: a fault")
-    board.say(1, "")
-    assert board.last == {0: "starting", 1: "dcp: a fault"}
-    assert capsys.readouterr().out.splitlines() == ["seed 0: starting", "seed 1: dcp: a fault", "seed 1: "]
+def test_each_line_of_a_seed_is_shown_once_with_the_seed_before_it(tmp_path: Path, capsys):
+    jobs = [SeedJob(tiny_config(seed=seed), (seed,), tmp_path / "runs", files=tmp_path / "files") for seed in (0, 1)]
+    shown, name, log = SeedLines(jobs), jobs[1].name, jobs[1].log
+    log.parent.mkdir(parents=True)
+    for written, state, said in [
+        ("first\nhalf a", "running", ["starting", "first"]),
+        (" line\n\n", "running", ["half a line", ""]),
+        ("dcp: a fault", "failed", ["dcp: a fault"]),
+        ("", "failed", []),
+    ]:
+        with log.open("a") as file:
+            file.write(written)
+        shown.update([Line(jobs[0].name, "waiting", 0, 1), Line(name, state, 0, 1)])
+        assert capsys.readouterr().out.splitlines() == [f"seed 1: {line}" for line in said]
+    assert last_line(log) == "dcp: a fault" and not (tmp_path / "runs").exists()

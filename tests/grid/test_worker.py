@@ -8,9 +8,10 @@ from threading import Timer
 import pytest
 
 from dcp.config import Settings
-from dcp.grid import work
+from dcp.grid import worker
+from dcp.grid.driver import retriable
 from dcp.grid.jobs import Job
-from dcp.grid.work import retriable, run_job
+from dcp.grid.worker import run_job
 from dcp.runs.folder import FolderLock
 from dcp.runs.run_status import read_plan
 from dcp.runs.sinks import TrainedRun
@@ -32,7 +33,7 @@ def test_a_finished_run_is_left_as_it_is(done: Job):
 
 
 def test_a_folder_that_another_process_writes_to_is_waited_for(done: Job, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(work, "WAIT", 0.02)
+    monkeypatch.setattr(worker, "WAIT", 0.02)
     lock, said = FolderLock(done.folders[0]), []
     timer = Timer(0.3, lock.release)
     timer.start()
@@ -65,3 +66,10 @@ def test_code_of_ones_own_is_found_in_the_jobs_folder(done: Job, tmp_path: Path)
     outcome = run_job(own)
     assert outcome.code == 2 and "no walls" in outcome.why
     assert "cannot load environment" in run_job(replace(own, settings=replace(own.settings, env="lost:x"))).why
+
+
+def test_modules_that_a_job_names_are_imported_first_and_one_that_is_missing_is_a_mistake(done: Job, tmp_path: Path):
+    (tmp_path / "registers_things.py").write_text("raise SystemExit('it was imported')\n")
+    outcome = run_job(replace(done, code=tmp_path, imports=("registers_things",)))
+    assert outcome.code == 2 and "--import registers_things fails (SystemExit: it was imported)" in outcome.why
+    assert "--import nowhere_to_be_found fails" in run_job(replace(done, imports=("nowhere_to_be_found",))).why

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from dcp.config import Settings
 from dcp.errors import UserError
 from dcp.grid.forecast import total_seconds
-from dcp.grid.jobs import Job, Resources
-from dcp.grid.machine import memory_bytes
-from dcp.grid.room import Room, require_room
+from dcp.grid.jobs import Job
+from dcp.grid.resources import FreeResources, Resources, parse_memory, require_fit
 
 GB = 10**9
 
@@ -24,49 +23,49 @@ def job(seed: int = 0, cores: int = 1, memory: int = 0, gpus: float = 0.0) -> Jo
 
 
 def test_cores_and_memory_are_given_out_until_none_are_left_and_taken_back():
-    room = Room(cores=3, memory_bytes=5 * GB)
-    assert room.take(Resources(1, 2 * GB)) == ()
-    assert room.take(Resources(1, 4 * GB)) is None  # 3 GB are left
-    assert room.take(Resources(2, 3 * GB)) == ()
-    assert room.take(Resources(1, 0)) is None  # no core is left
-    room.give_back(Resources(2, 3 * GB), ())
-    assert (room.cores, room.memory_bytes) == (2, 3 * GB)
+    free = FreeResources(cores=3, memory_bytes=5 * GB)
+    assert free.take(Resources(1, 2 * GB)) == ()
+    assert free.take(Resources(1, 4 * GB)) is None  # 3 GB are left
+    assert free.take(Resources(2, 3 * GB)) == ()
+    assert free.take(Resources(1, 0)) is None  # no core is left
+    free.give_back(Resources(2, 3 * GB), ())
+    assert (free.cores, free.memory_bytes) == (2, 3 * GB)
 
 
 def test_shares_of_a_gpu_fill_one_before_they_take_the_next():
-    room = Room(cores=9, gpus={"0": 1.0, "1": 1.0})
-    assert [room.take(Resources(gpus=0.5)) for _ in range(2)] == [("0",), ("0",)]
-    assert room.take(Resources(gpus=1.0)) == ("1",)
-    assert room.take(Resources(gpus=0.25)) is None
+    free = FreeResources(cores=9, gpus={"0": 1.0, "1": 1.0})
+    assert [free.take(Resources(gpus=0.5)) for _ in range(2)] == [("0",), ("0",)]
+    assert free.take(Resources(gpus=1.0)) == ("1",)
+    assert free.take(Resources(gpus=0.25)) is None
 
 
 def test_three_thirds_fit_into_a_gpu_and_two_whole_ones_are_two():
-    room = Room(cores=9, gpus={"0": 1.0, "1": 1.0, "2": 1.0})
-    assert [room.take(Resources(gpus=1 / 3)) for _ in range(3)] == [("0",)] * 3
-    assert room.take(Resources(gpus=2.0)) == ("1", "2")
-    assert room.gpus == pytest.approx({"0": 0.0, "1": 0.0, "2": 0.0})
+    free = FreeResources(cores=9, gpus={"0": 1.0, "1": 1.0, "2": 1.0})
+    assert [free.take(Resources(gpus=1 / 3)) for _ in range(3)] == [("0",)] * 3
+    assert free.take(Resources(gpus=2.0)) == ("1", "2")
+    assert free.gpus == pytest.approx({"0": 0.0, "1": 0.0, "2": 0.0})
 
 
 def test_no_more_runs_at_once_than_asked_for():
-    room = Room(cores=9, most=1)
-    assert room.take(Resources()) == () and room.take(Resources()) is None
-    room.give_back(Resources(), ())
-    assert room.take(Resources()) == ()
+    free = FreeResources(cores=9, jobs=1)
+    assert free.take(Resources()) == () and free.take(Resources()) is None
+    free.give_back(Resources(), ())
+    assert free.take(Resources()) == ()
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 8), st.sampled_from([0.0, 0.25, 0.5, 1.0])), max_size=12))
 def test_what_is_taken_is_never_more_than_there_is_and_comes_back_whole(wanted: list):
-    room, held = Room(cores=6, memory_bytes=16, gpus={"0": 1.0, "1": 1.0}), []
+    free, held = FreeResources(cores=6, memory_bytes=16, gpus={"0": 1.0, "1": 1.0}), []
     for cores, memory, gpus in wanted:
         needed = Resources(cores, memory, gpus)
-        if (chosen := room.take(needed)) is not None:
+        if (chosen := free.take(needed)) is not None:
             held.append((needed, chosen))
-        assert room.cores >= 0 and room.memory_bytes is not None and room.memory_bytes >= 0
-        assert min(room.gpus.values()) > -1e-6
+        assert free.cores >= 0 and free.memory_bytes is not None and free.memory_bytes >= 0
+        assert min(free.gpus.values()) > -1e-6
     for needed, chosen in held:
-        room.give_back(needed, chosen)
-    assert (room.cores, room.memory_bytes) == (6, 16)
-    assert room.gpus == pytest.approx({"0": 1.0, "1": 1.0})
+        free.give_back(needed, chosen)
+    assert (free.cores, free.memory_bytes) == (6, 16)
+    assert free.gpus == pytest.approx({"0": 1.0, "1": 1.0})
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,7 @@ def test_what_is_taken_is_never_more_than_there_is_and_comes_back_whole(wanted: 
 )
 def test_a_job_that_would_wait_for_ever_is_refused(needs: dict, sentence: str):
     with pytest.raises(UserError) as error:
-        require_room(Room(2, 4 * GB), [job(), job(1, **needs)])
+        require_fit(FreeResources(2, 4 * GB), [job(), job(1, **needs)])
     assert sentence in str(error.value)
 
 
@@ -87,24 +86,24 @@ def test_the_time_of_all_is_that_of_the_order_in_which_they_start():
     jobs = [job(0), job(1), job(2), job(3, cores=2)]
     lasting = {0: 10.0, 1: 4.0, 2: 5.0, 3: 3.0}
     # Two cores: 0 until 10, 1 until 4, then 2 until 9; 3 needs both, from 10 to 13.
-    assert total_seconds(jobs, lambda j: lasting[j.seeds[0]], Room(2)) == 13.0
-    assert total_seconds(jobs, lambda j: lasting[j.seeds[0]], Room(2, most=1)) == 22.0
-    assert total_seconds([], lambda j: 1.0, Room(2)) == 0.0
+    assert total_seconds(jobs, lambda j: lasting[j.seeds[0]], FreeResources(2)) == 13.0
+    assert total_seconds(jobs, lambda j: lasting[j.seeds[0]], FreeResources(2, jobs=1)) == 22.0
+    assert total_seconds([], lambda j: 1.0, FreeResources(2)) == 0.0
 
 
 @pytest.mark.parametrize(("text", "amount"), [("12GB", 12 * GB), ("500m", 500_000_000), ("1.5 T", 1500 * GB), ("7", 7)])
 def test_an_amount_of_memory_is_read(text: str, amount: int):
-    assert memory_bytes(text) == amount
+    assert parse_memory(text) == amount
 
 
 @pytest.mark.parametrize("text", ["", "much", "-3GB", "0GB", "3PB", "nan"])
 def test_what_is_no_amount_is_told(text: str):
     with pytest.raises(UserError, match="such as 12GB"):
-        memory_bytes(text)
+        parse_memory(text)
 
 
 PINNED = (
-    "from dcp.grid.cores import pin; import os; pin(1); print(sorted(os.sched_getaffinity(0)), flush=True); input()"
+    "from dcp.grid.worker import pin; import os; pin(1); print(sorted(os.sched_getaffinity(0)), flush=True); input()"
 )
 
 

@@ -19,15 +19,13 @@ import pytest
 from dcp.cli.main import main
 from dcp.devices import cores
 from dcp.errors import UserError
+from dcp.grid import ray_launcher
 from dcp.grid.driver import Driver
-from dcp.grid.jobs import Job, Resources
-from dcp.grid.launchers import ray_cluster
-from dcp.grid.launchers.local import LocalLauncher
-from dcp.grid.launchers.options import RayOptions
-from dcp.grid.launchers.ray import RayLauncher
-from dcp.grid.launchers.ray_task import run_task
-from dcp.grid.launchers.variables import variables
-from dcp.grid.room import Room
+from dcp.grid.jobs import Job
+from dcp.grid.launcher import RayOptions
+from dcp.grid.local_launcher import LocalLauncher
+from dcp.grid.ray_launcher import RayLauncher, join_cluster, ray_package, require_nodes, run_task
+from dcp.grid.resources import FreeResources, Resources, scheduled_variables
 from dcp.runs.run_status import how_far
 from dcp.runs.sinks import TrainedRun
 from tests.grid.small_grids import Killer, as_toml, files, planned, with_cores
@@ -35,7 +33,7 @@ from tests.runs.same_run import assert_same_run, metrics
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:os\.fork")  # by Ray, and another program follows at once
 TAG = "DCP_TEST_CLUSTER"  # in the environment of every process that a test's cluster starts
-NODE = {"num_cpus": cores(), "object_store_memory": ray_cluster.OBJECT_STORE, "memory": 8 * 2**30}
+NODE = {"num_cpus": cores(), "object_store_memory": ray_launcher.OBJECT_STORE, "memory": 8 * 2**30}
 SEED_0 = "point_u_maze/dcp/seed_0"
 
 
@@ -64,9 +62,9 @@ def end_all(tag: str) -> list[int]:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     os.environ[TAG] = uuid.uuid4().hex
-    # The loopback, as in ray_cluster.start; and workers as nice as other tests' processes: Ray's 15 is next to nothing.
+    # The loopback, as in start_cluster; and workers as nice as other tests' processes: Ray's 15 is next to nothing.
     os.environ.update({"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"})
-    ray = ray_cluster.package()
+    ray = ray_package()
     from ray.cluster_utils import Cluster
 
     made = Cluster()
@@ -81,7 +79,7 @@ def cluster() -> Iterator[Any]:
 
 
 def drive(jobs: Sequence[Job], entries: Sequence[Any], shown: Any, cluster: Any, most: int | None = None) -> list[Any]:
-    launcher = RayLauncher(jobs, RayOptions(cluster.address), Room(1, most=most))
+    launcher = RayLauncher(jobs, RayOptions(cluster.address), FreeResources(1, jobs=most))
     launcher.require()
     return Driver(launcher, entries, jobs, shown, retries=0, poll=0.05).run()
 
@@ -115,16 +113,16 @@ def test_what_no_node_has_is_refused_with_the_numbers(tmp_path: Path, cluster: A
         (Resources(1, 0, 0.25), "needs 0.25 GPUs where the largest node of the cluster has 0"),
     ]:
         with pytest.raises(UserError, match=sentence):
-            ray_cluster.require_nodes(nodes, [replace(job, resources=resources)])
+            require_nodes(nodes, [replace(job, resources=resources)])
     apart = [{"Alive": True, "Resources": {"CPU": 8.0}}, {"Alive": True, "Resources": {"CPU": 1.0, "memory": 32e9}}]
     with pytest.raises(UserError, match="that no single node has together"):
-        ray_cluster.require_nodes(apart, [replace(job, resources=Resources(2, 10**9))])
-    ray_cluster.require_nodes(nodes, [replace(job, resources=Resources(8, 32 * 10**9))])
+        require_nodes(apart, [replace(job, resources=Resources(2, 10**9))])
+    require_nodes(nodes, [replace(job, resources=Resources(8, 32 * 10**9))])
 
-    launcher = RayLauncher(with_cores([job], 10_000), RayOptions(cluster.address), Room(1))
+    launcher = RayLauncher(with_cores([job], 10_000), RayOptions(cluster.address), FreeResources(1))
     with pytest.raises(UserError, match=f"needs 10000 cores where the largest node of the cluster has {cores()}:"):
         launcher.require()
-    assert not ray_cluster.package().is_initialized() and not (tmp_path / "grid").exists()
+    assert not ray_package().is_initialized() and not (tmp_path / "grid").exists()
 
 
 @pytest.fixture
@@ -173,14 +171,15 @@ def test_a_dead_address_is_told_in_one_sentence(
 ):
     grid = as_toml(tmp_path / "grid.toml", seed=[0])
     command = ["grid", str(grid), "--runs-dir", str(tmp_path / "runs"), "--launcher", "ray", "--ray-address"]
-    monkeypatch.setattr(ray_cluster, "ANSWER", 0.2)
+    monkeypatch.setattr(ray_launcher, "CONNECT", 0.2)
+    monkeypatch.setattr(ray_launcher, "STATUS", 3.0)
     for address, told in [
         (f"127.0.0.1:{closed_port}", "Connection refused"),
-        (f"127.0.0.1:{deaf_port}", "timed out"),
-        (f"127.0.0.1:{web_port}", "what answers there is not Ray"),
+        (f"127.0.0.1:{deaf_port}", "what listens there is not Ray"),
+        (f"127.0.0.1:{web_port}", "what listens there is not Ray"),
         ("no.such.host.invalid:6379", "no Ray cluster answers at no.such.host.invalid:6379"),
-        ("ray://localhost:10001", "is no address: name host:port of the head node, or auto"),
-        ("localhost", "is no address"),
+        ("ray://localhost:10001", "is not an address: name host:port of the head node, or auto"),
+        ("localhost", "is not an address"),
         ("localhost:99999", "no Ray cluster answers"),
     ]:
         assert main([*command, address]) == 2
@@ -192,7 +191,7 @@ def test_a_dead_address_is_told_in_one_sentence(
 def test_a_cluster_that_has_ended_is_not_found_by_auto(closed_port: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{closed_port}")
     with pytest.raises(UserError, match=f"no Ray cluster answers at .*:{closed_port} "):
-        ray_cluster.join("auto")
+        join_cluster("auto")
 
 
 def test_a_node_that_does_not_see_the_runs_says_so(tmp_path: Path):
@@ -207,13 +206,13 @@ def test_a_node_that_does_not_see_the_runs_says_so(tmp_path: Path):
 def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"needs the package ray .*: pip install 'dcp\[ray\]'"):
-        ray_cluster.package()
+        ray_package()
 
 
 def test_a_share_of_a_gpu_is_a_share_of_its_memory():
-    assert variables(Resources(3)) == {"NPROC": "3"}
-    assert variables(Resources(1, gpus=0.25)) == {"NPROC": "1", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.225"}
-    assert variables(Resources(1, gpus=2.0)) == {"NPROC": "1"}
+    assert scheduled_variables(Resources(3)) == {"NPROC": "3"}
+    assert scheduled_variables(Resources(1, gpus=0.25)) == {"NPROC": "1", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.225"}
+    assert scheduled_variables(Resources(1, gpus=2.0)) == {"NPROC": "1"}
 
 
 class NodeRemover(Killer):
@@ -241,7 +240,7 @@ def test_eight_runs_finish_though_a_node_is_lost(tmp_path: Path, cluster: Any):
     assert [line.state for line in lines] == ["finished"] * 8
     assert len(remover.seen) > 8  # a process each, and another for those that lost theirs
     here, alone = planned(tmp_path / "local", method=["crl", "dcp"], seed=[0, 1, 2, 3])
-    Driver(LocalLauncher(Room(2), with_cores(alone, 1)), here, with_cores(alone, 1), Killer()).run()
+    Driver(LocalLauncher(FreeResources(2), with_cores(alone, 1)), here, with_cores(alone, 1), Killer()).run()
     for entry in here:
         assert_same_run(tmp_path / "ray" / entry.run.path, entry.folder)
 
@@ -249,7 +248,7 @@ def test_eight_runs_finish_though_a_node_is_lost(tmp_path: Path, cluster: Any):
 @pytest.mark.slow
 def test_a_stopped_grid_leaves_checkpoints_and_goes_on(tmp_path: Path, longer_run: TrainedRun, cluster: Any):
     entries, jobs = planned(tmp_path, seed=[0, 1])
-    launcher = RayLauncher(jobs, RayOptions(cluster.address), Room(1, most=1))
+    launcher = RayLauncher(jobs, RayOptions(cluster.address), FreeResources(1, jobs=1))
     launcher.require()
     launcher.submit(jobs)
     limit = time.monotonic() + 300
@@ -273,7 +272,7 @@ def test_a_worker_that_is_asked_to_end_leaves_a_checkpoint_and_ray_tries_again(
     retries: int, state: str, tmp_path: Path, longer_run: TrainedRun, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ):
     """As when its node is drained: SIGTERM."""
-    monkeypatch.setattr("dcp.grid.launchers.ray.RETRIES", retries)
+    monkeypatch.setattr("dcp.grid.ray_launcher.RETRIES", retries)
     entries, jobs = planned(tmp_path, seed=[0])
     (line,) = drive(jobs, entries, Killer(SEED_0, number=signal.SIGTERM), cluster)
     assert (line.state, line.attempt) == (state, 1)

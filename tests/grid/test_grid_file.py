@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from dcp.config import Settings
 from dcp.errors import UserError
-from dcp.grid.builtin import builtin_grid
-from dcp.grid.expansion import check_runs, expand
-from dcp.grid.file import parse_grid, read_grid
+from dcp.grid.grid_file import builtin_grid, check_runs, expand, parse_grid, read_grid
 
 
 def runs(text: str, where: tuple[str, ...] = ()):
@@ -151,7 +149,7 @@ VALUES = {
     "method = 'dpc'": "unknown method 'dpc'",
     "batch_size = 255": "is not divisible by batch_size 255",
     "seed = -1": "seed is -1: use at least 0",
-    "env = 'mine:maze'": "names the code 'mine:maze': if you trust it, name it too: --own-env mine:maze",
+    "env = 'mine:maze'": "names the code 'mine:maze': if you trust it, also give --own-env mine:maze",
     "env = 3": "env must be str, not 3",
     "width = 2026-11-16": "width must be int, not datetime.date",
     "devices = 3": "devices 3 cannot share out num_envs 512 evenly",

@@ -11,11 +11,9 @@ import pytest
 from dcp.cli.main import main
 from dcp.config import Settings
 from dcp.errors import UserError
-from dcp.grid.expansion import Run, check_runs, expand
-from dcp.grid.file import parse_grid
-from dcp.grid.jobs import Job, Resources
-from dcp.grid.plan import make_jobs, survey
-from dcp.grid.standing import last_row, standing
+from dcp.grid.grid_file import check_runs, expand, parse_grid
+from dcp.grid.jobs import Job, Run, last_row, make_jobs, run_status, survey
+from dcp.grid.resources import Resources
 from dcp.runs.folder import FolderLock, owner
 from dcp.runs.run_status import steps_to_go_on_with
 from dcp.runs.sinks import TrainedRun
@@ -33,14 +31,14 @@ def there(tmp_path: Path, tiny_run: TrainedRun) -> tuple[Path, Settings]:
 
 def test_a_finished_run_is_finished_and_one_that_is_not_there_is_new(there: tuple[Path, Settings], tmp_path: Path):
     folder, asked = there
-    found = standing(folder, asked)
+    found = run_status(folder, asked)
     assert (found.kind, found.done, found.total) == ("finished", 4_000, 4_000)
-    assert standing(tmp_path / "nowhere", asked).kind == "new"
+    assert run_status(tmp_path / "nowhere", asked).kind == "new"
 
 
 def test_a_run_of_which_more_steps_are_asked_goes_on(there: tuple[Path, Settings]):
     folder, asked = there
-    found = standing(folder, replace(asked, steps=8_000))
+    found = run_status(folder, replace(asked, steps=8_000))
     assert (found.kind, found.done, found.total) == ("interrupted", 4_000, 8_000)
 
 
@@ -48,20 +46,20 @@ def test_a_run_of_which_more_steps_are_asked_goes_on(there: tuple[Path, Settings
 def test_a_run_without_all_its_results_is_not_finished(there: tuple[Path, Settings], lost: str):
     folder, asked = there
     (folder / lost).unlink()
-    assert standing(folder, asked).kind == "interrupted"
+    assert run_status(folder, asked).kind == "interrupted"
 
 
 def test_a_run_whose_last_checkpoint_was_not_written_goes_on_from_the_one_before(there: tuple[Path, Settings]):
     folder, asked = there
     shutil.rmtree(sorted((folder / "checkpoints").iterdir())[-1])
-    found = standing(folder, asked)
+    found = run_status(folder, asked)
     assert found.kind == "interrupted" and 0 < found.done < 4_000
 
 
 @pytest.mark.parametrize(("name", "value"), [("width", 33), ("steps", 2_000), ("actor_goal", "future")])
 def test_a_folder_with_other_settings_holds_another_run(there: tuple[Path, Settings], name: str, value: object):
     folder, asked = there
-    found = standing(folder, replace(asked, **{name: value}))
+    found = run_status(folder, replace(asked, **{name: value}))
     assert found.kind == "other" and f"({name} " in found.why and "choose another --runs-dir" in found.why
 
 
@@ -70,7 +68,7 @@ def test_an_actor_goal_that_is_left_to_the_method_is_not_one_that_was_chosen(the
     content = json.loads((folder / "config.json").read_text())
     content["config"]["actor_goal"] = "future"
     (folder / "config.json").write_text(json.dumps(content))
-    assert standing(folder, asked).kind == "other"
+    assert run_status(folder, asked).kind == "other"
 
 
 def test_a_damaged_config_is_a_broken_run_and_the_others_are_planned(there: tuple[Path, Settings]):
@@ -78,8 +76,8 @@ def test_a_damaged_config_is_a_broken_run_and_the_others_are_planned(there: tupl
     (folder / "config.json").write_text("{")
     runs_dir = folder.parents[2]
     entries, jobs = planned(runs_dir, seed=[0, 1])
-    assert [entry.standing.kind for entry in entries] == ["broken", "new"]
-    assert "is not JSON" in entries[0].standing.why
+    assert [entry.status.kind for entry in entries] == ["broken", "new"]
+    assert "is not JSON" in entries[0].status.why
     assert [job.name for job in jobs] == ["point_u_maze/dcp/seed_1"]
 
 
@@ -100,7 +98,6 @@ def test_processes_are_a_job_each_and_vmapped_seeds_a_job_for_a_cell(tmp_path: P
         ("point_u_maze/dcp/seeds_0-1", (0, 1)),
     ]
     assert together[1].folders == (tmp_path / "point_u_maze/dcp/seed_0", tmp_path / "point_u_maze/dcp/seed_1")
-    assert {run.seed for run in together[0].runs} == {0, 1}
 
 
 def test_a_folder_by_seed_makes_each_seed_a_job_of_its_own(tmp_path: Path):
@@ -122,28 +119,26 @@ def test_a_run_with_a_file_of_seeds_is_found_again_and_is_another_once_the_file_
     stored["config"] |= {name: getattr(named.settings, name) for name in ("pool_seed", "pool_seed_fraction")}
     stored["config"]["pool_seed_sha256"] = sha256(seeds.read_bytes()).hexdigest()
     (folder / "config.json").write_text(json.dumps(stored))
-    assert standing(folder, named.settings).kind == "finished"
+    assert run_status(folder, named.settings).kind == "finished"
     assert steps_to_go_on_with(folder, replace(asked, pool_seed=str(seeds))) is None  # as `dcp train --resume auto`
     seeds.write_text("0.5,1.5\n")
     (changed,) = check_runs([Run(replace(asked, pool_seed=str(seeds)))])
-    assert standing(folder, changed.settings).kind == "other"
+    assert run_status(folder, changed.settings).kind == "other"
 
 
 def test_a_job_is_itself_after_a_file_and_its_file_is_a_config(tmp_path: Path):
     settings = Settings(env="mine:maze", method="crl", seed=3, pool_seed="a.npz", split_batches="off", discount=0.1)
-    job = Job(settings, (3, 4), tmp_path, "w64", Resources(2, 5, 0.5), tmp_path / "code")
+    job = Job(settings, (3, 4), tmp_path, "w64", Resources(2, 5, 0.5), tmp_path / "code", ("mine", "yours"))
     assert Job.from_json(job.to_json()) == job
-    assert json.loads(job.save().read_text())["config"]["env"] == "mine:maze"
-    line = job.command_line()
-    assert f"--config {tmp_path}/grid/jobs/w64/mine.maze/crl/seeds_3-4.json --runs-dir {tmp_path}/w64" in line
-    assert "--seeds 3 4 --seeds-as vmapped --env mine:maze" in line and "--resume auto" in line
+    job.save()
+    assert json.loads(job.file.read_text())["config"]["env"] == "mine:maze"
+    assert job.file == tmp_path / "grid/jobs/w64/mine.maze/crl/seeds_3-4.json" and job.root == tmp_path / "w64"
 
 
-def test_the_command_of_a_job_is_one_that_dcp_train_accepts(tmp_path: Path, capsys):
-    """It finds the run that it names, and has nothing to do: so the config file, the flags and the folder are right."""
+def test_the_file_of_a_job_is_a_config_that_dcp_train_accepts(tmp_path: Path, capsys):
     (job,) = planned(tmp_path, seed=[0])[1]
     job.save()
-    assert main([*job.command()[1:], "--dry-run"]) == 0
+    assert main(["train", "--config", str(job.file), "--runs-dir", str(job.root), "--resume", "auto", "--dry-run"]) == 0
     assert f"Results would go to {tmp_path}/point_u_maze/dcp/seed_0" in capsys.readouterr().out
 
 

@@ -15,11 +15,11 @@ import pytest
 from dcp.cli.main import main
 from dcp.errors import UserError
 from dcp.grid.driver import Driver
-from dcp.grid.jobs import Job, Resources
-from dcp.grid.launchers.options import SlurmOptions
-from dcp.grid.launchers.slurm import SlurmLauncher
-from dcp.grid.launchers.slurm_work import Told, read_told, told_file
-from dcp.grid.watch import Line
+from dcp.grid.grid_display import Line
+from dcp.grid.jobs import Job
+from dcp.grid.launcher import SlurmOptions
+from dcp.grid.resources import Resources
+from dcp.grid.slurm_launcher import JobReport, SlurmLauncher, read_report, report_file
 from dcp.runs.run_status import how_far
 from dcp.runs.sinks import TrainedRun
 from tests.grid.small_grids import Killer, as_toml, files, planned
@@ -39,7 +39,7 @@ class Preemptor(Killer):
         for line in lines:
             if line.name == self.name and line.row and line.row["evaluation"] >= self.after:
                 self.name = None
-                parent = read_told(self.job).process
+                parent = read_report(self.job).process
                 (child,) = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
                 for process in (int(child), parent, parent):  # again: it must not end the run at once
                     with suppress(ProcessLookupError):
@@ -57,7 +57,7 @@ def test_two_runs_finish_and_the_one_that_is_preempted_is_requeued_and_ends_bit_
     lines = Driver(launcher, entries, jobs, shown, retries=0, poll=0.05).run()
     assert [(line.state, line.attempt) for line in lines] == [("finished", 1), ("finished", 1)]
     assert shown.name is None and not shown.notes
-    number = read_told(jobs[0]).id
+    number = read_report(jobs[0]).id
     log = (tmp_path / f"grid/slurm/submitit/{number}_0_log.out").read_text()
     assert "Calling checkpoint method" in log and f"Requeued job {number}" in log
     assert "stopped with a checkpoint at" in jobs[0].log.read_text()
@@ -169,11 +169,11 @@ def test_a_jobs_own_word_counts_and_slurms_where_it_has_none(
     for job, (number, code, why) in zip(
         jobs, [("17_0", 0, ""), ("17_1", 1, "a full disk"), ("9_2", 0, "")], strict=False
     ):
-        told_file(job).parent.mkdir(parents=True, exist_ok=True)
-        told_file(job).write_text(json.dumps(vars(Told(number, "a", 5, code, why))))
+        report_file(job).parent.mkdir(parents=True, exist_ok=True)
+        report_file(job).write_text(json.dumps(vars(JobReport(number, "a", 5, code, why))))
     account(slurm, "17_3|CANCELLED by 1000|a", "17_4|OUT_OF_MEMORY|a")
     launcher.poll()
-    monkeypatch.setattr("dcp.grid.launchers.slurm.GRACE", 0.0)
+    monkeypatch.setattr("dcp.grid.slurm_launcher.GRACE", 0.0)
     told = [launcher.poll()[job.name] for job in jobs]
     assert [(status.state, status.code) for status in told] == [
         ("finished", 0),

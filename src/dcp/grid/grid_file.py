@@ -1,0 +1,304 @@
+"""A grid file, and the runs it expands to: each checked before anything starts, each with a folder of its own.
+
+The file is TOML. It names any setting, as one value for all runs, a product, a zip, or a row for an environment:
+
+preset = "paper"                # settings to start from, by environment; optional
+folder = "batch_{batch_size}"   # separates runs that differ in more than env, method and seed
+[set]                           # the same for every run
+steps = 1_000_000
+[product]                       # every combination
+env = ["ant_u_maze", "humanoid_u_maze"]
+seed = [0, 1, 2]
+[[zip]]                         # side by side: the first with the first, the second with the second
+batch_size = [128, 256]
+num_envs = [128, 512]
+[rows."humanoid_*"]             # the same for every run of these environments
+steps = 2_000_000
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from itertools import product
+from pathlib import Path, PurePosixPath
+from string import Formatter
+from typing import Any
+
+from dcp.analysis.paper_values import ENVIRONMENTS, METHODS
+from dcp.config import Settings, field_kinds, shown, type_violations
+from dcp.envs.registry import env_of
+from dcp.errors import UserError
+from dcp.grid.jobs import GRID_DIR, Run
+from dcp.methods.pool_seed import read as read_pool_seed
+from dcp.presets import PRESETS, preset_overrides
+
+Values = dict[str, list[Any]]
+KEYS = ("preset", "folder", "set", "product", "zip", "rows")
+GRIDS: dict[str, dict[str, Any]] = {  # built-in grids, as a file would say them
+    "paper": {
+        "preset": "paper",
+        "product": {"env": list(ENVIRONMENTS), "method": list(METHODS), "seed": [0, 1, 2, 3, 4]},
+    },
+    "smoke": {
+        "preset": "smoke",
+        "set": {"env": "point_u_maze"},
+        "product": {"method": ["crl", "dcp"], "seed": [0, 1, 2, 3]},
+    },
+}
+PURPOSES = {
+    "paper": "the paper's nine environments, three methods and five seeds: 135 runs",
+    "smoke": "eight tiny runs of a point maze: shows that everything runs, learns nothing",
+}
+
+
+@dataclass(frozen=True)
+class GridFile:
+    """A grid as it was read. Every name has been checked; values are checked once they are runs."""
+
+    source: str  # for error messages: the file's path, or the built-in grid's name
+    preset: str | None = None
+    folder: str = ""
+    set: dict[str, Any] = field(default_factory=dict)
+    product: Values = field(default_factory=dict)
+    zips: tuple[Values, ...] = ()
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # by pattern of environment names: first match
+
+
+def read_grid(path: Path) -> GridFile:
+    """Read a grid file; raise UserError where it is not one."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path} ({error.strerror}): name a grid file, or use --preset") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"{path} is not TOML ({error}): correct the file") from error
+    return parse_grid(content, str(path))
+
+
+def builtin_grid(name: str) -> GridFile:
+    """Return the built-in grid of this name."""
+    if name not in GRIDS:
+        close = get_close_matches(name, GRIDS, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(GRIDS)}, or name a grid file"
+        raise UserError(f"unknown grid {name!r}: {hint}")
+    return parse_grid(GRIDS[name], f"--preset {name}")
+
+
+def parse_grid(content: dict[str, Any], source: str) -> GridFile:
+    """Check the names and the shape of a grid file's content."""
+    for key in content:
+        if key not in KEYS:
+            raise UserError(f"{source}: {_unknown_key(key)}")
+    preset, folder = content.get("preset"), content.get("folder", "")
+    if preset is not None and not (isinstance(preset, str) and preset in PRESETS):
+        raise UserError(f"{source}: unknown preset {shown(preset)}: choose one of {', '.join(PRESETS)}")
+    if not isinstance(folder, str):
+        raise UserError(f'{source}: folder must be text such as "{{batch_size}}", not {shown(folder)}')
+    tables = {key: content.get(key, {}) for key in ("set", "product", "rows")}
+    for key, table in tables.items():
+        if not isinstance(table, dict):
+            raise UserError(f"{source}: {key} must be a table: write [{key}] on a line of its own")
+    zips = content.get("zip", [])
+    zips = [zips] if isinstance(zips, dict) else zips  # [zip] for [[zip]]: there is only one
+    if not isinstance(zips, list) or not all(isinstance(table, dict) for table in zips):
+        raise UserError(f"{source}: zip must be tables: write [[zip]] on a line of its own")
+    grid = GridFile(
+        source,
+        preset,
+        folder,
+        _fields(tables["set"], "[set]", source),
+        _listed(tables["product"], "[product]", source),
+        tuple(_zip(table, source) for table in zips),
+        {pattern: _fields(row, f'[rows."{pattern}"]', source) for pattern, row in tables["rows"].items()},
+    )
+    _refuse_doubles(grid)
+    return grid
+
+
+def _close_field(name: str) -> str:
+    """What to write instead of a field that does not exist."""
+    close = get_close_matches(name, field_kinds(), 1)
+    return f"did you mean {close[0]}?" if close else "see `dcp train --help` for the names"
+
+
+def _unknown_key(key: str) -> str:
+    if key in field_kinds():
+        return f"{key} is a setting: put it under [set], or as a list under [product]"
+    close = get_close_matches(key, KEYS, 1)
+    hint = f"did you mean {close[0]}?" if close else f"a grid has {', '.join(KEYS)}"
+    return f"unknown key {key!r}: {hint}"
+
+
+def _fields(table: Any, where: str, source: str) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        raise UserError(f"{source}: {where} must be a table of settings, not {shown(table)}")
+    for name, value in table.items():
+        if name not in field_kinds():
+            raise UserError(f"{source}: unknown field {name!r} in {where}: {_close_field(name)}")
+        if isinstance(value, list) and where not in ("[product]", "[[zip]]"):
+            raise UserError(f"{source}: {name} in {where} is a list: several values go under [product] or [[zip]]")
+    if "env" in table and where.startswith("[rows"):
+        raise UserError(f"{source}: env in {where} is what chooses the row: put it under [product] or [set]")
+    return table
+
+
+def _listed(table: dict[str, Any], where: str, source: str) -> Values:
+    """A single value is a list of one."""
+    values = {n: v if isinstance(v, list) else [v] for n, v in _fields(table, where, source).items()}
+    for name, listed in values.items():
+        if not listed:
+            raise UserError(f"{source}: {name} in {where} is an empty list: give it a value, or leave it out")
+    return values
+
+
+def _zip(table: dict[str, Any], source: str) -> Values:
+    values = _listed(table, "[[zip]]", source)
+    lengths = {name: len(listed) for name, listed in values.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise UserError(f"{source}: the lists of a [[zip]] must be equally long, but {told} values: make them equal")
+    return values
+
+
+def _refuse_doubles(grid: GridFile) -> None:
+    homes: dict[str, str] = {}
+    swept = [("[product]", grid.product), *(("[[zip]]", zipped) for zipped in grid.zips)]
+    for where, table in [*swept, ("[set]", grid.set)]:
+        for name in table:
+            if name in homes:
+                raise UserError(f"{grid.source}: {name} is in {homes[name]} and in {where}: keep it in one of them")
+            homes[name] = where
+    for pattern, row in grid.rows.items():
+        for name in row:
+            if homes.get(name, "[set]") != "[set]":  # a row may change what [set] says
+                raise UserError(f'{grid.source}: {name} is in {homes[name]} and in [rows."{pattern}"]: keep it in one')
+
+
+def expand(grid: GridFile, where: Sequence[str] = ()) -> list[Run]:
+    """List the grid's runs in the file's order: the first field of [product] changes slowest, the last [[zip]] fastest.
+
+    `where`: conditions such as env=ant_* that every run must meet.
+    """
+    _check_template(grid)
+    settings = [_settings(grid, chosen) for chosen in _choices(grid)]
+    for problem in (problem for s in settings for problem in type_violations(s)):
+        raise UserError(f"{grid.source}: {problem}")
+    runs = [Run(s, _subfolder(grid, s)) for s in _filtered(settings, where)]
+    _refuse_clashes(grid, runs)
+    return runs
+
+
+def check_runs(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Run]:
+    """Return the runs with what their environments decide filled in; raise UserError where one of them is wrong.
+
+    `own`: environments named as module:factory that the user allows. They are code, and the file may be a stranger's.
+    """
+    from dcp.checks import violations
+
+    problems_of: dict[Settings, list[str]] = {}  # by settings without their seed, which is checked on its own
+    checked = []
+    for run in runs:
+        settings, cell = run.settings, replace(run.settings, seed=0)
+        for name in (settings.env, settings.eval_env):
+            if isinstance(name, str) and ":" in name and name not in own:
+                raise UserError(f"the grid names the code {shown(name)}: if you trust it, also give --own-env {name}")
+        if cell not in problems_of:
+            # The process that will run it checks devices, and the launcher checks memory.
+            problems_of[cell] = violations(replace(cell, devices=None), memory=False) or cell.violations()
+        if problems := problems_of[cell] or settings.violations():
+            raise UserError(f"{run.path}: {'; '.join(problems)}")
+        spec = env_of(settings).spec
+        settings = settings.resolve(spec.episode_length)
+        if settings.pool_seed is not None:  # a folder whose run used a file of other content holds another run
+            settings = replace(settings, pool_seed_sha256=read_pool_seed(settings.pool_seed, spec).sha256)
+        checked.append(replace(run, settings=settings))
+    return checked
+
+
+def _choices(grid: GridFile) -> Iterator[dict[str, Any]]:
+    """The swept values of each run."""
+    axes = [[{name: value} for value in values] for name, values in grid.product.items()]
+    axes += [[dict(zip(z, values, strict=True)) for values in zip(*z.values(), strict=True)] for z in grid.zips if z]
+    for parts in product(*axes):
+        yield {name: value for part in parts for name, value in part.items()}
+
+
+def _settings(grid: GridFile, chosen: dict[str, Any]) -> Settings:
+    told = {**grid.set, **chosen}
+    env = told.get("env")
+    start = preset_overrides(grid.preset, env if isinstance(env, str) else None) if grid.preset else {}
+    if env not in (None, start.get("env")):
+        start = {name: value for name, value in start.items() if name != "eval_env"}  # of the preset's environment
+    env = str(told.get("env", start.get("env", Settings.env)))
+    row = next((row for pattern, row in grid.rows.items() if fnmatchcase(env, pattern)), {})
+    return Settings(**{**start, **grid.set, **row, **chosen})
+
+
+def _filtered(settings: list[Settings], where: Sequence[str]) -> list[Settings]:
+    """KEY=VALUE,VALUE keeps runs whose KEY is one of these; * and ? as in file names."""
+    for condition in where:
+        key, given, values = condition.partition("=")
+        if not given or not values:
+            raise UserError(f"--where takes KEY=VALUE, such as env=ant_u_maze or seed=0,1: not {shown(condition)}")
+        if key not in field_kinds():
+            raise UserError(f"unknown field {key!r} in --where: {_close_field(key)}")
+        patterns = values.split(",")
+        kept = [s for s in settings if any(fnmatchcase(_text(getattr(s, key)), pattern) for pattern in patterns)]
+        if settings and not kept:
+            there = ", ".join(dict.fromkeys(_text(getattr(s, key)) for s in settings))
+            raise UserError(f"no run has {condition}: these runs have {key} {there[:300]}")
+        settings = kept
+    return settings
+
+
+def _subfolder(grid: GridFile, settings: Settings) -> str:
+    """The file's `folder` for this run: below --runs-dir, above env, method and seed."""
+
+    def safe(value: Any) -> str:
+        return re.sub(r"[^A-Za-z0-9_.+-]", ".", _text(value))
+
+    parts = Formatter().parse(grid.folder)
+    return "".join(text + (safe(getattr(settings, name)) if name else "") for text, name, _, _ in parts)
+
+
+def _check_template(grid: GridFile) -> None:
+    try:
+        parts = list(Formatter().parse(grid.folder))
+    except ValueError as error:
+        raise UserError(f"{grid.source}: folder {grid.folder!r} is broken ({error}): write {{field}}") from error
+    for _, name, specification, conversion in parts:
+        if name is not None and (name not in field_kinds() or specification or conversion):
+            raise UserError(f"{grid.source}: folder names {{{name}}}, which is not a setting: {_close_field(name)}")
+    path = PurePosixPath(grid.folder)
+    if not grid.folder.isprintable():
+        raise UserError(f"{grid.source}: folder {grid.folder!r} cannot be a name: write printable text")
+    if path.is_absolute() or ".." in path.parts or path.parts[:1] == (GRID_DIR,):
+        raise UserError(
+            f"{grid.source}: folder {grid.folder!r} must lie below --runs-dir, and not in {GRID_DIR}/: "
+            'write, for example, "batch_{batch_size}"'
+        )
+
+
+def _refuse_clashes(grid: GridFile, runs: list[Run]) -> None:
+    first: dict[str, Run] = {}
+    for run in runs:
+        other = first.setdefault(run.path, run)
+        if other is run:
+            continue
+        ours, theirs = asdict(run.settings), asdict(other.settings)
+        names = [f.name for f in fields(Settings) if ours[f.name] != theirs[f.name]]
+        if not names:
+            raise UserError(f"{grid.source} names the run {run.path} twice: remove one of the equal values")
+        template = [name for _, name, _, _ in Formatter().parse(grid.folder) if name]
+        folder = "_".join(f"{{{name}}}" for name in dict.fromkeys([*template, *names[:4]]))
+        raise UserError(
+            f"two runs would share the folder {run.path}, because they differ in {', '.join(names)}: "
+            f'give each its own by folder = "{folder}" at the top of the grid file'
+        )
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,311 @@
+"""Run jobs as tasks of a Ray cluster. Ray decides where and when.
+
+A task whose worker was killed, or whose node is gone, Ray runs again elsewhere; the run resumes from its checkpoint.
+"""
+
+import logging
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import uuid
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError
+from dcp.grid.jobs import Job, read_json, write_json
+from dcp.grid.launcher import RayOptions, Status
+from dcp.grid.resources import FreeResources, require_fit, scheduled_variables
+from dcp.grid.worker import run_job
+
+RETRIES = 5  # by Ray, of one task whose worker or node is lost; a run that fails by itself is the driver's to retry
+CONNECT = 5.0  # seconds in which somebody must listen at a cluster's address
+STATUS = 30.0  # seconds in which `ray status` must answer; it imports Ray first
+OBJECT_STORE = 80 * 2**20  # bytes: only small messages pass through it. Ray's least is 75 MiB
+_QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+
+
+class RayLauncher:
+    def __init__(self, jobs: Sequence[Job], options: RayOptions, free: FreeResources):
+        """`free`: of this machine, for a cluster that is started here; `free.jobs` limits what runs at once."""
+        self._planned, self._address, self._free = list(jobs), options.ray_address, free
+        self._ray: Any = None
+        self._marker: Path | None = None
+        self._waiting: list[Job] = []
+        self._tasks: dict[Any, Job] = {}  # by Ray's reference
+        self._tickets: dict[str, str] = {}  # of each job's latest attempt
+        self._statuses: dict[str, Status] = {}
+
+    def require(self) -> None:
+        try:
+            if self._address is None:
+                ray_package()
+                require_fit(self._free, self._planned)
+                self._ray = start_cluster(self._free)
+            else:
+                self._ray = join_cluster(self._address)
+                require_nodes(self._ray.nodes(), self._planned)
+            self._mark()
+        except UserError:
+            self.close()
+            raise
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            job.save()
+            self._waiting.append(job)
+            self._statuses[job.name] = Status("waiting")
+        self._start_tasks()
+
+    def poll(self) -> dict[str, Status]:
+        for reference in self._ended(timeout=0):
+            job = self._tasks.pop(reference)
+            self._statuses[job.name] = self._outcome(reference)
+        self._start_tasks()
+        for job in self._tasks.values():
+            started = read_json(_started_file(job))
+            if started.get("ticket") == self._tickets[job.name]:  # else no worker has begun it
+                where = f"{started['host']}, process {started['process']}"
+                self._statuses[job.name] = Status("running", where=where)
+        return dict(self._statuses)
+
+    def stop(self) -> None:
+        """Another KeyboardInterrupt meanwhile ends the workers at once: their checkpoints are whole at any moment."""
+        for job in self._waiting:
+            self._statuses[job.name] = Status("stopped", "it had not begun")
+        self._waiting.clear()
+        try:
+            self._cancel(force=False)
+        except KeyboardInterrupt:
+            self._cancel(force=True)
+        self.poll()
+
+    def close(self) -> None:
+        if self._marker is not None:
+            with suppress(OSError):
+                self._marker.unlink()
+        if self._ray is not None:
+            self._ray.shutdown()
+            self._ray = None
+
+    def _mark(self) -> None:
+        # A worker that finds it sees the same storage. The name is new, so that no network file cache answers.
+        self._marker = self._planned[0].grid_dir / "ray" / f"marker_{uuid.uuid4().hex}"
+        try:
+            self._marker.parent.mkdir(parents=True, exist_ok=True)
+            self._marker.touch()
+        except OSError as error:
+            folder = self._marker.parent
+            raise UserError(f"{folder} cannot be written ({error.strerror}): choose another --runs-dir") from error
+
+    def _start_tasks(self) -> None:
+        """Put waiting jobs into Ray's queue; with --max-runs, no more than that at once."""
+        most = self._free.jobs
+        while self._waiting and (most is None or len(self._tasks) < most):
+            job = self._waiting.pop(0)
+            ticket = self._tickets[job.name] = uuid.uuid4().hex
+            wanted = node_resources(job)
+            task = self._ray.remote(max_calls=1)(run_task)  # a worker each: JAX starts once, with the run's threads
+            task = task.options(
+                name=job.name,
+                num_cpus=wanted["CPU"],
+                num_gpus=wanted.get("GPU", 0),
+                memory=wanted.get("memory"),
+                max_retries=RETRIES,
+                retry_exceptions=[StoppedError],
+                scheduling_strategy="SPREAD",
+            )
+            self._tasks[task.remote(job.to_json(), str(self._marker), ticket)] = job
+
+    def _ended(self, timeout: float | None) -> list[Any]:
+        if not self._tasks:
+            return []
+        references = list(self._tasks)
+        return self._ray.wait(references, num_returns=len(references), timeout=timeout, fetch_local=False)[0]
+
+    def _cancel(self, force: bool) -> None:
+        """Ray interrupts the worker's main thread; the run takes that as SIGINT and writes a checkpoint first."""
+        for reference in self._tasks:
+            self._ray.cancel(reference, force=force)
+        self._ended(timeout=None)
+
+    def _outcome(self, reference: Any) -> Status:
+        errors = self._ray.exceptions
+        try:
+            code, why = self._ray.get(reference)
+        except errors.TaskCancelledError:
+            return Status("stopped", "cancelled", code=EXIT_REQUEUE)
+        except errors.RayTaskError as error:
+            if isinstance(error, StoppedError):
+                return Status("stopped", str(error.args[0]), code=EXIT_REQUEUE)
+            if isinstance(error, ImportError):
+                why = f"a node cannot load dcp ({_last_line(error)}): install the same version of it on every node"
+                return Status("failed", why, code=EXIT_MISTAKE)
+            return Status("failed", _last_line(error))
+        except errors.WorkerCrashedError:
+            return Status("failed", f"its worker was killed, {RETRIES + 1} times")
+        except errors.RayError as error:
+            return Status("failed", _last_line(error))
+        return Status("failed" if code else "finished", why, code=code)
+
+
+class StoppedError(Exception):
+    """A signal stopped the worker, and the run has its checkpoint: Ray may run the task elsewhere."""
+
+
+def run_task(text: str, marker: str, ticket: str) -> tuple[int, str]:
+    """Run a job in a Ray worker. `marker`: a file that the grid wrote. Return the exit code, and why it is not 0."""
+    job = Job.from_json(text)
+    if not Path(marker).exists():
+        return EXIT_MISTAKE, (
+            f"the node {socket.gethostname()} does not see {job.runs_dir}: "
+            "name a --runs-dir on storage that all nodes share"
+        )
+    write_json(_started_file(job), {"ticket": ticket, "process": os.getpid(), "host": socket.gethostname()})
+    os.environ.update(scheduled_variables(job.resources))
+    if job.code is not None:
+        with suppress(OSError):  # the run will say what is missing
+            os.chdir(job.code)  # files that its settings name are looked for there; no other task uses this worker
+    with _printing_to(job.log):
+        outcome = run_job(job)
+        if outcome.why:
+            print(outcome.why, flush=True)
+    if outcome.code in (EXIT_REQUEUE, EXIT_INTERRUPTED):
+        raise StoppedError(outcome.why)
+    return outcome.code, outcome.why
+
+
+def _started_file(job: Job) -> Path:
+    return job.grid_dir / "ray" / f"{job.name}.json"
+
+
+@contextmanager
+def _printing_to(log: Path) -> Iterator[None]:
+    """Also what C++ prints: XLA's messages must not be lost in a folder of Ray's on another machine."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    before = {number: os.dup(number) for number in (1, 2)}
+    with log.open("ab") as file:
+        for number in before:
+            os.dup2(file.fileno(), number)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, old in before.items():
+            os.dup2(old, number)
+            os.close(old)
+
+
+def ray_package() -> Any:
+    """Import Ray; raise UserError where it is not installed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError(f"--launcher ray needs the package ray ({error}): pip install 'dcp[ray]'") from error
+    return ray
+
+
+def start_cluster(free: FreeResources) -> Any:
+    """Start a cluster of this machine alone, on the loopback, which ends with this process."""
+    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # as on those: bind to the loopback only
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # Ray would leave one in the home folder
+    ray = ray_package()
+    memory = {} if free.memory_bytes is None else {"_memory": free.memory_bytes}
+    sizes = {"num_cpus": free.cores, "num_gpus": len(free.gpus), "object_store_memory": OBJECT_STORE, **memory}
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"os\.fork\(\) was called")  # by Ray, which starts a program at once
+            ray.init(address="local", include_dashboard=False, **sizes, **_QUIET)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise UserError(f"Ray does not start on this machine ({_line(error)}): use --launcher local") from error
+    return ray
+
+
+def join_cluster(address: str) -> Any:
+    """Join the cluster at host:port, or with "auto" the one that this machine belongs to."""
+    ray = ray_package()
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS", "auto")
+    if address != "auto":
+        _require_listener(address)
+    _require_ray(address)
+    try:
+        ray.init(address=address, **_QUIET)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise UserError(
+            f"cannot join the Ray cluster at {address} ({_line(error)}): "
+            "run dcp grid on one of its nodes, with the same versions of Python and Ray"
+        ) from error
+    return ray
+
+
+def _require_listener(address: str) -> None:
+    """Raise UserError in seconds where nobody listens: Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in host:
+        raise UserError(f"--ray-address {address} is not an address: name host:port of the head node, or auto")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(_no_cluster(address, _line(error))) from error
+
+
+def _require_ray(address: str) -> None:
+    """Raise UserError where the listener is not Ray, by `ray status`: `ray.init` would end our own process there."""
+    command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "status", "--address", address]
+    try:
+        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=STATUS, check=True)
+    except subprocess.SubprocessError as error:
+        if address == "auto":
+            raise UserError("--ray-address auto finds no Ray cluster here: start one with `ray start`") from error
+        raise UserError(_no_cluster(address, "what listens there is not Ray")) from error
+
+
+def _no_cluster(address: str, why: str) -> str:
+    advice = "start one with `ray start --head`, or leave --ray-address out for one on this machine"
+    return f"no Ray cluster answers at {address} ({why}): {advice}"
+
+
+def require_nodes(nodes: Sequence[dict[str, Any]], jobs: Sequence[Job]) -> None:
+    """Raise UserError where a job fits onto none of the nodes: Ray would wait for ever."""
+    there = [node["Resources"] for node in nodes if node["Alive"]]
+    for job in jobs:
+        wanted = node_resources(job)
+        if any(all(node.get(name, 0.0) >= amount for name, amount in wanted.items()) for node in there):
+            continue
+        best = {name: max((node.get(name, 0.0) for node in there), default=0.0) for name in wanted}
+        told = [_lacking(name, amount, best[name]) for name, amount in wanted.items() if amount > best[name]]
+        lacking = " and ".join(told) or "cores, memory and GPUs that no single node has together"
+        raise UserError(
+            f"{job.name} needs {lacking}: ask for less (--cores-per-run, --gpus-per-run, a smaller replay), "
+            "or add a node"
+        )
+
+
+def node_resources(job: Job) -> dict[str, float]:
+    """What a job takes of a node, by Ray's names."""
+    needed = job.resources
+    amounts = {"CPU": needed.cores, "GPU": needed.gpus, "memory": needed.memory_bytes}
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+def _lacking(name: str, wanted: float, best: float) -> str:
+    if name == "memory":
+        return f"about {wanted / 1e9:.1f} GB of memory where the largest node of the cluster has {best / 1e9:.1f}"
+    kind = {"CPU": "cores", "GPU": "GPUs"}[name]
+    return f"{wanted:g} {kind} where the largest node of the cluster has {best:g}"
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+
+
+def _last_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -1,0 +1,174 @@
+"""What a job needs and what a machine has: cores, memory and GPUs.
+
+A job's peak memory is estimated from the sizes of its runs:
+
+    peak = process + seeds * (arrays + state)
+
+arrays: every part that `checks.memory_parts` knows; state: replay, learner and pool once more, for the copy that a
+checkpoint is written from. The constants are measured: docs/grid.md.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from dcp.checks import memory_parts
+from dcp.config import Settings
+from dcp.envs.registry import env_of
+from dcp.errors import UserError
+
+if TYPE_CHECKING:
+    from dcp.grid.jobs import Job
+
+MB = 10**6
+# Python, JAX and XLA with programs compiled, before the run's own arrays; by what steps the environment.
+PROCESS = {"none": 600 * MB, "spring": 1_800 * MB, "generalized": 1_100 * MB, "mjx": 1_600 * MB, "mujoco": 800 * MB}
+STATE = ("replay", "learner and its optimizer", "the pool")
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_ROUNDING = 1e-6  # three times a third of a GPU fits into one
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one job occupies while it runs."""
+
+    cores: int = 1
+    memory_bytes: int = 0  # estimated by `run_memory`
+    gpus: float = 0.0  # may be a share of one
+
+
+@dataclass
+class FreeResources:
+    """What is still free on this machine. `gpus`: by index, the free share of each."""
+
+    cores: int
+    memory_bytes: int | None = None  # None: unknown, so it limits nothing
+    gpus: dict[str, float] = field(default_factory=dict)
+    jobs: int | None = None  # how many more may run at once; None: any number
+
+    def take(self, needed: Resources) -> tuple[str, ...] | None:
+        """Reserve what a job needs. Return the indices of its GPUs, or None where it does not fit now."""
+        if needed.cores > self.cores or (self.jobs is not None and self.jobs < 1):
+            return None
+        if self.memory_bytes is not None and needed.memory_bytes > self.memory_bytes:
+            return None
+        # The fullest GPUs that still fit it: whole ones stay free for jobs that need them whole.
+        count, each = (int(needed.gpus), 1.0) if needed.gpus >= 1 else (int(needed.gpus > 0), needed.gpus)
+        free = sorted((left, index) for index, left in self.gpus.items() if left >= each - _ROUNDING)
+        if len(free) < count:
+            return None
+        chosen = tuple(index for _, index in free[:count])
+        self._change(needed, chosen, -1)
+        return chosen
+
+    def give_back(self, needed: Resources, chosen: tuple[str, ...]) -> None:
+        """Free what a job has taken; `chosen`: its GPUs."""
+        self._change(needed, chosen, +1)
+
+    def _change(self, needed: Resources, chosen: tuple[str, ...], sign: int) -> None:
+        self.cores += sign * needed.cores
+        self.jobs = None if self.jobs is None else self.jobs + sign
+        self.memory_bytes = None if self.memory_bytes is None else self.memory_bytes + sign * needed.memory_bytes
+        for index in chosen:
+            self.gpus[index] += sign * min(needed.gpus, 1.0)
+
+
+def require_fit(free: FreeResources, jobs: Sequence["Job"]) -> None:
+    """Raise UserError where a job does not fit into the empty machine: it would wait for ever."""
+    for job in jobs:
+        needed = job.resources
+        if needed.cores > free.cores:
+            raise UserError(f"a run is to have {needed.cores} cores, but there are {free.cores}: lower --cores-per-run")
+        if free.memory_bytes is not None and needed.memory_bytes > free.memory_bytes:
+            raise UserError(
+                f"{job.name} needs about {needed.memory_bytes / 1e9:.1f} GB, but there are "
+                f"{free.memory_bytes / 1e9:.3g} GB: lower its replay_rows or num_envs, or raise --memory"
+            )
+        if needed.gpus > len(free.gpus) + _ROUNDING:
+            raise UserError(
+                f"a run is to have {needed.gpus:g} GPUs, but there are {len(free.gpus)}: lower --gpus-per-run"
+            )
+
+
+def require_gpu_memory(jobs: Sequence["Job"], gpus: Sequence[int]) -> None:
+    """Raise UserError where a job's arrays exceed its share of the smallest GPU. `gpus`: bytes of each."""
+    for job in jobs if gpus else ():
+        share, needed = job.resources.gpus, device_memory(job.settings, len(job.seeds))
+        there = share * min(gpus)
+        if share and needed > there:
+            raise UserError(
+                f"{job.name} needs about {needed / 1e9:.1f} GB of a GPU, but its share is {there / 1e9:.1f} GB: raise "
+                "--gpus-per-run, or use --seeds-as processes"
+            )
+
+
+def run_memory(settings: Settings, seeds: int = 1, *, on_gpu: bool = False) -> int:
+    """Estimate a process's peak in bytes of the machine's memory.
+
+    On a GPU the arrays are there, and only checkpoints pass through the machine's memory.
+    """
+    spec = env_of(settings).spec
+    parts = memory_parts(settings, spec)
+    state = sum(parts[name] for name in STATE)
+    arrays = state if on_gpu else sum(parts.values()) + state
+    process = PROCESS.get(spec.physics, max(PROCESS.values()))  # a user's own environment may have any physics
+    return process + seeds * arrays
+
+
+def device_memory(settings: Settings, seeds: int = 1) -> int:
+    """Estimate the bytes of an accelerator's memory that a process takes."""
+    return seeds * sum(memory_parts(settings, env_of(settings).spec).values())
+
+
+def parse_memory(text: str) -> int:
+    """12GB, 500M or a number of bytes -> bytes"""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)B?\s*", text, re.IGNORECASE)
+    if not found or float(found[1]) <= 0:
+        raise UserError(f"--memory takes an amount such as 12GB, not {text!r}")
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+class Gpu(NamedTuple):
+    index: str
+    memory_bytes: int
+
+
+@cache
+def gpus() -> tuple[Gpu, ...]:
+    """List NVIDIA's GPUs, only those of CUDA_VISIBLE_DEVICES where it is set.
+
+    JAX is not asked: it would take most of a GPU's memory for the grid's own process.
+    """
+    query = ["nvidia-smi", "--query-gpu=index,memory.total", "--format=csv,noheader,nounits"]
+    try:
+        text = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    found = [line.split(",") for line in text.splitlines() if line.count(",") == 1]
+    there = tuple(Gpu(index.strip(), int(float(mib)) * 2**20) for index, mib in found)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return there if visible is None else tuple(gpu for gpu in there if gpu.index in visible.split(","))
+
+
+def gpu_variables(gpus: tuple[str, ...], share: float, there: bool) -> dict[str, str]:
+    """Environment variables of a process that has these GPUs; `there`: whether the machine has any GPU at all."""
+    if not gpus:
+        return {"JAX_PLATFORMS": "cpu"} if there else {}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(gpus), **_memory_share(share)}
+
+
+def scheduled_variables(resources: Resources) -> dict[str, str]:
+    """Environment variables of a process that Ray or SLURM starts.
+
+    XLA gets as many threads as the run has cores, however many the machine has: they decide the bits of a run.
+    """
+    return {"NPROC": str(resources.cores), **_memory_share(resources.gpus)}
+
+
+def _memory_share(gpus: float) -> dict[str, str]:
+    """JAX takes three quarters of a GPU's memory unless it is told otherwise."""
+    return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 * gpus:.3f}"} if 0 < gpus < 1 else {}
