@@ -18,7 +18,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import report as print_json
 
-from dcp.deploy.exported import load_exported
+from dcp.policies.exports import load_exported
 from dcp.robots import Controller
 
 

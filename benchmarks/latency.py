@@ -19,13 +19,11 @@ import jax
 import numpy as np
 from timing import report
 
+from dcp.cli.latency import Case, Latency, Step, measure
 from dcp.config import Config
-from dcp.deploy.export.metadata import describe
-from dcp.deploy.export.write import encode
-from dcp.deploy.exported import ENDINGS, load_exported
-from dcp.deploy.latency import Case, Latency, Step, measure
 from dcp.learner import make_networks
 from dcp.methods.table import METHODS
+from dcp.policies.exports import ENDINGS, encode, load_exported
 from dcp.policies.policy import DeployedPolicy
 from dcp.types import EnvSpec
 
@@ -57,7 +55,7 @@ def step_of(policy: DeployedPolicy, form: str, path: Path) -> Step:
     if form == "jax":
         return policy
     path = path.with_suffix(ENDINGS[form])
-    path.write_bytes(encode(policy, form, describe(policy, {}, None)))
+    path.write_bytes(encode(policy, form, {}))
     return load_exported(path)
 
 

@@ -18,9 +18,9 @@ import jax
 import numpy as np
 
 import dcp
-from dcp.deploy.exported import is_exported, load_exported
 from dcp.envs.base import Environment
 from dcp.errors import UserError
+from dcp.policies.exports import is_exported, load_exported
 from dcp.policies.policy_file import policy_about
 from dcp.robots import Controller, Reading, Stopped
 from dcp.robots.timing import Clock, Pacer

@@ -25,7 +25,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 LONGEST = (
     "runs/test_random_configs.py", "runs/test_resume.py", "envs/test_ant_maze.py", "grid/test_local_grid.py",
     "test_learner.py", "cli/test_doctor.py", "runs/test_split.py", "cli/test_bad_inputs.py",
-    "deploy/test_export.py", "interop/test_goal_env.py", "runs/test_trainer.py", "robots/test_controller.py",
+    "policies/test_exports.py", "interop/test_goal_env.py", "runs/test_trainer.py", "robots/test_controller.py",
 )  # fmt: skip
 
 

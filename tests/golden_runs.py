@@ -126,7 +126,7 @@ def export(runs: Path) -> dict[str, Any]:
 
 
 def _open_export(path: Path) -> Any:
-    from dcp.deploy.exported import load_exported
+    from dcp.policies.exports import load_exported
 
     return load_exported(path)
 

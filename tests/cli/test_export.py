@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dcp.cli.main import main
-from dcp.deploy.exported import load_exported
+from dcp.policies.exports import load_exported
 from dcp.policies.policy_file import load_policy
 
 

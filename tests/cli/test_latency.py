@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dcp.cli.latency import Case, Latency, measure
 from dcp.cli.main import main
-from dcp.deploy.export.write import export_policy
-from dcp.deploy.latency import Case, Latency, measure
+from dcp.policies.exports import export_policy
 
 
 def test_a_run_is_timed_in_every_form_and_gets_no_files(tiny_run, capsys):

@@ -10,15 +10,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dcp
-from dcp.deploy.burst import PeriodicBurst
-from dcp.deploy.export.write import export_policy
-from dcp.deploy.exported import load_exported
 from dcp.errors import UserError
 from dcp.evaluation.measures import training_scores
 from dcp.evaluation.program import evaluation_key
 from dcp.evaluation.targets import environment_of, open_target
 from dcp.evaluation.trial import _shared, arena_for, evaluate, goal_set_key
-from dcp.policies.policy import SampledPolicy
+from dcp.policies.exports import export_policy, load_exported
+from dcp.policies.policy import PeriodicBurst, SampledPolicy
 from dcp.policies.policy_file import save_policy
 from dcp.runs.sinks import TrainedRun
 
@@ -182,10 +180,10 @@ def test_an_environment_may_be_given_itself():
 
 def test_a_policy_and_what_is_said_of_it_are_read_at_once(tiny_run: TrainedRun, monkeypatch):
     """A run that is being trained replaces its file at any moment: two readings may be of two policies."""
-    from dcp.deploy import artefact
+    from dcp.policies import policy_file
 
-    readings, read = [], artefact._read
-    monkeypatch.setattr(artefact, "_read", lambda path: readings.append(path) or read(path))
+    readings, read = [], policy_file._read
+    monkeypatch.setattr(policy_file, "_read", lambda path: readings.append(path) or read(path))
     target = open_target(tiny_run.folder)
     assert target.about["method"] == "dcp"
     assert len(readings) == 1

@@ -30,7 +30,7 @@ def test_they_are_the_episodes_that_dcp_eval_measures(env, tiny_run):
 
 
 def test_another_policy_meets_the_same_starts_and_goals(env, tiny_run):
-    from dcp.deploy.burst import with_burst
+    from dcp.policies.policy import with_burst
 
     ours = shown_episodes(env, tiny_run.policy, 0, 0, 2, STEPS)
     others = shown_episodes(env, with_burst(tiny_run.policy, 2, 2), 0, 0, 2, STEPS)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dcp.analysis.trials import require_room
-from dcp.deploy.exported import is_exported
 from dcp.evaluation.targets import Target
 from dcp.evaluation.trial import Arena
+from dcp.policies.exports import is_exported
 
 if TYPE_CHECKING:
     from dcp.cli.eval import EvalOptions

@@ -7,9 +7,9 @@ from rich.table import Table
 
 from dcp.analysis.trials import Paired, estimates, paired
 from dcp.cli.tables import show
-from dcp.deploy.burst import is_random
 from dcp.evaluation.sweep import Sweep
 from dcp.evaluation.trial import Trial
+from dcp.policies.policy import is_random
 from dcp.statistics import Interval
 
 REACH_AT = (0.1, 0.25, 0.5, 0.75, 1.0)  # of an episode's length

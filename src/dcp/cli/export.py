@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
     options = parse(ExportOptions(), argv, "dcp export", COMMANDS["export"])
     if not options.run:
         raise UserError("nothing to export: name a run's folder or a policy file")
-    from dcp.deploy.export.write import export_policy
+    from dcp.policies.exports import export_policy
     from dcp.policies.policy_file import load_policy
 
     out = export_policy(options.run, options.format, options.out, options.burst)

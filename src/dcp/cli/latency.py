@@ -1,11 +1,14 @@
-"""`dcp latency`: what a single step costs in each form, measured in turns on this machine."""
+"""`dcp latency`: what a single step costs in each form. Inputs differ from step to step, and the forms take turns."""
 
 import json
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 from rich.table import Table
 
 from dcp.cli.flags import POSITIONAL, parse
@@ -13,10 +16,34 @@ from dcp.cli.main import COMMANDS
 from dcp.cli.tables import show
 from dcp.errors import UserError
 
-if TYPE_CHECKING:
-    from dcp.deploy.latency import Latency
-
 RUNTIMES = {"onnx": "onnxruntime", "stablehlo": "stablehlo", "numpy": "numpy"}  # by format: how the table calls it
+TURN = 50  # steps of one form before the next takes over
+WARM_UP = 5  # uncounted steps at the start of a turn: another form has just used the processor's caches
+INPUTS = 1024  # different observations
+
+Step = Callable[[np.ndarray, np.ndarray], Any]
+
+
+class Latency(NamedTuple):
+    """Microseconds of a single step."""
+
+    p50: float
+    p99: float
+    turns: tuple[float, ...]  # the median of each turn
+
+    def over(self, other: "Latency") -> float:
+        """How many times as long, turn by turn: what disturbs both at once cancels."""
+        return float(np.median(np.divide(self.turns, other.turns)))
+
+
+class Case(NamedTuple):
+    """A policy, its sizes, and whether its goal stays the same from step to step."""
+
+    step: Step
+    state_size: int
+    goal_size: int
+    same_goal: bool = True
+    before: Callable[[], Any] | None = None  # run before each step, not timed: what a robot's loop does in between
 
 
 @dataclass(frozen=True)
@@ -46,8 +73,6 @@ def main(argv: list[str]) -> int:
 
 
 def _times(options: LatencyOptions) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    from dcp.deploy.latency import Case, measure
-
     forms, missing = _forms(options.policy)
     cases: dict[tuple[str, bool], Any] = {}
     for name, policy in forms.items():
@@ -58,7 +83,7 @@ def _times(options: LatencyOptions) -> tuple[dict[str, dict[str, float]], dict[s
     return {name: _row(found[name, True], found[name, False]) for name in forms}, missing
 
 
-def _row(same: "Latency", new: "Latency") -> dict[str, float]:
+def _row(same: Latency, new: Latency) -> dict[str, float]:
     return {
         "p50_microseconds": round(same.p50, 2),
         "p99_microseconds": round(same.p99, 2),
@@ -69,14 +94,13 @@ def _row(same: "Latency", new: "Latency") -> dict[str, float]:
 
 def _forms(path: str) -> tuple[dict[str, Any], dict[str, str]]:
     """Callables by name, without any burst; and what this machine lacks."""
-    from dcp.deploy.exported import ENDINGS, is_exported, load_exported
+    from dcp.policies.exports import ENDINGS, export_policy, is_exported, load_exported
 
     if is_exported(path):
         exported = load_exported(path)
         exported.burst = None  # a random action costs nothing
         ending = {ENDINGS[form]: name for form, name in RUNTIMES.items()}
         return {ending[Path(path).suffix]: exported}, {}
-    from dcp.deploy.export.write import export_policy
     from dcp.policies.policy_file import load_policy
 
     forms: dict[str, Any] = {"jax": load_policy(path)}
@@ -97,3 +121,40 @@ def _show(times: dict[str, dict[str, float]]) -> None:
     for name, row in times.items():
         table.add_row(name, *(f"{value:.1f}" for value in row.values()))
     show(table)
+
+
+def measure(cases: Mapping[Any, Case], steps: int) -> dict[Any, Latency]:
+    """`steps` of each case, in turns, so that a noisy neighbour disturbs all alike."""
+    inputs = {name: _inputs(case) for name, case in cases.items()}
+    for name, case in cases.items():  # compiles, and fills what is allocated once
+        for number in range(20 * WARM_UP):
+            case.step(*inputs[name][number])
+    turns: dict[Any, list[list[int]]] = {name: [] for name in cases}
+    for start in range(0, steps, TURN):
+        for name, case in cases.items():
+            turns[name].append(_turn(case, inputs[name], start, min(TURN, steps - start)))
+    return {name: _latency(found) for name, found in turns.items()}
+
+
+def _latency(turns: list[list[int]]) -> Latency:
+    p50, p99 = np.percentile(np.concatenate(turns), (50, 99)) / 1000.0
+    return Latency(float(p50), float(p99), tuple(float(np.median(turn)) / 1000.0 for turn in turns))
+
+
+def _turn(case: Case, inputs: list[tuple[np.ndarray, np.ndarray]], start: int, count: int) -> list[int]:
+    times, step = [], case.step
+    for number in range(start - WARM_UP, start + count):
+        state, goal = inputs[number % INPUTS]
+        if case.before is not None:
+            case.before()
+        begin = time.perf_counter_ns()
+        step(state, goal)
+        times.append(time.perf_counter_ns() - begin)
+    return times[WARM_UP:]
+
+
+def _inputs(case: Case) -> list[tuple[np.ndarray, np.ndarray]]:
+    random = np.random.default_rng(0)
+    states = random.normal(0.0, 3.0, (INPUTS, case.state_size)).astype(np.float32)
+    goals = random.normal(0.0, 3.0, (INPUTS, case.goal_size)).astype(np.float32)
+    return [(state, goals[0 if case.same_goal else number].copy()) for number, state in enumerate(states)]

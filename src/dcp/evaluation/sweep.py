@@ -3,11 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dcp.deploy.burst import with_burst
 from dcp.errors import UserError
 from dcp.evaluation.program import evaluation_key
 from dcp.evaluation.trial import GOAL_SETS, Arena, Trial
-from dcp.policies.policy import Policy
+from dcp.policies.policy import Policy, with_burst
 
 PERIODS = (50, 100, 200)
 LENGTHS = (5, 10, 20)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from dcp.config import Config
-from dcp.deploy.numpy_policy import ExportedPolicy
 from dcp.envs.base import Environment
 from dcp.envs.registry import ENVIRONMENTS, make_env, require_stepped_by
 from dcp.errors import UserError
+from dcp.policies.numpy_policy import ExportedPolicy
 from dcp.policies.policy import DeployedPolicy, Policy, as_policy
 from dcp.policies.policy_file import load_policy_and_about
 from dcp.run_folder import CONFIG_FILE, POLICY_FILE, is_zoo, located, read_config_file, require_trust
@@ -75,7 +75,7 @@ def open_target(source: "str | Path | Policy | Callable[[np.ndarray, np.ndarray]
 
 
 def _from_path(path: str | Path) -> Target:
-    from dcp.deploy.exported import is_exported, load_exported
+    from dcp.policies.exports import is_exported, load_exported
 
     label, path = str(path), located(path)
     folder = path if path.is_dir() else path.parent

@@ -11,7 +11,6 @@ import jax
 import numpy as np
 
 from dcp import compiling, devices
-from dcp.deploy.burst import with_burst
 from dcp.envs.base import Environment
 from dcp.envs.geodesic import path_lengths
 from dcp.errors import UserError
@@ -19,7 +18,7 @@ from dcp.evaluation.measures import Bin, Measures, measure
 from dcp.evaluation.program import Deployment, compiled, evaluation_key
 from dcp.evaluation.rollout import Record
 from dcp.evaluation.targets import Target, environment_of, open_target
-from dcp.policies.policy import DeployedPolicy, Policy, SampledPolicy
+from dcp.policies.policy import DeployedPolicy, Policy, SampledPolicy, with_burst
 from dcp.types import Array, EnvSpec
 
 EPISODES = 128

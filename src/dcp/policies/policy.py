@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,8 @@ from dcp.representation import bind
 from dcp.types import Array, EnvSpec, Params
 
 PolicyState = Any
+PERIOD, LENGTH = 100, 10  # the paper's burst
+_BURST_STREAM = 0x75727374  # keeps the burst's random stream apart from the policy's
 _FIXED = ["networks", "condition", "spec", "energy"]  # of a policy as an argument of a program
 
 
@@ -147,3 +149,76 @@ def as_policy(policy: "Policy | Callable[[np.ndarray, np.ndarray], Any]") -> Pol
     if not callable(policy):
         raise UserError(f"a {type(policy).__name__} does not act: give a policy, or a function of state and goal")
     return HostPolicy(policy, getattr(policy, "reset", None))
+
+
+class BurstState(NamedTuple):
+    inner: Any  # the policy's own
+    key: Array
+    step: Array  # []: steps so far
+
+
+def is_random(step: Any, period: Any, length: Any) -> Any:
+    """Tell whether the burst acts at this step, counted from 0."""
+    return step % period >= period - length
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["policy", "period", "length"], meta_fields=[])
+@dataclass(frozen=True)
+class PeriodicBurst:
+    """The paper's periodic burst: uniform actions in the last `length` steps of each `period`, around any policy.
+
+    So an episode starts with the policy itself, and the share of random steps is exactly L / P. The policy's own action
+    is computed at random steps too: its random stream is the same as without the burst.
+    """
+
+    policy: Policy
+    period: int | Array = PERIOD
+    length: int | Array = LENGTH
+
+    @property
+    def on_host(self) -> bool:
+        return getattr(self.policy, "on_host", False)
+
+    def init(self, key: Array) -> BurstState:
+        inner = self.policy.init(key)  # the same key: with L = 0 the policy does what it does alone
+        return BurstState(inner, jax.random.fold_in(key, _BURST_STREAM), jnp.zeros((), jnp.int32))
+
+    def act(self, policy_state: BurstState, state: Array, goal: Array) -> tuple[BurstState, Array]:
+        inner, action = self.policy.act(policy_state.inner, state, goal)
+        key, step = policy_state.key, policy_state.step
+        uniform = jax.random.uniform(jax.random.fold_in(key, step), action.shape, minval=-1.0, maxval=1.0)
+        action = jnp.where(is_random(step, self.period, self.length), uniform, action)
+        return BurstState(inner, key, step + 1), action
+
+
+def with_burst(policy: "Policy | Callable[..., Any]", period: int = PERIOD, length: int = LENGTH) -> Policy:
+    """Return the policy with a burst of `length` steps in every `period`; with length 0 the policy itself."""
+    policy = as_policy(policy)
+    if period < 1 or not 0 <= length <= period or int(period) != period or int(length) != length:
+        raise UserError(f"a burst of {length} steps in a period of {period}: use a period P >= 1 and 0 <= L <= P")
+    return PeriodicBurst(policy, period, length) if length else policy
+
+
+class Stepper:
+    """Any policy as a plain call that keeps the policy's state: stepper(observation, goal) -> action.
+
+    stepper = Stepper(with_burst(load_policy(path), 100, 10)); one episode at a time, `reset` begins the next.
+    """
+
+    def __init__(self, policy: "Policy | Callable[..., Any]", seed: int = 0):
+        self.policy = as_policy(policy)
+        self._act = _step if getattr(self.policy, "on_host", False) else jax.jit(_step)
+        self.reset(seed)
+
+    def reset(self, seed: int = 0) -> None:
+        self._state = self.policy.init(jax.random.key(seed))
+
+    def __call__(self, observation: Any, goal: Any) -> np.ndarray:
+        """[..., S], [..., G] -> [..., A]; each call is a step, whatever its batch."""
+        state, goal = np.asarray(observation, np.float32), np.asarray(goal, np.float32)
+        self._state, action = self._act(self.policy, self._state, state, goal)
+        return np.asarray(action)
+
+
+def _step(policy: Policy, policy_state: PolicyState, state: Any, goal: Any) -> tuple[PolicyState, Array]:
+    return policy.act(policy_state, state, goal)

@@ -8,17 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dcp.deploy import numpy_policy
-from dcp.deploy.export.metadata import describe
-from dcp.deploy.export.numpy_form import numpy_bytes
-from dcp.deploy.numpy_policy import Burst, NumpyPolicy
-from tests.deploy.exports import ANT, SCATTERED, maze_inputs, untrained
+from dcp.policies import numpy_policy
+from dcp.policies.exports import encode
+from dcp.policies.numpy_policy import Burst, NumpyPolicy
+from tests.policies.exports import ANT, SCATTERED, maze_inputs, untrained
 
 
 def written(folder: Path, method: str = "dcp", burst: tuple[int, int] | None = None, **settings) -> Path:
     policy = untrained(method, **settings)
     path = folder / "policy.npz"
-    path.write_bytes(numpy_bytes(policy, describe(policy, {"method": method}, burst)))
+    path.write_bytes(encode(policy, "numpy", {"method": method}, burst))
     return path
 
 

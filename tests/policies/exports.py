@@ -8,12 +8,10 @@ import jax
 import numpy as np
 
 from dcp.config import Config
-from dcp.deploy.export.metadata import describe
-from dcp.deploy.export.write import encode
-from dcp.deploy.exported import load_exported
-from dcp.deploy.numpy_policy import ExportedPolicy
 from dcp.learner import make_networks
 from dcp.methods.table import METHODS
+from dcp.policies.exports import encode, load_exported
+from dcp.policies.numpy_policy import ExportedPolicy
 from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import save_policy
 from dcp.types import EnvSpec
@@ -47,7 +45,7 @@ def untrained(method: str, spec: EnvSpec = ANT, **settings: Any) -> DeployedPoli
 def exported(folder: Path, form: str, policy: DeployedPolicy) -> ExportedPolicy:
     """Written and read, without the comparison that `export_policy` makes: a test makes its own."""
     path = folder / f"policy{ENDINGS[form]}"
-    path.write_bytes(encode(policy, form, describe(policy, {}, None)))
+    path.write_bytes(encode(policy, form, {}))
     return load_exported(path)
 
 

@@ -8,11 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dcp.deploy.burst import PeriodicBurst, is_random, with_burst
-from dcp.deploy.stepper import Stepper
 from dcp.errors import UserError
 from dcp.evaluation import rollout
-from dcp.policies.policy import HostPolicy
+from dcp.policies.policy import HostPolicy, PeriodicBurst, Stepper, is_random, with_burst
 from dcp.runs.sinks import TrainedRun
 from dcp.types import Array
 from tests.toys import LineWorld

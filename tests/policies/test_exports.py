@@ -1,23 +1,31 @@
 """Every exported form against the policy itself, and what a file says of itself."""
 
 import json
+import sys
 import zipfile
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
 
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 
-from dcp.deploy.export import layers, numpy_form, onnx_form
-from dcp.deploy.export.metadata import describe
-from dcp.deploy.export.write import export_policy
-from dcp.deploy.exported import load_exported
+from dcp import networks, policies
 from dcp.errors import RunError, UserError
+from dcp.methods.conditions import pulled_back
 from dcp.methods.table import CONDITIONS, METHODS
-from dcp.networks import ACTIVATIONS
+from dcp.networks import ACTIVATIONS, Networks
+from dcp.policies import exports, numpy_policy, onnx_form
+from dcp.policies.exports import compare, encode, export_policy, load_exported
+from dcp.policies.policy import DeployedPolicy
 from dcp.types import EnvSpec
-from tests.deploy.exports import ANT, ENDINGS, SCATTERED, exported, maze_inputs, saved, untrained
+from tests.policies.exports import ANT, ENDINGS, SCATTERED, exported, maze_inputs, saved, untrained
 
 # Each method with other networks, so that the forms meet many options.
 OPTIONS = {
@@ -80,27 +88,16 @@ def test_where_two_goals_are_nearly_one_to_the_encoder_rounding_decides_in_jax_t
         assert apart[near].max() < 1e-3
 
 
-def test_a_new_activation_or_condition_must_be_given_to_every_form():
-    from dcp.deploy import numpy_policy
-
+def test_a_new_activation_or_condition_of_ours_must_be_given_to_every_form():
     assert onnx_form.ACTIVATIONS.keys() == numpy_policy.ACTIVATIONS.keys() == ACTIVATIONS.keys()
     assert onnx_form.CONDITIONS.keys() == numpy_policy.CONDITIONS.keys() == CONDITIONS.keys()
 
 
 @pytest.mark.parametrize("form", ["numpy", "onnx"])
-@pytest.mark.parametrize("table", ["ACTIVATIONS", "CONDITIONS"])
-def test_what_a_form_was_not_given_is_refused_in_one_sentence(form: str, table: str, monkeypatch):
-    monkeypatch.setattr({"numpy": numpy_form, "onnx": onnx_form}[form], table, {})
-    make = {"numpy": numpy_form.numpy_bytes, "onnx": onnx_form.onnx_bytes}[form]
-    with pytest.raises(UserError, match=rf"does not know the {table[:-1].lower()} '.*': choose --format stablehlo"):
-        make(untrained("dcp"), describe(untrained("dcp"), {}, None))
-
-
-@pytest.mark.parametrize("form", ["numpy", "onnx"])
 def test_a_walk_that_misses_a_change_of_the_networks_writes_nothing(form: str, tmp_path: Path, monkeypatch):
     folder = saved(tmp_path, "dcp", depth=3, residual_every=1)
-    hidden = layers._hidden
-    monkeypatch.setattr(layers, "_hidden", lambda *args: hidden(*args)._replace(residual=False))
+    hidden = exports._hidden
+    monkeypatch.setattr(exports, "_hidden", lambda *args: hidden(*args)._replace(residual=False))
     with pytest.raises(RunError, match="differ from the policy's"):
         export_policy(folder, form)
     assert [path.name for path in folder.iterdir()] == ["policy.safetensors"]
@@ -181,10 +178,136 @@ def test_a_name_that_readers_would_not_know_is_refused(tmp_path: Path):
 
 
 def test_without_onnx_the_sentence_says_what_to_install(tmp_path: Path, monkeypatch):
-    import sys
-
     folder = saved(tmp_path)
-    monkeypatch.delitem(sys.modules, "dcp.deploy.export.onnx_form")
+    monkeypatch.delattr(policies, "onnx_form")
+    monkeypatch.delitem(sys.modules, "dcp.policies.onnx_form")
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(UserError, match=r"pip install 'dcp\[onnx\]'"):
         export_policy(folder, "onnx")
+
+
+# ---- parts of a user's
+
+
+@dataclass(frozen=True)
+class Bearing:
+    """Where the goal lies in its own coordinates, shortened where it is far."""
+
+    scale: float = 2.0
+
+    def size(self, spec: EnvSpec, repr_dim: int) -> int:
+        return spec.goal_size
+
+    def __call__(self, representation, achieved, commanded):
+        offset = commanded - achieved
+        return offset / (self.scale + jnp.linalg.norm(offset, axis=-1, keepdims=True))
+
+
+class PulledBack(Bearing):
+    """Needs a derivative of psi_g."""
+
+    name: ClassVar[str] = "pulled_back"
+
+    def __call__(self, representation, achieved, commanded):
+        one = lambda a, c: pulled_back(representation, a, c)  # noqa: E731
+        return jax.vmap(one)(achieved, commanded) if achieved.ndim > 1 else one(achieved, commanded)
+
+
+class AsksForItsBatch(Bearing):
+    def __call__(self, representation, achieved, commanded):
+        return super().__call__(representation, achieved, commanded) * (1.0 if int(achieved.shape[0]) else 0.0)
+
+
+class CallsTheHost(Bearing):
+    def __call__(self, representation, achieved, commanded):
+        return jax.pure_callback(np.negative, jax.ShapeDtypeStruct(commanded.shape, jnp.float32), commanded)
+
+
+class HalfAsFast(Networks):
+    def actor(self, params, state, condition):
+        mean, log_std = super().actor(params, state, condition)
+        return 0.5 * mean, log_std
+
+
+def of_a_user(part: str, monkeypatch) -> DeployedPolicy:
+    policy = untrained("crl")
+    if part == "gelu":
+        monkeypatch.setitem(networks.ACTIVATIONS, "gelu", nn.gelu)
+        return replace(policy, networks=Networks(replace(policy.networks.shape, activation="gelu")))
+    if part == "HalfAsFast":
+        return replace(policy, networks=HalfAsFast(policy.networks.shape))
+    return replace(policy, condition=globals()[part]())
+
+
+@pytest.mark.parametrize("part", ["Bearing", "PulledBack", "AsksForItsBatch", "gelu", "HalfAsFast"])
+def test_stablehlo_takes_parts_of_a_users(part: str, tmp_path: Path, monkeypatch):
+    policy = of_a_user(part, monkeypatch)
+    state, goal = maze_inputs(ANT, 100)
+    want = policy(state, goal)
+    assert np.abs(want - untrained("crl")(state, goal)).max() > 0.01
+    np.testing.assert_allclose(exported(tmp_path, "stablehlo", policy)(state, goal), want, rtol=0, atol=1e-5)
+    compare(policy, encode(policy, "stablehlo", {}), "stablehlo")
+
+
+def test_what_cannot_leave_python_is_refused_in_one_sentence(monkeypatch):
+    with pytest.raises(UserError, match=r"^jax.export cannot trace this policy \(.*host callbacks.*$"):
+        encode(of_a_user("CallsTheHost", monkeypatch), "stablehlo", {})
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        ("Bearing", "the condition .*:Bearing"),
+        ("PulledBack", "the condition pulled_back"),
+        ("gelu", "the activation gelu"),
+        ("HalfAsFast", "the networks HalfAsFast"),
+    ],
+)
+def test_forms_that_do_not_know_a_part_name_it_and_the_way_out(part: str, name: str, monkeypatch):
+    policy = of_a_user(part, monkeypatch)
+    with pytest.raises(UserError, match=rf"^the NumPy form knows dcp's own parts alone, not {name}: .*stablehlo$"):
+        encode(policy, "numpy", {})
+    monkeypatch.setitem(sys.modules, "jax2onnx", None)
+    with pytest.raises(UserError, match=rf"^{name} is not one of dcp's own.*jax2onnx: .*, or .*stablehlo$"):
+        encode(policy, "onnx", {})
+
+
+def test_what_jax2onnx_makes_of_a_users_part_is_an_export_like_ours(tmp_path: Path, monkeypatch):
+    """A stand-in for jax2onnx: it pins a package below ours, so it is not in the lock."""
+
+    class LikeOurs(Bearing):
+        def __call__(self, representation, achieved, commanded):
+            return commanded
+
+    def to_onnx(function, inputs, **settings):
+        assert inputs == [("batch", 29), ("batch", 2)] and settings["output_names"] == ["action"]
+        np.testing.assert_allclose(function(*maze_inputs(ANT, 3)), untrained("crl")(*maze_inputs(ANT, 3)), atol=1e-5)
+        return onnx_form._own_model(untrained("crl"), "raw_goal")
+
+    monkeypatch.setitem(sys.modules, "jax2onnx", SimpleNamespace(to_onnx=to_onnx))
+    policy = replace(untrained("crl"), condition=LikeOurs())
+    compare(policy, encode(policy, "onnx", {}), "onnx")
+    found = exported(tmp_path, "onnx", policy)
+    assert found.metadata["condition"].endswith("LikeOurs") and found.action_size == 8
+    monkeypatch.setitem(sys.modules, "jax2onnx", SimpleNamespace(to_onnx=lambda *args, **settings: 1 / 0))
+    with pytest.raises(UserError, match=r"^jax2onnx cannot write .*LikeOurs as ONNX \(division.*stablehlo$"):
+        encode(policy, "onnx", {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["Bearing", "gelu", "HalfAsFast"])
+def test_jax2onnx_traces_parts_of_a_users(part: str, tmp_path: Path, monkeypatch):
+    pytest.importorskip("jax2onnx")
+    policy = of_a_user(part, monkeypatch)
+    state, goal = maze_inputs(ANT, 100)
+    onnx_policy = exported(tmp_path, "onnx", policy)
+    np.testing.assert_allclose(onnx_policy(state, goal), policy(state, goal), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(onnx_policy(state[0], goal[0]), policy(state[0], goal[0]), rtol=0, atol=1e-5)
+    assert encode(policy, "onnx", {}) == encode(policy, "onnx", {})
+
+
+@pytest.mark.slow
+def test_what_jax2onnx_cannot_trace_is_refused_in_one_sentence(monkeypatch):
+    pytest.importorskip("jax2onnx")
+    with pytest.raises(UserError, match=r"^jax2onnx cannot write the condition pulled_back as ONNX \(.*stablehlo$"):
+        encode(of_a_user("PulledBack", monkeypatch), "onnx", {})

@@ -1,1 +1,0 @@
-"""A trained policy, away from its training."""

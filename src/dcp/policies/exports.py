@@ -1,0 +1,315 @@
+"""A policy as one file that runs without dcp: `export_policy` writes NumPy, ONNX or StableHLO, `load_exported` reads.
+
+StableHLO takes any policy that JAX can trace, ONNX most of them (onnx_form.py), and NumPy's form takes dcp's own parts.
+Reading needs no JAX unless the file is StableHLO.
+"""
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dcp import __version__
+from dcp.errors import RunError, UserError
+from dcp.policies import numpy_policy
+from dcp.policies.numpy_policy import FORMAT, METADATA, SCHEMA_VERSION, Burst, ExportedPolicy, NumpyPolicy
+
+if TYPE_CHECKING:
+    from dcp.policies.policy import DeployedPolicy
+
+ENDINGS = {"onnx": ".onnx", "stablehlo": ".stablehlo", "numpy": ".npz"}  # by format
+STABLEHLO_METADATA, STABLEHLO_ARTEFACT = "dcp.json", "policy.jax_export"  # the entries of the zip file
+PLATFORMS = ("cpu", "cuda", "tpu")
+DATE = (1980, 1, 1, 0, 0, 0)  # of the zip file's entries: the same policy gives the same file
+TOLERANCE = 1e-4  # mean difference of actions in [-1, 1]: rounding stays far below, a forgotten layer far above
+CHECKED = 64  # inputs that a file is compared on
+
+
+# ---- reading
+
+
+def is_exported(path: str | Path) -> bool:
+    """Tell by its ending whether a file is one of `dcp export`, not a run folder or a policy file of `dcp train`."""
+    return Path(path).suffix in ENDINGS.values() and not Path(path).is_dir()
+
+
+def load_exported(path: str | Path) -> ExportedPolicy:
+    """Return the file as a callable: policy(observation, goal) -> action, NumPy in and out."""
+    path = Path(path)
+    if not is_exported(path):
+        raise UserError(f"{path} is no exported policy: name a file that ends in {', '.join(ENDINGS.values())}")
+    if not path.is_file():
+        raise UserError(f"there is no file {path}: write one with `dcp export`")
+    try:
+        policy = _read(path)
+        # One step: the sizes are those of the metadata, and what compiles at the first call has compiled.
+        action = policy.infer(np.zeros(policy.state_size, np.float32), np.zeros(policy.goal_size, np.float32))
+        if action.shape != (policy.action_size,):
+            raise ValueError(f"its action has shape {action.shape}, not {(policy.action_size,)}")
+        return policy
+    except UserError:
+        raise
+    except Exception as error:  # what protobuf, onnxruntime, zipfile and XLA raise has no class in common
+        raise UserError(
+            f"{path} is no whole policy of `dcp export` ({_short(error)}): export or copy it again"
+        ) from error
+
+
+def _read(path: Path) -> ExportedPolicy:
+    if path.suffix == ENDINGS["numpy"]:
+        return NumpyForm.load(path)
+    if path.suffix == ENDINGS["onnx"]:
+        return _onnx_form().OnnxForm(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        return StableHloForm(json.loads(archive.read(STABLEHLO_METADATA)), archive.read(STABLEHLO_ARTEFACT))
+
+
+class NumpyForm(NumpyPolicy):
+    mistake = UserError
+
+
+class StableHloForm(ExportedPolicy):
+    """jax.export's artefact; compiled at the first call with a batch size."""
+
+    mistake = UserError
+
+    def __init__(self, metadata: dict[str, Any], artefact: bytes) -> None:
+        super().__init__(metadata)
+        import jax
+        from jax import export
+
+        self._call = jax.jit(export.deserialize(bytearray(artefact)).call)
+
+    def infer(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
+        if state.ndim == 1:
+            return self.infer(state[None], goal[None])[0]
+        return np.asarray(self._call(state, goal))
+
+
+def _onnx_form() -> Any:
+    """Load the module that needs the package onnx, which may be missing."""
+    try:
+        from dcp.policies import onnx_form
+    except ImportError as error:
+        raise UserError(f"an ONNX file needs {error.name} here: pip install 'dcp[onnx]'") from error
+    return onnx_form
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+# ---- writing
+
+
+def export_policy(
+    path: str | Path, form: str, out: str | Path | None = None, burst: tuple[int, int] | None = None
+) -> Path:
+    """Write the policy of a run folder or policy file as one file, by default beside it. -> its path"""
+    from dcp.policies.policy_file import load_policy_and_about, write_whole
+
+    if form not in ENDINGS:
+        raise UserError(f"unknown format {form!r}: choose one of {', '.join(ENDINGS)}")
+    (policy, about), ending = load_policy_and_about(path), ENDINGS[form]
+    out = Path(out) if out is not None else _folder(Path(path)) / f"policy{ending}"
+    if out.suffix != ending:
+        raise UserError(f"{out} does not end in {ending}, by which its readers know the format: rename it")
+    if out.is_dir():
+        raise UserError(f"{out} is a folder: name a file by --out")
+    content = encode(policy, form, about, burst)
+    compare(policy, content, form)
+    try:
+        write_whole(out, content)
+    except OSError as error:
+        raise UserError(f"cannot write {out} ({error.strerror}): name another --out") from error
+    return out
+
+
+def _folder(path: Path) -> Path:
+    """The run's folder, or the current one for a policy of the zoo: nothing is written into the package."""
+    if not path.exists():
+        return Path()
+    return path if path.is_dir() else path.parent
+
+
+def encode(
+    policy: "DeployedPolicy", form: str, about: Mapping[str, Any], burst: tuple[int, int] | None = None
+) -> bytes:
+    """Return the file's content. `about` says where the policy comes from."""
+    metadata = _metadata(policy, about, burst)
+    if form == "numpy":
+        return _numpy_bytes(policy, metadata)
+    if form == "stablehlo":
+        return _stablehlo_bytes(policy, metadata)
+    return _onnx_form().onnx_bytes(policy, metadata)
+
+
+def compare(policy: "DeployedPolicy", content: bytes, form: str) -> None:
+    """Refuse a file that acts otherwise: inputs small and large, together and one by one, and at the goal itself."""
+    random, spec = np.random.default_rng(0), policy.spec
+    scale = np.geomspace(0.1, 3.0, CHECKED)[:, None]
+    state = (scale * random.standard_normal((CHECKED, spec.state_size))).astype(np.float32)
+    goal = (scale * random.standard_normal((CHECKED, spec.goal_size))).astype(np.float32)
+    goal[0] = spec.achieved(state[0])
+    with TemporaryDirectory() as folder:
+        draft = Path(folder) / f"policy{ENDINGS[form]}"
+        draft.write_bytes(content)
+        infer = load_exported(draft).infer
+        alone = np.stack([infer(*pair) for pair in zip(state, goal, strict=True)])
+        actions = np.stack([infer(state, goal), alone])
+    apart = np.mean(np.abs(actions - np.asarray(policy(state, goal))))
+    if not apart <= TOLERANCE:
+        raise RunError(
+            f"the {form} file's actions differ from the policy's by {apart:.1g} on average: nothing was written; "
+            "choose another --format, and please report it"
+        )
+
+
+def _metadata(policy: "DeployedPolicy", about: Mapping[str, Any], burst: tuple[int, int] | None) -> dict[str, Any]:
+    """What every exported file says of itself."""
+    s = policy.spec
+    return {
+        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
+        "dcp_version": __version__,
+        "inputs": {"state": ["batch", s.state_size], "goal": ["batch", s.goal_size]},
+        "outputs": {"action": ["batch", s.action_size]},
+        "state_size": s.state_size,
+        "goal_size": s.goal_size,
+        "action_size": s.action_size,
+        "goal_dims": list(s.goal_dims),
+        "condition": _condition_name(policy),
+        "burst": _burst(burst),
+        "about": {"env": s.name, **about},
+    }
+
+
+def _burst(burst: tuple[int, int] | None) -> dict[str, int] | None:
+    if burst is None:
+        return None
+    try:
+        made = Burst(*burst)
+    except ValueError as error:
+        raise UserError(f"{error}: give --burst P L with 0 <= L <= P and P of 1 or more") from None
+    return {"period": made.period, "length": made.length} if made.length else None
+
+
+def _stablehlo_bytes(policy: "DeployedPolicy", metadata: dict[str, Any]) -> bytes:
+    """jax.export's artefact and the metadata in one zip file. JAX traces the policy's own `act`, whatever its parts."""
+    artefact = _traced(policy).serialize()
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(zipfile.ZipInfo(STABLEHLO_METADATA, DATE), json.dumps(metadata))
+        archive.writestr(zipfile.ZipInfo(STABLEHLO_ARTEFACT, DATE), artefact)
+    return file.getvalue()
+
+
+def _traced(policy: "DeployedPolicy") -> Any:
+    """Export `act` for any batch size; row by row if one of its parts wants to know the size."""
+    import jax
+    import jax.numpy as jnp
+    from jax import export
+
+    def action(state: Any, goal: Any) -> Any:
+        return policy.act((), state, goal)[1]
+
+    (batch,) = export.symbolic_shape("batch")
+    sizes = (policy.spec.state_size, policy.spec.goal_size)
+    inputs = [jax.ShapeDtypeStruct((batch, size), jnp.float32) for size in sizes]
+    try:
+        return export.export(jax.jit(action), platforms=PLATFORMS)(*inputs)
+    except Exception as first:  # a user's part may raise anything
+        try:
+            return export.export(jax.jit(jax.vmap(action)), platforms=PLATFORMS)(*inputs)
+        except Exception:
+            raise UserError(
+                f"jax.export cannot trace this policy ({_short(first)}): keep host callbacks out of its parts"
+            ) from first
+
+
+# ---- dcp's own parts, without Flax: what the NumPy form and our ONNX graph are written from
+
+
+class Layer(NamedTuple):
+    """Dense, then LayerNorm, then the activation, then the residual connection."""
+
+    arrays: dict[str, np.ndarray]  # kernel [in, out], bias [out]; scale and shift [out] of LayerNorm, if it has one
+    activation: str | None
+    residual: bool  # adds what the last such layer, or the first layer, gave
+
+
+def foreign_part(policy: "DeployedPolicy") -> str | None:
+    """Name a part of the policy that is not one of dcp's own, or return None."""
+    from dcp.methods.conditions import Direction, RawGoal
+    from dcp.networks import Networks
+
+    if type(policy.condition) not in (RawGoal, Direction):
+        return f"the condition {_condition_name(policy)}"
+    if type(policy.networks) is not Networks:
+        return f"the networks {type(policy.networks).__name__}"
+    if (activation := policy.networks.shape.activation) not in numpy_policy.ACTIVATIONS:
+        return f"the activation {activation}"
+    return None
+
+
+def _condition_name(policy: "DeployedPolicy") -> str:
+    kind = type(policy.condition)
+    return str(getattr(kind, "name", f"{kind.__module__}:{kind.__qualname__}"))
+
+
+def own_networks(policy: "DeployedPolicy") -> dict[str, list[Layer]]:
+    """Describe what `networks.MLP` computes: psi_g and the actor's mean. `compare` finds what is forgotten here."""
+    size = policy.spec.action_size
+    *hidden, last = _mlp_layers(policy, policy.actor)
+    kernel, bias = last.arrays["kernel"], last.arrays["bias"]
+    mean = last._replace(arrays={"kernel": kernel[:, :size], "bias": bias[:size]})  # the other half is the log std
+    return {"psi_g": _mlp_layers(policy, policy.encoders["psi_g"]), "actor": [*hidden, mean]}
+
+
+def _mlp_layers(policy: "DeployedPolicy", params: Any) -> list[Layer]:
+    shape = policy.networks.shape
+    layers = [_hidden(shape, params, number) for number in range(shape.depth)]
+    return [*layers, Layer(_arrays(params["out"]), None, False)]
+
+
+def _hidden(shape: Any, params: Any, number: int) -> Layer:
+    arrays = _arrays(params[f"hidden_{number}"])
+    if shape.layer_norm:
+        norm = params[f"norm_{number}"]
+        arrays |= {"scale": np.asarray(norm["scale"]), "shift": np.asarray(norm["bias"])}
+    residual = number > 0 and shape.residual_every > 0 and number % shape.residual_every == 0
+    return Layer(arrays, shape.activation, residual)
+
+
+def _arrays(dense: Any) -> dict[str, np.ndarray]:
+    return {"kernel": np.asarray(dense["kernel"]), "bias": np.asarray(dense["bias"])}
+
+
+def norm_epsilon() -> float:
+    import flax.linen as nn
+
+    return float(nn.LayerNorm.epsilon)
+
+
+def _numpy_bytes(policy: "DeployedPolicy", metadata: dict[str, Any]) -> bytes:
+    """The .npz of numpy_policy.py: the layers' arrays, and one JSON string."""
+    if foreign := foreign_part(policy):
+        raise UserError(f"the NumPy form knows dcp's own parts alone, not {foreign}: choose --format stablehlo")
+    needed = numpy_policy.CONDITIONS[metadata["condition"]].networks
+    networks = {name: layers for name, layers in own_networks(policy).items() if name in needed}
+    about = {
+        name: [{"norm": "scale" in x.arrays, "activation": x.activation, "residual": x.residual} for x in layers]
+        for name, layers in networks.items()
+    }
+    arrays = {METADATA: np.array(json.dumps({**metadata, "norm_epsilon": norm_epsilon(), "networks": about}))}
+    for name, layers in networks.items():
+        for number, layer in enumerate(layers):
+            arrays |= {f"{name}/{number}/{part}": array for part, array in layer.arrays.items()}
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays)
+    return file.getvalue()

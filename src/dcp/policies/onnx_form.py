@@ -1,0 +1,191 @@
+"""The policy as an ONNX graph: state and goal in, action out, the condition computed inside.
+
+dcp's own parts are written node by node. What depends on the goal alone then ends in the tensor `psi_goal`, so that a
+runtime may cut the graph there and keep psi_g(goal) between steps. A policy with parts of a user's goes to jax2onnx.
+"""
+
+import json
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from dcp.errors import UserError
+from dcp.policies.exports import Layer, foreign_part, norm_epsilon, own_networks
+from dcp.policies.numpy_policy import METADATA, ExportedPolicy
+
+if TYPE_CHECKING:
+    from dcp.policies.policy import DeployedPolicy
+
+OPSET, IR_VERSION = 17, 8  # LayerNormalization came with 17; every onnxruntime since 1.12 knows them
+TRACED_OPSET = 21  # what jax2onnx writes for; every onnxruntime since 1.20 knows it
+BATCH = "batch"
+PSI_GOAL = "psi_goal"  # the tensor that depends on the goal alone
+
+
+class OnnxForm(ExportedPolicy):
+    """An ONNX file in onnxruntime. Two sessions where the graph has `psi_goal`: psi_g runs once per goal."""
+
+    mistake = UserError
+
+    def __init__(self, content: bytes) -> None:
+        model = onnx.load_from_string(content)
+        stored = {prop.key: prop.value for prop in model.metadata_props}
+        super().__init__(json.loads(stored[METADATA]))
+        self._encoder: Any = None
+        self._kept = b"", np.empty(0)  # a goal's bytes and its psi: replaced together, whatever threads there are
+        if any(PSI_GOAL in node.output for node in model.graph.node):
+            self._encoder = _session(_part(model, ["goal"], [PSI_GOAL]))
+            content = _part(model, ["state", PSI_GOAL], ["action"])
+        self._step = _session(content)
+
+    def infer(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
+        if state.ndim == 1:
+            return self.infer(state[None], goal[None])[0]
+        feeds = {"state": state, "goal": goal} if self._encoder is None else {"state": state, PSI_GOAL: self._psi(goal)}
+        return self._step.run(["action"], feeds)[0]
+
+    def _psi(self, goal: np.ndarray) -> np.ndarray:
+        content, (kept, psi_goal) = goal.tobytes(), self._kept
+        if content != kept:
+            psi_goal = self._encoder.run([PSI_GOAL], {"goal": goal})[0]
+            self._kept = content, psi_goal
+        return psi_goal
+
+
+def _part(model: onnx.ModelProto, inputs: list[str], outputs: list[str]) -> bytes:
+    return onnx.utils.Extractor(model).extract_model(inputs, outputs).SerializeToString()
+
+
+def _session(content: bytes) -> Any:
+    try:
+        runtime = import_module("onnxruntime")
+    except ImportError as error:
+        raise UserError("an ONNX file needs onnxruntime here: pip install 'dcp[onnx]'") from error
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # a step is too small to be shared out
+    options.log_severity_level = 4  # what is wrong comes as an exception
+    return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def onnx_bytes(policy: "DeployedPolicy", metadata: dict[str, Any]) -> bytes:
+    foreign = foreign_part(policy)
+    model = _own_model(policy, metadata["condition"]) if foreign is None else _traced_model(policy, foreign)
+    helper.set_model_props(model, {METADATA: json.dumps(metadata)})
+    onnx.checker.check_model(model, full_check=True)
+    return model.SerializeToString(deterministic=True)
+
+
+# ---- a user's parts, traced
+
+
+def _traced_model(policy: "DeployedPolicy", foreign: str) -> onnx.ModelProto:
+    try:
+        jax2onnx = import_module("jax2onnx")
+    except ImportError as error:
+        raise UserError(
+            f"{foreign} is not one of dcp's own, so ONNX needs jax2onnx: install it in an environment of its own,"
+            " since it lowers orbax-checkpoint, or choose --format stablehlo"
+        ) from error
+    spec = policy.spec
+    try:
+        model = jax2onnx.to_onnx(
+            lambda state, goal: policy.act((), state, goal)[1],
+            [(BATCH, spec.state_size), (BATCH, spec.goal_size)],
+            input_names=["state", "goal"],
+            output_names=["action"],
+            opset=TRACED_OPSET,
+        )
+        _session(model.SerializeToString())
+    except Exception as error:  # it raises what it meets
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(f"jax2onnx cannot write {foreign} as ONNX ({reason}): choose --format stablehlo") from error
+    return model
+
+
+# ---- our own parts, node by node
+
+
+class Graph:
+    """Nodes in order. `add` returns the name of the node's output."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[str, onnx.TensorProto] = {}
+
+    def add(self, op: str, *inputs: str, to: str = "", **attributes: Any) -> str:
+        to = to or f"{op.lower()}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [to], name=f"node_{to}", **attributes))
+        return to
+
+    def constant(self, name: str, value: np.ndarray) -> str:
+        self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(value), name)
+        return name
+
+    def mlp(self, name: str, layers: list[Layer], x: str, to: str) -> str:
+        skip = x
+        for number, layer in enumerate(layers):
+            x = self._layer(f"{name}/{number}", layer, x, to if layer is layers[-1] else "")
+            if layer.residual:
+                x = self.add("Add", x, skip)
+            if layer.residual or number == 0:
+                skip = x
+        return x
+
+    def _layer(self, name: str, layer: Layer, x: str, to: str) -> str:
+        stored = {part: self.constant(f"{name}/{part}", array) for part, array in layer.arrays.items()}
+        x = self.add("Gemm", x, stored["kernel"], stored["bias"], to=to)
+        if "scale" in stored:
+            norm = {"axis": -1, "epsilon": norm_epsilon()}
+            x = self.add("LayerNormalization", x, stored["scale"], stored["shift"], **norm)
+        return ACTIVATIONS[layer.activation](self, x) if layer.activation else x
+
+
+ACTIVATIONS: dict[str, Callable[[Graph, str], str]] = {
+    "swish": lambda graph, x: graph.add("Mul", x, graph.add("Sigmoid", x)),
+    "relu": lambda graph, x: graph.add("Relu", x),
+}
+
+
+def _direction(graph: Graph, psi_g: list[Layer], goal_dims: tuple[int, ...]) -> list[str]:
+    """Algorithm 1, Direction, with the safe norm: zero where the achieved goal is the goal."""
+    achieved = graph.add("Gather", "state", graph.constant("goal_dims", np.asarray(goal_dims, np.int64)), axis=1)
+    psi_goal = graph.mlp("psi_g", psi_g, "goal", PSI_GOAL)
+    difference = graph.add("Sub", psi_goal, graph.mlp("psi_g", psi_g, achieved, "psi_state"))
+    magnitude = graph.add("ReduceL2", difference, to="magnitude", axes=[1], keepdims=1)
+    apart = graph.add("Greater", magnitude, graph.constant("zero", np.zeros((), np.float32)))
+    divisor = graph.add("Where", apart, magnitude, graph.constant("one", np.ones((), np.float32)))
+    return [graph.add("Div", difference, divisor, to="direction"), magnitude]
+
+
+# By the condition's name: what the actor reads besides the state.
+CONDITIONS: dict[str, Callable[[Graph, list[Layer], tuple[int, ...]], list[str]]] = {
+    "raw_goal": lambda graph, psi_g, goal_dims: ["goal"],
+    "direction": _direction,
+}
+
+
+def _own_model(policy: "DeployedPolicy", condition: str) -> onnx.ModelProto:
+    graph, networks, spec = Graph(), own_networks(policy), policy.spec
+    seen = CONDITIONS[condition](graph, networks["psi_g"], spec.goal_dims)
+    mean = graph.mlp("actor", networks["actor"], graph.add("Concat", "state", *seen, axis=1), "mean")
+    graph.add("Tanh", mean, to="action")
+    inner = [_floats(PSI_GOAL, policy.networks.shape.repr_dim)] if condition == "direction" else []
+    made = helper.make_graph(
+        graph.nodes,
+        "dcp_policy",
+        [_floats("state", spec.state_size), _floats("goal", spec.goal_size)],
+        [_floats("action", spec.action_size)],
+        list(graph.constants.values()),
+        value_info=inner,
+    )
+    return helper.make_model(
+        made, producer_name="dcp", ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)]
+    )
+
+
+def _floats(name: str, size: int) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [BATCH, size])
