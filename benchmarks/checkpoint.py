@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import jax
 from timing import report, seconds
 
+from dcp.algorithm import Programs, make_algorithm
 from dcp.devices import prepare
 from dcp.envs.registry import make_env
 from dcp.evaluation.program import evaluation_key
@@ -26,8 +27,6 @@ from dcp.presets import preset_config
 from dcp.runs import checkpoint as files
 from dcp.runs.checkpoint import Moment, Saver, load
 from dcp.runs.loop import Cadence
-from dcp.training.stages import Stages
-from dcp.training.trainer import make_trainer
 
 
 def main() -> None:
@@ -39,8 +38,8 @@ def main() -> None:
 
     config = preset_config("paper", env=args.env, method=args.method)
     prepare(config.devices, make_env(config.env).spec)
-    stages = Stages(make_trainer(config))
-    config = stages.trainer.config
+    stages = Programs(make_algorithm(config))
+    config = stages.algorithm.config
     moment = Moment(stages.init())
     for _ in range(config.num_prefill_unrolls):
         moment.run = stages.prefill(moment.run)
@@ -70,7 +69,7 @@ def main() -> None:
     )
 
 
-def in_turns(stages: Stages, moment: Moment, saver: Saver, rounds: int) -> tuple[float, float, float]:
+def in_turns(stages: Programs, moment: Moment, saver: Saver, rounds: int) -> tuple[float, float, float]:
     """-> median seconds of an iteration, of one that begins with a checkpoint, and until that has gone on"""
 
     def iteration() -> object:
@@ -96,7 +95,7 @@ def in_turns(stages: Stages, moment: Moment, saver: Saver, rounds: int) -> tuple
     return plain, saving, blocked
 
 
-def evaluation_seconds(stages: Stages, moment: Moment) -> float:
+def evaluation_seconds(stages: Programs, moment: Moment) -> float:
     def evaluate() -> object:
         return stages.evaluate(moment.run.learner.params, evaluation_key(0, 0))
 

@@ -22,12 +22,11 @@ from environments import plain_env, stepper
 from timing import in_turns, report
 
 from dcp import compiling
+from dcp.algorithm import Algorithm, Programs, make_algorithm
 from dcp.analysis.paper_values import ENVIRONMENTS
 from dcp.devices import cores, prepare
 from dcp.envs.registry import make_env
 from dcp.presets import preset_config
-from dcp.training.stages import Stages
-from dcp.training.trainer import Trainer, make_trainer
 
 LENGTH = 62  # an unroll of the paper's
 PLAIN_LENGTH = {"humanoid_u_maze": 4, "ant_big_maze": 3, "ant_hardest_maze": 2}  # a second or so of the slowest side
@@ -35,15 +34,15 @@ PLAIN_LENGTH = {"humanoid_u_maze": 4, "ant_big_maze": 3, "ant_hardest_maze": 2} 
 SMALL = {"replay_rows": 1_000, "min_replay_rows": 1_000}
 
 
-def unroller(trainer: Trainer) -> Callable[[], Any]:
+def unroller(trainer: Algorithm) -> Callable[[], Any]:
     """Each call goes on from where the last one stopped."""
-    stages = Stages(trainer)
+    stages = Programs(trainer)
     held = {"run": stages.init(), "calls": 0}
 
     def work() -> Any:
         held["calls"] += 1
-        held["run"], metrics = stages._unroll(held["run"], jax.random.key(held["calls"]))
-        return held["run"].acting.episodes.env.obs, metrics
+        held["run"] = stages.prefill(held["run"])
+        return held["run"].acting.episodes.env.obs
 
     return work
 
@@ -52,8 +51,8 @@ def measure(name: str) -> dict[str, float]:
     settings = preset_config("paper", env=name, method="dcp", unroll_length=LENGTH, **SMALL)
     length = PLAIN_LENGTH.get(name, 6)
     forms = {
-        "mujoco": unroller(make_trainer(replace(settings, physics="mujoco"))),
-        "ours": unroller(make_trainer(settings)),
+        "mujoco": unroller(make_algorithm(replace(settings, physics="mujoco"))),
+        "ours": unroller(make_algorithm(settings)),
         "plain": stepper(plain_env(name), jax.vmap, settings.num_envs, length),
     }
     times = in_turns(forms, rounds=3)

@@ -21,12 +21,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, report, seconds
 
+from dcp.algorithm import Programs, make_algorithm
 from dcp.config import PHYSICS, Config
 from dcp.devices import prepare
 from dcp.envs.registry import env_of
 from dcp.presets import preset_config
-from dcp.training.stages import Stages
-from dcp.training.trainer import make_trainer
 
 PEER_SECONDS = 165.0
 
@@ -43,9 +42,9 @@ def main() -> None:
     env = args.env or ("ant_u_maze" if args.physics == "brax" else "pusher_hard")
     config: Config = preset_config("paper", env=env, physics=args.physics, method=args.method, devices=args.devices)
     prepare(config.devices, env_of(config).spec)
-    stages = Stages(make_trainer(config))
+    stages = Programs(make_algorithm(config))
     run = stages.init()
-    config = stages.trainer.config
+    config = stages.algorithm.config
     for _ in range(config.num_prefill_unrolls):
         run = stages.prefill(run)
     run, _ = stages.iteration(run)  # compiles what is left
@@ -88,20 +87,19 @@ def main() -> None:
 
 def brax_unroll(config: Config, rounds: int) -> float:
     """Median seconds of the unroll of one iteration, by our engine of the paper's physics."""
-    import jax
 
     prepare(None, env_of(config).spec)
-    stages = Stages(make_trainer(config))
+    stages = Programs(make_algorithm(config))
     held = {"run": stages.init()}
 
     def unroll() -> object:
-        held["run"], metrics = stages._unroll(held["run"], jax.random.key(0))
-        return held["run"].acting, metrics
+        held["run"] = stages.prefill(held["run"])
+        return held["run"].acting
 
     return in_turns({"unroll": unroll}, rounds)["unroll"]
 
 
-def timed_parts(stages: Stages, held: dict) -> dict[str, float]:
+def timed_parts(stages: Programs, held: dict) -> dict[str, float]:
     """One more iteration, a part at a time."""
     import jax
 
@@ -109,17 +107,16 @@ def timed_parts(stages: Stages, held: dict) -> dict[str, float]:
     key, key_collect, key_window, key_future, key_shuffle, key_update = jax.random.split(run.key, 6)
 
     def environment() -> object:
-        held["run"], metrics = stages._unroll(run._replace(key=key), key_collect)
-        return held["run"].acting, metrics
+        acting, replay, metrics = stages.collect(run.learner.params, run.acting, run.replay, key_collect)
+        held["run"] = run._replace(acting=acting, replay=replay, key=key)
+        return acting, metrics
 
     def sampling() -> object:
-        held["windows"] = stages.windows(held["run"], key_window)
+        held["windows"] = stages.windows(held["run"].replay, key_window)
         return held["windows"]
 
     def updates() -> object:
-        learner, metrics = stages.programs.learn(
-            held["run"].learner, held["windows"], key_future, key_shuffle, key_update
-        )
+        learner, metrics = stages.learn(held["run"].learner, held["windows"], key_future, key_shuffle, key_update)
         held["run"] = held["run"]._replace(learner=learner)
         return learner, metrics
 

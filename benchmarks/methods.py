@@ -13,11 +13,10 @@ import jax.numpy as jnp
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, report
 
+from dcp.algorithm import Programs, make_algorithm
 from dcp.config import Config
 from dcp.envs.base import EnvState, sparse_state
 from dcp.envs.registry import make_env, register_env
-from dcp.training.stages import Stages
-from dcp.training.trainer import make_trainer
 from dcp.types import Array, EnvSpec
 
 
@@ -42,8 +41,8 @@ class AntSizedPoint:
 
 def prepared(method: str):
     """One iteration from a filled replay, always from the same state, so nothing is donated."""
-    trainer = make_trainer(Config(env="ant_sized_point", method=method, replay_rows=2000, num_evals=1))
-    stages = Stages(trainer, donate=False)
+    trainer = make_algorithm(Config(env="ant_sized_point", method=method, replay_rows=2000, num_evals=1))
+    stages = Programs(trainer, donate=False)
     run = stages.init()
     for _ in range(trainer.config.num_prefill_unrolls):
         run = stages.prefill(run)

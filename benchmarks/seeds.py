@@ -21,18 +21,17 @@ sys.path.insert(0, str(Path(__file__).parent))
 import jax
 from timing import report, seconds
 
+from dcp.algorithm import Algorithm, Programs, make_algorithm
 from dcp.evaluation.program import evaluation_key
 from dcp.presets import preset_config
 from dcp.runs.seeds import How, SeedStages, learner_form
-from dcp.training.stages import Stages
-from dcp.training.trainer import Trainer, make_trainer
 
 
 class OneAfterAnother:
     """Single runs: the programs are compiled once and serve all of them, as in one process that trains each."""
 
-    def __init__(self, trainer: Trainer, seeds: range):
-        self.stages = [Stages(replace(trainer, config=replace(trainer.config, seed=seed))) for seed in seeds]
+    def __init__(self, trainer: Algorithm, seeds: range):
+        self.stages = [Programs(replace(trainer, config=replace(trainer.config, seed=seed))) for seed in seeds]
         self.runs = [stages.init() for stages in self.stages]
 
     def prefill(self) -> Any:
@@ -50,7 +49,7 @@ class OneAfterAnother:
 
 
 class OneProgram:
-    def __init__(self, trainer: Trainer, seeds: range, learner: How | None = None):
+    def __init__(self, trainer: Algorithm, seeds: range, learner: How | None = None):
         self.stages, self.seeds = SeedStages(trainer, learner=learner), seeds
         self.run = self.stages.init(seeds)
 
@@ -98,7 +97,7 @@ def main() -> None:
     parser.add_argument("--learner", choices=["map", "vmap"], help="how its pass goes over seeds; default: as training")
     args = parser.parse_args()
 
-    trainer = make_trainer(preset_config(args.preset, env=args.env, method=args.method, devices=1))
+    trainer = make_algorithm(preset_config(args.preset, env=args.env, method=args.method, devices=1))
     seeds, prefills = range(args.seeds), trainer.config.num_prefill_unrolls
     forms, compiling = {}, {}
     kinds = {"one_after_another": OneAfterAnother, "one_program": partial(OneProgram, learner=args.learner)}

@@ -123,13 +123,12 @@ def serve(devices: int, env: str) -> None:
 
 
 def unrolling(env: str, devices: int) -> Callable[[], float]:
+    from dcp.algorithm import Programs, make_algorithm
     from dcp.presets import preset_config
-    from dcp.training.stages import Stages
-    from dcp.training.trainer import make_trainer
 
     # The least replay: two sides must fit side by side, and an insertion costs the same in any.
     config = preset_config("paper", env=env, devices=devices, replay_rows=1_000)
-    stages = Stages(make_trainer(config))
+    stages = Programs(make_algorithm(config))
     held = {"run": stages.init()}
 
     def unroll() -> object:
@@ -143,19 +142,18 @@ def updating(env: str, devices: int, kind: str) -> Callable[[], float]:
     """128 updates, as an iteration makes 1,998 of them."""
     import jax
 
+    from dcp.algorithm import Programs, make_algorithm
     from dcp.presets import preset_config
-    from dcp.training.stages import Stages
-    from dcp.training.trainer import make_trainer
 
     sizes: dict[str, Any] = {"env": env, "devices": devices, "replay_rows": 1_000, "window": WINDOW}
-    stages = Stages(make_trainer(preset_config("paper", **sizes, split_batches="on" if kind == "split" else "off")))
+    stages = Programs(make_algorithm(preset_config("paper", **sizes, split_batches="on" if kind == "split" else "off")))
     run = stages.init()
     held, keys = {"learner": run.learner}, jax.random.split(jax.random.key(0), 4)
     run = run._replace(replay=run.replay._replace(size=run.replay.size + 1_000))  # rows of zeros cost the same
-    windows = jax.block_until_ready(stages.windows(run, keys[0]))
+    windows = jax.block_until_ready(stages.windows(run.replay, keys[0]))
 
     def updates() -> object:
-        held["learner"], metrics = stages.programs.learn(held["learner"], windows, *keys[1:])
+        held["learner"], metrics = stages.jitted.learn(held["learner"], windows, *keys[1:])
         return held["learner"], metrics
 
     return lambda: seconds(updates)

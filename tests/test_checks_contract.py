@@ -3,10 +3,10 @@
 import jax
 import pytest
 
+from dcp.algorithm import make_algorithm
 from dcp.checks import contract_violations, memory_parts, violations
 from dcp.config import Settings
 from dcp.envs.registry import ENVIRONMENTS, make_env
-from dcp.training.trainer import make_trainer
 from tests.tiny import tiny_config
 from tests.toys import BrittleLine
 
@@ -48,7 +48,7 @@ def test_fidelity_and_physics_reach_the_environment(monkeypatch):
     monkeypatch.setattr("dcp.envs.registry.make_env", spy)
     config = tiny_config(env="ant_u_maze", fidelity="fixed", physics="mujoco", eval_env="ant_u_maze_eval")
     assert violations(config) == []
-    make_trainer(config)
+    make_algorithm(config)
     assert asked == [("ant_u_maze", "fixed", "mujoco"), ("ant_u_maze_eval", "fixed", "mujoco")] * 2
 
 
@@ -60,7 +60,7 @@ def test_an_unknown_physics_is_told_once():
 @pytest.mark.parametrize("rates", [{}, {"alpha_learning_rate": 1e-2}], ids=["one Adam", "three"])
 def test_the_learners_bytes_are_those_of_its_state(rates: dict[str, float]):
     """Counted without tracing; only the counters of one Adam or of three differ."""
-    trainer = make_trainer(tiny_config(layer_norm=True, **rates))
+    trainer = make_algorithm(tiny_config(layer_norm=True, **rates))
     state = jax.eval_shape(trainer.learner.init, jax.random.key(0))
     there = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
     counted = memory_parts(trainer.config, trainer.env.spec)["learner and its optimizer"]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import dcp
+from dcp.algorithm import Programs, make_algorithm
 from dcp.cli.eval import EvalOptions
 from dcp.cli.eval_files import file_name
 from dcp.cli.eval_tables import compare
@@ -25,8 +26,6 @@ from dcp.evaluation.trial import arena_for
 from dcp.interop.goal_env import GoalEnv
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.train import resume, train
-from dcp.training.stages import Stages
-from dcp.training.trainer import make_trainer
 from tests.runs.same_run import assert_same_run
 from tests.runs.test_resume import lives, stopped
 from tests.tiny import tiny_config
@@ -58,10 +57,10 @@ def iteration(threads: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Everything after the first updates: metrics, parameters, environments."""
     monkeypatch.setattr(physics_env, "cores", lambda: threads)
     registry._ours.cache_clear()
-    stages = Stages(make_trainer(dataclasses.replace(CONFIG, env="ant_push")))
-    assert stages.trainer.env.engine.threads == threads  # type: ignore[attr-defined]
+    stages = Programs(make_algorithm(dataclasses.replace(CONFIG, env="ant_push")))
+    assert stages.algorithm.env.engine.threads == threads  # type: ignore[attr-defined]
     run = stages.init()
-    for _ in range(stages.trainer.config.num_prefill_unrolls):
+    for _ in range(stages.algorithm.config.num_prefill_unrolls):
         run = stages.prefill(run)
     run, metrics = stages.iteration(run)
     return jax.device_get((metrics, run._replace(key=None)))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dcp import compiling
+from dcp.algorithm import Algorithm, Programs, RunState, make_algorithm
 from dcp.config import Config
 from dcp.errors import UserError
 from dcp.evaluation.program import Deployment
@@ -22,8 +23,6 @@ from dcp.runs.loop import Evaluation, run_loop
 from dcp.runs.sinks import CsvSink, TrainedRun
 from dcp.runs.stopping import Interrupted
 from dcp.runs.train import train
-from dcp.training.stages import Stages
-from dcp.training.trainer import RunState, Trainer, make_trainer
 from tests.tiny import tiny_config
 
 TIMING = {"steps_per_second", "wall_seconds"}
@@ -97,7 +96,7 @@ class CountingDeployment(Deployment):
         return super().episodes(policy, key)
 
 
-class Counting(Trainer):
+class Counting(Algorithm):
     """Python runs a stage only when it is traced."""
 
     def collect(self, params, acting, replay, key):
@@ -115,7 +114,7 @@ class Counting(Trainer):
 
 def counted_run(seed: int) -> tuple[list[dict[str, float]], RunState]:
     """The tiny run once more: its rows and final state; `traces` tells what was traced."""
-    trainer = make_trainer(tiny_config(seed=seed))
+    trainer = make_algorithm(tiny_config(seed=seed))
     counting = Counting(**{field.name: getattr(trainer, field.name) for field in dataclasses.fields(trainer)})
     traces.clear()
     rows: list[dict[str, float]] = []
@@ -136,10 +135,10 @@ def test_the_same_seed_gives_the_same_bits_and_nothing_is_traced_twice(tiny_run:
 
 
 def test_runs_that_differ_in_seed_or_budget_alone_share_their_programs():
-    one, other = (Stages(make_trainer(tiny_config(**settings))) for settings in ({"seed": 3}, {"steps": 12_000}))
-    assert one.programs is other.programs
-    assert one.programs is not Stages(make_trainer(tiny_config(discount=0.9))).programs
-    assert one.programs is not Stages(make_trainer(tiny_config()), donate=False).programs
+    one, other = (Programs(make_algorithm(tiny_config(**settings))) for settings in ({"seed": 3}, {"steps": 12_000}))
+    assert one.jitted is other.jitted
+    assert one.jitted is not Programs(make_algorithm(tiny_config(discount=0.9))).jitted
+    assert one.jitted is not Programs(make_algorithm(tiny_config()), donate=False).jitted
 
 
 def test_another_seed_gives_other_numbers(tiny_run: TrainedRun):

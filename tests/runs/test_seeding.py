@@ -8,17 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dcp.algorithm import Programs, make_algorithm
 from dcp.checks import violations
 from dcp.cli.main import main
 from dcp.config import Config, Settings
 from dcp.errors import UserError
-from dcp.replay import with_standing
+from dcp.replay import with_resting_pairs
 from dcp.run_folder import read_config_file
 from dcp.runs.loop import Cadence
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.train import resume, train
-from dcp.training.stages import Stages
-from dcp.training.trainer import make_trainer
 from dcp.types import Batch
 from tests.tiny import FLAGS, tiny_config
 
@@ -69,27 +68,26 @@ def test_a_resume_takes_the_same_file_and_refuses_a_changed_one(seeded: TrainedR
 
 def test_without_seeds_a_run_is_what_it_was(tiny_run: TrainedRun):
     """The first state of an unseeded trainer: no slot is seeded, and nothing waits for the critic."""
-    trainer = make_trainer(tiny_config())
-    assert trainer.rollout.seeds is None
-    assert trainer._standing(jnp.zeros((2, 64), jnp.int32), jax.random.key(0)) is None
+    trainer = make_algorithm(tiny_config())
+    assert trainer.seeds is None
+    assert trainer._resting_states(jnp.zeros((2, 64), jnp.int32), jax.random.key(0)) is None
     assert int(tiny_run.state.acting.command.seeded) == 0
 
 
 def test_the_critic_learns_from_seeds_at_rest_and_the_actor_from_experience_alone(seed_file: Path):
-    trainer = make_trainer(tiny_config(pool_seed=str(seed_file), pool_seed_in_critic=True))
+    trainer = make_algorithm(tiny_config(pool_seed=str(seed_file), pool_seed_in_critic=True))
     learner, key = trainer.learner, jax.random.key(0)
     batch = Batch(*(jax.random.normal(k, (64, 2)) for k in jax.random.split(key, 4)))
-    states = trainer._standing(jnp.zeros((3, 64), jnp.int32), key)
+    states = trainer._resting_states(jnp.zeros((3, 64), jnp.int32), key)
     assert states is not None and states.shape == (3, 5, 2)
     assert np.array_equal(np.unique(np.asarray(states[0]), axis=0), np.unique(STATES, axis=0))
     assert not np.array_equal(states[0], states[1])  # each update draws anew
-    for_critic = trainer._for_critic(batch, states[0])
-    assert for_critic is not None
+    for_critic = with_resting_pairs(batch, states[0], learner.spec)
     params, noise = learner.init(key).params, learner.noise(key, 64)
     gradients = jax.jit(jax.grad(learner.loss, has_aux=True))
     with_seeds, _ = gradients(params, batch, noise, for_critic)
     without, _ = gradients(params, batch, noise, batch)
-    standing = with_standing(batch, states[0], learner.spec)
+    standing = with_resting_pairs(batch, states[0], learner.spec)
     replaced, _ = gradients(params, standing, noise, standing)
     for ours, other in ((with_seeds.actor, without.actor), (with_seeds.encoders, replaced.encoders)):
         for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(other), strict=True):
@@ -102,7 +100,7 @@ def test_a_pass_of_updates_differs_by_the_switch_alone(seed_file: Path):
     """The same pairs, order and noise: with the seeds in the critic's data the encoders end elsewhere."""
     ends = []
     for in_critic in (False, True):
-        trainer = make_trainer(tiny_config(pool_seed=str(seed_file), pool_seed_in_critic=in_critic))
+        trainer = make_algorithm(tiny_config(pool_seed=str(seed_file), pool_seed_in_critic=in_critic))
         key = jax.random.key(1)
         pairs = Batch(*(jax.random.normal(k, (128, 2)) for k in jax.random.split(key, 4)))
         learner, _ = trainer.updates(trainer.learner.init(key), pairs, jnp.arange(128).reshape(2, 64), key)
@@ -112,14 +110,14 @@ def test_a_pass_of_updates_differs_by_the_switch_alone(seed_file: Path):
 
 def test_trainers_with_the_same_seeds_are_one_program_and_others_are_not(seed_file: Path, tmp_path: Path):
     config = tiny_config(pool_seed=str(seed_file))
-    assert make_trainer(config).rollout == make_trainer(config).rollout
+    assert make_algorithm(config) == make_algorithm(config)
     assert (
-        Stages(make_trainer(config)).programs
-        is Stages(make_trainer(tiny_config(**{**vars(config), "seed": 1}))).programs
+        Programs(make_algorithm(config)).jitted
+        is Programs(make_algorithm(tiny_config(**{**vars(config), "seed": 1}))).jitted
     )
     np.savez(tmp_path / "other.npz", states=STATES + 0.1)
     other = tiny_config(pool_seed=str(tmp_path / "other.npz"))
-    assert Stages(make_trainer(config)).programs is not Stages(make_trainer(other)).programs
+    assert Programs(make_algorithm(config)).jitted is not Programs(make_algorithm(other)).jitted
 
 
 @pytest.mark.parametrize(

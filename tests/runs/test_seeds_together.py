@@ -17,14 +17,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from dcp.algorithm import Programs, make_algorithm
 from dcp.errors import UserError
 from dcp.runs import checkpoint as files
 from dcp.runs.loop import Cadence
 from dcp.runs.seeds import SeedStages
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.train import SeedRun, SeedsFaultError, SeedsInterrupted, resume, train, train_seeds
-from dcp.training.stages import Stages
-from dcp.training.trainer import make_trainer
 from tests.runs.same_run import TIMING, assert_same_run, final_arrays, metrics
 from tests.tiny import tiny_config
 
@@ -84,8 +83,8 @@ def assert_close(rows: list[dict[str, float]], others: list[dict[str, float]]) -
 @pytest.mark.parametrize("learner", ["vmap", pytest.param("map", marks=pytest.mark.slow)])
 def test_after_three_iterations_every_metric_is_that_of_the_single_run(learner):
     """As accelerators do it, and as a CPU does; the tests below are of the latter here."""
-    trainer = make_trainer(tiny_config())
-    several, one = SeedStages(trainer, learner=learner), Stages(make_trainer(tiny_config(seed=3)))
+    trainer = make_algorithm(tiny_config())
+    several, one = SeedStages(trainer, learner=learner), Programs(make_algorithm(tiny_config(seed=3)))
     runs, run = several.prefill(several.prefill(several.init(SEEDS))), one.prefill(one.prefill(one.init()))
     for _ in range(3):
         runs, metrics = several.iteration(runs)
@@ -243,8 +242,8 @@ def test_two_devices_share_two_seeds_out_and_nothing_changes(together: Trained, 
 def test_under_physics_two_seeds_gather_what_each_gathers_alone():
     """Eight steps: later the rounding of contacts decides, as on two devices."""
     settings = {"env": "ant_u_maze", "unroll_length": 8, "min_replay_rows": 8, "window": 9, "devices": 1}
-    trainer = make_trainer(tiny_config(**settings, episode_length=50))
-    several, one = SeedStages(trainer), Stages(make_trainer(tiny_config(**settings, episode_length=50, seed=3)))
+    trainer = make_algorithm(tiny_config(**settings, episode_length=50))
+    several, one = SeedStages(trainer), Programs(make_algorithm(tiny_config(**settings, episode_length=50, seed=3)))
     runs, run = several.prefill(several.init(SEEDS)), one.prefill(one.init())
     assert_allclose(runs.replay.rows.state[0], run.replay.rows.state, atol=1e-3)
     assert np.array_equal(runs.replay.rows.episode_id[0], run.replay.rows.episode_id)
@@ -253,7 +252,7 @@ def test_under_physics_two_seeds_gather_what_each_gathers_alone():
 
 def test_between_two_ticks_of_the_clock_nothing_is_scored_and_rows_are_inserted_as_slices():
     """A predicate with an axis of seeds would make a select of the cond: both sides computed, at every step."""
-    trainer = make_trainer(tiny_config())
+    trainer = make_algorithm(tiny_config())
     programs, keys = SeedStages(trainer).programs(2), jax.random.split(jax.random.key(0), 2)
     over_seeds = jax.vmap(trainer.init_experience, out_axes=(programs.axes.acting, programs.axes.replay))
     acting, replay = jax.eval_shape(over_seeds, keys)

@@ -12,17 +12,17 @@ from typing import Any
 
 import jax
 import pytest
+from dcp.training import programs
 from jax.sharding import Mesh
 from numpy.testing import assert_allclose
 
+from dcp.algorithm import make_algorithm
 from dcp.checks import violations
 from dcp.devices import ONE_DEVICE, count_devices, make_split, prepare, splitting_pays
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.interop import gym_programs as interop
 from dcp.runs import seeds as seed_programs
-from dcp.training import programs
-from dcp.training.trainer import make_trainer
 from tests.tiny import tiny_config
 from tests.toys import BrittleLine, LineWorld
 
@@ -90,7 +90,7 @@ def test_batches_are_split_where_it_pays(backend, hosts, batch_size, devices, pa
 
 @pytest.mark.parametrize(("asked", "kept"), [(None, "off"), ("on", "on"), ("off", "off")])
 def test_whether_batches_are_split_is_written_down(asked, kept):
-    assert make_trainer(tiny_config(split_batches=asked)).config.split_batches == kept
+    assert make_algorithm(tiny_config(split_batches=asked)).config.split_batches == kept
 
 
 def test_a_batch_that_devices_cannot_share_out_evenly_gives_one_sentence():

@@ -14,10 +14,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from dcp.algorithm import Programs, RunState, make_algorithm
 from dcp.config import Config
 from dcp.runs.train import train
-from dcp.training.stages import Stages
-from dcp.training.trainer import RunState, make_trainer
 
 
 def not_finite(row: dict[str, Any], state: RunState) -> list[str]:
@@ -36,12 +35,12 @@ def whole(config: Config) -> dict[str, Any]:
 
 
 def iteration(config: Config) -> dict[str, Any]:
-    stages = Stages(make_trainer(config))
+    stages = Programs(make_algorithm(config))
     run = stages.init()
-    for _ in range(stages.trainer.config.num_prefill_unrolls):
+    for _ in range(stages.algorithm.config.num_prefill_unrolls):
         run = stages.prefill(run)
     run, metrics = stages.iteration(run)
-    return {"not_finite": not_finite(metrics, run), "updates": stages.trainer.config.updates_per_iteration}
+    return {"not_finite": not_finite(metrics, run), "updates": stages.algorithm.config.updates_per_iteration}
 
 
 def answer(values: dict[str, Any], how: str) -> dict[str, Any]:

@@ -12,16 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dcp.algorithm import Programs, RunState, make_algorithm
 from dcp.runs.loop import Evaluation, run_loop
 from dcp.runs.train import resume, train
-from dcp.training.stages import Stages
-from dcp.training.trainer import RunState, make_trainer
 from tests.runs.same_run import assert_same_run
 from tests.tiny import tiny_config
 
 
-def unrolled(devices: int, **settings) -> tuple[Stages, RunState]:
-    stages = Stages(make_trainer(tiny_config(devices=devices, **settings)), donate=False)
+def unrolled(devices: int, **settings) -> tuple[Programs, RunState]:
+    stages = Programs(make_algorithm(tiny_config(devices=devices, **settings)), donate=False)
     run = stages.init()
     for _ in range(2):
         run = stages.prefill(run)
@@ -33,12 +32,12 @@ def worst_gap(one, other) -> float:
     return float(max(jax.tree.leaves(gaps)))
 
 
-def collectives(stages: Stages, run: RunState) -> dict[str, list[int]]:
+def collectives(stages: Programs, run: RunState) -> dict[str, list[int]]:
     """Elements of every all-gather in the programs that touch environments or replay."""
     key, params = jax.random.key(0), stages.split.everywhere(run.learner.params)
     programs = {
-        "windows": stages.programs.windows.lower(run.replay, key),
-        "collect": stages.programs.collect.lower(params, run.acting, run.replay, key),
+        "windows": stages.jitted.windows.lower(run.replay, key),
+        "collect": stages.jitted.collect.lower(params, run.acting, run.replay, key),
     }
     return {name: _gathered(program.compile().as_text()) for name, program in programs.items()}
 
@@ -52,9 +51,9 @@ def _gathered(text: str) -> list[int]:
     return sizes
 
 
-def split_batches(unsplit: Stages, run: RunState) -> dict[str, object]:
+def split_batches(unsplit: Programs, run: RunState) -> dict[str, object]:
     """One pass of updates from the same replay: by the first device, and by both with half of each batch."""
-    split = Stages(make_trainer(tiny_config(devices=2, split_batches="on")), donate=False)
+    split = Programs(make_algorithm(tiny_config(devices=2, split_batches="on")), donate=False)
     learner, metrics, _ = _learned(unsplit, run)
     shared, same_metrics, program = _learned(split, run._replace(learner=split.split.everywhere(run.learner)))
     return {
@@ -68,10 +67,10 @@ def split_batches(unsplit: Stages, run: RunState) -> dict[str, object]:
     }
 
 
-def _learned(stages: Stages, run: RunState):
+def _learned(stages: Programs, run: RunState):
     keys = jax.random.split(jax.random.key(1), 4)
-    arguments = (run.learner, stages.windows(run, keys[0]), keys[1], keys[2], keys[3])
-    program = stages.programs.learn.lower(*arguments).compile()
+    arguments = (run.learner, stages.windows(run.replay, keys[0]), keys[1], keys[2], keys[3])
+    program = stages.jitted.learn.lower(*arguments).compile()
     return *program(*arguments), program
 
 
@@ -81,7 +80,7 @@ def trained(devices: int, **settings) -> dict[str, float]:
     def keep(evaluation: Evaluation) -> None:
         rows.append(evaluation.row)
 
-    run_loop(make_trainer(tiny_config(devices=devices, steps=2_400, num_evals=1, **settings)), keep)
+    run_loop(make_algorithm(tiny_config(devices=devices, steps=2_400, num_evals=1, **settings)), keep)
     return rows[-1]
 
 

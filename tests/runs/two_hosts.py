@@ -10,16 +10,15 @@ import jax
 import numpy as np
 
 from dcp import hosts
+from dcp.algorithm import Programs, make_algorithm
 from dcp.hosts import Meeting
 from dcp.runs import multihost as exchange
 from dcp.runs.multihost import agreed, pieces, spread, start
-from dcp.training.stages import Stages
-from dcp.training.trainer import make_trainer
 from tests.tiny import tiny_config
 
 
 def period() -> dict[str, object]:
-    stages = Stages(make_trainer(tiny_config()))
+    stages = Programs(make_algorithm(tiny_config()))
     run, metrics = stages.init(), []
     for _ in range(2):
         run = stages.prefill(run)
@@ -31,7 +30,7 @@ def period() -> dict[str, object]:
         gathered[where] = what
     return {
         "devices": stages.split.count,
-        "split_batches": stages.trainer.config.split_batches,
+        "split_batches": stages.algorithm.config.split_batches,
         "own": [shard.data.shape[1] for shard in run.replay.rows.state.addressable_shards],
         "means": {name: float(np.mean([row[name] for row in metrics])) for name in metrics[0]},
         "own_part": all(np.array_equal(gathered[s.index], s.data) for s in run.replay.rows.state.addressable_shards),

@@ -183,11 +183,11 @@ def _measure_here(config: Config, cores: int) -> dict[str, float]:
     """
     import jax
 
-    from dcp.training.stages import Stages
-    from dcp.training.trainer import make_trainer
+    from dcp.algorithm import Programs
+    from dcp.algorithm import make_algorithm
 
     compiling.enable_cache()
-    stages = Stages(make_trainer(config))
+    stages = Programs(make_algorithm(config))
     run = jax.block_until_ready(stages.init())
     # On one core the processor's time is what an idle machine would take, whatever else is running here.
     clock = time.process_time if cores == 1 and jax.default_backend() == "cpu" else time.perf_counter

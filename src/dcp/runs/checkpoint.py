@@ -29,13 +29,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp import hosts
+from dcp.algorithm import Programs, RunState
 from dcp.config import Config, Settings
 from dcp.devices import cores
 from dcp.errors import UserError
 from dcp.run_folder import CHECKPOINTS_DIR
 from dcp.runs.multihost import pieces, spread
-from dcp.training.stages import Stages
-from dcp.training.trainer import RunState
 
 Row = dict[str, float]
 UNSPLIT = "off"  # what split_batches was before it was noted in config.json
@@ -270,7 +269,7 @@ class Saver:
         self.last = record["env_steps"]
 
 
-def load(path: Path, config: Config, stages: Stages) -> Moment:
+def load(path: Path, config: Config, stages: Programs) -> Moment:
     """A verified checkpoint's moment, laid out over the devices as the stages would have it.
 
     Raises `DamagedError` where its bytes are not those that were written, `UserError` where it is another run's.
@@ -295,11 +294,11 @@ def load(path: Path, config: Config, stages: Stages) -> Moment:
     return moment_of(arrays, kept, stages)
 
 
-def moment_of(arrays: dict[str, np.ndarray], kept: dict[str, Any], stages: Stages) -> Moment:
+def moment_of(arrays: dict[str, np.ndarray], kept: dict[str, Any], stages: Programs) -> Moment:
     return Moment(stages.place(_from_arrays(arrays, stages.shapes())), **kept)
 
 
-def empty_arrays(stages: Stages) -> dict[str, np.ndarray]:
+def empty_arrays(stages: Programs) -> dict[str, np.ndarray]:
     """Room for all that a checkpoint of this run holds."""
     plain = {name: jax.eval_shape(_plain, leaf) for name, leaf in _named(stages.shapes()) if leaf.size}
     return {name: np.empty(leaf.shape, leaf.dtype) for name, leaf in plain.items()}
@@ -407,7 +406,7 @@ _DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "devi
 
 
 def latest_moment(
-    folder: Path, config: Config, stages: Stages, saver: Saver, note: Callable[[str], None]
+    folder: Path, config: Config, stages: Programs, saver: Saver, note: Callable[[str], None]
 ) -> Moment | None:
     """-> None where the run has no checkpoint yet. `note` is told what the run's owner should know."""
     remove_drafts(folder / CHECKPOINTS_DIR)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dcp.algorithm import Algorithm, Programs, RunState
 from dcp.config import Config
 from dcp.errors import UserError
 from dcp.evaluation.program import evaluation_key
@@ -22,8 +23,6 @@ from dcp.runs.run_status import evaluation_points
 from dcp.runs.seeds import SeedStages, join, keep, one_of, part_of, stack
 from dcp.runs.sinks import Results
 from dcp.runs.stopping import NotFiniteError, StopRequest, require_finite
-from dcp.training.stages import Stages
-from dcp.training.trainer import RunState, Trainer
 
 
 @dataclass(frozen=True)
@@ -99,11 +98,11 @@ class Evaluation:
 
 
 def run_loop(
-    trainer: Trainer,
+    trainer: Algorithm,
     on_eval: Callable[[Evaluation], None] = lambda _: None,
     on_progress: Callable[[Progress], None] = lambda _: None,
     at_boundary: Callable[[Moment], None] = lambda _: None,
-    start: Callable[[Stages], Moment] | None = None,
+    start: Callable[[Programs], Moment] | None = None,
     points: list[int] | None = None,
 ) -> RunState:
     """From `start`, or from the beginning, to the last of `points`, which are `evaluation_points` unless given.
@@ -124,13 +123,13 @@ def run_loop(
         at_boundary(moment)
 
 
-def begin(stages: Stages) -> Moment:
-    return Moment(require_sound(stages.init(), stages.trainer.config))
+def begin(stages: Programs) -> Moment:
+    return Moment(require_sound(stages.init(), stages.algorithm.config))
 
 
 class _Loop:
-    def __init__(self, trainer: Trainer, points: list[int], started: float):
-        self.trainer, self.config, self.stages = trainer, trainer.config, Stages(trainer)
+    def __init__(self, trainer: Algorithm, points: list[int], started: float):
+        self.trainer, self.config, self.stages = trainer, trainer.config, Programs(trainer)
         self.points = points
         self.started, self.before = started, 0.0
         self._paced: tuple[float, int] = (0.0, 0)  # seconds and iterations since the last evaluation, in this process
@@ -259,7 +258,7 @@ class Group:
         if begun:
             runs.append(stack([member.moment.run for member in begun]))
         if fresh:
-            config = self.stages.trainer.config
+            config = self.stages.algorithm.config
             runs.append(require_sound(self.stages.init([member.seed for member in fresh]), config))
         one_group = runs[0]
         for run in runs[1:]:
@@ -284,7 +283,7 @@ class Group:
 
     def policy_of(self, place: int) -> DeployedPolicy:
         assert self.run is not None
-        return self.stages.trainer.policy(part_of(self.run.learner.params, place))
+        return self.stages.algorithm.policy(part_of(self.run.learner.params, place))
 
 
 class GroupSaver:
@@ -359,7 +358,7 @@ class _SeedsLoop:
     def __init__(self, group: Group, points: list[int], watcher: Watcher):
         self.group, self.points, self.watcher = group, points, watcher
         self.stages: SeedStages = group.stages
-        self.config = group.stages.trainer.config  # but for the seed, every member's
+        self.config = group.stages.algorithm.config  # but for the seed, every member's
         self._paced: tuple[float, int] = (0.0, 0)  # seconds and iterations since the last evaluation, or a joining
 
     def admit(self, waiting: list[Member]) -> list[Member]:

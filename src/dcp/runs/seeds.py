@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from dcp.algorithm import ActingState, Algorithm, RunState, may_share, same_program
 from dcp.checks import available_memory, memory_parts
 from dcp.compiling import compiler_options
 from dcp.config import Config, Settings
@@ -25,9 +26,6 @@ from dcp.evaluation.program import evaluation_key
 from dcp.evaluation.rollout import Record
 from dcp.learner import LearnerParams, LearnerState
 from dcp.replay import ReplayState, insert
-from dcp.training.programs import may_share, same_program
-from dcp.training.rollout import ActingState
-from dcp.training.trainer import RunState, Trainer
 from dcp.types import Array, Metrics
 
 S = TypeVar("S", bound=Settings)
@@ -154,23 +152,23 @@ AXIS = "seeds"
 class SeedPrograms:
     """`devices`: those that share the seeds out evenly; with one or none, everything is as JAX has it."""
 
-    def __init__(self, trainer: Trainer, donate: bool, devices: tuple[Any, ...] = ()):
-        self.trainer, self.donate, self.devices = trainer, donate, devices
+    def __init__(self, trainer: Algorithm, donate: bool, devices: tuple[Any, ...] = ()):
+        self.algorithm, self.donate, self.devices = trainer, donate, devices
 
     @cached_property
     def axes(self) -> RunState:
         key = jax.eval_shape(lambda: jax.random.key(0))
-        acting, replay = jax.eval_shape(self.trainer.init_experience, key)
+        acting, replay = jax.eval_shape(self.algorithm.init_experience, key)
         return axes(RunState(0, acting, replay, 0, 0))  # pyright: ignore[reportArgumentType]
 
     @cached_property
     def init_experience(self):
         parts = (self.axes.acting, self.axes.replay)
-        return self._jit(jax.vmap(self.trainer.init_experience, out_axes=parts), (0,), parts)
+        return self._jit(jax.vmap(self.algorithm.init_experience, out_axes=parts), (0,), parts)
 
     @cached_property
     def init_learner(self):
-        return self._jit(jax.vmap(self.trainer.learner.init), (0,), 0)
+        return self._jit(jax.vmap(self.algorithm.learner.init), (0,), 0)
 
     @cached_property
     def collect(self):
@@ -180,7 +178,7 @@ class SeedPrograms:
     @cached_property
     def windows(self):
         parts = (self.axes.replay, 0)
-        return self._jit(jax.vmap(self.trainer.windows, in_axes=parts), parts, 0)
+        return self._jit(jax.vmap(self.algorithm.windows, in_axes=parts), parts, 0)
 
     def learn(self, how: How) -> Any:
         """The learner's pass of every seed, all at once or one after another: the same maths."""
@@ -188,12 +186,12 @@ class SeedPrograms:
 
     @cached_property
     def _vmapped(self):
-        return self._jit(jax.vmap(self.trainer.learn), (0, 0, 0, 0, 0), 0, donate=(0,))
+        return self._jit(jax.vmap(self.algorithm.learn), (0, 0, 0, 0, 0), 0, donate=(0,))
 
     @cached_property
     def _mapped(self):
         def learn(*inputs: Any) -> tuple[LearnerState, Metrics]:
-            return jax.lax.map(lambda one: self.trainer.learn(*one), inputs)
+            return jax.lax.map(lambda one: self.algorithm.learn(*one), inputs)
 
         return self._jit(learn, (0, 0, 0, 0, 0), 0, donate=(0,))
 
@@ -209,17 +207,17 @@ class SeedPrograms:
     def _collect(
         self, params: LearnerParams, acting: ActingState, replay: ReplayState, keys: Array
     ) -> tuple[ActingState, ReplayState, Metrics]:
-        """`Trainer.collect` of every seed. The rows go in beside the vmap, which would make scatters of slices."""
+        """`Algorithm.collect` of every seed. The rows go in beside the vmap, which would make scatters of slices."""
 
         def unroll(params: LearnerParams, acting: ActingState, key: Array):
-            return self.trainer.rollout.collect(params, acting, key, self.trainer.config.unroll_length)
+            return self.algorithm.unroll(params, acting, key)
 
         axes = self.axes.acting
         acting, rows, metrics = jax.vmap(unroll, in_axes=(0, axes, 0), out_axes=(axes, 0, 0))(params, acting, keys)
         return acting, insert(replay, rows, axis=1), metrics
 
     def _episodes(self, params: LearnerParams, key: Array) -> Record:
-        return self.trainer.deployment.episodes(self.trainer.policy(params), key)
+        return self.algorithm.deployment.episodes(self.algorithm.policy(params), key)
 
     def place(self, run: RunState) -> RunState:
         """Each seed's arrays on its device, copied: they may be donated."""
@@ -259,7 +257,7 @@ def devices_for(count: int) -> int:
     return max(n for n in range(1, jax.local_device_count() + 1) if count % n == 0)
 
 
-def seed_programs(trainer: Trainer, donate: bool, count: int) -> SeedPrograms:
+def seed_programs(trainer: Algorithm, donate: bool, count: int) -> SeedPrograms:
     """For so many seeds, over all devices that share them out evenly.
 
     Groups of seeds that differ in seeds or budget alone share theirs, as single runs do.
@@ -275,15 +273,15 @@ _shared = lru_cache(maxsize=4)(SeedPrograms)
 
 
 class SeedStages:
-    """`Stages` with a leading axis of seeds. `donate`: the state that is handed in is used up."""
+    """`Programs` with a leading axis of seeds. `donate`: the state that is handed in is used up."""
 
-    def __init__(self, trainer: Trainer, donate: bool = True, learner: How | None = None):
-        self.trainer, self._donate = trainer, donate
+    def __init__(self, trainer: Algorithm, donate: bool = True, learner: How | None = None):
+        self.algorithm, self._donate = trainer, donate
         self._learner: How = learner or learner_form()
 
     def programs(self, count: int) -> SeedPrograms:
         """For so many seeds."""
-        return seed_programs(self.trainer, self._donate, count)
+        return seed_programs(self.algorithm, self._donate, count)
 
     def init(self, seeds: Sequence[int]) -> RunState:
         programs, keys = self.programs(len(seeds)), _splits(jnp.stack([jax.random.key(seed) for seed in seeds]), 3)

@@ -9,11 +9,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
+from dcp.algorithm import RunState
 from dcp.errors import UserError
 from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import write_whole
 from dcp.runs.folder import RunFolder
-from dcp.training.trainer import RunState
 
 Row = dict[str, float]
 _OPTIONAL = {"tensorboard": "tensorboardX", "wandb": "wandb"}  # extra -> module

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from dcp import compiling, hosts
+from dcp.algorithm import Algorithm, Programs, RunState, make_algorithm
 from dcp.checks import check
 from dcp.config import Config, Settings
 from dcp.errors import RunError
@@ -34,8 +35,6 @@ from dcp.runs.run_status import Budget, evaluation_points, holds_run, read_plan,
 from dcp.runs.seeds import SeedStages, in_one_program, require_memory, require_seeds, require_whole
 from dcp.runs.sinks import Results, TrainedRun
 from dcp.runs.stopping import Interrupted, NotFiniteError, StopRequest, explained
-from dcp.training.stages import Stages
-from dcp.training.trainer import RunState, Trainer, make_trainer
 
 OnEval = Callable[[Evaluation], None]
 
@@ -64,7 +63,7 @@ def train(
     convene(config)
     check(config)
     sinks.require(tensorboard, wandb)
-    trainer = make_trainer(config)
+    trainer = make_algorithm(config)
     folder = claim(runs_dir, trainer.config, overwrite)
     return _Session(trainer, Results(folder, False, tensorboard, wandb), on_eval, display, cadence).run()
 
@@ -96,7 +95,7 @@ def resume(
         convene(folder.config)
         require_named(folder.config, {"env": env, "eval-env": eval_env})
         check(folder.config)
-        trainer = make_trainer(folder.config)
+        trainer = make_algorithm(folder.config)
     except BaseException:
         folder.lock.release()
         raise
@@ -107,7 +106,7 @@ def resume(
 class _Session:
     """One process's part of a run."""
 
-    trainer: Trainer
+    trainer: Algorithm
     results: Results
     on_eval: OnEval | None
     display: DisplayKind
@@ -146,7 +145,7 @@ class _Session:
             folder.lock.release()
         return TrainedRun(folder.path, results.rows, self.trainer.policy(state.learner.params), state)
 
-    def _start(self, stages: Stages, saver: Saver, shown: Display) -> Moment:
+    def _start(self, stages: Programs, saver: Saver, shown: Display) -> Moment:
         resumed, folder = self.results.resumed, self.results.folder
         moment = latest_moment(folder.path, folder.config, stages, saver, shown.note) if resumed else None
         if moment is not None:
@@ -182,7 +181,7 @@ def follow(cache: str | Path | None = None) -> TrainedRun:
     attendant = _Attendant(config)
     with StopRequest() as stop:
         keeper = Keeper(attendant, _Nowhere(), Cadence(0, 0), stop, len(points))
-        trainer = make_trainer(config)
+        trainer = make_algorithm(config)
         try:
             state = run_loop(trainer, lambda e: rows.append(e.row), at_boundary=keeper, start=_joined, points=points)
         except KeyboardInterrupt:
@@ -190,7 +189,7 @@ def follow(cache: str | Path | None = None) -> TrainedRun:
     return TrainedRun(folder, rows, trainer.policy(state.learner.params), state)
 
 
-def _joined(stages: Stages) -> Moment:
+def _joined(stages: Programs) -> Moment:
     """Where host 0 begins or goes on."""
     told = hosts.hear()["moment"]
     if told is None:
@@ -281,7 +280,7 @@ def train_seeds(
     check(config)
     require_memory(config, len(seeds))
     sinks.require(tensorboard, wandb=False)
-    config = make_trainer(config).config  # resolved
+    config = make_algorithm(config).config  # resolved
     runs = _begin(config, seeds, Path(runs_dir), overwrite, resume, tensorboard)
     session = Session(display, cadence, on_eval or (lambda seed, row: None))
     trained = session.run(runs)
@@ -363,7 +362,7 @@ class Session:
 
     def _train(self, lane: list[Member], shown: SeedsDisplay, stop: StopRequest) -> None:
         folder = lane[0].results.folder
-        trainer = make_trainer(folder.config)
+        trainer = make_algorithm(folder.config)
         for member in lane:
             self._start(member, trainer, shown)
         group = Group(SeedStages(trainer))
@@ -374,7 +373,7 @@ class Session:
             member.saver.wait()
             self._trained.append((member.seed, member.results, group.policy_of(place)))
 
-    def _start(self, member: Member, trainer: Trainer, shown: SeedsDisplay) -> None:
+    def _start(self, member: Member, trainer: Algorithm, shown: SeedsDisplay) -> None:
         results = member.results
         if results.resumed:
             path, config = results.folder.path, results.folder.config
@@ -431,7 +430,7 @@ class _Watcher:
             self._shown.joined(group.seeds, *group.position)
 
 
-class _OnHost(Stages):
+class _OnHost(Programs):
     """A checkpoint's arrays stay on the host: seeds are put together before they go to the device."""
 
     def place(self, run: RunState) -> RunState:

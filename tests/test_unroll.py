@@ -6,25 +6,25 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from dcp.algorithm import Algorithm, make_algorithm
 from dcp.config import Config
 from dcp.learner import LearnerParams
-from dcp.training.trainer import Trainer, make_trainer
 
 STEPS, NUM_ENVS = 12, 4
 POOL_METRICS = {"pool_spread", "state_to_subgoal", "subgoal_to_goal", "time_at_subgoal"}
 
 
-def make(method: str) -> Trainer:
+def make(method: str) -> Algorithm:
     """With a pool, environments 0 and 1 are commanded g, 2 and 3 a z that is chosen every third step."""
     config = Config(
         env="point_u_maze", method=method, steps=10_000, num_envs=NUM_ENVS, episode_length=5, unroll_length=STEPS,
         batch_size=4, replay_rows=24, min_replay_rows=12, num_evals=1, width=8, depth=1, repr_dim=4, pool_size=6,
         num_candidates=3, subgoal_period=3, final_goal_share=0.5,
     )  # fmt: skip
-    return make_trainer(config)
+    return make_algorithm(config)
 
 
-def certain_params(trainer: Trainer) -> LearnerParams:
+def certain_params(trainer: Algorithm) -> LearnerParams:
     """Random parameters with the log deviation at its least: actions are nearly tanh(mean)."""
     random = np.random.default_rng(0)
     shapes = jax.eval_shape(trainer.learner.init, jax.random.key(0)).params
@@ -40,14 +40,14 @@ def unrolled(request: pytest.FixtureRequest):
     params = certain_params(trainer)
 
     def go(params: LearnerParams):
-        first = trainer.rollout.init(jax.random.key(0))
-        _, rows, metrics = trainer.rollout.collect(params, first, jax.random.key(2), STEPS)
+        first, _ = trainer.init_experience(jax.random.key(0))
+        _, rows, metrics = trainer.unroll(params, first, jax.random.key(2))
         return first, rows, metrics
 
     return trainer, params, *jax.jit(go)(params)
 
 
-def has_pool(trainer: Trainer) -> bool:
+def has_pool(trainer: Algorithm) -> bool:
     return trainer.config.method == "dcp"
 
 
@@ -100,5 +100,5 @@ def test_metrics_say_what_the_pool_does(unrolled):
 
 def test_two_methods_start_from_the_same_environments():
     """Every method draws from the same keys: seeds are paired."""
-    one, other = (make(method).rollout.init(jax.random.key(0)).episodes for method in ("crl", "dcp"))
+    one, other = (make(method).init_experience(jax.random.key(0))[0].episodes for method in ("crl", "dcp"))
     assert np.array_equal(one.env.obs, other.env.obs)

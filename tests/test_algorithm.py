@@ -6,6 +6,8 @@ import jax
 import numpy as np
 import pytest
 
+from dcp import algorithm as trainer_module
+from dcp.algorithm import Algorithm, Programs, make_algorithm
 from dcp.config import Config
 from dcp.envs.maze import parse_layout
 from dcp.envs.point_maze import PointMaze
@@ -13,9 +15,6 @@ from dcp.evaluation.program import evaluation_key
 from dcp.runs.loop import run_loop
 from dcp.runs.run_status import evaluation_points
 from dcp.runs.sinks import TrainedRun
-from dcp.training import trainer as trainer_module
-from dcp.training.stages import Stages
-from dcp.training.trainer import Trainer, make_trainer
 from tests.tiny import tiny_config
 
 
@@ -35,7 +34,7 @@ def test_an_evaluations_episodes_are_fresh_and_decided_by_the_seed_alone():
 
 
 def test_an_iteration_goes_over_every_pair_of_its_windows_exactly_once(tiny_run: TrainedRun):
-    trainer = make_trainer(tiny_config())
+    trainer = make_algorithm(tiny_config())
     windows = trainer.windows(tiny_run.state.replay, jax.random.key(0))
     pairs, order = trainer.pairs(windows, jax.random.key(1), jax.random.key(2))
     assert pairs.state.shape == (16 * 32, 2)  # 16 environments, windows of 33 rows
@@ -61,9 +60,9 @@ def probe_scores(method: str) -> tuple[float, float]:
     """Success of the untrained and of the trained policy, in a room without obstacles."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainer_module, "env_of", lambda config, name=None: OPEN_ROOM)
-        trainer: Trainer = make_trainer(dataclasses.replace(PROBE, method=method))
+        trainer: Algorithm = make_algorithm(dataclasses.replace(PROBE, method=method))
     params = trainer.learner.init(jax.random.key(0)).params
-    untrained = Stages(trainer).evaluate(params, jax.random.key(9))
+    untrained = Programs(trainer).evaluate(params, jax.random.key(9))
     rows: list[dict[str, float]] = []
     run_loop(trainer, lambda evaluation: rows.append(evaluation.row))
     return float(untrained["success_once"]), rows[-1]["success_once"]

@@ -1,0 +1,399 @@
+"""One algorithm to compose: an environment, an agent and a config, with init, iteration, evaluate and policy.
+
+`Algorithm` is pure: a whole run is one pytree, and every method may be jitted, scanned, or vmapped over seeds.
+`Programs` compiles its parts for one machine: the one place in the library that jits training.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import SingleDeviceSharding
+
+from dcp import devices
+from dcp.compiling import compiler_options
+from dcp.config import Config
+from dcp.devices import Split
+from dcp.envs.base import Environment
+from dcp.envs.episodes import Episodes, EpisodeState
+from dcp.envs.maze import share_of_cells_visited
+from dcp.envs.registry import env_of, is_ours
+from dcp.evaluation.measures import measure, training_scores
+from dcp.evaluation.program import Deployment, compiled
+from dcp.learner import Learner, LearnerParams, LearnerState, make_networks
+from dcp.methods.interface import Agent, CommandState
+from dcp.methods.pool_seed import seeds_of
+from dcp.methods.table import make_agent
+from dcp.networks import sample_squashed
+from dcp.policies.policy import DeployedPolicy
+from dcp.replay import (
+    ReplayState,
+    init_replay,
+    insert,
+    relabel,
+    resting_draws,
+    sample_windows,
+    shuffled_batches,
+    with_resting_pairs,
+)
+from dcp.types import Array, Batch, Metrics, Transition
+
+
+class ActingState(NamedTuple):
+    episodes: EpisodeState
+    command: CommandState
+
+
+class RunState(NamedTuple):
+    """A run between two iterations: all that its numbers depend on."""
+
+    learner: LearnerState
+    acting: ActingState
+    replay: ReplayState
+    key: Array
+    unrolls: Array  # []: unrolls so far; every other count follows from it
+
+
+# An iteration's parts are pure functions (`Algorithm`) or compiled ones (`Programs`).
+def _prefill(parts: "Algorithm | Programs", run: RunState) -> RunState:
+    key, key_collect = jax.random.split(run.key)
+    acting, replay, _ = parts.collect(run.learner.params, run.acting, run.replay, key_collect)
+    return run._replace(acting=acting, replay=replay, key=key, unrolls=run.unrolls + 1)
+
+
+def _iteration(parts: "Algorithm | Programs", run: RunState) -> tuple[RunState, Metrics]:
+    key, key_collect, key_sample, key_update = jax.random.split(run.key, 4)
+    key_window, key_future, key_shuffle = jax.random.split(key_sample, 3)
+    acting, replay, acting_metrics = parts.collect(run.learner.params, run.acting, run.replay, key_collect)
+    windows = parts.windows(replay, key_window)
+    learner, metrics = parts.learn(run.learner, windows, key_future, key_shuffle, key_update)
+    return RunState(learner, acting, replay, key, run.unrolls + 1), metrics | acting_metrics
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A task, an agent and a resolved config. Equal algorithms share their compiled programs."""
+
+    env: Environment
+    agent: Agent
+    config: Config
+    eval_env: Environment
+
+    @cached_property
+    def split(self) -> Split:
+        """The devices that share the environments out."""
+        return devices.make_split(self.config.devices or 1)
+
+    @cached_property
+    def learner(self) -> Learner:
+        networks = make_networks(self.config, self.env.spec, self.agent.condition)
+        return Learner(self.config, self.env.spec, networks, self.agent.condition, self.agent.actor_goal)
+
+    @cached_property
+    def episodes(self) -> Episodes:
+        config = self.config
+        assert config.episode_length is not None
+        return Episodes(self.env, config.num_envs, config.episode_length, config.fidelity, self.split)
+
+    @cached_property
+    def seeds(self) -> Any:
+        """The states of the file `pool_seed`; None without one."""
+        return seeds_of(self.config, self.env.spec)[0]
+
+    @property
+    def deployment(self) -> Deployment:
+        assert self.config.episode_length is not None
+        return Deployment(self.eval_env, self.config.eval_episodes, self.config.episode_length, self.split)
+
+    def init(self, key: Array) -> RunState:
+        key_learner, key_acting, key_run = jax.random.split(key, 3)
+        acting, replay = self.init_experience(key_acting)
+        return RunState(self.learner.init(key_learner), acting, replay, key_run, jnp.zeros((), jnp.int32))
+
+    def prefill(self, run: RunState) -> RunState:
+        """One unroll by the untrained policy, with no update: `config.num_prefill_unrolls` of them come first."""
+        return _prefill(self, run)
+
+    def iteration(self, run: RunState) -> tuple[RunState, Metrics]:
+        """One unroll, then one pass over fresh windows of the replay."""
+        return _iteration(self, run)
+
+    def evaluate(self, run: RunState, key: Array) -> Metrics:
+        """The two metrics of the paper on fresh goals, as means over `config.eval_episodes` episodes."""
+        near = self.deployment.episodes(self.policy(run), key).near_goal  # [T, N]
+        return {"time_near_goal": jnp.mean(jnp.sum(near, 0)), "success_once": jnp.mean(jnp.any(near, 0))}
+
+    def policy(self, run: RunState | LearnerParams) -> DeployedPolicy:
+        """What this run would deploy now."""
+        params = run.learner.params if isinstance(run, RunState) else run
+        learner = self.learner
+        return DeployedPolicy(
+            learner.networks, learner.condition, learner.spec, params.actor, params.encoders, self.config.energy
+        )
+
+    def init_experience(self, key: Array) -> tuple[ActingState, ReplayState]:
+        spec, num_envs = self.env.spec, self.config.num_envs
+        row = Transition(
+            state=jnp.zeros((num_envs, spec.state_size)),
+            action=jnp.zeros((num_envs, spec.action_size)),
+            commanded_goal=jnp.zeros((num_envs, spec.goal_size)),
+            episode_id=jnp.zeros(num_envs, jnp.int32),
+        )
+        episodes = self.episodes.reset(key)
+        state, goal = spec.split(episodes.env.obs)
+        seeds = None if self.seeds is None else jnp.asarray(self.seeds.pool.rows)  # [slots, G]
+        command = self.agent.command.init(spec.achieved(state), goal, seeds)
+        return ActingState(episodes, command), init_replay(row, self.config.replay_rows)
+
+    def collect(
+        self, params: LearnerParams, acting: ActingState, replay: ReplayState, key: Array
+    ) -> tuple[ActingState, ReplayState, Metrics]:
+        """One unroll of every environment into the replay."""
+        acting, rows, metrics = self.unroll(params, acting, key)
+        return acting, insert(replay, rows), metrics
+
+    def unroll(self, params: LearnerParams, acting: ActingState, key: Array) -> tuple[ActingState, Transition, Metrics]:
+        """-> acting, transitions [T, N, ...], what happened (means over the unroll)"""
+
+        def step(acting: ActingState, key: Array) -> tuple[ActingState, tuple[Transition, Metrics]]:
+            return self.step(params, acting, key)
+
+        acting, (rows, metrics) = jax.lax.scan(step, acting, jax.random.split(key, self.config.unroll_length))
+        metrics = {name: jnp.mean(values) for name, values in metrics.items()}
+        spec = self.env.spec
+        if spec.maze is not None and spec.maze_dims is not None:
+            positions = rows.state[..., jnp.asarray(spec.maze_dims)].reshape(-1, 2)  # [T * N, 2]
+            metrics["cells_visited"] = share_of_cells_visited(spec.maze, positions)
+        return acting, rows, metrics
+
+    def step(
+        self, params: LearnerParams, acting: ActingState, key: Array
+    ) -> tuple[ActingState, tuple[Transition, Metrics]]:
+        """Algorithm 1, RolloutStep, for all environments. Every method draws from the same keys."""
+        key_command, key_noise, key_reset = jax.random.split(key, 3)
+        learner, spec, episodes = self.learner, self.env.spec, acting.episodes
+        state, goal = spec.split(episodes.env.obs)  # [N, S], [N, G]
+        achieved = spec.achieved(state)  # [N, G]
+        representation = learner.representation(params.encoders)
+
+        command, commanded = self.agent.command.step(acting.command, achieved, goal, representation, key_command)
+        condition = self.agent.condition(representation, achieved, commanded)
+        mean, log_std = learner.networks.actor(params.actor, state, condition)
+        action, _ = sample_squashed(mean, log_std, jax.random.normal(key_noise, mean.shape))  # [N, A]
+
+        metrics = self.agent.command.metrics(command, achieved, goal)
+        metrics["train_near_goal"] = jnp.mean(episodes.env.near_goal)
+        row = Transition(state, action, commanded, episodes.episode_id)
+        return ActingState(self.episodes.step(episodes, action, key_reset), command), (row, metrics)
+
+    def windows(self, replay: ReplayState, key: Array) -> Transition:
+        """A fresh window of each environment's rows, [T, N, ...]"""
+        assert self.config.window is not None
+        return sample_windows(replay, self.config.window, key)
+
+    def learn(
+        self, learner: LearnerState, windows: Transition, key_future: Array, key_shuffle: Array, key_update: Array
+    ) -> tuple[LearnerState, Metrics]:
+        """One pass over every pair of the windows, in shuffled batches; metrics are means over the pass."""
+        return self.updates(learner, *self.pairs(windows, key_future, key_shuffle), key_update)
+
+    def pairs(self, windows: Transition, key_future: Array, key_shuffle: Array) -> tuple[Batch, Array]:
+        """-> every pair of the windows, with its hindsight goal, and the shuffled order of their batches"""
+        pairs = relabel(windows, self.env.spec, self.config.discount, key_future)
+        return pairs, shuffled_batches(pairs.state.shape[0], self.config.batch_size, key_shuffle)
+
+    def updates(self, learner: LearnerState, pairs: Batch, order: Array, key: Array) -> tuple[LearnerState, Metrics]:
+        """order [updates, B]: which pairs each update sees"""
+
+        def one(learner: LearnerState, step: tuple[Array, Array, Array | None]) -> tuple[LearnerState, Metrics]:
+            indices, noise, resting = step
+            batch = jax.tree.map(lambda x: x[indices], pairs)
+            for_critic = None if resting is None else with_resting_pairs(batch, resting, self.env.spec)
+            return self.learner.step(learner, batch, noise, for_critic)
+
+        keys = jax.random.split(key, order.shape[0])
+        noise = jax.vmap(self.learner.noise, in_axes=(0, None))(keys, order.shape[1])  # [updates, B, A]
+        if self.splits_batches:  # each device takes its share of every batch; XLA sums and gathers what all must know
+            order, noise = jax.lax.with_sharding_constraint((order, noise), self.split.along(1))
+        learner, metrics = jax.lax.scan(one, learner, (order, noise, self._resting_states(order, key)))
+        return learner, jax.tree.map(jnp.mean, metrics)
+
+    def _resting_states(self, order: Array, key: Array) -> Array | None:
+        """[updates, M, S]: the pool's seeds that enter the critic's part of each update, where they are to"""
+        if self.seeds is None or self.seeds.critic is None:
+            return None
+        states = jnp.asarray(self.seeds.critic.rows)  # [K, S]
+        share = min(round((self.config.pool_seed_fraction or 0.0) * self.config.batch_size), states.shape[0])
+        return states[resting_draws(jax.random.fold_in(key, 1), order.shape[0], states.shape[0], share)]
+
+    @property
+    def splits_batches(self) -> bool:
+        return self.split.count > 1 and self.config.split_batches == "on"
+
+
+def make_algorithm(config: Config) -> Algorithm:
+    """Build what the config names. The algorithm's config is resolved: every default filled in."""
+    env = env_of(config)
+    devices.prepare(config.devices, env.spec)
+    config = config.resolve(env.spec.episode_length)
+    count = devices.count_devices(config.devices, config.num_envs, env.spec)
+    batches = config.split_batches or ("on" if devices.splitting_pays(config.batch_size, count) else "off")
+    sha256 = seeds_of(config, env.spec)[1]
+    # Bits are promised for one layout of devices and one seed file: both are noted.
+    config = replace(config, devices=count, split_batches=batches, pool_seed_sha256=sha256)
+    eval_env = env if config.eval_env == config.env else env_of(config, config.eval_env)
+    return Algorithm(env, make_agent(config, env.spec), config, eval_env)
+
+
+class Programs:
+    """An algorithm's parts, compiled: a run's state in, its next state out.
+
+    Environments and replay are split along N; an unroll is one program over all devices. The learner lives on the
+    first device, where the updates run with all of its threads. Where batches are split, or where there are several
+    hosts, it lives on every device. `donate`: the state that is handed in is used up, and its memory serves again.
+    """
+
+    def __init__(self, algorithm: Algorithm, donate: bool = True):
+        self.algorithm, self.split = algorithm, algorithm.split
+        self.jitted = _jitted(algorithm, donate)
+
+    def init(self) -> RunState:
+        key_learner, key_acting, key_run = jax.random.split(jax.random.key(self.algorithm.config.seed), 3)
+        acting, replay = self.jitted.init_experience(key_acting)
+        return RunState(self.jitted.init_learner(key_learner), acting, replay, key_run, jnp.zeros((), jnp.int32))
+
+    def prefill(self, run: RunState) -> RunState:
+        return _prefill(self, run)
+
+    def iteration(self, run: RunState) -> tuple[RunState, Metrics]:
+        return _iteration(self, run)
+
+    def evaluate(self, params: LearnerParams, key: Array) -> dict[str, float]:
+        """The columns of metrics.csv that say how well the policy does on fresh goals."""
+        record = self.jitted.evaluate(self.algorithm.policy(self.split.everywhere(params)), key)
+        return training_scores(measure(jax.device_get(record)))
+
+    def collect(
+        self, params: LearnerParams, acting: ActingState, replay: ReplayState, key: Array
+    ) -> tuple[ActingState, ReplayState, Metrics]:
+        return self.jitted.collect(self.split.everywhere(params), acting, replay, key)
+
+    def windows(self, replay: ReplayState, key: Array) -> Transition:
+        """Where the learner is."""
+        windows = self.jitted.windows(replay, key)
+        return windows if self.jitted.learns_everywhere else self.split.on_first(windows)
+
+    def learn(self, learner: LearnerState, windows: Transition, *keys: Array) -> tuple[LearnerState, Metrics]:
+        return self.jitted.learn(learner, windows, *keys)
+
+    def shapes(self) -> RunState:
+        """What `init` would give, without its numbers."""
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        acting, replay = jax.eval_shape(self.algorithm.init_experience, key)
+        learner = jax.eval_shape(self.algorithm.learner.init, key)
+        return RunState(learner, acting, replay, key, jax.ShapeDtypeStruct((), jnp.int32))  # pyright: ignore
+
+    def place(self, run: RunState) -> RunState:
+        """Arrays of the host, as a checkpoint gives them, where `init` and the unrolls would have them."""
+        if self.split.count == 1:
+            return jax.device_put(run, may_alias=False)  # the copy may be donated
+        acting, replay = self.jitted.experience_layout()
+        home = self.split.whole if self.jitted.learns_everywhere else SingleDeviceSharding(self.split.devices[0])
+        return RunState(
+            learner=_put(run.learner, home),
+            acting=type(run.acting)(*map(_put, run.acting, acting)),
+            replay=type(run.replay)(*map(_put, run.replay, replay)),
+            key=run.key,
+            unrolls=jax.device_put(run.unrolls),
+        )
+
+
+class _Jitted:
+    """The compiled functions themselves, each made when it is first used."""
+
+    def __init__(self, algorithm: Algorithm, donate: bool):
+        self.algorithm, self.split, self.donate = algorithm, algorithm.split, donate
+
+    @cached_property
+    def init_experience(self):
+        return self._jit(self.algorithm.init_experience, self.experience_layout)
+
+    @cached_property
+    def init_learner(self):
+        layout: dict[str, Any] = {"out_shardings": self.split.whole} if self.learns_everywhere else {}
+        return jax.jit(self.algorithm.learner.init, **layout)
+
+    @cached_property
+    def collect(self):
+        return self._jit(self.algorithm.collect, lambda: (*self.experience_layout(), self.split.whole), donate=(1, 2))
+
+    @cached_property
+    def windows(self):
+        """Each device those of its own environments; all of them, where every device learns."""
+        split = self.split
+        return self._jit(self.algorithm.windows, lambda: split.whole if self.learns_everywhere else split.along(1))
+
+    @cached_property
+    def learn(self):
+        whole: dict[str, Any] = {"out_shardings": (self.split.whole, self.split.whole)}
+        layout = whole if self.learns_everywhere else {}
+        donated = 0 if self.donate else ()
+        return jax.jit(self.algorithm.learn, donate_argnums=donated, compiler_options=compiler_options(), **layout)
+
+    @cached_property
+    def evaluate(self):
+        return compiled(self.algorithm.deployment)
+
+    @property
+    def learns_everywhere(self) -> bool:
+        return self.split.spans_hosts or self.algorithm.splits_batches
+
+    def _jit(self, function: Any, layout: Any, donate: tuple[int, ...] = ()) -> Any:
+        """With several devices, results are laid out as they came: nothing is moved, and nothing compiled twice."""
+        # Our options on several devices too: XLA's own choice runs a pusher's small products there far more slowly.
+        options: dict[str, Any] = {"compiler_options": compiler_options()}
+        if self.split.count > 1:
+            options["out_shardings"] = layout()
+        return jax.jit(function, donate_argnums=donate if self.donate else (), **options)
+
+    def experience_layout(self) -> tuple[ActingState, ReplayState]:
+        """Where each part lies. The command's state, with its pool, is one for all environments."""
+        along, whole = self.split.along, self.split.whole
+        return (
+            ActingState(episodes=along(0), command=whole),  # pyright: ignore[reportArgumentType]
+            ReplayState(rows=along(1), head=whole, size=whole),  # pyright: ignore[reportArgumentType]
+        )
+
+
+def _jitted(algorithm: Algorithm, donate: bool) -> _Jitted:
+    """Runs that differ in seed or budget alone share theirs: five seeds in one process are compiled once."""
+    return _shared(same_program(algorithm), donate) if may_share(algorithm) else _Jitted(algorithm, donate)
+
+
+_shared = lru_cache(maxsize=4)(_Jitted)  # equal algorithms are one
+
+
+def may_share(algorithm: Algorithm) -> bool:
+    """Not where something may change unseen: a subclass, or a user's own environment."""
+    return type(algorithm) is Algorithm and is_ours(algorithm.env) and is_ours(algorithm.eval_env)
+
+
+def same_program(algorithm: Algorithm) -> Algorithm:
+    """The one algorithm that stands for all whose programs are the same: those that differ in seed or budget alone."""
+    config = algorithm.config
+    first = (config.num_prefill_unrolls + 1) * config.env_steps_per_unroll  # the least that makes a valid config
+    return replace(algorithm, config=replace(config, seed=0, steps=first, num_evals=1))
+
+
+def _put(tree: Any, place: Any) -> Any:
+    """Copies of the host's arrays. Of several hosts each has them all, and puts down its own part."""
+    if place.is_fully_addressable:
+        return jax.device_put(tree, place, may_alias=False)
+
+    def own_part(x: Any) -> Array:
+        return jax.make_array_from_callback(x.shape, place, lambda part: np.array(x[part]))
+
+    return jax.tree.map(own_part, tree)

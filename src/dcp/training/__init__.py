@@ -1,1 +1,0 @@
-"""The trainer and its compiled programs."""
