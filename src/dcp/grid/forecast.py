@@ -183,8 +183,7 @@ def _measure_here(config: Config, cores: int) -> dict[str, float]:
     """
     import jax
 
-    from dcp.algorithm import Programs
-    from dcp.algorithm import make_algorithm
+    from dcp.algorithm import Programs, make_algorithm
 
     compiling.enable_cache()
     stages = Programs(make_algorithm(config))
