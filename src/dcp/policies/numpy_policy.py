@@ -4,8 +4,8 @@
     action = policy(observation, goal)  # [S], [G] -> [A], or many at once
 
 A step for one observation allocates next to nothing: every layer writes into memory of its own, and psi_g(goal) is kept
-while the goal's numbers stay the same. For that reason one policy serves one thread.
-Written for Python 3.9 and NumPy 1.20 or newer, older than what dcp itself needs: robots are.
+while the goal's numbers stay the same. So use one policy in one thread only.
+Written for Python 3.9 and NumPy 1.20 or newer: robots often have older versions than dcp needs.
 """
 
 from __future__ import annotations
@@ -26,6 +26,28 @@ ROWS = 1024  # of a batch, computed at once: larger batches would only take more
 Calls = list[Callable[[], Any]]  # in place, one after the other
 
 
+def numbers(name: str, value: Any, mistake: type[ValueError] = ValueError) -> np.ndarray:
+    try:
+        return np.asarray(value, np.float32)
+    except (ValueError, TypeError) as error:
+        raise mistake(f"this policy's {name} must be numbers ({error})") from None
+
+
+def paired(
+    state: np.ndarray, goal: np.ndarray, sizes: tuple[int, int], mistake: type[ValueError] = ValueError
+) -> tuple[np.ndarray, np.ndarray]:
+    """Broadcast to [..., S] and [..., G]: one goal may serve many states, and one state many goals."""
+    for name, value, size in (("observation", state, sizes[0]), ("goal", goal, sizes[1])):
+        if value.ndim == 0 or value.shape[-1] != size:
+            raise mistake(f"this policy's {name} has {size} numbers, not shape {value.shape}")
+    try:
+        rows = np.broadcast_shapes(state.shape[:-1], goal.shape[:-1])
+    except ValueError:
+        shapes = f"{state.shape} and {goal.shape}"
+        raise mistake(f"observations and goals of shapes {shapes} do not pair: give as many") from None
+    return np.broadcast_to(state, (*rows, sizes[0])), np.broadcast_to(goal, (*rows, sizes[1]))
+
+
 class Burst:
     """Uniform actions in the last `length` steps of every `period`: their share is exactly length / period."""
 
@@ -39,7 +61,7 @@ class Burst:
         self.step, self.random = 0, np.random.default_rng(seed)
 
     def action(self, shape: tuple[int, ...]) -> np.ndarray | None:
-        """One step further: a random action, or None where the policy acts."""
+        """Count one step. -> a random action, or None where the policy acts"""
         step, self.step = self.step, self.step + 1
         if step % self.period < self.period - self.length:
             return None
@@ -47,9 +69,9 @@ class Burst:
 
 
 class ExportedPolicy:
-    """What all exported forms share: sizes, one or many, the burst. A form adds `infer`."""
+    """What all exported forms share: sizes, inputs of one row or many, the burst. A form adds `infer`."""
 
-    mistake: ClassVar[type[ValueError]] = ValueError  # raised, with one sentence
+    mistake: ClassVar[type[ValueError]] = ValueError  # what a wrong input or file raises, with one sentence
 
     def __init__(self, metadata: dict[str, Any]) -> None:
         if metadata["format"] != FORMAT:
@@ -72,45 +94,32 @@ class ExportedPolicy:
         raise NotImplementedError
 
     def reset(self, seed: int = 0) -> None:
-        """A new episode: the burst's period starts again, with the random numbers of this seed."""
+        """Begin an episode: the burst's period starts again, with the random numbers of this seed."""
         if self.burst:
             self.burst.reset(seed)
 
     def __call__(self, observation: Any, goal: Any) -> np.ndarray:
         """One step: state [..., S], goal [..., G] -> action [..., A]. One goal may serve many states."""
-        state, goal = self._numbers("observation", observation), self._numbers("goal", goal)
+        state, goal = numbers("observation", observation, self.mistake), numbers("goal", goal, self.mistake)
         if (state.shape, goal.shape) != self._single:
             return self._many(state, goal)
         action = self.burst.action((self.action_size,)) if self.burst else None
         return self.infer(state, goal) if action is None else action
 
     def _many(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
-        for name, value, size in (("observation", state, self.state_size), ("goal", goal, self.goal_size)):
-            if value.ndim == 0 or value.shape[-1] != size:
-                raise self.mistake(f"this policy's {name} has {size} numbers, not shape {value.shape}")
-        try:
-            rows = np.broadcast_shapes(state.shape[:-1], goal.shape[:-1])
-        except ValueError:
-            shapes = f"{state.shape} and {goal.shape}"
-            raise self.mistake(f"observations and goals of shapes {shapes} do not pair: give as many") from None
+        state, goal = paired(state, goal, (self.state_size, self.goal_size), self.mistake)
+        rows = state.shape[:-1]
         action = self.burst.action((*rows, self.action_size)) if self.burst else None
         if action is not None:
             return action
         if 0 in rows:
             return np.zeros((*rows, self.action_size), np.float32)
-        state = np.broadcast_to(state, (*rows, self.state_size)).reshape(-1, self.state_size)
-        goal = np.broadcast_to(goal, (*rows, self.goal_size)).reshape(-1, self.goal_size)
+        state, goal = state.reshape(-1, self.state_size), goal.reshape(-1, self.goal_size)
         return self.infer(state, goal).reshape(*rows, self.action_size)
-
-    def _numbers(self, name: str, value: Any) -> np.ndarray:
-        try:
-            return np.asarray(value, np.float32)
-        except (ValueError, TypeError) as error:
-            raise self.mistake(f"this policy's {name} must be numbers ({error})") from None
 
 
 class Layer(NamedTuple):
-    """Dense, LayerNorm, activation, residual connection; what can be computed beforehand is inside the kernel."""
+    """Dense, LayerNorm, activation, residual connection; the kernel holds what can be computed beforehand."""
 
     kernel: np.ndarray  # [in + 1, out]: the bias is the last row
     scale: np.ndarray | None  # [out], of LayerNorm
@@ -186,7 +195,7 @@ def _normalise(h: np.ndarray, scale: np.ndarray, shift: np.ndarray, epsilon: flo
 
 
 def _buffer(size: int, rows: int | None) -> np.ndarray:
-    """One number more than asked for, a 1: it multiplies the bias."""
+    """Has one number more than asked for, a 1, which multiplies the bias."""
     return np.ones((size + 1,) if rows is None else (rows, size + 1), np.float32)
 
 
@@ -292,13 +301,13 @@ class NumpyPolicy(ExportedPolicy):
 
     @classmethod
     def load(cls, path: str | Path) -> NumpyPolicy:
-        """Reads arrays and JSON: a file cannot run code."""
+        """Read arrays and JSON: a file cannot run code."""
         try:
             with np.load(path, allow_pickle=False) as file:
                 return cls(json.loads(str(file[METADATA])), {name: file[name] for name in file.files})
         except FileNotFoundError:
             raise cls.mistake(f"there is no file {path}: name one that `dcp export` wrote") from None
-        except Exception as error:  # zipfile's, NumPy's and JSON's have no kind in common
+        except Exception as error:  # zipfile's, NumPy's and JSON's have no class in common
             raise cls.mistake(
                 f"{path} is no whole policy of `dcp export` ({error!r}): export or copy it again"
             ) from error

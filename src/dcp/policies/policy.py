@@ -12,6 +12,7 @@ import numpy as np
 from dcp.errors import UserError
 from dcp.methods.interface import Condition, Representation
 from dcp.networks import Networks, sample_squashed
+from dcp.policies.numpy_policy import numbers, paired
 from dcp.representation import bind
 from dcp.types import Array, EnvSpec, Params
 
@@ -60,10 +61,9 @@ class DeployedPolicy:
     def __call__(self, observation: Any, goal: Any) -> np.ndarray:
         """NumPy in, NumPy out, one or many: state [..., S], goal [..., G] -> action [..., A]. One goal may serve many
         states, and one state many goals."""
-        state = _numbers("observation", observation, self.spec.state_size)
-        goal = _numbers("goal", goal, self.spec.goal_size)
-        if state.shape[:-1] != goal.shape[:-1]:
-            state, goal = _paired(state, goal)
+        state, goal = numbers("observation", observation, UserError), numbers("goal", goal, UserError)
+        if state.shape != (self.spec.state_size,) or goal.shape != (self.spec.goal_size,):
+            state, goal = paired(state, goal, (self.spec.state_size, self.spec.goal_size), UserError)
         return np.asarray(_act(self._on_device, state, goal))
 
     @cached_property
@@ -74,25 +74,6 @@ class DeployedPolicy:
     def without_critic(self) -> "DeployedPolicy":
         """What deployment needs, and the psi landscape: psi_sa is the critic's alone."""
         return replace(self, encoders={"psi_g": self.encoders["psi_g"]})
-
-
-def _numbers(name: str, value: Any, size: int) -> np.ndarray:
-    try:
-        value = np.asarray(value, np.float32)
-    except (ValueError, TypeError) as error:
-        raise UserError(f"this policy's {name} must be numbers ({error})") from None
-    if value.ndim == 0 or value.shape[-1] != size:
-        raise UserError(f"this policy's {name} has {size} numbers, not shape {value.shape}")
-    return value
-
-
-def _paired(state: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    try:
-        rows = np.broadcast_shapes(state.shape[:-1], goal.shape[:-1])
-    except ValueError:
-        shapes = f"{state.shape} and {goal.shape}"
-        raise UserError(f"observations and goals of shapes {shapes} do not pair: give as many") from None
-    return np.broadcast_to(state, (*rows, state.shape[-1])), np.broadcast_to(goal, (*rows, goal.shape[-1]))
 
 
 @jax.jit

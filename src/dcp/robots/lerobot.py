@@ -1,4 +1,4 @@
-"""A LeRobot arm behind the controller's three calls. LeRobot itself is not imported: its Robot has this shape.
+"""A LeRobot arm behind the controller's three calls. LeRobot is not imported: any object with its methods will do.
 
     arm = LeRobotArm(robot, low={"shoulder_pan.pos": -100.0, ...}, high={"shoulder_pan.pos": 100.0, ...})
     arm.goal = {"shoulder_pan.pos": 20.0, ...}
@@ -20,8 +20,8 @@ import numpy as np
 from dcp.errors import UserError
 from dcp.robots.safety import Reading
 
-PATIENCE = 0.1  # seconds that a send waits for a read on the same bus; a read that hangs must not keep the safe action
-SLACK = 0.05  # an arm may rest so far outside the range that it was given, as a share of half that range
+PATIENCE = 0.1  # seconds that a send waits for a read on the same bus: a read that hangs must not block the safe action
+SLACK = 0.05  # how far outside its range an arm may rest at the start, as a share of half the range
 
 
 class Robot(Protocol):
@@ -69,7 +69,7 @@ class LeRobotArm:
         self._bus = threading.Lock()  # the watchdog and stop() send while the loop's thread may be reading
 
     def read_state(self) -> Reading:
-        """[-1, 1] each. A lost packet gives the reading of before, with its time: too many in a row are stale."""
+        """Read [-1, 1] each. A lost packet gives the last reading with its old time: too many in a row are stale."""
         try:
             with self._turn():
                 observation = self.robot.get_observation()
@@ -77,30 +77,30 @@ class LeRobotArm:
             if self._reading is None:
                 raise
             return self._reading
-        self._reading = Reading(self._policys(self.state, observation), time.monotonic())
+        self._reading = Reading(self._to_policy(self.state, observation), time.monotonic())
         return self._reading
 
     def read_goal(self) -> np.ndarray:
         if self.goal is None:
             raise UserError("the arm has no goal: set arm.goal to the robot's own units by name")
-        return self._policys(self.goal_names, self.goal)
+        return self._to_policy(self.goal_names, self.goal)
 
     def send_action(self, action: np.ndarray) -> None:
-        target = {name: self._robots(name, x) for name, x in zip(self.joints, action, strict=True)}
+        target = {name: self._to_robot(name, x) for name, x in zip(self.joints, action, strict=True)}
         with self._turn():
             self.last_sent = self.robot.send_action(target)
 
     def start_action(self) -> np.ndarray:
-        """The present pose as a target: where to hold, and from where max_change counts."""
+        """Return the current pose as a target: where to hold, and where max_change starts."""
         with self._turn():
-            pose = self._policys(self.joints, self.robot.get_observation())
+            pose = self._to_policy(self.joints, self.robot.get_observation())
         inside = np.clip(pose, -1.0, 1.0)
-        # Further out is left as it is, for the controller to refuse.
+        # A pose further out stays as it is, for the controller to refuse.
         return np.where(np.abs(pose - inside) <= SLACK, inside, pose)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """One at a time on the bus; but not for ever."""
+        """Take turns on the bus, but do not wait for ever."""
         mine = self._bus.acquire(timeout=PATIENCE)
         try:
             yield
@@ -108,12 +108,12 @@ class LeRobotArm:
             if mine:
                 self._bus.release()
 
-    def _policys(self, names: Sequence[str], values: Mapping[str, Any]) -> np.ndarray:
+    def _to_policy(self, names: Sequence[str], values: Mapping[str, Any]) -> np.ndarray:
         if missing := [name for name in names if name not in values]:
             raise UserError(f"{', '.join(missing)} is missing: the policy needs every one of {', '.join(names)}")
         return np.array([2.0 * (float(values[n]) - self._low[n]) / (self._high[n] - self._low[n]) - 1.0 for n in names])
 
-    def _robots(self, name: str, value: float) -> float:
+    def _to_robot(self, name: str, value: float) -> float:
         return self._low[name] + (float(value) + 1.0) / 2.0 * (self._high[name] - self._low[name])
 
 
