@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 from matplotlib.figure import Figure
 
-from dcp.analysis.curves import METRICS, Columns, plot_methods
+from dcp.analysis.curves import Columns, plot_methods
+from dcp.analysis.run_collection import METRICS
 from dcp.analysis.style import INK, colours, house_style
 from dcp.statistics import bootstrap, holm, interquartile_mean, paired_test, probability_of_improvement, t_interval
 

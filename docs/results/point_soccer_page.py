@@ -8,7 +8,8 @@ import numpy as np
 from make import PAGE, put
 from matplotlib.figure import Figure
 
-from dcp.analysis.curves import METRICS, Columns, plot_methods
+from dcp.analysis.curves import Columns, plot_methods
+from dcp.analysis.run_collection import METRICS
 from dcp.analysis.style import house_style, save
 from dcp.statistics import holm, paired_test, t_interval
 

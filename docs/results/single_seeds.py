@@ -15,8 +15,9 @@ import numpy as np
 from make import HERE, PAGE, put
 from matplotlib.figure import Figure
 
-from dcp.analysis.curves import METRICS, Columns, methods_figure
+from dcp.analysis.curves import Columns, methods_figure
 from dcp.analysis.paper_values import Published, checkpoint
+from dcp.analysis.run_collection import METRICS
 from dcp.analysis.style import colours, save
 from dcp.config import Config
 from dcp.envs.registry import env_of

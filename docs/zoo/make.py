@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dcp.analysis.trials import as_json, finite
+from dcp.analysis.evaluation_results import as_json, finite
 from dcp.evaluation.trial import evaluate
 from dcp.methods.table import METHODS
 from dcp.policies.policy_file import load_policy, policy_about, save_policy

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dcp.analysis import paper_values
+from dcp.analysis.build_report import statistics_sections
 from dcp.analysis.burst_tables import burst_tables, saturation_table
-from dcp.analysis.collection import collect
-from dcp.analysis.statistics_sections import sections
-from dcp.analysis.tables import Cell, Table
+from dcp.analysis.result_tables import Cell, Table
+from dcp.analysis.run_collection import collect
 from tests.analysis.fake_runs import write_run
 
 EPISODES = 32
@@ -205,7 +205,7 @@ def test_a_damaged_result_is_told_also_where_it_is_the_only_one(tmp_path: Path, 
     folder.mkdir()
     (folder / "bad.json").write_text(json.dumps({**result("ant_push", "dcp", 0, 8), **damage}))
     assert burst_tables(collect([tmp_path])) == []
-    [section] = [section for section in sections(collect([tmp_path])) if section.anchor == "saturation"]
+    [section] = [section for section in statistics_sections(collect([tmp_path])) if section.anchor == "saturation"]
     assert not section.tables
     assert "bad.json: " in section.text
 
@@ -226,10 +226,10 @@ def test_without_results_there_is_no_table(tmp_path: Path):
     found = collect([tmp_path])
     assert burst_tables(found) == []
     assert saturation_table(found) is None
-    assert [section.anchor for section in sections(found)] == ["checkpoints"]
+    assert [section.anchor for section in statistics_sections(found)] == ["checkpoints"]
 
 
 def test_results_that_lie_in_no_run_count_too(tmp_path: Path):
     (tmp_path / "evals").mkdir()
     (tmp_path / "evals" / "one.json").write_text(json.dumps(result("ant_push", "dcp", 0, 8, 16)))
-    assert [section.anchor for section in sections(collect([tmp_path]))] == ["bursts", "saturation"]
+    assert [section.anchor for section in statistics_sections(collect([tmp_path]))] == ["bursts", "saturation"]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dcp.analysis.collection import collect
-from dcp.analysis.pusher_goals import NAMES, Draws, draw_goals, geometry_table, in_world, pusher_figure, sections
+from dcp.analysis.pusher_goals import NAMES, Draws, draw_goals, geometry_table, in_world, pusher_figure, pusher_sections
+from dcp.analysis.run_collection import collect
 from dcp.config import SCHEMA_VERSION, Config
 
 
@@ -71,6 +71,6 @@ def test_only_a_report_with_a_pusher_has_the_section(tmp_path):
         (tmp_path / name).mkdir()
         stored = {"schema_version": SCHEMA_VERSION, "config": json.loads(Config(env=env).to_json())}
         (tmp_path / name / "config.json").write_text(json.dumps(stored))
-    (section,) = sections(collect([tmp_path]))
+    (section,) = pusher_sections(collect([tmp_path]))
     assert (len(section.figures), len(section.tables)) == (1, 1)
-    assert sections(collect([tmp_path / "b"])) == []
+    assert pusher_sections(collect([tmp_path / "b"])) == []

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dcp.analysis.report import build_report
-from dcp.analysis.tables import DASH
+from dcp.analysis.build_report import build_report
+from dcp.analysis.result_tables import DASH
 from tests.analysis.report_browser import CHROMIUM, Browser
 from tests.analysis.report_runs import HOSTILE, troubled, write_run
 

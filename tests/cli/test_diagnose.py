@@ -11,11 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
-from dcp.analysis.collection import collect
-from dcp.analysis.diagnosis import files
-from dcp.analysis.diagnosis.figures import figures
-from dcp.analysis.diagnosis.section import sections
-from dcp.analysis.diagnosis.words import rows
+from dcp.analysis import diagnosis_results
+from dcp.analysis.diagnosis_figures import figures
+from dcp.analysis.diagnosis_results import diagnosis_sections, found_rows
+from dcp.analysis.run_collection import collect
 from dcp.analysis.style import save
 from dcp.cli.main import main
 from dcp.errors import UserError
@@ -33,7 +32,7 @@ def diagnosed(tiny_run: TrainedRun, tmp_path_factory) -> Path:
 
 
 def test_a_run_s_diagnosis_lies_in_its_folder(diagnosed: Path):
-    content = files.read(diagnosed)
+    content = diagnosis_results.read_diagnosis(diagnosed)
     assert content is not None and set(PARTS) <= set(content)
     assert (content["env"], content["episodes"], content["states"]) == ("point_u_maze", 4, 32)
     assert content["seconds"] > 0.0
@@ -43,7 +42,7 @@ def test_a_run_s_diagnosis_lies_in_its_folder(diagnosed: Path):
 
 
 def test_figures_are_drawn_whole(diagnosed: Path, tmp_path: Path):
-    content = files.read(diagnosed)
+    content = diagnosis_results.read_diagnosis(diagnosed)
     assert content is not None
     drawn = figures(content)
     assert list(drawn)[:2] == ["overview", "directions"] and len(drawn) == 9
@@ -80,13 +79,15 @@ def test_words_for_whoever_has_not_read_the_paper(diagnosed: Path, tmp_path: Pat
 
 
 def test_a_method_without_a_pool_is_not_said_to_train_with_waypoints(diagnosed: Path):
-    content = files.read(diagnosed)
+    content = diagnosis_results.read_diagnosis(diagnosed)
     assert content is not None and content["gaps"]["has_pool"]
     without = {**content, "gaps": {**content["gaps"], "has_pool": False}}
     (with_pool, crl) = (" ".join(_texts(figures(each)["gaps"]())) for each in (content, without))
     assert "In training a waypoint stands in for the goal" in with_pool and "chosen by" in with_pool
     assert "trains without waypoints" in crl and "chosen by" not in crl and "would choose" in crl
-    assert "would choose" in rows(without)[0][0].measure and "would choose" not in rows(content)[0][0].measure
+    assert (
+        "would choose" in found_rows(without)[0][0].measure and "would choose" not in found_rows(content)[0][0].measure
+    )
 
 
 def _texts(figure: Figure) -> list[str]:
@@ -94,7 +95,7 @@ def _texts(figure: Figure) -> list[str]:
 
 
 def test_the_histogram_of_cosines_names_the_measured_chance(diagnosed: Path):
-    content = files.read(diagnosed)
+    content = diagnosis_results.read_diagnosis(diagnosed)
     assert content is not None
     visited = {**content["alignment"]["visited"], "pulled_back": {"mean": 0.5}, "another_goal": {"mean": 0.25}}
     bare = {"alignment": {"visited": visited}, "drawn": {"alignment": {"visited": [0.5, None, 0.5]}}}
@@ -102,12 +103,12 @@ def test_the_histogram_of_cosines_names_the_measured_chance(diagnosed: Path):
 
 
 def test_the_report_shows_what_lies_there(diagnosed: Path):
-    (section,) = sections(collect([diagnosed.parent]))
+    (section,) = diagnosis_sections(collect([diagnosed.parent]))
     assert len(section.figures) == 1 and section.figures[0].environment == "point_u_maze"
     (table,) = section.tables
     measures = [row.cells[2].text for row in table.rows]
     assert len(measures) == len(set(measures)) > 15
-    said = files.read(diagnosed)
+    said = diagnosis_results.read_diagnosis(diagnosed)
     assert said is not None
     gap = said["gaps"]["kinds"]["scorer"]["state"]["mean"]
     assert table.rows[0].cells[3].value == gap and table.rows[0].cells[3].text == f"{gap:.2f}"
@@ -120,20 +121,20 @@ def test_a_damaged_diagnosis_is_a_sentence_of_the_report(tiny_run: TrainedRun, t
     shutil.copytree(tiny_run.folder, tmp_path / "run")
     (tmp_path / "run" / "diagnosis").mkdir()
     (tmp_path / "run" / "diagnosis" / "diagnosis.json").write_text(content)
-    (section,) = sections(collect([tmp_path]))
+    (section,) = diagnosis_sections(collect([tmp_path]))
     assert "has no readable diagnosis" in section.text and not section.tables
 
 
 def test_a_report_without_diagnoses_has_no_section(tiny_run: TrainedRun):
-    assert sections(collect([tiny_run.folder])) == []
+    assert diagnosis_sections(collect([tiny_run.folder])) == []
 
 
 def test_figures_of_another_diagnosis_do_not_stay(diagnosed: Path, tmp_path: Path):
-    content = files.read(diagnosed)
+    content = diagnosis_results.read_diagnosis(diagnosed)
     assert content is not None
     for name in ("gaps.png", "holiday.png"):
         (tmp_path / name).write_bytes(b"old")
-    files.write(tmp_path, content, with_figures=False)
+    diagnosis_results.write_diagnosis(tmp_path, content, with_figures=False)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["diagnosis.json", "holiday.png"]
     assert "directions" not in figures({**content, "alignment": {}})
 
@@ -168,4 +169,4 @@ def test_a_result_of_another_version_is_refused(tmp_path: Path):
     (tmp_path / "diagnosis").mkdir()
     (tmp_path / "diagnosis" / "diagnosis.json").write_text('{"schema_version": 99, "drawn": {}}')
     with pytest.raises(UserError, match="has schema 99"):
-        files.read(tmp_path)
+        diagnosis_results.read_diagnosis(tmp_path)

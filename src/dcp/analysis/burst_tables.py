@@ -6,25 +6,35 @@ from dataclasses import replace
 import numpy as np
 
 from dcp.analysis import paper_values
-from dcp.analysis.collection import Collection, Key, in_order
-from dcp.analysis.eval_results import Burst, EvalResult, eval_results, one_each
+from dcp.analysis.evaluation_results import Burst, EvalResult, eval_results, one_each
 from dcp.analysis.paper_values import Published
-from dcp.analysis.tables import Cell, Row, Table, absent, number
+from dcp.analysis.result_tables import Cell, Row, Section, Table, absent, number
+from dcp.analysis.run_collection import Collection, Key, in_order
 
 ALL = "all"
 STD = "Mean ± population standard deviation over trained seeds, as in the paper; one seed has none."
 BOLD = "Bold: a gain above its standard deviation."
 
 
+def burst_sections(collection: Collection) -> list[Section]:
+    """Return the tables of bursts, and of saturation. Results that are all unfit leave no table, only words."""
+    bursts = Section("Periodic bursts", "bursts", tables=tuple(burst_tables(collection)))
+    if table := saturation_table(collection):
+        return [bursts, Section("Saturation", "saturation", tables=(table,))]
+    unused = eval_results(collection)[1]
+    words = ["No result of dcp eval can be used.", *unused] if unused else []
+    return [bursts, Section("Saturation", "saturation", text="\n\n".join(words))]
+
+
 def burst_tables(collection: Collection) -> list[Table]:
-    """One for each P and L that was evaluated, beside no burst on the same episodes."""
+    """Return one table for each P and L that was evaluated, beside no burst on the same episodes."""
     results, unused = eval_results(collection)
     bursts = sorted({result.burst for result in results if result.burst})
     return [_burst_table([r for r in results if r.burst == burst], burst, unused) for burst in bursts]
 
 
 def saturation_table(collection: Collection) -> Table | None:
-    """None without any evaluation by `dcp eval`."""
+    """Return None without any evaluation by `dcp eval`."""
     results, unused = eval_results(collection)
     chosen, left = one_each(results)
     if not chosen:
@@ -37,13 +47,8 @@ def saturation_table(collection: Collection) -> Table | None:
         cells += [_paper(paper_values.saturation(*key))] if published else []
         rows.append(Row(tuple(cells), *key))
     columns = ("Environment", "Method", "Seeds", "Saturation (%)", *(["Paper"] if published else []))
-    notes = (
-        "The share of action components with |a| > 0.95, without a burst.",
-        STD,
-        *_episodes(chosen),
-        *left,
-        *unused,
-    )
+    about = "The share of action components with |a| > 0.95, without a burst."
+    notes = (about, STD, *_episodes(chosen), *left, *unused)
     return Table("saturation", "Saturation of deployed policies", columns, tuple(rows), notes)
 
 
@@ -137,7 +142,7 @@ def _paper(published: Published | None, sign: bool = False) -> Cell:
 
 
 def _episodes(chosen: Sequence[EvalResult]) -> list[str]:
-    """On how many episodes, and whether policies of one environment met different ones, or were trained for longer."""
+    """Say on how many episodes, and whether policies of one environment met different ones or were trained longer."""
     counts = sorted({result.episodes for result in chosen})
     said = [f"Episodes of each policy: {', '.join(map(str, counts))}."]
     for environment in in_order(result.environment for result in chosen):

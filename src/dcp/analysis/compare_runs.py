@@ -1,24 +1,29 @@
-"""Two runs beside each other: in which settings and versions they differ, and what each reached."""
+"""Two runs beside each other: in what they differ and what each reached; as tables, as text and as a figure."""
 
 import csv
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from dcp.analysis.collection import collect
-from dcp.analysis.curves import METRICS, curve
-from dcp.analysis.run_reading import EvalRecord, Run
-from dcp.analysis.tables import DASH
+from dcp.analysis.curves import curve
+from dcp.analysis.result_tables import DASH, Cell, FigureSpec, Row, Section, Table, absent, number
+from dcp.analysis.run_collection import METRICS, Collection, EvalRecord, Run, collect
+from dcp.analysis.style import BLUE, INK, ORANGE, colours, house_style, step_axis
 from dcp.errors import UserError
 from dcp.run_folder import CONFIG_FILE, read_config_file
-from dcp.statistics import Interval, paired_success_interval, t_interval
+from dcp.statistics import Interval, paired_success_interval, success_difference_error, t_interval
 
 # What decides the episodes of an evaluation, besides its number: equal ones meet the same starts and goals.
 _EPISODES = ("seed", "eval_env", "eval_episodes", "episode_length", "fidelity", "physics")
+BARS = "▁▂▃▄▅▆▇█"
+MOST_POINTS = 12
 
 
 class Difference(NamedTuple):
@@ -52,9 +57,18 @@ class Side:
     run: Run
     versions: Mapping[str, str]
 
-    @property
-    def has_results(self) -> bool:
-        return self.run.num_evaluations > 0
+    def last(self, metric: str) -> tuple[float, float]:
+        """Return steps and value of the last evaluation."""
+        steps, values = curve(self.run.metrics, metric)
+        return float(steps[-1]), float(values[-1])
+
+    def best(self, metric: str) -> tuple[float, float]:
+        """Return the first of the highest; nan if nothing was finite."""
+        steps, values = curve(self.run.metrics, metric)
+        if not np.isfinite(values).any():
+            return math.nan, math.nan
+        at = int(np.nanargmax(values))
+        return float(steps[at]), float(values[at])
 
 
 @dataclass(frozen=True)
@@ -101,11 +115,12 @@ class Comparison:
 
     @property
     def metrics(self) -> list[str]:
-        """Those that both recorded."""
-        return [name for name in METRICS if name in self.a.run.metrics and name in self.b.run.metrics]
+        """Those that both recorded; none if one of them has no evaluation yet."""
+        runs = (self.a.run, self.b.run)
+        return [name for name in METRICS if all(run.num_evaluations and name in run.metrics for run in runs)]
 
     def shared(self, metric: str) -> Shared:
-        """At the same environment steps; empty if there are none."""
+        """Return both at the same environment steps; empty if there are none."""
         (steps_a, values_a), (steps_b, values_b) = (curve(side.run.metrics, metric) for side in (self.a, self.b))
         steps, at_a, at_b = np.intersect1d(steps_a, steps_b, return_indices=True)
         return Shared(steps, values_a[at_a], values_b[at_b])
@@ -119,7 +134,7 @@ class Comparison:
 
 
 def compare(a: str | Path, b: str | Path) -> Comparison:
-    """Two run folders, or folders with one run below."""
+    """Compare two run folders, or folders with one run below."""
     one, other = _side(a), _side(b)
     if one.run.folder.resolve() == other.run.folder.resolve():
         raise UserError(f"{a} and {b} are one and the same run: name two")
@@ -139,9 +154,9 @@ def _side(path: str | Path) -> Side:
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
-    """Only what differs, in a's order, then what b alone has."""
-    names = dict.fromkeys([*a, *b])
-    return [Difference(name, _text(a, name), _text(b, name)) for name in names if _text(a, name) != _text(b, name)]
+    """Return only what differs, in a's order, then what b alone has."""
+    found = [Difference(name, _text(a, name), _text(b, name)) for name in dict.fromkeys([*a, *b])]
+    return [each for each in found if each.a != each.b]
 
 
 def _text(values: Mapping[str, Any], name: str) -> str:
@@ -152,25 +167,25 @@ def _text(values: Mapping[str, Any], name: str) -> str:
 
 
 def _paired(mine: EvalRecord, other: EvalRecord) -> PairedEval | None:
-    """None unless both met the same episodes, stepped alike, and kept them one by one."""
+    """Return None unless both met the same episodes, stepped alike, and kept them one by one."""
     if mine.content.get("physics", "brax") != other.content.get("physics", "brax"):
         return None
-    fingerprints = [_goal_sets(record) for record in (mine, other)]
-    columns = [_episodes(record.path.with_suffix(".csv")) for record in (mine, other)]
-    if fingerprints[0] != fingerprints[1] or None in fingerprints[0] or None in columns:
+    goals, others_goals = (_goal_sets(record) for record in (mine, other))
+    a, b = (_episodes(record.path.with_suffix(".csv")) for record in (mine, other))
+    if goals != others_goals or None in goals or a is None or b is None or len(a[0]) != len(b[0]) or not len(a[0]):
         return None
-    (success_a, time_a), (success_b, time_b) = columns  # pyright: ignore[reportGeneralTypeIssues]
-    if len(success_a) != len(success_b) or not len(success_a):
-        return None
-    gain = success_a - success_b
+    gain = a[0] - b[0]
+    wins, losses = int(np.sum(gain > 0)), int(np.sum(gain < 0))
+    found = paired_success_interval(wins, losses, len(gain))
+    half = 100.0 * max(found.high - found.mean, found.mean - found.low)  # as wide to both sides as to the wider one
     return PairedEval(
         mine.path.stem,
-        (100.0 * float(success_a.mean()), 100.0 * float(success_b.mean())),
-        _symmetric(paired_success_interval(int(np.sum(gain > 0)), int(np.sum(gain < 0)), len(gain)), len(gain)),
-        t_interval(time_a - time_b),
-        int(np.sum(gain > 0)),
+        (100.0 * float(a[0].mean()), 100.0 * float(b[0].mean())),
+        Interval(100.0 * found.mean, half_width=half, count=len(gain)),
+        t_interval(a[1] - b[1]),
+        wins,
         int(np.sum(gain == 0)),
-        int(np.sum(gain < 0)),
+        losses,
     )
 
 
@@ -179,16 +194,185 @@ def _goal_sets(record: EvalRecord) -> list[Any]:
     return [seed.get("goal_set_sha256") if isinstance(seed, dict) else None for seed in record.content["seeds"]]
 
 
-def _symmetric(found: Interval, pairs: int) -> Interval:
-    """In points, as wide to both sides as to the wider one."""
-    half = 100.0 * max(found.high - found.mean, found.mean - found.low)
-    return Interval(100.0 * found.mean, half_width=half, count=pairs)
-
-
-def _episodes(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
+def _episodes(path: Path) -> list[np.ndarray] | None:
+    """Return success and time near goal of every episode."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-        return tuple(np.array([float(row[name]) for row in rows]) for name in ("success", "time_near_goal"))  # pyright: ignore[reportReturnType]
+        return [np.array([float(row[name]) for row in rows]) for name in ("success", "time_near_goal")]
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+# As tables and text.
+
+
+def comparison_tables(found: Comparison) -> list[Table]:
+    """Return settings, versions, results, common evaluations and results of `dcp eval`; what is empty is left out."""
+    tables = [
+        _difference_table("settings", "setting", found.names, found.settings),
+        _difference_table("versions", "package", found.names, found.versions),
+        *([results_table(found), points_table(found)] if found.metrics else []),
+        _evals_table(found),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def _difference_table(name: str, what: str, names: tuple[str, str], found: list[Difference]) -> Table:
+    rows = tuple(Row(tuple(map(Cell, each))) for each in found)
+    return Table(f"compare_{name}", f"{name.capitalize()} that differ", (what, *names), rows)
+
+
+def results_table(found: Comparison) -> Table:
+    """Return last and best of each run, and what they have in common."""
+    rows = []
+    for metric in found.metrics:
+        label = METRICS[metric].label
+        rows.append(_row(f"{label}, last", found.a.last(metric), found.b.last(metric), metric, found))
+        rows.append(_row(f"{label}, best", found.a.best(metric), found.b.best(metric), metric, None))
+        shared = found.shared(metric)
+        if len(shared.steps):
+            name = f"{label}, mean of the {len(shared.steps)} common evaluations"
+            gap = float(np.mean(shared.a - shared.b))
+            means = (number(float(np.mean(shared.a))), number(float(np.mean(shared.b))))
+            rows.append(Row((Cell(name), *means, number(gap, sign=True), Cell(""))))
+    notes = ["± : 95% interval by the number of episodes alone (Agresti and Caffo); it knows nothing of seeds."]
+    if found.elsewhere:
+        notes.append(f"{found.elsewhere}: a difference between them is none between what was learned.")
+    if found.same_episodes:
+        notes.append("Equal seeds and evaluation settings: evaluations of one number are on the same episodes.")
+    notes.append("Two runs are one seed each: a difference between them is no statement about what they differ in.")
+    return Table("compare_results", "Results", ("", *found.names, "A - B", "±"), tuple(rows), tuple(notes))
+
+
+def _row(name: str, a: tuple[float, float], b: tuple[float, float], metric: str, judged: Comparison | None) -> Row:
+    same = a[0] == b[0]
+    gap = number(a[1] - b[1], sign=True) if same or judged is None else absent("evaluated at different steps")
+    error = Cell("")
+    if judged is not None and same and metric == "success_once" and math.isfinite(a[1] - b[1]):
+        episodes = [int(side.run.config["eval_episodes"]) for side in (judged.a, judged.b)]
+        error = number(100.0 * success_difference_error(a[1] / 100.0, b[1] / 100.0, *episodes))
+    return Row((Cell(name), _at(*a), _at(*b), gap, error))
+
+
+def _at(steps: float, value: float) -> Cell:
+    cell = number(value)
+    return cell if math.isnan(steps) else Cell(f"{cell.text} at {steps:,.0f}", cell.value)
+
+
+def points_table(found: Comparison) -> Table:
+    """Return the evaluations that both had; at most a dozen, evenly chosen, the last always."""
+    shared = {metric: found.shared(metric) for metric in found.metrics}
+    steps = next(iter(shared.values())).steps
+    shown = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_POINTS)).round().astype(int))
+    columns, rows = ["environment steps"], []
+    for metric in map(METRICS.__getitem__, found.metrics):
+        columns += [f"{metric.label}: A", f"{metric.name}: B", f"{metric.name}: A - B"]  # no two alike: a CSV's names
+    for at in shown if len(steps) else []:
+        cells = [Cell(f"{steps[at]:,.0f}", float(steps[at]))]
+        for each in shared.values():
+            a, b = float(each.a[at]), float(each.b[at])
+            cells += [number(a), number(b), number(a - b, sign=True)]
+        rows.append(Row(tuple(cells)))
+    left = [f"{len(shown)} of {len(steps)} common evaluations are shown."] if len(shown) < len(steps) else []
+    return Table("compare_points", "Evaluations at the same steps", tuple(columns), tuple(rows), tuple(left))
+
+
+def _evals_table(found: Comparison) -> Table:
+    rows = []
+    for each in found.paired_evals:
+        gains = [number(gain.mean, gain.half_width, sign=True) for gain in (each.gain, each.time_gain)]
+        record = Cell(f"{each.wins} / {each.ties} / {each.losses}")
+        rows.append(Row((Cell(each.name), *map(number, each.success), *gains, record)))
+    columns = ("dcp eval", "success of A (%)", "of B", "A - B", "time near goal, A - B", "A wins / ties / B wins")
+    notes = ("The same episodes by both: mean difference and 95% t-interval over episodes.",)
+    return Table("compare_evals", "On the same episodes", columns, tuple(rows), notes)
+
+
+def sparkline(side: Side, metric: str, top: float) -> str:
+    """Draw a curve in one line of text; a gap where nothing was measured."""
+    _, values = curve(side.run.metrics, metric)
+    levels = np.clip(values / max(top, 1e-9), 0.0, 1.0) * (len(BARS) - 1)
+    return "".join(" " if math.isnan(level) else BARS[round(level)] for level in levels.tolist())
+
+
+def curves_in_text(found: Comparison) -> list[str]:
+    """Draw both metrics of both runs, on one scale each."""
+    lines = []
+    for metric in found.metrics:
+        sides = ((found.names[0], found.a), (found.names[1], found.b))
+        highest = max(float(np.nanmax([*curve(side.run.metrics, metric)[1], 0.0])) for _, side in sides)
+        top = METRICS[metric].top or highest
+        width = max(len(name) for name in found.names)
+        lines.append(f"{METRICS[metric].label}, 0 to {top:.4g}")
+        lines += [f"  {name:<{width}}  {sparkline(side, metric, top)}" for name, side in sides]
+    return lines
+
+
+# As a figure, and as the section of a report on exactly two runs.
+
+
+def comparison_figure(found: Comparison) -> Figure:
+    """Draw both curves over each other, and their difference below."""
+    if not found.metrics:
+        raise UserError("nothing to plot: one of the two runs has no evaluation yet")
+    with house_style():
+        figure = Figure(figsize=(4.6 * len(found.metrics), 4.3), layout="constrained")
+        panels = figure.subplots(2, len(found.metrics), squeeze=False, height_ratios=[3, 1.2], sharex="col")
+        for (above, below), metric in zip(panels.T, found.metrics, strict=True):
+            _draw_curves(above, found, metric)
+            _draw_difference(below, found, metric)
+        figure.suptitle(_in_common(found), fontsize=11)
+        handles, labels = panels[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=2)
+    return figure
+
+
+def _in_common(found: Comparison) -> str:
+    a, b = found.a.run, found.b.run
+    parts = [(a.env, b.env), (a.method, b.method), (f"seed {a.seed}", f"seed {b.seed}")]
+    return ", ".join(x for x, y in parts if x == y)
+
+
+def _colours(found: Comparison) -> tuple[str, str]:
+    """A method keeps its colour; two runs of one method are blue and orange."""
+    a, b = found.a.run.method, found.b.run.method
+    known = colours([a, b])
+    return (known[a], known[b]) if a != b else (BLUE, ORANGE)
+
+
+def _draw_curves(axes: Axes, found: Comparison, metric: str) -> None:
+    shown = METRICS[metric]
+    marks = zip((found.a, found.b), found.names, _colours(found), ("o", "s"), ("-", "--"), strict=True)
+    for side, name, colour, marker, line in marks:  # told apart in grey print, too
+        steps, values = curve(side.run.metrics, metric)
+        axes.plot(steps, values, line, color=colour, marker=marker, markersize=3.8, label=name)
+    axes.set_ylabel(shown.label)
+    top = shown.top or max(axes.get_ylim()[1], 1e-9)
+    axes.set_ylim(-0.02 * top, 1.02 * top)
+    axes.set_xlim(left=0.0)
+
+
+def _draw_difference(axes: Axes, found: Comparison, metric: str) -> None:
+    shared = found.shared(metric)
+    colour_a, colour_b = _colours(found)
+    gap = shared.a - shared.b
+    axes.axhline(0.0, color=INK, linewidth=0.8)
+    axes.vlines(shared.steps, 0.0, gap, color=[colour_a if value > 0 else colour_b for value in gap], linewidth=3.0)
+    if not len(shared.steps):
+        axes.text(0.5, 0.5, "no common evaluation", transform=axes.transAxes, ha="center", va="center", fontsize=9)
+    axes.set_ylabel("A - B")
+    axes.margins(y=0.15)
+    step_axis(axes)
+
+
+def compare_sections(collection: Collection) -> list[Section]:
+    """Return nothing unless the report is about exactly two runs."""
+    runs = [run for run in collection.runs if not run.is_damaged]
+    if len(runs) != 2:
+        return []
+    found = compare(runs[0].folder, runs[1].folder)
+    caption = "Both runs over each other; below, A less B at the evaluations that both had."
+    figures = (FigureSpec("compare", caption, partial(comparison_figure, found)),) if found.metrics else ()
+    words = f"A is {runs[0].folder}, B is {runs[1].folder}."
+    return [Section("The two runs", "compare", figures, tuple(comparison_tables(found)), words)]

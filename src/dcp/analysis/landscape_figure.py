@@ -1,6 +1,8 @@
-"""Landscapes as figures: one run by itself, or several side by side with the maze's true distances."""
+"""Landscapes as figures: several runs beside the maze's true distances, one run alone, and the report's section."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -12,21 +14,70 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from dcp.analysis.episodes import maze_of, paths_toward
-from dcp.analysis.landscape import Landscape, psi_landscape
-from dcp.analysis.landscape_view import View, colour_ranges
-from dcp.analysis.maze_axes import REGION, draw_arrows, draw_ends, draw_landscape, draw_maze, draw_region
-from dcp.analysis.path_likeness import Likeness, arrows_per_cell
+from dcp.analysis.maze_drawing import arrows_per_cell, draw_arrows, draw_maze
+from dcp.analysis.maze_episodes import MazePath, maze_of, paths_toward
+from dcp.analysis.psi_landscape import Landscape, Likeness, View, colour_ranges, maze_env, psi_landscape, view
+from dcp.analysis.result_tables import Cell, FigureSpec, Row, Section, Table, number
+from dcp.analysis.run_collection import Collection, Run
 from dcp.analysis.style import BLUE, GOAL_COLOUR, INK, START_COLOUR, VERMILION, house_style
 from dcp.envs.base import Environment
 from dcp.envs.geodesic import farthest_goal
+from dcp.envs.plane import has_plane
+from dcp.envs.registry import ENVIRONMENTS, make_env
 from dcp.errors import UserError
+from dcp.evaluation.targets import open_target
 from dcp.policies.policy import DeployedPolicy
+from dcp.run_folder import POLICY_FILE
 
+CONTOURS = 16
+COLOURS = "YlGnBu"  # light is near: the order survives grey print and every kind of colour blindness
+REGION = "#D6E8F2"
 PSI_LABEL = r"$\Vert\psi_g(x, y) - \psi_g(g)\Vert$"
 RHO = "\u03c1"
-COLUMNS = 5  # panels in a row, the maze's own among them
+MAX_COLUMNS = 5  # panels in a row, the maze's own among them
 PANEL = 2.75  # inches
+
+
+def draw_landscape(
+    axes: Axes, landscape: Landscape, rollouts: Sequence[MazePath] = (), limits: tuple[float, float] | None = None
+) -> QuadContourSet:
+    """Draw filled contours, walls, rollouts up to their success, start cells and goal.
+
+    Returns what a colour bar describes. `limits`: the colours' range; what lies beyond has the colour at its end.
+    """
+    low, high = limits or (0.0, max(float(landscape.distance.max()), 1e-6))
+    levels = MaxNLocator(CONTOURS).tick_values(low, high) if limits is None else np.linspace(low, high, CONTOURS + 1)
+    distance = np.ma.masked_invalid(landscape.distance)
+    extend = _beyond(distance, low, high)
+    contours = axes.contourf(landscape.y, landscape.x, distance, levels=levels, cmap=COLOURS, extend=extend)
+    axes.contour(landscape.y, landscape.x, distance, levels=levels, colors="white", linewidths=0.5, alpha=0.6)
+    draw_maze(axes, landscape.layout)
+    draw_paths(axes, rollouts)
+    draw_ends(axes, landscape)
+    return contours
+
+
+def _beyond(distance: np.ma.MaskedArray, low: float, high: float) -> str:
+    """Say at which ends of the colours there are distances beyond."""
+    under, over = bool((distance < low).any()), bool((distance > high).any())
+    return {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[under, over]
+
+
+def draw_paths(axes: Axes, rollouts: Sequence[MazePath]) -> None:
+    for path in rollouts:
+        points = path.until_reached.points
+        for colour, width in (("white", 2.8), (INK, 1.3)):  # a pale rim keeps the line legible on dark ground
+            line = {"color": colour, "linewidth": width, "solid_joinstyle": "round", "solid_capstyle": "round"}
+            axes.plot(points[:, 1], points[:, 0], zorder=5, **line)
+
+
+def draw_ends(axes: Axes, landscape: Landscape, size: float = 1.0) -> None:
+    """Mark where episodes start, and the goal."""
+    starts = landscape.layout.cells("r")
+    marks = {"markeredgecolor": "white", "markeredgewidth": 1.2, "linestyle": "none", "zorder": 6}
+    axes.plot(starts[:, 1], starts[:, 0], marker="o", markersize=9 * size, color=START_COLOUR, label="start", **marks)
+    x, y = landscape.goal[:2]
+    axes.plot([y], [x], marker="*", markersize=18 * size, color=GOAL_COLOUR, label="goal g", **marks)
 
 
 class Strip(NamedTuple):
@@ -42,7 +93,7 @@ class Strip(NamedTuple):
 
 
 def landscapes_figure(views: Sequence[View], colours: str = "panel", with_directions: bool = True) -> Figure:
-    """Every view with the true distances of its maze at the left; below each, which way it points.
+    """Draw every view with the true distances of its maze at the left; below each, which way it points.
 
     `colours`: a kind of `colour_ranges`.
     """
@@ -68,14 +119,14 @@ def _strips(views: Sequence[View], colours: str) -> list[Strip]:
     for _, group in groupby(ordered, key=lambda v: v.place):
         left, with_truth = list(group), True
         while left:
-            room = COLUMNS - with_truth
+            room = MAX_COLUMNS - with_truth
             strips.append(Strip(left[:room], [ranges[id(v)] for v in left[:room]], with_truth))
             left, with_truth = left[room:], False
     return strips
 
 
 def _heights(strip: Strip, with_directions: bool) -> list[float]:
-    """Of its rows, in inches: the maze, titles, and under the first row a colour bar."""
+    """Return the rows' heights in inches: the maze, titles, and under the first row a colour bar."""
     rows, columns = strip.views[0].landscape.layout.walls.shape
     panel = PANEL * (rows - 1.5) / (columns - 1.5)
     return [panel + 1.15, panel + 0.55] if with_directions else [panel + 1.15]
@@ -89,9 +140,9 @@ def _draw_strip(figure: Figure, panels: np.ndarray, strip: Strip) -> None:
         contours = draw_landscape(panels[0, 0], first.truth.landscape, (), (0.0, float(lengths.max())))
         panels[0, 0].set_title(f"{first.env}\nstraight line: {_rho(first.straight_line)}", fontsize=9.5)
         _bar(figure, panels[0, 0], contours, "length of the shortest path to g")
-    for axes, view, limits in zip(panels[0, strip.with_truth :], strip.views, strip.ranges, strict=False):
-        contours = draw_landscape(axes, view.landscape, view.paths, limits)
-        axes.set_title(f"{view.label}\n{_rho(view.likeness)}", fontsize=9.5)
+    for axes, each, limits in zip(panels[0, strip.with_truth :], strip.views, strip.ranges, strict=False):
+        contours = draw_landscape(axes, each.landscape, each.paths, limits)
+        axes.set_title(f"{each.label}\n{_rho(each.likeness)}", fontsize=9.5)
         _bar(figure, axes, contours, PSI_LABEL)
     if len(panels) > 1:
         _draw_directions(panels[1], strip)
@@ -106,11 +157,12 @@ def _draw_directions(panels: np.ndarray, strip: Strip) -> None:
         everywhere, straight = np.ones(len(truth.points), bool), strip.views[0].straight_line
         _arrows(panels[0], truth.landscape, truth.points, truth.directions, everywhere)
         panels[0].set_title(f"the shortest way\nstraight line: {_shares(straight)}", fontsize=9)
-    for axes, view in zip(panels[strip.with_truth :], strip.views, strict=False):
-        draw_region(axes, view.landscape, view.basin)
-        _arrows(axes, view.landscape, view.truth.points, view.directions, view.nearer)
-        sees = "what its actor sees" if view.sees_direction else "its actor sees g instead"
-        axes.set_title(f"{sees}\n{_shares(view.likeness)}", fontsize=9)
+    for axes, each in zip(panels[strip.with_truth :], strip.views, strict=False):
+        at, inside = each.landscape, each.basin.astype(float)
+        axes.contourf(at.y, at.x, inside, levels=[0.5, 1.5], colors=[REGION], zorder=1)
+        _arrows(axes, each.landscape, each.truth.points, each.directions, each.nearer)
+        sees = "what its actor sees" if each.sees_direction else "its actor sees g instead"
+        axes.set_title(f"{sees}\n{_shares(each.likeness)}", fontsize=9)
 
 
 def _rho(likeness: Likeness) -> str:
@@ -122,14 +174,16 @@ def _shares(likeness: Likeness) -> str:
 
 
 def _arrows(axes: Axes, landscape: Landscape, points: np.ndarray, ways: np.ndarray, nearer: np.ndarray) -> None:
+    """Draw ways [K, 2] at points [K, 2]: blue where they lead nearer to the goal, else vermilion."""
     draw_maze(axes, landscape.layout)
     length = 0.8 * landscape.layout.scale / arrows_per_cell(landscape.layout)
-    draw_arrows(axes, points, ways, nearer, length)
+    for which, colour in ((nearer, BLUE), (~nearer, VERMILION)):
+        draw_arrows(axes, points[which], ways[which], length, color=colour, width=0.0075)
     draw_ends(axes, landscape, size=0.75)
 
 
 def _plain(axes: Axes, leftmost: bool) -> None:
-    """Coordinates once a row: every panel of it has the same."""
+    """Show coordinates once per row: every panel of it has the same."""
     axes.set_xlabel("")
     axes.set_ylabel("x (row)" if leftmost else "", fontsize=8)
     axes.tick_params(labelsize=7.5, labelleft=leftmost, pad=1)
@@ -150,7 +204,7 @@ def _handles(views: Sequence[View], with_directions: bool) -> list[Line2D]:
         Line2D([], [], marker="o", markersize=8, color=START_COLOUR, label="start", **marks),
         Line2D([], [], marker="*", markersize=14, color=GOAL_COLOUR, label="goal g", **marks),
     ]
-    if any(view.paths for view in views):
+    if any(each.paths for each in views):
         found.append(Line2D([], [], color=INK, linewidth=1.3, label="episodes"))
     if with_directions:
         found.append(Line2D([], [], marker=">", markersize=9, color=BLUE, label="leads nearer", **marks))
@@ -169,7 +223,7 @@ def landscape_figure(
     num_rollouts: int = 6,
     episode_length: int | None = None,
 ) -> Figure:
-    """The landscape of a policy, with its own deterministic episodes. Default goal: the farthest by path."""
+    """Draw the landscape of a policy, with its own deterministic episodes. Default goal: the farthest by path."""
     layout = maze_of(env.spec)
     if policy.spec.goal_size != env.spec.goal_size or policy.spec.state_size != env.spec.state_size:
         raise UserError(f"this policy was trained on {policy.spec.name}: {env.spec.name} has other sizes")
@@ -192,3 +246,82 @@ def landscape_figure(
         figure.suptitle(title, fontsize=11)
         figure.legend(loc="outside lower center", ncols=3)
     return figure
+
+
+# The report's section: of each method in each maze, the first seed that has a policy. No episode is played.
+
+MOST_METHODS = 8  # and their variants, in one maze
+TABLE_COLUMNS = ("environment", "run", "actor sees", "rank correlation", "basin (%)", "points nearer (%)")
+REPORT_CAPTION = (
+    "{env}: distances in psi-space to the goal that is farthest by path, beside the true ones. Colours: 1st to 99th "
+    "percentile over the free space. Arrows: the direction that a direction-conditioned actor sees, in the plane."
+)
+TABLE_NOTES = (
+    "Rank correlation: Spearman's, of the psi-distance and the length of the shortest path, over the free space.",
+    "Basin: share of the free space from which going down the psi-distance ends at the goal.",
+    "Points nearer: where the direction that a direction-conditioned actor sees leads to a shorter path.",
+    "A straight line knows no walls: what lies below it has learned less of the maze than the plane's own distance.",
+    "One seed each: a look at single representations, not a statement about methods.",
+)
+
+
+def landscape_sections(collection: Collection) -> list[Section]:
+    figures, rows, said = [], [], []
+    for env in collection.environments:
+        views, left = _first_views(collection, env)
+        said += left
+        if views:
+            name, draw = f"landscape_{env}", partial(landscapes_figure, list(views.values()), "space")
+            figures.append(FigureSpec(name, REPORT_CAPTION.format(env=env), draw, env))
+            rows += _table_rows(env, views)
+    if not figures:
+        return []
+    text = " ".join(["The first seed of each method; `dcp landscape` draws any runs, with their episodes.", *said])
+    table = Table("landscapes", "Learned distances against the maze's own", TABLE_COLUMNS, tuple(rows), TABLE_NOTES)
+    return [Section("psi-distance landscapes", "landscapes", tuple(figures), (table,), text)]
+
+
+def _first_views(collection: Collection, env: str) -> tuple[dict[str, View], list[str]]:
+    """Return method -> the view of its first seed with a policy, and a sentence for what is left out."""
+    found, said = {}, []
+    methods = [method for place, method in collection.groups if place == env]
+    for method in methods[:MOST_METHODS]:
+        run = next((run for run in collection.of(env, method) if (run.folder / POLICY_FILE).is_file()), None)
+        if run is None or not _in_a_maze(run):
+            continue
+        try:
+            found[method] = _report_view(run, method)
+        except UserError as error:
+            said.append(f"{run.folder} has no landscape: {error}.")
+    if found and methods[MOST_METHODS:]:
+        said.append(f"{env}: the landscapes of {', '.join(methods[MOST_METHODS:])} are left out.")
+    return found, said
+
+
+def _in_a_maze(run: Run) -> bool:
+    """Whether a report can draw it: it neither runs a stranger's environment nor starts physics, which alone would
+    tell the height of a humanoid's goals. `dcp landscape` does."""
+    name = run.config.get("eval_env") or run.config.get("env")
+    if name not in ENVIRONMENTS:
+        return False
+    spec = make_env(name, run.config.get("fidelity", "paper")).spec
+    return has_plane(spec) and spec.goal_size == 2
+
+
+def _report_view(run: Run, method: str) -> View:
+    target = open_target(run.folder)
+    return replace(view(target, maze_env(target), rollouts=0), label=f"{method}, seed {run.seed}")
+
+
+def _table_rows(env: str, views: dict[str, View]) -> list[Row]:
+    rows = []
+    for method, seen in views.items():
+        sees = "the direction" if seen.sees_direction else "g itself"
+        rows.append(Row((Cell(env), Cell(seen.label), Cell(sees), *_likeness_cells(seen.likeness)), env, method))
+    straight = next(iter(views.values())).straight_line
+    return [*rows, Row((Cell(env), Cell("straight line"), Cell(""), *_likeness_cells(straight)), env)]
+
+
+def _likeness_cells(likeness: Likeness) -> list[Cell]:
+    shares = (number(100.0 * share) for share in (likeness.basin, likeness.nearer))
+    return [number(likeness.order, digits=3), *shares]

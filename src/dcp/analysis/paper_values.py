@@ -6,17 +6,8 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 METHODS = METHOD, BASELINE, _ABLATION = ("dcp", "crl", "ssgc")  # in its order; the first against the second
-ENVIRONMENTS = (  # the paper's order
-    "ant_big_maze",
-    "ant_hardest_maze",
-    "ant_u_maze",
-    "humanoid_u_maze",
-    "ant_push",
-    "pusher_easy",
-    "pusher_hard",
-    "pusher_hard_far",
-    "ant_soccer",
-)
+_MAZES = ("ant_big_maze", "ant_hardest_maze", "ant_u_maze", "humanoid_u_maze")
+ENVIRONMENTS = (*_MAZES, "ant_push", "pusher_easy", "pusher_hard", "pusher_hard_far", "ant_soccer")  # the paper's order
 CHECKPOINTS = (10_000_000, 25_000_000, 50_000_000, 75_000_000, 100_000_000)
 
 
@@ -29,7 +20,7 @@ class Published(NamedTuple):
 
 @cache
 def _tables() -> dict[str, Any]:
-    return json.loads(files("dcp.analysis.data").joinpath("paper.json").read_text(encoding="utf-8"))
+    return json.loads(files("dcp.analysis").joinpath("paper.json").read_text(encoding="utf-8"))
 
 
 def checkpoint(metric: str, environment: str, method: str, steps: int) -> Published | None:

@@ -11,10 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Arc, Circle, Rectangle
 
-from dcp.analysis.collection import Collection
-from dcp.analysis.sections import FigureSpec, Section
+from dcp.analysis.result_tables import Cell, FigureSpec, Row, Section, Table, number
+from dcp.analysis.run_collection import Collection
 from dcp.analysis.style import BLUE, INK, VERMILION, WALL, house_style
-from dcp.analysis.tables import Cell, Row, Table, number
 from dcp.compiling import QUICK_COMPILE
 from dcp.statistics import success_interval, t_interval
 from dcp.types import Array
@@ -49,7 +48,7 @@ class Draws(NamedTuple):
 
 @lru_cache(maxsize=8)
 def draw_goals(name: str, fidelity: str = "paper", count: int = DRAWS, seed: int = 0) -> Draws:
-    """By the environment's own reset, up to where physics would begin."""
+    """Draw first states by the environment's own reset, up to where physics would begin."""
     from dcp.envs.pusher import BASE, GOAL_RANGES, OBJECT_RANGE, Pusher
 
     env = Pusher(name, fidelity)
@@ -69,7 +68,7 @@ def in_world(slides: np.ndarray) -> np.ndarray:
 
 
 def pusher_figure(draws: Sequence[Draws] | None = None) -> Figure:
-    """A panel an environment, all on one scale: the arm's base, the object's range, the goals that were drawn."""
+    """Draw a panel per environment, all on one scale: the arm's base, the object's range, the goals that were drawn."""
     draws = draws or [draw_goals(name) for name in NAMES]
     with house_style():
         figure = Figure(figsize=(3.3 * len(draws) + 0.3, 4.25), layout="constrained")
@@ -108,13 +107,8 @@ def _outline(axes: Axes, corners: np.ndarray, line: str) -> None:
 
 def _handles() -> list[Line2D]:
     def mark(marker: str, colour: str, label: str, edge: str = "white") -> Line2D:
-        style: dict[str, Any] = {
-            "linestyle": "none",
-            "markersize": 8,
-            "markerfacecolor": colour,
-            "markeredgecolor": edge,
-        }
-        return Line2D([], [], marker=marker, label=label, **style)
+        style: dict[str, Any] = {"linestyle": "none", "markersize": 8, "markeredgecolor": edge}
+        return Line2D([], [], marker=marker, label=label, markerfacecolor=colour, **style)
 
     return [
         mark("o", VERMILION, "goal nearer to the arm than its object"),
@@ -142,8 +136,8 @@ def geometry_table(draws: Sequence[Draws]) -> Table:
     return Table("pusher_goals", "The pusher's goal geometry", columns, tuple(rows), notes)
 
 
-def sections(collection: Collection) -> list[Section]:
-    """For reports with a pusher among their environments."""
+def pusher_sections(collection: Collection) -> list[Section]:
+    """Return the section of reports with a pusher among their environments."""
     if not any(str(run.config.get("env")) in NAMES for run in collection.runs):
         return []
     draws = [draw_goals(name) for name in NAMES]

@@ -12,7 +12,7 @@ from dcp.errors import UserError
 
 if TYPE_CHECKING:
     from dcp.analysis.compare_runs import Comparison, PairedEval, Side
-    from dcp.analysis.tables import Table
+    from dcp.analysis.result_tables import Table
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,7 @@ def main(argv: list[str]) -> int:
     from dcp.cli.landscape import require_picture, save_both
 
     require_picture(options.out)
-    from dcp.analysis.compare_figure import comparison_figure
-    from dcp.analysis.compare_runs import compare
+    from dcp.analysis.compare_runs import compare, comparison_figure
 
     found = compare(*options.runs)
     files = save_both(comparison_figure(found), options.out) if found.metrics else []
@@ -45,7 +44,7 @@ def main(argv: list[str]) -> int:
 
 
 def _show(found: "Comparison", files: list[Path]) -> None:
-    from dcp.analysis.compare_tables import comparison_tables, curves_in_text
+    from dcp.analysis.compare_runs import comparison_tables, curves_in_text
 
     for name, side in (("A", found.a), ("B", found.b)):
         print(f"{name}: {side.run.folder} ({side.run.state})")
@@ -100,11 +99,10 @@ def _as_json(found: "Comparison", files: list[Path]) -> dict[str, Any]:
 
 def _results(side: "Side", metric: str) -> dict[str, Any]:
     """Every evaluation of one run, as shown, and which was its last and its best: [steps, value]."""
-    from dcp.analysis.compare_tables import best_of, last_of
     from dcp.analysis.curves import curve
 
     steps, values = curve(side.run.metrics, metric)
-    last, best = (_finite(list(of(side, metric))) for of in (last_of, best_of))
+    last, best = (_finite(list(point)) for point in (side.last(metric), side.best(metric)))
     return {"last": last, "best": best, "env_steps": steps.tolist(), "values": _finite(values.tolist())}
 
 

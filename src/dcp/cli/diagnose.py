@@ -47,8 +47,8 @@ def main(argv: list[str]) -> int:
 def _main(options: DiagnoseOptions) -> int:
     parts = _parts(options)
     from dcp import compiling
-    from dcp.analysis.diagnosis.files import write
-    from dcp.analysis.report.files import require_room
+    from dcp.analysis.build_report import require_room
+    from dcp.analysis.diagnosis_results import write_diagnosis
     from dcp.evaluation.targets import environment_of, open_target
     from dcp.theory.diagnostics import diagnose
     from dcp.theory.diagnostics.diagnosis import require_psi
@@ -72,7 +72,7 @@ def _main(options: DiagnoseOptions) -> int:
                 tell=tell,
             )
             tell("figures" if options.figures else "files")
-            files = write(_folder(target, options), found, options.figures)
+            files = write_diagnosis(_folder(target, options), found, options.figures)
         contents.append({**found, "files": [str(file) for file in files]})
         if not options.json:
             _show(contents[-1], len(targets) > 1)
@@ -97,7 +97,7 @@ def _parts(options: DiagnoseOptions) -> list[str]:
 
 
 def _folder(target: "Target", options: DiagnoseOptions) -> Path:
-    from dcp.analysis.diagnosis.files import FOLDER
+    from dcp.analysis.diagnosis_results import FOLDER
 
     return options.out or target.home / FOLDER
 
@@ -128,7 +128,7 @@ class _Telling:
 def _show(content: dict[str, Any], several: bool) -> None:
     from rich.table import Table
 
-    from dcp.analysis.diagnosis.words import rows
+    from dcp.analysis.diagnosis_results import found_rows
     from dcp.cli.tables import show
 
     title = f"{content['policy']} on {content['env']}, {content['states']} states of {content['episodes']} episodes"
@@ -136,7 +136,7 @@ def _show(content: dict[str, Any], several: bool) -> None:
     table.add_column("found", justify="right")
     table.add_column("95% interval", justify="right")
     table.add_column("to compare with")
-    for group in rows(content):
+    for group in found_rows(content):
         for row in group:
             table.add_row(row.measure, row.found, row.interval, row.beside)
         table.add_section()

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dcp.analysis.trials import require_room
+from dcp.analysis.evaluation_results import require_room
 from dcp.evaluation.targets import Target
 from dcp.evaluation.trial import Arena
 from dcp.policies.exports import is_exported

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from dcp.analysis.trials import Paired, estimates, paired
+from dcp.analysis.evaluation_results import Paired, estimates, paired
 from dcp.cli.tables import show
 from dcp.evaluation.sweep import Sweep
 from dcp.evaluation.trial import Trial

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 
-from dcp.analysis.trials import Paired, as_csv, as_json, finite, paired, write
+from dcp.analysis.evaluation_results import Paired, as_csv, as_json, finite, paired, write
 from dcp.cli.eval_files import file_name, folder_of, marks
 from dcp.cli.eval_tables import COLUMNS, add_gain, add_trial, compare, explain, make_table, say_where, show_sweep
 from dcp.cli.tables import show

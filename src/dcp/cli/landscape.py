@@ -10,7 +10,7 @@ from dcp.cli.main import COMMANDS
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
-    from dcp.analysis.landscape_view import View
+    from dcp.analysis.psi_landscape import View
 
 ENDINGS = (".png", ".pdf")
 
@@ -44,7 +44,7 @@ def _main(options: LandscapeOptions) -> int:
     _require_sense(options)
     from dcp import compiling
     from dcp.analysis.landscape_figure import landscapes_figure
-    from dcp.analysis.landscape_view import goal_of, maze_env, rollouts_for, told_apart, view
+    from dcp.analysis.psi_landscape import goal_of, maze_env, rollouts_for, told_apart, view
     from dcp.evaluation.targets import open_target
 
     compiling.enable_cache()
@@ -84,7 +84,7 @@ def save_both(figure: Any, out: Path) -> list[Path]:
 
 
 def _as_json(views: "list[View]", options: LandscapeOptions, files: list[Path]) -> dict[str, Any]:
-    from dcp.analysis.landscape_view import colour_ranges
+    from dcp.analysis.psi_landscape import colour_ranges
 
     ranges = colour_ranges(views, options.range)
     return {
@@ -116,7 +116,7 @@ def _finite(numbers: dict[str, float]) -> dict[str, float | None]:
 def _show(views: "list[View]", options: LandscapeOptions, files: list[Path], physics: list[bool]) -> None:
     from rich.table import Table
 
-    from dcp.analysis.landscape_view import hardly_moved
+    from dcp.analysis.psi_landscape import hardly_moved
     from dcp.cli.tables import show
 
     table = Table("", "maze", "goal", "actor sees")

@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
         raise UserError("nothing to report on: name run folders, or a folder above them such as runs/")
     if not options.checkpoints or min(options.checkpoints) <= 0:
         raise UserError("--checkpoints takes environment steps above 0, such as 10000000 50000000")
-    from dcp.analysis.report import build_report
+    from dcp.analysis.build_report import build_report
 
     with _Telling() as tell:
         report = build_report(options.runs, options.out, sorted(set(options.checkpoints)), options.x, tell)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.analysis.landscape import pulled_back
+from dcp.analysis.psi_landscape import pulled_back
 from dcp.config import Config
 from dcp.envs.base import Environment
 from dcp.methods.commands import PooledSubgoal

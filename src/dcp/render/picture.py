@@ -4,7 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dcp.analysis.episodes import shows_maze
+from dcp.analysis.maze_episodes import shows_maze
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.pushing import places, things_of
 from dcp.errors import UserError

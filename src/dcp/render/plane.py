@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from dcp.analysis.maze_canvas import MazeCanvas
+from dcp.analysis.maze_drawing import MazeCanvas
 from dcp.analysis.style import WALL
 from dcp.envs.pushing import things_of
 from dcp.render.moment import Moment

@@ -1,1 +1,0 @@
-"""What the paper published, as data."""

@@ -1,0 +1,273 @@
+"""The report's one HTML file: the template, style and scripts of `report_assets/`, with the data in it.
+
+Nothing is loaded from elsewhere, and every text passes `escape`.
+"""
+
+import hashlib
+import json
+import math
+import re
+import struct
+from base64 import b64encode
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from dcp.analysis.result_tables import DASH, WRITERS, Cell, FigureSpec, Row, Section, Table
+from dcp.analysis.run_collection import Collection
+from dcp.analysis.style import colours
+
+SCRIPTS = ("numbers.js", "state.js", "chart.js", "cursor.js", "tables.js", "gallery.js", "main.js")
+LONG_TABLE = 60  # rows beyond which a table scrolls within itself
+SCREEN = 0.54  # of a PNG's width on the screen: figures keep their proportions to each other
+SENTENCE = 44  # characters beyond which a cell may break into lines
+FILE_KINDS = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX"}
+UNKNOWN = "?"  # of a run whose config cannot be read
+_SCRIPT_BLOCK = re.compile(r"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL | re.IGNORECASE)
+# An image of the figures' own folder is never loaded: all pictures are in the page. Videos lie beside the runs.
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {}; base-uri 'none'; form-action 'none'"
+)
+# The figures' colours, lighter where they stand on a dark ground.
+_DARK = {
+    "#0072B2": "#4DA6E0",
+    "#D55E00": "#F08A4B",
+    "#009E73": "#35C295",
+    "#CC79A7": "#E09CC2",
+    "#E69F00": "#F0B73F",
+    "#56B4E9": "#8CCBF0",
+    "#7F7F7F": "#A8A8A8",
+    "#000000": "#E8E8E8",
+}
+
+
+@dataclass(frozen=True)
+class Names:
+    """Environments and methods by number, which a page filters by: a number needs no escaping, whatever a name is."""
+
+    environments: tuple[str, ...]
+    methods: tuple[str, ...]
+
+    @classmethod
+    def of(cls, collection: Collection) -> "Names":
+        """Take the collection's order; what has no evaluation yet comes last."""
+        environments = dict.fromkeys([*collection.environments, *(run.env for run in collection.runs if run.env)])
+        methods = dict.fromkeys([*collection.methods, *(run.label for run in collection.runs if run.label)])
+        return cls(tuple(environments), tuple(methods))
+
+    @property
+    def colours(self) -> dict[str, str]:
+        """One colour per method in all figures of a report."""
+        return colours(list(self.methods))
+
+    def tags(self, environment: str = "", method: str = "") -> str:
+        """Return the attributes of an element of an environment, a method, or both. Without any it shows always."""
+        return _tag("environment", environment, self.environments) + _tag("method", method, self.methods)
+
+    def styles(self) -> str:
+        """Return the method's colour as a property of class m0, m1, ..., in light and dark."""
+        light = [self.colours[method] for method in self.methods]
+        on_dark = _properties([_DARK.get(colour, colour) for colour in light])
+        return "\n".join(
+            [
+                f":root {{ {_properties(light)} }}",
+                f'@media (prefers-color-scheme: dark) {{ :root:not([data-theme="light"]) {{ {on_dark} }} }}',
+                f':root[data-theme="dark"] {{ {on_dark} }}',
+                *[f".m{i} {{ --colour: var(--m{i}); }}" for i in range(len(light))],
+            ]
+        )
+
+    def chips(self) -> str:
+        """Return the buttons that choose what the page shows."""
+        return _choice("environment", "Environment", self.environments) + _choice("method", "Method", self.methods)
+
+
+def _tag(kind: str, name: str, names: tuple[str, ...]) -> str:
+    if name == UNKNOWN:
+        return f' data-{kind}="-1"'  # hidden by any choice
+    return f' data-{kind}="{names.index(name)}"' if name in names else ""
+
+
+def _properties(values: list[str]) -> str:
+    return " ".join(f"--m{i}: {value};" for i, value in enumerate(values))
+
+
+def _choice(kind: str, label: str, names: tuple[str, ...]) -> str:
+    if not names or (len(names) == 1 and kind == "environment"):  # nothing to choose; one method still has a colour
+        return ""
+    chips = "".join(_chip(kind, i, name) for i, name in enumerate(names))
+    everything = f'<button type="button" class="everything" data-everything="{kind}" hidden>all</button>'
+    return f'<div class="choice" role="group" aria-label="{label}"><span>{label}</span>{chips}{everything}</div>\n'
+
+
+def _chip(kind: str, index: int, name: str) -> str:
+    swatch = f'<i class="swatch m{index}"></i>' if kind == "method" else ""
+    attributes = f'type="button" class="chip" data-choose="{kind}" data-index="{index}" title="{escape(name)}"'
+    return f'<button {attributes} aria-pressed="false">{swatch}{escape(name)}</button>'
+
+
+def make_page(
+    title: str,
+    lede: str,
+    footer: str,
+    names: Names,
+    parts: list[Section],
+    pictures: dict[str, bytes | str],  # figure's name -> PNG, or a sentence in its place; others are not shown
+    data: dict[str, Any],  # what the script reads, without the tables, which are added here
+) -> str:
+    tables: list[Table] = []
+    sections = "".join(_section_html(part, pictures, names, tables) for part in parts)
+    texts = [{"name": t.name, "texts": {kind: write(t) for kind, write in WRITERS.items()}} for t in tables]
+    shown = [{"name": method} for method in names.methods]
+    data = {"environments": names.environments, "methods": shown, "tables": texts, **data}
+    script = "(() => {\n" + "\n".join(['"use strict";', *map(_asset, SCRIPTS)]) + "\n})();"
+    contents = [f'<li><a href="#{part.anchor}">{escape(part.title)}</a></li>' for part in parts]
+    slots = {
+        "title": escape(title),
+        "lede": lede,
+        "footer": footer,
+        "style": _asset("style.css").replace("/*dark*/", _asset("dark.css")) + names.styles(),
+        "filters": names.chips(),
+        "contents": "\n".join(contents),
+        "sections": sections,
+        "data": script_json(data),
+        "script": script,
+        "policy": escape(_policy([f"\n{script}\n", *_SCRIPT_BLOCK.findall(sections)])),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda slot: slots[slot[1]], _asset("page.html"))
+
+
+def script_json(data: Any) -> str:
+    """Return JSON for the inside of a script element: no tag can end it, and no number is NaN."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def _section_html(part: Section, pictures: dict[str, bytes | str], names: Names, tables: list[Table]) -> str:
+    """Appends the section's tables to `tables`, whose order numbers their files."""
+    html = [f'<section id="{part.anchor}">\n<h2>{escape(part.title)}</h2>\n', paragraphs(part.text), part.html]
+    figures = [figure_html(f, pictures[f.name], names) for f in part.figures if f.name in pictures]
+    if figures:
+        html.append(f'<div class="figures">\n{"".join(figures)}</div>\n')
+    shown = []
+    for table in part.tables:
+        shown.append(table_html(table, len(tables), names, heading=not part.folded))
+        tables.append(table)
+    if part.folded:
+        shown = [f"<details><summary>{escape(part.tables[0].title)}</summary>{''.join(shown)}</details>\n"]
+    return "".join([*html, *shown, "</section>\n"])
+
+
+def _policy(scripts: list[str]) -> str:
+    """Let only the scripts run that we wrote, whatever a name smuggles in."""
+    sums = [b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    return _POLICY.format(" ".join(f"'sha256-{digest}'" for digest in sums))
+
+
+def _asset(name: str) -> str:
+    return files("dcp.analysis").joinpath("report_assets", name).read_text(encoding="utf-8")
+
+
+def table_html(table: Table, number: int, names: Names, heading: bool = True) -> str:
+    """Return a table that sorts and filters. `number` is its place among the page's tables, for its files."""
+    heads = "".join(_head(table, at) for at in range(len(table.columns)))
+    rows = "\n".join(_row(table, at, names) for at in range(len(table.rows)))
+    notes = "".join(f"<li>{prose(note)}</li>" for note in table.notes)
+    long = " long" if len(table.rows) > LONG_TABLE else ""
+    title = f"<h3>{escape(table.title)}</h3>" if heading else ""
+    return (
+        f'<div class="table" id="table-{escape(table.name)}" data-emptied="tbody tr">'
+        f"<header>{title}{_download_buttons(number)}</header>\n"
+        f'<div class="scroll{long}"><table data-sortable><thead><tr>{heads}</tr></thead>\n'
+        f"<tbody>\n{rows}\n</tbody></table></div>\n"
+        f'<p class="nothing">No row belongs to what is chosen above.</p>'
+        + (f'<ul class="notes">{notes}</ul>' if notes else "")
+        + "</div>\n"
+    )
+
+
+def _download_buttons(number: int) -> str:
+    buttons = [
+        f'<button type="button" data-table="{number}" data-download="{kind}">{name}</button>'
+        for kind, name in FILE_KINDS.items()
+    ]
+    return f'<span class="files">{" ".join(buttons)}</span>'
+
+
+def _head(table: Table, at: int) -> str:
+    words = "" if table.is_numeric(at) else ' class="words"'
+    return (
+        f'<th{words} data-column="{at}" aria-sort="none" scope="col">'
+        f'<button type="button">{escape(table.columns[at])}</button></th>'
+    )
+
+
+def _row(table: Table, at: int, names: Names) -> str:
+    """Rows of one environment stand together until they are sorted; its name is then in full ink once."""
+    row, environments = table.rows[at], [row.environment for row in table.rows]
+    again = bool(row.environment) and at > 0 and row.environment == environments[at - 1]
+    cells = [
+        _cell(cell, table.is_numeric(at), again and cell.text == row.environment, _swatch(cell, row, names))
+        for at, cell in enumerate(row.cells)
+    ]
+    in_groups = len(set(environments)) < len(environments)
+    first = ' class="first"' if in_groups and not again else ""
+    return f"<tr{first}{names.tags(row.environment, row.method)}>{''.join(cells)}</tr>"
+
+
+def _swatch(cell: Cell, row: Row, names: Names) -> str:
+    """Put a method's colour in the curves beside its name."""
+    named = cell.text == row.method and row.method in names.methods
+    return f'<i class="swatch m{names.methods.index(row.method)}"></i>' if named else ""
+
+
+def _cell(cell: Cell, numeric: bool, again: bool, swatch: str) -> str:
+    classes = [] if numeric else ["sentence" if len(cell.text) > SENTENCE else "words"]
+    classes += ["missing"] if cell.text == DASH else []
+    classes += ["again"] if again else []
+    attributes = f' class="{" ".join(classes)}"' if classes else ""
+    if cell.value is not None and math.isfinite(cell.value):
+        attributes += f' data-value="{cell.value!r}"'
+    if cell.hover:
+        attributes += f' title="{escape(cell.hover)}"'
+    text = f"<b>{escape(cell.text)}</b>" if cell.bold else escape(cell.text)
+    marker = f'<span class="marker">{escape(cell.marker)}</span>' if cell.marker else ""
+    return f"<td{attributes}>{swatch}{text}{marker}</td>"
+
+
+def figure_html(figure: FigureSpec, picture: bytes | str, names: Names) -> str:
+    """`picture`: the PNG, or a sentence that says why there is none."""
+    tags, caption = names.tags(figure.environment, figure.method), escape(figure.caption)
+    if isinstance(picture, str):
+        said = f'<p class="note">{prose(picture)}</p>'
+        return f'<figure class="figure"{tags}>{said}<figcaption>{caption}</figcaption></figure>\n'
+    width, height = struct.unpack(">II", picture[16:24])  # the head of every PNG
+    size = f'width="{SCREEN * width:.0f}" height="{SCREEN * height:.0f}"'
+    image = f'<img alt="{caption}" {size} src="{data_uri(picture, "image/png")}">'
+    button = f'<button type="button" class="picture" title="Show large">{image}</button>'
+    return (
+        f'<figure class="figure"{tags} style="width: calc({SCREEN * width:.0f}px + 2rem)">{button}'
+        f"<figcaption><span>{caption}</span>{figure_files(figure.name)}</figcaption></figure>\n"
+    )
+
+
+def figure_files(name: str) -> str:
+    """Return links into the folder beside the page."""
+    links = [f'<a href="figures/{escape(name)}.{kind}">{kind.upper()}</a>' for kind in ("png", "pdf")]
+    return f'<span class="files">{" ".join(links)}</span>'
+
+
+def paragraphs(text: str) -> str:
+    return "".join(f"<p>{prose(' '.join(part.split()))}</p>\n" for part in text.split("\n\n") if part.strip())
+
+
+def prose(text: str) -> str:
+    """Escape; what stands between backticks is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def data_uri(content: bytes, kind: str) -> str:
+    return f"data:{kind};base64,{b64encode(content).decode()}"
