@@ -47,6 +47,7 @@ class RunStatus:
     done: int = 0  # environment steps from which it can resume
     total: int = 0
     why: str = ""  # one sentence, for other and broken
+    steps: int = 0  # to resume with: what is asked, or what the run had if that is more
 
 
 @dataclass(frozen=True)
@@ -145,20 +146,14 @@ def run_status(folder: Path, asked: Settings) -> RunStatus:
     try:
         stored, earlier = read_plan(folder)
         if names := differing(stored, earlier, asked):
-            return RunStatus("other", why=_other_run(folder, names, stored, asked))
+            told = (f"{n} {getattr(stored, n)} where the grid has {getattr(asked, n)}" for n in names[:3])
+            why = f"holds another run ({', '.join(told)}): choose another --runs-dir, or move that run away"
+            return RunStatus("other", why=f"{folder} {why}")
         if _has_all_results(folder, stored) and asked.num_unrolls <= stored.num_unrolls:
             return RunStatus("finished", total, total)
-        return RunStatus("interrupted", how_far(folder)[0], total)
+        return RunStatus("interrupted", how_far(folder)[0], total, steps=max(asked.steps, stored.steps))
     except UserError as error:
         return RunStatus("broken", 0, total, " ".join(str(error).split()))
-
-
-def steps_to_resume_with(folder: Path, asked: Settings) -> int:
-    """Return the number of steps to resume with; raise UserError where the folder holds another run."""
-    stored, earlier = read_plan(folder)
-    if names := differing(stored, earlier, asked):
-        raise UserError(_other_run(folder, names, stored, asked))
-    return max(asked.steps, stored.steps)
 
 
 def last_row(folder: Path) -> Row | None:
@@ -168,12 +163,6 @@ def last_row(folder: Path) -> Row | None:
         return {name: float(values[-1]) for name, values in metrics.items()}
     except (UserError, LookupError):
         return None
-
-
-def _other_run(folder: Path, names: list[str], stored: Settings, asked: Settings) -> str:
-    theirs, ours = asdict(stored), asdict(asked)
-    told = ", ".join(f"{name} {theirs[name]} where the grid has {ours[name]}" for name in names[:3])
-    return f"{folder} holds another run ({told}): choose another --runs-dir, or move that run away"
 
 
 def _has_all_results(folder: Path, config: Config) -> bool:

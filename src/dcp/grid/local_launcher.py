@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,16 +72,9 @@ class LocalLauncher:
     def _start(self, job: Job, gpus: tuple[str, ...]) -> None:
         try:
             job.save()
-            job.log.parent.mkdir(parents=True, exist_ok=True)
-            with job.log.open("ab") as log:
-                process = subprocess.Popen(
-                    job.command(),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,  # Ctrl-C is for the grid, which passes it on
-                    env=self._environ | gpu_variables(gpus, job.resources.gpus, bool(self._free.gpus)),
-                )
+            # A session of its own: Ctrl-C is for the grid, which passes it on.
+            variables = gpu_variables(gpus, job.resources.gpus, bool(self._free.gpus))
+            process = start_worker(job, self._environ | variables, start_new_session=True)
         except OSError as error:  # a full disk, or too many processes: this job has failed, the others continue
             self._free.give_back(job.resources, gpus)
             self._statuses[job.name] = Status("failed", f"it cannot be started ({error})", code=EXIT_FAULT)
@@ -101,6 +94,26 @@ class LocalLauncher:
         for name, child in list(self._children.items()):
             child.process.wait()
             self._ended(name, child)
+
+
+def start_worker(
+    job: Job,
+    environ: Mapping[str, str],
+    start_new_session: bool = False,
+    preexec_fn: Callable[[], None] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start the process of a saved job. What it prints is appended to the job's log."""
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    with job.log.open("ab") as log:
+        return subprocess.Popen(
+            job.command(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environ,
+            start_new_session=start_new_session,
+            preexec_fn=preexec_fn,
+        )
 
 
 def ended(returncode: int, log: Path) -> Status:

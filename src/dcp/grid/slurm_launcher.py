@@ -22,7 +22,7 @@ from typing import Any, Literal
 from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError
 from dcp.grid.jobs import Job, read_json, write_json
 from dcp.grid.launcher import SlurmOptions, Status
-from dcp.grid.local_launcher import last_line
+from dcp.grid.local_launcher import last_line, start_worker
 from dcp.grid.resources import scheduled_variables
 
 TIMEOUTS = 1_000  # times that a run may be requeued after its time was up
@@ -255,16 +255,7 @@ def _run_worker(job: Job) -> tuple[int, bool]:
 
     for number in (*ENDS, *REQUEUES):
         signal.signal(number, pass_on)
-    job.log.parent.mkdir(parents=True, exist_ok=True)
-    with job.log.open("ab") as log:
-        child = subprocess.Popen(
-            job.command(),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=os.environ | scheduled_variables(job.resources),
-            preexec_fn=_ignore_signals,
-        )
+    child = start_worker(job, os.environ | scheduled_variables(job.resources), preexec_fn=_ignore_signals)
     if heard:
         child.send_signal(signal.SIGINT)
     code = child.wait()

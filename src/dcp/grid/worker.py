@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from dcp.config import Config
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
-from dcp.grid.jobs import Job, run_status, steps_to_resume_with
+from dcp.grid.jobs import Job, run_status
 from dcp.named_code import looked_for_in
 from dcp.runs.folder import owner
 
@@ -78,12 +78,13 @@ def _train(job: Job) -> None:
     if len(job.seeds) > 1:
         train_seeds(Config(**asdict(settings)), job.seeds, runs_dir=job.root, resume=True, display=display)
         return
-    kind = run_status(folder, settings).kind
-    if kind == "new":
+    status = run_status(folder, settings)
+    if status.kind in ("other", "broken"):
+        raise UserError(status.why)
+    if status.kind == "new":
         train(Config(**asdict(settings)), runs_dir=job.root, display=display)
-    elif kind != "finished":
-        named = {"env": settings.env, "eval_env": settings.eval_env}
-        resume(folder, steps=steps_to_resume_with(folder, settings), **named, display=display)
+    if status.kind == "interrupted":
+        resume(folder, steps=status.steps, env=settings.env, eval_env=settings.eval_env, display=display)
 
 
 def begin_child(parent: int, cores: int) -> bool:
