@@ -245,11 +245,10 @@ class Layer(NamedTuple):
 
 def foreign_part(policy: "DeployedPolicy") -> str | None:
     """Name a part of the policy that is not one of dcp's own, or return None."""
-    from dcp.methods.conditions import Direction, RawGoal
     from dcp.networks import Networks
 
-    if type(policy.condition) not in (RawGoal, Direction):
-        return f"the condition {_condition_name(policy)}"
+    if ":" in (condition := _condition_name(policy)):
+        return f"the condition {condition}"
     if type(policy.networks) is not Networks:
         return f"the networks {type(policy.networks).__name__}"
     if (activation := policy.networks.shape.activation) not in numpy_policy.ACTIVATIONS:
@@ -258,8 +257,11 @@ def foreign_part(policy: "DeployedPolicy") -> str | None:
 
 
 def _condition_name(policy: "DeployedPolicy") -> str:
+    """Return the name by which every form knows a condition of ours; a user's is module:Name."""
+    from dcp.methods.conditions import Direction, RawGoal
+
     kind = type(policy.condition)
-    return str(getattr(kind, "name", f"{kind.__module__}:{kind.__qualname__}"))
+    return {RawGoal: "raw_goal", Direction: "direction"}.get(kind) or f"{kind.__module__}:{kind.__qualname__}"
 
 
 def own_networks(policy: "DeployedPolicy") -> dict[str, list[Layer]]:
