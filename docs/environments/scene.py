@@ -10,8 +10,8 @@ from raycast import View, picture
 
 from dcp.analysis.style import WALL
 from dcp.envs.registry import make_env
-from dcp.render.cameras import view_of
-from dcp.render.model import FLOOR, HIDDEN, body_colour
+from dcp.render.body_pictures import HIDDEN, body_colour, view_of
+from dcp.render.pictures import FLOOR
 
 __all__ = ["FLOOR", "WALL", "Scene", "to_rgb"]
 DRAWS, SEED = 300, 3

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dcp.envs import ant_maze
-from dcp.render.backend import find_backend
-from dcp.render.episodes import Episode
+from dcp.render.offscreen import find_backend
+from dcp.render.shown_episodes import Episode
 
 YAW = (np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5))  # 90 degrees about z: w, x, y, z
 

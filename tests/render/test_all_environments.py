@@ -8,8 +8,8 @@ import pytest
 
 from dcp.envs.registry import make_env
 from dcp.render import make_picture
-from dcp.render.picture import moment_of
-from dcp.render.scene import Scene
+from dcp.render.body_pictures import PageScene
+from dcp.render.pictures import moment_of
 
 NAMES = (
     *("ant_u_maze", "ant_big_maze", "ant_hardest_maze", "humanoid_u_maze", "ant_push", "ant_soccer"),
@@ -27,7 +27,7 @@ def test_links_are_drawn_where_the_engine_has_them(name):
     if not name.startswith("pusher"):
         q = q.at[3:7].divide(jnp.linalg.norm(q[3:7]))
     links = np.asarray(jax.jit(env.reset_to)(q, qd).physics.x.pos)
-    scene = Scene(env)
+    scene = PageScene(env)
     scene.data.qpos[:] = np.asarray(q)
     mujoco.mj_kinematics(scene.model, scene.data)
     np.testing.assert_allclose(scene.data.xpos[1:], links, atol=1e-4)

@@ -20,7 +20,7 @@ from dcp.errors import UserError
 if TYPE_CHECKING:
     from dcp.envs.base import Environment
     from dcp.evaluation.targets import Target
-    from dcp.render.frames import Subject
+    from dcp.render.shown_episodes import Subject
 
 VIDEOS_DIR = "videos"
 MOST = 4  # panels in a row
@@ -72,9 +72,10 @@ def _main(options: RenderOptions) -> int:
     _require_sense(options)
     from dcp import compiling
     from dcp.evaluation.targets import open_target
-    from dcp.render.backend import require_renderer
-    from dcp.render.picture import require_drawable
-    from dcp.render.show import Look, common_env, names_of, write_files
+    from dcp.render.offscreen import require_renderer
+    from dcp.render.pictures import require_drawable
+    from dcp.render.shown_episodes import common_env, names_of
+    from dcp.render.video import Look, write_files
 
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
@@ -120,7 +121,7 @@ def _require_sense(options: RenderOptions) -> None:
 def _play(
     targets: "list[Target]", names: list[str], env: "Environment", options: RenderOptions, progress: Progress
 ) -> "list[Subject]":
-    from dcp.render.show import Shown, make_subject
+    from dcp.render.shown_episodes import Shown, make_subject
 
     shown = Shown(
         options.seed,

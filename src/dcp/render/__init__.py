@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dcp.render.picture import make_picture as make_picture
+    from dcp.render.pictures import make_picture as make_picture
 
 __all__ = ["make_picture"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "make_picture":
-        from dcp.render.picture import make_picture
+        from dcp.render.pictures import make_picture
 
         return make_picture
     raise AttributeError(f"module 'dcp.render' has no attribute {name!r}")

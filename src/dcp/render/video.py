@@ -1,30 +1,151 @@
-"""Frames into files: MP4 by PyAV, GIF by Pillow. A file appears under its name when it is whole."""
+"""Videos: frames with one panel per policy, each on the same episode, and the files that they are written to.
+
+MP4 by PyAV, GIF by Pillow. A file appears under its name when it is whole.
+"""
 
 import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Literal, NamedTuple
 
+import matplotlib
 import numpy as np
-from PIL import Image, ImageColor
+from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from dcp.analysis.style import BLUE, INK, ORANGE
+from dcp.envs.base import Environment
 from dcp.errors import UserError
-from dcp.render.frames import PAPER, Frame
-from dcp.render.moment import COLOURS
+from dcp.render.pictures import COLOURS, HEIGHT, WIDTH, Camera, Drawing, Moment, make_drawing
+from dcp.render.shown_episodes import Episode, Subject
 
+TITLE, STATUS, LEGEND, GAP = 30, 24, 24, 6  # pixels
+PAPER = "#FFFFFF"
+SMOOTHING = 25  # steps over which a tracking camera is steadied
+HOLD_SECONDS = 1.0  # for an episode's last frame
 FPS = 30
 CODECS = ("libx264", "libopenh264", "mpeg4")  # the first that this build of FFmpeg has
 GIF_FRAMES, GIF_WIDTH, GIF_COLOURS = 150, 720, 96
 NO_AV = "MP4 files need PyAV: pip install 'dcp[video]' (GIF and HTML go without)"
+Format = Literal["mp4", "gif", "html"]
+STRIDE_BODIES, STRIDE_POINT = 2, 1
 
 
-class Writer(Protocol):
-    path: Path
+# Frames
 
-    def write(self, frame: Frame) -> None: ...
 
-    def close(self, whole: bool) -> None: ...
+class Frame(NamedTuple):
+    image: np.ndarray  # uint8 [H, W, 3]
+    seconds: float | None = None  # how long it stands; None: as any other
+
+
+def _indices(subjects: Sequence[Subject], number: int, stride: int) -> list[int]:
+    """The steps of an episode that are shown: until every subject has been shown to its end."""
+    last = max(subject.episodes[number].last for subject in subjects)
+    return [*range(0, last, stride), last]
+
+
+def count_frames(subjects: Sequence[Subject], stride: int) -> int:
+    return sum(len(_indices(subjects, number, stride)) for number in range(len(subjects[0].episodes)))
+
+
+def frames(subjects: Sequence[Subject], drawing: Drawing, stride: int) -> Iterator[Frame]:
+    """Episodes one after another."""
+    of = len(subjects[0].episodes)
+    for number in range(of):
+        shown = _indices(subjects, number, stride)
+        paths = [steadied(subject.episodes[number]) for subject in subjects]
+        caption = f"episode {number + 1} of {of}    " if of > 1 else ""
+        panels: dict[int, Image.Image] = {}
+        for at in shown:
+            for i, (subject, path) in enumerate(zip(subjects, paths, strict=True)):
+                if i not in panels or at - stride < subject.episodes[number].last:  # else it has been shown to its end
+                    panels[i] = _panel(subject, number, at, path, drawing, caption)
+            yield Frame(np.asarray(_beside(list(panels.values()), subjects)), HOLD_SECONDS if at == shown[-1] else None)
+
+
+def steadied(episode: Episode) -> np.ndarray:
+    """[T + 1, 2]: where a tracking camera looks, a moving average of the body's place."""
+    path = episode.achieved[:, :2] if episode.q is None else episode.q[:, :2]
+    half = SMOOTHING // 2
+    padded = np.concatenate([np.repeat(path[:1], half, 0), path, np.repeat(path[-1:], half, 0)])
+    window = np.ones(2 * half + 1) / (2 * half + 1)
+    return np.stack([np.convolve(padded[:, axis], window, mode="valid") for axis in range(2)], axis=-1)
+
+
+def _moment_at(episode: Episode, at: int, steady: np.ndarray | None = None) -> Moment:
+    def of(values: np.ndarray | None) -> np.ndarray | None:
+        return None if values is None else values[at]
+
+    return Moment(
+        achieved=episode.achieved[at],
+        goal=episode.goal,
+        q=of(episode.q),
+        trail=episode.achieved[: at + 1],
+        direction=of(episode.directions),
+        subgoal=of(episode.subgoals),
+        watched=of(steady),
+    )
+
+
+def status(episode: Episode, at: int) -> str:
+    if episode.reached is not None and at >= episode.reached:
+        outcome = f"reached at step {episode.reached}"
+    elif at < episode.steps:
+        outcome = ""
+    else:
+        outcome = "not reached" if episode.reached is None else ""
+    return f"step {at}    distance {episode.distance[at]:.2f}    {outcome}".rstrip()
+
+
+def _panel(subject: Subject, number: int, at: int, steady: np.ndarray, drawing: Drawing, caption: str) -> Image.Image:
+    episode = subject.episodes[number]
+    at = min(at, episode.last)
+    picture = Image.fromarray(drawing.draw(_moment_at(episode, at, steady)))
+    panel = Image.new("RGB", (picture.width, TITLE + picture.height + STATUS), PAPER)
+    panel.paste(picture, (0, TITLE))
+    draw = ImageDraw.Draw(panel)
+    draw.text((8, TITLE // 2), subject.title, INK, font("DejaVuSans-Bold", 15), anchor="lm")
+    middle = TITLE + picture.height + STATUS // 2
+    draw.text((8, middle), caption + status(episode, at), INK, font("DejaVuSans", 12), anchor="lm")
+    return panel
+
+
+def _beside(panels: Sequence[Image.Image], subjects: Sequence[Subject]) -> Image.Image:
+    """All panels in a row, and below them what the colours mean. Even sizes: video wants them."""
+    width = sum(panel.width for panel in panels) + GAP * (len(panels) - 1)
+    height = panels[0].height + LEGEND
+    image = Image.new("RGB", (width + width % 2, height + height % 2), PAPER)
+    left = 0
+    for panel in panels:
+        image.paste(panel, (left, 0))
+        left += panel.width + GAP
+    _legend(ImageDraw.Draw(image), panels[0].height + LEGEND // 2, subjects)
+    return image
+
+
+def _legend(draw: ImageDraw.ImageDraw, middle: int, subjects: Sequence[Subject]) -> None:
+    episodes = [episode for subject in subjects for episode in subject.episodes]
+    names = {"goal": True}
+    names["direction that the actor sees"] = any(e.directions is not None for e in episodes)
+    names["subgoal that training would command"] = any(e.subgoals is not None for e in episodes)
+    left = 8
+    for name, there in names.items():
+        if there:
+            draw.ellipse((left, middle - 5, left + 10, middle + 5), fill=COLOURS[name.split()[0]])
+            draw.text((left + 16, middle), name, INK, font("DejaVuSans", 12), anchor="lm")
+            left += 16 + round(draw.textlength(name, font("DejaVuSans", 12))) + 20
+
+
+@cache
+def font(name: str, size: int) -> ImageFont.FreeTypeFont:
+    """Matplotlib brings its fonts along."""
+    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{name}.ttf", size)
+
+
+# Files
 
 
 def load_av() -> Any:
@@ -127,21 +248,86 @@ def _palette(images: list[Image.Image]) -> Image.Image:
     return palette
 
 
-class Writers:
-    """All files at once: each frame is drawn a single time. After an error none of them is left behind."""
+@contextmanager
+def writing(writers: Sequence[Mp4Writer | GifWriter]) -> Iterator[Callable[[Frame], None]]:
+    """Write all files at once: each frame is drawn a single time. After an error none of them is left behind."""
+    whole = False
 
-    def __init__(self, writers: list[Writer]):
-        self.writers = writers
-
-    def write(self, frame: Frame) -> None:
-        for writer in self.writers:
+    def write(frame: Frame) -> None:
+        for writer in writers:
             writer.write(frame)
 
-    def __enter__(self) -> Self:
-        return self
+    try:
+        yield write
+        whole = True
+    finally:
+        for writer in writers:
+            writer.close(whole)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for writer in self.writers:
-            writer.close(whole=kind is None)
+
+@dataclass(frozen=True)
+class Look:
+    camera: Camera = "fixed"
+    width: int = WIDTH
+    height: int = HEIGHT
+    stride: int | None = None
+
+    def stride_for(self, env: Environment) -> int:
+        return self.stride or (STRIDE_POINT if env.spec.physics == "none" else STRIDE_BODIES)
+
+
+def write_files(
+    env: Environment,
+    subjects: Sequence[Subject],
+    folder: Path,
+    name: str,
+    formats: Sequence[Format],
+    look: Look,
+    on_frame: Callable[[int, int], object] = lambda done, total: None,
+) -> tuple[list[Path], list[str]]:
+    """-> the files, and what could not be written and why. `on_frame` hears how many frames are done, of how many."""
+    stride, problems = look.stride_for(env), []
+    written: list[Path] = []
+    if "html" in formats:
+        from dcp.render.viewer_page import save_page
+
+        written.append(save_page(folder / f"{name}.html", env, subjects, stride))
+    moving: list[Format] = [kind for kind in formats if kind != "html"]
+    if "mp4" in moving:
+        try:
+            load_av()
+        except UserError:
+            problems.append(NO_AV)
+            moving.remove("mp4")
+    if moving:
+        try:
+            written += _draw_all(env, subjects, folder / name, moving, look, stride, on_frame)
+        except UserError as error:  # no renderer: the page needs none
+            problems.append(str(error))
+    return sorted(written), problems
+
+
+def _draw_all(
+    env: Environment,
+    subjects: Sequence[Subject],
+    stem: Path,
+    formats: Sequence[Format],
+    look: Look,
+    stride: int,
+    on_frame: Callable[[int, int], object],
+) -> list[Path]:
+    drawing = make_drawing(env, look.width, look.height, look.camera)
+    total = count_frames(subjects, stride)
+    try:
+        writers: list[Mp4Writer | GifWriter] = []
+        if "mp4" in formats:
+            writers.append(Mp4Writer(stem.with_name(f"{stem.name}.mp4")))
+        if "gif" in formats:
+            writers.append(GifWriter(stem.with_name(f"{stem.name}.gif"), total))
+        with writing(writers) as write:
+            for done, frame in enumerate(frames(subjects, drawing, stride), 1):
+                write(frame)
+                on_frame(done, total)
+    finally:
+        drawing.close()
+    return [writer.path for writer in writers]

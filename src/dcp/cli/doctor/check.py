@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from dcp.render.child_process import ProbeError, first_line, in_a_process
+from dcp.render.offscreen import ProbeError, first_line, in_a_process
 
 __all__ = ["Check", "ProbeError", "State", "first_line", "guarded", "in_a_process"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dcp.cli.doctor.check import Check
-from dcp.render.backend import advice, find_backend
+from dcp.render.offscreen import advice, find_backend
 
 
 def rendering() -> Iterator[Check]:

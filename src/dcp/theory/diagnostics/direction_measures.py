@@ -3,7 +3,7 @@
 Each part takes a Subject and returns what is said of it and what is drawn.
 """
 
-from functools import lru_cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.compiling import QUICK_COMPILE
+from dcp.compiling import QUICK_COMPILE, cached_by_env
 from dcp.envs.base import Environment, EnvState, is_sound
 from dcp.envs.fine_grid import wall_at
 from dcp.envs.geodesic import farthest_goal
@@ -337,15 +337,11 @@ def action_maps(
     env: Environment, policy: DeployedPolicy, start: EnvState, goal: np.ndarray, steps: tuple[int, ...]
 ) -> dict[int, np.ndarray]:
     """Return M_k of states [K, ...] as {k: [K, G, A]}; nan where a body diverged."""
-    try:
-        run = _maps_program(env, steps)
-    except TypeError:  # a user's environment may have no hash
-        run = _maps_program.__wrapped__(env, steps)
-    found = np.asarray(run(policy, start, jnp.asarray(goal)))  # [len(steps), K, G, A]
+    found = np.asarray(_maps_program(env, steps)(policy, start, jnp.asarray(goal)))  # [len(steps), K, G, A]
     return dict(zip(steps, found, strict=True))
 
 
-@lru_cache(maxsize=4)
+@cached_by_env
 def _maps_program(env: Environment, steps: tuple[int, ...]) -> Any:
     return jax.jit(partial(_maps, env, steps), compiler_options=QUICK_COMPILE)
 

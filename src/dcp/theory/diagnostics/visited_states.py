@@ -4,14 +4,14 @@ Letters as in `types`, and K states, H episodes.
 """
 
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.compiling import QUICK_COMPILE
+from dcp.compiling import QUICK_COMPILE, cached_by_env
 from dcp.config import Config
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.plane import has_plane, unit
@@ -70,11 +70,7 @@ class Visits(NamedTuple):
 def gather(env: Environment, policy: DeployedPolicy, seed: int, episodes: int, length: int, states: int) -> Visits:
     """The stochastic actor, as it fills training's pool. The seed decides everything."""
     key = jax.random.key(seed)
-    try:
-        run = _program(env, episodes, length)
-    except TypeError:  # a user's environment may have no hash
-        run = _program.__wrapped__(env, episodes, length)
-    record: Record = jax.device_get(run(policy, key))
+    record: Record = jax.device_get(_program(env, episodes, length)(policy, key))
     observed, goals = env.spec.split(record.watched.obs)  # [T + 1, H, ...]
     ends = np.asarray(record.alive).sum(axis=0)
     near = record.near_goal
@@ -89,7 +85,7 @@ def _run(env: Environment, episodes: int, length: int, policy: DeployedPolicy, k
     return rollout(env, SampledPolicy(policy), key, episodes, length, watch=lambda state: state)
 
 
-@lru_cache(maxsize=4)
+@cached_by_env
 def _program(env: Environment, episodes: int, length: int) -> Any:
     return jax.jit(partial(_run, env, episodes, length), compiler_options=QUICK_COMPILE)
 

@@ -1,7 +1,9 @@
 """A page to look around in: one file, no network. The episodes are inside, as numbers; the browser draws them."""
 
+import base64
 import json
 from collections.abc import Sequence
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,15 +14,13 @@ from dcp.analysis.style import BLUE, BORDER, FREE, INK, ORANGE, WALL
 from dcp.envs.base import Environment
 from dcp.envs.pushing import things_of
 from dcp.policies.policy_file import write_whole
-from dcp.render.episodes import Episode
-from dcp.render.frames import Subject
-from dcp.render.model import FLOOR, FLOOR_TILE
-from dcp.render.moment import COLOURS
-from dcp.render.packing import pack
+from dcp.render.pictures import COLOURS, FLOOR, FLOOR_TILE
+from dcp.render.shown_episodes import Episode, Subject
 from dcp.render.video import FPS
 
 TINTS = (BLUE, INK, "#B8860B", "#7F7F7F")  # of the policies, where they are overlaid and in the chart
 SCRIPTS = ("viewer.js", "shapes.js", "bodies.js", "maze.js")
+LEVELS = 65535  # of a packed number
 
 
 def save_page(path: Path, env: Environment, subjects: Sequence[Subject], stride: int) -> Path:
@@ -34,46 +34,34 @@ def page(data: dict[str, Any]) -> str:
     content = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")  # a title must not end the script
     filled = parts["page.html"].replace("{{style}}", parts["style.css"])
     filled = filled.replace("{{script}}", "\n".join(parts[name] for name in SCRIPTS))
-    return filled.replace("{{title}}", _escaped(data["title"])).replace("{{data}}", content)
+    return filled.replace("{{title}}", escape(data["title"], quote=False)).replace("{{data}}", content)
 
 
 def page_data(env: Environment, subjects: Sequence[Subject], stride: int) -> dict[str, Any]:
-    spec = env.spec
+    """Return what the page knows, as JSON carries it."""
+    spec, bodies = env.spec, {"body": BLUE, "pushed": ORANGE}
     data = {
         "title": f"{spec.name}: {', '.join(subject.title for subject in subjects)}",
         "threshold": spec.threshold,
         "stride": stride,
         "steps_per_second": FPS * stride,
-        "colours": {
-            **COLOURS,
-            "wall": WALL,
-            "free": FREE,
-            "body": BLUE,
-            "pushed": ORANGE,
-            "floor": FLOOR,
-            "tile": FLOOR_TILE,
-        },
+        "colours": {**COLOURS, "wall": WALL, "free": FREE, **bodies, "floor": FLOOR, "tile": FLOOR_TILE},
         "tints": list(TINTS),
     }
     if spec.physics == "none":
         assert spec.maze is not None
         maze = {"rows": list(spec.maze.rows), "scale": spec.maze.scale, "border": BORDER}
         things = [{"shape": t.shape, "size": t.size, "acts": t.acts} for t in things_of(env)]
-        shown = [_subject(s, stride, None) for s in subjects]
-        return {**data, "kind": "maze", "maze": maze, "things": things, "subjects": shown}
-    from dcp.render.scene import Scene
+        return {**data, "kind": "maze", "maze": maze, "things": things, "subjects": _subjects(subjects, stride, None)}
+    from dcp.render.body_pictures import PageScene
 
-    scene = Scene(env)
-    return {
-        **data,
-        "kind": "bodies",
-        "scene": scene.description(),
-        "subjects": [_subject(s, stride, scene) for s in subjects],
-    }
+    scene = PageScene(env)
+    shown = _subjects(subjects, stride, scene)
+    return {**data, "kind": "bodies", "scene": scene.description(), "subjects": shown}
 
 
-def _subject(subject: Subject, stride: int, scene: Any) -> dict[str, Any]:
-    return {"title": subject.title, "episodes": [_episode(episode, stride, scene) for episode in subject.episodes]}
+def _subjects(subjects: Sequence[Subject], stride: int, scene: Any) -> list[dict[str, Any]]:
+    return [{"title": s.title, "episodes": [_episode(e, stride, scene) for e in s.episodes]} for s in subjects]
 
 
 def _episode(episode: Episode, stride: int, scene: Any) -> dict[str, Any]:
@@ -102,5 +90,14 @@ def _poses(episode: Episode, steps: list[int], scene: Any) -> dict[str, Any] | N
     return pack(q.reshape(len(steps), -1, 2) if scene is None else scene.poses(q))
 
 
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+# Arrays as short text: uint16, low byte first, in base64, each channel of the last axis within its own range.
+
+
+def pack(values: np.ndarray) -> dict[str, Any]:
+    """Pack numbers; the error is at most half a level: a 131,070th of the channel's range."""
+    values = np.asarray(values, np.float64)
+    flat = values.reshape(-1, values.shape[-1])
+    low, high = flat.min(axis=0), flat.max(axis=0)
+    levels = np.round((flat - low) / np.where(high > low, high - low, 1.0) * LEVELS).astype("<u2")
+    text = base64.b64encode(levels.tobytes()).decode()
+    return {"shape": list(values.shape), "low": low.tolist(), "high": high.tolist(), "data": text}

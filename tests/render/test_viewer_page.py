@@ -1,10 +1,12 @@
 """The page: what is inside is the episode, it needs no network, and a browser shows it."""
 
+import base64
 import json
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -13,11 +15,9 @@ from PIL import Image, ImageColor
 
 from dcp.analysis.style import GOAL_COLOUR, WALL
 from dcp.envs.registry import make_env
-from dcp.render.episodes import Episode
-from dcp.render.frames import Subject
-from dcp.render.packing import pack, unpack
-from dcp.render.scene import Scene
-from dcp.render.viewer import SCRIPTS, page, page_data, save_page
+from dcp.render.body_pictures import PageScene
+from dcp.render.shown_episodes import Episode, Subject
+from dcp.render.viewer_page import LEVELS, SCRIPTS, pack, page, page_data, save_page
 from tests.render.conftest import YAW, ant_pose, ant_walk, point_walk
 
 POINT, ANT = make_env("point_u_maze"), make_env("ant_u_maze")
@@ -28,6 +28,13 @@ def inside(html: str) -> dict:
     found = re.search(r'<script id="episodes" type="application/json">(.*?)</script>', html, re.DOTALL)
     assert found is not None
     return json.loads(found[1])
+
+
+def unpack(packed: dict[str, Any]) -> np.ndarray:
+    """What the page reads."""
+    low, high = np.array(packed["low"]), np.array(packed["high"])
+    levels = np.frombuffer(base64.b64decode(packed["data"]), "<u2").reshape(packed["shape"])
+    return low + levels / LEVELS * (high - low)
 
 
 def test_packed_numbers_come_back_within_half_a_level():
@@ -92,7 +99,7 @@ def place(geom: dict, poses: np.ndarray) -> np.ndarray:
 
 def test_quaternions_never_jump_to_their_negative():
     turns = [(1.0, 0.0, 0.0, 0.0), YAW, tuple(-x for x in YAW), YAW]
-    poses = Scene(ANT).poses(np.stack([ant_pose(4.0, 4.0, turn) for turn in turns]))
+    poses = PageScene(ANT).poses(np.stack([ant_pose(4.0, 4.0, turn) for turn in turns]))
     assert (np.sum(poses[1:, :, 3:] * poses[:-1, :, 3:], axis=-1) > 0.0).all()
 
 

@@ -1,14 +1,17 @@
 """Which OpenGL MuJoCo draws with, off-screen. Really tried: whether a library is there says little about it."""
 
+import json
 import os
 import platform
+import signal
+import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dcp.errors import UserError
-from dcp.render.child_process import ProbeError, in_a_process
 
 if TYPE_CHECKING:
     import mujoco
@@ -27,13 +30,62 @@ SCENE = """
 """
 
 
+class ProbeError(Exception):
+    """A child process did not do what it was asked for; the message says why in one line."""
+
+
+def first_line(error: Exception) -> str:
+    """An exception in one line; of our own, the message alone."""
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return text if text and type(error).__module__.startswith("dcp.") else f"{type(error).__name__}: {text}"
+
+
+# The function's result, or its failure, is the last line: packages print remarks of their own before it.
+_CHILD = """
+import importlib, json, sys
+from dcp.render.offscreen import first_line
+try:
+    answer = {"result": getattr(importlib.import_module(sys.argv[1]), sys.argv[2])(*sys.argv[3:])}
+except Exception as error:
+    answer = {"error": first_line(error)}
+print("\\n" + json.dumps(answer))
+"""
+
+
+def in_a_process(function: Callable[..., Any], *args: str, timeout: float, env: dict[str, str] | None = None) -> Any:
+    """Call the function in a Python of its own, where native code may crash, hang or leave a mess. Result as JSON."""
+    command = [sys.executable, "-P", "-c", _CHILD, function.__module__, function.__name__, *args]
+    try:
+        child = subprocess.run(
+            command,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **(env or {})},
+            timeout=timeout,
+            text=True,
+            errors="replace",
+        )
+    except subprocess.TimeoutExpired:
+        raise ProbeError(f"no answer within {timeout:.0f} s") from None
+    if child.returncode < 0:
+        raise ProbeError(f"the process was ended by {signal.Signals(-child.returncode).name}")
+    try:
+        answer = json.loads(child.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        said = [line for line in child.stderr.splitlines() if line.strip()]
+        raise ProbeError(said[-1].strip() if said else f"the process ended with code {child.returncode}") from None
+    if "error" in answer:
+        raise ProbeError(answer["error"])
+    return answer["result"]
+
+
 class Found(NamedTuple):
     backend: str | None  # the first that draws
     failures: tuple[str, ...]  # of those before it, each with its reason
 
 
 def find_backend() -> Found:
-    """Each is tried in a process of its own: a failed try can leave OpenGL's loader unusable."""
+    """Try each backend in a process of its own: a failed try can leave OpenGL's loader unusable."""
     failures: list[str] = []
     for backend in BACKENDS.get(platform.system(), ()):
         try:
@@ -46,7 +98,7 @@ def find_backend() -> Found:
 
 
 def draw() -> None:
-    """A red ball that fills the picture."""
+    """Draw a red ball that fills the picture, and look at its middle."""
     import mujoco
 
     model = mujoco.MjModel.from_xml_string(SCENE)
@@ -60,7 +112,7 @@ def draw() -> None:
 
 
 def advice() -> str:
-    """What to do where nothing draws."""
+    """Return what to do where nothing draws."""
     if chosen := os.environ.get("PYOPENGL_PLATFORM"):
         return f"PYOPENGL_PLATFORM is {chosen!r}: unset it. Debian, Ubuntu: apt install libegl1 libgl1, or libosmesa6"
     if platform.system() == "Linux":
@@ -69,7 +121,7 @@ def advice() -> str:
 
 
 def require_renderer() -> None:
-    """Before the work that would be for nothing without one. What MUJOCO_GL names is taken at its word."""
+    """Refuse before work that would be for nothing without a renderer. What MUJOCO_GL names is taken at its word."""
     chosen = os.environ.get("MUJOCO_GL", "").strip().lower()
     if not chosen:
         _working_backend()
@@ -78,7 +130,7 @@ def require_renderer() -> None:
 
 
 def make_renderer(model: "mujoco.MjModel", height: int, width: int) -> "mujoco.Renderer":
-    """With the backend of MUJOCO_GL if that is set, else with the first that works here."""
+    """Return a renderer with the backend of MUJOCO_GL if that is set, else with the first that works here."""
     import mujoco
 
     chosen = os.environ.get("MUJOCO_GL", "").strip()

@@ -1,0 +1,218 @@
+"""Who is shown, and their episodes with everything that a picture needs. The seed decides them, so policies are shown
+alike.
+
+Two things of a method's inner life can be drawn: the direction that the actor sees, and the subgoal that training would
+have commanded from here, out of states that the policy itself visits. At deployment z is the goal; the policy reads
+neither.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dcp.analysis.psi_landscape import pulled_back
+from dcp.analysis.style import human_count
+from dcp.compiling import QUICK_COMPILE, cached_by_env
+from dcp.config import Config
+from dcp.envs.base import Environment, EnvState
+from dcp.envs.pushing import places, things_of
+from dcp.errors import UserError
+from dcp.evaluation.rollout import Record, rollout
+from dcp.evaluation.targets import Target, environment_of
+from dcp.evaluation.trial import goal_set_key, variant
+from dcp.methods.commands import PooledSubgoal
+from dcp.methods.conditions import Direction
+from dcp.methods.table import METHODS, make_agent
+from dcp.policies.policy import DeployedPolicy, Policy
+from dcp.types import Array
+
+AFTER_SUCCESS = 30  # steps shown after the goal is reached
+# Episodes are played so many at a time, however few are shown: one compiled program serves all, and an episode does
+# not change with how many others are shown (rounding differs between programs, and contact makes much of it).
+TOGETHER = 8
+_POOL_STREAM = 0x706F6F6C  # keeps the pool's episodes apart from the ones that are shown
+
+
+class Episode(NamedTuple):
+    """One episode up to its end; T is the number of its steps."""
+
+    achieved: np.ndarray  # [T + 1, G]
+    goal: np.ndarray  # [G]
+    q: np.ndarray | None  # [T + 1, Q]: the bodies' poses, under simulated physics; or the places of things in a plane
+    reached: int | None  # the first step that is near the goal
+    directions: np.ndarray | None = None  # [T + 1, 2]
+    subgoals: np.ndarray | None = None  # [T + 1, G]
+
+    @property
+    def steps(self) -> int:
+        return len(self.achieved) - 1
+
+    @property
+    def last(self) -> int:
+        """The last step that is shown."""
+        return self.steps if self.reached is None else min(self.steps, self.reached + AFTER_SUCCESS)
+
+    @property
+    def distance(self) -> np.ndarray:
+        """[T + 1]: to the goal"""
+        return np.linalg.norm(self.achieved - self.goal, axis=-1)
+
+
+class Subject(NamedTuple):
+    """A policy as it is shown: its name, what it was trained for, and its episodes."""
+
+    name: str
+    env_steps: int | None
+    episodes: list[Episode]
+
+    @property
+    def title(self) -> str:
+        return self.name if self.env_steps is None else f"{self.name}, {human_count(self.env_steps)} steps"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Which episodes, and what is drawn of them."""
+
+    seed: int = 0
+    first: int = 0  # of the seed's episodes
+    num_episodes: int = 1
+    steps: int | None = None
+    burst: tuple[int, int] | None = None
+    direction: Literal["auto", "on", "off"] = "auto"
+    subgoal: bool = False
+
+
+def common_env(
+    targets: Sequence[Target], env: str | None, eval_layout: bool, physics: str | None = None
+) -> Environment:
+    """Return the first target's environment, or the named one; refuse it where another target does not fit into it."""
+    made = environment_of(targets[0], env, eval_layout, physics=physics)
+    for other in targets[1:]:
+        environment_of(other, env or targets[0].env, eval_layout, targets[0].fidelity, physics or targets[0].physics)
+    return made
+
+
+def names_of(targets: Sequence[Target]) -> list[str]:
+    """Return the methods; with seeds, or with paths, where these do not tell the policies apart."""
+    methods = [str(target.about.get("method") or Path(target.label).stem) for target in targets]
+    seeded = [f"{name} seed {target.about.get('seed')}" for name, target in zip(methods, targets, strict=True)]
+    for names in (methods, seeded):
+        if len(set(names)) == len(names):
+            return names
+    return [target.label for target in targets]
+
+
+def make_subject(target: Target, name: str, env: Environment, shown: Shown) -> Subject:
+    """Play the target's episodes: with simulated physics, most of a minute the first time."""
+    length = shown.steps or (target.config.episode_length if target.config else None) or env.spec.episode_length
+    policy, acting = target.policy, variant(target.policy, shown.burst)
+    has_psi = isinstance(policy, DeployedPolicy)
+    if shown.direction == "on" and not has_psi:
+        raise UserError(f"{target.label} has no representation to show a direction of: leave out --direction")
+    episodes = shown_episodes(env, acting, shown.seed, shown.first, shown.num_episodes, length)
+    if has_psi and (shown.direction == "on" or (shown.direction == "auto" and sees_direction(policy))):
+        episodes = [episode._replace(directions=directions(policy, episode)) for episode in episodes]
+    if shown.subgoal and has_psi:
+        episodes = _with_subgoals(target, policy, acting, env, shown.seed, length, episodes)
+    return Subject(name, target.about.get("env_steps"), episodes)
+
+
+def _with_subgoals(
+    target: Target,
+    policy: DeployedPolicy,
+    acting: Policy,
+    env: Environment,
+    seed: int,
+    length: int,
+    episodes: list[Episode],
+) -> list[Episode]:
+    """Add training's choice of z. A policy file without its run's config is scored with the paper's settings."""
+    config = target.config
+    if config is None and target.about.get("method") in METHODS:
+        config = Config(env=env.spec.name, method=target.about["method"])
+    command = make_agent(config, env.spec).command if config else None
+    if not isinstance(command, PooledSubgoal):
+        return episodes
+    pool = visited_pool(env, acting, command, seed, length)
+    keys = jax.random.split(jax.random.key(seed), len(episodes))
+    return [
+        episode._replace(subgoals=subgoals(command, policy, pool, episode, key))
+        for episode, key in zip(episodes, keys, strict=True)
+    ]
+
+
+def shown_episodes(
+    env: Environment, policy: Policy, seed: int, first: int, num_episodes: int, steps: int
+) -> list[Episode]:
+    """Play episodes `first`, ... of the frozen set that `dcp eval --seeds <seed>` measures."""
+    last = first + num_episodes
+    return play(env, policy, goal_set_key(seed), -(-last // TOGETHER) * TOGETHER, steps)[first:last]
+
+
+def play(env: Environment, policy: Policy, key: Array, num_episodes: int, steps: int) -> list[Episode]:
+    """Play fresh episodes; the key decides starts and goals."""
+    on_host = getattr(policy, "on_host", False)
+    run = partial(_run, env, num_episodes, steps) if on_host else _program(env, num_episodes, steps)
+    record = jax.device_get(run(policy, key))
+    obs, q = record.watched
+    state, goal = env.spec.split(obs)  # [T + 1, N, ...]
+    achieved = env.spec.achieved(state)
+    if things := things_of(env):
+        q = places(things, state)
+    found = []
+    for i in range(num_episodes):
+        end = int(record.alive[:, i].sum()) + 1
+        near = np.flatnonzero(record.near_goal[:, i])
+        reached = int(near[0]) + 1 if len(near) else None  # step t leads to state t + 1
+        found.append(Episode(achieved[:end, i], goal[0, i], None if q is None else q[:end, i], reached))
+    return found
+
+
+def _watch(state: EnvState) -> tuple[Array, Array | None]:
+    return state.obs, getattr(state.physics, "q", None)
+
+
+def _run(env: Environment, num_episodes: int, steps: int, policy: Policy, key: Array) -> Record:
+    return rollout(env, policy, key, num_episodes, steps, watch=_watch)
+
+
+@cached_by_env
+def _program(env: Environment, num_episodes: int, steps: int) -> Callable[[Any, Array], Record]:
+    """Compile once for all policies that differ in their parameters alone."""
+    return jax.jit(partial(_run, env, num_episodes, steps), compiler_options=QUICK_COMPILE)
+
+
+def sees_direction(policy: Any) -> bool:
+    return isinstance(getattr(policy, "condition", None), Direction)
+
+
+def directions(policy: DeployedPolicy, episode: Episode) -> np.ndarray:
+    """Return [T + 1, 2]: unit vectors in the plane, zero where there is no direction."""
+    pulled = np.asarray(pulled_back(policy, jnp.asarray(episode.achieved), jnp.asarray(episode.goal)))[:, :2]
+    length = np.linalg.norm(pulled, axis=-1, keepdims=True)
+    return np.divide(pulled, length, out=np.zeros_like(pulled), where=length > 0.0)
+
+
+def visited_pool(env: Environment, acting: Policy, command: PooledSubgoal, seed: int, steps: int) -> np.ndarray:
+    """Return [P, G]: states that `acting`, the policy or a burst around it, visits in episodes of its own."""
+    key = jax.random.fold_in(jax.random.key(seed), _POOL_STREAM)
+    states = np.concatenate([episode.achieved for episode in play(env, acting, key, TOGETHER, steps)])  # [K, G]
+    order = np.random.default_rng(seed).permutation(len(states))
+    return states[np.resize(order, command.pool_size)]
+
+
+def subgoals(
+    command: PooledSubgoal, policy: DeployedPolicy, pool: np.ndarray, episode: Episode, key: Array
+) -> np.ndarray:
+    """Return [T + 1, G]: training's choice of z from the pool [P, G], chosen anew every period as in training."""
+    at = jnp.asarray(episode.achieved[:: command.period])  # [K, G]: each tick as an environment of its own
+    goal = jnp.broadcast_to(jnp.asarray(episode.goal), at.shape)
+    chosen = command.select_subgoal(jnp.asarray(pool), at, goal, policy.representation, key)
+    return np.repeat(np.asarray(chosen), command.period, axis=0)[: len(episode.achieved)]
