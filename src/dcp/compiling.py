@@ -13,7 +13,8 @@ from dcp.devices import cores as _cores
 
 VARIABLE = "DCP_CACHE_DIR"
 OFF = "off"
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def default_folder() -> Path:
@@ -85,6 +86,6 @@ def cached_by_env(make: Callable[P, R]) -> Callable[P, R]:
             hash(args)
         except TypeError:
             return make(*args, **kwargs)
-        return shared(*args, **kwargs)  # pyright: ignore[reportArgumentType]
+        return shared(*args, **kwargs)
 
     return get
