@@ -5,8 +5,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from PIL import Image
 
-from dcp.analysis.maze_episodes import shows_maze
 from dcp.analysis.maze_drawing import MazeCanvas
+from dcp.analysis.maze_episodes import shows_maze
 from dcp.analysis.style import GOAL_COLOUR, GREEN, PURPLE, SKY, WALL
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.pushing import places, things_of
