@@ -3,13 +3,16 @@
     python benchmarks/environments.py [NAME ...]
 
 Plain Brax is its own pipeline on the same model, stepped by the same scan. Ours is split over the cores as `dcp train`
-splits it. Both sides start from the same states and are measured in turns.
+splits it; AntPush is stepped by MuJoCo's engine, on its own threads. Both sides start from the same states and are
+measured in turns.
 """
 
 import sys
 from collections.abc import Callable
 from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -21,14 +24,32 @@ from dcp.analysis.paper_values import ENVIRONMENTS
 from dcp.compiling import compiler_options
 from dcp.devices import count_devices, make_split, prepare
 from dcp.envs.registry import make_env
-from dcp.physics.plain import PlainEngine
+from dcp.physics import models
 
 # Steps in one measurement: a second or so of the slower side.
 STEPS = {"ant_soccer": 10, "humanoid_u_maze": 4, "ant_hardest_maze": 2}
 
 
+@dataclass(frozen=True)
+class PlainEngine:
+    """One of Brax's own pipelines, as it is."""
+
+    pipeline: ModuleType  # brax.spring.pipeline, brax.generalized.pipeline or brax.mjx.pipeline
+    sys: Any
+    frames: int
+
+    def init(self, q: Any, qd: Any) -> Any:
+        return self.pipeline.init(self.sys, q, qd)
+
+    def step(self, state: Any, control: Any) -> Any:
+        def frame(state: Any, _: None) -> tuple[Any, None]:
+            return self.pipeline.step(self.sys, state, control), None
+
+        return jax.lax.scan(frame, state, None, self.frames)[0]
+
+
 def plain_env(name: str) -> Any:
-    """The same task on Brax's own pipeline."""
+    """Return the same task on Brax's own pipeline."""
     from brax.generalized import pipeline as generalized
     from brax.mjx import pipeline as mjx
     from brax.spring import pipeline as spring
@@ -36,7 +57,8 @@ def plain_env(name: str) -> Any:
     ours: Any = make_env(name)
     pipeline = {"spring": spring, "generalized": generalized, "mjx": mjx}[ours.spec.physics]
     env = copy(ours)  # whoever asks for the name gets the same object, whose engine must stay
-    env.__dict__["engine"] = PlainEngine(pipeline, ours.engine.sys, ours.engine.frames)
+    sys = models.system(ours.model()) if ours.spec.physics == "mjx" else ours.engine.sys
+    env.__dict__["engine"] = PlainEngine(pipeline, sys, ours.engine.frames)
     return env
 
 

@@ -9,8 +9,8 @@ import pytest
 from dcp import algorithm as trainer_module
 from dcp.algorithm import Algorithm, Programs, make_algorithm
 from dcp.config import Config
-from dcp.envs.maze import parse_layout
-from dcp.envs.point_maze import PointMaze
+from dcp.envs.mazes import parse_layout
+from dcp.envs.point_tasks import PointMaze
 from dcp.evaluation.program import evaluation_key
 from dcp.runs.loop import run_loop
 from dcp.runs.run_status import evaluation_points

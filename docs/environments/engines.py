@@ -21,7 +21,7 @@ from dcp.envs.base import EnvState, judged_step
 from dcp.envs.episodes import choose
 
 N, STEPS, HELD = 256, 200, 10
-NAMES = ("ant_u_maze", "ant_soccer", "ant_push", "humanoid_u_maze", "pusher_easy")
+NAMES = ("ant_u_maze", "ant_soccer", "humanoid_u_maze", "pusher_easy")
 
 
 def episodes(env: Any) -> tuple[Any, Any, Any]:

@@ -18,8 +18,8 @@ from PIL import Image
 from scene import DRAWS, Scene
 
 from dcp.analysis.style import GOAL_COLOUR, INK, ORANGE, START_COLOUR, house_style, save
-from dcp.envs import ant_push, pusher
-from dcp.envs.ant_soccer import TARGET_DISTANCE
+from dcp.envs import ant_tasks, pusher
+from dcp.envs.ant_tasks import TARGET_DISTANCE
 
 HERE = Path(__file__).parent
 NAMES = (
@@ -68,10 +68,10 @@ def _mark_maze(axes: Axes, scene: Scene) -> None:
 
 def _mark_push(axes: Axes, scene: Scene) -> None:
     _ring(axes, scene.draws[0, :2], 1.45)
-    square = {"width": ant_push.GOAL_NOISE, "height": ant_push.GOAL_NOISE, "facecolor": GOAL_COLOUR, "linewidth": 0}
-    for corner, label in ((ant_push.GOAL, "goal: a point of either square"), (ant_push.GOAL[::-1], None)):
+    square = {"width": ant_tasks.GOAL_NOISE, "height": ant_tasks.GOAL_NOISE, "facecolor": GOAL_COLOUR, "linewidth": 0}
+    for corner, label in ((ant_tasks.GOAL, "goal: a point of either square"), (ant_tasks.GOAL[::-1], None)):
         axes.add_patch(Rectangle(corner, zorder=3, label=label, **square))
-    axes.annotate("movable\nbox", ant_push.BOX[:2], ha="center", va="center", color=INK, fontsize=6, zorder=5)
+    axes.annotate("movable\nbox", ant_tasks.BOX[:2], ha="center", va="center", color=INK, fontsize=6, zorder=5)
 
 
 def _mark_soccer(axes: Axes, scene: Scene) -> None:

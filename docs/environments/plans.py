@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Annulus, Circle, Rectangle
 
 from dcp.analysis.style import BLUE, GOAL_COLOUR, ORANGE, START_COLOUR, WALL, house_style, save
-from dcp.envs.point_push import PointPush
-from dcp.envs.point_soccer import BALL_DISTANCE, CENTRE, TARGET_DISTANCE, PointSoccer
+from dcp.envs.point_tasks import BALL_DISTANCE, CENTRE, TARGET_DISTANCE, PointPush, PointSoccer
 
 HERE = Path(__file__).parent
 

@@ -183,7 +183,7 @@ def common_cosine(run: Path, pairs: int = 2000) -> float:
     import jax.numpy as jnp
 
     from dcp import load_policy
-    from dcp.envs.point_soccer import CENTRE, TARGET_DISTANCE
+    from dcp.envs.point_tasks import CENTRE, TARGET_DISTANCE
     from dcp.methods.conditions import pulled_back
 
     policy, (key_angle, key_radius, key_goal) = load_policy(run), jax.random.split(jax.random.key(0), 3)

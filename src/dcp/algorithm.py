@@ -19,7 +19,7 @@ from dcp.config import Config
 from dcp.devices import Split
 from dcp.envs.base import Environment
 from dcp.envs.episodes import Episodes, EpisodeState
-from dcp.envs.maze import share_of_cells_visited
+from dcp.envs.mazes import share_of_cells_visited
 from dcp.envs.registry import env_of, is_ours
 from dcp.evaluation.measures import measure, training_scores
 from dcp.evaluation.program import Deployment, compiled

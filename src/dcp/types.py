@@ -64,17 +64,19 @@ class EnvSpec:
     episode_length: int
     maze: MazeLayout | None = None
     maze_dims: tuple[int, int] | None = None  # the state's coordinates in the maze's plane
-    physics: str = "none"  # what steps it: none (pure kinematics), spring, generalized or mjx; or mujoco's C engine
+    physics: str = "none"  # none (pure kinematics), the paper's spring, generalized or mjx, or mujoco (its C engine)
     fixes: tuple[str, ...] = ()  # what fidelity `fixed` repairs here, besides drawing new goals at each episode
 
     @property
     def steps_pay_splitting(self) -> bool:
-        """Whether devices should share its steps out: kinematics is too little work, MuJoCo has threads of its own."""
+        """Tell whether devices should share its steps: kinematics is too little work, MuJoCo has threads of its own."""
+        if self.physics == "mjx":  # AntPush: on a CPU MuJoCo's engine steps it
+            return jax.default_backend() != "cpu"
         return self.physics not in ("none", "mujoco")
 
     @property
     def stepped_by(self) -> str:
-        """The setting `physics` that makes it."""
+        """Return the setting `physics` that makes it."""
         return "mujoco" if self.physics == "mujoco" else "brax"
 
     def achieved(self, state: Any) -> Any:

@@ -6,8 +6,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from dcp.analysis.maze_episodes import maze_of, paths, paths_toward, shows_maze
-from dcp.envs.maze import parse_layout
-from dcp.envs.point_maze import START_NOISE, THRESHOLD, PointMaze
+from dcp.envs.mazes import parse_layout
+from dcp.envs.point_tasks import START_NOISE, THRESHOLD, PointMaze
 from dcp.errors import UserError
 from tests.toys import LineWorld
 

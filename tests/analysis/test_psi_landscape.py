@@ -36,8 +36,7 @@ from dcp.analysis.psi_landscape import (
     view,
 )
 from dcp.analysis.run_collection import collect
-from dcp.envs.layouts import BIG, U
-from dcp.envs.maze import parse_layout
+from dcp.envs.mazes import BIG, U, parse_layout
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.evaluation.targets import Target, open_target

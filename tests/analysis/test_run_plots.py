@@ -10,8 +10,7 @@ from dcp.analysis.maze_episodes import MazePath
 from dcp.analysis.run_plots import AFTER_SUCCESS, LAST_FRAME_MS, WIDTH, save_gif, save_run_plots
 from dcp.analysis.style import BLUE, FREE, GOAL_COLOUR, WALL
 from dcp.config import SCHEMA_VERSION, Config
-from dcp.envs.layouts import U
-from dcp.envs.maze import parse_layout
+from dcp.envs.mazes import U, parse_layout
 from dcp.envs.registry import ENVIRONMENTS
 from dcp.errors import UserError
 from dcp.policies.policy_file import save_policy

@@ -3,8 +3,6 @@
 import pytest
 
 from dcp.checks import violations
-from dcp.cli.hints import faster_physics
-from dcp.cli.main import main
 from dcp.config import Config
 from dcp.envs.registry import ENVIRONMENTS
 from dcp.presets import PRESETS, preset_config
@@ -70,14 +68,3 @@ def test_on_a_laptop_mujocos_own_engine_takes_what_it_steps_as_fast_or_faster():
     by_mujoco = {"ant_push", "pusher_easy", "pusher_hard", "pusher_hard_far"}
     assert {name for name, by in physics.items() if by == "mujoco"} == by_mujoco
     assert all(preset_config("paper", env=env).physics == "brax" for env in ENVIRONMENTS)
-
-
-def test_a_run_without_a_gpu_is_told_where_another_engine_is_faster_and_only_there():
-    assert "--physics mujoco steps ant_push" in str(faster_physics(preset_config("paper", env="ant_push")))
-    assert faster_physics(preset_config("paper", env="ant_push", physics="mujoco")) is None
-    assert faster_physics(preset_config("paper", env="point_u_maze")) is None
-
-
-def test_the_hint_is_said_before_the_run(capsys):
-    assert main(["train", "--preset", "paper", "--env", "ant_push", "--steps", "3000000", "--dry-run"]) == 0
-    assert "Hint: there is no GPU here, and --physics mujoco steps ant_push" in capsys.readouterr().out

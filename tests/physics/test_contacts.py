@@ -10,9 +10,7 @@ from brax.base import Transform
 
 from dcp.envs.registry import make_env
 from dcp.physics import models
-from dcp.physics.contacts import ContactFinder
-from dcp.physics.geoms import colliding_pairs
-from dcp.physics.walls import wall_codes
+from dcp.physics.contacts import ContactFinder, colliding_pairs, wall_codes
 from dcp.types import MazeLayout
 
 POSES = 3000

@@ -1,4 +1,4 @@
-"""MuJoCo's own engine: its very steps, by any number of threads, and what a task reads of them."""
+"""MuJoCo's own engine: its very steps, by any number of threads, and what a task reads of them; and MJX."""
 
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,13 @@ import mujoco
 import numpy as np
 import pytest
 
-from dcp.envs.base import is_sound
+from dcp.envs.ant_tasks import AntPush
+from dcp.envs.base import MUJOCO_FRAMES, is_sound
 from dcp.envs.episodes import Episodes
-from dcp.envs.physics_env import MUJOCO_FRAMES
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.physics.mujoco_engine import MujocoEngine
+from dcp.physics import models
+from dcp.physics.mujoco_engine import MjxEngine, MujocoEngine
 from tests.golden.record_mjx import ENVIRONMENTS, by_mjx
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -157,7 +158,7 @@ def test_ant_push_draws_its_quaternions_with_noise_and_shows_units_as_mjx_does()
     drawn, _ = jax.vmap(env.draw)(keys)
     assert np.abs(np.linalg.norm(drawn[:, 3:7], axis=1) - 1.0).max() > 0.01
     np.testing.assert_allclose(
-        jax.vmap(env.reset)(keys).obs, jax.jit(jax.vmap(make_env("ant_push").reset))(keys).obs, atol=1e-6
+        jax.vmap(env.reset)(keys).obs, jax.jit(jax.vmap(AntPush(engine="mjx").reset))(keys).obs, atol=1e-6
     )
 
 
@@ -235,3 +236,53 @@ def test_the_humanoids_gears_are_the_stock_models_and_its_state_holds_their_torq
     forces = after.obs[: env.spec.state_size][-25:]  # of each degree of freedom: the free joint's and the target's 0
     np.testing.assert_allclose(np.sort(forces[forces != 0.0]), np.sort(0.4 * np.array(gears)), rtol=1e-6)
     assert make_env("humanoid_u_maze").model().compile().actuator_gear[:, 0].tolist() == [350.0] * 11 + [100.0] * 6
+
+
+@pytest.fixture(scope="module")
+def frames() -> dict[str, np.ndarray]:
+    """Single frames of brax.mjx.pipeline (Brax 0.14.2, MJX 3.17) among walls, box and floor, and from resets."""
+    with np.load(GOLDEN / "ant_push_frames.npz", allow_pickle=False) as file:
+        return dict(file)
+
+
+def assert_close(q, qd, next_q, next_qd) -> None:
+    """The ant to float noise. The box weighs 0.2 g: where four iterations leave it unsolved, noise is amplified."""
+    speed = 1.0 + np.abs(next_qd).max(1, keepdims=True)
+    np.testing.assert_array_less(np.abs(qd - next_qd)[:, :14] / speed, 1e-3)
+    np.testing.assert_array_less(np.quantile(np.abs(qd - next_qd) / speed, 0.99), 1e-4)
+    np.testing.assert_array_less(np.abs(q - next_q)[:, :15] / speed, 1e-5)
+
+
+def test_single_frames_of_mujocos_engine_equal_plain_brax_as_recorded(frames):
+    engine = MujocoEngine(AntPush().model().compile(), 1, 2, AntPush.links)
+    start = jax.vmap(engine.init)(frames["q"], frames["qd"])
+    exact = integration_state(start)
+    exact = np.concatenate([exact[:, : engine.sys.nq + engine.sys.nv], frames["warm"]], axis=1)
+    state = jax.vmap(engine.step)(start._replace(exact=exact.view(np.uint32)), frames["control"])
+    assert_close(state.q, state.qd, frames["next_q"], frames["next_qd"])
+
+
+@pytest.mark.slow
+def test_single_frames_of_mjx_equal_plain_brax_as_recorded(frames):
+    engine = MjxEngine(models.system(AntPush().model()), frames=1)
+    start = jax.jit(jax.vmap(engine.init))(frames["q"], frames["qd"])
+    state = jax.jit(jax.vmap(engine.step))(start._replace(warm_start=frames["warm"]), frames["control"])
+    assert_close(state.q, state.qd, frames["next_q"], frames["next_qd"])
+    np.testing.assert_allclose(state.x.pos[:, 0], start.q[:, :3], atol=1e-6)  # links lag by a frame, as in Brax
+
+
+@pytest.mark.slow
+def test_steps_of_mjx_equal_brax_s_own_pipeline(frames):
+    """Two steps, so that the second starts from a state of which only q, qd and the warm start were kept."""
+    from brax.mjx import pipeline
+
+    engine = MjxEngine(models.system(AntPush().model()), frames=1)
+    some = {key: jnp.asarray(value[::16]) for key, value in frames.items()}
+    state, step = jax.vmap(engine.init)(some["q"], some["qd"]), jax.jit(jax.vmap(engine.step))
+    with jax.numpy_rank_promotion("allow"):
+        brax = jax.jit(jax.vmap(lambda q, qd: pipeline.init(engine.sys, q, qd)))(some["q"], some["qd"])
+        brax_step = jax.jit(jax.vmap(lambda s, a: pipeline.step(engine.sys, s, a)))
+        for _ in range(2):
+            state, brax = step(state, some["control"]), brax_step(brax, some["control"])
+    assert_close(state.q, state.qd, brax.q, brax.qd)
+    np.testing.assert_allclose(state.x.pos, brax.x.pos, atol=1e-5)

@@ -18,7 +18,7 @@ from dcp.cli.eval_tables import compare
 from dcp.cli.evaluating import _about
 from dcp.cli.main import main
 from dcp.cli.render import RenderOptions, _stem
-from dcp.envs import physics_env, registry
+from dcp.envs import base, registry
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.evaluation.targets import environment_of, open_target
@@ -55,8 +55,8 @@ def test_killed_at_any_moment_it_ends_as_if_it_had_not_been(whole: TrainedRun, t
 
 def iteration(threads: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Everything after the first updates: metrics, parameters, environments."""
-    monkeypatch.setattr(physics_env, "cores", lambda: threads)
-    registry._ours.cache_clear()
+    monkeypatch.setattr(base, "cores", lambda: threads)
+    registry._make_ours.cache_clear()
     stages = Programs(make_algorithm(dataclasses.replace(CONFIG, env="ant_push")))
     assert stages.algorithm.env.engine.threads == threads  # type: ignore[attr-defined]
     run = stages.init()
@@ -68,7 +68,7 @@ def iteration(threads: int, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_one_thread_and_two_give_the_same_metrics_and_the_same_state(monkeypatch: pytest.MonkeyPatch):
     one, two = iteration(1, monkeypatch), iteration(2, monkeypatch)
-    registry._ours.cache_clear()  # whoever comes next has its own
+    registry._make_ours.cache_clear()  # whoever comes next has its own
     jax.tree.map(np.testing.assert_array_equal, one, two)
 
 

@@ -5,8 +5,8 @@ import dataclasses
 import jax
 import numpy as np
 
-from dcp.envs.maze import parse_layout
-from dcp.envs.point_maze import PointMaze
+from dcp.envs.mazes import parse_layout
+from dcp.envs.point_tasks import PointMaze
 from dcp.methods.conditions import Direction
 from dcp.networks import Networks, NetworkShape
 from dcp.policies.policy import DeployedPolicy

@@ -7,11 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dcp.envs.base import EnvState
-from dcp.envs.layouts import U
-from dcp.envs.maze import parse_layout
-from dcp.envs.point_maze import FORCE, SPEED, PointMaze
-from dcp.envs.point_push import PointPush
-from dcp.envs.point_soccer import PointSoccer
+from dcp.envs.mazes import U, parse_layout
+from dcp.envs.point_tasks import FORCE, SPEED, PointMaze, PointPush, PointSoccer
 from dcp.theory.diagnostics.direction_measures import (
     action_maps,
     controllable,

@@ -21,8 +21,8 @@ from dcp.analysis.result_tables import Cell, FigureSpec, Row, Section, Table, nu
 from dcp.analysis.run_collection import Collection, Run
 from dcp.analysis.style import BLUE, GOAL_COLOUR, INK, START_COLOUR, VERMILION, house_style
 from dcp.envs.base import Environment
-from dcp.envs.geodesic import farthest_goal
-from dcp.envs.plane import has_plane
+from dcp.envs.mazes import has_plane
+from dcp.envs.paths import farthest_goal
 from dcp.envs.registry import ENVIRONMENTS, make_env
 from dcp.errors import UserError
 from dcp.evaluation.targets import open_target

@@ -10,7 +10,7 @@ from matplotlib.ticker import MultipleLocator
 from PIL import Image, ImageDraw
 
 from dcp.analysis.style import BLUE, BORDER, FREE, GOAL_COLOUR, GREEN, ORANGE, PURPLE, SKY, WALL
-from dcp.envs.pushing import Thing
+from dcp.envs.point_tasks import Thing
 from dcp.types import MazeLayout
 
 SMOOTH = 3  # drawn so many times larger, then reduced

@@ -4,7 +4,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dcp.checks import available_memory, memory_parts, violations
-from dcp.cli.hints import faster_physics
 from dcp.config import Settings
 from dcp.devices import count_devices
 from dcp.envs.registry import env_of
@@ -36,8 +35,6 @@ def dry_run(settings: Settings, runs_dir: Path, overwrite: bool, resume: str | N
         problems.append(taken(folder))
     if not problems:
         print("\nEvery constraint holds.")
-        if hint := faster_physics(settings):
-            print(hint)
         return 0
     print("\nViolated constraints")
     for problem in problems:

@@ -163,12 +163,9 @@ def _train(options: TrainOptions) -> int:
 
 def _checked(options: TrainOptions) -> Config:
     from dcp.checks import check
-    from dcp.cli.hints import faster_physics
 
     if not several():  # several hosts start JAX together, in `train`
         check(options.settings)  # before Config: it knows the environment, and so every violation
-        if options.display != "none" and (hint := faster_physics(options.settings)):
-            print(hint)
     return Config(**vars(options.settings))
 
 

@@ -1,1 +1,1 @@
-"""Environments: one protocol, one registry, one file a body or task."""
+"""Environments: one protocol, one registry, one file per body."""

@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
-from dcp.envs.physics_env import PhysicsEnv
-from dcp.physics import models
-from dcp.physics.engine import Engine, PhysicsState
+from dcp.envs.base import PhysicsEnv
+from dcp.physics import Engine, PhysicsState, models
 from dcp.types import Array, EnvSpec
 
 FRAMES = 5  # of 0.01: dt = 0.05
@@ -59,7 +58,7 @@ class Pusher(PhysicsEnv):
         return models.stock("pusher")
 
     def make_engine(self) -> Engine:
-        from dcp.physics.generalized import GeneralizedEngine
+        from dcp.physics.generalized_engine import GeneralizedEngine
 
         return GeneralizedEngine(models.system(self.model()), FRAMES)
 
@@ -79,7 +78,7 @@ class Pusher(PhysicsEnv):
         return jnp.concatenate([physics.q[:ARM], pos[TIP], pos[OBJECT], physics.qd[:ARM]]), goal
 
     def judge(self, before: Array, after: Array, goal: Array) -> Array:
-        # The peer judges the state that the step started from (oddity 4).
+        # JaxGCRL judges the state that the step started from (oddity 4).
         return self.near_goal(self.spec.split(before)[0] if self.fidelity == "paper" else after, goal)
 
 
@@ -89,7 +88,7 @@ def _uniform(key: Array, corners: tuple[tuple[float, float], tuple[float, float]
 
 
 def _scaled(at: Array, goal: Array) -> Array:
-    """Too close to the goal, the peer stretches the object's place from the origin, wherever the goal is (oddity 3)."""
+    """Too close to the goal, JaxGCRL stretches the object's place from the origin, wherever the goal is (oddity 3)."""
     distance = jnp.linalg.norm(at - goal)
     return at * jnp.where(distance < MIN_DISTANCE, MIN_DISTANCE / distance, 1.0)
 

@@ -8,92 +8,78 @@ from typing import cast
 
 from dcp.config import PHYSICS, Settings, shown
 from dcp.envs.base import Environment
-from dcp.envs.layouts import EVAL_LAYOUTS, LAYOUTS
-from dcp.envs.maze import parse_layout
-from dcp.envs.point_maze import PointMaze
-from dcp.envs.point_push import PointPush
-from dcp.envs.point_soccer import PointSoccer
+from dcp.envs.mazes import EVAL_LAYOUTS, LAYOUTS, parse_layout
+from dcp.envs.point_tasks import PointMaze, PointPush, PointSoccer
 from dcp.errors import UserError
 from dcp.named_code import import_named
 
 Factory = Callable[..., Environment]  # called with `fidelity` if it takes one, else without arguments
 
 
+# Physics is imported when it is asked for: a point maze, or the list of names, needs none.
+
+
 def _point_maze(name: str, layout: str, inertia: bool) -> Environment:
     return PointMaze(name, parse_layout(layout, scale=1.0), inertia)
 
 
-# Physics is imported when it is asked for: a point maze, or the list of names, needs none.
+def _ant_maze(name: str, layout: str) -> Environment:
+    from dcp.envs.ant_tasks import MAZE_SCALE, AntMaze
+
+    return AntMaze(name, parse_layout(layout, MAZE_SCALE))
+
+
+def _humanoid_maze(name: str, layout: str, fidelity: str = "paper") -> Environment:
+    from dcp.envs.humanoid import MAZE_SCALE, HumanoidMaze
+
+    return HumanoidMaze(name, parse_layout(layout, MAZE_SCALE), fidelity)
+
+
+def _ant_push(fidelity: str = "paper") -> Environment:
+    from dcp.envs.ant_tasks import AntPush
+
+    return AntPush("ant_push", fidelity)
+
+
+def _ant_soccer(fidelity: str = "paper") -> Environment:
+    from dcp.envs.ant_tasks import AntSoccer
+
+    return AntSoccer("ant_soccer", fidelity)
+
+
 def _pusher(name: str, fidelity: str = "paper") -> Environment:
     from dcp.envs.pusher import Pusher
 
     return Pusher(name, fidelity)
 
 
-def _ant_push(name: str, fidelity: str = "paper") -> Environment:
-    from dcp.envs.ant_push import AntPush
-
-    return AntPush(name, fidelity)
-
-
-def _ant_soccer(name: str, fidelity: str = "paper") -> Environment:
-    from dcp.envs.ant_soccer import AntSoccer
-
-    return AntSoccer(name, fidelity)
-
-
-def _ant_maze(name: str, layout: str) -> Environment:
-    from dcp.envs.ant_maze import SCALE, AntMaze
-
-    return AntMaze(name, parse_layout(layout, SCALE))
-
-
-def _humanoid_maze(name: str, layout: str, fidelity: str = "paper") -> Environment:
-    from dcp.envs.humanoid_maze import SCALE, HumanoidMaze
-
-    return HumanoidMaze(name, parse_layout(layout, SCALE), fidelity)
-
-
-BODIES: dict[str, Callable[..., Environment]] = {"ant": _ant_maze, "humanoid": _humanoid_maze}
-
-
-def _body_mazes() -> dict[str, Factory]:
-    """<body>_<maze>[_eval]: any body in any maze"""
-    rows: dict[str, Factory] = {}
-    for ending, layouts in (("", LAYOUTS), ("_eval", EVAL_LAYOUTS)):
-        for body, factory in BODIES.items():
-            for maze, layout in layouts.items():
-                name = f"{body}_{maze}{ending}"
-                rows[name] = partial(factory, name, layout)
-    return rows
-
-
-def _point_mazes() -> dict[str, Factory]:
-    """point_<maze>[_inertia][_eval]"""
-    rows: dict[str, Factory] = {}
+def _mazes() -> dict[str, Factory]:
+    """Return any body in any maze: point_<maze>[_inertia][_eval], ant_<maze>[_eval], humanoid_<maze>[_eval]."""
+    points: dict[str, Factory] = {}
+    bodies: dict[str, Factory] = {}
     for ending, layouts in (("", LAYOUTS), ("_eval", EVAL_LAYOUTS)):
         for maze, layout in layouts.items():
-            for body, inertia in (("", False), ("_inertia", True)):
-                name = f"point_{maze}{body}{ending}"
-                rows[name] = partial(_point_maze, name, layout, inertia)
-    return rows
+            for kind, inertia in (("", False), ("_inertia", True)):
+                name = f"point_{maze}{kind}{ending}"
+                points[name] = partial(_point_maze, name, layout, inertia)
+        for body, factory in (("ant", _ant_maze), ("humanoid", _humanoid_maze)):
+            for maze, layout in layouts.items():
+                name = f"{body}_{maze}{ending}"
+                bodies[name] = partial(factory, name, layout)
+    return points | bodies
 
 
-def _manipulation() -> dict[str, Factory]:
-    rows: dict[str, Factory] = {
-        "point_soccer": PointSoccer,
-        "point_soccer_slick": partial(PointSoccer, "point_soccer_slick", sticks=False),
-        "point_push": PointPush,
-        "ant_push": partial(_ant_push, "ant_push"),
-        "ant_soccer": partial(_ant_soccer, "ant_soccer"),
-    }
-    for name in ("pusher_easy", "pusher_hard", "pusher_hard_far"):
-        rows[name] = partial(_pusher, name)
-    return rows
-
-
-OURS: dict[str, Factory] = _point_mazes() | _body_mazes() | _manipulation()
-ENVIRONMENTS = dict(OURS)  # and those that are registered
+OURS: dict[str, Factory] = _mazes() | {
+    "point_soccer": PointSoccer,
+    "point_soccer_slick": partial(PointSoccer, "point_soccer_slick", sticks=False),
+    "point_push": PointPush,
+    "ant_push": _ant_push,
+    "ant_soccer": _ant_soccer,
+    "pusher_easy": partial(_pusher, "pusher_easy"),
+    "pusher_hard": partial(_pusher, "pusher_hard"),
+    "pusher_hard_far": partial(_pusher, "pusher_hard_far"),
+}
+ENVIRONMENTS = dict(OURS)  # open: it is read whenever a name is looked up, so a row that is added counts at once
 
 
 def register_env(name: str, factory: Factory) -> None:
@@ -104,29 +90,31 @@ def register_env(name: str, factory: Factory) -> None:
 
 
 def make_env(name: str, fidelity: str = "paper", physics: str = "brax") -> Environment:
-    """By registered name, or `module:factory`. `fidelity`: with the peer's oddities (paper) or without (fixed).
+    """Make an environment by its registered name or as `module:factory`.
 
-    `physics`: what steps a simulated body, the paper's engine (brax) or MuJoCo's own (mujoco).
+    `fidelity`: with JaxGCRL's oddities (paper) or without (fixed). `physics`: what steps a simulated body, the paper's
+    engine (brax) or MuJoCo's own (mujoco).
     """
     if ":" in name:
         return _with_physics(_from_module(name, fidelity), name, physics)
-    if name not in ENVIRONMENTS:
+    factory = ENVIRONMENTS.get(name)
+    if factory is None:
         close = get_close_matches(name[:100], ENVIRONMENTS, 1)
         hint = f"did you mean {close[0]!r}?" if close else "`dcp envs` lists them."
         raise UserError(f"unknown environment {shown(name)}: {hint}")
-    if name in OURS:
-        return _ours(name, fidelity, physics)
-    return _with_physics(_call(ENVIRONMENTS[name], fidelity), name, physics)
+    if OURS.get(name) is factory:
+        return _make_ours(name, fidelity, physics)
+    return _with_physics(_call(factory, fidelity), name, physics)
 
 
 def env_of(settings: Settings, name: str | None = None) -> Environment:
-    """The environment that the settings name, or another one on their terms."""
+    """Make the environment that the settings name, or another one with their fidelity and physics."""
     return make_env(settings.env if name is None else name, settings.fidelity, settings.physics)
 
 
 @cache
-def _ours(name: str, fidelity: str, physics: str) -> Environment:
-    """Made once: they never change, a physics engine takes seconds to build, and equal ones share their programs."""
+def _make_ours(name: str, fidelity: str, physics: str) -> Environment:
+    """Make each once: they never change, an engine takes seconds to build, and equal ones share their programs."""
     return _with_physics(_call(OURS[name], fidelity), name, physics)
 
 
@@ -142,7 +130,7 @@ def _with_physics(env: Environment, name: str, physics: str) -> Environment:
 
 
 def require_stepped_by(env: Environment, physics: str | None) -> None:
-    """Of an environment that is made already, where someone asks for a physics too."""
+    """Refuse a physics that is asked for besides an environment that is made already, unless it has that one."""
     if physics not in (None, env.spec.stepped_by):
         raise UserError(
             f"{env.spec.name} is stepped by {env.spec.stepped_by}, not by {physics}: leave out physics, or name the "
@@ -151,7 +139,7 @@ def require_stepped_by(env: Environment, physics: str | None) -> None:
 
 
 def is_ours(env: Environment) -> bool:
-    """Ours keep the contract by test, and never change once they are made."""
+    """Tell whether an environment is one of ours, which keep the contract by test and never change once made."""
     return type(env).__module__.startswith("dcp.envs.")
 
 
@@ -181,6 +169,6 @@ def _from_module(name: str, fidelity: str) -> Environment:
 
 
 def _line(error: BaseException) -> str:
-    """What an error says, in one line."""
+    """Return what an error says, in one line."""
     text = " ".join(str(error).split())
     return text if len(text) <= 200 else f"{text[:200]}..."

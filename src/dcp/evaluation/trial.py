@@ -12,7 +12,7 @@ import numpy as np
 
 from dcp import compiling, devices
 from dcp.envs.base import Environment
-from dcp.envs.geodesic import path_lengths
+from dcp.envs.paths import path_lengths
 from dcp.errors import UserError
 from dcp.evaluation.measures import Bin, Measures, measure
 from dcp.evaluation.program import Deployment, compiled, evaluation_key

@@ -115,7 +115,8 @@ def run_memory(settings: Settings, seeds: int = 1, *, on_gpu: bool = False) -> i
     parts = memory_parts(settings, spec)
     state = sum(parts[name] for name in STATE)
     arrays = state if on_gpu else sum(parts.values()) + state
-    process = PROCESS.get(spec.physics, max(PROCESS.values()))  # a user's own environment may have any physics
+    physics = "mujoco" if spec.physics == "mjx" and not on_gpu else spec.physics  # AntPush on a CPU
+    process = PROCESS.get(physics, max(PROCESS.values()))  # a user's own environment may have any physics
     return process + seeds * arrays
 
 

@@ -6,11 +6,8 @@ import numpy as np
 from gymnasium import spaces
 
 from dcp import compiling
-from dcp.envs import point_maze
-from dcp.envs.base import ABSURD, Environment, EnvState
-from dcp.envs.physics_env import PhysicsEnv
-from dcp.envs.point_maze import PointMaze
-from dcp.envs.pushing import PointPushing
+from dcp.envs.base import ABSURD, Environment, EnvState, PhysicsEnv
+from dcp.envs.point_tasks import FORCE, FRICTION, PointMaze, PointPushing
 from dcp.envs.registry import make_env, require_stepped_by
 from dcp.errors import RunError, UserError
 from dcp.interop.gym_programs import DIVERGED, GymPrograms, Seen, check_placed, checked_goal
@@ -115,7 +112,7 @@ def _state_bounds(env: Environment) -> tuple[np.ndarray, np.ndarray]:
     low = np.full(2, 0.5 * env.layout.scale, np.float32)
     high = np.array([rows - 1.5, columns - 1.5], np.float32) * env.layout.scale
     if isinstance(env, PointMaze):
-        speed = np.full(env.spec.state_size - 2, point_maze.FORCE / (1.0 - point_maze.FRICTION), np.float32)
+        speed = np.full(env.spec.state_size - 2, FORCE / (1.0 - FRICTION), np.float32)
         return np.concatenate([low, -speed]), np.concatenate([high, speed])
     span = high - low  # the point's place, the thing's, and the way between them
     return np.concatenate([low, low, -span]), np.concatenate([high, high, span])

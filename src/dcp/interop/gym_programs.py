@@ -11,10 +11,9 @@ import numpy as np
 
 from dcp.compiling import compiler_options
 from dcp.devices import Split
-from dcp.envs.base import Environment, EnvState, is_sound, judged_reset, judged_step
+from dcp.envs.base import Environment, EnvState, PhysicsEnv, is_sound, judged_reset, judged_step
 from dcp.envs.episodes import choose
-from dcp.envs.maze import cell_of
-from dcp.envs.physics_env import PhysicsEnv
+from dcp.envs.mazes import cell_of
 from dcp.envs.registry import is_ours
 from dcp.errors import UserError
 from dcp.types import Array, EnvSpec

@@ -1,17 +1,157 @@
-"""Every contact of a model that the spring solver must see."""
+"""Every contact of a model that the spring solver must see: with itself, with the floor and with a maze's walls.
+
+Walls are looked up on the maze's grid: a geom looks at the 2 x 2 cells nearest to it and at nothing else of the maze,
+so the cost does not grow with it. Exact as long as a geom reaches no farther than half a wall's height (a quarter of a
+cell) from its centre, which is checked.
+"""
 
 from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import mujoco
 import numpy as np
 
 from dcp.physics import shapes
-from dcp.physics.buffers import joined
-from dcp.physics.geoms import BOX, CAPSULE, PLANE, SPHERE, Geoms, colliding_pairs, is_wall
-from dcp.physics.shapes import Touch
-from dcp.physics.walls import Walls, wall_codes
+from dcp.physics.batching import compute_once, concatenate_once
+from dcp.physics.models import WALL
+from dcp.physics.shapes import Segment, Touch
+from dcp.physics.vectors import Vec, constant, quat, rotate, vec
 from dcp.types import Array, MazeLayout
+
+PLANE, SPHERE, CAPSULE, BOX = (
+    int(kind)
+    for kind in (
+        mujoco.mjtGeom.mjGEOM_PLANE,
+        mujoco.mjtGeom.mjGEOM_SPHERE,
+        mujoco.mjtGeom.mjGEOM_CAPSULE,
+        mujoco.mjtGeom.mjGEOM_BOX,
+    )
+)
+
+
+def colliding_pairs(model: mujoco.MjModel) -> Iterator[tuple[int, int]]:
+    """Yield pairs by MuJoCo's rule: matching contype and conaffinity, not of one body, not of parent and child.
+
+    The geom of the lower type comes first.
+    """
+    weld, parent = model.body_weldid, model.body_parentid
+    for g1 in range(model.ngeom):
+        for g2 in range(g1 + 1, model.ngeom):
+            b1, b2 = weld[model.geom_bodyid[g1]], weld[model.geom_bodyid[g2]]
+            related = b1 and b2 and (b1 == weld[parent[b2]] or b2 == weld[parent[b1]])
+            mask = (model.geom_contype[g1] & model.geom_conaffinity[g2]) | (
+                model.geom_contype[g2] & model.geom_conaffinity[g1]
+            )
+            if b1 != b2 and not related and mask:
+                yield (g1, g2) if model.geom_type[g1] <= model.geom_type[g2] else (g2, g1)
+
+
+@dataclass(frozen=True)
+class Geoms:
+    """Some geoms of a model, fixed to links."""
+
+    ids: np.ndarray  # [G]
+    link: np.ndarray  # [G]
+    offset: np.ndarray  # [G, 3]: the centre in the link's frame
+    core: np.ndarray  # [G, 3]: from the centre to a capsule's end, in the link's frame; zero for a sphere
+    radius: np.ndarray  # [G]
+
+    @classmethod
+    def of(cls, model: mujoco.MjModel, ids: list[int]) -> "Geoms":
+        index = np.asarray(ids, int)
+        matrix = np.zeros((len(index), 9))
+        for row, geom in zip(matrix, index, strict=True):
+            mujoco.mju_quat2Mat(row, model.geom_quat[geom])
+        is_capsule = model.geom_type[index] == CAPSULE
+        length = np.where(is_capsule, model.geom_size[index, 1], 0.0)
+        core = matrix.reshape(-1, 3, 3)[:, :, 2] * length[:, None]
+        link = model.geom_bodyid[index] - 1
+        radius = model.geom_size[index, 0].astype(np.float32)
+        return cls(index, link, model.geom_pos[index].astype(np.float32), core.astype(np.float32), radius)
+
+    def place(self, frames: Array) -> tuple[Vec, Segment]:
+        """Return centres [G, N] and capsules' cores in the world; frames [7, L, N]: pos, rot of each link."""
+        mine = frames[:, self.link]  # [7, G, N]
+        rot = quat(mine[3:])
+        centre = vec(mine) + rotate(constant(self.offset), rot)
+        if not self.core.any():
+            return centre, Segment(centre, centre)
+        core = rotate(constant(self.core), rot)
+        return centre, Segment(centre - core, centre + core)
+
+    @property
+    def radii(self) -> np.ndarray:
+        """[G, 1]"""
+        return self.radius[:, None]
+
+
+@dataclass(frozen=True)
+class Walls:
+    """A maze's wall cells, and the geoms that look up their own neighbourhood among them."""
+
+    scale: float
+    codes: Array | np.ndarray  # [rows + 3, columns + 3]: see `wall_codes`
+    spheres: Geoms
+    capsules: Geoms
+
+    def __post_init__(self) -> None:
+        for geoms in (self.spheres, self.capsules):
+            reach = geoms.radius + np.linalg.norm(geoms.core, axis=1)
+            if (reach > self.scale / 4).any():
+                raise ValueError(f"a geom reaches {reach.max()}, more than a quarter of a cell of {self.scale}")
+
+    def touch(self, frames: Array) -> list[tuple[Touch, np.ndarray]]:
+        """frames [7, L, N] -> touches [4 * G, N], with the geoms' rows in the model"""
+        half = Vec(self.scale / 2, self.scale / 2, self.scale / 2 / 2)
+        found = []
+        if self.spheres.ids.size:
+            centre, _ = self.spheres.place(frames)
+            near, is_wall = self._nearest_cells(centre)
+            near, is_wall, local = compute_once((near, is_wall, _tile(centre) - near))
+            touch = shapes.sphere_box(local, np.tile(self.spheres.radii, (4, 1)), half)
+            found.append((_to_world(touch, near, is_wall), np.tile(self.spheres.ids, 4)))
+        if self.capsules.ids.size:
+            centre, core = self.capsules.place(frames)
+            near, is_wall = self._nearest_cells(centre)
+            local = Segment(_tile(core.start) - near, _tile(core.end) - near)
+            near, is_wall, local = compute_once((near, is_wall, local))
+            for touch in shapes.capsule_box(local, np.tile(self.capsules.radii, (4, 1)), half):
+                found.append((_to_world(touch, near, is_wall), np.tile(self.capsules.ids, 4)))
+        return found
+
+    def _nearest_cells(self, centre: Vec) -> tuple[Vec, Array]:
+        """centre [G, N] -> the box centres of the 2 x 2 nearest cells [4 * G, N], and whether a wall stands there"""
+        scale, codes = self.scale, jnp.asarray(self.codes)
+        row, column = jnp.floor(centre.x / scale), jnp.floor(centre.y / scale)
+        i = jnp.clip(row + 2, 0, codes.shape[0] - 1).astype(jnp.int32)
+        j = jnp.clip(column + 2, 0, codes.shape[1] - 1).astype(jnp.int32)
+        code = codes[i, j]  # [G, N]
+        steps = [(0, 0), (0, 1), (1, 0), (1, 1)]
+        is_wall = jnp.concatenate([(code >> bit) & 1 for bit in range(4)]) == 1
+        x = jnp.concatenate([(row + di) * scale for di, _ in steps])
+        y = jnp.concatenate([(column + dj) * scale for _, dj in steps])
+        return Vec(x, y, jnp.full_like(x, scale / 4)), is_wall
+
+
+def wall_codes(layout: MazeLayout) -> np.ndarray:
+    """Return [rows + 3, columns + 3]: entry (i + 2, j + 2) has a bit for each wall of the 2 x 2 cells from (i, j) on.
+
+    The border has none: a geom that is farther outside than the border looks there.
+    """
+    walls = np.pad(layout.walls, 2).astype(np.int32)
+    return walls[:-1, :-1] + 2 * walls[:-1, 1:] + 4 * walls[1:, :-1] + 8 * walls[1:, 1:]
+
+
+def _tile(v: Vec) -> Vec:
+    return Vec(*(jnp.tile(c, (4, 1)) for c in v))
+
+
+def _to_world(touch: Touch, near: Vec, is_wall: Array) -> Touch:
+    """Move a touch from the cell's frame to the world's; a free cell touches nothing."""
+    return Touch(jnp.where(is_wall, touch.dist, 1.0), touch.pos + near, touch.normal)
 
 
 class Contacts(NamedTuple):
@@ -25,7 +165,7 @@ class Contacts(NamedTuple):
 
 
 class ContactFinder:
-    """Contacts of a model with itself, its floor and a maze's walls.
+    """Finds contacts of a model with itself, its floor and a maze's walls.
 
     Pairs that no model here has (box on box, two planes) are refused when it is built, not ignored.
     """
@@ -33,59 +173,54 @@ class ContactFinder:
     def __init__(self, model: mujoco.MjModel, elasticity: np.ndarray, layout: MazeLayout | None = None):
         """`model` has the walls as geoms named by `models.add_walls`; `layout` says where they are."""
         self._model, self._elasticity = model, elasticity
-        kinds: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-        walled, wall = set(), None
+        pairs: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        walled, wall, kind = set(), None, model.geom_type
         for first, second in colliding_pairs(model):
-            if is_wall(model, second):
+            if model.geom(second).name.startswith(f"{WALL}_"):
                 walled.add(first)
                 wall = second
             else:
-                kinds[int(model.geom_type[first]), int(model.geom_type[second])].append((first, second))
+                pairs[int(kind[first]), int(kind[second])].append((first, second))
         self._wall, self.walls = wall, None
         if wall is not None:
             if layout is None:
                 raise ValueError("a model with walls needs the layout that they came from")
-            kind = model.geom_type
             spheres = Geoms.of(model, sorted(g for g in walled if kind[g] == SPHERE))
             capsules = Geoms.of(model, sorted(g for g in walled if kind[g] == CAPSULE))
             if spheres.ids.size + capsules.ids.size != len(walled):
                 raise ValueError("only spheres and capsules may touch walls")
             self.walls = Walls(layout.scale, wall_codes(layout), spheres, capsules)
-        unknown = set(kinds) - {(PLANE, SPHERE), (PLANE, CAPSULE), (SPHERE, SPHERE), (SPHERE, CAPSULE)}
+        unknown = set(pairs) - {(PLANE, SPHERE), (PLANE, CAPSULE), (SPHERE, SPHERE), (SPHERE, CAPSULE)}
         if unknown:
             raise ValueError(f"no contact maths for geom types {sorted(unknown)} (box: {BOX})")
-        self._pairs = {kind: (Geoms.of(model, a), Geoms.of(model, b)) for kind, (a, b) in _columns(kinds).items()}
+        self._pairs = {
+            kinds: (Geoms.of(model, [a for a, _ in found]), Geoms.of(model, [b for _, b in found]))
+            for kinds, found in pairs.items()
+        }
 
     def __call__(self, frames: Array) -> list[Contacts]:
         """frames [7, L, N]: pos, rot of each link -> contacts with the world, contacts between links"""
         world, between = [], []
-        for kind, (a, b) in self._pairs.items():
-            if kind[0] == PLANE:
-                world += [(_turned(touch), b.ids, a.ids) for touch in self._floor(frames, a, b)]
+        for (kind, _), (a, b) in self._pairs.items():
+            if kind == PLANE:
+                # The world second: which of two bodies is named first changes nothing but the normal's sign.
+                touches = (touch._replace(normal=-touch.normal) for touch in _on_floor(frames, a, b))
+                world += [(touch, b.ids, a.ids) for touch in touches]
             else:
-                between.append((_touch(frames, a, b), a.ids, b.ids))
+                between.append((_between(frames, a, b), a.ids, b.ids))
         if self.walls is not None:
             for touch, ids in self.walls.touch(frames):
                 world.append((touch, ids, np.full_like(ids, self._wall)))
-        groups = (self._gather(parts, parts is world) for parts in (world, between) if parts)
-        return list(groups)
-
-    def _floor(self, frames: Array, plane: Geoms, body: Geoms) -> list[Touch]:
-        height = plane.offset[:, 2:]  # [K, 1]
-        centre, core = body.place(frames)
-        if not body.core.any():
-            return [shapes.floor_sphere(height, centre, body.radii)]
-        return [shapes.floor_sphere(height, end, body.radii) for end in (core.end, core.start)]
+        return [self._gather(parts, parts is world) for parts in (world, between) if parts]
 
     def _gather(self, parts: list[tuple[Touch, np.ndarray, np.ndarray]], world: bool) -> Contacts:
         first = np.concatenate([ids for _, ids, _ in parts])
         second = np.concatenate([ids for _, _, ids in parts])
-        touch = joined([touch for touch, _, _ in parts])
         link = self._model.geom_bodyid - 1
         friction = np.maximum(self._model.geom_friction[first, 0], self._model.geom_friction[second, 0])
         elasticity = 0.5 * (self._elasticity[first] + self._elasticity[second])
         return Contacts(
-            touch,
+            concatenate_once([touch for touch, _, _ in parts]),
             link[first],
             None if world else link[second],
             friction[:, None].astype(np.float32),
@@ -93,18 +228,16 @@ class ContactFinder:
         )
 
 
-def _columns(kinds: dict) -> dict:
-    return {kind: ([a for a, _ in pairs], [b for _, b in pairs]) for kind, pairs in kinds.items()}
+def _on_floor(frames: Array, plane: Geoms, body: Geoms) -> list[Touch]:
+    height = plane.offset[:, 2:]  # [K, 1]
+    centre, core = body.place(frames)
+    ends = (core.end, core.start) if body.core.any() else (centre,)
+    return [shapes.floor_sphere(height, end, body.radii) for end in ends]
 
 
-def _touch(frames: Array, a: Geoms, b: Geoms) -> Touch:
+def _between(frames: Array, a: Geoms, b: Geoms) -> Touch:
     centre, _ = a.place(frames)
     other, core = b.place(frames)
     if b.core.any():
         return shapes.sphere_capsule(centre, a.radii, core, b.radii)
     return shapes.sphere_sphere(centre, a.radii, other, b.radii)
-
-
-def _turned(touch: Touch) -> Touch:
-    """The world second: which of two bodies is named first changes nothing but the normal's sign."""
-    return touch._replace(normal=-touch.normal)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import mujoco
 
+from dcp.physics import import_brax
 from dcp.types import MazeLayout
 
 if TYPE_CHECKING:
@@ -19,13 +20,13 @@ WALL = "wall"  # wall geoms are named wall_<row>_<column>
 
 
 def stock(name: str) -> mujoco.MjSpec:
-    """A stock asset (ant, humanoid, pusher), ready for edits. Brax wants bodies without joints fused."""
+    """Return a stock asset (ant, humanoid, pusher), ready for edits. Brax wants bodies without joints fused."""
     return mujoco.MjSpec.from_string(_fused(name))
 
 
 @cache
 def _fused(name: str) -> str:
-    from dcp.physics import quiet  # noqa: F401, I001  (first: Brax imports MJX)
+    import_brax()
     import brax
     from brax.io import mjcf
 
@@ -33,7 +34,7 @@ def _fused(name: str) -> str:
 
 
 def system(spec: mujoco.MjSpec, timestep: float | None = None) -> "System":
-    """Compiled for Brax."""
+    """Compile a model for Brax."""
     from brax.io import mjcf
 
     model = spec.compile()
@@ -51,7 +52,7 @@ def set_contact(spec: mujoco.MjSpec, geoms: Sequence[str], contype: int, conaffi
 
 
 def set_init_q(spec: mujoco.MjSpec, q: Sequence[float]) -> None:
-    """Where Brax starts a model."""
+    """Say where Brax starts the model."""
     for numeric in spec.numerics:
         if numeric.name == "init_qpos":
             spec.delete(numeric)
@@ -61,7 +62,7 @@ def set_init_q(spec: mujoco.MjSpec, q: Sequence[float]) -> None:
 def add_sliding_body(
     spec: mujoco.MjSpec, name: str, position: Sequence[float], axes: str, range_: float | None, **joint: Any
 ) -> Any:
-    """A body of the world that slides along these axes; its joints are <name>_<axis>."""
+    """Add a body of the world that slides along these axes; its joints are <name>_<axis>."""
     body = spec.worldbody.add_body(name=name, pos=list(position))
     limits = {"limited": False} if range_ is None else {"range": [-range_, range_], "limited": True}
     for axis in axes:
@@ -71,14 +72,14 @@ def add_sliding_body(
 
 
 def add_target(spec: mujoco.MjSpec, height: float, radius: float, range_: float) -> None:
-    """The goal's mark: it slides in the plane and touches nothing."""
+    """Add the goal's mark: it slides in the plane and touches nothing."""
     body = add_sliding_body(spec, "target", (0.0, 0.0, height), "xy", range_, armature=0.0, damping=0.0)
     colour = [0.85, 0.2, 0.2, 0.6]
     body.add_geom(type=SPHERE, size=[radius, 0, 0], mass=1.0, contype=0, conaffinity=0, rgba=colour)
 
 
 def add_walls(spec: mujoco.MjSpec, layout: MazeLayout) -> None:
-    """One box a wall cell. Neighbours stay separate: the spring solver averages over contacts, so merging counts."""
+    """Add a box per wall cell. Neighbours stay separate, because the spring solver averages over contacts."""
     half = layout.scale / 2
     for row, cells in enumerate(layout.rows):
         for column, cell in enumerate(cells):

@@ -1,7 +1,7 @@
-"""MuJoCo's own C engine behind the seam of the others: a step is one call for all environments, on a pool of threads.
+"""MuJoCo's physics: by its own C engine on all cores, or by MJX in XLA's programs.
 
-A compiled program calls it by `jax.pure_callback`, so rollouts, evaluations and whatever else steps an environment
-stay the programs that they are; a vmap over environments, or over seeds, is one call with all of them.
+A compiled program calls the C engine by `jax.pure_callback`, so rollouts, evaluations and whatever else steps an
+environment stay the programs that they are; a vmap over environments, or over seeds, is one call with all of them.
 MuJoCo's `Batch` keeps nothing between calls that counts. All that the next step needs is in the state, warm start
 included: a checkpoint is exact, and neither the number of threads nor who else is stepped changes a bit.
 """
@@ -23,11 +23,11 @@ from dcp.errors import UserError
 from dcp.types import Array
 
 if TYPE_CHECKING:
-    from brax.base import Motion, Transform
+    from brax.base import Motion, System, Transform
     from mujoco.batch import Batch
 
-# What a task reads of the links: their frames when the step's last frame began, as MJX leaves them, or where it ended,
-# or these and how they move.
+# What a task reads of the links: their frames where the step's last frame began, as MJX leaves them; where it ended; or
+# these and how they move.
 Links = Literal["lagging", "current", "moving"]
 _STAGES = {"lagging": mujoco.mjtStage.mjSTAGE_NONE, "current": mujoco.mjtStage.mjSTAGE_POS}
 _STAGES["moving"] = mujoco.mjtStage.mjSTAGE_VEL
@@ -47,6 +47,8 @@ class MujocoState(NamedTuple):
 
 
 class MujocoEngine:
+    """MuJoCo's C engine. A step is one call for all environments, on a pool of threads."""
+
     def __init__(self, model: mujoco.MjModel, frames: int, threads: int, links: Links = "current"):
         if any(mujoco.mj_stateSize(model, int(part)) for part in _UNKEPT):
             raise UserError(
@@ -107,13 +109,13 @@ class MujocoEngine:
             return self._read(batch, exact.shape[:-1])
 
     def _normalise(self, rows: np.ndarray) -> None:
-        """rows [N, K]: a start is drawn with noise on its quaternions, which MJX makes units before anyone sees them"""
+        """Make the quaternions of drawn starts [N, K] units, as MJX does before anyone sees them."""
         for at in self._quaternions:
             part = rows[:, at : at + 4]
             part /= np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-15)  # a zero stays one
 
     def _write(self, batch: "Batch", rows: np.ndarray) -> None:
-        """rows [N, K]"""
+        """Set the integration states of all environments: rows [N, K]."""
         start = 0
         for name in _EXACT:
             field = batch.bind(name)
@@ -139,7 +141,7 @@ class MujocoEngine:
         return {**found, "exact": rows.view(np.uint32).reshape(*many, -1)}
 
     def _motion(self, batch: "Batch") -> dict[str, np.ndarray]:
-        """MuJoCo tells the velocity that a link would have at its tree's centre of mass; a task wants its own."""
+        """Return each link's own velocities; MuJoCo has those that it would have at its tree's centre of mass."""
         motion = batch.bind("cvel")[:, 1:]  # [N, L, 6]: turning, then moving
         arm = batch.bind("xpos")[:, 1:] - batch.bind("subtree_com")[:, self.sys.body_rootid[1:]]
         return {"ang": motion[..., :3], "vel": motion[..., 3:] + np.cross(motion[..., :3], arm)}
@@ -154,16 +156,16 @@ class MujocoEngine:
 
 
 def _quaternions(model: mujoco.MjModel) -> list[int]:
-    """Where in q each begins."""
+    """Return where in q each begins."""
     joints = mujoco.mjtJoint
     skipped = {joints.mjJNT_FREE: 3, joints.mjJNT_BALL: 0}  # a free joint's place comes first
     kinds = zip(model.jnt_type.tolist(), model.jnt_qposadr.tolist(), strict=True)
     return [at + skipped[kind] for kind, at in kinds if kind in skipped]
 
 
-# MuJoCo tells of each diverged step on stderr and in a file MUJOCO_LOG.TXT, unless someone listens. Episodes count
-# them. A function of C, so that no thread waits for Python: it takes the text and does nothing with it.
-_NOBODY = ctypes.cast(
+# MuJoCo reports each diverged step on stderr and in a file MUJOCO_LOG.TXT, unless a function is set to take the text.
+# Episodes count them instead. This is a function of C that does nothing, so that no thread waits for Python.
+_IGNORE = ctypes.cast(
     ctypes.CDLL(None if os.name == "posix" else "msvcrt").strlen, ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 )
 
@@ -172,8 +174,47 @@ _NOBODY = ctypes.cast(
 def _calling() -> Iterator[None]:
     with _CALLING:
         before = mujoco.get_mju_user_warning()
-        mujoco.set_mju_user_warning(_NOBODY)
+        mujoco.set_mju_user_warning(_IGNORE)
         try:
             yield
         finally:
             mujoco.set_mju_user_warning(before)
+
+
+class MjxState(NamedTuple):
+    """All that the next step needs, of the many fields of `mjx.Data`."""
+
+    q: Array  # [Q]
+    qd: Array  # [V]
+    x: "Transform"  # link frames; after a step those of its last frame's start, as in Brax
+    warm_start: Array  # [V]: the last acceleration, where the solver starts
+
+
+class MjxEngine:
+    """MJX as Brax's pipeline runs it, for GPUs and TPUs."""
+
+    def __init__(self, sys: "System", frames: int):
+        self.sys, self.frames = sys, frames
+
+    def init(self, q: Array, qd: Array) -> MjxState:
+        from mujoco import mjx
+
+        with jax.numpy_rank_promotion("allow"):  # MJX's own code promotes
+            return self._read(mjx.kinematics(self.sys, mjx.make_data(self.sys).replace(qpos=q, qvel=qd)))
+
+    def step(self, state: MjxState, control: Array) -> MjxState:
+        from mujoco import mjx
+
+        def frame(state: MjxState, _: None) -> tuple[MjxState, None]:
+            data = mjx.make_data(self.sys).replace(qpos=state.q, qvel=state.qd, qacc_warmstart=state.warm_start)
+            return self._read(mjx.step(self.sys, data.replace(ctrl=control))), None
+
+        with jax.numpy_rank_promotion("allow"):
+            return jax.lax.scan(frame, state, None, self.frames)[0]
+
+    @staticmethod
+    def _read(data: Any) -> MjxState:
+        from brax.base import Transform
+
+        x = Transform(pos=data.xpos[1:], rot=data.xquat[1:])
+        return MjxState(data.qpos, data.qvel, x, data.qacc_warmstart)

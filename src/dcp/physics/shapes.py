@@ -6,10 +6,11 @@ second. A pair that does not penetrate contributes nothing to the spring solver;
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
-from dcp.physics.buffers import once
-from dcp.physics.vectors import Lanes, Vec, where
+from dcp.physics.batching import compute_once
+from dcp.physics.vectors import Component, Vec, where
 from dcp.types import Array
 
 _NONE = 1.0  # the distance that stands for "no contact"
@@ -28,14 +29,14 @@ class Segment(NamedTuple):
     end: Vec
 
 
-def floor_sphere(height: Lanes, centre: Vec, radius: Lanes) -> Touch:
+def floor_sphere(height: Component, centre: Vec, radius: Component) -> Touch:
     """A horizontal floor first, then the sphere."""
     dist = centre.z - height - radius
     zero, one = jnp.zeros_like(dist), jnp.ones_like(dist)
     return Touch(dist, Vec(centre.x, centre.y, centre.z - (radius + 0.5 * dist)), Vec(zero, zero, one))
 
 
-def sphere_sphere(first: Vec, radius1: Lanes, second: Vec, radius2: Lanes) -> Touch:
+def sphere_sphere(first: Vec, radius1: Component, second: Vec, radius2: Component) -> Touch:
     gap = second - first
     length = gap.norm()
     normal = gap * (1.0 / jnp.where(length == 0.0, 1.0, length))
@@ -50,23 +51,21 @@ def closest_on_segment(segment: Segment, point: Vec) -> Vec:
     return segment.start + along * jnp.clip(t, 0.0, 1.0)
 
 
-def sphere_capsule(centre: Vec, radius1: Lanes, core: Segment, radius2: Lanes) -> Touch:
+def sphere_capsule(centre: Vec, radius1: Component, core: Segment, radius2: Component) -> Touch:
     return sphere_sphere(centre, radius1, closest_on_segment(core, centre), radius2)
 
 
-def sphere_box(centre: Vec, radius: Lanes, half: Vec) -> Touch:
+def sphere_box(centre: Vec, radius: Component, half: Vec) -> Touch:
     """A box around the origin, parallel to the axes: `centre` is relative to it."""
     # How far outside each pair of faces the centre is (negative: inside).
     outside = Vec(*(jnp.abs(c) - h for c, h in zip(centre, half, strict=True)))
     # The face with the best separating axis; it alone counts where the centre is inside.
-    on_x = (outside.x >= outside.y) & (outside.x >= outside.z)
-    on_y = ~on_x & (outside.y >= outside.z)
-    on_z = ~on_x & ~on_y
-    nearest = _nearest_on_box(centre, half, outside, (on_x, on_y, on_z))
+    on = _largest(outside)
+    nearest = _nearest_on_box(centre, half, outside, on)
     gap = nearest - centre
     length = gap.norm()
     deepest = jnp.maximum(jnp.maximum(outside.x, outside.y), outside.z)
-    face = Vec(*(jnp.where(on, -jnp.sign(c), 0.0) for on, c in zip((on_x, on_y, on_z), centre, strict=True)))
+    face = Vec(*(jnp.where(on, -jnp.sign(c), 0.0) for on, c in zip(on, centre, strict=True)))
     inside = deepest <= 0.0
     near = inside | (length < 1e-6)
     normal = where(near, face, gap * (1.0 / jnp.where(near, 1.0, length)))
@@ -75,6 +74,13 @@ def sphere_box(centre: Vec, radius: Lanes, half: Vec) -> Touch:
 
     dist = jnp.where(deepest - radius >= 0.0, _NONE, signed - radius)
     return Touch(dist, (point + centre + normal * radius) * 0.5, normal)
+
+
+def _largest(v: Vec) -> tuple[Array, Array, Array]:
+    """Tell which component is the largest: exactly one of three masks holds."""
+    x = (v.x >= v.y) & (v.x >= v.z)
+    y = ~x & (v.y >= v.z)
+    return x, y, ~x & ~y
 
 
 def _nearest_on_box(centre: Vec, half: Vec, outside: Vec, on: tuple[Array, Array, Array]) -> Vec:
@@ -101,19 +107,17 @@ class _Edge(NamedTuple):
     front: Array  # True where the core lies before both faces that meet in the edge
 
 
-def capsule_box(core: Segment, radius: Lanes, half: Vec) -> tuple[Touch, Touch]:
+def capsule_box(core: Segment, radius: Component, half: Vec) -> tuple[Touch, Touch]:
     """A box around the origin, parallel to the axes. Two contacts with a face, or one with an edge and none."""
     # The face of least penetration: +-x, +-y, +-z by how far the core's deeper end is behind it.
     low = Vec(*(jnp.minimum(a, b) for a, b in zip(core.start, core.end, strict=True)))
     high = Vec(*(jnp.maximum(a, b) for a, b in zip(core.start, core.end, strict=True)))
     support = Vec(*(jnp.maximum(a, -b) - h for a, b, h in zip(low, high, half, strict=True)))
-    on_x = (support.x >= support.y) & (support.x >= support.z)
-    on_y = ~on_x & (support.y >= support.z)
-    on = (on_x, on_y, ~on_x & ~on_y)
+    on = _largest(support)
     face = Vec(*(jnp.where(o, jnp.where(a >= -b, 1.0, -1.0), 0.0) for o, a, b in zip(on, low, high, strict=True)))
     depth = jnp.maximum(jnp.maximum(support.x, support.y), support.z)
 
-    t0, t1, clipped = once(_clip_to_face(core, half, on))
+    t0, t1, clipped = compute_once(_clip_to_face(core, half, on))
     touches = clipped & (depth - radius < 0.0)
     along = core.end - core.start
     ends = [core.start + along * t for t in (t0, t1)]
@@ -121,12 +125,12 @@ def capsule_box(core: Segment, radius: Lanes, half: Vec) -> tuple[Touch, Touch]:
     push = [jnp.where(touches, plane + radius - end.dot(face), -_NONE) for end in ends]  # how deep each end is
     pos = [end + face * (0.5 * (plane + radius - end.dot(face)) - radius) for end in ends]
 
-    push, pos, face = once((push, pos, face))
+    push, pos, face = compute_once((push, pos, face))
     edge = _nearest_edge(core, half)
     length = jnp.sqrt(edge.square)
     apart = edge.square >= 1e-6
     axis = (edge.on_edge - edge.on_core) * (1.0 / jnp.where(apart, length, 1.0))
-    axis, edge_push = once((axis, jnp.where(apart & edge.front, radius - length, -_NONE)))
+    axis, edge_push = compute_once((axis, jnp.where(apart & edge.front, radius - length, -_NONE)))
     least = jnp.minimum(*push)
     on_edge = (
         (edge_push > 0.0)
@@ -161,13 +165,13 @@ def _nearest_edge(core: Segment, half: Vec) -> _Edge:
     """Of each direction's four edges only the one on the core's side can be within reach.
 
     Exact where it matters: an edge within a radius of the core lies on the side of the core's middle, because a capsule
-    reaches less far than the box's smallest half (see `walls.Walls`). Beyond a radius there is no edge contact.
+    reaches less far than the box's smallest half (see `contacts.Walls`). Beyond a radius there is no edge contact.
     """
     along = core.end - core.start
     length = along.norm()
     direction = along * (1.0 / (length + 1e-6 * (length == 0.0)))
     middle = core.start + direction * (0.5 * length)
-    direction, middle, length = once((direction, middle, length))
+    direction, middle, length = compute_once((direction, middle, length))
     sign = Vec(*(jnp.where(c >= 0.0, 1.0, -1.0) for c in middle))
     corner = Vec(*(s * h for s, h in zip(sign, half, strict=True)))
     edges = []
@@ -179,24 +183,19 @@ def _nearest_edge(core: Segment, half: Vec) -> _Edge:
         gap = on_edge - on_core
         u, v = (i for i in range(3) if i != parallel)
         front = (sign[u] * gap[u] < 0.0) & (sign[v] * gap[v] < 0.0)
-        edges.append(once(_Edge(gap.dot(gap), on_edge, on_core, front)))
-    return once(_nearer(_nearer(edges[0], edges[1]), edges[2]))
+        edges.append(compute_once(_Edge(gap.dot(gap), on_edge, on_core, front)))
+    return compute_once(_nearer(_nearer(edges[0], edges[1]), edges[2]))
 
 
 def _nearer(first: _Edge, second: _Edge) -> _Edge:
     closer = second.square < first.square
-    return _Edge(
-        jnp.where(closer, second.square, first.square),
-        where(closer, second.on_edge, first.on_edge),
-        where(closer, second.on_core, first.on_core),
-        jnp.where(closer, second.front, first.front),
-    )
+    return jax.tree.map(lambda a, b: jnp.where(closer, b, a), first, second)
 
 
 def _closest_to_edge(
     edge_middle: Vec,
     parallel: int,
-    half_edge: Lanes,
+    half_edge: Component,
     start: Vec,
     along: Vec,
     middle: Vec,

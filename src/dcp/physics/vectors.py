@@ -1,4 +1,4 @@
-"""Three-vectors as three arrays of one shape. The long axis stays innermost, so that a CPU's lanes are full."""
+"""Three-vectors as three arrays of one shape, so that the long axis stays innermost: a CPU vectorises over it."""
 
 from typing import Any, NamedTuple
 
@@ -7,13 +7,13 @@ import numpy as np
 
 from dcp.types import Array
 
-Lanes = Any  # arrays of one shape, or constants that broadcast against them
+Component = Any  # an array, or a constant that broadcasts against one
 
 
 class Vec(NamedTuple):
-    x: Lanes
-    y: Lanes
-    z: Lanes
+    x: Component
+    y: Component
+    z: Component
 
     def __add__(self, other: "Vec") -> "Vec":  # pyright: ignore[reportIncompatibleMethodOverride]
         return Vec(self.x + other.x, self.y + other.y, self.z + other.z)
@@ -24,7 +24,7 @@ class Vec(NamedTuple):
     def __neg__(self) -> "Vec":
         return Vec(-self.x, -self.y, -self.z)
 
-    def __mul__(self, scale: Lanes) -> "Vec":  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __mul__(self, scale: Component) -> "Vec":  # pyright: ignore[reportIncompatibleMethodOverride]
         return Vec(self.x * scale, self.y * scale, self.z * scale)
 
     def dot(self, other: "Vec") -> Array:
@@ -40,6 +40,10 @@ class Vec(NamedTuple):
     def norm(self) -> Array:
         return jnp.sqrt(self.dot(self))
 
+    def rows(self, rows: Any) -> "Vec":
+        """Return these rows of each component."""
+        return Vec(self.x[rows], self.y[rows], self.z[rows])
+
 
 def vec(array: Array) -> Vec:
     """[3, ...] -> Vec of [...]"""
@@ -51,14 +55,14 @@ def where(condition: Array, yes: Vec, no: Vec) -> Vec:
 
 
 def concatenate(parts: list[Vec]) -> Vec:
-    """Along the first axis."""
+    """Join along the first axis."""
     return Vec(*(jnp.concatenate(component) for component in zip(*parts, strict=True)))
 
 
 class Quat(NamedTuple):
     """Unit quaternions."""
 
-    w: Lanes
+    w: Component
     u: Vec
 
     def inverse(self) -> "Quat":
@@ -77,6 +81,11 @@ def quat(array: Array) -> Quat:
 def rotate(v: Vec, rot: Quat) -> Vec:
     w, u = rot
     return u * (2.0 * u.dot(v)) + v * (w * w - u.dot(u)) + u.cross(v) * (2.0 * w)
+
+
+def column(values: Any) -> Array:
+    """[K] -> [K, 1], a constant that broadcasts over environments"""
+    return jnp.asarray(np.asarray(values), jnp.float32)[:, None]
 
 
 def constant(points: np.ndarray) -> Vec:

@@ -9,7 +9,7 @@ from dcp.analysis.maze_drawing import MazeCanvas
 from dcp.analysis.maze_episodes import shows_maze
 from dcp.analysis.style import GOAL_COLOUR, GREEN, PURPLE, SKY, WALL
 from dcp.envs.base import Environment, EnvState
-from dcp.envs.pushing import places, things_of
+from dcp.envs.point_tasks import places, things_of
 from dcp.errors import UserError
 
 Camera = Literal["fixed", "tracking", "top"]

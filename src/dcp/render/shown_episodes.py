@@ -21,7 +21,7 @@ from dcp.analysis.style import human_count
 from dcp.compiling import QUICK_COMPILE, cached_by_env
 from dcp.config import Config
 from dcp.envs.base import Environment, EnvState
-from dcp.envs.pushing import places, things_of
+from dcp.envs.point_tasks import places, things_of
 from dcp.errors import UserError
 from dcp.evaluation.rollout import Record, rollout
 from dcp.evaluation.targets import Target, environment_of

@@ -12,7 +12,7 @@ import numpy as np
 
 from dcp.analysis.style import BLUE, BORDER, FREE, INK, ORANGE, WALL
 from dcp.envs.base import Environment
-from dcp.envs.pushing import things_of
+from dcp.envs.point_tasks import things_of
 from dcp.policies.policy_file import write_whole
 from dcp.render.pictures import COLOURS, FLOOR, FLOOR_TILE
 from dcp.render.shown_episodes import Episode, Subject

@@ -13,9 +13,8 @@ import numpy as np
 
 from dcp.compiling import QUICK_COMPILE, cached_by_env
 from dcp.envs.base import Environment, EnvState, is_sound
-from dcp.envs.fine_grid import wall_at
-from dcp.envs.geodesic import farthest_goal
-from dcp.envs.plane import goals_at, has_plane, unit
+from dcp.envs.mazes import goals_at, has_plane, unit
+from dcp.envs.paths import farthest_goal, wall_at
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.table import METHODS
 from dcp.policies.policy import DeployedPolicy

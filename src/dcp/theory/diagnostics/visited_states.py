@@ -14,9 +14,9 @@ import numpy as np
 from dcp.compiling import QUICK_COMPILE, cached_by_env
 from dcp.config import Config
 from dcp.envs.base import Environment, EnvState
-from dcp.envs.plane import has_plane, unit
-from dcp.envs.pushing import things_of
-from dcp.envs.true_paths import TruePaths
+from dcp.envs.mazes import has_plane, unit
+from dcp.envs.paths import TruePaths
+from dcp.envs.point_tasks import things_of
 from dcp.errors import UserError
 from dcp.evaluation.rollout import Record, rollout
 from dcp.methods.conditions import direction_and_magnitude, pulled_back

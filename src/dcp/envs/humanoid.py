@@ -1,0 +1,121 @@
+"""The humanoid in a maze: carry the torso to a cell."""
+
+from functools import cached_property
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from dcp.envs.base import PhysicsEnv
+from dcp.physics import Engine, PhysicsState, models
+from dcp.types import Array, EnvSpec, MazeLayout
+
+MAZE_SCALE = 2.0
+Q, V, A, LINKS = 24, 23, 17, 11  # without the target
+INIT_Q = np.array([0.0, 0.0, 1.4, 1.0] + [0.0] * 22, np.float32)  # the target's x, y last
+TARGET_HEIGHT = 1.25
+HEALTHY_Z = (1.0, 2.0)
+TIMESTEP, FRAMES = 0.0015, 10  # dt = 0.015
+SPRING_GEAR = [350.0] * 11 + [100.0] * 6  # Brax's for spring physics; elsewhere the stock model's own
+CONTROL_LIMIT = 0.4
+HEALTHY_REWARD, CONTROL_COST = 5.0, 0.1
+
+
+class HumanoidMaze(PhysicsEnv):
+    """State: q, qd, inertia and velocity about the centre of mass, actuator forces. Goal: the target's x, y, z.
+
+    In paper fidelity the target's own entries are part of the state, and its kilogram of the centre of mass.
+    """
+
+    links = "moving"
+    healthy_z = HEALTHY_Z
+
+    def __init__(self, name: str, layout: MazeLayout, fidelity: str = "paper"):
+        self.layout, self.fidelity = layout, fidelity
+        links, target = (LINKS + 1, 2) if fidelity == "paper" else (LINKS, 0)
+        self._links, self._q, self._v = links, Q + target, V + target
+        self.spec = EnvSpec(
+            name=name,
+            state_size=self._q + self._v + 10 * links + 6 * links + self._v,
+            goal_size=3,
+            action_size=A,
+            goal_dims=(0, 1, 2),
+            threshold=0.5,
+            episode_length=1000,
+            maze=layout,
+            maze_dims=(0, 1),
+            physics="spring",
+            fixes=("the state no longer holds the target's position, velocity and inertia (S 268 becomes 246)",),
+        )
+
+    def model(self) -> mujoco.MjSpec:
+        spec = models.stock("humanoid")
+        for geom in spec.geoms:
+            if geom.name != "floor":
+                geom.contype, geom.conaffinity = 1, 0
+        spec.geom("floor").contype = 1
+        models.add_walls(spec, self.layout)
+        models.add_target(spec, height=TARGET_HEIGHT, radius=0.5, range_=100.0)
+        if self.spec.physics == "spring":
+            for actuator, gear in zip(spec.actuators, SPRING_GEAR, strict=True):
+                actuator.gear = [gear, 0, 0, 0, 0, 0]
+        return spec
+
+    def make_engine(self) -> Engine:
+        from dcp.physics.spring_engine import spring_engine
+
+        return spring_engine(self.model(), TIMESTEP, FRAMES, self.layout)
+
+    def draw(self, key: Array) -> tuple[Array, Array]:
+        key_start, key_goal = jax.random.split(key)
+        start = jax.random.choice(key_start, jnp.asarray(self.layout.cells("r")))
+        goal = jax.random.choice(key_goal, jnp.asarray(self.layout.cells("g")))
+        return jnp.asarray(INIT_Q).at[:2].set(start).at[-2:].set(goal), jnp.zeros(V + 2)
+
+    def control(self, action: Array) -> Array:
+        return CONTROL_LIMIT * action
+
+    def reward(self, state: Array, goal: Array, control: Array, near_goal: Array) -> Array:
+        cost = CONTROL_COST * jnp.sum(jnp.square(control))
+        return HEALTHY_REWARD - jnp.linalg.norm(state[:3] - goal) - cost
+
+    def observe(self, physics: PhysicsState, control: Array) -> tuple[Array, Array]:
+        inertia, velocity = self._centre_of_mass(physics)
+        forces = self._actuator_forces(control)
+        state = jnp.concatenate(
+            [physics.q[: self._q], physics.qd[: self._v], inertia.reshape(-1), velocity.reshape(-1), forces]
+        )
+        return state, jnp.append(physics.q[Q:], TARGET_HEIGHT)
+
+    @cached_property
+    def _compiled(self) -> mujoco.MjModel:
+        return self.model().compile()
+
+    def _centre_of_mass(self, physics: PhysicsState) -> tuple[Array, Array]:
+        """Each link's inertia about the centre of mass with its mass [L, 10], and its velocities [L, 6]."""
+        from brax.base import Inertia, Motion, Transform
+
+        bodies = slice(1, self._links + 1)  # without the world
+        mass = jnp.asarray(self._compiled.body_mass[bodies], jnp.float32)
+        frame = Transform(
+            pos=jnp.asarray(self._compiled.body_ipos[bodies], jnp.float32),
+            rot=jnp.asarray(self._compiled.body_iquat[bodies], jnp.float32),
+        )
+        x, xd = (jax.tree.map(lambda leaf: leaf[: self._links], part) for part in (physics.x, physics.xd))
+        # Spring physics gives every link a unit inertia of rotation (the model's spring_inertia_scale is 1).
+        unit = Inertia(frame, jnp.broadcast_to(jnp.eye(3), (self._links, 3, 3)), mass)
+        centres = x.vmap().do(frame)
+        whole = jnp.sum(mass)
+        centre = jnp.sum(mass[:, None] * centres.pos, axis=0) / whole  # [3]
+        about = centres.replace(pos=centres.pos - centre[None]).vmap().do(unit)
+        inertia = jnp.concatenate([about.i.reshape(self._links, 9), mass[:, None]], axis=1)
+        moved: Motion = Transform.create(pos=centres.pos - x.pos).vmap().do(xd)
+        return inertia, jnp.concatenate([mass[:, None] * moved.vel / whole, moved.ang], axis=1)
+
+    def _actuator_forces(self, control: Array) -> Array:
+        """[V]: torque of each motor on its joint"""
+        dof = self._compiled.jnt_dofadr[self._compiled.actuator_trnid[:, 0]]
+        gear = jnp.asarray(self._compiled.actuator_gear[:, 0], jnp.float32)
+        limited = jnp.clip(control, -CONTROL_LIMIT, CONTROL_LIMIT)
+        return jnp.zeros(self._v).at[dof].add(gear * limited)

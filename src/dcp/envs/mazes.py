@@ -1,0 +1,136 @@
+"""Mazes as text, their walls, and their plane. A new maze is a few lines here.
+
+A layout is a text: `#` wall, `r` start, `g` goal, `.` free.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+
+from dcp.errors import UserError
+from dcp.types import Array, EnvSpec, MazeLayout
+
+U = """
+#####
+#rgg#
+###g#
+#ggg#
+#####
+"""
+
+BIG = """
+########
+#rg##gg#
+#gg#ggg#
+##ggg###
+#gg#ggg#
+#g#gg#g#
+#ggg#gg#
+########
+"""
+
+HARDEST = """
+############
+#rggg#ggggg#
+#g##g#g#g#g#
+#gggggg#ggg#
+#g####g###g#
+#gg#g#ggggg#
+##g#g#g#g###
+#gg#ggg#ggg#
+############
+"""
+
+# The evaluation layouts keep only far goals.
+U_EVAL = """
+#####
+#r..#
+###.#
+#ggg#
+#####
+"""
+
+BIG_EVAL = """
+########
+#r.##gg#
+#..#.gg#
+##...###
+#..#...#
+#.#g.#g#
+#.gg#gg#
+########
+"""
+
+LAYOUTS: dict[str, str] = {"u_maze": U, "big_maze": BIG, "hardest_maze": HARDEST}
+EVAL_LAYOUTS: dict[str, str] = {"u_maze": U_EVAL, "big_maze": BIG_EVAL}
+
+
+def parse_layout(text: str, scale: float) -> MazeLayout:
+    """Read a maze from its text and check it: rectangular, closed, with a start and a goal."""
+    rows = tuple(line.strip() for line in text.strip().splitlines())
+    if not rows or len({len(row) for row in rows}) != 1:
+        raise UserError("a maze's rows must all have the same length: pad the short ones with '#'")
+    border = rows[0] + rows[-1] + "".join(row[0] + row[-1] for row in rows)
+    if set(border) != {"#"}:
+        raise UserError("a maze must be closed: its outermost rows and columns must all be '#'")
+    cells = "".join(rows)
+    for cell, meaning in (("r", "start"), ("g", "goal")):
+        if cell not in cells:
+            raise UserError(f"a maze needs at least one {meaning} cell: mark it with {cell!r}")
+    return MazeLayout(rows, scale)
+
+
+def cell_of(layout: MazeLayout, position: Array) -> tuple[Array, Array]:
+    """Return row and column of the cell that holds each position [..., 2]."""
+    index = jnp.floor(position / layout.scale + 0.5).astype(jnp.int32)
+    return index[..., 0], index[..., 1]
+
+
+def slide(layout: MazeLayout, radius: float, position: Array, move: Array) -> tuple[Array, Array]:
+    """Move a point of this radius; walls block each axis separately, so that it slides along them.
+
+    position [2], move [2] -> new position [2], blocked [2]. A blocked axis stops at the wall's face.
+    A move must be shorter than a cell.
+    """
+    walls = jnp.asarray(layout.walls)
+    half = 0.5 * layout.scale
+    body = radius * (1.0 - 1e-3)  # a point that touches a wall may slide along it
+
+    def move_axis(position: Array, axis: int) -> tuple[Array, Array]:
+        sign = jnp.sign(move[axis])
+        along = position[axis] + move[axis]
+        front = jnp.floor((along + sign * radius) / layout.scale + 0.5)  # the cell that the point's front enters
+        sides = position[1 - axis] + jnp.array([-body, body])
+        beside = jnp.floor(sides / layout.scale + 0.5).astype(jnp.int32)  # [2]: the cells that its sides lie in
+        ahead = jnp.full((2,), front, jnp.int32)
+        hit = jnp.any(walls[ahead, beside] if axis == 0 else walls[beside, ahead]) & (sign != 0.0)
+        face = front * layout.scale - sign * half
+        return position.at[axis].set(jnp.where(hit, face - sign * radius, along)), hit
+
+    position, hit_x = move_axis(position, 0)
+    position, hit_y = move_axis(position, 1)
+    return position, jnp.stack([hit_x, hit_y])
+
+
+def share_of_cells_visited(layout: MazeLayout, positions: Array) -> Array:
+    """Return the share of the free cells that hold at least one of the positions [K, 2]."""
+    free = jnp.asarray(~layout.walls)
+    row, column = cell_of(layout, positions)
+    visited = jnp.zeros(free.shape, bool).at[row, column].set(True, mode="drop")
+    return jnp.sum(visited & free) / np.sum(~layout.walls)
+
+
+def has_plane(spec: EnvSpec) -> bool:
+    """Tell whether goals lie in a maze's plane; they may have a height besides."""
+    return spec.maze is not None and spec.maze_dims == spec.goal_dims[:2]
+
+
+def goals_at(points: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """Return goals at these points, [K, 2] -> [K, G]; what else a goal has, such as a height, is that of `goal`."""
+    rest = np.broadcast_to(np.asarray(goal)[2:], (len(points), len(goal) - 2))
+    return np.concatenate([points, rest], axis=1).astype(np.float32)
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Scale vectors [..., G] to length one; zero stays zero."""
+    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0.0)

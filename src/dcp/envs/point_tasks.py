@@ -1,0 +1,237 @@
+"""Tasks of a point, in pure JAX, learned in minutes: mazes, a ball to push, a box to push out of the way."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dcp.envs.base import EnvState, sparse_state
+from dcp.envs.mazes import parse_layout, slide
+from dcp.types import Array, EnvSpec, MazeLayout
+
+SPEED = 0.12  # without inertia: position += SPEED * action
+EPISODE_LENGTH = 250
+START_NOISE = 0.12
+
+RADIUS = 0.08  # of the point in a maze
+THRESHOLD = 0.125
+FRICTION, FORCE = 0.8, 0.05  # inertia: velocity = FRICTION * velocity + FORCE * action
+
+POINT_RADIUS = 0.15  # of a point that pushes
+PUSH_THRESHOLD = 0.25
+SUBSTEPS = 4  # of at most 0.043, far less than the point's radius: nothing is passed through
+TOLERANCE = 1e-4  # of overlap
+REACH = 0.02  # a thing that sticks does so within this gap
+
+ROOM = MazeLayout(("#######", "#.....#", "#.....#", "#..r..#", "#.....#", "#.....#", "#######"), scale=1.0)
+CENTRE = (3.0, 3.0)
+BALL_DISTANCE = 0.6  # of the ball's first place from the centre, in any direction
+TARGET_DISTANCE = 1.3  # of the goal, in any direction
+
+TWO_ROOMS = """
+########
+#..#ggg#
+#r..ggg#
+#..#ggg#
+########
+"""
+DOOR = (2.0, 3.0)  # where the box starts; a cell wide, with 0.1 to spare on either side of the box
+
+
+class PointMaze:
+    """A point in a maze: driftless, so that the theory applies exactly, or with inertia.
+
+    State: x, y; with inertia also the velocity. Goal: x, y.
+    """
+
+    def __init__(self, name: str, layout: MazeLayout, inertia: bool = False):
+        self.layout, self.inertia = layout, inertia
+        self.spec = EnvSpec(
+            name=name,
+            state_size=4 if inertia else 2,
+            goal_size=2,
+            action_size=2,
+            goal_dims=(0, 1),
+            threshold=THRESHOLD,
+            episode_length=EPISODE_LENGTH,
+            maze=layout,
+            maze_dims=(0, 1),
+        )
+
+    def reset(self, key: Array) -> EnvState:
+        key_start, key_noise, key_goal = jax.random.split(key, 3)
+        start = jax.random.choice(key_start, jnp.asarray(self.layout.cells("r")))
+        noise = jax.random.uniform(key_noise, (2,), minval=-START_NOISE, maxval=START_NOISE)
+        goal = jax.random.choice(key_goal, jnp.asarray(self.layout.cells("g")))
+        return self._state(start + noise, jnp.zeros(2), goal)
+
+    def reset_to(self, q: Array, qd: Array) -> EnvState:
+        """Start from q (x, y, goal x, goal y) and qd, their velocities; the goal's are ignored."""
+        q, qd = jnp.asarray(q, jnp.float32), jnp.asarray(qd, jnp.float32)
+        return self._state(q[:2], qd[:2], q[2:4])
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        body, goal = self.spec.split(state.obs)
+        action = jnp.clip(action, -1.0, 1.0)
+        velocity = FRICTION * body[2:4] + FORCE * action if self.inertia else SPEED * action
+        position, blocked = slide(self.layout, RADIUS, body[:2], velocity)
+        return self._state(position, jnp.where(blocked, 0.0, velocity), goal)
+
+    def _state(self, position: Array, velocity: Array, goal: Array) -> EnvState:
+        body = jnp.concatenate([position, velocity]) if self.inertia else position
+        return sparse_state(self.spec, body, goal)
+
+
+class Thing(NamedTuple):
+    """What a picture shows of a state besides the walls."""
+
+    shape: Literal["disc", "square"]
+    size: float  # radius, or half of the side
+    dims: tuple[int, int]  # where the state has its place
+    acts: bool  # by itself, or pushed
+
+
+def things_of(env: Any) -> tuple[Thing, ...]:
+    """Return what to draw; nothing for an environment that is drawn as a point, or by its model."""
+    return getattr(env, "things", ())
+
+
+def places(things: Sequence[Thing], body: np.ndarray) -> np.ndarray:
+    """Return where each of these is: [..., S] -> [..., 2 K]."""
+    return body[..., [dim for thing in things for dim in thing.dims]]
+
+
+class PointPushing:
+    """A point that pushes a thing over the plane: what `PointSoccer` and `PointPush` share.
+
+    Nothing has momentum: the thing moves only while it is touched, and stays where it is left. It is pushed along the
+    contact's normal; where the task says so it also sticks to the point, as a ball does to a foot that dribbles.
+    So the system is driftless, and an action moves the thing in contact alone.
+    State: the point's x, y, the thing's x, y, and the vector from the one to the other, as contact depends on it.
+    A task says where episodes start and whose place the goal is.
+    """
+
+    shape: ClassVar[Literal["disc", "square"]]
+    size: ClassVar[float]  # of the thing: radius, or half of the side
+    goal_dims: ClassVar[tuple[int, int]]
+
+    def __init__(self, name: str, layout: MazeLayout, sticks: bool = False):
+        self.layout, self.sticks = layout, sticks
+        self.spec = EnvSpec(
+            name=name,
+            state_size=6,
+            goal_size=2,
+            action_size=2,
+            goal_dims=self.goal_dims,
+            threshold=PUSH_THRESHOLD,
+            episode_length=EPISODE_LENGTH,
+            maze=layout,
+            maze_dims=(0, 1),
+        )
+        self.things = (Thing(self.shape, self.size, (2, 3), False), Thing("disc", POINT_RADIUS, (0, 1), True))
+
+    def reset_to(self, q: Array, qd: Array | None = None) -> EnvState:
+        """Start from q: the point's x, y, the thing's x, y, the goal's x, y; nothing overlaps, nothing moves."""
+        q = jnp.asarray(q, jnp.float32)
+        return self._state(q[:2], q[2:4], q[4:6])
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        body, goal = self.spec.split(state.obs)
+        point, thing = body[:2], body[2:4]
+        move = SPEED / SUBSTEPS * jnp.clip(action, -1.0, 1.0)
+        for _ in range(SUBSTEPS):
+            point, thing = self._substep(point, thing, move)
+        return self._state(point, thing, goal)
+
+    def _state(self, point: Array, thing: Array, goal: Array) -> EnvState:
+        return sparse_state(self.spec, jnp.concatenate([point, thing, thing - point]), goal)
+
+    def _substep(self, point: Array, thing: Array, move: Array) -> tuple[Array, Array]:
+        """Move the point; the thing gives way as far as walls let it, the point gives way to what is left.
+
+        Where even that leaves an overlap (the point is caught between thing and wall) neither moves.
+        """
+        moved, _ = slide(self.layout, POINT_RADIUS, point, move)
+        pushed = self._carried(point, thing, moved - point)
+        depth, normal = self._touching(moved, pushed)
+        pushed, _ = slide(self.layout, self.size, pushed, depth * normal)
+        depth, normal = self._touching(moved, pushed)
+        moved, _ = slide(self.layout, POINT_RADIUS, moved, -depth * normal)
+        free = self._touching(moved, pushed)[0] <= TOLERANCE
+        return jnp.where(free, moved, point), jnp.where(free, pushed, thing)
+
+    def _carried(self, point: Array, thing: Array, move: Array) -> Array:
+        """Move a thing that sticks with the point, away from it too, as far as walls let it."""
+        if not self.sticks:
+            return thing
+        held = self._touching(point, thing, REACH)[0] > 0.0
+        return slide(self.layout, self.size, thing, jnp.where(held, move, 0.0))[0]
+
+    def _touching(self, point: Array, thing: Array, gap: float = 0.0) -> tuple[Array, Array]:
+        """Return how deep the point lies in the thing, 0 where they are apart, and the unit normal towards the thing.
+
+        `gap`: still counted as touching. A square's sides lie along the axes; its corner pushes back as a corner.
+        """
+        if self.shape == "disc":
+            return _depth_and_normal(thing - point, POINT_RADIUS + self.size + gap)
+        nearest = jnp.clip(point, thing - self.size, thing + self.size)
+        return _depth_and_normal(nearest - point, POINT_RADIUS + gap)
+
+
+def _depth_and_normal(offset: Array, reach: float) -> tuple[Array, Array]:
+    squared = jnp.sum(offset**2)
+    distance = jnp.sqrt(jnp.where(squared > 0.0, squared, 1.0))  # safe: no direction where the places are one
+    normal = jnp.where(squared > 0.0, offset / distance, jnp.array([1.0, 0.0]))
+    return jnp.maximum(reach - jnp.where(squared > 0.0, distance, 0.0), 0.0), normal
+
+
+class PointSoccer(PointPushing):
+    """A point pushes a ball, and the goal is the ball's place: AntSoccer without the ant.
+
+    The paper's failure in the smallest form: psi_g reads the ball alone, and no action moves the ball but in contact.
+    In `point_soccer` a ball that is touched sticks to the point, which dribbles it: one touch, and the goal's
+    coordinates are the point's to move. In `point_soccer_slick` it slips off unless it is pushed from behind.
+    """
+
+    shape: Literal["disc", "square"] = "disc"
+    size = 0.25
+    goal_dims = (2, 3)
+
+    def __init__(self, name: str = "point_soccer", sticks: bool = True):
+        super().__init__(name, ROOM, sticks)
+
+    def reset(self, key: Array) -> EnvState:
+        key_point, key_ball, key_target = jax.random.split(key, 3)
+        centre = jnp.array(CENTRE)
+        point = centre + jax.random.uniform(key_point, (2,), minval=-START_NOISE, maxval=START_NOISE)
+        ball = centre + BALL_DISTANCE * _any_direction(key_ball)
+        target = centre + TARGET_DISTANCE * _any_direction(key_target)
+        return self.reset_to(jnp.concatenate([point, ball, target]))
+
+
+def _any_direction(key: Array) -> Array:
+    angle = jax.random.uniform(key, maxval=2.0 * jnp.pi)
+    return jnp.stack([jnp.cos(angle), jnp.sin(angle)])
+
+
+class PointPush(PointPushing):
+    """A box blocks the door to the room with the goals: AntPush without the ant.
+
+    The goal is the point's own place. The way there is closed until the box has been pushed through the door.
+    """
+
+    shape: Literal["disc", "square"] = "square"
+    size = 0.4
+    goal_dims = (0, 1)
+
+    def __init__(self, name: str = "point_push"):
+        super().__init__(name, parse_layout(TWO_ROOMS, scale=1.0))
+
+    def reset(self, key: Array) -> EnvState:
+        key_noise, key_goal = jax.random.split(key)
+        start = jnp.asarray(self.layout.cells("r")[0])
+        noise = jax.random.uniform(key_noise, (2,), minval=-START_NOISE, maxval=START_NOISE)
+        goal = jax.random.choice(key_goal, jnp.asarray(self.layout.cells("g")))
+        return self.reset_to(jnp.concatenate([start + noise, jnp.array(DOOR), goal]))

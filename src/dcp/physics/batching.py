@@ -1,0 +1,86 @@
+"""How arrays are laid out so that XLA's programs are fast on a CPU; no number depends on it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax.custom_batching import custom_vmap
+
+from dcp.types import Array
+
+T = TypeVar("T")
+
+
+def environments_last(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn a function of pytrees of [..., N] arrays into one of a single environment; its vmap is that last axis.
+
+    Without it vmap would put environments first, and a CPU would vectorise over three numbers at a time. A further
+    vmap, such as over K seeds, makes K * N environments of them: the engine's loops then end once for all of them.
+    """
+    batched = _merging_vmaps(function)
+
+    @custom_vmap
+    def one(*inputs: Any) -> Any:
+        return jax.tree.map(lambda a: a[..., 0], function(*jax.tree.map(lambda a: a[..., None], inputs)))
+
+    @one.def_vmap
+    def many(size: int, is_batched: Any, *inputs: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
+        def last(a: Array, is_batched: bool) -> Array:
+            return jnp.moveaxis(a, 0, -1) if is_batched else jnp.broadcast_to(a[..., None], (*a.shape, size))
+
+        out = batched(*jax.tree.map(last, tuple(inputs), tuple(is_batched)))
+        out = jax.tree.map(lambda a: jnp.moveaxis(a, -1, 0), out)
+        return out, jax.tree.map(lambda _: True, out)
+
+    return one
+
+
+def _merging_vmaps(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the vmap over K of a function of [..., N] arrays one call with [..., K * N]."""
+
+    @custom_vmap
+    def batched(*inputs: Any) -> Any:
+        return function(*inputs)
+
+    @batched.def_vmap
+    def more(size: int, is_batched: Any, *inputs: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
+        def merged(a: Array, is_batched: bool) -> Array:
+            if is_batched:
+                a = jnp.moveaxis(a, 0, -2)
+            else:
+                a = jnp.broadcast_to(a[..., None, :], (*a.shape[:-1], size, a.shape[-1]))
+            return a.reshape(*a.shape[:-2], -1)  # [..., K * N]
+
+        def apart(a: Array) -> Array:
+            return jnp.moveaxis(a.reshape(*a.shape[:-1], size, -1), -2, 0)  # [K, ..., N]
+
+        out = jax.tree.map(apart, batched(*jax.tree.map(merged, tuple(inputs), tuple(is_batched))))
+        return out, jax.tree.map(lambda _: True, out)
+
+    return batched
+
+
+def compute_once(values: T) -> T:
+    """Have XLA compute these values once: a pytree of arrays that broadcast against each other, floats or booleans.
+
+    XLA on CPUs fuses a value into each of its readers and computes it there again, dozens of times in contact maths,
+    and it sees through an optimization barrier. It does not see through a buffer that is written in place.
+    """
+    return concatenate_once([values])
+
+
+def concatenate_once(parts: Sequence[T]) -> T:
+    """Join the leaves of equal pytrees along the first axis, computed once."""
+    trees = [jax.tree.flatten(part) for part in parts]
+    blocks = [jnp.broadcast_arrays(*leaves) for leaves, _ in trees]  # each [rows, ...]
+    sizes = [block[0].shape[0] for block in blocks]
+    buffer = jnp.zeros((len(blocks[0]), sum(sizes), *blocks[0][0].shape[1:]))
+    row = 0
+    for block, size in zip(blocks, sizes, strict=True):
+        for i, leaf in enumerate(block):
+            start = (i, row) + (0,) * (buffer.ndim - 2)
+            buffer = jax.lax.dynamic_update_slice(buffer, leaf.astype(buffer.dtype)[None], start)
+        row += size
+    leaves = [buffer[i] != 0.0 if leaf.dtype == bool else buffer[i] for i, leaf in enumerate(blocks[0])]
+    return jax.tree.unflatten(trees[0][1], leaves)

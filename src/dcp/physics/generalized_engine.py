@@ -1,0 +1,185 @@
+"""Brax's generalized pipeline for an arm that pushes a body on a table: the same numbers, without the waste.
+
+Brax spends nearly all of its time here in the constraint solver, on rows that are zero (limits and contacts that are
+not violated) and on iterations after the end. Here only environments where something is violated enter the solver, in
+groups; and everything is computed with environments last, which is what a CPU vectorises over.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from brax import actuator
+from brax.base import Transform
+
+from dcp.physics import arm as arms
+from dcp.physics.arm import Arm
+from dcp.physics.arm_constraints import ConstraintInputs, Constraints, Gripper, Softness, gripper_of
+from dcp.physics.batching import environments_last
+from dcp.physics.vectors import Vec, column
+from dcp.types import Array
+
+if TYPE_CHECKING:
+    from brax.base import System
+
+
+class GeneralizedState(NamedTuple):
+    """What the next step needs (q, qd) and what a task reads."""
+
+    q: Array  # [Q]
+    qd: Array  # [Q]
+    x: Transform  # pos [L, 3], rot [L, 4]: links in the world
+
+
+@dataclass(frozen=True)
+class GeneralizedEngine:
+    """For a chain of hinges and bodies that slide in the world; other models are refused when it is built."""
+
+    sys: "System"
+    frames: int
+    group: int = 128  # environments that are solved together
+
+    def __post_init__(self) -> None:
+        _ = self.constraints  # what is constant is read outside of any trace, and refused now if at all
+        sys, hinges = self.sys, len(self.arm.axis)
+        if sys.enable_fluid or np.any(sys.dof.stiffness) or not sys.matrix_inv_iterations:
+            raise ValueError("the generalized engine has no fluid, no springs and no implicit damping")
+        motion, parents = sys.dof.motion, sys.link_parents[hinges:]
+        ang, vel = np.asarray(motion.ang)[hinges:], np.asarray(motion.vel)[hinges:]
+        if ang.any() or (np.abs(vel).sum(1) != 1.0).any() or any(p != -1 for p in parents) or np.any(sys.gravity):
+            raise ValueError("bodies beside the arm must slide in the world along x, y or z, without gravity")
+
+    def init(self, q: Array, qd: Array) -> GeneralizedState:
+        return GeneralizedState(q, qd, Transform(*environments_last(self._links)(q)))
+
+    def step(self, state: GeneralizedState, control: Array) -> GeneralizedState:
+        tau = actuator.to_tau(self.sys, control, state.q, state.qd)
+        q, qd, *x = environments_last(self._frames)(state.q, state.qd, tau)
+        return GeneralizedState(q, qd, Transform(*x))
+
+    # Below, arrays have environments last.
+
+    def _frames(self, q: Array, qd: Array, tau: Array) -> tuple[Array, ...]:
+        def frame(_: int, state: tuple[Array, Array]) -> tuple[Array, Array]:
+            return self._frame(*state, tau)
+
+        q, qd = jax.lax.fori_loop(0, self.frames, frame, (q, qd))
+        return q, qd, *self._links(q)
+
+    def _frame(self, q: Array, qd: Array, tau: Array) -> tuple[Array, Array]:
+        at, hinges = self._constraint_inputs(q, qd, tau), len(self.arm.axis)
+        force = tau - column(self.sys.dof.damping) * qd
+        force = force.at[self._constrained].set(at.force + self._constrain(at))
+        arm_qdd = jnp.sum(at.inverse * force[None, :hinges], axis=1)
+        qdd = jnp.concatenate([arm_qdd, force[hinges:] / column(self._slide_mass)])
+        qd = qd + qdd * self.sys.opt.timestep
+        return q + qd * self.sys.opt.timestep, qd
+
+    def _constraint_inputs(self, q: Array, qd: Array, tau: Array) -> ConstraintInputs:
+        arm, hinges, mine = self.arm, len(self.arm.axis), self._constrained
+        pose = arms.pose(arm, q[:hinges])
+        matrix, bias = arms.dynamics(arm, pose, qd[:hinges])
+        force = tau - column(self.sys.dof.damping) * qd
+        force = force.at[:hinges].add(-bias)
+        return ConstraintInputs(
+            origin=pose.origin,
+            hinge=jnp.stack(pose.hinge(arm), axis=1),
+            contacts=self.gripper.touch(pose, self._slid(q, self.gripper.body.link[0])),
+            inverse=arms.inverse(matrix),
+            q=q[mine],
+            qd=qd[mine],
+            force=force[mine],
+        )
+
+    def _constrain(self, at: ConstraintInputs) -> Array:
+        """Solve the constraints' forces [D, N] for the environments that have any, a group at a time."""
+        total = at.q.shape[-1]
+        if total <= self.group:
+            return self.constraints.forces(at)
+        violated = self.constraints.violated(at.q, at.contacts.dist)
+        order = jnp.argsort(~violated)
+        groups = (jnp.sum(violated) + self.group - 1) // self.group
+
+        def solve(i: Array, forces: Array) -> Array:
+            members = jax.lax.dynamic_slice(order, (i * self.group,), (self.group,))
+            group = jax.tree.map(lambda a: jnp.take(a, members, axis=-1), at)
+            return forces.at[:, members].set(self.constraints.forces(group))
+
+        return jax.lax.fori_loop(0, groups, solve, jnp.zeros_like(at.q))
+
+    def _slid(self, q: Array, link: int) -> Vec:
+        """Return a sliding body's origin, [1, N] each."""
+        dofs = np.asarray([i for i, of in enumerate(self._dof_link) if of == link])
+        axes = np.asarray(self.sys.dof.motion.vel)[dofs]  # [S, 3]
+        offset = np.asarray(self.sys.link.transform.pos)[link]
+        return Vec(*(jnp.sum(column(axes[:, i]) * q[dofs], 0, keepdims=True) + float(offset[i]) for i in range(3)))
+
+    def _links(self, q: Array) -> tuple[Array, Array]:
+        """Return positions [L, 3, N] and rotations [L, 4, N] of the links."""
+        hinges = len(self.arm.axis)
+        pose = arms.pose(self.arm, q[:hinges])
+        sliding = [jnp.concatenate(self._slid(q, link)) for link in range(hinges, self.sys.num_links())]
+        rot = arms.rotations(self.arm, q[:hinges])
+        still = jnp.broadcast_to(column(np.eye(4)[0])[None], (len(sliding), 4, q.shape[-1]))
+        pos = jnp.concatenate([pose.origin, jnp.stack(sliding)])
+        return pos, jnp.concatenate([rot, still])
+
+    # What is constant.
+
+    @cached_property
+    def arm(self) -> Arm:
+        return arms.arm_of(self.sys, self.sys.link_types.index("2"))
+
+    @cached_property
+    def gripper(self) -> Gripper:
+        return gripper_of(self.sys.mj_model, len(self.arm.axis))
+
+    @cached_property
+    def _dof_link(self) -> np.ndarray:
+        with jax.ensure_compile_time_eval():  # a trace may be the first to ask
+            return np.asarray(self.sys.dof_link())
+
+    @cached_property
+    def _pushed(self) -> np.ndarray:
+        return np.flatnonzero(self._dof_link == self.gripper.body.link[0])
+
+    @cached_property
+    def _constrained(self) -> np.ndarray:
+        """All joints but those of bodies that nothing moves (the goal)."""
+        return np.concatenate([np.arange(len(self.arm.axis)), self._pushed])
+
+    @cached_property
+    def _slide_mass(self) -> np.ndarray:
+        hinges = len(self.arm.axis)
+        mass = np.asarray(self.sys.link.inertia.mass)[self._dof_link]
+        return (mass + np.asarray(self.sys.dof.armature))[hinges:]
+
+    @cached_property
+    def constraints(self) -> Constraints:
+        sys, hinges, mine = self.sys, len(self.arm.axis), self._constrained
+        friction, contact_softness = self.gripper.material
+        limit_softness = np.asarray(sys.dof.solver_params)
+        if np.ptp(limit_softness, axis=0).any():
+            raise ValueError("all limits must be equally soft")
+        weight = np.asarray(sys.link.invweight)
+        gripper = weight[self.gripper.link]
+        body = weight[self.gripper.body.link[0]]
+        table = self.gripper.table_contacts
+        return Constraints(
+            gripper=self.gripper,
+            hinges=hinges,
+            lower=np.asarray(sys.dof.limit[0])[mine],
+            upper=np.asarray(sys.dof.limit[1])[mine],
+            slides=np.asarray(sys.dof.motion.vel)[self._pushed],
+            slide_inverse=1.0 / self._slide_mass[self._pushed - hinges],
+            limit_weight=np.asarray(sys.dof.invweight)[mine],
+            contact_weight=np.array([gripper] * table + [gripper + body] * (table // 2)),
+            friction=friction,
+            limit_softness=Softness(*limit_softness[0].tolist()),
+            contact_softness=Softness(*contact_softness),
+            iterations=sys.solver_iterations,
+            halvings=sys.solver_maxls,
+        )

@@ -1,0 +1,301 @@
+"""Brax's spring pipeline, number for number, with environments innermost and contacts found on the maze's grid.
+
+Brax starts a state and reads joint coordinates from it; the frames between are ours, because vmapped as Brax writes
+them they leave a CPU three numbers at a time. Left out is what changes nothing: walls far away (a contact that does not
+penetrate has no impulse) and joint coordinates between the frames of one step (nothing reads them there).
+`brax.spring.pipeline` and this agree frame by frame: see tests/physics/test_spring_engine.py.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+from brax import actuator, com, kinematics
+from brax.base import Motion, Transform
+from brax.spring import pipeline
+
+from dcp.physics import models
+from dcp.physics.batching import compute_once, environments_last
+from dcp.physics.contacts import ContactFinder, Contacts
+from dcp.physics.spring_joints import Joints, JointState, Wrench, joints_of
+from dcp.physics.vectors import Quat, Vec, concatenate, constant, constant_quat, quat, rotate, vec
+from dcp.types import Array, MazeLayout
+
+if TYPE_CHECKING:
+    from brax.base import System
+
+
+def spring_engine(
+    spec: mujoco.MjSpec, timestep: float, frames: int, layout: MazeLayout | None = None
+) -> "SpringEngine":
+    """Build the engine of a task's model; `layout` says where its walls are."""
+    sys = models.system(spec, timestep)
+    return SpringEngine(sys, frames, ContactFinder(sys.mj_model, np.asarray(sys.elasticity), layout))
+
+
+class SpringState(NamedTuple):
+    """What the next step needs (links' centres of mass) and what a task reads."""
+
+    q: Array  # [Q]
+    qd: Array  # [V]
+    x: Transform  # pos [L, 3], rot [L, 4]
+    xd: Motion  # vel [L, 3], ang [L, 3]
+    x_i: Transform  # the same at the links' centres of mass
+    xd_i: Motion
+
+
+class Links(NamedTuple):
+    """Links of N environments at their centres of mass, [L, N] each. All that a frame hands to the next."""
+
+    pos: Vec
+    rot: Quat
+    vel: Vec
+    ang: Vec
+
+
+@dataclass(frozen=True)
+class SpringModel:
+    """A Brax system as the numbers that a frame needs, by link."""
+
+    timestep: float
+    gravity: np.ndarray  # [3]
+    keep_vel: float  # share of the velocity that damping leaves after a frame
+    keep_ang: float
+    erp_rate: float  # share of a penetration that a contact takes back in a second
+    mass: np.ndarray  # [L, 1]
+    contact_inertia: np.ndarray  # [L, 1]
+    centre: np.ndarray  # [L, 3]: centre of mass in the link's frame
+    joint: np.ndarray  # [L, 3]: joint in the link's frame
+    anchor: np.ndarray  # [L, 3]: joint in the parent's frame
+    anchor_rot: np.ndarray  # [L, 4]
+    parents: np.ndarray  # [L]: -1 for the world
+    groups: list[Joints]
+
+    @property
+    def jointed(self) -> np.ndarray:
+        """[J]: the links that have a joint, in the order of the groups"""
+        return np.concatenate([group.links for group in self.groups])
+
+
+def spring_model(sys: "System") -> SpringModel:
+    if sys.enable_fluid or sys.spring_inertia_scale != 1.0:
+        raise ValueError("the spring engine has no fluid, and every link's inertia of rotation is 1")
+    if np.any(sys.actuator.bias_q) or np.any(sys.actuator.bias_qd):
+        raise ValueError("the spring engine takes motors only: others read joint coordinates at every frame")
+    with jax.ensure_compile_time_eval():
+        anchor = sys.link.transform.vmap().do(sys.link.joint)
+        groups = joints_of(sys)
+    size, dt = sys.num_links(), float(sys.opt.timestep)
+    mass = np.asarray(sys.link.inertia.mass) ** (1.0 - float(sys.spring_mass_scale))
+    # Brax's contact solver reads a single number of inverse inertia for a link: entry `link` of all inverse matrices
+    # laid end to end, here unit matrices. An oversight, surely; the paper's physics all the same.
+    inertia = np.tile(np.eye(3, dtype=np.float32).ravel(), size)[:size, None]
+    return SpringModel(
+        timestep=dt,
+        gravity=np.asarray(sys.gravity, np.float32),
+        keep_vel=float(np.exp(sys.vel_damping * dt)),
+        keep_ang=float(np.exp(sys.ang_damping * dt)),
+        erp_rate=float(sys.baumgarte_erp) / dt,
+        mass=mass[:, None].astype(np.float32),
+        contact_inertia=inertia,
+        centre=np.asarray(sys.link.inertia.transform.pos),
+        joint=np.asarray(sys.link.joint.pos),
+        anchor=np.asarray(anchor.pos),
+        anchor_rot=np.asarray(anchor.rot),
+        parents=np.asarray(sys.link_parents),
+        groups=groups,
+    )
+
+
+@dataclass(frozen=True)
+class SpringEngine:
+    sys: "System"
+    frames: int
+    contacts: ContactFinder
+
+    def __post_init__(self) -> None:
+        _ = self.model
+
+    @cached_property
+    def model(self) -> SpringModel:
+        return spring_model(self.sys)
+
+    def init(self, q: Array, qd: Array) -> SpringState:
+        state = pipeline.init(self.sys, q, qd)
+        return SpringState(state.q, state.qd, state.x, state.xd, state.x_i, state.xd_i)
+
+    def step(self, state: SpringState, control: Array) -> SpringState:
+        tau = actuator.to_tau(self.sys, control, state.q, state.qd)
+        links = jnp.concatenate([state.x_i.pos, state.x_i.rot, state.xd_i.vel, state.xd_i.ang], axis=1)  # [L, 13]
+        links = environments_last(self._frames)(links.T, tau).T
+        x_i, xd_i = Transform(links[:, :3], links[:, 3:7]), Motion(vel=links[:, 7:10], ang=links[:, 10:])
+        x, xd = com.to_world(self.sys, x_i, xd_i)
+        j, jd, _, _ = kinematics.world_to_joint(self.sys, x, xd)
+        q, qd = kinematics.inverse(self.sys, j, jd)
+        return SpringState(q, qd, x, xd, x_i, xd_i)
+
+    def _frames(self, packed: Array, tau: Array) -> Array:
+        """Take one environment step: [13, L, N], [V, N] -> [13, L, N]."""
+
+        def frame(packed: Array, _: None) -> tuple[Array, None]:
+            links = Links(vec(packed), quat(packed[3:]), vec(packed[7:]), vec(packed[10:]))
+            return jnp.stack(jax.tree.leaves(self._frame(links, tau))), None
+
+        return jax.lax.scan(frame, packed, None, self.frames)[0]
+
+    def _frame(self, links: Links, tau: Array) -> Links:
+        origin, velocity = compute_once(self._origins(links))
+        wrench = self._joint_wrenches(links, origin, velocity, tau)
+        dt, mass = self.model.timestep, self.model.mass
+        falls = zip(links.vel, wrench.force, self.model.gravity, strict=True)
+        vel = Vec(*(v + (f / mass + g) * dt for v, f, g in falls))
+        vel, ang = compute_once((vel, links.ang + wrench.torque * dt))
+
+        frames = jnp.stack([*origin, links.rot.w, *links.rot.u])  # [7, L, N]
+        bodies = Bodies(links.pos, vel, ang, self.model.contact_inertia, 1.0 / mass)
+        impulse = mean_impulses(self.contacts(frames), bodies, self.model.erp_rate)
+        return self._integrate(links, vel, ang, impulse)
+
+    def _integrate(self, links: Links, vel: Vec, ang: Vec, impulse: Wrench) -> Links:
+        """Semi-implicit Euler; damping before the impulses, as Brax has it."""
+        dt = self.model.timestep
+        vel = vel * self.model.keep_vel + impulse.force * (1.0 / self.model.mass)
+        ang = ang * self.model.keep_ang + impulse.torque
+        vel, ang = compute_once((vel, ang))
+        turn = Quat(jnp.zeros_like(ang.x), ang * (0.5 * dt)).times(links.rot)
+        w, u = links.rot.w + turn.w, links.rot.u + turn.u
+        scale = 1.0 / jnp.sqrt(w * w + u.dot(u))
+        return Links(links.pos + vel * dt, Quat(w * scale, u * scale), vel, ang)
+
+    def _origins(self, links: Links) -> tuple[Vec, Vec]:
+        """Return position and velocity of the links' own frames."""
+        lever = rotate(constant(-self.model.centre), links.rot)
+        return links.pos + lever, links.vel - lever.cross(links.ang)
+
+    def _joint_wrenches(self, links: Links, origin: Vec, velocity: Vec, tau: Array) -> Wrench:
+        """Return what acts on each link's centre of mass [L, N]: from its own joint, and from its children's."""
+        rows = self.model.jointed  # [J]
+        parent = self.model.parents[rows]  # the last row stands for the world
+
+        def of_parent(v: Vec) -> Vec:
+            return Vec(*(jnp.concatenate([c, jnp.zeros_like(c[:1])])[parent] for c in v))
+
+        w = links.rot.w
+        parent_rot = Quat(jnp.concatenate([w, jnp.ones_like(w[:1])])[parent], of_parent(links.rot.u))
+        parent_pos, parent_vel, parent_ang = of_parent(origin), of_parent(velocity), of_parent(links.ang)
+        rot, ang = Quat(w[rows], links.rot.u.rows(rows)), links.ang.rows(rows)
+
+        to_anchor = rotate(constant(self.model.anchor[rows]), parent_rot)
+        anchor = parent_pos + to_anchor
+        anchor_rot = parent_rot.times(constant_quat(self.model.anchor_rot[rows]))
+        child = origin.rows(rows) + rotate(constant(self.model.joint[rows]), rot)
+        anchor, anchor_rot, child, to_anchor = compute_once((anchor, anchor_rot, child, to_anchor))
+        back = anchor_rot.inverse()
+        joint = compute_once(
+            JointState(
+                pos=rotate(child - anchor, back),
+                rot=back.times(rot),
+                vel=rotate(velocity.rows(rows) - (parent_vel + to_anchor.cross(parent_ang)), back),
+                ang=rotate(ang - parent_ang, back),
+            )
+        )
+        wrench = compute_once(self._group_wrenches(joint, tau))
+        force, torque = compute_once((rotate(wrench.force, anchor_rot), rotate(wrench.torque, anchor_rot)))
+        own = torque + (child - links.pos.rows(rows)).cross(force)
+        reaction = torque + (anchor - of_parent(links.pos)).cross(force)
+        return self._summed(compute_once(Wrench(force, own)), compute_once(Wrench(force, reaction)), rows, parent)
+
+    def _group_wrenches(self, joint: JointState, tau: Array) -> Wrench:
+        parts, start = [], 0
+        for group in self.model.groups:
+            end = start + len(group.links)
+            parts.append(group.wrench(jax.tree.map(lambda leaf, a=start, b=end: leaf[a:b], joint), tau))
+            start = end
+        return Wrench(concatenate([p.force for p in parts]), concatenate([p.torque for p in parts]))
+
+    def _summed(self, own: Wrench, reaction: Wrench, rows: np.ndarray, parent: np.ndarray) -> Wrench:
+        size = len(self.model.parents)
+        adds = np.eye(size, dtype=np.float32)[rows].T  # [L, J]
+        takes = np.concatenate([np.eye(size, dtype=np.float32), np.zeros((1, size), np.float32)])[parent].T
+        member = np.concatenate([adds, -takes], axis=1)  # [L, 2J]
+        stacked = jnp.concatenate([jnp.stack(jax.tree.leaves(side), axis=1) for side in (own, reaction)])  # [2J, 6, N]
+        total = (member @ stacked.reshape(stacked.shape[0], -1)).reshape(size, *stacked.shape[1:])  # [L, 6, N]
+        return Wrench(Vec(*(total[:, i] for i in range(3))), Vec(*(total[:, i] for i in range(3, 6))))
+
+
+# What contacts do to links: Brax's spring contact solver, for contacts [K, N].
+
+
+class Bodies(NamedTuple):
+    """Links at their centres of mass."""
+
+    pos: Vec  # [L, N] each
+    vel: Vec
+    ang: Vec
+    inverse_inertia: np.ndarray  # [L, 1]
+    inverse_mass: np.ndarray  # [L, 1]
+
+
+class _Side:
+    """One body of each contact."""
+
+    def __init__(self, bodies: Bodies, links: np.ndarray, pos: Vec):
+        self.links = links
+        arm = pos - bodies.pos.rows(links)
+        velocity = bodies.vel.rows(links) + bodies.ang.rows(links).cross(arm)
+        self.arm, self.velocity = compute_once((arm, velocity))
+        self.inverse_inertia, self.inverse_mass = bodies.inverse_inertia[links], bodies.inverse_mass[links]
+
+    def resistance(self, direction: Vec) -> Array:
+        """Return how much a unit impulse at the contact speeds it up by turning the body."""
+        turn = self.arm.cross(direction) * self.inverse_inertia
+        return direction.dot(turn.cross(self.arm))
+
+
+def mean_impulses(groups: list[Contacts], bodies: Bodies, erp: float) -> Wrench:
+    """Return for each link [L, N] the mean impulse over the contacts that act on it."""
+    size = bodies.inverse_mass.shape[0]
+    members, parts = [], []
+    for contacts in groups:
+        for links, part in _impulses(contacts, bodies, erp):
+            members.append(np.eye(size, dtype=np.float32)[links].T)  # [L, K]
+            parts.append(part)  # [K, 7, N]
+    stacked = jnp.concatenate(parts)
+    total = np.concatenate(members, axis=1) @ stacked.reshape(stacked.shape[0], -1)
+    total = total.reshape(size, *stacked.shape[1:])  # [L, 7, N]
+    share = 1.0 / (total[:, 6] + 1e-8)
+    mean = [total[:, i] * share for i in range(6)]
+    return Wrench(Vec(*mean[:3]), Vec(*mean[3:]))
+
+
+def _impulses(contacts: Contacts, bodies: Bodies, erp: float) -> list[tuple[np.ndarray, Array]]:
+    """Return for each side its links [K], and impulse, angular impulse and whether the contact acts [K, 7, N]."""
+    dist, pos, normal = contacts.touch
+    n = -normal  # the direction in which the first body is pushed
+    sides = [_Side(bodies, links, pos) for links in (contacts.first, contacts.second) if links is not None]
+    velocity = sides[0].velocity if len(sides) == 1 else sides[0].velocity - sides[1].velocity
+    mass = sum(side.inverse_mass for side in sides)
+
+    approach = n.dot(velocity)
+    resistance = sum(side.resistance(n) for side in sides)
+    impulse = (-(1.0 + contacts.elasticity) * approach - erp * dist) / (mass + resistance)
+    acts = (dist < 0.0) & (approach < 0.0) & (impulse > 0.0)
+    approach, impulse, acts = compute_once((approach, impulse, acts))
+
+    # Friction acts against the motion along the surface, and never reverses it.
+    sliding = velocity - n * approach
+    speed = sliding.norm()
+    along, speed = compute_once((sliding * (1.0 / (1e-6 + speed)), speed))
+    drag = speed / (mass + sum(side.resistance(along) for side in sides))
+    drag = jnp.where(speed > 1e-3, jnp.minimum(drag, contacts.friction * impulse), 0.0)
+    p = compute_once((n * impulse - along * drag) * acts)
+
+    parts = []
+    for side, sign in zip(sides, (1.0, -1.0), strict=False):
+        numbers = [*(p * sign), *(side.arm.cross(p) * sign), acts.astype(p.x.dtype)]
+        parts.append((side.links, jnp.stack(numbers, axis=1)))
+    return parts
