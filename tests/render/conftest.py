@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dcp.envs import ant_maze
+from dcp.envs.registry import make_env
 from dcp.render.offscreen import find_backend
 from dcp.render.shown_episodes import Episode
 
@@ -12,7 +12,7 @@ YAW = (np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5))  # 90 degrees about z: w, x, y, z
 
 def ant_pose(x: float, y: float, turn=(1.0, 0.0, 0.0, 0.0), goal=(12.0, 12.0)) -> np.ndarray:
     """The ant as it starts, there, turned so."""
-    q = ant_maze.INIT_Q.astype(np.float64).copy()
+    q = make_env("ant_u_maze").init_q.astype(np.float64).copy()
     q[:2], q[3:7], q[-2:] = (x, y), turn, goal
     return q
 
