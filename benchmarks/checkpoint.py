@@ -19,13 +19,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 import jax
 from timing import report, seconds
 
-from dcp.algorithm import Programs, make_algorithm
+from dcp.algorithm import Programs, RunState, make_algorithm
 from dcp.devices import prepare
 from dcp.envs.registry import make_env
 from dcp.evaluation.program import evaluation_key
 from dcp.presets import preset_config
-from dcp.runs import checkpoint as files
-from dcp.runs.checkpoint import Moment, Saver, load
+from dcp.runs.checkpoint import Moment, Saver, checkpoints, load
 from dcp.runs.loop import Cadence
 
 
@@ -38,20 +37,20 @@ def main() -> None:
 
     config = preset_config("paper", env=args.env, method=args.method)
     prepare(config.devices, make_env(config.env).spec)
-    stages = Programs(make_algorithm(config))
-    config = stages.algorithm.config
-    moment = Moment(stages.init())
+    programs = Programs(make_algorithm(config))
+    config = programs.algorithm.config
+    run, moment = programs.init(), Moment()
     for _ in range(config.num_prefill_unrolls):
-        moment.run = stages.prefill(moment.run)
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves(moment.run))
+        run = programs.prefill(run)
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(run))
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:  # on the disk that runs would go to
         saver = Saver(Path(folder), config)
-        plain, saving, blocked = in_turns(stages, moment, saver, args.rounds)
+        run, (plain, saving, blocked) = in_turns(programs, run, moment, saver, args.rounds)
         since = time.perf_counter()
-        load(files.checkpoints(Path(folder))[0], config, stages)
+        programs.place(load(checkpoints(Path(folder))[0], config, programs.shapes())[0])
         resume_seconds = time.perf_counter() - since
         saver.close()
-    evaluation = evaluation_seconds(stages, moment)
+    evaluation = evaluation_seconds(programs, run)
     period = seconds_between_checkpoints(config.num_iterations / config.num_evals * plain + evaluation)
     share = (saving - plain) / period
     report(
@@ -69,19 +68,22 @@ def main() -> None:
     )
 
 
-def in_turns(stages: Programs, moment: Moment, saver: Saver, rounds: int) -> tuple[float, float, float]:
-    """-> median seconds of an iteration, of one that begins with a checkpoint, and until that has gone on"""
+def in_turns(
+    programs: Programs, run: RunState, moment: Moment, saver: Saver, rounds: int
+) -> tuple[RunState, tuple[float, float, float]]:
+    """-> the run, and median seconds of an iteration, of one that begins with a checkpoint, and of the copying"""
 
     def iteration() -> object:
-        moment.run, metrics = stages.iteration(moment.run)
+        nonlocal run
+        run, metrics = programs.iteration(run)
         moment.unrolls += 1
-        return metrics, moment.run
+        return metrics, run
 
     times: dict[str, list[float]] = {"plain": [], "saving": [], "blocked": []}
     for turn in range(rounds + 1):  # the first compiles, and imports Orbax
         plain = seconds(iteration)
         since = time.perf_counter()
-        saver.save(moment)
+        saver.save(run, moment)
         blocked = time.perf_counter() - since
         iteration_seconds = seconds(iteration)
         since = time.perf_counter()
@@ -92,12 +94,12 @@ def in_turns(stages: Programs, moment: Moment, saver: Saver, rounds: int) -> tup
             for name, value in (("plain", plain), ("saving", saving), ("blocked", blocked)):
                 times[name].append(value)
     plain, saving, blocked = (statistics.median(times[name]) for name in ("plain", "saving", "blocked"))
-    return plain, saving, blocked
+    return run, (plain, saving, blocked)
 
 
-def evaluation_seconds(stages: Programs, moment: Moment) -> float:
+def evaluation_seconds(programs: Programs, run: RunState) -> float:
     def evaluate() -> object:
-        return stages.evaluate(moment.run.learner.params, evaluation_key(0, 0))
+        return programs.evaluate(run.learner.params, evaluation_key(0, 0))
 
     seconds(evaluate)
     return seconds(evaluate)

@@ -24,7 +24,7 @@ from timing import report, seconds
 from dcp.algorithm import Algorithm, Programs, make_algorithm
 from dcp.evaluation.program import evaluation_key
 from dcp.presets import preset_config
-from dcp.runs.seeds import How, SeedStages, learner_form
+from dcp.runs.seeds import How, SeedPrograms, learner_form
 
 
 class OneAfterAnother:
@@ -50,8 +50,8 @@ class OneAfterAnother:
 
 class OneProgram:
     def __init__(self, trainer: Algorithm, seeds: range, learner: How | None = None):
-        self.stages, self.seeds = SeedStages(trainer, learner=learner), seeds
-        self.run = self.stages.init(seeds)
+        self.stages, self.seeds = SeedPrograms(trainer, learner=learner), seeds
+        self.run = self.stages.begin(seeds)
 
     def prefill(self) -> Any:
         self.run = self.stages.prefill(self.run)
@@ -62,7 +62,7 @@ class OneProgram:
         return self.run
 
     def evaluate(self) -> Any:
-        self.stages.evaluate(self.run.learner.params, self.seeds, 0)
+        self.stages.scores(self.run, self.seeds, 0)
 
 
 def measured(forms: dict[str, Any], part: str, rounds: int) -> dict[str, float]:

@@ -12,7 +12,7 @@ from dcp.config import Config
 from dcp.envs.mazes import parse_layout
 from dcp.envs.point_tasks import PointMaze
 from dcp.evaluation.program import evaluation_key
-from dcp.runs.loop import run_loop
+from dcp.runs.loop import train_in_memory
 from dcp.runs.run_status import evaluation_points
 from dcp.runs.sinks import TrainedRun
 from tests.tiny import tiny_config
@@ -64,7 +64,7 @@ def probe_scores(method: str) -> tuple[float, float]:
     params = trainer.learner.init(jax.random.key(0)).params
     untrained = Programs(trainer).evaluate(params, jax.random.key(9))
     rows: list[dict[str, float]] = []
-    run_loop(trainer, lambda evaluation: rows.append(evaluation.row))
+    train_in_memory(trainer, lambda evaluation: rows.append(evaluation.row))
     return float(untrained["success_once"]), rows[-1]["success_once"]
 
 

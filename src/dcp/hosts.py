@@ -19,11 +19,15 @@ from dcp.errors import UserError
 PATIENCE = 300.0  # seconds until all have come, as in JAX
 _RETRY = 0.2
 _LINE = 1_000  # bytes at most
+_HEARTBEAT = 100  # seconds after which a host that does not answer is given up, as in JAX
+_GRACE = 10.0  # seconds
+_END = "dcp/end"
+_sent, _received = itertools.count(), itertools.count()  # messages of host 0, in order
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """Where `count` hosts meet, and which of them this one is. Host 0 listens there, the others call."""
+class Cluster:
+    """`count` hosts, the address of host 0, and which of them this one is. Host 0 listens there, the others call."""
 
     coordinator: str
     count: int
@@ -43,28 +47,28 @@ class Meeting:
         return host.strip("[]"), int(port)
 
 
-def meet(meeting: Meeting) -> None:
-    (_receive if meeting.index == 0 else _call)(meeting)
+def wait_for_all(cluster: Cluster) -> None:
+    (_wait_for_callers if cluster.index == 0 else _call)(cluster)
 
 
-def _receive(meeting: Meeting) -> None:
-    """Host 0: wait until every other host has called, then let all go on."""
-    port, deadline = meeting.address[1], time.monotonic() + meeting.patience
+def _wait_for_callers(cluster: Cluster) -> None:
+    """Host 0: wait until every other host has called, then let all start."""
+    port, deadline = cluster.address[1], time.monotonic() + cluster.patience
     callers: dict[int, socket.socket] = {}
     try:
         with _listening(port) as door:
-            while len(callers) < meeting.count - 1:
+            while len(callers) < cluster.count - 1:
                 door.settimeout(max(deadline - time.monotonic(), 0.01))
                 try:
                     caller = door.accept()[0]
                 except TimeoutError:
-                    _answer(callers, _missing(meeting, callers))
-                    raise UserError(_missing(meeting, callers)) from None
+                    _answer(callers, _missing(cluster, callers))
+                    raise UserError(_missing(cluster, callers)) from None
                 hello = _read(caller)
                 if hello is None:  # a stranger
                     caller.close()
                     continue
-                problem = _refusal(meeting, callers, hello)
+                problem = _refusal(cluster, callers, hello)
                 callers[-1 if problem else hello["host"]] = caller
                 if problem:
                     _answer(callers, problem)
@@ -84,30 +88,30 @@ def _listening(port: int) -> socket.socket:
     raise UserError(f"host 0 cannot listen at port {port} ({reason}): choose another --coordinator")
 
 
-def _missing(meeting: Meeting, callers: dict[int, socket.socket]) -> str:
-    absent = ", ".join(str(host) for host in range(1, meeting.count) if host not in callers)
+def _missing(cluster: Cluster, callers: dict[int, socket.socket]) -> str:
+    absent = ", ".join(str(host) for host in range(1, cluster.count) if host not in callers)
     return (
-        f"host {absent} of {meeting.count} did not come to {meeting.coordinator} within {meeting.patience:g} s: "
+        f"host {absent} of {cluster.count} did not come to {cluster.coordinator} within {cluster.patience:g} s: "
         "start the same command on each, with its own --host-id"
     )
 
 
-def _refusal(meeting: Meeting, callers: dict[int, socket.socket], hello: dict[str, int]) -> str | None:
-    if hello["hosts"] != meeting.count:
-        return f"host {hello['host']} has --num-hosts {hello['hosts']}, host 0 {meeting.count}: give all the same"
+def _refusal(cluster: Cluster, callers: dict[int, socket.socket], hello: dict[str, int]) -> str | None:
+    if hello["hosts"] != cluster.count:
+        return f"host {hello['host']} has --num-hosts {hello['hosts']}, host 0 {cluster.count}: give all the same"
     if hello["host"] in callers or hello["host"] == 0:
-        return f"two hosts have --host-id {hello['host']}: number them from 0 to {meeting.count - 1}"
+        return f"two hosts have --host-id {hello['host']}: number them from 0 to {cluster.count - 1}"
     return None
 
 
-def _call(meeting: Meeting) -> None:
+def _call(cluster: Cluster) -> None:
     """Any other host: call until host 0 answers that all are there."""
-    deadline = time.monotonic() + meeting.patience
-    hello = json.dumps({"hosts": meeting.count, "host": meeting.index}) + "\n"
+    deadline = time.monotonic() + cluster.patience
+    hello = json.dumps({"hosts": cluster.count, "host": cluster.index}) + "\n"
     reason = "no answer"
     while (left := deadline - time.monotonic()) > 0:
         try:
-            with socket.create_connection(meeting.address, timeout=left) as line:
+            with socket.create_connection(cluster.address, timeout=left) as line:
                 line.sendall(hello.encode())
                 line.settimeout(left + 10)  # it may be host 0 that has waited in vain, and says so
                 answer = _read(line, _is_answer)
@@ -119,7 +123,7 @@ def _call(meeting: Meeting) -> None:
             return
         time.sleep(_RETRY)
     raise UserError(
-        f"host 0 did not answer at {meeting.coordinator} within {meeting.patience:g} s ({reason}): "
+        f"host 0 did not answer at {cluster.coordinator} within {cluster.patience:g} s ({reason}): "
         "check --coordinator, and that host 0 runs"
     )
 
@@ -143,7 +147,7 @@ def _is_answer(message: Any) -> bool:
 
 
 def _read(line: socket.socket, known: Callable[[Any], bool] = _is_hello) -> Any:
-    """One line of JSON; None for what is none of ours."""
+    """Read one line of JSON; None for what is not ours."""
     try:
         if line.gettimeout() is None:
             line.settimeout(5.0)  # a stranger may say nothing
@@ -154,14 +158,8 @@ def _read(line: socket.socket, known: Callable[[Any], bool] = _is_hello) -> Any:
         return None
 
 
-_HEARTBEAT = 100  # seconds after which a host that does not answer is given up, as in JAX
-_GRACE = 10.0  # seconds
-_END = "dcp/end"
-_told, _heard = itertools.count(), itertools.count()  # messages of host 0, in order
-
-
 def count() -> int:
-    """Hosts that train together; 1 unless this process has joined others. Known before JAX has its devices."""
+    """Count the hosts that train together; 1 unless this process has joined others. Known before JAX has devices."""
     return _jax_state().num_processes if jax.distributed.is_initialized() else 1
 
 
@@ -170,21 +168,21 @@ def index() -> int:
 
 
 def is_first() -> bool:
-    """Host 0 alone writes and speaks."""
+    """Whether this is host 0, which alone writes and speaks."""
     return index() == 0
 
 
-def join(meeting: Meeting) -> None:
-    """Before JAX starts. With one host there is nobody to join."""
+def join(cluster: Cluster) -> None:
+    """Join the other hosts, before JAX starts. With one host there is nobody to join."""
     _require_fresh()
-    if meeting.count == 1:
+    if cluster.count == 1:
         return
-    meet(meeting)
+    wait_for_all(cluster)
     jax.distributed.initialize(
-        meeting.coordinator,
-        meeting.count,
-        meeting.index,
-        initialization_timeout=round(max(meeting.patience, 30)),
+        cluster.coordinator,
+        cluster.count,
+        cluster.index,
+        initialization_timeout=round(max(cluster.patience, 30)),
         heartbeat_timeout_seconds=_HEARTBEAT,
         cluster_detection_method="deactivate",
     )
@@ -192,7 +190,7 @@ def join(meeting: Meeting) -> None:
 
 
 def join_detected() -> None:
-    """The hosts of a SLURM job, of Open MPI or of whatever else JAX can see for itself."""
+    """Join the hosts of a SLURM job, of Open MPI or of whatever else JAX can see for itself."""
     _require_fresh()
     try:
         jax.distributed.initialize(heartbeat_timeout_seconds=_HEARTBEAT)
@@ -205,19 +203,19 @@ def join_detected() -> None:
         _listen_for_the_end()
 
 
-def part() -> None:
-    """All hosts at once, after the last program: what follows is nobody else's affair."""
+def disconnect() -> None:
+    """All hosts at once, after the last program: what follows concerns no other host."""
     jax.distributed.shutdown()
 
 
-def tell(value: Any) -> None:
-    """From host 0 to all others, by way of JAX's coordinator: works before JAX has its devices."""
-    _jax_state().client.key_value_set(f"dcp/{next(_told)}", json.dumps(value))
+def send(value: Any) -> None:
+    """Send from host 0 to all others, by way of JAX's coordinator: works before JAX has its devices."""
+    _jax_state().client.key_value_set(f"dcp/{next(_sent)}", json.dumps(value))
 
 
-def hear() -> Any:
-    """Host 0's next message, once it has come: host 0 may be busy."""
-    client, name = _jax_state().client, f"dcp/{next(_heard)}"
+def receive() -> Any:
+    """Wait for host 0's next message: host 0 may be busy."""
+    client, name = _jax_state().client, f"dcp/{next(_received)}"
     while True:
         with suppress(jax.errors.JaxRuntimeError):  # not yet; should host 0 be gone, JAX ends this process
             return json.loads(client.blocking_key_value_get(name, 1_000))

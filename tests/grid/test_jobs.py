@@ -15,7 +15,7 @@ from dcp.grid.grid_file import check_runs, expand, parse_grid
 from dcp.grid.jobs import Job, Run, last_row, make_jobs, run_status, survey
 from dcp.grid.resources import Resources
 from dcp.runs.folder import FolderLock, owner
-from dcp.runs.run_status import steps_to_go_on_with
+from dcp.runs.run_status import budget_to_resume_with
 from dcp.runs.sinks import TrainedRun
 from tests.grid.small_grids import EACH, content, planned
 
@@ -120,7 +120,7 @@ def test_a_run_with_a_file_of_seeds_is_found_again_and_is_another_once_the_file_
     stored["config"]["pool_seed_sha256"] = sha256(seeds.read_bytes()).hexdigest()
     (folder / "config.json").write_text(json.dumps(stored))
     assert run_status(folder, named.settings).kind == "finished"
-    assert steps_to_go_on_with(folder, replace(asked, pool_seed=str(seeds))) is None  # as `dcp train --resume auto`
+    assert budget_to_resume_with(folder, replace(asked, pool_seed=str(seeds))) is None  # as `dcp train --resume auto`
     seeds.write_text("0.5,1.5\n")
     (changed,) = check_runs([Run(replace(asked, pool_seed=str(seeds)))])
     assert run_status(folder, changed.settings).kind == "other"

@@ -3,27 +3,31 @@
 import io
 from pathlib import Path
 
-import jax.numpy as jnp
 from rich.console import Console
 
-from dcp.runs.display import Board, Progress, Silent, Through, together
+from dcp.runs.display import Display, Panel, Progress, seed_names
+from dcp.runs.train import train_seeds
 from tests.tiny import tiny_config
 
 ROW = {"success_once": 0.25, "time_near_goal": 3.0, "critic_loss": 4.0, "actor_loss": 1.0, "diverged_episodes": 0}
 
 
+def losses(*seeds: tuple[float, float]) -> list[dict[str, float]]:
+    return [{"critic_loss": critic, "actor_loss": actor} for critic, actor in seeds]
+
+
 def test_seeds_are_named():
-    assert together([4]) == "seed 4"
-    assert together([0, 2, 1]) == "seeds 0, 2 and 1 as one program"
+    assert seed_names([4]) == "seed 4"
+    assert seed_names([0, 2, 1]) == "seeds 0, 2 and 1 as one program"
 
 
 def test_a_terminal_has_one_line_a_seed():
     console = Console(file=io.StringIO(), force_terminal=True, width=150)
-    with Board(tiny_config(), Path("runs/seed_<n>"), console) as board:
+    with Panel(tiny_config(), Path("runs/seed_0"), console, several=True) as board:
         board.joined([0, 7], 0, 0)
-        board.progress(Progress(3, {"critic_loss": jnp.array([4.5, 5.5]), "actor_loss": jnp.array([1.5, 2.5])}))
+        board.progress(Progress(3, losses((4.5, 1.5), (5.5, 2.5))))
         board.evaluated([ROW, {**ROW, "success_once": 0.75}])
-        board.progress(Progress(4, {"critic_loss": jnp.array([4.25, 5.25]), "actor_loss": jnp.array([1.0, 2.0])}))
+        board.progress(Progress(4, losses((4.25, 1.0), (5.25, 2.0))))
         shown = Console(file=io.StringIO(), width=150)
         shown.print(board._render())
     lines = [line.split() for line in shown.file.getvalue().splitlines()]  # pyright: ignore[reportAttributeAccessIssue]
@@ -32,23 +36,19 @@ def test_a_terminal_has_one_line_a_seed():
     assert ["7", "0.750", "3.000", "5.250", "2.000", "0.000"] in lines
 
 
-def test_a_display_of_one_run_is_shown_the_mean():
-    class Seen(Silent):
-        rows, losses, places = [], [], []
+def test_a_display_of_ones_own_is_told_of_every_seed(tmp_path):
+    seen = []
 
-        def evaluation(self, row):
-            self.rows.append(row["success_once"])
+    class Seen(Display):
+        def joined(self, seeds, unrolls, evaluations):
+            seen.append(("joined", *seeds))
 
         def progress(self, progress):
-            self.losses.append(progress.metrics and progress.metrics["critic_loss"])
+            seen.append((progress.unrolls, progress.metrics and len(progress.metrics)))
 
-        def resumed(self, unrolls, evaluations):
-            self.places.append((unrolls, evaluations))
+        def evaluated(self, rows):
+            seen.append(tuple(row["env_steps"] for row in rows))
 
-    with Through(tiny_config(), seen := Seen()) as display:
-        display.joined([0, 7], 0, 0)
-        display.joined([0, 7], 5, 1)
-        display.progress(Progress(6, None))
-        display.progress(Progress(7, {"critic_loss": jnp.array([4.0, 5.0])}))
-        display.evaluated([ROW, {**ROW, "success_once": 0.75}])
-    assert (seen.rows, seen.losses, seen.places) == ([0.5], [None, 4.5], [(5, 1)])
+    train_seeds(tiny_config(), (0, 7), runs_dir=tmp_path, display=lambda config, folder: Seen())
+    assert seen[:4] == [("joined", 0, 7), (1, None), (2, None), (3, 2)]
+    assert (2_400, 2_400) in seen and seen[-1] == (4_000, 4_000)

@@ -8,7 +8,7 @@ import pytest
 from dcp.algorithm import RunState, make_algorithm
 from dcp.envs.registry import ENVIRONMENTS
 from dcp.errors import UserError
-from dcp.runs.loop import run_loop
+from dcp.runs.loop import train_in_memory
 from tests.tiny import tiny_config
 from tests.toys import BrittleLine
 
@@ -19,7 +19,7 @@ LENGTH = 300  # no episode of the 250 steps ends by time
 def brittle_run(fidelity: str) -> tuple[list[dict[str, float]], RunState]:
     rows: list[dict[str, float]] = []
     config = tiny_config(env="tests.toys:BrittleLine", method="crl", fidelity=fidelity, episode_length=LENGTH)
-    return rows, run_loop(make_algorithm(config), lambda evaluation: rows.append(evaluation.row))
+    return rows, train_in_memory(make_algorithm(config), lambda evaluation: rows.append(evaluation.row))
 
 
 @pytest.mark.parametrize("fidelity", ["paper", "fixed"])
@@ -54,4 +54,4 @@ def test_every_diverged_episode_is_counted_once_between_two_evaluations(fidelity
 def test_an_environment_whose_first_states_are_not_finite_is_refused(monkeypatch):
     monkeypatch.setitem(ENVIRONMENTS, "broken_line", lambda: BrittleLine(spread=float("nan")))
     with pytest.raises(UserError, match="reset of broken_line"):
-        run_loop(make_algorithm(tiny_config(env="broken_line", method="crl", episode_length=LENGTH)))
+        train_in_memory(make_algorithm(tiny_config(env="broken_line", method="crl", episode_length=LENGTH)))

@@ -19,7 +19,7 @@ from dcp.run_folder import load_run
 from dcp.runs.checkpoint import machine
 from dcp.runs.display import Pace, Plain, Progress, clock, headline
 from dcp.runs.folder import claim
-from dcp.runs.loop import Evaluation, run_loop
+from dcp.runs.loop import Evaluation, train_in_memory
 from dcp.runs.sinks import CsvSink, TrainedRun
 from dcp.runs.stopping import Interrupted
 from dcp.runs.train import train
@@ -118,7 +118,7 @@ def counted_run(seed: int) -> tuple[list[dict[str, float]], RunState]:
     counting = Counting(**{field.name: getattr(trainer, field.name) for field in dataclasses.fields(trainer)})
     traces.clear()
     rows: list[dict[str, float]] = []
-    state = run_loop(counting, lambda evaluation: rows.append(evaluation.row))
+    state = train_in_memory(counting, lambda evaluation: rows.append(evaluation.row))
     return rows, state
 
 
@@ -226,7 +226,7 @@ def test_time_left_counts_neither_compilation_nor_the_first_evaluation(monkeypat
     monkeypatch.setattr("dcp.runs.display.time.perf_counter", lambda: next(times))
     pace = Pace(tiny_config().resolve(250))
     for unrolls in (3, 4, 5):
-        pace.update(Progress(unrolls, {}))
+        pace.update(Progress(unrolls, []))
     pace.evaluated()
     assert pace.text() == "200 steps/s  0:10 left"
     assert (pace.steps, pace.total) == (2000, 4000)
@@ -238,7 +238,7 @@ def test_the_clock_reads_hours_only_when_there_are_some():
 
 def test_divergence_is_told_where_there_is_some(tiny_run: TrainedRun, tmp_path: Path, capsys):
     shown = Plain(tiny_config().resolve(250), tmp_path)
-    shown.evaluation({**tiny_run.rows[0], "diverged_episodes": 3})
+    shown.evaluated([{**tiny_run.rows[0], "diverged_episodes": 3}])
     assert capsys.readouterr().out.splitlines()[-1].endswith("  3 episodes diverged")
 
 

@@ -21,9 +21,10 @@ from dcp.algorithm import Programs, make_algorithm
 from dcp.errors import UserError
 from dcp.runs import checkpoint as files
 from dcp.runs.loop import Cadence
-from dcp.runs.seeds import SeedStages
+from dcp.runs.seeds import SeedPrograms
 from dcp.runs.sinks import TrainedRun
-from dcp.runs.train import SeedRun, SeedsFaultError, SeedsInterrupted, resume, train, train_seeds
+from dcp.runs.stopping import SeedsInterrupted
+from dcp.runs.train import SeedRun, SeedsFaultError, resume, train, train_seeds
 from tests.runs.same_run import TIMING, assert_same_run, final_arrays, metrics
 from tests.tiny import tiny_config
 
@@ -84,8 +85,8 @@ def assert_close(rows: list[dict[str, float]], others: list[dict[str, float]]) -
 def test_after_three_iterations_every_metric_is_that_of_the_single_run(learner):
     """As accelerators do it, and as a CPU does; the tests below are of the latter here."""
     trainer = make_algorithm(tiny_config())
-    several, one = SeedStages(trainer, learner=learner), Programs(make_algorithm(tiny_config(seed=3)))
-    runs, run = several.prefill(several.prefill(several.init(SEEDS))), one.prefill(one.prefill(one.init()))
+    several, one = SeedPrograms(trainer, learner=learner), Programs(make_algorithm(tiny_config(seed=3)))
+    runs, run = several.prefill(several.prefill(several.begin(SEEDS))), one.prefill(one.prefill(one.init()))
     for _ in range(3):
         runs, metrics = several.iteration(runs)
         run, wanted = one.iteration(run)
@@ -170,7 +171,7 @@ class TestGoingOn:
 
 def poison(monkeypatch: pytest.MonkeyPatch, place: int | slice) -> None:
     """The temperature of these seeds is no number after the third iteration of two seeds."""
-    iteration = SeedStages.iteration
+    iteration = SeedPrograms.iteration
 
     def poisoned(self, run):
         run, metrics = iteration(self, run)
@@ -180,7 +181,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, place: int | slice) -> None:
             run = run._replace(learner=run.learner._replace(params=params))
         return run, metrics
 
-    monkeypatch.setattr(SeedStages, "iteration", poisoned)
+    monkeypatch.setattr(SeedPrograms, "iteration", poisoned)
 
 
 def test_seeds_whose_loss_is_not_finite_leave_a_fault_each(tmp_path: Path, monkeypatch, capsys):
@@ -209,17 +210,16 @@ def test_when_one_seed_drops_out_the_other_goes_on(together: Trained, tmp_path: 
 
 ON_TWO_DEVICES = """
 import json, sys, jax
-from dcp.runs.display import Progress
 from dcp.runs.train import train_seeds
 from dcp.runs.loop import Group
 from tests.tiny import tiny_config
 
 layouts = []
-moment_of = Group.moment_of
-def seen(group, place):
+save = Group.save
+def seen(group):
     layouts.append(str(group.run.replay.rows.state.sharding.spec))
-    return moment_of(group, place)
-Group.moment_of = seen
+    save(group)
+Group.save = seen
 runs = train_seeds(tiny_config(), (3, 0), runs_dir=sys.argv[1], display="none")
 print(json.dumps([layouts[0], {seed: run.rows for seed, run in runs.items()}]))
 """
@@ -243,8 +243,8 @@ def test_under_physics_two_seeds_gather_what_each_gathers_alone():
     """Eight steps: later the rounding of contacts decides, as on two devices."""
     settings = {"env": "ant_u_maze", "unroll_length": 8, "min_replay_rows": 8, "window": 9, "devices": 1}
     trainer = make_algorithm(tiny_config(**settings, episode_length=50))
-    several, one = SeedStages(trainer), Programs(make_algorithm(tiny_config(**settings, episode_length=50, seed=3)))
-    runs, run = several.prefill(several.init(SEEDS)), one.prefill(one.init())
+    several, one = SeedPrograms(trainer), Programs(make_algorithm(tiny_config(**settings, episode_length=50, seed=3)))
+    runs, run = several.prefill(several.begin(SEEDS)), one.prefill(one.init())
     assert_allclose(runs.replay.rows.state[0], run.replay.rows.state, atol=1e-3)
     assert np.array_equal(runs.replay.rows.episode_id[0], run.replay.rows.episode_id)
     assert not np.array_equal(runs.replay.rows.state[1], run.replay.rows.state)
@@ -253,7 +253,7 @@ def test_under_physics_two_seeds_gather_what_each_gathers_alone():
 def test_between_two_ticks_of_the_clock_nothing_is_scored_and_rows_are_inserted_as_slices():
     """A predicate with an axis of seeds would make a select of the cond: both sides computed, at every step."""
     trainer = make_algorithm(tiny_config())
-    programs, keys = SeedStages(trainer).programs(2), jax.random.split(jax.random.key(0), 2)
+    programs, keys = SeedPrograms(trainer).jitted(2), jax.random.split(jax.random.key(0), 2)
     over_seeds = jax.vmap(trainer.init_experience, out_axes=(programs.axes.acting, programs.axes.replay))
     acting, replay = jax.eval_shape(over_seeds, keys)
     learner = jax.eval_shape(jax.vmap(trainer.learner.init), keys)

@@ -12,10 +12,10 @@ from typing import Any
 
 import jax
 import pytest
-from dcp.training import programs
 from jax.sharding import Mesh
 from numpy.testing import assert_allclose
 
+from dcp import algorithm as programs
 from dcp.algorithm import make_algorithm
 from dcp.checks import violations
 from dcp.devices import ONE_DEVICE, count_devices, make_split, prepare, splitting_pays
@@ -168,11 +168,11 @@ def test_programs_over_several_devices_are_compiled_with_our_options_too(monkeyp
     monkeypatch.setattr(programs, "compiler_options", lambda: {"some": "option"})
     for count in (1, 2):
         trained: Any = SimpleNamespace(donate=False, split=SimpleNamespace(count=count))
-        programs.Programs._jit(trained, id, lambda: None)
+        programs._Jitted._jit(trained, id, lambda: None)
     monkeypatch.setattr(seed_programs, "compiler_options", lambda: {"some": "option"})
     for mesh in (None, Mesh(jax.local_devices(), (seed_programs.AXIS,))):
         trained = SimpleNamespace(donate=False, _mesh=mesh)
-        seed_programs.SeedPrograms._jit(trained, id, (0,), 0)
+        seed_programs._Jitted._jit(trained, id, (0,), 0)
     rollout = import_module("dcp.evaluation.rollout")  # the package has a function of that name
     for module, make in ((interop, interop._make), (rollout, partial(rollout._host_programs.__wrapped__, watch=None))):
         monkeypatch.setattr(module, "compiler_options", lambda: {"some": "option"})

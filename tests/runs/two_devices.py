@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp.algorithm import Programs, RunState, make_algorithm
-from dcp.runs.loop import Evaluation, run_loop
+from dcp.runs.loop import Evaluation, train_in_memory
 from dcp.runs.train import resume, train
 from tests.runs.same_run import assert_same_run
 from tests.tiny import tiny_config
@@ -80,7 +80,7 @@ def trained(devices: int, **settings) -> dict[str, float]:
     def keep(evaluation: Evaluation) -> None:
         rows.append(evaluation.row)
 
-    run_loop(make_algorithm(tiny_config(devices=devices, steps=2_400, num_evals=1, **settings)), keep)
+    train_in_memory(make_algorithm(tiny_config(devices=devices, steps=2_400, num_evals=1, **settings)), keep)
     return rows[-1]
 
 

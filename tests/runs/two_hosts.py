@@ -11,9 +11,9 @@ import numpy as np
 
 from dcp import hosts
 from dcp.algorithm import Programs, make_algorithm
-from dcp.hosts import Meeting
+from dcp.hosts import Cluster
 from dcp.runs import multihost as exchange
-from dcp.runs.multihost import agreed, pieces, spread, start
+from dcp.runs.multihost import broadcast, highest_of_all, pieces, start_host
 from tests.tiny import tiny_config
 
 
@@ -43,17 +43,18 @@ def spread_from_first() -> list[float]:
     """What a host has of host 0's numbers: small ones together, and one that goes in four pieces."""
     mine = float(hosts.index() + 1)
     arrays = {"a": np.full((2, 3), mine), "b": np.arange(3.0) * mine, "large": np.full(1 << 13, mine)}
-    spread(dict(sorted(arrays.items(), reverse=mine == 1.0)))  # whoever reads a checkpoint may have its own order
+    broadcast(dict(sorted(arrays.items(), reverse=mine == 1.0)))  # whoever reads a checkpoint may have its own order
     return [float(array.sum()) for array in arrays.values()]
 
 
 def main(coordinator: str, host: int) -> None:
-    hosts.join(Meeting(coordinator, 2, host, patience=60.0))
+    hosts.join(Cluster(coordinator, 2, host, patience=60.0))
     exchange._PIECE = 2**14  # so that the replay's 64 kB too go in pieces
-    start(tiny_config())
-    seen = {"host": hosts.index(), "agreed": agreed([host, 5 - host]), "spread": spread_from_first(), **period()}
+    start_host(tiny_config())
+    exchanged = {"agreed": highest_of_all([host, 5 - host]), "spread": spread_from_first()}
+    seen = {"host": hosts.index(), **exchanged, **period()}
     print(json.dumps(seen))
-    hosts.part()
+    hosts.disconnect()
 
 
 if __name__ == "__main__":

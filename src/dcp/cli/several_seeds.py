@@ -29,7 +29,8 @@ from dcp.grid.worker import begin_child
 from dcp.runs.display import say
 
 if TYPE_CHECKING:
-    from dcp.runs.train import SeedRun, SeedsInterrupted
+    from dcp.runs.stopping import SeedsInterrupted
+    from dcp.runs.train import SeedRun
 
 AGAIN = "continue with the same command and --resume auto"
 _OURS = ("--seeds", "--seeds-as", "--display")  # flags that a single seed is not given, with their values
@@ -60,7 +61,8 @@ def default_form() -> str:
 def _as_one_program(options: TrainOptions) -> int:
     from dcp.runs.loop import Cadence
     from dcp.runs.seeds import in_one_program
-    from dcp.runs.train import SeedsFaultError, SeedsInterrupted, train_seeds
+    from dcp.runs.stopping import SeedsInterrupted
+    from dcp.runs.train import SeedsFaultError, train_seeds
 
     if options.wandb:
         raise UserError("W&B logs one run per process: use --seeds-as processes with --wandb")

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dcp.cli.flags import parse, read
-from dcp.cli.hosts import among_hosts, part, several
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_INTERRUPTED, EXIT_REQUEUE
+from dcp.cli.several_hosts import among_hosts, disconnect, several
 from dcp.config import Config, Settings
 from dcp.errors import UserError
 from dcp.presets import PRESETS, preset_overrides
@@ -153,9 +153,9 @@ def _train(options: TrainOptions) -> int:
         else:
             run = resume(resumed, steps=steps, env=settings.env, eval_env=settings.eval_env, **outputs)
     except Interrupted as stop:
-        part()
+        disconnect()
         return _stopped(stop, options.plots)
-    part()
+    disconnect()
     print(f"Trained for {outcome(run.rows[-1])}")
     show_results(run.folder, options.plots)
     return 0
@@ -191,9 +191,9 @@ def _offered(options: TrainOptions) -> str | None:
 
 def _steps_to_resume(folder: Path, asked: Settings) -> int | None:
     """Return the budget to continue with; None where the run has reached it already, which is told."""
-    from dcp.runs.run_status import how_far, steps_to_go_on_with
+    from dcp.runs.run_status import budget_to_resume_with, how_far
 
-    steps = steps_to_go_on_with(folder, asked)
+    steps = budget_to_resume_with(folder, asked)
     if steps is None:
         print(f"{folder} is finished at {how_far(folder)[1]:,} environment steps: raise --steps to train it longer.")
     return steps

@@ -21,7 +21,7 @@ from dcp.config import Config
 from dcp.grid.jobs import Entry, Job, Row, last_row, read_json, write_json
 from dcp.grid.launcher import State, Status
 from dcp.run_folder import METRICS_FILE
-from dcp.runs.display import Display, Pace, Progress, Silent, clock, say
+from dcp.runs.display import Display, Pace, Progress, clock, say
 
 EVERY = 1.0  # seconds between two heartbeats
 STALE = 600.0  # seconds after which a heartbeat no longer tells the speed
@@ -44,11 +44,11 @@ class Beat:
     at: float = 0.0  # time.time()
 
 
-class Heartbeat(Silent):
-    """A display of one run that writes heartbeats and shows nothing."""
+class Heartbeat(Display):
+    """A display that writes heartbeats and shows nothing."""
 
     def __init__(self, config: Config, file: Path, clock: Callable[[], float] = time.monotonic):
-        self._pace, self._file, self._clock = Pace(config), file, clock
+        self._config, self._pace, self._file, self._clock = config, Pace(config), file, clock
         self._written: float | None = None
 
     def progress(self, progress: Progress) -> None:
@@ -56,13 +56,14 @@ class Heartbeat(Silent):
         if self._written is None or self._clock() - self._written >= EVERY:
             self._write()
 
-    def evaluation(self, row: Row) -> None:
+    def evaluated(self, rows: Sequence[Row]) -> None:
         self._pace.evaluated()
         self._write()
 
-    def resumed(self, unrolls: int, evaluations: int) -> None:
-        self._pace.resumed(unrolls, evaluations)
-        self._write()
+    def joined(self, seeds: Sequence[int], unrolls: int, evaluations: int) -> None:
+        if unrolls:
+            self._pace = Pace(self._config, unrolls, evaluations)
+            self._write()
 
     def _write(self) -> None:
         self._written = self._clock()

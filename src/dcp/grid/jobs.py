@@ -12,14 +12,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Self
 
-from dcp.config import SCHEMA_VERSION, Config, Settings
+from dcp.config import SCHEMA_VERSION, Settings
 from dcp.errors import UserError
 from dcp.grid.resources import Resources, run_memory
 from dcp.policies.policy_file import write_whole
-from dcp.run_folder import CHECKPOINTS_DIR, POLICY_FILE, load_run
-from dcp.runs import checkpoint
-from dcp.runs.checkpoint import DamagedError
-from dcp.runs.run_status import differing, holds_run, how_far, own_environments, read_plan
+from dcp.run_folder import load_run
+from dcp.runs.run_status import differing, has_all_results, holds_run, how_far, own_environments, read_plan
 
 GRID_DIR = "grid"  # beside the runs: jobs/, logs/, progress/
 SeedsAs = Literal["vmapped", "processes"]
@@ -149,7 +147,7 @@ def run_status(folder: Path, asked: Settings) -> RunStatus:
             told = (f"{n} {getattr(stored, n)} where the grid has {getattr(asked, n)}" for n in names[:3])
             why = f"holds another run ({', '.join(told)}): choose another --runs-dir, or move that run away"
             return RunStatus("other", why=f"{folder} {why}")
-        if _has_all_results(folder, stored) and asked.num_unrolls <= stored.num_unrolls:
+        if has_all_results(folder, stored) and asked.num_unrolls <= stored.num_unrolls:
             return RunStatus("finished", total, total)
         return RunStatus("interrupted", how_far(folder)[0], total, steps=max(asked.steps, stored.steps))
     except UserError as error:
@@ -163,21 +161,6 @@ def last_row(folder: Path) -> Row | None:
         return {name: float(values[-1]) for name, values in metrics.items()}
     except (UserError, LookupError):
         return None
-
-
-def _has_all_results(folder: Path, config: Config) -> bool:
-    """Without reading gigabytes: whoever resumes from the last checkpoint verifies its checksums."""
-    try:
-        evaluations = len(load_run(folder).metrics["env_steps"])
-    except (UserError, LookupError):
-        return False
-    if evaluations != config.num_evals or not (folder / POLICY_FILE).is_file():
-        return False
-    found = checkpoint.checkpoints(folder / CHECKPOINTS_DIR)
-    try:
-        return not found or len(checkpoint.read_record(found[0])["rows"]) == config.num_evals
-    except (DamagedError, LookupError, TypeError):
-        return False
 
 
 def survey(runs: Sequence[Run], runs_dir: Path) -> list[Entry]:

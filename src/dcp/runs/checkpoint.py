@@ -29,31 +29,189 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp import hosts
-from dcp.algorithm import Programs, RunState
+from dcp.algorithm import RunState
 from dcp.config import Config, Settings
 from dcp.devices import cores
 from dcp.errors import UserError
 from dcp.run_folder import CHECKPOINTS_DIR
-from dcp.runs.multihost import pieces, spread
+from dcp.runs.multihost import broadcast, pieces
 
 Row = dict[str, float]
+CHECKPOINT_SCHEMA_VERSION = 1
+STATE_DIR, RECORD_FILE, SUMS_FILE = "state", "checkpoint.json", "SHA256SUMS"
+KEPT = 2
 UNSPLIT = "off"  # what split_batches was before it was noted in config.json
 PACKAGES = ("dcp", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "brax", "mujoco", "numpy")
+# Others of these may round differently: libraries, and the processor with its number of cores.
+_DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores", "hosts"}
+_MAY_CHANGE = {"steps", "num_evals"}  # a run may be trained longer
+_DRAFT = ".draft"
+_NAME = re.compile(r"\d{9}_\d{5}")
+_ROOM = 200_000  # bytes: for the record, the sums and what Orbax adds
+# What is not an array, and of which kind.
+_RECORD = {
+    "env_steps": int,
+    "unrolls": int,
+    "rows": list,
+    "metrics": list,
+    "diverged": int,
+    "seconds": float,
+    "arrays": dict,  # name -> type and shape
+    "config": dict,
+    "versions": dict,
+    "machine": dict,
+}
+
+
+class DamagedError(Exception):
+    """This checkpoint is not what was written. The message says how that was seen."""
 
 
 @dataclass
 class Moment:
-    """A run between two unrolls: all that its continuation depends on."""
+    """A run between two unrolls: all that its continuation depends on besides its arrays, the `RunState`."""
 
-    run: RunState
-    unrolls: int = 0  # run.unrolls, on the host
-    rows: list[Row] = field(default_factory=list)  # of metrics.csv, one an evaluation
-    metrics: list[Row] = field(default_factory=list)  # one an iteration since the last evaluation
+    unrolls: int = 0  # RunState.unrolls, on the host
+    rows: list[Row] = field(default_factory=list)  # of metrics.csv, one per evaluation
+    metrics: list[Row] = field(default_factory=list)  # one per iteration since the last evaluation
     diverged: int = 0  # episodes that had diverged by the last evaluation
     seconds: float = 0.0  # of work so far, over all processes that have had a part in it
 
 
+class Saver:
+    """Writes checkpoints in the background; training continues as soon as the arrays are copied.
+
+    An error of the writing surfaces at the next call. Without a folder, as on every host but the first, `save` only
+    takes part in gathering the arrays.
+    """
+
+    def __init__(self, folder: Path | None, config: Config):
+        self.folder, self._config = folder, config
+        self.last: int | None = None  # environment steps at the newest checkpoint that is whole
+        self._copies: dict[str, np.ndarray] = {}  # used again: fresh memory costs more than the copying
+        self._thread = ThreadPoolExecutor(1, "dcp-checkpoint")
+        self._writing: Future[None] | None = None
+        if folder is not None:
+            self._thread.submit(_orbax)  # its import takes a second, while the programs are compiled
+
+    def save(self, run: RunState, moment: Moment) -> None:
+        self.wait()
+        arrays = self._copied(run)
+        if self.folder is None:
+            self.last = moment.unrolls * self._config.env_steps_per_unroll
+            return
+        record = _record(moment, self._config, arrays)
+        draft = new_draft(self.folder, moment.unrolls, len(moment.rows))
+        require_room(draft, sum(array.nbytes for array in arrays.values()))
+        self._writing = self._thread.submit(self._write, draft, arrays, record)
+
+    def check(self) -> None:
+        """Raise what went wrong in the background, if anything did."""
+        if self._writing is not None and self._writing.done():
+            self.wait()
+
+    def wait(self) -> None:
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
+
+    def close(self) -> None:
+        """End without an error of its own: for the end of the run, whatever it was."""
+        self._thread.shutdown()  # what was begun ends first
+        if self.folder is not None:
+            remove_drafts(self.folder)
+
+    def _copied(self, run: RunState) -> dict[str, np.ndarray]:
+        """Copy every array to the host, by its place in the tree: the next unroll reuses the originals' memory."""
+        for name, plain in _stored_arrays(run):
+            if name not in self._copies and self.folder is not None:
+                self._copies[name] = np.empty(plain.shape, plain.dtype)
+            for where, what in pieces(plain):
+                if self.folder is not None:
+                    self._copies[name][where] = what
+        return self._copies
+
+    def _write(self, draft: Path, arrays: dict[str, np.ndarray], record: dict[str, Any]) -> None:
+        ocp = _orbax()
+        as_they_are = ocp.type_handlers.NumpyHandler(deepcopy_host_arrays=False)
+        registry = ocp.type_handlers.create_type_handler_registry((np.ndarray, as_they_are))
+        handler = ocp.PyTreeCheckpointHandler(  # floats hardly can be compressed
+            use_compression=False, type_handler_registry=registry, **_alone(ocp)
+        )
+        with ocp.Checkpointer(handler, **_alone(ocp)) as writer:
+            writer.save((draft / STATE_DIR).absolute(), args=ocp.args.PyTreeSave(arrays))
+        publish(draft, record)
+        self.last = record["env_steps"]
+
+
+def load_latest(
+    folder: Path, config: Config, shapes: RunState, saver: Saver, note: Callable[[str], None]
+) -> tuple[RunState, Moment] | None:
+    """Load a run folder's newest checkpoint, or the one before it where that is damaged. -> None where there is none.
+
+    `note` is told what the run's owner should know.
+    """
+    remove_drafts(folder / CHECKPOINTS_DIR)
+    damaged = []
+    for path in checkpoints(folder / CHECKPOINTS_DIR):
+        try:
+            found = load(path, config, shapes)
+        except DamagedError as damage:
+            note(f"The checkpoint {path} is damaged ({damage}): trying the one before it.")
+            damaged.append(path)
+            continue
+        for path_of_damaged in damaged:  # it would stand in the way of those to come
+            remove_checkpoint(path_of_damaged)
+        record = read_record(path)
+        saver.last = record["env_steps"]
+        _compare(record["versions"], versions(), note)
+        _compare(record["machine"], machine(), note)
+        return found
+    if damaged:
+        raise UserError(
+            f"every checkpoint of {folder} is damaged: restore one from a copy, or begin again with --overwrite"
+        )
+    note(f"{folder} has no checkpoint yet: beginning again.")
+    return None
+
+
+def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, Moment]:
+    """Verify and load a checkpoint, with its arrays on the host; other hosts get theirs from here. `shapes`: a run's.
+
+    Raises `DamagedError` where its bytes are not those that were written, `UserError` where it is another run's.
+    """
+    verify(path)
+    record = _checked_record(path, read_record(path), config)
+    wanted = {name: _describe(leaf) for name, leaf in _named(shapes) if leaf.size}
+    for name in sorted(wanted.keys() | record["arrays"].keys()):
+        if wanted.get(name) != record["arrays"].get(name):
+            raise UserError(
+                f"{path} holds {name} as {record['arrays'].get(name)}, where this version of dcp has "
+                f"{wanted.get(name)}: continue the run with the dcp that began it ({record['versions'].get('dcp')})"
+            )
+    arrays = read_arrays(path / STATE_DIR, wanted)
+    if {name: _describe(array) for name, array in arrays.items()} != wanted:
+        raise UserError(f"{path} holds other arrays than its {RECORD_FILE} says: use a checkpoint that dcp wrote")
+    kept = {name: record[name] for name in ("unrolls", "rows", "metrics", "diverged", "seconds")}
+    if hosts.count() > 1:
+        hosts.send({"moment": kept})
+        broadcast(arrays)
+    return _from_arrays(arrays, shapes), Moment(**kept)
+
+
+def receive(shapes: RunState) -> tuple[RunState | None, Moment]:
+    """Every host but the first: get what host 0 has loaded, or None where the run begins."""
+    kept = hosts.receive()["moment"]
+    if kept is None:
+        return None, Moment()
+    plain = {name: jax.eval_shape(_plain, leaf) for name, leaf in _named(shapes) if leaf.size}
+    arrays = {name: np.empty(leaf.shape, leaf.dtype) for name, leaf in plain.items()}
+    broadcast(arrays)
+    return _from_arrays(arrays, shapes), Moment(**kept)
+
+
 def versions() -> dict[str, str]:
+    """{"python": "3.11.7", "jax": ...}: what decides a run's bits, and what else to know of it"""
     found = {"python": python_version()}
     for package in PACKAGES:
         try:
@@ -77,15 +235,14 @@ def _processor() -> str:
         return "unknown"
 
 
-STATE_DIR, RECORD_FILE, SUMS_FILE = "state", "checkpoint.json", "SHA256SUMS"
-KEPT = 2
-_DRAFT = ".draft"
-_NAME = re.compile(r"\d{9}_\d{5}")
-_ROOM = 200_000  # bytes: for the record, the sums and what Orbax adds
+def _compare(then: dict[str, str], now: dict[str, str], note: Callable[[str], None]) -> None:
+    changed = [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
+    changed = [change for change in changed if change.split()[0] in _DECIDE_BITS]
+    if changed:
+        note(f"Not what this run was trained with ({', '.join(changed)}): it resumes, but maybe not bit by bit.")
 
 
-class DamagedError(Exception):
-    """This checkpoint is not what was written. The message says how that was seen."""
+# A checkpoint as a folder.
 
 
 def new_draft(folder: Path, unrolls: int, evaluations: int) -> Path:
@@ -97,13 +254,13 @@ def new_draft(folder: Path, unrolls: int, evaluations: int) -> Path:
 
 
 def require_room(path: Path, size: int) -> None:
-    """Better now than half-way. What else fills the disk meanwhile is seen by whoever writes."""
+    """Refuse now rather than half-way. What else fills the disk meanwhile is seen by whoever writes."""
     if shutil.disk_usage(path).free < size + _ROOM:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def publish(draft: Path, record: dict[str, Any]) -> Path:
-    """Give the draft its record and its checksums, then its name; what is older than the last two goes."""
+    """Give the draft its record and its checksums, then its name; remove what is older than the last two."""
     _write_through(draft / RECORD_FILE, json.dumps(record).encode())
     _write_through(draft / SUMS_FILE, _sums(draft).encode())
     _sync_folder(draft)
@@ -118,13 +275,21 @@ def publish(draft: Path, record: dict[str, Any]) -> Path:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The newest first."""
+    """List the checkpoints in a folder, the newest first."""
     found = folder.iterdir() if folder.is_dir() else []  # a user may keep other things there
     return sorted((path for path in found if _NAME.fullmatch(path.name) and not path.is_symlink()), reverse=True)
 
 
+def remove_checkpoint(path: Path) -> None:
+    """By way of a draft: a half-removed checkpoint must not be taken for a damaged one."""
+    doomed = path.with_name(f"{path.name}.old{_DRAFT}")
+    shutil.rmtree(doomed, ignore_errors=True)
+    path.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
 def remove_drafts(folder: Path) -> None:
-    """What a process left behind that ended while it wrote. Only for the owner of the run's lock."""
+    """Remove what a process left behind that ended while it wrote. Only for the owner of the run's lock."""
     for path in folder.glob(f"*{_DRAFT}"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -148,10 +313,21 @@ def verify(path: Path) -> None:
 
 
 def read_record(path: Path) -> dict[str, Any]:
+    """Read a checkpoint's checkpoint.json, unchecked."""
     try:
         return json.loads((path / RECORD_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DamagedError(f"{RECORD_FILE} cannot be read: {error}") from error
+
+
+def read_arrays(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
+    ocp = _orbax()
+    plain = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names}
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(**_alone(ocp)), **_alone(ocp)) as reader:
+        try:
+            return reader.restore(path.absolute(), args=ocp.args.PyTreeRestore(restore_args=plain))
+        except Exception as error:  # Orbax's and TensorStore's have no common kind
+            raise DamagedError(f"its arrays cannot be read: {' '.join(str(error).split())[:200]}") from error
 
 
 def _sums(folder: Path) -> str:
@@ -185,131 +361,22 @@ def _sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def remove_checkpoint(path: Path) -> None:
-    """By way of a draft: a half-removed checkpoint must not be taken for a damaged one."""
-    doomed = path.with_name(f"{path.name}.old{_DRAFT}")
-    shutil.rmtree(doomed, ignore_errors=True)
-    path.rename(doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
+# What a checkpoint holds.
 
 
-CHECKPOINT_SCHEMA_VERSION = 1
-_MAY_CHANGE = {"steps", "num_evals"}  # a run may be trained longer
-# What is no array, and of which kind.
-_RECORD = {
-    "env_steps": int,
-    "unrolls": int,
-    "rows": list,  # those of metrics.csv
-    "metrics": list,  # one an iteration since the last evaluation
-    "diverged": int,
-    "seconds": float,
-    "arrays": dict,  # name -> type and shape
-    "config": dict,
-    "versions": dict,
-    "machine": dict,
-}
+def _record(moment: Moment, config: Config, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    return {
+        "schema_version": CHECKPOINT_SCHEMA_VERSION,
+        "env_steps": moment.unrolls * config.env_steps_per_unroll,
+        **asdict(moment),
+        "arrays": {name: _describe(array) for name, array in arrays.items()},
+        "config": asdict(config),
+        "versions": versions(),
+        "machine": machine(),
+    }
 
 
-class Saver:
-    """Writes moments in the background; training goes on as soon as their arrays are copied.
-
-    An error of the writing surfaces at the next call.
-    """
-
-    def __init__(self, folder: Path, config: Config):
-        self.folder, self._config = folder, config
-        self.last: int | None = None  # environment steps at the newest checkpoint that is whole
-        self._copies: dict[str, np.ndarray] = {}  # used again: fresh memory costs more than the copying
-        self._thread = ThreadPoolExecutor(1, "dcp-checkpoint")
-        self._thread.submit(_orbax)  # its import takes a second, while the programs are compiled
-        self._writing: Future[None] | None = None
-
-    def save(self, moment: Moment) -> None:
-        self.wait()
-        arrays = self._copied(moment.run)
-        record = _record(moment, self._config, arrays)
-        draft = new_draft(self.folder, moment.unrolls, len(moment.rows))
-        require_room(draft, sum(array.nbytes for array in arrays.values()))
-        self._writing = self._thread.submit(self._write, draft, arrays, record)
-
-    def check(self) -> None:
-        """Raise what went wrong in the background, if anything did."""
-        if self._writing is not None and self._writing.done():
-            self.wait()
-
-    def wait(self) -> None:
-        if self._writing is not None:
-            writing, self._writing = self._writing, None
-            writing.result()
-
-    def close(self) -> None:
-        """Without an error of its own: for the end, whatever it was."""
-        self._thread.shutdown()  # what was begun ends first
-        remove_drafts(self.folder)
-
-    def _copied(self, run: RunState) -> dict[str, np.ndarray]:
-        """Every array by its place in the tree, on the host. The next unroll reuses the memory of the originals."""
-        for name, plain in plain_arrays(run):
-            if name not in self._copies:
-                self._copies[name] = np.empty(plain.shape, plain.dtype)
-            for where, what in pieces(plain):
-                self._copies[name][where] = what
-        return self._copies
-
-    def _write(self, draft: Path, arrays: dict[str, np.ndarray], record: dict[str, Any]) -> None:
-        ocp = _orbax()
-        as_they_are = ocp.type_handlers.NumpyHandler(deepcopy_host_arrays=False)
-        registry = ocp.type_handlers.create_type_handler_registry((np.ndarray, as_they_are))
-        handler = ocp.PyTreeCheckpointHandler(  # floats hardly can be compressed
-            use_compression=False, type_handler_registry=registry, **_alone(ocp)
-        )
-        with ocp.Checkpointer(handler, **_alone(ocp)) as writer:
-            writer.save((draft / STATE_DIR).absolute(), args=ocp.args.PyTreeSave(arrays))
-        publish(draft, record)
-        self.last = record["env_steps"]
-
-
-def load(path: Path, config: Config, stages: Programs) -> Moment:
-    """A verified checkpoint's moment, laid out over the devices as the stages would have it.
-
-    Raises `DamagedError` where its bytes are not those that were written, `UserError` where it is another run's.
-    """
-    verify(path)
-    record = check_record(path, read_record(path), config)
-    like = stages.shapes()
-    wanted = {name: _describe(leaf) for name, leaf in _named(like) if leaf.size}
-    for name in sorted(wanted.keys() | record["arrays"].keys()):
-        if wanted.get(name) != record["arrays"].get(name):
-            raise UserError(
-                f"{path} holds {name} as {record['arrays'].get(name)}, where this version of dcp has "
-                f"{wanted.get(name)}: continue the run with the dcp that began it ({record['versions'].get('dcp')})"
-            )
-    arrays = read_arrays(path / STATE_DIR, wanted)
-    if {name: _describe(array) for name, array in arrays.items()} != wanted:
-        raise UserError(f"{path} holds other arrays than its {RECORD_FILE} says: use a checkpoint that dcp wrote")
-    kept = {name: record[name] for name in ("unrolls", "rows", "metrics", "diverged", "seconds")}
-    if hosts.count() > 1:
-        hosts.tell({"moment": kept})
-        spread(arrays)
-    return moment_of(arrays, kept, stages)
-
-
-def moment_of(arrays: dict[str, np.ndarray], kept: dict[str, Any], stages: Programs) -> Moment:
-    return Moment(stages.place(_from_arrays(arrays, stages.shapes())), **kept)
-
-
-def empty_arrays(stages: Programs) -> dict[str, np.ndarray]:
-    """Room for all that a checkpoint of this run holds."""
-    plain = {name: jax.eval_shape(_plain, leaf) for name, leaf in _named(stages.shapes()) if leaf.size}
-    return {name: np.empty(leaf.shape, leaf.dtype) for name, leaf in plain.items()}
-
-
-def plain_arrays(run: RunState) -> Iterator[tuple[str, jax.Array]]:
-    """What of a run goes into a checkpoint. Orbax refuses empty arrays."""
-    return ((name, _plain(leaf)) for name, leaf in _named(run) if leaf.size)
-
-
-def check_record(path: Path, record: dict[str, Any], config: Config) -> dict[str, Any]:
+def _checked_record(path: Path, record: dict[str, Any], config: Config) -> dict[str, Any]:
     """The record, if it is of a version that can be read and of this very run."""
     version = record.get("schema_version") if isinstance(record, dict) else None
     if version != CHECKPOINT_SCHEMA_VERSION:
@@ -329,7 +396,12 @@ def check_record(path: Path, record: dict[str, Any], config: Config) -> dict[str
     return record
 
 
-def _from_arrays(arrays: dict[str, np.ndarray], like: RunState) -> RunState:
+def _stored_arrays(run: RunState) -> Iterator[tuple[str, jax.Array]]:
+    """What of a run goes into a checkpoint. Orbax refuses empty arrays."""
+    return ((name, _plain(leaf)) for name, leaf in _named(run) if leaf.size)
+
+
+def _from_arrays(arrays: dict[str, np.ndarray], shapes: RunState) -> RunState:
     def leaf(path: Any, abstract: Any) -> Any:
         if not abstract.size:
             return jnp.zeros(abstract.shape, abstract.dtype)
@@ -338,41 +410,7 @@ def _from_arrays(arrays: dict[str, np.ndarray], like: RunState) -> RunState:
             return jax.random.wrap_key_data(jnp.array(array))
         return array
 
-    return jax.tree_util.tree_map_with_path(leaf, like)
-
-
-def read_arrays(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
-    ocp = _orbax()
-    plain = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names}
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(**_alone(ocp)), **_alone(ocp)) as reader:
-        try:
-            return reader.restore(path.absolute(), args=ocp.args.PyTreeRestore(restore_args=plain))
-        except Exception as error:  # Orbax's and TensorStore's have no common kind
-            raise DamagedError(f"its arrays cannot be read: {' '.join(str(error).split())[:200]}") from error
-
-
-def _alone(ocp: Any) -> dict[str, Any]:
-    """Among several hosts this one reads and writes by itself: Orbax would have all meet for it, in programs' midst."""
-    if hosts.count() == 1:
-        return {}
-    here = hosts.index()
-    return {"multiprocessing_options": ocp.options.MultiprocessingOptions(here, {here}, "dcp")}
-
-
-def _record(moment: Moment, config: Config, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    return {
-        "schema_version": CHECKPOINT_SCHEMA_VERSION,
-        "env_steps": moment.unrolls * config.env_steps_per_unroll,
-        "unrolls": moment.unrolls,
-        "rows": [dict(row) for row in moment.rows],
-        "metrics": [dict(row) for row in moment.metrics],
-        "diverged": moment.diverged,
-        "seconds": moment.seconds,
-        "arrays": {name: _describe(array) for name, array in arrays.items()},
-        "config": asdict(config),
-        "versions": versions(),
-        "machine": machine(),
-    }
+    return jax.tree_util.tree_map_with_path(leaf, shapes)
 
 
 def _named(run: RunState) -> list[tuple[str, Any]]:
@@ -394,48 +432,16 @@ def _describe(leaf: Any) -> str:
     return f"{np.dtype(leaf.dtype).name}[{','.join(map(str, leaf.shape))}]"
 
 
+def _alone(ocp: Any) -> dict[str, Any]:
+    """Among several hosts this one reads and writes by itself: Orbax would make all wait for each other."""
+    if hosts.count() == 1:
+        return {}
+    here = hosts.index()
+    return {"multiprocessing_options": ocp.options.MultiprocessingOptions(here, {here}, "dcp")}
+
+
 def _orbax() -> Any:
     import orbax.checkpoint
 
     logging.getLogger("absl").setLevel(logging.CRITICAL)  # it tells the console what our caller will
     return orbax.checkpoint
-
-
-# Others of these may round otherwise: libraries, and the processor with its number of cores.
-_DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores", "hosts"}
-
-
-def latest_moment(
-    folder: Path, config: Config, stages: Programs, saver: Saver, note: Callable[[str], None]
-) -> Moment | None:
-    """-> None where the run has no checkpoint yet. `note` is told what the run's owner should know."""
-    remove_drafts(folder / CHECKPOINTS_DIR)
-    found = checkpoints(folder / CHECKPOINTS_DIR)
-    damaged = []
-    for path in found:
-        try:
-            moment = load(path, config, stages)
-        except DamagedError as damage:
-            note(f"The checkpoint {path} is damaged ({damage}): trying the one before it.")
-            damaged.append(path)
-            continue
-        for path_of_damaged in damaged:  # it would stand in the way of those to come
-            remove_checkpoint(path_of_damaged)
-        record = read_record(path)
-        saver.last = record["env_steps"]
-        _compare(record["versions"], versions(), note)
-        _compare(record["machine"], machine(), note)
-        return moment
-    if damaged:
-        raise UserError(
-            f"every checkpoint of {folder} is damaged: restore one from a copy, or begin again with --overwrite"
-        )
-    note(f"{folder} has no checkpoint yet: beginning again.")
-    return None
-
-
-def _compare(then: dict[str, str], now: dict[str, str], note: Callable[[str], None]) -> None:
-    changed = [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
-    changed = [change for change in changed if change.split()[0] in _DECIDE_BITS]
-    if changed:
-        note(f"Not what this run was trained with ({', '.join(changed)}): it goes on, but maybe not bit by bit.")

@@ -4,11 +4,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Any, Literal, Protocol, Self
+from typing import Literal, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -17,7 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from dcp.config import Config
-from dcp.types import Metrics
+
+Row = dict[str, float]
+STOPPING = "{}: stopping after this iteration, with a checkpoint (once more: at once)"
+COMPILING = "compiling (once: the next run of this kind finds it on disk)"
 
 
 @dataclass(frozen=True)
@@ -25,39 +27,45 @@ class Progress:
     """After each unroll."""
 
     unrolls: int
-    metrics: Metrics | None  # None while the replay fills
+    metrics: Sequence[Row] | None  # the iteration's, per seed; None while the replay fills
 
 
-# By name, or what makes one: `dcp grid` has its own, which no person looks at.
-DisplayKind = Literal["auto", "live", "plain", "none"] | Callable[[Config, Path], "Display"]
-Row = dict[str, float]
-STOPPING = "{}: stopping after this iteration, with a checkpoint (once more: at once)"
-COMPILING = "compiling (once: the next run of this kind finds it on disk)"
+class Display:
+    """Shows nothing but notes. Others override what they show; `dcp grid` has one of its own."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        return None
+
+    def joined(self, seeds: Sequence[int], unrolls: int, evaluations: int) -> None:
+        """These seeds train together from here: at the start, and whenever others join or one drops out."""
+
+    def progress(self, progress: Progress) -> None:
+        return None
+
+    def evaluated(self, rows: Sequence[Row]) -> None:
+        """One row of metrics.csv per seed, in the order of `joined`."""
+
+    def stopping(self, signal: str) -> None:
+        return None
+
+    def note(self, sentence: str) -> None:
+        """What must be known, such as damage: also where nothing else is shown."""
+        print(sentence, file=sys.stderr, flush=True)
 
 
-class Display(Protocol):
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *exception: object) -> None: ...
-
-    def progress(self, progress: Progress) -> None: ...
-
-    def evaluation(self, row: Row) -> None: ...
-
-    def resumed(self, unrolls: int, evaluations: int) -> None: ...
-
-    def stopping(self, signal: str) -> None: ...
-
-    def note(self, sentence: str) -> None: ...
+# By name, or a function that makes one.
+DisplayKind = Literal["auto", "live", "plain", "none"] | Callable[[Config, Path], Display]
 
 
 class Pace:
     """Steps done, steps/s and time left. The first iteration and the first evaluation compile: they do not count."""
 
-    def __init__(self, config: Config):
-        self.config = config
-        self.unrolls = 0
-        self._before = 0  # evaluations in earlier processes
+    def __init__(self, config: Config, unrolls: int = 0, evaluations: int = 0):
+        self.config, self.unrolls = config, unrolls
+        self._before = evaluations  # in earlier processes
         self._last: float | None = None  # when the latest iteration or evaluation ended
         self._iterations: list[float] = []  # seconds
         self._evaluations: list[float] = []
@@ -69,9 +77,6 @@ class Pace:
 
     def evaluated(self) -> None:
         self._tick(self._evaluations)
-
-    def resumed(self, unrolls: int, evaluations: int) -> None:
-        self.unrolls, self._before = unrolls, evaluations
 
     def _tick(self, durations: list[float]) -> None:
         now = time.perf_counter()
@@ -97,9 +102,12 @@ class Pace:
         left += (self.config.num_evals - self._before - len(self._evaluations)) * evaluation
         return self.config.env_steps_per_unroll / iteration, left
 
-    def text(self) -> str:
-        estimate = self.estimate()
-        return "-" if estimate is None else f"{estimate[0]:,.0f} steps/s  {clock(round(estimate[1]))} left"
+    def text(self, seeds: int = 1) -> str:
+        """Speed and time left; with several seeds, the speed of all together."""
+        if (estimate := self.estimate()) is None:
+            return "-"
+        speed = f"{seeds * estimate[0]:,.0f} steps/s{' in all' if seeds > 1 else ''}"
+        return f"{speed}  {clock(round(estimate[1]))} left"
 
 
 def clock(seconds: int) -> str:
@@ -110,7 +118,7 @@ def clock(seconds: int) -> str:
 
 
 def headline(config: Config, folder: Path, who: str | None = None) -> str:
-    """Says openly how many steps will run: the budget rounded up to whole unrolls. `who`: in place of the seed."""
+    """Say how many steps will run: the budget rounded up to whole unrolls. `who`: in place of the config's seed."""
     runs = config.num_unrolls * config.env_steps_per_unroll
     asked = "" if runs == config.steps else f" ({config.steps:,} rounded up to whole unrolls)"
     return (
@@ -119,61 +127,81 @@ def headline(config: Config, folder: Path, who: str | None = None) -> str:
     )
 
 
-class Silent:
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        return None
-
-    def progress(self, progress: Progress) -> None:
-        return None
-
-    def evaluation(self, row: Row) -> None:
-        return None
-
-    def resumed(self, unrolls: int, evaluations: int) -> None:
-        return None
-
-    def stopping(self, signal: str) -> None:
-        return None
-
-    def note(self, sentence: str) -> None:
-        """What must be known, such as damage: also where nothing else is shown."""
-        print(sentence, file=sys.stderr, flush=True)
+def seed_names(seeds: Sequence[int]) -> str:
+    """seeds 0, 1 and 2 as one program"""
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    return f"seeds {', '.join(map(str, seeds[:-1]))} and {seeds[-1]} as one program"
 
 
-class Plain(Silent):
-    """For logs: one line at the start, one an evaluation."""
+class _Paced(Display):
+    """Keeps count of the seeds and their pace. `several`: a command that trains several seeds, even if one is left."""
 
-    def __init__(self, config: Config, folder: Path):
+    def __init__(self, config: Config, folder: Path, several: bool = False):
+        self._config, self._several = config, several
+        self._folder = folder.parent / "seed_<n>" if several else folder
+        self._seeds: tuple[int, ...] = ()
         self._pace = Pace(config)
-        say(headline(config, folder))
+
+    def joined(self, seeds: Sequence[int], unrolls: int, evaluations: int) -> None:
+        self._seeds = tuple(seeds)
+        self._pace = Pace(self._config, unrolls, evaluations)  # another number of seeds has another pace
 
     def progress(self, progress: Progress) -> None:
         self._pace.update(progress)
 
-    def resumed(self, unrolls: int, evaluations: int) -> None:
-        self._pace.resumed(unrolls, evaluations)
-        say(f"{self._pace.steps:>12,} / {self._pace.total:,} steps  continuing from here")
+    def evaluated(self, rows: Sequence[Row]) -> None:
+        self._pace.evaluated()
+
+    def _headline(self, seeds: Sequence[int]) -> str:
+        several = f"{seed_names(seeds)}, each" if seeds else "several seeds"
+        return headline(self._config, self._folder, several if self._several else None)
+
+    @property
+    def _share(self) -> str:
+        return f"{self._pace.steps:>12,} / {self._pace.total:,} steps"
+
+
+class Plain(_Paced):
+    """For logs: a line at the start and wherever a group resumes, and one per evaluation."""
+
+    def __init__(self, config: Config, folder: Path, several: bool = False):
+        super().__init__(config, folder, several)
+        if not several:
+            say(self._headline(()))
+
+    def joined(self, seeds: Sequence[int], unrolls: int, evaluations: int) -> None:
+        super().joined(seeds, unrolls, evaluations)
+        if unrolls:
+            say(f"{self._share}  {f'{seed_names(seeds)}: ' if self._several else ''}continuing from here")
+        elif self._several:
+            say(self._headline(seeds))
 
     def stopping(self, signal: str) -> None:
         say(STOPPING.format(signal))
 
-    def evaluation(self, row: Row) -> None:
-        pace = self._pace
-        pace.evaluated()
+    def evaluated(self, rows: Sequence[Row]) -> None:
+        super().evaluated(rows)
+        means = {name: mean(row[name] for row in rows) for name in COLUMNS}
+        each = ", ".join(f"seed {seed} {row['success_once']:.1%}" for seed, row in zip(self._seeds, rows, strict=False))
+        diverged = sum(row["diverged_episodes"] for row in rows)
         say(
-            f"{pace.steps:>12,} / {pace.total:,} steps  success {row['success_once']:6.1%}  "
-            f"time near goal {row['time_near_goal']:6.1f}  critic loss {row['critic_loss']:.3f}  "
-            f"actor loss {row['actor_loss']:.3f}  {pace.text()}{_warning(row)}"
+            f"{self._share}  success {means['success_once']:6.1%}{f' ({each})' if self._several else ''}  "
+            f"time near goal {means['time_near_goal']:6.1f}  critic loss {means['critic_loss']:.3f}  "
+            f"actor loss {means['actor_loss']:.3f}  {self._pace.text(len(rows))}"
+            f"{f'  {diverged:.0f} episodes diverged' if diverged else ''}"
         )
 
 
-class Redrawn(Silent):
-    """For a terminal: a picture that `_render` gives, drawn anew whenever something happened."""
+COLUMNS = ("success_once", "time_near_goal", "critic_loss", "actor_loss", "diverged_episodes")
 
-    def __init__(self, console: Console):
+
+class Panel(_Paced):
+    """For a terminal: a bar for all, a line per seed, drawn anew whenever something happened."""
+
+    def __init__(self, config: Config, folder: Path, console: Console, several: bool = False):
+        super().__init__(config, folder, several)
+        self._rows: dict[int, Row] = {}  # by seed: the last evaluation's, with the losses as they are now
         self._phase = COMPILING
         self._live = Live(self._render(), console=console, refresh_per_second=4)
 
@@ -186,6 +214,25 @@ class Redrawn(Silent):
         self._live.update(self._render(), refresh=True)
         self._live.__exit__(None, None, None)
 
+    def joined(self, seeds: Sequence[int], unrolls: int, evaluations: int) -> None:
+        super().joined(seeds, unrolls, evaluations)
+        self._phase = COMPILING
+        self._live.update(self._render())
+
+    def progress(self, progress: Progress) -> None:
+        super().progress(progress)
+        filling = progress.unrolls < self._config.num_prefill_unrolls
+        self._phase = "training" if progress.metrics is not None else "filling the replay" if filling else COMPILING
+        for seed, metrics in zip(self._seeds, progress.metrics or (), strict=False):
+            losses = {name: metrics[name] for name in ("critic_loss", "actor_loss")}
+            self._rows[seed] = {**self._rows.get(seed, {}), **losses}
+        self._live.update(self._render())
+
+    def evaluated(self, rows: Sequence[Row]) -> None:
+        super().evaluated(rows)
+        self._rows.update(zip(self._seeds, rows, strict=True))
+        self._live.update(self._render())
+
     def stopping(self, signal: str) -> None:
         self._live.console.show_cursor(True)  # a second signal leaves no time for that
         self.note(STOPPING.format(signal))
@@ -193,249 +240,31 @@ class Redrawn(Silent):
     def note(self, sentence: str) -> None:
         self._live.console.print(sentence)
 
-    def _redraw(self) -> None:
-        self._live.update(self._render())
-
     def _render(self) -> RenderableType:
-        raise NotImplementedError
-
-
-class Panel(Redrawn):
-    """One run's."""
-
-    def __init__(self, config: Config, folder: Path, console: Console):
-        self._config, self._folder = config, folder
-        self._pace = Pace(config)
-        self._row: Row | None = None
-        self._losses: Row = {}
-        super().__init__(console)
-
-    def progress(self, progress: Progress) -> None:
-        self._pace.update(progress)
-        self._phase = phase(self._config, progress)
-        if progress.metrics is not None:
-            self._losses = {name: float(progress.metrics[name]) for name in ("critic_loss", "actor_loss")}
-        self._redraw()
-
-    def evaluation(self, row: Row) -> None:
-        self._row = row
-        self._pace.evaluated()
-        self._redraw()
-
-    def resumed(self, unrolls: int, evaluations: int) -> None:
-        self._pace.resumed(unrolls, evaluations)
-        self._redraw()
-
-    def _render(self) -> RenderableType:
-        pace, row = self._pace, self._row
-        bar = Table.grid(padding=(0, 2))
-        share = f"{pace.steps:,} / {pace.total:,} steps"
-        bar.add_row(ProgressBar(pace.total, pace.steps, width=30), share, pace.text(), Text(self._phase, "dim"))
-        numbers = Table.grid(padding=(0, 3))
-        numbers.add_row(
-            _labelled("success", "-" if row is None else f"{row['success_once']:.1%}"),
-            _labelled("time near goal", "-" if row is None else f"{row['time_near_goal']:.1f}"),
-            *(_labelled(name.replace("_", " "), f"{value:.3f}") for name, value in self._losses.items()),
-            Text("" if row is None else _warning(row).strip()),
-        )
-        return Group(headline(self._config, self._folder), bar, numbers)
-
-
-def phase(config: Config, progress: Progress) -> str:
-    if progress.metrics is not None:
-        return "training"
-    return COMPILING if progress.unrolls >= config.num_prefill_unrolls else "filling the replay"
+        pace, bar = self._pace, Table.grid(padding=(0, 2))
+        speed, phase = pace.text(len(self._seeds)), Text(self._phase, "dim")
+        bar.add_row(ProgressBar(pace.total, pace.steps, width=30), self._share.strip(), speed, phase)
+        numbers = Table("seed", *(name.replace("_", " ") for name in COLUMNS), box=None, header_style="dim")
+        for seed, row in sorted(self._rows.items()):
+            numbers.add_row(str(seed), *(f"{row[name]:.3f}" if name in row else "-" for name in COLUMNS))
+        return Group(self._headline(sorted({*self._rows, *self._seeds})), bar, numbers)
 
 
 def say(line: str) -> None:
-    """A reader that has gone, as after `| head`, is no reason to end a run."""
+    """Print at once. A reader that has gone, as after `| head`, is no reason to end a run."""
     try:
         print(line, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _labelled(label: str, value: str) -> Text:
-    return Text.assemble((f"{label} ", "dim"), (value, "bold"))
-
-
-def _warning(row: Row) -> str:
-    """Divergence is told, where there is some."""
-    return f"  {row['diverged_episodes']:.0f} episodes diverged" if row["diverged_episodes"] else ""
-
-
-def make_display(kind: DisplayKind, config: Config, folder: Path) -> Display:
+def make_display(kind: DisplayKind, config: Config, folder: Path, several: bool = False) -> Display:
+    """`folder`: the run's, or the first seed's of several."""
     if callable(kind):
         return kind(config, folder)
     console = Console()
     if kind == "auto":
         kind = "live" if console.is_terminal else "plain"
     if kind == "live":
-        return Panel(config, folder, console)
-    return Plain(config, folder) if kind == "plain" else Silent()
-
-
-ANY_SEED = "seed_<n>"  # in place of a run folder's name
-
-
-class SeedsDisplay(AbstractContextManager[Any], Protocol):
-    def joined(self, seeds: Sequence[int], unrolls: int, evaluations: int) -> None:
-        """These seeds go on together from here: at the start, and whenever others join or one drops out."""
-        ...
-
-    def progress(self, progress: Progress) -> None:
-        """Metrics are [K]."""
-        ...
-
-    def evaluated(self, rows: Sequence[Row]) -> None:
-        """One row a seed, in their order."""
-        ...
-
-    def stopping(self, signal: str) -> None: ...
-
-    def note(self, sentence: str) -> None: ...
-
-
-def together(seeds: Sequence[int]) -> str:
-    """seeds 0, 1 and 2 as one program"""
-    if len(seeds) == 1:
-        return f"seed {seeds[0]}"
-    return f"seeds {', '.join(map(str, seeds[:-1]))} and {seeds[-1]} as one program"
-
-
-class Quiet(Silent):
-    def __init__(self, config: Config):
-        self._config, self._pace, self._seeds = config, Pace(config), ()
-
-    def joined(self, seeds: Sequence[int], unrolls: int, evaluations: int) -> None:
-        self._seeds, self._pace = tuple(seeds), Pace(self._config)  # another number of seeds has another pace
-        self._pace.resumed(unrolls, evaluations)
-
-    def progress(self, progress: Progress) -> None:
-        self._pace.update(progress)
-
-    def evaluated(self, rows: Sequence[Row]) -> None:
-        self._pace.evaluated()
-
-    def _speed(self) -> str:
-        """Of all seeds together."""
-        if (estimate := self._pace.estimate()) is None:
-            return "-"
-        return f"{len(self._seeds) * estimate[0]:,.0f} steps/s in all  {clock(round(estimate[1]))} left"
-
-
-class Lines(Quiet):
-    """For logs: a line for each group that goes on together, one an evaluation."""
-
-    def __init__(self, config: Config, runs: Path):
-        super().__init__(config)
-        self._runs = runs
-
-    def joined(self, seeds: Sequence[int], unrolls: int, evaluations: int) -> None:
-        super().joined(seeds, unrolls, evaluations)
-        if not unrolls:
-            say(headline(self._config, self._runs, f"{together(seeds)}, each"))
-        else:
-            say(f"{self._pace.steps:>12,} / {self._pace.total:,} steps  {together(seeds)}: continuing from here")
-
-    def stopping(self, signal: str) -> None:
-        say(STOPPING.format(signal))
-
-    def evaluated(self, rows: Sequence[Row]) -> None:
-        super().evaluated(rows)
-        pace, each = self._pace, zip(self._seeds, rows, strict=True)
-        success = ", ".join(f"seed {seed} {row['success_once']:.1%}" for seed, row in each)
-        say(
-            f"{pace.steps:>12,} / {pace.total:,} steps  success {mean(row['success_once'] for row in rows):6.1%} "
-            f"({success})  time near goal {mean(row['time_near_goal'] for row in rows):6.1f}  "
-            f"critic loss {mean(row['critic_loss'] for row in rows):.3f}  {self._speed()}"
-        )
-
-
-class Board(Redrawn, Quiet):
-    """A bar for all, a line a seed."""
-
-    _COLUMNS = ("success_once", "time_near_goal", "critic_loss", "actor_loss", "diverged_episodes")
-
-    def __init__(self, config: Config, runs: Path, console: Console):
-        Quiet.__init__(self, config)
-        self._runs = runs
-        self._rows: dict[int, Row] = {}  # by seed: the last evaluation's, with the losses as they are now
-        Redrawn.__init__(self, console)
-
-    def joined(self, seeds: Sequence[int], unrolls: int, evaluations: int) -> None:
-        super().joined(seeds, unrolls, evaluations)
-        self._phase = COMPILING
-        self._redraw()
-
-    def progress(self, progress: Progress) -> None:
-        self._pace.update(progress)
-        self._phase = phase(self._config, progress)
-        if progress.metrics is not None:
-            for place, seed in enumerate(self._seeds):
-                losses = {name: float(progress.metrics[name][place]) for name in ("critic_loss", "actor_loss")}
-                self._rows[seed] = {**self._rows.get(seed, {}), **losses}
-        self._redraw()
-
-    def evaluated(self, rows: Sequence[Row]) -> None:
-        super().evaluated(rows)
-        self._rows.update(zip(self._seeds, rows, strict=True))
-        self._redraw()
-
-    def _render(self) -> RenderableType:
-        bar = Table.grid(padding=(0, 2))
-        share = f"{self._pace.steps:,} / {self._pace.total:,} steps"
-        bar.add_row(
-            ProgressBar(self._pace.total, self._pace.steps, width=30), share, self._speed(), Text(self._phase, "dim")
-        )
-        numbers = Table("seed", *(name.replace("_", " ") for name in self._COLUMNS), box=None, header_style="dim")
-        for seed, row in sorted(self._rows.items()):
-            numbers.add_row(str(seed), *(f"{row[name]:.3f}" if name in row else "-" for name in self._COLUMNS))
-        seeds = sorted({*self._rows, *self._seeds})
-        return Group(
-            headline(self._config, self._runs, f"{together(seeds)}, each" if seeds else "several seeds"), bar, numbers
-        )
-
-
-class Through(Quiet):
-    """A display that was made for a single run is shown one of them: with every measure the mean over the seeds."""
-
-    def __init__(self, config: Config, display: Display):
-        super().__init__(config)
-        self._display = display
-
-    def __enter__(self) -> Self:
-        self._display.__enter__()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._display.__exit__(*exception)
-
-    def joined(self, seeds: Sequence[int], unrolls: int, evaluations: int) -> None:
-        if unrolls:
-            self._display.resumed(unrolls, evaluations)
-
-    def progress(self, progress: Progress) -> None:
-        metrics = progress.metrics and {name: values.mean() for name, values in progress.metrics.items()}
-        self._display.progress(Progress(progress.unrolls, metrics))
-
-    def evaluated(self, rows: Sequence[Row]) -> None:
-        self._display.evaluation({name: mean(row[name] for row in rows) for name in rows[0]})
-
-    def stopping(self, signal: str) -> None:
-        self._display.stopping(signal)
-
-    def note(self, sentence: str) -> None:
-        self._display.note(sentence)
-
-
-def make_seeds_display(kind: DisplayKind, config: Config, folder: Path) -> SeedsDisplay:
-    """`folder`: of the first seed."""
-    if callable(kind):
-        return Through(config, kind(config, folder))
-    console, runs = Console(), folder.parent / ANY_SEED
-    if kind == "auto":
-        kind = "live" if console.is_terminal else "plain"
-    if kind == "live":
-        return Board(config, runs, console)
-    return Lines(config, runs) if kind == "plain" else Quiet(config)
+        return Panel(config, folder, console, several)
+    return Plain(config, folder, several) if kind == "plain" else Display()

@@ -32,9 +32,26 @@ from dcp.runs.checkpoint import UNSPLIT, machine, versions
 from dcp.runs.run_status import Budget, raised, read_plan, taken
 
 LOCK_FILE = ".lock"
+REPLACED_DIR = ".replaced"
+_RETURNING_DIR, _GONE_DIR = ".replaced.returning", ".replaced.gone"  # on its way back; being removed
+# All that a run writes: `--overwrite` replaces these and nothing else.
+_WRITTEN = (
+    METRICS_FILE,
+    POLICY_FILE,
+    FAULT_FILE,
+    CHECKPOINTS_DIR,
+    f"{PLOTS_DIR}/learning_curve.png",
+    f"{PLOTS_DIR}/landscape.png",
+    f"{PLOTS_DIR}/episode.gif",
+    f"{TENSORBOARD_DIR}/events.out.tfevents.*",
+    CONFIG_FILE,
+)
+_DRAFTS = tuple(f".{name}.*.tmp" for name in (CONFIG_FILE, METRICS_FILE, POLICY_FILE, FAULT_FILE))  # see write_whole
 
 
 class FolderLock:
+    """One writer per folder. The operating system holds the lock, so it ends with its owner, however that ends."""
+
     def __init__(self, folder: Path):
         self._path = folder / LOCK_FILE
         self._descriptor: int | None = self._acquire()
@@ -81,7 +98,7 @@ class FolderLock:
 
 
 def owner(folder: Path) -> str | None:
-    """Who writes to this folder now: "process 12 on host", or None. Shares the lock for an instant to find out."""
+    """Say who writes to this folder now: "process 12 on host", or None. Shares the lock for an instant to find out."""
     try:
         descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
@@ -129,9 +146,8 @@ class RunFolder:
         write_whole(self.path / CONFIG_FILE, json.dumps(content, indent=2).encode())
 
     def save_policy(self, policy: DeployedPolicy, row: dict[str, Any]) -> None:
-        c = self.config
         names = ("env", "eval_env", "fidelity", "physics", "method", "seed")
-        about = {name: getattr(c, name) for name in names}
+        about = {name: getattr(self.config, name) for name in names}
         save_policy(self.path / POLICY_FILE, policy, {**about, "env_steps": row["env_steps"]})
 
     def save_fault(self, seen: dict[str, Any]) -> Path:
@@ -139,7 +155,7 @@ class RunFolder:
         return self.fault
 
     def keep(self) -> None:
-        """The run has a result: what it replaces may go."""
+        """Say that the run has a result: what it replaces may go."""
         drop_replaced(self.path)
 
     def discard(self) -> None:
@@ -163,7 +179,12 @@ def claim(runs_dir: str | Path, config: Config, overwrite: bool = False) -> RunF
                 keep_replaced(path)
             elif run_files(path):
                 raise UserError(taken(path))
-            _begin(folder)
+            try:
+                (path / PLOTS_DIR).mkdir(exist_ok=True)
+                folder.save_config()
+            except OSError:
+                restore_replaced(path)
+                raise
         except BaseException:
             folder.lock.release()
             raise
@@ -174,17 +195,8 @@ def claim(runs_dir: str | Path, config: Config, overwrite: bool = False) -> RunF
     return folder
 
 
-def _begin(folder: RunFolder) -> None:
-    try:
-        (folder.path / PLOTS_DIR).mkdir(exist_ok=True)
-        folder.save_config()
-    except OSError:
-        restore_replaced(folder.path)
-        raise
-
-
 def reopen(path: str | Path, steps: int | None = None) -> RunFolder:
-    """The folder of a run that is to go on, with a raised budget if `steps` says so (`save_config` writes it down)."""
+    """Open the folder of a run to resume, with a raised budget if `steps` says so (`save_config` writes it down)."""
     path = Path(path)
     read_plan(path)  # is it a run at all?
     try:
@@ -205,25 +217,8 @@ def reopen(path: str | Path, steps: int | None = None) -> RunFolder:
     return RunFolder(path, config, lock, earlier)
 
 
-REPLACED_DIR = ".replaced"
-_RETURNING_DIR, _GONE_DIR = ".replaced.returning", ".replaced.gone"  # on its way back; being removed
-# All that a run writes: `--overwrite` replaces these and nothing else.
-_WRITTEN = (
-    METRICS_FILE,
-    POLICY_FILE,
-    FAULT_FILE,
-    CHECKPOINTS_DIR,
-    f"{PLOTS_DIR}/learning_curve.png",
-    f"{PLOTS_DIR}/landscape.png",
-    f"{PLOTS_DIR}/episode.gif",
-    f"{TENSORBOARD_DIR}/events.out.tfevents.*",
-    CONFIG_FILE,
-)
-_DRAFTS = tuple(f".{name}.*.tmp" for name in (CONFIG_FILE, METRICS_FILE, POLICY_FILE, FAULT_FILE))  # see write_whole
-
-
 def run_files(path: Path) -> list[Path]:
-    """What a run has written here; config.json is the last."""
+    """List what a run has written here; config.json is the last."""
     return [found for pattern in _WRITTEN for found in path.glob(pattern)]
 
 
@@ -234,13 +229,13 @@ def finish_replacing(path: Path) -> None:
     _move_written(path / _RETURNING_DIR, path)
     aside = path / REPLACED_DIR
     if not (aside / CONFIG_FILE).exists():
-        _move_written(aside, path)  # it was being set aside
+        _move_written(aside, path)  # it was being moved away
     elif not (path / CONFIG_FILE).exists():
         restore_replaced(path)  # the new run had not begun, or was being discarded
 
 
 def keep_replaced(path: Path) -> None:
-    """A run without a result has replaced another already: then it is that one which must stay."""
+    """Move the run that is here away. If it has no result and replaced another itself, that other one must stay."""
     if (path / REPLACED_DIR).is_dir():
         _remove_written(path)
     else:
@@ -248,7 +243,7 @@ def keep_replaced(path: Path) -> None:
 
 
 def restore_replaced(path: Path) -> None:
-    """Leave all as it was before this run."""
+    """Remove this run and put the replaced one back."""
     _remove_written(path)
     if (path / REPLACED_DIR).is_dir():
         (path / REPLACED_DIR).rename(path / _RETURNING_DIR)  # from here on, what lies in the folder is the old run's
@@ -257,7 +252,7 @@ def restore_replaced(path: Path) -> None:
 
 
 def drop_replaced(path: Path) -> None:
-    """The new run has a result."""
+    """Remove the replaced run: the new one has a result."""
     if (path / REPLACED_DIR).is_dir():
         (path / REPLACED_DIR).rename(path / _GONE_DIR)
         _remove(path / _GONE_DIR)

@@ -24,31 +24,31 @@ from dcp.errors import UserError
 _PIECE = 2**26  # bytes that are passed at once
 
 
-def convene(settings: Settings) -> None:
-    """Host 0, before its first array: the others learn how many devices to make, and all start together."""
+def start_hosts(settings: Settings) -> None:
+    """Host 0, before its first array: tell the others how many devices to make, and start together with them."""
     if hosts.count() > 1:
-        hosts.tell(asdict(settings))
-        start(settings)
+        hosts.send(asdict(settings))
+        start_host(settings)
 
 
-def start(settings: Settings) -> None:
-    """Every host: its devices, and a first exchange while all are in step, which makes the connections."""
+def start_host(settings: Settings) -> None:
+    """Every host: make its devices, then its connections by a first exchange, while all are in step."""
     with suppress(UserError):  # host 0 will say what is wrong
         devices.prepare(settings.devices, env_of(settings).spec)
-    with _chatter_to_stderr():
-        agreed([0])
+    with _gloo_to_stderr():
+        highest_of_all([0])
 
 
-def agreed(wishes: Sequence[int]) -> list[int]:
-    """For each wish the highest of all hosts'. One host asks nobody."""
+def highest_of_all(numbers: Sequence[int]) -> list[int]:
+    """Return for each number the highest of all hosts'. One host asks nobody."""
     if hosts.count() == 1:
-        return list(wishes)
-    of_all = multihost_utils.process_allgather(np.asarray(wishes, np.int32))  # [hosts, wishes]
-    return [int(wish) for wish in np.max(of_all, axis=0)]
+        return list(numbers)
+    of_all = multihost_utils.process_allgather(np.asarray(numbers, np.int32))  # [hosts, numbers]
+    return [int(number) for number in np.max(of_all, axis=0)]
 
 
 def pieces(array: jax.Array) -> Iterator[tuple[Any, np.ndarray]]:
-    """All of an array, as (where, what). An array that is split over hosts is passed on in turns, a piece at a time."""
+    """Yield all of an array, as (where, what). One that is split over hosts is passed on in turns, piece by piece."""
     if array.is_fully_addressable:
         for shard in array.addressable_shards:
             if shard.replica_id == 0:
@@ -64,8 +64,8 @@ def pieces(array: jax.Array) -> Iterator[tuple[Any, np.ndarray]]:
             yield slice(at, at + count), np.asarray(take(array, at).addressable_shards[0].data)
 
 
-def spread(arrays: dict[str, np.ndarray]) -> None:
-    """Host 0's numbers into every host's arrays of the same names and shapes."""
+def broadcast(arrays: dict[str, np.ndarray]) -> None:
+    """Write host 0's numbers into every host's arrays of the same names and shapes."""
     in_order = [arrays[name] for name in sorted(arrays)]
     small = [array for array in in_order if array.nbytes <= _PIECE // 64]
     together = np.concatenate([_bytes(array) for array in small])
@@ -95,7 +95,7 @@ def _taking(count: int, place: NamedSharding) -> Any:
 
 
 @contextmanager
-def _chatter_to_stderr() -> Iterator[None]:
+def _gloo_to_stderr() -> Iterator[None]:
     """Gloo says on stdout that it has connected."""
     sys.stdout.flush()
     kept = os.dup(1)

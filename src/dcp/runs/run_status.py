@@ -1,24 +1,27 @@
-"""What a run folder says of its run: what was planned, how far it has come, and how to resume it."""
+"""What a run folder says of its run: what was planned, how far it has come, and how to resume it.
+
+A run whose budget was raised keeps the evaluations that were planned; further ones follow at their pace.
+"""
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from dcp.config import Config, Settings
 from dcp.errors import UserError
-from dcp.run_folder import CHECKPOINTS_DIR, CONFIG_FILE, load_run, read_config_file, require_trust
+from dcp.run_folder import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE, load_run, read_config_file, require_trust
 from dcp.runs.checkpoint import DamagedError, checkpoints, read_record, verify
 
 
 @dataclass(frozen=True)
 class Budget:
-    """One that a run had before it was raised."""
+    """A budget that a run had before it was raised."""
 
     steps: int
     num_evals: int
 
 
 def evaluation_points(config: Config, earlier: tuple[Budget, ...] = ()) -> list[int]:
-    """Iterations done at each evaluation: evenly spread within each budget, the last one at its end."""
+    """Return the iterations done at each evaluation: evenly spread in each budget, the last one at its end."""
     points: list[int] = []
     start = 0
     for budget in (*earlier, Budget(config.steps, config.num_evals)):
@@ -30,7 +33,7 @@ def evaluation_points(config: Config, earlier: tuple[Budget, ...] = ()) -> list[
 
 
 def raised(config: Config, earlier: tuple[Budget, ...], steps: int) -> tuple[Config, tuple[Budget, ...]]:
-    """The same run with more steps; its further evaluations lie as far apart as the last ones that were planned."""
+    """Plan the same run with more steps; further evaluations lie as far apart as the last that were planned."""
     more = _iterations(config, steps) - config.num_iterations
     if more <= 0:  # the same number of whole unrolls
         return config, earlier
@@ -51,7 +54,7 @@ _RESOLVED += ("pool_seed_fraction", "pool_seed_sha256")
 
 
 def holds_run(path: Path) -> bool:
-    """Also for a name that no file can have."""
+    """Whether this is a run folder; not, for a name that no file can have."""
     try:
         return (path / CONFIG_FILE).exists()
     except (OSError, ValueError):
@@ -59,7 +62,7 @@ def holds_run(path: Path) -> bool:
 
 
 def read_plan(path: Path) -> tuple[Config, tuple[Budget, ...]]:
-    """A run's config, and the budgets that it had before."""
+    """Read a run's config, and the budgets that it had before."""
     try:
         there = (path / CONFIG_FILE).is_file()
     except OSError as error:
@@ -75,7 +78,7 @@ def read_plan(path: Path) -> tuple[Config, tuple[Budget, ...]]:
 
 
 def how_far(path: Path) -> tuple[int, int]:
-    """-> environment steps after which this run can go on, and those that it was asked for"""
+    """-> environment steps after which this run can resume, and those that it was asked for"""
     config, _ = read_plan(path)
     for checkpoint in checkpoints(path / CHECKPOINTS_DIR):
         try:
@@ -104,8 +107,23 @@ def is_finished(path: Path) -> bool:
         return False
 
 
+def has_all_results(folder: Path, config: Config) -> bool:
+    """Whether nothing is left to do, as `is_finished`, but without reading gigabytes: no checksum is verified."""
+    try:
+        evaluations = len(load_run(folder).metrics["env_steps"])
+    except (UserError, LookupError):
+        return False
+    if evaluations != config.num_evals or not (folder / POLICY_FILE).is_file():
+        return False
+    found = checkpoints(folder / CHECKPOINTS_DIR)
+    try:
+        return not found or len(read_record(found[0])["rows"]) == config.num_evals
+    except (DamagedError, LookupError, TypeError):
+        return False
+
+
 def resume_command(path: Path) -> str:
-    """An environment of one's own is code: it is named again."""
+    """Say how to resume a run. An environment of one's own is code: it is named again."""
     try:
         config, _ = read_plan(path)
     except UserError:
@@ -115,6 +133,7 @@ def resume_command(path: Path) -> str:
 
 
 def require_named(config: Settings, named: dict[str, str | None]) -> None:
+    """Refuse a config that names code unless the user names it too, by flag."""
     for flag, name in own_environments(config).items():
         require_trust(name, named[flag], flag)
 
@@ -126,7 +145,7 @@ def own_environments(config: Settings) -> dict[str, str]:
 
 
 def differing(stored: Config, earlier: tuple[Budget, ...], asked: Settings) -> list[str]:
-    """Fields in which `asked` would make another run. None means the run's own value, where the run decides it."""
+    """List the fields in which `asked` makes another run. None is the run's own value, where the run decides it."""
     told = {name: value for name, value in asdict(asked).items() if value is not None or name not in _RESOLVED}
     names = [name for name, value in told.items() if value != getattr(stored, name)]
     begun = {"steps": [b.steps for b in earlier], "num_evals": [b.num_evals for b in earlier]}  # before it was raised
@@ -134,8 +153,8 @@ def differing(stored: Config, earlier: tuple[Budget, ...], asked: Settings) -> l
     return [name for name in names if name != "steps" or asked.steps < stored.steps]
 
 
-def steps_to_go_on_with(path: Path, asked: Settings) -> int | None:
-    """The budget to continue with; None where the run has reached it already.
+def budget_to_resume_with(path: Path, asked: Settings) -> int | None:
+    """Return the budget to resume with; None where the run has reached it already.
 
     Settings that agree with the run are welcome. Others are refused by name: they would make it another run.
     """
@@ -154,6 +173,7 @@ def steps_to_go_on_with(path: Path, asked: Settings) -> int | None:
 
 
 def taken(path: Path) -> str:
+    """Say that a folder holds a run already, and what can be done."""
     otherwise = "use --overwrite, another --seed or another --runs-dir"
     try:
         finished, (done, total) = is_finished(path), how_far(path)

@@ -2,11 +2,15 @@
 
 A seed computes what it would compute alone, from the same random streams; only the order of floating-point sums may
 differ. Each seed has an ordinary run folder, which can be resumed alone or together with others.
+
+On an accelerator every part is one `jax.vmap` over the seeds. On a CPU the learner's pass takes one seed after another
+inside its program (`lax.map`): its matrix products fill the cores already, and batched ones do so worse.
+With several devices each has its share of the seeds, whole, and nothing passes between them.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache, cached_property, lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -15,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dcp.algorithm import ActingState, Algorithm, RunState, may_share, same_program
+from dcp.algorithm import ActingState, Algorithm, Programs, RunState, may_share, same_program
 from dcp.checks import available_memory, memory_parts
 from dcp.compiling import compiler_options
 from dcp.config import Config, Settings
@@ -29,11 +33,16 @@ from dcp.replay import ReplayState, insert
 from dcp.types import Array, Metrics
 
 S = TypeVar("S", bound=Settings)
+How = Literal["vmap", "map"]
+AXIS = "seeds"
 ALONE = "use --seeds-as processes"
+# The same number for every seed that has made as many unrolls. They have no axis: `lax.cond` then really skips the
+# scoring between two ticks of the clock, and an unroll is inserted as a slice.
+SHARED = ("unrolls", "replay/head", "replay/size", "acting/command/clock")
 
 
 def require_seeds(seeds: Sequence[int]) -> None:
-    """Also for seeds as processes."""
+    """Refuse what is not a list of seeds. Also for seeds as processes."""
     if not seeds:
         raise UserError("--seeds needs at least one seed, such as --seeds 0 1 2")
     for seed in seeds:
@@ -44,7 +53,7 @@ def require_seeds(seeds: Sequence[int]) -> None:
 
 
 def in_one_program(settings: S, count: int) -> S:
-    """The settings of each of `count` seeds: whole, on one device."""
+    """Return the settings of each of `count` seeds: whole, on one device."""
     if jax.process_count() > 1:
         raise UserError(f"seeds as one program run in one process, not in {jax.process_count()}: {ALONE}")
     if settings.devices not in (None, 1):
@@ -56,13 +65,13 @@ def in_one_program(settings: S, count: int) -> S:
 
 
 def require_whole(path: Path, stored: Config) -> None:
-    """Of a run that is to go on in one program with others."""
+    """Refuse to resume a run in one program with others if its environments are split over devices."""
     if stored.devices not in (None, 1):
-        raise UserError(f"{path} was begun on {stored.devices} devices, and goes on so alone: {ALONE}")
+        raise UserError(f"{path} was begun on {stored.devices} devices, and resumes so alone: {ALONE}")
 
 
 def require_memory(settings: Settings, count: int) -> None:
-    """For `count` seeds of settings that have passed their own checks."""
+    """Refuse what does not fit: `count` seeds of settings that have passed their own checks."""
     env = env_of(settings)
     if jax.default_backend() != "cpu":
         count //= devices_for(count)  # an accelerator's memory is its own
@@ -75,85 +84,135 @@ def require_memory(settings: Settings, count: int) -> None:
         )
 
 
-# The same number for every seed that has made as many unrolls. They have no axis: `lax.cond` then really skips the
-# scoring between two ticks of the clock, and an unroll is inserted as a slice.
-SHARED = ("unrolls", "replay/head", "replay/size", "acting/command/clock")
-
-
 def axes(run: RunState) -> RunState:
     """0 where a leaf has the axis of seeds, None where it is shared: as `jax.vmap` takes it."""
-    return jax.tree_util.tree_map_with_path(lambda path, _: None if is_shared(path) else 0, run)
+    return jax.tree_util.tree_map_with_path(lambda path, _: None if _is_shared(path) else 0, run)
 
 
-def is_shared(path: Any) -> bool:
+def _is_shared(path: Any) -> bool:
     return jax.tree_util.keystr(path, simple=True, separator="/") in SHARED
 
 
-def stack(runs: Sequence[RunState]) -> RunState:
-    """Runs of one seed each, on the host or on a device, as one of K."""
-
-    def leaf(path: Any, *leaves: Any) -> Any:
-        if is_shared(path):
-            return leaves[0]
-        on_host = all(isinstance(leaf, np.ndarray) for leaf in leaves)
-        return np.stack(leaves) if on_host else jnp.stack(leaves)
-
-    return jax.tree_util.tree_map_with_path(leaf, *runs)
-
-
 def join(one: RunState, other: RunState) -> RunState:
-    """The seeds of both."""
+    """Return the state of the seeds of both."""
 
     def leaf(path: Any, a: Any, b: Any) -> Any:
-        return a if is_shared(path) else jnp.concatenate([a, b])
+        return a if _is_shared(path) else jnp.concatenate([a, b])
 
     return jax.tree_util.tree_map_with_path(leaf, one, other)
 
 
 def keep(run: RunState, places: Sequence[int]) -> RunState:
-    """The seeds at these places alone."""
+    """Return the state of the seeds at these places alone."""
     chosen = jnp.asarray(places)
-    return jax.tree_util.tree_map_with_path(lambda path, x: x if is_shared(path) else x[chosen], run)
+    return jax.tree_util.tree_map_with_path(lambda path, x: x if _is_shared(path) else x[chosen], run)
 
 
-def one_of(run: RunState, place: int) -> RunState:
-    """One seed's run, as it would be alone."""
-    return _one_of()(run, place)
-
-
-def part_of(tree: Any, place: int) -> Any:
-    """One seed's part of a tree in which every leaf has the axis."""
-    return _part_of()(tree, place)
-
-
-@cache
-def _one_of() -> Any:
+@jax.jit
+def _one_of(run: RunState, place: Array) -> RunState:
     """The place is an argument of one small program: a static one would be compiled for each seed."""
-
-    def one(run: RunState, place: Array) -> RunState:
-        take = jax.lax.dynamic_index_in_dim
-        return jax.tree_util.tree_map_with_path(
-            lambda path, x: x if is_shared(path) else take(x, place, keepdims=False), run
-        )
-
-    return jax.jit(one)
-
-
-@cache
-def _part_of() -> Any:
     take = jax.lax.dynamic_index_in_dim
-    return jax.jit(lambda tree, place: jax.tree.map(lambda x: take(x, place, keepdims=False), tree))
+    return jax.tree_util.tree_map_with_path(
+        lambda path, x: x if _is_shared(path) else take(x, place, keepdims=False), run
+    )
 
 
-How = Literal["vmap", "map"]
-AXIS = "seeds"
+@jax.jit
+def _part_of(tree: Any, place: Array) -> Any:
+    return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, place, keepdims=False), tree)
 
 
 class SeedPrograms:
-    """`devices`: those that share the seeds out evenly; with one or none, everything is as JAX has it."""
+    """`Programs` with a leading axis of seeds: the joint state of K in, the next one out. Keys are single runs' keys.
 
-    def __init__(self, trainer: Algorithm, donate: bool, devices: tuple[Any, ...] = ()):
-        self.algorithm, self.donate, self.devices = trainer, donate, devices
+    `donate`: the state that is handed in is used up. `learner`: how its pass goes over the seeds.
+    """
+
+    def __init__(self, algorithm: Algorithm, donate: bool = True, learner: How | None = None):
+        self.algorithm, self._donate = algorithm, donate
+        self._learner: How = learner or learner_form()
+
+    def jitted(self, count: int) -> "_Jitted":
+        """Compiled for so many seeds, over all devices that share them out evenly."""
+        over = devices_for(count)
+        devices = tuple(jax.local_devices()[:over]) if over > 1 else ()
+        if not may_share(self.algorithm):
+            return _Jitted(self.algorithm, self._donate, devices)
+        return _shared(same_program(self.algorithm), self._donate, devices)
+
+    def shapes(self) -> RunState:
+        """Of one seed's run."""
+        return Programs(self.algorithm).shapes()
+
+    def begin(self, seeds: Sequence[int]) -> RunState:
+        jitted, keys = self.jitted(len(seeds)), _splits(jnp.stack([jax.random.key(seed) for seed in seeds]), 3)
+        acting, replay = jitted.init_experience(keys[1])
+        return RunState(jitted.init_learner(keys[0]), acting, replay, keys[2], jnp.zeros((), jnp.int32))
+
+    def stack(self, runs: Sequence[RunState]) -> RunState:
+        """Put runs of one seed each, on the host or on a device, together as one of K."""
+
+        def leaf(path: Any, *leaves: Any) -> Any:
+            if _is_shared(path):
+                return leaves[0]
+            on_host = all(isinstance(leaf, np.ndarray) for leaf in leaves)
+            return np.stack(leaves) if on_host else jnp.stack(leaves)
+
+        return jax.tree_util.tree_map_with_path(leaf, *runs)
+
+    def place(self, run: RunState) -> RunState:
+        """Seeds that were put together, or that are left, on the devices that share them out."""
+        return self.jitted(len(run.key)).place(run)
+
+    def prefill(self, run: RunState) -> RunState:
+        key, key_collect = _splits(run.key, 2)
+        return self._unroll(run._replace(key=key), key_collect)[0]
+
+    def iteration(self, run: RunState) -> tuple[RunState, Metrics]:
+        """-> the next state, metrics [K]"""
+        key, key_collect, key_sample, key_update = _splits(run.key, 4)
+        key_window, key_future, key_shuffle = _splits(key_sample, 3)
+        run, acting_metrics = self._unroll(run._replace(key=key), key_collect)
+        jitted = self.jitted(len(key))
+        learn = jitted.learn_vmapped if self._learner == "vmap" else jitted.learn_mapped
+        windows = jitted.windows(run.replay, key_window)
+        learner, metrics = learn(run.learner, windows, key_future, key_shuffle, key_update)
+        return run._replace(learner=learner), metrics | acting_metrics
+
+    def _unroll(self, run: RunState, keys: Array) -> tuple[RunState, Metrics]:
+        acting, replay, metrics = self.jitted(len(keys)).collect(run.learner.params, run.acting, run.replay, keys)
+        return run._replace(acting=acting, replay=replay, unrolls=run.unrolls + 1), metrics
+
+    def scores(self, run: RunState, seeds: Sequence[int], index: int) -> list[dict[str, float]]:
+        """Evaluate each seed on the episodes that its evaluation of this index would have alone."""
+        keys = jnp.stack([evaluation_key(seed, index) for seed in seeds])
+        records = jax.device_get(self.jitted(len(seeds)).evaluate(run.learner.params, keys))
+        return [training_scores(measure(jax.tree.map(lambda x, i=i: x[i], records))) for i in range(len(seeds))]
+
+    def diverged(self, run: RunState) -> list[int]:
+        """Count each seed's episodes since its start that ended because their environment diverged."""
+        return np.sum(run.acting.episodes.diverged, axis=1).tolist()
+
+    def finite(self, run: RunState) -> list[bool]:
+        """Whether all of the learner's numbers are, per seed."""
+        return _finite(run.learner).tolist()
+
+    def one_of(self, run: RunState, place: int) -> RunState:
+        """One seed's run, as it would be alone."""
+        return _one_of(run, place)  # pyright: ignore[reportArgumentType]
+
+    def learner_of(self, run: RunState, place: int) -> LearnerState:
+        return _part_of(run.learner, place)  # pyright: ignore[reportArgumentType]
+
+
+class _Jitted:
+    """An algorithm's parts over K seeds, each compiled once.
+
+    `devices`: those that share the seeds out evenly; with one or none, everything is as JAX has it.
+    """
+
+    def __init__(self, algorithm: Algorithm, donate: bool, devices: tuple[Any, ...] = ()):
+        self.algorithm, self.donate, self.devices = algorithm, donate, devices
 
     @cached_property
     def axes(self) -> RunState:
@@ -180,16 +239,12 @@ class SeedPrograms:
         parts = (self.axes.replay, 0)
         return self._jit(jax.vmap(self.algorithm.windows, in_axes=parts), parts, 0)
 
-    def learn(self, how: How) -> Any:
-        """The learner's pass of every seed, all at once or one after another: the same maths."""
-        return self._vmapped if how == "vmap" else self._mapped
-
     @cached_property
-    def _vmapped(self):
+    def learn_vmapped(self):
         return self._jit(jax.vmap(self.algorithm.learn), (0, 0, 0, 0, 0), 0, donate=(0,))
 
     @cached_property
-    def _mapped(self):
+    def learn_mapped(self):
         def learn(*inputs: Any) -> tuple[LearnerState, Metrics]:
             return jax.lax.map(lambda one: self.algorithm.learn(*one), inputs)
 
@@ -197,27 +252,19 @@ class SeedPrograms:
 
     @cached_property
     def evaluate(self):
-        return self._jit(jax.vmap(self._episodes), (0, 0), 0)
+        def episodes(params: LearnerParams, key: Array) -> Record:
+            return self.algorithm.deployment.episodes(self.algorithm.policy(params), key)
 
-    @cached_property
-    def finite(self):
-        """Per seed, whether all of the learner's numbers are: [K]"""
-        return jax.jit(_finite)
+        return self._jit(jax.vmap(episodes), (0, 0), 0)
 
     def _collect(
         self, params: LearnerParams, acting: ActingState, replay: ReplayState, keys: Array
     ) -> tuple[ActingState, ReplayState, Metrics]:
         """`Algorithm.collect` of every seed. The rows go in beside the vmap, which would make scatters of slices."""
-
-        def unroll(params: LearnerParams, acting: ActingState, key: Array):
-            return self.algorithm.unroll(params, acting, key)
-
         axes = self.axes.acting
-        acting, rows, metrics = jax.vmap(unroll, in_axes=(0, axes, 0), out_axes=(axes, 0, 0))(params, acting, keys)
+        unroll = jax.vmap(self.algorithm.unroll, in_axes=(0, axes, 0), out_axes=(axes, 0, 0))
+        acting, rows, metrics = unroll(params, acting, keys)
         return acting, insert(replay, rows, axis=1), metrics
-
-    def _episodes(self, params: LearnerParams, key: Array) -> Record:
-        return self.algorithm.deployment.episodes(self.algorithm.policy(params), key)
 
     def place(self, run: RunState) -> RunState:
         """Each seed's arrays on its device, copied: they may be donated."""
@@ -239,13 +286,7 @@ class SeedPrograms:
         return jax.jit(function, donate_argnums=donated, compiler_options=compiler_options())
 
 
-def _specs(axes: Any) -> Any:
-    return jax.tree.map(lambda axis: PartitionSpec(*[AXIS] * (axis == 0)), axes, is_leaf=lambda axis: axis is None)
-
-
-def _finite(learner: LearnerState) -> Array:
-    leaves = [jnp.isfinite(leaf).reshape(leaf.shape[0], -1).all(axis=1) for leaf in jax.tree.leaves(learner)]
-    return jnp.stack(leaves).all(axis=0)
+_shared = lru_cache(maxsize=4)(_Jitted)  # groups that differ in seeds or budget alone share theirs
 
 
 def learner_form() -> How:
@@ -257,72 +298,14 @@ def devices_for(count: int) -> int:
     return max(n for n in range(1, jax.local_device_count() + 1) if count % n == 0)
 
 
-def seed_programs(trainer: Algorithm, donate: bool, count: int) -> SeedPrograms:
-    """For so many seeds, over all devices that share them out evenly.
-
-    Groups of seeds that differ in seeds or budget alone share theirs, as single runs do.
-    """
-    over = devices_for(count)
-    devices = tuple(jax.local_devices()[:over]) if over > 1 else ()
-    if not may_share(trainer):
-        return SeedPrograms(trainer, donate, devices)
-    return _shared(same_program(trainer), donate, devices)
+def _specs(axes: Any) -> Any:
+    return jax.tree.map(lambda axis: PartitionSpec(*[AXIS] * (axis == 0)), axes, is_leaf=lambda axis: axis is None)
 
 
-_shared = lru_cache(maxsize=4)(SeedPrograms)
-
-
-class SeedStages:
-    """`Programs` with a leading axis of seeds. `donate`: the state that is handed in is used up."""
-
-    def __init__(self, trainer: Algorithm, donate: bool = True, learner: How | None = None):
-        self.algorithm, self._donate = trainer, donate
-        self._learner: How = learner or learner_form()
-
-    def programs(self, count: int) -> SeedPrograms:
-        """For so many seeds."""
-        return seed_programs(self.algorithm, self._donate, count)
-
-    def init(self, seeds: Sequence[int]) -> RunState:
-        programs, keys = self.programs(len(seeds)), _splits(jnp.stack([jax.random.key(seed) for seed in seeds]), 3)
-        acting, replay = programs.init_experience(keys[1])
-        return RunState(programs.init_learner(keys[0]), acting, replay, keys[2], jnp.zeros((), jnp.int32))
-
-    def place(self, run: RunState) -> RunState:
-        """Seeds that were put together, or that are left, on the devices that share them out."""
-        return self.programs(len(run.key)).place(run)
-
-    def prefill(self, run: RunState) -> RunState:
-        key, key_collect = _splits(run.key, 2)
-        return self._unroll(run._replace(key=key), key_collect)[0]
-
-    def iteration(self, run: RunState) -> tuple[RunState, Metrics]:
-        """-> the next state, metrics [K]"""
-        key, key_collect, key_sample, key_update = _splits(run.key, 4)
-        key_window, key_future, key_shuffle = _splits(key_sample, 3)
-        run, acting_metrics = self._unroll(run._replace(key=key), key_collect)
-        programs = self.programs(len(key))
-        windows = programs.windows(run.replay, key_window)
-        learn = programs.learn(self._learner)
-        learner, metrics = learn(run.learner, windows, key_future, key_shuffle, key_update)
-        return run._replace(learner=learner), metrics | acting_metrics
-
-    def evaluate(self, params: LearnerParams, seeds: Sequence[int], index: int) -> list[dict[str, float]]:
-        """Each seed's evaluation of this index, on the episodes that it would have alone."""
-        keys = jnp.stack([evaluation_key(seed, index) for seed in seeds])
-        records = jax.device_get(self.programs(len(seeds)).evaluate(params, keys))
-        return [training_scores(measure(jax.tree.map(lambda x, i=i: x[i], records))) for i in range(len(seeds))]
-
-    def diverged(self, run: RunState) -> list[int]:
-        """Episodes since each seed's start that ended because their environment diverged."""
-        return np.sum(run.acting.episodes.diverged, axis=1).tolist()
-
-    def finite(self, run: RunState) -> list[bool]:
-        return self.programs(len(run.key)).finite(run.learner).tolist()
-
-    def _unroll(self, run: RunState, keys: Array) -> tuple[RunState, Metrics]:
-        acting, replay, metrics = self.programs(len(keys)).collect(run.learner.params, run.acting, run.replay, keys)
-        return run._replace(acting=acting, replay=replay, unrolls=run.unrolls + 1), metrics
+@jax.jit
+def _finite(learner: LearnerState) -> Array:
+    leaves = [jnp.isfinite(leaf).reshape(leaf.shape[0], -1).all(axis=1) for leaf in jax.tree.leaves(learner)]
+    return jnp.stack(leaves).all(axis=0)
 
 
 def _splits(keys: Array, number: int) -> tuple[Array, ...]:

@@ -26,9 +26,9 @@ class Sink(Protocol):
 
 
 class CsvSink:
-    """One row an evaluation, on disk at once. The first row declares the columns; no later row may differ.
+    """One row per evaluation, on disk at once. The first row declares the columns; no later row may differ.
 
-    `rows` are those of a run that goes on: with them the file begins anew, whatever an earlier process left in it.
+    `rows` are those of a resumed run: with them the file begins anew, whatever an earlier process left in it.
     """
 
     def __init__(self, path: Path, rows: Sequence[Row] = ()):
@@ -92,14 +92,14 @@ class WandbSink:
 
 
 def require(tensorboard: bool, wandb: bool) -> None:
-    """Before anything is trained: are the packages there?"""
+    """Refuse, before anything is trained, what needs a package that is not there."""
     for extra, wanted in (("tensorboard", tensorboard), ("wandb", wandb)):
         if wanted and find_spec(_OPTIONAL[extra]) is None:
             raise UserError(f"--{extra} needs a package that is not installed: pip install 'dcp[{extra}]'")
 
 
 def make_sinks(folder: RunFolder, tensorboard: bool, wandb: bool, rows: Sequence[Row] = ()) -> list[Sink]:
-    """`rows`: of a run that goes on; W&B starts a run of its own for what follows them."""
+    """`rows`: of a resumed run; W&B starts a run of its own for what follows them."""
     sinks: list[Sink] = [CsvSink(folder.metrics, rows)]
     if tensorboard:
         sinks.append(TensorboardSink(folder, rows))
@@ -111,7 +111,7 @@ def make_sinks(folder: RunFolder, tensorboard: bool, wandb: bool, rows: Sequence
 @dataclass(frozen=True)
 class TrainedRun:
     folder: Path
-    rows: list[Row]  # as in metrics.csv: one an evaluation
+    rows: list[Row]  # as in metrics.csv: one per evaluation
     policy: DeployedPolicy
     state: RunState
 
@@ -126,7 +126,7 @@ class Results:
     _outputs: list[Sink] = field(default_factory=list)
 
     def begin(self, rows: Sequence[Row]) -> None:
-        """`rows`: those of a run that goes on."""
+        """`rows`: those of a resumed run."""
         if self.resumed:
             self.folder.save_config()  # with the budget as it is now
             self.folder.fault.unlink(missing_ok=True)  # of an earlier process
@@ -134,7 +134,7 @@ class Results:
         self._outputs = make_sinks(self.folder, self.tensorboard, self.wandb, self.rows)
 
     def add(self, policy: DeployedPolicy, row: Row) -> None:
-        """The policy first: a row in metrics.csv says that its policy is on disk."""
+        """Write the policy, then the row: a row in metrics.csv says that its policy is on disk."""
         self.folder.save_policy(policy, row)
         self.folder.keep()
         for sink in self._outputs:
@@ -146,6 +146,6 @@ class Results:
             self._outputs.pop().close()
 
     def leave(self, last: int | None) -> None:
-        """A folder in which there is nothing to keep goes. `last`: environment steps at the newest checkpoint."""
+        """Remove a folder with nothing to keep. `last`: environment steps at the newest checkpoint."""
         if not (self.rows or self.resumed or last is not None or self.folder.fault.exists()):
             self.folder.discard()

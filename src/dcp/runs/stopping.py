@@ -5,7 +5,7 @@ import math
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -20,6 +20,10 @@ from dcp.runs.folder import RunFolder
 from dcp.runs.run_status import resume_command
 from dcp.types import Array
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_LOST_HOST = ("Gloo", "NCCL", "coordination service", "Connection closed")  # in JAX's words
+_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+
 
 class Interrupted(KeyboardInterrupt):
     """Stopped by a signal. The folder holds what there was; without anything to keep there is none."""
@@ -27,17 +31,25 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, folder: Path, evaluations: int, env_steps: int | None):
         super().__init__(f"stopped after {evaluations} evaluations")
         self.folder, self.evaluations = folder, evaluations
-        self.env_steps = env_steps  # of the checkpoint that the run can go on from; None without one
+        self.env_steps = env_steps  # of the checkpoint that the run can resume from; None without one
 
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+class SeedsInterrupted(Interrupted):
+    """Stopped by a signal. `folder`, `evaluations` and `env_steps` are those of the seed whose checkpoint is behind."""
+
+    def __init__(self, stops: Sequence[Interrupted]):
+        there = [stop for stop in stops if stop.env_steps is not None] or stops
+        behind = min(there, key=lambda stop: stop.env_steps or 0)
+        super().__init__(behind.folder, behind.evaluations, behind.env_steps)
+        self.stops = tuple(stops)
 
 
 class StopRequest:
-    """Within this context, `signal` is the first signal that came.
+    """SIGINT and SIGTERM: the first asks the run to stop where it can resume later, the second ends it at once.
 
-    Python runs its handlers between bytecodes, and a training iteration is one call of many seconds. So a thread
-    listens at the pipe that the C handler writes to: it hears both signals as they come.
+    Within this context, `signal` is the first signal that came. Python runs its handlers between bytecodes, and a
+    training iteration is one call of many seconds. So a thread listens at the pipe that the C handler writes to: it
+    hears both signals as they come.
     """
 
     def __init__(self, notice: Callable[[str], None] = lambda name: None):
@@ -80,12 +92,12 @@ class StopRequest:
 
 
 class NotFiniteError(Exception):
-    """A loss or a parameter is NaN or infinite."""
+    """A loss or a number of the learner's is NaN or infinite: the run stops before that reaches a checkpoint."""
 
-    def __init__(self, env_steps: int, metrics: dict[str, float], arrays: dict[str, str]):
-        self.env_steps, self.metrics, self.arrays = env_steps, metrics, arrays
+    def __init__(self, env_steps: int, metrics: dict[str, float], learner: LearnerState):
+        self.env_steps, self.metrics, self.arrays = env_steps, metrics, _not_finite(learner)
         first = [f"{name} is {value}" for name, value in metrics.items() if not math.isfinite(value)]
-        first += [f"{name} has {what}" for name, what in arrays.items()]
+        first += [f"{name} has {what}" for name, what in self.arrays.items()]
         super().__init__(f"{first[0]} at {env_steps:,} environment steps")
 
     def seen(self) -> dict[str, object]:
@@ -94,15 +106,9 @@ class NotFiniteError(Exception):
         return {"env_steps": self.env_steps, "metrics": metrics, "arrays_not_finite": self.arrays}
 
 
-def require_finite(metrics: dict[str, float], learner: LearnerState, env_steps: int) -> None:
-    """Raise `NotFiniteError` with all that can be seen. Of parameters and Adam's moments alike."""
-    if all(map(math.isfinite, metrics.values())) and bool(_all_finite(learner)):
-        return
-    raise NotFiniteError(env_steps, metrics, _not_finite(learner))
-
-
 @jax.jit
-def _all_finite(learner: LearnerState) -> Array:
+def all_finite(learner: LearnerState) -> Array:
+    """Whether all parameters and Adam's moments are."""
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(learner)]))
 
 
@@ -116,12 +122,11 @@ def _not_finite(learner: LearnerState) -> dict[str, str]:
     return found
 
 
-_LOST_HOST = ("Gloo", "NCCL", "coordination service", "Connection closed")  # in JAX's words
-_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-
-
 def explained(error: BaseException, folder: RunFolder, last: int | None) -> str | None:
-    """-> None for what is to be seen as it is. `last`: environment steps at the newest checkpoint."""
+    """Say in a sentence why a run ended, where it was neither its user nor a bug. -> None for what is shown as it is.
+
+    `last`: environment steps at the newest checkpoint.
+    """
     kept = f"the checkpoint at {last:,} steps is kept" if last is not None else "there was no checkpoint yet"
     if isinstance(error, NotFiniteError):
         see = ""
@@ -131,12 +136,9 @@ def explained(error: BaseException, folder: RunFolder, last: int | None) -> str 
     if reason := _writing_failed(error, folder.path):
         return f"cannot write to {folder.path} ({reason}): {kept}; mend that and run `{resume_command(folder.path)}`"
     if hosts.count() > 1 and any(sign in str(error) for sign in _LOST_HOST):
-        return f"another host has ended ({_first_line(error)}): {kept}; start all again with --resume {folder.path}"
+        first_line = str(error).splitlines()[0][:200]
+        return f"another host has ended ({first_line}): {kept}; start all again with --resume {folder.path}"
     return None
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0][:200]
 
 
 def _writing_failed(error: BaseException, folder: Path) -> str | None:

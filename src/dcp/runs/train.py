@@ -1,42 +1,30 @@
-"""A run, or several seeds, from config to folder: check, train, evaluate, write down; and resume."""
+"""`dcp.train`, `dcp.resume` and `dcp.train_seeds`: from a config to run folders, and on from where one stopped."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, cast
 
 from dcp import compiling, hosts
-from dcp.algorithm import Algorithm, Programs, RunState, make_algorithm
+from dcp.algorithm import Algorithm, RunState, make_algorithm
 from dcp.checks import check
 from dcp.config import Config, Settings
 from dcp.errors import RunError
 from dcp.policies.policy import DeployedPolicy
 from dcp.runs import checkpoint, sinks
-from dcp.runs.checkpoint import Moment, Saver, latest_moment
-from dcp.runs.display import Display, DisplayKind, Progress, SeedsDisplay, make_display, make_seeds_display
-from dcp.runs.folder import RunFolder, claim, reopen
-from dcp.runs.loop import (
-    Cadence,
-    Evaluation,
-    Group,
-    GroupLock,
-    GroupSaver,
-    Keeper,
-    Member,
-    Row,
-    begin,
-    run_loop,
-    run_seeds,
-)
-from dcp.runs.multihost import convene, pieces, spread, start
-from dcp.runs.run_status import Budget, evaluation_points, holds_run, read_plan, require_named, steps_to_go_on_with
-from dcp.runs.seeds import SeedStages, in_one_program, require_memory, require_seeds, require_whole
+from dcp.runs.checkpoint import Row, Saver
+from dcp.runs.display import Display, DisplayKind, Progress, make_display
+from dcp.runs.folder import claim, reopen
+from dcp.runs.loop import Cadence, Checkpointer, Evaluation, Group, Member, OneRun, Watcher, run_loop
+from dcp.runs.multihost import start_host, start_hosts
+from dcp.runs.run_status import Budget, budget_to_resume_with, evaluation_points, holds_run, read_plan, require_named
+from dcp.runs.seeds import SeedPrograms, in_one_program, require_memory, require_seeds, require_whole
 from dcp.runs.sinks import Results, TrainedRun
-from dcp.runs.stopping import Interrupted, NotFiniteError, StopRequest, explained
+from dcp.runs.stopping import Interrupted, NotFiniteError, SeedsInterrupted, StopRequest, explained
 
 OnEval = Callable[[Evaluation], None]
+OnSeedEval = Callable[[int, Row], None]  # seed, row
 
 
 def train(
@@ -60,12 +48,12 @@ def train(
     if not hosts.is_first():
         return follow(cache)
     compiling.enable_cache(cache)
-    convene(config)
+    start_hosts(config)
     check(config)
     sinks.require(tensorboard, wandb)
-    trainer = make_algorithm(config)
-    folder = claim(runs_dir, trainer.config, overwrite)
-    return _Session(trainer, Results(folder, False, tensorboard, wandb), on_eval, display, cadence).run()
+    algorithm = make_algorithm(config)
+    results = Results(claim(runs_dir, algorithm.config, overwrite), False, tensorboard, wandb)
+    return _train(algorithm, results, on_eval, display, cadence)
 
 
 def resume(
@@ -92,141 +80,46 @@ def resume(
     sinks.require(tensorboard, wandb)
     folder = reopen(run, steps)
     try:
-        convene(folder.config)
+        start_hosts(folder.config)
         require_named(folder.config, {"env": env, "eval-env": eval_env})
         check(folder.config)
-        trainer = make_algorithm(folder.config)
+        algorithm = make_algorithm(folder.config)
     except BaseException:
         folder.lock.release()
         raise
-    return _Session(trainer, Results(folder, True, tensorboard, wandb), on_eval, display, cadence).run()
+    return _train(algorithm, Results(folder, True, tensorboard, wandb), on_eval, display, cadence)
 
 
-@dataclass
-class _Session:
-    """One process's part of a run."""
-
-    trainer: Algorithm
-    results: Results
-    on_eval: OnEval | None
-    display: DisplayKind
-    cadence: Cadence
-
-    def run(self) -> TrainedRun:
-        folder, results = self.results.folder, self.results
-        saver = Saver(folder.checkpoints, folder.config)
-        announce(folder)
-        try:
-            with ExitStack() as stack:
-                stack.callback(saver.close)
-                stack.callback(results.close)
-                shown = stack.enter_context(make_display(self.display, self.trainer.config, folder.path))
-                stop = stack.enter_context(StopRequest(shown.stopping))
-                points = evaluation_points(self.trainer.config, folder.earlier)
-                keeper = Keeper(saver, folder.lock, self.cadence, stop, len(points))
-                state = run_loop(
-                    self.trainer,
-                    lambda evaluation: self._record(evaluation, shown),
-                    shown.progress,
-                    keeper,
-                    lambda stages: self._start(stages, saver, shown),
-                    points,
-                )
-                saver.wait()
-        except BaseException as error:
-            fault = explained(error, folder, saver.last)
-            results.leave(saver.last)
-            if isinstance(error, KeyboardInterrupt):
-                raise Interrupted(folder.path, len(results.rows), saver.last) from None
-            if fault:
-                raise RunError(fault) from error
-            raise
-        finally:
-            folder.lock.release()
-        return TrainedRun(folder.path, results.rows, self.trainer.policy(state.learner.params), state)
-
-    def _start(self, stages: Programs, saver: Saver, shown: Display) -> Moment:
-        resumed, folder = self.results.resumed, self.results.folder
-        moment = latest_moment(folder.path, folder.config, stages, saver, shown.note) if resumed else None
-        if moment is not None:
-            shown.resumed(moment.unrolls, len(moment.rows))
-        elif hosts.count() > 1:
-            hosts.tell({"moment": None})
-        moment = moment or begin(stages)
-        self.results.begin(moment.rows)
-        return moment
-
-    def _record(self, evaluation: Evaluation, shown: Display) -> None:
-        self.results.add(self.trainer.policy(evaluation.run.learner.params), evaluation.row)
-        shown.evaluation(evaluation.row)
-        if self.on_eval is not None:
-            self.on_eval(evaluation)
-
-
-def announce(folder: RunFolder) -> None:
-    """Host 0: the run is on."""
+def _train(
+    algorithm: Algorithm, results: Results, on_eval: OnEval | None, display: DisplayKind, cadence: Cadence
+) -> TrainedRun:
+    folder = results.folder
     if hosts.count() > 1:
         budgets = [asdict(budget) for budget in folder.earlier]
-        hosts.tell({"config": asdict(folder.config), "earlier": budgets, "folder": str(folder.path)})
+        hosts.send({"config": asdict(folder.config), "earlier": budgets, "folder": str(folder.path)})
+    session = _Session(lambda config: OneRun(algorithm), display, cadence)
+    if on_eval is not None:
+        session.on_eval = lambda member, row, run: on_eval(Evaluation(row, run))
+    ((_, policy),) = session.train([results])
+    return TrainedRun(folder.path, results.rows, policy, session.state)
 
 
 def follow(cache: str | Path | None = None) -> TrainedRun:
-    """Every other host, from host 0's announcement to the end of the run."""
+    """Every host but the first: take part in host 0's run, by the same programs in the same order; write nothing."""
     compiling.enable_cache(cache)
-    start(Settings(**hosts.hear()))
-    run = hosts.hear()
-    config, folder = Config.from_dict(run["config"]), Path(run["folder"])
-    points = evaluation_points(config, tuple(Budget(**budget) for budget in run["earlier"]))
-    rows: list[dict[str, float]] = []
-    attendant = _Attendant(config)
+    start_host(Settings(**hosts.receive()))
+    told = hosts.receive()
+    config, folder = Config.from_dict(told["config"]), Path(told["folder"])
+    points = evaluation_points(config, tuple(Budget(**budget) for budget in told["earlier"]))
+    member = Member(config, Saver(None, config))
     with StopRequest() as stop:
-        keeper = Keeper(attendant, _Nowhere(), Cadence(0, 0), stop, len(points))
-        trainer = make_algorithm(config)
+        group = Group(OneRun(make_algorithm(config)), points)
         try:
-            state = run_loop(trainer, lambda e: rows.append(e.row), at_boundary=keeper, start=_joined, points=points)
+            member.run, member.moment = checkpoint.receive(group.programs.shapes())
+            run_loop(group, [member], Checkpointer(Cadence(0, 0), stop))
         except KeyboardInterrupt:
-            raise Interrupted(folder, len(rows), attendant.last) from None
-    return TrainedRun(folder, rows, trainer.policy(state.learner.params), state)
-
-
-def _joined(stages: Programs) -> Moment:
-    """Where host 0 begins or goes on."""
-    told = hosts.hear()["moment"]
-    if told is None:
-        return begin(stages)
-    arrays = checkpoint.empty_arrays(stages)
-    spread(arrays)
-    return checkpoint.moment_of(arrays, told, stages)
-
-
-class _Attendant:
-    """Takes part in the gathering of a checkpoint; host 0 writes it."""
-
-    def __init__(self, config: Config):
-        self._config = config
-        self.last: int | None = None
-
-    def save(self, moment: Moment) -> None:
-        for _, array in checkpoint.plain_arrays(moment.run):
-            for _ in pieces(array):
-                pass
-        self.last = moment.unrolls * self._config.env_steps_per_unroll
-
-    def check(self) -> None:
-        return None
-
-    def wait(self) -> None:
-        return None
-
-
-class _Nowhere:
-    """The lock of no folder."""
-
-    def require(self) -> Any:
-        return None
-
-
-OnSeedEval = Callable[[int, dict[str, float]], None]  # seed, row
+            raise Interrupted(folder, len(member.moment.rows), member.saver.last) from None
+    return TrainedRun(folder, member.moment.rows, group.policy_of(0), group.run)
 
 
 @dataclass(frozen=True)
@@ -235,7 +128,7 @@ class SeedRun:
 
     seed: int
     folder: Path
-    rows: list[dict[str, float]]  # as in metrics.csv: one an evaluation
+    rows: list[Row]  # as in metrics.csv: one per evaluation
     policy: DeployedPolicy
 
 
@@ -268,10 +161,10 @@ def train_seeds(
     run folder. `steps_per_second` of a seed are its own steps by the time that all took together, `wall_seconds` the
     whole time in which it took part: the speed of all is the sum, the time is shared.
 
-    With `resume`, finished seeds are left as they are and others go on from their checkpoints. Where these stand at
+    With `resume`, finished seeds are left as they are and others resume from their checkpoints. Where these are at
     different points, the ones that are behind go first, and the others join as they catch up.
 
-    A seed whose loss is not finite drops out with a fault.json, and the others go on; `SeedsFaultError` tells it then.
+    A seed whose loss is not finite drops out with a fault.json, and the others train on: see `SeedsFaultError`.
     """
     compiling.enable_cache(cache)
     seeds = tuple(seeds)
@@ -281,16 +174,20 @@ def train_seeds(
     require_memory(config, len(seeds))
     sinks.require(tensorboard, wandb=False)
     config = make_algorithm(config).config  # resolved
-    runs = _begin(config, seeds, Path(runs_dir), overwrite, resume, tensorboard)
-    session = Session(display, cadence, on_eval or (lambda seed, row: None))
-    trained = session.run(runs)
-    done = {seed: SeedRun(seed, run.folder.path, run.rows, policy) for seed, run, policy in trained}
+    runs = _open_folders(config, seeds, Path(runs_dir), overwrite, resume, tensorboard)
+    session = _Session(lambda config: SeedPrograms(make_algorithm(config)), display, cadence, several=True)
+    if on_eval is not None:
+        session.on_eval = lambda member, row, run: on_eval(member.config.seed, row)
+    trained = {
+        results.folder.config.seed: SeedRun(results.folder.config.seed, results.folder.path, results.rows, policy)
+        for results, policy in session.train(runs)
+    }
     if session.faults:
-        raise SeedsFaultError(session.faults, done)
-    return done
+        raise SeedsFaultError(session.faults, trained)
+    return trained
 
 
-def _begin(
+def _open_folders(
     config: Config, seeds: Sequence[int], runs_dir: Path, overwrite: bool, resume: bool, tensorboard: bool
 ) -> list[Results]:
     """Those that are to be trained, each with its folder locked; all of them or, after an error, none."""
@@ -302,7 +199,7 @@ def _begin(
             if resume and holds_run(path):
                 require_whole(path, read_plan(path)[0])
                 require_named(mine, {"env": config.env, "eval-env": config.eval_env})
-                if (steps := steps_to_go_on_with(path, mine)) is None:
+                if (steps := budget_to_resume_with(path, mine)) is None:
                     continue
                 folder = reopen(path, steps)
                 undo.callback(folder.lock.release)
@@ -315,133 +212,115 @@ def _begin(
     return runs
 
 
-class SeedsInterrupted(Interrupted):
-    """Stopped by a signal. `folder`, `evaluations` and `env_steps` are those of the seed whose checkpoint is behind."""
-
-    def __init__(self, stops: Sequence[Interrupted]):
-        there = [stop for stop in stops if stop.env_steps is not None] or stops
-        behind = min(there, key=lambda stop: stop.env_steps or 0)
-        super().__init__(behind.folder, behind.evaluations, behind.env_steps)
-        self.stops = tuple(stops)
-
-
 @dataclass
-class Session:
-    display: DisplayKind
-    cadence: Cadence
-    on_eval: Callable[[int, Row], None]
-    faults: list[str] = field(default_factory=list)
-    _members: list[Member] = field(default_factory=list)
-    _dropped: list[Member] = field(default_factory=list)
-    _trained: list[tuple[int, Results, DeployedPolicy]] = field(default_factory=list)
+class _Session(Watcher):
+    """One process's part in training one run, or several seeds: what happens goes into the folders and the display."""
 
-    def run(self, runs: Sequence[Results]) -> list[tuple[int, Results, DeployedPolicy]]:
+    make_programs: Callable[[Config], OneRun | SeedPrograms]
+    kind: DisplayKind
+    cadence: Cadence
+    several: bool = False
+    on_eval: Callable[[Member, Row, RunState], None] = lambda member, row, run: None
+    faults: list[str] = field(default_factory=list)  # of seeds that dropped out
+    state: RunState = None  # pyright: ignore[reportAssignmentType]  # of the group that was trained last
+    _results: dict[Member, Results] = field(default_factory=dict)
+    _dropped: list[Member] = field(default_factory=list)
+    _display: Display = field(default_factory=Display)
+
+    def train(self, runs: Sequence[Results]) -> list[tuple[Results, DeployedPolicy]]:
         """-> what was trained to its end"""
         if not runs:
             return []
-        first = runs[0].folder
-        self._members = [Member(run, Saver(run.folder.checkpoints, run.folder.config)) for run in runs]
+        first, trained = runs[0].folder, []
+        for run in runs:
+            config, saver = run.folder.config, Saver(run.folder.checkpoints, run.folder.config)
+            self._results[Member(config, saver, run.folder.lock)] = run
         try:
             with ExitStack() as stack:
-                for member in self._members:
+                for member, run in self._results.items():
                     stack.callback(member.saver.close)
-                    stack.callback(member.results.close)
-                shown = stack.enter_context(make_seeds_display(self.display, first.config, first.path))
-                stop = stack.enter_context(StopRequest(shown.stopping))
-                for lane in _lanes(self._members):
-                    self._train(lane, shown, stop)
+                    stack.callback(run.close)
+                self._display = stack.enter_context(make_display(self.kind, first.config, first.path, self.several))
+                stop = stack.enter_context(StopRequest(self._display.stopping))
+                for members in self._by_plan():
+                    trained += self._train(members, stop)
         except BaseException as error:
             told = self._left(error)
             if told is error:
                 raise
             raise told from (None if isinstance(error, KeyboardInterrupt) else error)
         finally:
-            for member in self._members:
-                member.results.folder.lock.release()
-        return self._trained
+            for run in runs:
+                run.folder.lock.release()
+        return trained
 
-    def _train(self, lane: list[Member], shown: SeedsDisplay, stop: StopRequest) -> None:
-        folder = lane[0].results.folder
-        trainer = make_algorithm(folder.config)
-        for member in lane:
-            self._start(member, trainer, shown)
-        group = Group(SeedStages(trainer))
-        points = evaluation_points(folder.config, folder.earlier)
-        keeper = Keeper(cast(Any, GroupSaver(group)), cast(Any, GroupLock(group)), self.cadence, stop, len(points))
-        run_seeds(group, lane, points, _Watcher(self, shown), cast(Any, keeper))
-        for place, member in enumerate(group.members):
+    def _by_plan(self) -> list[list[Member]]:
+        """Runs that can ever train together: of one and the same plan. Others train one after another."""
+
+        def plan(member: Member) -> str:
+            return f"{replace(member.config, seed=0)} {self._results[member].folder.earlier}"
+
+        return [list(members) for _, members in groupby(sorted(self._results, key=plan), plan)]
+
+    def _train(self, members: list[Member], stop: StopRequest) -> list[tuple[Results, DeployedPolicy]]:
+        folder = self._results[members[0]].folder
+        group = Group(self.make_programs(folder.config), evaluation_points(folder.config, folder.earlier), self)
+        for member in members:
+            self._start(member, group.programs.shapes())
+        run_loop(group, members, Checkpointer(self.cadence, stop))
+        self.state = group.run
+        for member in group.members:
             member.saver.wait()
-            self._trained.append((member.seed, member.results, group.policy_of(place)))
+        return [(self._results[member], group.policy_of(place)) for place, member in enumerate(group.members)]
 
-    def _start(self, member: Member, trainer: Algorithm, shown: SeedsDisplay) -> None:
-        results = member.results
+    def _start(self, member: Member, shapes: RunState) -> None:
+        results, found = self._results[member], None
         if results.resumed:
-            path, config = results.folder.path, results.folder.config
-            stages = _OnHost(replace(trainer, config=config))
-            member.moment = latest_moment(path, config, stages, member.saver, shown.note) or member.moment
+            found = checkpoint.load_latest(results.folder.path, member.config, shapes, member.saver, self._display.note)
+        if found is not None:
+            member.run, member.moment = found
+        elif hosts.count() > 1:
+            hosts.send({"moment": None})
         results.begin(member.moment.rows)
 
-    def drop(self, member: Member, error: NotFiniteError) -> str:
-        """-> what happened, in one sentence"""
-        member.saver.close()  # what was begun is whole then
-        fault = explained(error, member.results.folder, member.saver.last)
-        self.faults.append(f"seed {member.seed}: {fault}")
-        self._dropped.append(member)
-        return self.faults[-1]
-
-    def _left(self, error: BaseException) -> BaseException:
-        """After an end before the end: what to raise. A folder in which there is nothing to keep goes."""
-        reasons = (explained(error, member.results.folder, member.saver.last) for member in self._members)
-        fault = next((reason for reason in reasons if reason), None)
-        stops = [
-            Interrupted(member.results.folder.path, len(member.results.rows), member.saver.last)
-            for member in self._members
-            if member not in self._dropped
-        ]
-        for member in self._members:
-            member.results.leave(member.saver.last)
-        if isinstance(error, KeyboardInterrupt):
-            return SeedsInterrupted(stops)  # of at least one: else nothing would have run
-        return RunError(fault) if fault else error
-
-
-class _Watcher:
-    """What happens to a group goes into the folders, and to the display."""
-
-    def __init__(self, session: Session, shown: SeedsDisplay):
-        self._session, self._shown = session, shown
-
     def joined(self, group: Group) -> None:
-        self._shown.joined(group.seeds, *group.position)
+        self._display.joined(group.seeds, *group.position)
 
-    def progress(self, group: Group, progress: Progress) -> None:
-        self._shown.progress(progress)
+    def progress(self, progress: Progress) -> None:
+        self._display.progress(progress)
 
     def evaluated(self, group: Group, rows: list[Row]) -> None:
         for place, (member, row) in enumerate(zip(group.members, rows, strict=True)):
-            member.results.add(group.policy_of(place), row)
-        self._shown.evaluated(rows)
+            self._results[member].add(group.policy_of(place), row)
+        self._display.evaluated(rows)
         for member, row in zip(group.members, rows, strict=True):
-            self._session.on_eval(member.seed, row)
+            self.on_eval(member, row, group.run)
 
     def dropped(self, group: Group, member: Member, error: NotFiniteError) -> None:
-        self._shown.note(f"{self._session.drop(member, error)}{'. The others go on.' if group.members else ''}")
+        """Of several seeds the others train on; a single run ends here."""
+        if not self.several:
+            raise error
+        member.saver.close()  # what was begun is whole then
+        self.faults.append(
+            f"seed {member.config.seed}: {explained(error, self._results[member].folder, member.saver.last)}"
+        )
+        self._dropped.append(member)
+        self._display.note(f"{self.faults[-1]}{'. The others go on.' if group.members else ''}")
         if group.members:
-            self._shown.joined(group.seeds, *group.position)
+            self.joined(group)
 
-
-class _OnHost(Programs):
-    """A checkpoint's arrays stay on the host: seeds are put together before they go to the device."""
-
-    def place(self, run: RunState) -> RunState:
-        return run
-
-
-def _lanes(members: Sequence[Member]) -> list[list[Member]]:
-    """Seeds that can ever go on together: of one and the same plan. Others train one after another."""
-
-    def plan(member: Member) -> str:
-        folder = member.results.folder
-        return f"{replace(folder.config, seed=0)} {folder.earlier}"
-
-    return [list(lane) for _, lane in groupby(sorted(members, key=plan), plan)]
+    def _left(self, error: BaseException) -> BaseException:
+        """After an end before the end: return what to raise. A folder in which there is nothing to keep goes."""
+        last = {member: member.saver.last for member in self._results}
+        reasons = (explained(error, run.folder, last[member]) for member, run in self._results.items())
+        fault = next((reason for reason in reasons if reason), None)
+        stops = [
+            Interrupted(run.folder.path, len(run.rows), last[member])
+            for member, run in self._results.items()
+            if member not in self._dropped
+        ]
+        for member, run in self._results.items():
+            run.leave(last[member])
+        if isinstance(error, KeyboardInterrupt):
+            return SeedsInterrupted(stops) if self.several else stops[0]
+        return RunError(fault) if fault else error

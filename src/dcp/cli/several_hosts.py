@@ -26,11 +26,11 @@ def several() -> bool:
     return hosts.count() > 1
 
 
-def part() -> None:
-    """After the last program that all hosts share: what follows is host 0's affair alone."""
+def disconnect() -> None:
+    """Leave the other hosts, after the last program that all share: what follows is host 0's affair alone."""
     from dcp import hosts
 
-    hosts.part()
+    hosts.disconnect()
 
 
 def _refuse(given: dict[str, Any]) -> None:
@@ -48,12 +48,12 @@ def _refuse(given: dict[str, Any]) -> None:
 
 def _join(given: dict[str, Any]) -> None:
     from dcp import hosts
-    from dcp.hosts import PATIENCE, Meeting
+    from dcp.hosts import PATIENCE, Cluster
 
     if given.get("hosts"):
         return hosts.join_detected()
     coordinator, count, index = (given[name] for name in _FLAGS)
-    hosts.join(Meeting(coordinator, count, index, given.get("join_seconds", PATIENCE)))
+    hosts.join(Cluster(coordinator, count, index, given.get("join_seconds", PATIENCE)))
 
 
 def _joined(given: dict[str, Any], lead: Callable[[], int]) -> int:
@@ -67,7 +67,7 @@ def _joined(given: dict[str, Any], lead: Callable[[], int]) -> int:
         hosts.end_all(str(error) or type(error).__name__, code)
         atexit.register(hosts.leave, code)  # after the sentence that main prints; before JAX waits for all hosts
         raise
-    if several():  # they have not parted: there was nothing to train
+    if several():  # they are still connected: there was nothing to train
         hosts.end_all("", code)
         atexit.register(hosts.leave, code)
     return code
@@ -80,9 +80,9 @@ def _follow(given: dict[str, Any]) -> int:
     try:
         follow(given.get("cache"))
     except Interrupted as stop:
-        part()
+        disconnect()
         return EXIT_INTERRUPTED if stop.env_steps is None else EXIT_REQUEUE
-    part()
+    disconnect()
     return 0
 
 
