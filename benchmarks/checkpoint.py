@@ -22,7 +22,7 @@ from timing import report, seconds
 from dcp.algorithm import Programs, RunState, make_algorithm
 from dcp.devices import prepare
 from dcp.envs.registry import make_env
-from dcp.evaluation.program import evaluation_key
+from dcp.evaluation.rollout import evaluation_key
 from dcp.presets import preset_config
 from dcp.runs.checkpoint import Moment, Saver, checkpoints, load
 from dcp.runs.loop import Cadence

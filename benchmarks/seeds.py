@@ -22,7 +22,7 @@ import jax
 from timing import report, seconds
 
 from dcp.algorithm import Algorithm, Programs, make_algorithm
-from dcp.evaluation.program import evaluation_key
+from dcp.evaluation.rollout import evaluation_key
 from dcp.presets import preset_config
 from dcp.runs.seeds import How, SeedPrograms, learner_form
 

@@ -11,7 +11,7 @@ from dcp.algorithm import Algorithm, Programs, make_algorithm
 from dcp.config import Config
 from dcp.envs.mazes import parse_layout
 from dcp.envs.point_tasks import PointMaze
-from dcp.evaluation.program import evaluation_key
+from dcp.evaluation.rollout import evaluation_key
 from dcp.runs.loop import train_in_memory
 from dcp.runs.run_status import evaluation_points
 from dcp.runs.sinks import TrainedRun

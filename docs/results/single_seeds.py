@@ -21,7 +21,7 @@ from dcp.analysis.run_collection import METRICS
 from dcp.analysis.style import colours, save
 from dcp.config import Config
 from dcp.envs.registry import env_of
-from dcp.evaluation.program import evaluation_key
+from dcp.evaluation.rollout import evaluation_key
 from dcp.run_folder import CONFIG_FILE, read_config_file
 
 KEPT = ("env_steps", "success_once", "time_near_goal", "final_distance", "infonce_accuracy", "cells_visited")

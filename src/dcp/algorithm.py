@@ -22,7 +22,7 @@ from dcp.envs.episodes import Episodes, EpisodeState
 from dcp.envs.mazes import share_of_cells_visited
 from dcp.envs.registry import env_of, is_ours
 from dcp.evaluation.measures import measure, training_scores
-from dcp.evaluation.program import Deployment, compiled
+from dcp.evaluation.rollout import Deployment, compiled
 from dcp.learner import Learner, LearnerParams, LearnerState, make_networks
 from dcp.methods.interface import Agent, CommandState
 from dcp.methods.pool_seed import seeds_of

@@ -13,9 +13,7 @@ import pytest
 import dcp
 from dcp.algorithm import Programs, make_algorithm
 from dcp.cli.eval import EvalOptions
-from dcp.cli.eval_files import file_name
-from dcp.cli.eval_tables import compare
-from dcp.cli.evaluating import _about
+from dcp.cli.eval_policies import _about, compare, file_name
 from dcp.cli.main import main
 from dcp.cli.render import RenderOptions, _stem
 from dcp.envs import base, registry

@@ -13,7 +13,7 @@ from dcp import compiling
 from dcp.algorithm import Algorithm, Programs, RunState, make_algorithm
 from dcp.config import Config
 from dcp.errors import UserError
-from dcp.evaluation.program import Deployment
+from dcp.evaluation.rollout import Deployment
 from dcp.policies.policy_file import load_policy, policy_about
 from dcp.run_folder import load_run
 from dcp.runs.checkpoint import machine

@@ -1,1 +1,1 @@
-"""The command line: one small file a command."""
+"""The command line: a file for each command."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from dcp.cli.flags import POSITIONAL, parse
-from dcp.cli.main import COMMANDS
+from dcp.cli.main import COMMANDS, show
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,8 +64,6 @@ def _show(found: "Comparison", files: list[Path]) -> None:
 
 def _print(table: "Table") -> None:
     from rich.table import Table as RichTable
-
-    from dcp.cli.tables import show
 
     shown = RichTable(title=table.title, title_justify="left", title_style="bold")
     for at, column in enumerate(table.columns):

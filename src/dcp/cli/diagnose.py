@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Console
 
 from dcp.cli.flags import POSITIONAL, parse
-from dcp.cli.main import COMMANDS
+from dcp.cli.main import COMMANDS, show
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
@@ -129,7 +129,6 @@ def _show(content: dict[str, Any], several: bool) -> None:
     from rich.table import Table
 
     from dcp.analysis.diagnosis_results import found_rows
-    from dcp.cli.tables import show
 
     title = f"{content['policy']} on {content['env']}, {content['states']} states of {content['episodes']} episodes"
     table = Table("", title=title, title_justify="left")

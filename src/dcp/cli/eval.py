@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
-
 from dcp.cli.flags import POSITIONAL, Burst, parse
 from dcp.cli.main import COMMANDS
 from dcp.config import Physics
@@ -49,27 +47,24 @@ class EvalOptions:
 
 
 def main(argv: list[str]) -> int:
-    return _main(parse(EvalOptions(), argv, "dcp eval", COMMANDS["eval"]))
-
-
-def _main(options: EvalOptions) -> int:
-    from dcp import compiling
-    from dcp.cli import eval_files, evaluating
-    from dcp.evaluation.sweep import combinations
-    from dcp.evaluation.targets import open_target
-
+    options = parse(EvalOptions(), argv, "dcp eval", COMMANDS["eval"])
     _require_sense(options)
+
+    from dcp import compiling
+    from dcp.cli import eval_policies
+    from dcp.evaluation.targets import open_target
+    from dcp.evaluation.trial import combinations
+
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
     arenas = [_arena(target, options) for target in targets]  # every mistake before the first minute of work
-    progress = Console(stderr=True)
     if options.as_logged:
-        return evaluating.repeat(targets, progress)
+        return eval_policies.repeat(targets)
     bursts = combinations(options.periods, options.lengths) if options.burst_sweep else []
-    eval_files.require_rooms(targets, options.out)
+    eval_policies.require_rooms(targets, options.out)
     if options.burst_sweep:
-        return evaluating.sweep_bursts(targets, arenas, bursts, options, progress)
-    return evaluating.evaluate(targets, arenas, options, progress)
+        return eval_policies.sweep_bursts(targets, arenas, bursts, options)
+    return eval_policies.evaluate(targets, arenas, options)
 
 
 def _arena(target: "Target", options: EvalOptions) -> "Arena":

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from dcp.cli.flags import POSITIONAL, parse
-from dcp.cli.main import COMMANDS
+from dcp.cli.main import COMMANDS, show
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
@@ -117,7 +117,6 @@ def _show(views: "list[View]", options: LandscapeOptions, files: list[Path], phy
     from rich.table import Table
 
     from dcp.analysis.psi_landscape import hardly_moved
-    from dcp.cli.tables import show
 
     table = Table("", "maze", "goal", "actor sees")
     for column in ("rank correlation", "basin", "points nearer", "episodes that reach g"):

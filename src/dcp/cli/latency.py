@@ -12,8 +12,7 @@ import numpy as np
 from rich.table import Table
 
 from dcp.cli.flags import POSITIONAL, parse
-from dcp.cli.main import COMMANDS
-from dcp.cli.tables import show
+from dcp.cli.main import COMMANDS, show
 from dcp.errors import UserError
 
 RUNTIMES = {"onnx": "onnxruntime", "stablehlo": "stablehlo", "numpy": "numpy"}  # by format: how the table calls it

@@ -6,10 +6,14 @@ import sys
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dcp import __version__
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
 from dcp.named_code import looked_for_in
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 COMMANDS = {
     "train": "Train a policy and write its run folder.",
@@ -33,6 +37,7 @@ EXIT_CODES = {
     EXIT_REQUEUE: "stopped by SIGINT or SIGTERM with a checkpoint: run it again with --resume",
     EXIT_INTERRUPTED: "(or 143) stopped at once, by a second signal or before training began; the checkpoints are good",
 }
+PIPE_WIDTH = 160  # a pipe has no width of its own, and a cut name is of no use
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -77,8 +82,9 @@ def _dispatch(argv: list[str]) -> int:
         hint = f"did you mean `dcp {close[0]}`?" if close else f"choose one of {', '.join(COMMANDS)}"
         raise UserError(f"unknown command {name!r}: {hint}")
     os.environ.setdefault("PYTHONSAFEPATH", "1")  # no Python that we start looks into the current folder either
+    module, function = ("listing", name) if name in ("envs", "methods") else (name, "main")
     with looked_for_in(_current_folder(), modules):
-        return import_module(f"dcp.cli.{name}").main(rest)
+        return getattr(import_module(f"dcp.cli.{module}"), function)(rest)
 
 
 def _imports(argv: list[str]) -> tuple[list[str], list[str]]:
@@ -119,6 +125,16 @@ def _help() -> str:
             "  --import MODULE  For any command: import this module first, such as one that registers an environment.",
         ]
     )
+
+
+def show(table: "Table") -> None:
+    """Print a table, on a terminal or into a pipe."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PIPE_WIDTH)
+    console.print(table)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What episodes say of a policy: every number that `dcp eval` reports, and the ones that training logs."""
+"""Measure recorded episodes: every number that `dcp eval` reports, and the ones that training logs."""
 
 from typing import NamedTuple
 

@@ -1,6 +1,10 @@
-"""Episodes of any policy, from fresh starts and goals that the key alone decides."""
+"""Episodes of any policy, from fresh starts and goals that the key alone decides.
+
+Training's evaluations and `dcp eval` run the same compiled program (`compiled`), so both give the same bits.
+"""
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -15,6 +19,7 @@ from dcp.errors import UserError
 from dcp.policies.policy import Policy
 from dcp.types import Array, EnvSpec
 
+EVALUATION_STREAM = 0x6576616C  # keeps evaluation's random stream apart from training's
 SATURATED = 0.95  # the paper's bound on an action's components
 Watch = Callable[[EnvState], Any]
 
@@ -24,7 +29,7 @@ def nothing(state: EnvState) -> tuple[()]:
 
 
 class Record(NamedTuple):
-    """What episodes leave behind for every measure. Small: observations are kept only by who watches them."""
+    """What every measure needs of N episodes of T steps. Observations are kept only where `watch` asks for them."""
 
     start: Array  # [N, S + G]: the first observations
     distance: Array  # [T + 1, N]: between achieved goal and goal
@@ -33,6 +38,11 @@ class Record(NamedTuple):
     diverged: Array  # [T, N]: this step diverged, and ended its episode
     saturated: Array  # [T, N]: share of the action's components beyond 0.95
     watched: Any = ()  # [T + 1, N, ...]
+
+
+def evaluation_key(seed: int, index: int) -> Array:
+    """Return the key of an evaluation: the same episodes for every method, new ones at each index."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), EVALUATION_STREAM), index)
 
 
 def rollout(
@@ -44,11 +54,11 @@ def rollout(
     split: Split = ONE_DEVICE,
     watch: Watch = nothing,
 ) -> Record:
-    """An episode that ends early adds nothing after its end: `alive` tells which steps count. A step that diverges
-    counts no more, and the environment stands still at its last sound state.
+    """Play episodes. The policy has no part in starts and goals, so policies are paired by the key.
 
-    `watch` sees every state, and what it returns is kept. What acts has no part in starts and goals: policies are
-    paired by the key. A policy of the host (`on_host`) is stepped from Python, any other in one compiled loop.
+    An episode that ends early adds nothing after its end: `alive` tells which steps count. A step that diverges does
+    not count, and the environment stays at its last sound state. `watch` sees every state; what it returns is kept.
+    A policy of the host (`on_host`) is stepped from Python, any other in one compiled loop.
     """
     key_reset, key_policy = jax.random.split(key)
     if getattr(policy, "on_host", False):
@@ -59,8 +69,8 @@ def rollout(
     def step(carry: tuple[EnvState, Any, Array], _: None) -> tuple[tuple[EnvState, Any, Array], Any]:
         before, policy_state, alive = carry
         policy_state, action = policy.act(policy_state, *env.spec.split(before.obs))
-        require_action(env.spec, action)
-        state, alive, seen = advance(env, split, watch, before, action, alive)
+        _require_action(env.spec, action)
+        state, alive, seen = _advance(env, split, watch, before, action, alive)
         return (state, policy_state, alive), seen
 
     start = (first, policy.init(key_policy), jnp.ones(num_episodes, bool))
@@ -68,25 +78,45 @@ def rollout(
     return _record(env.spec, watch, first, seen)
 
 
-def require_action(spec: EnvSpec, action: Array) -> None:
-    """A policy of unknown sizes: one number too few would be spread over all of the environment's."""
+@dataclass(frozen=True)
+class Deployment:
+    """Where and for how long policies are tried."""
+
+    env: Environment
+    num_episodes: int
+    episode_length: int
+    split: Split = ONE_DEVICE
+
+    def episodes(self, policy: Policy, key: Array) -> Record:
+        return rollout(self.env, policy, key, self.num_episodes, self.episode_length, self.split)
+
+
+def compiled(deployment: Deployment) -> Callable[[Any, Array], Record]:
+    """Jit `episodes`. A policy's parameters are arguments, so policies that differ in them alone share the program."""
+    split = deployment.split
+    layout: dict[str, Any] = {"out_shardings": split.whole} if split.spans_hosts else {}  # each host measures it all
+    return jax.jit(deployment.episodes, compiler_options=compiler_options(), **layout)
+
+
+def _require_action(spec: EnvSpec, action: Array) -> None:
+    """Refuse a policy of other sizes: a single number would be broadcast over all of the environment's actions."""
     if action.shape[-1] != spec.action_size:
         raise UserError(f"the policy's actions have {action.shape[-1]} numbers, but {spec.name}'s {spec.action_size}")
 
 
-def advance(
+def _advance(
     env: Environment, split: Split, watch: Watch, before: EnvState, action: Array, alive: Array
 ) -> tuple[EnvState, Array, Any]:
-    """One step of N episodes. -> state, alive before the next step, and what is kept of this one"""
+    """Take one step of N episodes. -> state, alive before the next step, and what is kept of this one"""
     after, sound = split.batched(partial(judged_step, env))(before, action)
     state = choose(sound, after, before)
     counts = alive & sound  # [N]
     saturated = jnp.mean(jnp.abs(action) > SATURATED, axis=-1)  # [N]
     steps = (state.near_goal & counts, counts, alive & ~sound, saturated)
-    return state, counts & ~state.done, (steps, distance_to_goal(env.spec, state.obs), jax.vmap(watch)(state))
+    return state, counts & ~state.done, (steps, _distance_to_goal(env.spec, state.obs), jax.vmap(watch)(state))
 
 
-def distance_to_goal(spec: EnvSpec, obs: Array) -> Array:
+def _distance_to_goal(spec: EnvSpec, obs: Array) -> Array:
     """[..., S + G] -> [...]"""
     state, goal = spec.split(obs)
     return jnp.linalg.norm(spec.achieved(state) - goal, axis=-1)
@@ -94,7 +124,7 @@ def distance_to_goal(spec: EnvSpec, obs: Array) -> Array:
 
 def _record(spec: EnvSpec, watch: Watch, first: EnvState, seen: Any) -> Record:
     steps, distance, watched = seen  # [T, N, ...]; the last two also have something to say of the first state
-    at_first = (distance_to_goal(spec, first.obs), jax.vmap(watch)(first))
+    at_first = (_distance_to_goal(spec, first.obs), jax.vmap(watch)(first))
     whole = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest]), at_first, (distance, watched))
     near_goal, alive, diverged, saturated = steps
     return Record(first.obs, whole[0], near_goal, alive, diverged, saturated, whole[1])
@@ -103,7 +133,7 @@ def _record(spec: EnvSpec, watch: Watch, first: EnvState, seen: Any) -> Record:
 def _by_host(
     env: Environment, policy: Policy, keys: tuple[Array, Array], sizes: tuple[int, int], split: Split, watch: Watch
 ) -> Record:
-    """The same steps, one program call each, with the policy between them."""
+    """Take the same steps, one program call each, with the policy between them."""
     num_episodes, episode_length = sizes
     split = split.that_divides(num_episodes)
     make = _host_programs if isinstance(env, Hashable) else _host_programs.__wrapped__
@@ -113,7 +143,7 @@ def _by_host(
     kept = []
     for _ in range(episode_length):
         policy_state, action = policy.act(policy_state, *env.spec.split(state.obs))
-        require_action(env.spec, action)
+        _require_action(env.spec, action)
         state, alive, seen = step(state, action, alive)
         kept.append(seen)
     return _record(env.spec, watch, first, jax.tree.map(lambda *x: jnp.stack(x), *kept))
@@ -122,4 +152,4 @@ def _by_host(
 @lru_cache(maxsize=4)
 def _host_programs(env: Environment, split: Split, watch: Watch) -> tuple[Callable[..., Any], Callable[..., Any]]:
     compiled = partial(jax.jit, compiler_options=compiler_options())
-    return compiled(split.batched(env.reset)), compiled(partial(advance, env, split, watch))
+    return compiled(split.batched(env.reset)), compiled(partial(_advance, env, split, watch))

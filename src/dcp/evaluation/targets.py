@@ -1,4 +1,4 @@
-"""What can be evaluated: a run's folder, finished or not; a policy file; an exported policy; any function of arrays."""
+"""Open what a user names to be evaluated: a run's folder, a policy file, the zoo, an export, a function of arrays."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,6 +18,7 @@ from dcp.run_folder import CONFIG_FILE, POLICY_FILE, is_zoo, located, read_confi
 from dcp.types import EnvSpec
 
 EVAL_LAYOUT = "_eval"  # the ending of an environment's layout that keeps only far goals
+IDENTITY = ("env", "method", "seed", "eval_env", "fidelity", "physics")  # what a policy and its run's config share
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,14 @@ class Target:
 
     @property
     def env(self) -> str | None:
-        """On which training evaluated it, as far as is known."""
+        """Return the environment that training evaluated it on, as far as is known."""
         if self.config is not None:
             return self.config.eval_env or self.config.env
         return self.about.get("eval_env") or self.about.get("env")
 
     @property
     def home(self) -> Path:
-        """Where its results go: the run's folder; the zoo lies in the installed package, so its go to runs/zoo."""
+        """Return the folder for its results: the run's, or runs/zoo, since the zoo lies in the installed package."""
         if is_zoo(self.label) and not Path(self.label).exists():
             return Path("runs") / self.label
         return self.folder or Path("runs")
@@ -79,14 +80,13 @@ def _from_path(path: str | Path) -> Target:
 
     label, path = str(path), located(path)
     folder = path if path.is_dir() else path.parent
-    config = _config(folder)
     if is_exported(path):
         exported = load_exported(path)
-        return _exported(label, exported, _of_this(config, exported.about), folder)
-    if path.is_dir() and config is not None and not (path / POLICY_FILE).is_file():
+        return _exported(label, exported, _config(folder, exported.about), folder)
+    if path.is_dir() and (path / CONFIG_FILE).is_file() and not (path / POLICY_FILE).is_file():
         raise UserError(f"{path} has no policy yet: the run writes {POLICY_FILE} at its first evaluation")
     policy, about = load_policy_and_about(path)
-    return Target(label, policy, _sizes(policy.spec), about, _of_this(config, about), folder)
+    return Target(label, policy, _sizes(policy.spec), about, _config(folder, about), folder)
 
 
 def _exported(label: str, exported: ExportedPolicy, config: Config | None = None, folder: Path | None = None) -> Target:
@@ -95,20 +95,14 @@ def _exported(label: str, exported: ExportedPolicy, config: Config | None = None
     return Target(label, as_policy(exported), sizes, dict(exported.about), config, folder, burst)
 
 
-def _config(folder: Path) -> Config | None:
+def _config(folder: Path, about: dict[str, Any]) -> Config | None:
+    """Return the config beside a policy; None where it is another run's: a file may be put anywhere."""
     path = folder / CONFIG_FILE
-    return Config.from_dict(read_config_file(path)["config"]) if path.is_file() else None
-
-
-def _of_this(config: Config | None, about: dict[str, Any]) -> Config | None:
-    """A file may lie beside another run's config, which then says nothing of it."""
-    if config is None or any(about.get(name, value) != value for name, value in _identity(config).items()):
+    if not path.is_file():
         return None
-    return config
-
-
-def _identity(config: Config) -> dict[str, Any]:
-    return {name: getattr(config, name) for name in ("env", "method", "seed", "eval_env", "fidelity", "physics")}
+    config = Config.from_dict(read_config_file(path)["config"])
+    same = all(about.get(name, getattr(config, name)) == getattr(config, name) for name in IDENTITY)
+    return config if same else None
 
 
 def _sizes(spec: EnvSpec) -> tuple[int, int, int]:
@@ -122,29 +116,25 @@ def environment_of(
     fidelity: str | None = None,
     physics: str | None = None,
 ) -> Environment:
-    """The environment that is asked for, else the target's own; refused where the target does not fit into it.
+    """Return the environment that is asked for, else the target's own. Refuse one whose sizes are not the target's.
 
     `physics`: what steps it, in place of what the target was trained with.
     """
     if env is not None and not isinstance(env, str):
         require_stepped_by(env, physics)
-        return _fitting(target, env)
-    name = env or target.env
-    if name is None:
-        raise UserError(f"{target.label} does not say where it belongs: name an environment by --env")
-    if env is None:
-        require_trust(name, None, "env")
-    if eval_layout:
-        name = _eval_layout(name)
-    return _fitting(target, make_env(name, fidelity or target.fidelity, physics or target.physics))
-
-
-def _fitting(target: Target, made: Environment) -> Environment:
-    if target.sizes is not None and target.sizes != _sizes(made.spec):
+        made = env
+    else:
+        name = env or target.env
+        if name is None:
+            raise UserError(f"{target.label} does not say where it belongs: name an environment by --env")
+        if env is None:
+            require_trust(name, None, "env")
+        name = _eval_layout(name) if eval_layout else name
+        made = make_env(name, fidelity or target.fidelity, physics or target.physics)
+    if target.sizes not in (None, _sizes(made.spec)):
         raise UserError(
             f"{target.label} has sizes (state, goal, action) {target.sizes}, but {made.spec.name} has "
-            f"{_sizes(made.spec)}: "
-            "choose an environment of the policy's sizes"
+            f"{_sizes(made.spec)}: choose an environment of the policy's sizes"
         )
     return made
 

@@ -1,11 +1,14 @@
-"""A policy tried on frozen sets of episodes: the seed, the environment and the number of episodes decide them alone."""
+"""Evaluate policies on frozen sets of episodes, which the seed, the environment and their number alone decide.
+
+`evaluate` is the way in from Python; `sweep` finds the best burst.
+"""
 
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,14 +18,14 @@ from dcp.envs.base import Environment
 from dcp.envs.paths import path_lengths
 from dcp.errors import UserError
 from dcp.evaluation.measures import Bin, Measures, measure
-from dcp.evaluation.program import Deployment, compiled, evaluation_key
-from dcp.evaluation.rollout import Record
+from dcp.evaluation.rollout import Deployment, Record, compiled, evaluation_key
 from dcp.evaluation.targets import Target, environment_of, open_target
 from dcp.policies.policy import DeployedPolicy, Policy, SampledPolicy, with_burst
 from dcp.types import Array, EnvSpec
 
 EPISODES = 128
 GOAL_SETS = 0x676F616C  # an evaluation's index that training never reaches: these episodes are new to every run
+CONFIRMATION = GOAL_SETS + 1  # the second set of each seed
 
 
 def goal_set_key(seed: int) -> Array:
@@ -40,14 +43,14 @@ class Trial:
 
     @cached_property
     def all(self) -> Measures:
-        """The episodes of all seeds together."""
+        """Return the episodes of all seeds together."""
         parts = [np.concatenate(part) for part in zip(*(m[:-1] for m in self.by_seed), strict=True)]
         reach = np.mean([m.cumulative_reach for m in self.by_seed], axis=0)
         return Measures(*parts, cumulative_reach=reach)
 
     @cached_property
     def distances(self) -> tuple[str, np.ndarray]:
-        """From start to goal, [episodes of all seeds]: along the maze's paths where there is a maze, else straight."""
+        """Return start-to-goal distances [episodes of all seeds]: along a maze's paths, else straight."""
         state, goal = self.spec.split(self.all.start)
         if self.spec.maze is not None and self.spec.goal_dims == self.spec.maze_dims:
             lengths = path_lengths(self.spec.maze, self.spec.achieved(state), goal)
@@ -59,7 +62,7 @@ class Trial:
         return self.all.by_distance(self.distances[1])
 
     def goal_sets(self) -> list[str]:
-        """A fingerprint of each seed's first states and goals: equal ones are the same episodes."""
+        """Return a fingerprint of each seed's first states and goals: equal ones are the same episodes."""
         return [hashlib.sha256(np.ascontiguousarray(m.start, np.float32).tobytes()).hexdigest() for m in self.by_seed]
 
 
@@ -74,7 +77,7 @@ class Arena:
     count: int = 1  # devices
 
     def trial(self, policy: Policy, keys: Sequence[Array] | None = None, on_seed: Callable[[], object] = int) -> Trial:
-        """`keys` in place of the frozen sets of the seeds. `on_seed` is called after each."""
+        """Evaluate a policy on the frozen set of each seed, or on `keys`. `on_seed` is called after each."""
         split = devices.make_split(self.count)
         deployment = Deployment(self.env, self.episodes, self.length, split)
         if getattr(policy, "on_host", False):
@@ -109,7 +112,7 @@ def arena_for(
     physics: str | None = None,
     episode_length: int | None = None,
 ) -> Arena:
-    """What is not given is the run's own, so that a program which training compiled serves again."""
+    """Return where to try the target. What is not given is the run's own: training's compiled program serves again."""
     made, config = environment_of(target, env, eval_layout, fidelity, physics), target.config
     if episodes is None:
         episodes = config.eval_episodes if config else EPISODES
@@ -131,7 +134,7 @@ def arena_for(
 
 
 def variant(policy: Policy, burst: tuple[int, int] | None = None, stochastic: bool = False) -> Policy:
-    """The policy as it is to be deployed."""
+    """Return the policy as it is to be deployed."""
     if stochastic:
         if not isinstance(policy, DeployedPolicy):
             raise UserError("only a policy of ours has a distribution to draw from: leave out --stochastic")
@@ -152,7 +155,7 @@ def evaluate(
     physics: str | None = None,
     episode_length: int | None = None,
 ) -> Trial:
-    """Any policy on any environment: a path, a policy, or a function of state [N, S] and goal [N, G]."""
+    """Evaluate any policy on any environment: a path, a policy, or a function of state [N, S] and goal [N, G]."""
     compiling.enable_cache()
     seeds = (seeds,) if isinstance(seeds, int) else seeds
     target = open_target(policy)
@@ -167,3 +170,44 @@ def evaluate(
         episode_length=episode_length,
     )
     return arena.trial(variant(target.policy, burst, stochastic))
+
+
+class Sweep(NamedTuple):
+    without: Trial
+    tried: dict[tuple[int, int], Trial]  # (P, L) -> its trial, on the same episodes
+    best: tuple[int, int]
+    confirmed_without: Trial  # on other episodes
+    confirmed: Trial
+
+
+def combinations(periods: Sequence[int], lengths: Sequence[int]) -> list[tuple[int, int]]:
+    found = [(period, length) for period in periods for length in lengths if 0 < length < period]
+    if not found:
+        raise UserError("the sweep has no burst with 0 < L < P: give other --periods and --lengths")
+    return found
+
+
+def sweep(
+    arena: Arena, policy: Policy, bursts: Sequence[tuple[int, int]], on_trial: Callable[[str], object] = len
+) -> Sweep:
+    """Try bursts on one set of episodes and confirm the best on another: the best of many flatters itself.
+
+    P and L are arguments of one program, so all bursts together are compiled once.
+    """
+
+    def trial(burst: tuple[int, int] | None, confirm: bool = False) -> Trial:
+        keys = [evaluation_key(seed, CONFIRMATION) for seed in arena.seeds] if confirm else None
+        found = arena.trial(with_burst(policy, *burst) if burst else policy, keys)
+        on_trial(f"P {burst[0]}, L {burst[1]}" if burst else "no burst")
+        return found
+
+    without = trial(None)
+    tried = {burst: trial(burst) for burst in bursts}
+    best = max(tried, key=lambda burst: _merit(tried[burst], burst))
+    return Sweep(without, tried, best, trial(None, confirm=True), trial(best, confirm=True))
+
+
+def _merit(trial: Trial, burst: tuple[int, int]) -> tuple[float, float, float]:
+    """Rank by success, then by time near goal, then by the smaller share of random steps."""
+    measures = trial.all
+    return float(measures.success.mean()), float(measures.time_near_goal.mean()), -burst[1] / burst[0]

@@ -19,7 +19,7 @@ import numpy as np
 from dcp.algorithm import Algorithm, Programs, RunState
 from dcp.config import Config
 from dcp.errors import UserError
-from dcp.evaluation.program import evaluation_key
+from dcp.evaluation.rollout import evaluation_key
 from dcp.learner import LearnerState
 from dcp.policies.policy import DeployedPolicy
 from dcp.runs.checkpoint import Moment, Row, Saver

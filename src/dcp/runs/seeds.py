@@ -26,8 +26,7 @@ from dcp.config import Config, Settings
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
 from dcp.evaluation.measures import measure, training_scores
-from dcp.evaluation.program import evaluation_key
-from dcp.evaluation.rollout import Record
+from dcp.evaluation.rollout import Record, evaluation_key
 from dcp.learner import LearnerParams, LearnerState
 from dcp.replay import ReplayState, insert
 from dcp.types import Array, Metrics

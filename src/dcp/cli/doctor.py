@@ -1,4 +1,4 @@
-"""The checks in their order, with progress while they run, and what they found as a table or as JSON."""
+"""`dcp doctor`: the checks in their order, with progress while they run, and what they found as a table or as JSON."""
 
 import json
 import sys
@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from dcp import __version__
-from dcp.cli.doctor import disk, machine, packages, rendering, self_test
-from dcp.cli.doctor.check import Check, guarded
-from dcp.cli.main import COMMANDS
+from dcp.cli import doctor_checks as check_of
+from dcp.cli.doctor_checks import Check, guarded
+from dcp.cli.flags import parse
+from dcp.cli.main import COMMANDS, show
 from dcp.errors import UserError
 
 EXIT_PROBLEM = 1
@@ -36,10 +37,8 @@ class DoctorOptions:
 
 
 def main(argv: list[str]) -> int:
-    try:  # both are packages that a broken installation may lack, and then there is nothing to print with
+    try:  # a broken installation may lack it, and then there is nothing to print with
         import rich  # noqa: F401
-
-        from dcp.cli.flags import parse
     except ImportError as error:
         raise UserError(f"{error.name} does not import ({error}): install dcp with its requirements again") from error
     options = parse(DoctorOptions(), argv, "dcp doctor", DESCRIPTION)
@@ -54,17 +53,17 @@ def main(argv: list[str]) -> int:
 
 def _checks(options: DoctorOptions) -> dict[str, Callable[[], Iterable[Check]]]:
     checks: dict[str, Callable[[], Iterable[Check]]] = {
-        "Python": machine.python,
-        "packages": packages.packages,
-        "JAX": machine.jax_starts,
-        "GPU": machine.gpu,
-        "memory": machine.memory,
-        "disk for runs": partial(disk.runs, options.runs_dir),
-        "disk for cache": disk.cache,
-        "rendering": rendering.rendering,
-        "extras": packages.extras,
+        "Python": check_of.python,
+        "packages": check_of.packages,
+        "JAX": check_of.jax_starts,
+        "GPU": check_of.gpu,
+        "memory": check_of.memory,
+        "disk for runs": partial(check_of.runs_disk, options.runs_dir),
+        "disk for cache": check_of.cache_disk,
+        "rendering": check_of.rendering,
+        "extras": check_of.extras,
     }
-    return {**checks, "training": self_test.self_test} if options.self_test else checks
+    return {**checks, "training": check_of.self_test} if options.self_test else checks
 
 
 def _run(checks: dict[str, Callable[[], Iterable[Check]]]) -> Iterator[Check]:
@@ -85,8 +84,6 @@ def _run(checks: dict[str, Callable[[], Iterable[Check]]]) -> Iterator[Check]:
 def _show(found: list[Check]) -> None:
     from rich.markup import escape
     from rich.table import Table
-
-    from dcp.cli.tables import show
 
     table = Table("check", "state", "found")
     for check in found:

@@ -1,18 +1,26 @@
-"""`dcp envs`: the registry as a table, and below it what fidelity `fixed` repairs."""
+"""`dcp envs` and `dcp methods`: the two tables that a run chooses from."""
 
 from textwrap import fill
 
 from rich.table import Table
 
 from dcp.cli.flags import no_arguments
-from dcp.cli.main import COMMANDS
-from dcp.cli.tables import show
+from dcp.cli.main import COMMANDS, show
 
 WIDTH = 100  # of what stands below the table
 NUMBERS = ("S", "G", "A", "goal dims", "threshold", "steps")
+# What each entry of a column means; the methods themselves are rows of dcp.methods.table and are not named here.
+_MEANINGS = {
+    "FinalGoal": "asks for the goal g",
+    "PooledSubgoal": "asks for a visited state z on the way to g",
+    "RawGoal": "the actor reads its coordinates",
+    "Direction": "the actor sees its direction and distance in psi-space",
+    "future": "and learns from hindsight goals",
+    "commanded": "and learns from what was asked for",
+}
 
 
-def main(argv: list[str]) -> int:
+def envs(argv: list[str]) -> int:
     if not no_arguments(argv, "dcp envs", COMMANDS["envs"]):
         return 0
     from dcp.envs.registry import ENVIRONMENTS, make_env
@@ -47,3 +55,16 @@ def _short(dims: tuple[int, ...]) -> str:
     if len(dims) > 2 and dims == tuple(range(dims[0], dims[0] + len(dims))):
         return f"{dims[0]}-{dims[-1]}"
     return ", ".join(str(dim) for dim in dims)
+
+
+def methods(argv: list[str]) -> int:
+    if not no_arguments(argv, "dcp methods", COMMANDS["methods"]):
+        return 0
+    from dcp.methods.table import METHODS
+
+    table = Table("method", "rollout commands", "actor sees", "actor's loss aims at", "meaning")
+    for name, method in METHODS.items():
+        columns = (method.command.__name__, method.condition.__name__, method.actor_goal)
+        table.add_row(name, *columns, ", ".join(_MEANINGS.get(column, column) for column in columns))
+    show(table)
+    return 0

@@ -1,0 +1,327 @@
+"""What `dcp eval` does: evaluate policies, sweep bursts, repeat a logged evaluation; its tables and files."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from dcp.analysis.evaluation_results import Paired, as_csv, as_json, estimates, finite, paired, require_room, write
+from dcp.cli.main import show
+from dcp.errors import UserError
+from dcp.evaluation.measures import training_scores
+from dcp.evaluation.rollout import evaluation_key
+from dcp.evaluation.targets import Target
+from dcp.evaluation.trial import Arena, Sweep, Trial, arena_for, sweep, variant
+from dcp.policies.exports import is_exported
+from dcp.policies.policy import is_random
+from dcp.run_folder import CONFIG_FILE, load_run, read_config_file
+from dcp.statistics import Interval
+
+if TYPE_CHECKING:
+    from dcp.cli.eval import EvalOptions
+
+EXIT_DIFFERS = 1
+LONGEST_NAME = 200  # bytes, of a file without its ending
+REACH_AT = (0.1, 0.25, 0.5, 0.75, 1.0)  # of an episode's length
+COLUMNS = ("success once", "time near goal", "first reach", "final distance", "saturation", "diverged")
+
+
+def evaluate(targets: list[Target], arenas: list[Arena], options: "EvalOptions") -> int:
+    results, written = [], []
+    trials: list[tuple[str, Trial]] = []
+    table = _make_table("policy", *COLUMNS)
+    for target, arena, mark in zip(targets, arenas, _marks(targets, options.out), strict=True):
+        folder, about = _folder(target, options.out), _about(target, arena, options)
+        plain = _trial(target, arena, None, options)
+        inside = f" (burst {target.burst[0]} {target.burst[1]} inside)" if target.burst else ""
+        _add_trial(table, target.label + inside, plain)
+        trials.append((target.label, plain))
+        content, name = as_json(plain, {**about, "burst": None}), file_name(target, arena, options, None, mark)
+        paths = write(folder, name, content, as_csv(plain))
+        if burst := options.burst:
+            found = _trial(target, arena, burst, options)
+            gain = paired(plain.all, found.all)
+            _add_trial(table, f"  with burst {burst[0]} {burst[1]}", found)
+            _add_gain(table, gain)
+            both = {"without_burst": content, "paired": _paired_json(gain)}
+            content, name = (
+                as_json(found, {**about, "burst": list(burst)}) | both,
+                file_name(target, arena, options, burst, mark),
+            )
+            paths = [*write(folder, name, content, as_csv(found)), *paths]
+        results.append(content)
+        written += paths
+    if options.json:
+        print(json.dumps(finite(results), indent=1, allow_nan=False))
+        return 0
+    show(table)
+    _explain(trials)
+    compare(trials)
+    _say_where(written)
+    return 0
+
+
+def sweep_bursts(
+    targets: list[Target], arenas: list[Arena], bursts: list[tuple[int, int]], options: "EvalOptions"
+) -> int:
+    written, results = [], []
+    for target, arena, mark in zip(targets, arenas, _marks(targets, options.out), strict=True):
+        what = f"{target.label} on {arena.env.spec.name}"
+        with _working(f"{what}: {len(bursts)} bursts") as say:
+            policy = variant(target.policy, None, options.stochastic)
+            found = sweep(arena, policy, bursts, lambda done, say=say, label=target.label: say(f"{label}: {done} done"))
+        gains = {burst: paired(found.without.all, trial.all) for burst, trial in found.tried.items()}
+        confirmed = paired(found.confirmed_without.all, found.confirmed.all)
+        content = as_json(found.confirmed, {**_about(target, arena, options), "burst": list(found.best)}) | {
+            "paired": _paired_json(confirmed),
+            "tried": [
+                {"burst": list(b), "success_once": t.all.summary()["success_once"], "paired": _paired_json(gains[b])}
+                for b, t in found.tried.items()
+            ],
+            "without_burst": as_json(found.confirmed_without, {"burst": None}),
+        }
+        results.append(content)
+        name = file_name(target, arena, options, None, f"_sweep{mark}")
+        written += write(_folder(target, options.out), name, content, as_csv(found.confirmed))
+        if not options.json:
+            _show_sweep(what, found, gains, confirmed)
+    if options.json:
+        print(json.dumps(finite(results), indent=1, allow_nan=False))
+    else:
+        _say_where(written)
+    return 0
+
+
+def repeat(targets: list[Target]) -> int:
+    """Repeat the last evaluation of each run. -> exit code 1 where a number differs"""
+    same = True
+    for target in targets:
+        if target.config is None:
+            raise UserError(f"{target.label} has no config beside it: --as-logged needs a run's folder")
+        index, then = _logged(target)
+        with _working(f"{target.label}: evaluation {index + 1} once more"):
+            trial = arena_for(target).trial(target.policy, [evaluation_key(target.config.seed, index)])
+        table = _make_table(f"{target.label}, evaluation {index + 1}", "logged", "now", "")
+        for name, value in training_scores(trial.all).items():
+            table.add_row(name, repr(then[name]), repr(float(value)), "equal" if value == then[name] else "other")
+            same &= value == then[name]
+        show(table)
+    if same:
+        print("Every number is the logged one, bit for bit.")
+        return 0
+    print("Numbers differ: bits are promised for the same machine, cores, versions and number of devices.")
+    for target in targets:
+        for name, (then, now) in _changed(target).items():
+            print(f"  {target.label}: {name} was {then}, here it is {now}")
+    return EXIT_DIFFERS
+
+
+def _changed(target: Target) -> dict[str, tuple[str, str]]:
+    """Return what is not as it was then and decides how numbers are rounded: versions and machine."""
+    from dcp.runs.checkpoint import machine, versions
+
+    if target.folder is None:
+        return {}
+    stored, here = read_config_file(target.folder / CONFIG_FILE), {**versions(), **machine()}
+    then = {**stored["versions"], **stored["machine"]}
+    return {name: (then[name], now) for name, now in here.items() if then.get(name, now) != now}
+
+
+def _logged(target: Target) -> tuple[int, dict[str, float]]:
+    """Return which evaluation, from 0, wrote the policy that is there, and its row of metrics.csv."""
+    metrics, steps = load_run(target.folder or target.label).metrics, target.about.get("env_steps")
+    rows = np.flatnonzero(metrics["env_steps"] == steps)
+    if len(rows) != 1:
+        raise UserError(f"{target.label}: metrics.csv has no row for a policy of {steps} steps; try once more")
+    return int(metrics["evaluation"][rows[0]]) - 1, {name: float(column[rows[0]]) for name, column in metrics.items()}
+
+
+def _trial(target: Target, arena: Arena, burst: tuple[int, int] | None, options: "EvalOptions") -> Trial:
+    words = f" with burst {burst[0]} {burst[1]}" if burst else ""
+    what, done = f"{target.label}{words} on {arena.env.spec.name}, {arena.episodes} episodes", count(1)
+    with _working(what) as say:
+        policy = variant(target.policy, burst, options.stochastic)
+        return arena.trial(policy, on_seed=lambda: say(f"{what}, seed {next(done)} of {len(arena.seeds)} done"))
+
+
+@contextmanager
+def _working(what: str) -> Iterator[Callable[[str], object]]:
+    """Show what is under way on stderr: a line that is updated on a terminal, elsewhere one line when it begins."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        console.print(what, highlight=False, soft_wrap=True)
+        yield len
+        return
+    with console.status(what) as status:
+        yield status.update
+
+
+def _about(target: Target, arena: Arena, options: "EvalOptions") -> dict[str, Any]:
+    return {
+        "policy": target.label,
+        "about": target.about,
+        "fidelity": target.fidelity,
+        "physics": arena.env.spec.stepped_by,
+        "stochastic": options.stochastic,
+        "devices": arena.count,
+        "burst_inside": target.burst,
+    }
+
+
+def _paired_json(gain: Paired) -> dict[str, Any]:
+    return {name: value.as_json() if isinstance(value, Interval) else value for name, value in gain._asdict().items()}
+
+
+def file_name(target: Target, arena: Arena, options: "EvalOptions", burst: tuple[int, int] | None, mark: str) -> str:
+    """Return the name of the files. The same evaluation again replaces them, another one does not."""
+    seeds = "-".join(map(str, arena.seeds))
+    parts = [arena.env.spec.name, f"{arena.episodes}_episodes", f"seeds_{seeds}"]
+    parts += [f"physics_{arena.env.spec.stepped_by}"] if arena.env.spec.stepped_by != target.physics else []
+    parts += ["stochastic"] if options.stochastic else []
+    name = "_".join([*parts, *([f"burst_{burst[0]}_{burst[1]}"] if burst else [])]) + mark
+    if len(name.encode()) <= LONGEST_NAME:
+        return name
+    whole = hashlib.sha256(name.encode()).hexdigest()[:16]  # a file's name has an end; many seeds do not
+    return f"{name.encode()[: LONGEST_NAME - 17].decode(errors='ignore')}_{whole}"
+
+
+def _marks(targets: list[Target], out: Path | None) -> list[str]:
+    """Return what keeps the files of policies apart in one folder: an export from its run, and all under --out."""
+    folders = [_folder(target, out) for target in targets]
+    names = [f"_{Path(target.label).name}" if is_exported(target.label) else "" for target in targets]
+    places = list(zip(folders, names, strict=True))
+    return [
+        name if places.count((folder, name)) == 1 else "_" + re.sub(r"[^\w.-]+", "_", target.label).strip("_")
+        for target, folder, name in zip(targets, folders, names, strict=True)
+    ]
+
+
+def require_rooms(targets: list[Target], out: Path | None) -> None:
+    for target in targets:
+        require_room(_folder(target, out))
+
+
+def _folder(target: Target, out: Path | None) -> Path:
+    return target.home if out is None else out
+
+
+def _show_sweep(title: str, found: Sweep, gains: dict[tuple[int, int], Paired], confirmed: Paired) -> None:
+    best = f"P {found.best[0]}, L {found.best[1]}"
+    table = _make_table("burst", "random share", "success once", "gain", "time near goal", "gain")
+    _add_burst(table, "none", "", found.without, None)
+    for burst, trial in found.tried.items():
+        mark = " *" if burst == found.best else ""
+        share = f"{random_share(burst, trial.episode_length):.1%}"
+        _add_burst(table, f"P {burst[0]}, L {burst[1]}{mark}", share, trial, gains[burst])
+    table.add_section()
+    _add_burst(table, "confirmed: none", "", found.confirmed_without, None)
+    _add_burst(table, f"confirmed: {best}", "", found.confirmed, confirmed)
+    print(title)
+    show(table)
+    print(
+        f"Best: {best}. On {len(found.confirmed.all.success)} other episodes it changes success by "
+        f"{_points(confirmed.success_once)} (95%)."
+    )
+    if found.tried[found.best].all.success.mean() <= found.without.all.success.mean():
+        print("No burst of these reached more goals than none.")
+
+
+def random_share(burst: tuple[int, int], episode_length: int) -> float:
+    """Return the share of random steps: L / P over whole periods; the last period may be cut short before its burst."""
+    return float(np.mean(is_random(np.arange(episode_length), *burst)))
+
+
+def _make_table(first: str, *columns: str) -> Table:
+    """Fold cells on a narrow terminal: half an interval is of no use."""
+    table = Table()
+    table.add_column(first, overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="right", overflow="fold")
+    return table
+
+
+def _add_trial(table: Table, label: str, trial: Trial) -> None:
+    e = estimates(trial.all)
+    table.add_row(
+        label,
+        _percent(e["success_once"]),
+        _number(e["time_near_goal"], 1),
+        _number(e["first_reach"], 0),
+        _number(e["final_distance"], 2),
+        _percent(e["saturation"]),
+        f"{int(trial.all.diverged.sum())} of {len(trial.all.success)}",
+    )
+
+
+def _add_gain(table: Table, gain: Paired) -> None:
+    table.add_row(
+        f"  gain ({gain.wins} won, {gain.losses} lost)", _points(gain.success_once), _signed(gain.time_near_goal)
+    )
+
+
+def _add_burst(table: Table, label: str, share: str, trial: Trial, gain: Paired | None) -> None:
+    e = estimates(trial.all)
+    gains = ("", "") if gain is None else (_points(gain.success_once), _signed(gain.time_near_goal))
+    table.add_row(label, share, _percent(e["success_once"]), gains[0], _number(e["time_near_goal"], 1), gains[1])
+
+
+def _explain(trials: list[tuple[str, Trial]]) -> None:
+    for label, trial in trials:
+        kind = "path from start to goal" if trial.distances[0] == "path" else "distance from start to goal"
+        parts = [f"{b.low:.1f}-{b.high:.1f}: {b.successes} of {b.episodes}" for b in trial.by_distance() if b.episodes]
+        reach = trial.all.cumulative_reach
+        at = [max(1, round(share * len(reach))) for share in REACH_AT]
+        by = f", stepped by {trial.spec.stepped_by}" if trial.spec.stepped_by != "brax" else ""
+        print(f"{label}, on {trial.spec.name}{by}")
+        print(f"  reached by step   {', '.join(f'{t}: {reach[t - 1]:.1%}' for t in at)}")
+        print(f"  by {kind}   {', '.join(parts)}")
+
+
+def compare(trials: list[tuple[str, Trial]]) -> None:
+    """Compare each with the first, where they met the same episodes."""
+    (first, one), *others = trials
+    for label, other in others:
+        engines = one.spec.stepped_by, other.spec.stepped_by
+        if engines[0] != engines[1]:
+            print(f"{label} was stepped by {engines[1]} and {first} by {engines[0]}: they are not paired.")
+            continue
+        if one.goal_sets() != other.goal_sets():
+            print(f"{label} met other episodes than {first}: they are not paired.")
+            continue
+        gain = paired(one.all, other.all)
+        print(
+            f"{label} minus {first}, on the same episodes: success {_points(gain.success_once)}, "
+            f"time near goal {_signed(gain.time_near_goal)}; {gain.wins} won, {gain.ties} tied, {gain.losses} lost"
+        )
+
+
+def _say_where(written: list[Path]) -> None:
+    print("Intervals: 95%, over episodes. Results:")
+    for path in written:
+        print(f"  {path}")
+
+
+def _percent(e: Interval) -> str:
+    return f"{e.mean:.1%}" if not np.isfinite(e.low) else f"{e.mean:.1%} ({100 * e.low:.1f} to {100 * e.high:.1f})"
+
+
+def _number(e: Interval, digits: int) -> str:
+    if not np.isfinite(e.mean):
+        return "-"
+    return f"{e.mean:.{digits}f}" + (f" ± {e.high - e.mean:.{digits}f}" if np.isfinite(e.high) else "")
+
+
+def _points(e: Interval) -> str:
+    return f"{100 * e.mean:+.1f} ({100 * e.low:+.1f} to {100 * e.high:+.1f}) points"
+
+
+def _signed(e: Interval) -> str:
+    return f"{e.mean:+.1f}" + (f" ± {e.high - e.mean:.1f}" if np.isfinite(e.high) else "")
