@@ -170,7 +170,7 @@ PAPER_ARROWS = {
 
 def write_paper(runs: Path, with_spread: bool) -> None:
     """Five seeds of three methods on nine environments: the published means, with the published intervals or none."""
-    for environment in paper_values.environments():
+    for environment in paper_values.ENVIRONMENTS:
         for method in ("dcp", "crl", "ssgc"):
             steps = [
                 at

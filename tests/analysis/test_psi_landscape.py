@@ -124,7 +124,7 @@ def test_the_figure_aims_at_the_far_goal_and_counts_who_reaches_it(policy, monke
 
 def test_a_policy_of_another_body_is_a_mistake(policy):
     with pytest.raises(UserError, match="other sizes"):
-        landscape_figure(policy, make_env("point_u_maze_inertia"), "wrong body")
+        landscape_figure(policy, make_env("point_u_maze_inertia"), "wrong body", 3)
 
 
 GOAL = np.array([3.0, 1.0])

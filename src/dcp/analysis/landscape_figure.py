@@ -216,29 +216,22 @@ def _handles(views: Sequence[View], with_directions: bool) -> list[Line2D]:
 
 
 def landscape_figure(
-    policy: DeployedPolicy,
-    env: Environment,
-    title: str,
-    goal: np.ndarray | None = None,
-    num_rollouts: int = 6,
-    episode_length: int | None = None,
+    policy: DeployedPolicy, env: Environment, title: str, episode_length: int, num_rollouts: int = 6
 ) -> Figure:
-    """Draw the landscape of a policy, with its own deterministic episodes. Default goal: the farthest by path."""
+    """Draw the landscape of a policy to the goal that is farthest by path, with its own deterministic episodes."""
     layout = maze_of(env.spec)
     if policy.spec.goal_size != env.spec.goal_size or policy.spec.state_size != env.spec.state_size:
         raise UserError(f"this policy was trained on {policy.spec.name}: {env.spec.name} has other sizes")
-    goal = farthest_goal(layout) if goal is None else np.asarray(goal, np.float32)
-    length = episode_length or env.spec.episode_length
-    rollouts = paths_toward(env, policy, goal, num_rollouts, length) if num_rollouts else []
+    goal = farthest_goal(layout)
+    rollouts = paths_toward(env, policy, goal, num_rollouts, episode_length)
     landscape = psi_landscape(policy, layout, goal)
     with house_style():
         rows, columns = layout.walls.shape
         figure = Figure(figsize=(5.0 * max(1.0, columns / rows) + 0.9, 5.0), layout="constrained")
         axes = figure.add_subplot()
         contours = draw_landscape(axes, landscape, rollouts)
-        if rollouts:
-            reached = sum(path.reached is not None for path in rollouts)
-            axes.plot([], [], color=INK, linewidth=1.3, label=f"rollouts ({reached} of {len(rollouts)} reach g)")
+        reached = sum(path.reached is not None for path in rollouts)
+        axes.plot([], [], color=INK, linewidth=1.3, label=f"rollouts ({reached} of {len(rollouts)} reach g)")
         bar = figure.colorbar(contours, ax=axes, shrink=0.9, ticks=MaxNLocator(6))
         bar.set_label(PSI_LABEL, color=INK, parse_math=True)
         bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]

@@ -72,10 +72,6 @@ def saturation(environment: str, method: str) -> Published | None:
     return _published(_tables()["saturation"].get(environment, {}).get(method))
 
 
-def environments() -> list[str]:
-    return list(_tables()["success_once"])
-
-
 def _row(metric: str, environment: str, method: str) -> list[Any]:
     return _tables().get(metric, {}).get(environment, {}).get(method, [None] * len(CHECKPOINTS))
 

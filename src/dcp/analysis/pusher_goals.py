@@ -67,9 +67,8 @@ def in_world(slides: np.ndarray) -> np.ndarray:
     return np.stack([0.45 + slides[..., 1], -0.05 + slides[..., 0]], axis=-1)
 
 
-def pusher_figure(draws: Sequence[Draws] | None = None) -> Figure:
+def pusher_figure(draws: Sequence[Draws]) -> Figure:
     """Draw a panel per environment, all on one scale: the arm's base, the object's range, the goals that were drawn."""
-    draws = draws or [draw_goals(name) for name in NAMES]
     with house_style():
         figure = Figure(figsize=(3.3 * len(draws) + 0.3, 4.25), layout="constrained")
         panels = figure.subplots(1, len(draws), sharex=True, sharey=True, squeeze=False)[0]

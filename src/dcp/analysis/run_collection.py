@@ -59,7 +59,6 @@ class EvalRecord:
 
     path: Path
     content: dict[str, Any]
-    run: Path | None = None  # the run folder that it lies in
 
     @property
     def about(self) -> dict[str, Any]:
@@ -115,7 +114,7 @@ class Run:
 
 def read_run(folder: Path) -> Run:
     """Read one run folder. What is wrong with it becomes its state, so that one bad run does not stop the others."""
-    evals, bad = read_evals(folder / EVALS_DIR, folder)
+    evals, bad = read_evals(folder / EVALS_DIR)
     videos, plots = _files(folder / VIDEOS_DIR, _VIDEO_ENDINGS), _files(folder / PLOTS_DIR, _PLOT_ENDINGS)
     run = Run(folder, evals=evals, videos=videos, plots=plots, remark="; ".join(bad))
     try:
@@ -181,7 +180,7 @@ def _is_whole(row: list[str], header: list[str]) -> bool:
         return False
 
 
-def read_evals(folder: Path, run: Path | None) -> tuple[tuple[EvalRecord, ...], list[str]]:
+def read_evals(folder: Path) -> tuple[tuple[EvalRecord, ...], list[str]]:
     """Return what `dcp eval` left there, and a sentence for each file that it did not write."""
     records, bad = [], []
     for path in sorted(folder.glob("*.json")):
@@ -189,7 +188,7 @@ def read_evals(folder: Path, run: Path | None) -> tuple[tuple[EvalRecord, ...], 
             content = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(content, dict) or not isinstance(content.get("seeds"), list):
                 raise ValueError("it holds no result of dcp eval")
-            records.append(EvalRecord(path, content, run))
+            records.append(EvalRecord(path, content))
         except (OSError, ValueError, RecursionError) as error:
             bad.append(f"{EVALS_DIR}/{path.name} cannot be read ({error})")
     return tuple(records), bad
@@ -281,7 +280,7 @@ def collect(paths: Sequence[str | Path]) -> Collection:
     runs = [read_run(folder) for folder in folders.values()]
     evals, unread = [], []
     for folder in loose.values():
-        records, bad = read_evals(folder / EVALS_DIR, None)
+        records, bad = read_evals(folder / EVALS_DIR)
         evals += records
         unread += [f"{folder}: {why}." for why in bad]
     return Collection(tuple(_labelled(runs)), tuple(evals), tuple(unread))

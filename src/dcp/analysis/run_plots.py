@@ -43,7 +43,7 @@ def _maze_plots(run: RunRecord, config: Config, title: str) -> list[Path]:
         return []
     policy = load_policy(run.policy_path)
     length = config.episode_length or env.spec.episode_length
-    landscape = save(landscape_figure(policy, env, title, episode_length=length), run.plots / "landscape.png")
+    landscape = save(landscape_figure(policy, env, title, length), run.plots / "landscape.png")
     episodes = paths(env, policy, config.seed, GIF_EPISODES, length)
     return [landscape, save_gif(run.plots / "episode.gif", maze_of(env.spec), episodes, env.spec.threshold)]
 

@@ -1,7 +1,6 @@
 """`dcp compare A B`: in what two runs differ, what each reached, and both curves over each other."""
 
 import json as json_text
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,11 +32,12 @@ def main(argv: list[str]) -> int:
 
     require_picture(options.out)
     from dcp.analysis.compare_runs import compare, comparison_figure
+    from dcp.analysis.evaluation_results import finite
 
     found = compare(*options.runs)
     files = save_both(comparison_figure(found), options.out) if found.metrics else []
     if options.json:
-        print(json_text.dumps(_as_json(found, files), indent=1))
+        print(json_text.dumps(finite(_as_json(found, files)), indent=1))
     else:
         _show(found, files)
     return 0
@@ -77,7 +77,7 @@ def _print(table: "Table") -> None:
 
 
 def _as_json(found: "Comparison", files: list[Path]) -> dict[str, Any]:
-    shared = {metric: found.shared(metric) for metric in found.metrics}
+    shared = {metric: found.shared(metric)._asdict() for metric in found.metrics}
     return {
         "a": str(found.a.run.folder),
         "b": str(found.b.run.folder),
@@ -87,8 +87,8 @@ def _as_json(found: "Comparison", files: list[Path]) -> dict[str, Any]:
         "same_episodes": found.same_episodes,
         "results": {metric: [_results(side, metric) for side in (found.a, found.b)] for metric in found.metrics},
         "common": {
-            metric: {"env_steps": each.steps.tolist(), "a": _finite(each.a.tolist()), "b": _finite(each.b.tolist())}
-            for metric, each in shared.items()
+            metric: {"env_steps" if name == "steps" else name: column.tolist() for name, column in columns.items()}
+            for metric, columns in shared.items()
         },
         "evals": [_eval_as_json(each) for each in found.paired_evals],
         "files": list(map(str, files)),
@@ -96,22 +96,22 @@ def _as_json(found: "Comparison", files: list[Path]) -> dict[str, Any]:
 
 
 def _results(side: "Side", metric: str) -> dict[str, Any]:
-    """Every evaluation of one run, as shown, and which was its last and its best: [steps, value]."""
+    """Return every evaluation of one run, as shown, and which was its last and its best: [steps, value]."""
     from dcp.analysis.curves import curve
 
     steps, values = curve(side.run.metrics, metric)
-    last, best = (_finite(list(point)) for point in (side.last(metric), side.best(metric)))
-    return {"last": last, "best": best, "env_steps": steps.tolist(), "values": _finite(values.tolist())}
+    points = {"last": side.last(metric), "best": side.best(metric)}
+    return {**points, "env_steps": steps.tolist(), "values": values.tolist()}
 
 
 def _eval_as_json(each: "PairedEval") -> dict[str, Any]:
-    """The same episodes by both; gains are a less b: [mean, half width of the 95% interval]."""
+    """Gains are a less b, on the same episodes: [mean, half width of the 95% interval]."""
     gains = {"success_gain": each.gain, "time_near_goal_gain": each.time_gain}
-    found: dict[str, Any] = {"name": each.name, "success": list(each.success)}
-    found |= {name: _finite([float(gain.mean), float(gain.half_width)]) for name, gain in gains.items()}
-    return found | {"wins": each.wins, "ties": each.ties, "losses": each.losses}
-
-
-def _finite(numbers: list[float]) -> list[float | None]:
-    """JSON has neither nan nor infinity: what is not known is null."""
-    return [value if math.isfinite(value) else None for value in numbers]
+    return {
+        "name": each.name,
+        "success": each.success,
+        **{name: [float(gain.mean), float(gain.half_width)] for name, gain in gains.items()},
+        "wins": each.wins,
+        "ties": each.ties,
+        "losses": each.losses,
+    }

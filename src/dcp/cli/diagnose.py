@@ -1,6 +1,8 @@
 """`dcp diagnose`: what an agent's representation knows, beside the truth; JSON and figures in the run's folder."""
 
 import json as json_text
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -61,7 +63,7 @@ def _main(options: DiagnoseOptions) -> int:
         require_room(_folder(target, options))
     contents = []
     for target in targets:
-        with _Telling(target.label) as tell:
+        with _progress(target.label) as tell:
             found = diagnose(
                 target,
                 options.env,
@@ -102,27 +104,15 @@ def _folder(target: "Target", options: DiagnoseOptions) -> Path:
     return options.out or target.home / FOLDER
 
 
-class _Telling:
-    """One line that lives while the work goes on; on no terminal, one line for each kind of work."""
-
-    def __init__(self, label: str) -> None:
-        self.label, self.console = label, Console(stderr=True)
-        self.status = self.console.status(label) if self.console.is_terminal else None
-
-    def __enter__(self) -> "_Telling":
-        if self.status:
-            self.status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.status:
-            self.status.stop()
-
-    def __call__(self, what: str) -> None:
-        if self.status:
-            self.status.update(f"{self.label}: {what}")
-        else:
-            self.console.print(f"{self.label}: {what}", highlight=False, soft_wrap=True)
+@contextmanager
+def _progress(label: str) -> Iterator[Callable[[str], None]]:
+    """Keep one line up to date while the work runs; without a terminal, print one line for each kind of work."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda what: console.print(f"{label}: {what}", highlight=False, soft_wrap=True)
+        return
+    with console.status(label) as status:
+        yield lambda what: status.update(f"{label}: {what}")
 
 
 def _show(content: dict[str, Any], several: bool) -> None:

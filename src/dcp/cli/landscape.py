@@ -43,6 +43,7 @@ def main(argv: list[str]) -> int:
 def _main(options: LandscapeOptions) -> int:
     _require_sense(options)
     from dcp import compiling
+    from dcp.analysis.evaluation_results import finite
     from dcp.analysis.landscape_figure import landscapes_figure
     from dcp.analysis.psi_landscape import goal_of, maze_env, rollouts_for, told_apart, view
     from dcp.evaluation.targets import open_target
@@ -57,7 +58,7 @@ def _main(options: LandscapeOptions) -> int:
     views = told_apart(views, targets)
     files = save_both(landscapes_figure(views, options.range, options.directions), options.out)
     if options.json:
-        print(json_text.dumps(_as_json(views, options, files), indent=1))
+        print(json_text.dumps(finite(_as_json(views, options, files)), indent=1))
         return 0
     _show(views, options, files, [env.spec.physics != "none" for env in envs])
     return 0
@@ -97,8 +98,8 @@ def _as_json(views: "list[View]", options: LandscapeOptions, files: list[Path]) 
                 "env": v.env,
                 "goal": v.landscape.goal.tolist(),
                 "actor_sees": "direction" if v.sees_direction else "raw_goal",
-                **_finite(v.likeness._asdict()),
-                "straight_line": _finite(v.straight_line._asdict()),
+                **v.likeness._asdict(),
+                "straight_line": v.straight_line._asdict(),
                 "episodes": len(v.paths),
                 "reached": sum(path.reached is not None for path in v.paths),
                 "colours": list(limits),
@@ -106,11 +107,6 @@ def _as_json(views: "list[View]", options: LandscapeOptions, files: list[Path]) 
             for run, v, limits in zip(options.runs, views, ranges, strict=True)
         ],
     }
-
-
-def _finite(numbers: dict[str, float]) -> dict[str, float | None]:
-    """JSON has no nan: what is not known is null."""
-    return {name: value if value == value else None for name, value in numbers.items()}
 
 
 def _show(views: "list[View]", options: LandscapeOptions, files: list[Path], physics: list[bool]) -> None:

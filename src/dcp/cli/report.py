@@ -1,18 +1,23 @@
 """`dcp report`: many runs as one page, with every figure and table of it as files."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from dcp.analysis.paper_values import CHECKPOINTS
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
 from dcp.errors import UserError
 
-CHECKPOINTS = (10_000_000, 25_000_000, 50_000_000, 75_000_000, 100_000_000)  # the paper's
+if TYPE_CHECKING:
+    from dcp.analysis.build_report import Tell
+
 MOST_REMARKS = 8
 
 
@@ -36,7 +41,7 @@ def main(argv: list[str]) -> int:
         raise UserError("--checkpoints takes environment steps above 0, such as 10000000 50000000")
     from dcp.analysis.build_report import build_report
 
-    with _Telling() as tell:
+    with _progress() as tell:
         report = build_report(options.runs, options.out, sorted(set(options.checkpoints)), options.x, tell)
     remarks = report.collection.remarks
     for remark in remarks[:MOST_REMARKS]:
@@ -54,29 +59,23 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-class _Telling:
-    """A bar on a terminal; elsewhere a line for each kind of work."""
+@contextmanager
+def _progress() -> Iterator["Tell"]:
+    """Show a bar on a terminal; elsewhere print a line for each kind of work."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Lines()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("report", total=None)
+        yield lambda what, done, total: progress.update(task, description=what, completed=done, total=total)
 
-    def __init__(self) -> None:
-        console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-        self.progress = Progress(*columns, console=console, transient=True) if console.is_terminal else None
-        self.task = self.progress.add_task("report", total=None) if self.progress else None
-        self.told = ""
 
-    def __enter__(self) -> "_Telling":
-        if self.progress:
-            self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.progress:
-            self.progress.stop()
+class _Lines:
+    told = ""
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        if self.progress and self.task is not None:
-            self.progress.update(self.task, description=what, completed=done, total=total)
-            return
         kind = what.split()[0] + (f"s: {total}" if what.startswith("figure") else "")
         if kind != self.told:
             print(f"report: {what if kind == what.split()[0] else kind}", file=sys.stderr)
