@@ -29,3 +29,10 @@ def test_one_core_takes_xlas_own_choice(monkeypatch):
     assert compiler.compiler_options() is None
     monkeypatch.setattr(compiler, "_cores", lambda: 2)
     assert compiler.compiler_options() == compiler.EIGEN_DOTS
+
+
+def test_a_program_is_made_once_for_an_environment_and_anew_for_one_without_a_hash():
+    made = []
+    make = compiler.cached_by_env(lambda env, steps: made.append((env, steps)) or len(made))
+    assert [make("env", 3), make("env", 3), make("env", 4)] == [1, 1, 2]
+    assert [make(["env"], 3), make(["env"], 3)] == [3, 4]

@@ -142,7 +142,7 @@ def _play(
 
 
 def _stem(names: list[str], env: "Environment", own_physics: str, options: RenderOptions) -> str:
-    """Says what is shown, so that another view of it does not take its place."""
+    """Name the files by what they show, so that another view does not overwrite them."""
     parts = [env.spec.name, "_vs_".join(names), f"seed_{options.seed}"]
     parts += [f"episode_{options.episode}"] if options.episode else []
     parts += [f"physics_{env.spec.stepped_by}"] if env.spec.stepped_by != own_physics else []
@@ -152,7 +152,7 @@ def _stem(names: list[str], env: "Environment", own_physics: str, options: Rende
 
 
 def writable(folder: Path) -> Path:
-    """Asked for before the first minute of work."""
+    """Return the folder, made if need be; refuse one that cannot be written before the first minute of work."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder):
@@ -163,7 +163,7 @@ def writable(folder: Path) -> Path:
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """On stderr; where that is no terminal, a line each."""
+    """Show bars on stderr; where that is no terminal, nothing."""
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as progress:

@@ -44,7 +44,7 @@ class GoalEnv(HindsightGoals, gymnasium.Env[Any, np.ndarray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """`options={"goal": [...]}`: toward this goal; the start is drawn as ever."""
+        """Start a new episode. `options={"goal": [...]}` sets its goal; the start is drawn as ever."""
         goal = self.task.wanted_goal(options)
         super().reset(seed=seed)
         if seed is None and self._words is not None:
@@ -71,7 +71,7 @@ class GoalEnv(HindsightGoals, gymnasium.Env[Any, np.ndarray]):
         return self.task.observation(seen.obs), info
 
     def render(self) -> Any:
-        """uint8 [H, W, 3]"""
+        """Return uint8 [H, W, 3]."""
         return self._drawn()(self._state)
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class GoalVectorEnv(HindsightGoals, VectorEnv[Observation, np.ndarray, np.ndarra
         self._ended = np.zeros(num_envs, bool)  # by the step before
 
     def reset(self, *, seed: Seeds = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
-        """All anew. `options={"goal": ...}`: [G] for all or [N, G], for these episodes; the next ones draw theirs."""
+        """Start all anew. `options={"goal": ...}`, [G] for all or [N, G], sets the goals of these episodes alone."""
         goal = self.task.wanted_goal(options, self.num_envs)
         super().reset(seed=seed if isinstance(seed, int) else None)
         self._seed(seed)
@@ -172,7 +172,7 @@ class GoalVectorEnv(HindsightGoals, VectorEnv[Observation, np.ndarray, np.ndarra
         return self.task.observation(seen.obs), infos
 
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """N pictures, each uint8 [H, W, 3]"""
+        """Return N pictures, each uint8 [H, W, 3]."""
         picture, state = self._drawn(), jax.device_get(self._state)
         return tuple(picture(jax.tree.map(itemgetter(i), state)) for i in range(self.num_envs))
 

@@ -139,7 +139,7 @@ class HindsightGoals:
         return bool(ended) if np.ndim(achieved_goal) == 1 else np.broadcast_to(ended, np.shape(achieved_goal)[:-1])
 
     def compute_truncated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """Never: Gymnasium's TimeLimit keeps time limits."""
+        """Return False: Gymnasium's TimeLimit keeps time limits."""
         return False if np.ndim(achieved_goal) == 1 else np.zeros(np.shape(achieved_goal)[:-1], bool)
 
     def _drawn(self) -> Any:

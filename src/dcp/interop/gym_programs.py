@@ -35,7 +35,8 @@ def seed_words(seed: int) -> np.ndarray:
 
 
 def episode_key(words: Array, episode: Array) -> Array:
-    """Episode k after `reset(seed=s)` starts from `env.reset(jax.random.fold_in(jax.random.key(s), k))`."""
+    """Return the key of an episode: number k after `reset(seed=s)` starts from
+    `env.reset(jax.random.fold_in(jax.random.key(s), k))`."""
     return jax.random.fold_in(jax.random.wrap_key_data(words, impl="threefry2x32"), episode)
 
 

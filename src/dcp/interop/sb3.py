@@ -10,7 +10,7 @@ from dcp.types import EnvSpec
 
 
 def policy_of(model: Any, spec: EnvSpec, deterministic: bool = True) -> Callable[[Any, Any], np.ndarray]:
-    """(state [N, S], goal [N, G]) -> action [N, A], in NumPy: for `dcp.policies.policy.HostPolicy`."""
+    """Return (state [N, S], goal [N, G]) -> action [N, A] in NumPy, for `dcp.policies.policy.HostPolicy`."""
     _check_sizes(model, spec)
 
     def act(state: Any, goal: Any) -> np.ndarray:

@@ -47,7 +47,7 @@ class BodyPicture:
         self.renderer = make_renderer(self.model, height, width)
 
     def draw(self, moment: Moment) -> np.ndarray:
-        """-> uint8 [H, W, 3]"""
+        """Return uint8 [H, W, 3]."""
         self.pose(moment)
         watched = moment.watched if moment.watched is not None else self.body(moment)
         self.renderer.update_scene(self.data, make_camera(self.view, self.camera, self.aspect, watched))
@@ -60,7 +60,7 @@ class BodyPicture:
         mujoco.mj_camlight(self.model, self.data)
 
     def body(self, moment: Moment) -> np.ndarray:
-        """[3]: the body that moves freely, or where there is none what achieves the goal"""
+        """Return [3]: the body that moves freely, or where there is none what achieves the goal."""
         if self.model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE:
             return np.array(self.data.qpos[:3])
         return np.append(moment.achieved[:2], self.view.floor)
@@ -105,7 +105,7 @@ VIEWS = {
 
 
 def view_of(spec: EnvSpec, model: mujoco.MjSpec) -> View:
-    """By the maze, by the table above, or by the model's own extent."""
+    """Return what is shown: the maze, the box in the table above, or the model's own extent."""
     kind = "pusher" if spec.name.startswith("pusher") else spec.name
     if spec.maze is not None:
         scale, cells = spec.maze.scale, np.array(spec.maze.walls.shape)
@@ -119,7 +119,7 @@ def view_of(spec: EnvSpec, model: mujoco.MjSpec) -> View:
 
 
 def make_camera(view: View, kind: Camera, aspect: float, body: np.ndarray) -> mujoco.MjvCamera:
-    """`aspect`: the picture's width over its height. `body` [3]: what a tracking camera looks at."""
+    """Place a camera. `aspect`: the picture's width over its height. `body` [3]: what a tracking camera looks at."""
     camera = mujoco.MjvCamera()
     camera.type = mujoco.mjtCamera.mjCAMERA_FREE
     camera.azimuth = view.azimuth
@@ -136,7 +136,7 @@ def make_camera(view: View, kind: Camera, aspect: float, body: np.ndarray) -> mu
 
 
 def axes_of(azimuth: float, elevation: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """forward, right and up of MuJoCo's free camera, [3] each"""
+    """Return forward, right and up of MuJoCo's free camera, [3] each."""
     a, e = np.radians([azimuth, elevation])
     forward = np.array([np.cos(e) * np.cos(a), np.cos(e) * np.sin(a), np.sin(e)])
     right = np.array([np.sin(a), -np.cos(a), 0.0])
@@ -146,7 +146,7 @@ def axes_of(azimuth: float, elevation: float) -> tuple[np.ndarray, np.ndarray, n
 def _fit(
     corners: np.ndarray, forward: np.ndarray, right: np.ndarray, up: np.ndarray, aspect: float
 ) -> tuple[float, float]:
-    """The least distance from which all corners [K, 3] are in the picture, and how far up the camera must look.
+    """Return the least distance that has all corners [K, 3] in the picture, and how far up the camera must look.
 
     A corner at height v and depth w is in the picture if |v - shift| <= (distance + w) tan; likewise to the sides.
     """
@@ -168,17 +168,17 @@ def rgb(colour: str) -> tuple[float, float, float]:
 
 
 def tile_of(spec: EnvSpec) -> float:
-    """The side of the floor's tiles."""
+    """Return the side of the floor's tiles."""
     return spec.maze.scale / 2 if spec.maze else 2.0 * spec.threshold
 
 
 def body_colour(body: str) -> str:
-    """Blue: what acts. Orange: what is pushed. Grey: what stands."""
+    """Return blue for what acts, orange for what is pushed, grey for what stands."""
     return {"world": WALL, **dict.fromkeys(MOVABLE, ORANGE)}.get(body, BLUE)
 
 
 def drawn_model(spec: mujoco.MjSpec, view: View, tile: float, width: int, height: int) -> mujoco.MjModel:
-    """Compiled for pictures of up to this size; the floor is tiled, and shadows are sharp where the view is."""
+    """Compile for pictures of up to this size; the floor is tiled, and shadows are sharp where the view is."""
     extent = float(np.linalg.norm(view.high - view.low)) / 2
     _paint(spec, tile)
     _light(spec, view, extent)
@@ -211,13 +211,13 @@ def _paint(spec: mujoco.MjSpec, tile: float) -> None:
 
 
 def _lower(wall: mujoco.MjsGeom) -> None:
-    """To a share of its height, so that it hides no body behind it. Where it stands is as it was."""
+    """Lower a wall to a share of its height, so that it hides no body behind it. Where it stands is as it was."""
     foot, half = wall.pos[2] - wall.size[2], WALL_SHARE * wall.size[2]
     wall.pos[2], wall.size[2] = foot + half, half
 
 
 def _light(spec: mujoco.MjSpec, view: View, extent: float) -> None:
-    """A lamp high up that throws shadows, and enough light from the eye to see into them."""
+    """Hang a lamp high up that throws shadows, with enough light from the eye to see into them."""
     for light in spec.lights:
         spec.delete(light)
     lamp = mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
@@ -235,7 +235,7 @@ def _light(spec: mujoco.MjSpec, view: View, extent: float) -> None:
 
 
 def add_overlays(scene: mujoco.MjvScene, moment: Moment, radius: float, view: View) -> None:
-    """`radius` is the threshold: within it a goal counts as reached."""
+    """Add what a moment has. `radius` is the threshold: within it a goal counts as reached."""
     if moment.trail is not None:
         _trail(scene, moment.trail, view)
     if moment.subgoal is not None:
@@ -246,7 +246,7 @@ def add_overlays(scene: mujoco.MjvScene, moment: Moment, radius: float, view: Vi
 
 
 def _place(scene: Any, goal: np.ndarray, radius: float, floor: float, colour: str) -> None:
-    """A goal with a height is reached within a ball; one without, anywhere above its disc."""
+    """Mark a goal: one with a height is reached within a ball, one without anywhere above its disc."""
     if len(goal) >= 3:
         _geom(scene, mujoco.mjtGeom.mjGEOM_SPHERE, [radius] * 3, goal[:3], colour, 0.55)
         return
@@ -257,7 +257,7 @@ def _place(scene: Any, goal: np.ndarray, radius: float, floor: float, colour: st
 
 
 def _arrow(scene: Any, moment: Moment, radius: float, view: View) -> None:
-    """From the body into the direction, just above it."""
+    """Draw from the body into the direction, just above it."""
     assert moment.direction is not None
     if not np.any(moment.direction):
         return
@@ -270,7 +270,7 @@ def _arrow(scene: Any, moment: Moment, radius: float, view: View) -> None:
 
 
 def _trail(scene: Any, trail: np.ndarray, view: View) -> None:
-    """Of flat boxes: round ones are a hundred times as many triangles."""
+    """Draw flat boxes: round ones are a hundred times as many triangles."""
     points, thick = trail[:: max(1, -(-len(trail) // TRAIL_PIECES)), :2], TRAIL_WIDTH * view.width
     for start, end in pairwise(points):
         length = float(np.linalg.norm(end - start))
@@ -337,7 +337,7 @@ class PageScene:
         }
 
     def _geom(self, i: int) -> dict[str, Any]:
-        """A geom of the world has no body (-1): its place is the world's."""
+        """Describe a geom. One of the world has no body (-1): its place is the world's."""
         model, body = self.model, int(self.model.geom_bodyid[i])
         name = model.body(body).name
         return {

@@ -35,7 +35,7 @@ class ProbeError(Exception):
 
 
 def first_line(error: Exception) -> str:
-    """An exception in one line; of our own, the message alone."""
+    """Return an exception in one line; of our own, the message alone."""
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     return text if text and type(error).__module__.startswith("dcp.") else f"{type(error).__name__}: {text}"
 
@@ -153,7 +153,7 @@ def _working_backend() -> str:
 
 
 def _use(backend: str) -> None:
-    """MuJoCo reads MUJOCO_GL while it is imported, long before anyone wants a picture: so it is told here."""
+    """Tell MuJoCo here: it reads MUJOCO_GL while it is imported, long before anyone wants a picture."""
     import mujoco
 
     if platform.system() == "Linux":

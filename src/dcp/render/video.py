@@ -42,7 +42,7 @@ class Frame(NamedTuple):
 
 
 def _indices(subjects: Sequence[Subject], number: int, stride: int) -> list[int]:
-    """The steps of an episode that are shown: until every subject has been shown to its end."""
+    """Return the steps of an episode that are shown: until every subject has been shown to its end."""
     last = max(subject.episodes[number].last for subject in subjects)
     return [*range(0, last, stride), last]
 
@@ -52,7 +52,7 @@ def count_frames(subjects: Sequence[Subject], stride: int) -> int:
 
 
 def frames(subjects: Sequence[Subject], drawing: Drawing, stride: int) -> Iterator[Frame]:
-    """Episodes one after another."""
+    """Draw the episodes one after another."""
     of = len(subjects[0].episodes)
     for number in range(of):
         shown = _indices(subjects, number, stride)
@@ -67,7 +67,7 @@ def frames(subjects: Sequence[Subject], drawing: Drawing, stride: int) -> Iterat
 
 
 def steadied(episode: Episode) -> np.ndarray:
-    """[T + 1, 2]: where a tracking camera looks, a moving average of the body's place."""
+    """Return [T + 1, 2]: where a tracking camera looks, a moving average of the body's place."""
     path = episode.achieved[:, :2] if episode.q is None else episode.q[:, :2]
     half = SMOOTHING // 2
     padded = np.concatenate([np.repeat(path[:1], half, 0), path, np.repeat(path[-1:], half, 0)])
@@ -114,7 +114,7 @@ def _panel(subject: Subject, number: int, at: int, steady: np.ndarray, drawing: 
 
 
 def _beside(panels: Sequence[Image.Image], subjects: Sequence[Subject]) -> Image.Image:
-    """All panels in a row, and below them what the colours mean. Even sizes: video wants them."""
+    """Join the panels in a row, and below them what the colours mean. Even sizes: video wants them."""
     width = sum(panel.width for panel in panels) + GAP * (len(panels) - 1)
     height = panels[0].height + LEGEND
     image = Image.new("RGB", (width + width % 2, height + height % 2), PAPER)
@@ -141,7 +141,7 @@ def _legend(draw: ImageDraw.ImageDraw, middle: int, subjects: Sequence[Subject])
 
 @cache
 def font(name: str, size: int) -> ImageFont.FreeTypeFont:
-    """Matplotlib brings its fonts along."""
+    """Load a font that Matplotlib brings along."""
     return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{name}.ttf", size)
 
 
@@ -235,7 +235,7 @@ class GifWriter:
 
 
 def _palette(images: list[Image.Image]) -> Image.Image:
-    """Of a few frames; and the colours that mean something, however small their share."""
+    """Choose the colours of a few frames, and those that mean something, however small their share."""
     some = images[:: max(1, len(images) // 4)][:5]
     column = Image.new("RGB", (some[0].width, sum(image.height for image in some)))
     for number, image in enumerate(some):
@@ -285,7 +285,7 @@ def write_files(
     look: Look,
     on_frame: Callable[[int, int], object] = lambda done, total: None,
 ) -> tuple[list[Path], list[str]]:
-    """-> the files, and what could not be written and why. `on_frame` hears how many frames are done, of how many."""
+    """Return the files, and a sentence for each that failed. `on_frame` gets the frames done, of how many."""
     stride, problems = look.stride_for(env), []
     written: list[Path] = []
     if "html" in formats:

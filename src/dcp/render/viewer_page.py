@@ -65,7 +65,7 @@ def _subjects(subjects: Sequence[Subject], stride: int, scene: Any) -> list[dict
 
 
 def _episode(episode: Episode, stride: int, scene: Any) -> dict[str, Any]:
-    """Every `stride`-th step and the last; a subgoal stands until the next is chosen, so it needs no more either."""
+    """Pack every `stride`-th step and the last; a subgoal stays until the next is chosen, so that is enough."""
     steps = [*range(0, episode.last, stride), episode.last]
 
     def packed(values: np.ndarray | None) -> dict[str, Any] | None:
@@ -83,7 +83,7 @@ def _episode(episode: Episode, stride: int, scene: Any) -> dict[str, Any]:
 
 
 def _poses(episode: Episode, steps: list[int], scene: Any) -> dict[str, Any] | None:
-    """Of every body; in a plane, where each thing is, [K, things, 2]."""
+    """Pack the pose of every body; in a plane, where each thing is, [K, things, 2]."""
     if episode.q is None:
         return None
     q = episode.q[steps]

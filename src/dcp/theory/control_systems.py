@@ -56,12 +56,12 @@ def velocity(terms: Terms, action: np.ndarray) -> np.ndarray:
 
 
 def feedback(terms: Terms, p: np.ndarray) -> np.ndarray:
-    """Theorem 1's law: a* = -R^-1 G' p."""
+    """Return theorem 1's law: a* = -R^-1 G' p."""
     return -np.linalg.solve(terms.R, terms.G.T @ p)
 
 
 def hjb_residual(terms: Terms, p: np.ndarray) -> float:
-    """c0 + p'f0 - p'Dp/2: zero where p is a gradient of d*."""
+    """Return c0 + p'f0 - p'Dp/2: zero where p is a gradient of d*."""
     return float(terms.c0 + p @ terms.f0 - p @ terms.D @ p / 2)
 
 
@@ -131,7 +131,7 @@ class Curved:
         return np.sqrt(2 * self.c0) * np.einsum("...ji,...j->...i", jacobian, by_x)
 
     def on_path(self, s: np.ndarray, g: np.ndarray, share: float) -> np.ndarray:
-        """Straight on from x: seen from x (Moebius addition) a shortest path is a straight line."""
+        """Go straight on from x: seen from x (Moebius addition) a shortest path is a straight line."""
         x, y = self.chart(s), self.chart(g)
         seen = _moebius_add(-x, y, self.curvature)
         reach = np.linalg.norm(seen)
@@ -214,7 +214,7 @@ class Linear:
         return flow @ s + blown + gramian @ rest.T @ self._C.T @ self._arriving(T, s, g).pull
 
     def arrival(self, s: np.ndarray, g: np.ndarray) -> float:
-        """The best T. The cost's slope in T is HJB's residual, so its zero is found to the last digits."""
+        """Return the best T. The cost's slope in T is HJB's residual, so its zero is found to the last digits."""
         times = np.geomspace(1e-2, self.longest, 60)
         best = int(np.argmin(self._arriving(times, s, g).cost))
         low, high = times[max(best - 1, 0)], times[min(best + 1, len(times) - 1)]
@@ -226,7 +226,7 @@ class Linear:
         return float(brentq(slope, low, high, xtol=1e-14))  # pyright: ignore[reportArgumentType]
 
     def _arriving(self, time: np.ndarray | float, s: np.ndarray, g: np.ndarray) -> _Arrival:
-        """The best that can be done with arrival at a given time [...]."""
+        """Return the best that can be done with arrival at a given time [...]."""
         flow, gramian, blown = self._flow(np.asarray(time))
         missing = g - (flow @ s + blown) @ self._C.T  # [..., k]
         pull = np.linalg.solve(self._C @ gramian @ self._C.T, missing[..., None])[..., 0]  # [..., k]: (C W C')^-1 e

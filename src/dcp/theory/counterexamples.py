@@ -12,7 +12,7 @@ from dcp.theory.theorems import paper_bound
 def cost_when_slowed(
     system: Curved, s: np.ndarray, g: np.ndarray, slower: float, c0: float, points: int = 400
 ) -> float:
-    """What the shortest path costs if it is followed `slower` times more slowly than is best at a price of time of 1.
+    """Return what the shortest path costs if followed `slower` times more slowly than is best at a price of time of 1.
 
     A path in k times the time needs 1/k of the actions: with c0 = 0, as (B0) has it, the cost is divided by k. With
     free arrival time nothing stops k, so d* is zero everywhere, its gradient too, and (B3) holds nowhere.
@@ -36,7 +36,7 @@ class Counterexample(NamedTuple):
 
 
 def tiny_neighbourhood(delta: float = 1e-4, radius: float = 1e-4) -> Counterexample:
-    """Theorem 2 with (B2) as the appendix has it is false: it asks for "a neighbourhood" of s, of no given size.
+    """Show that theorem 2 with the appendix's (B2) is false: it asks for "a neighbourhood" of s, of no given size.
 
     The plane, c0 = 1/2 (d* is the length), s = 0, z = (1, 0) and g = (2, 0) on one line, so eps = 0. d_psi(., g) =
     d* + delta y / radius within the neighbourhood: off by delta at most, its second derivatives d*'s own. However small
@@ -71,14 +71,14 @@ def sphere_with_waypoint(turn: float, to_z: float = np.pi / 4) -> tuple[Curved, 
 
 
 def drift_angle(terms: Terms, p: np.ndarray) -> float:
-    """The angle between the path's tangent f0 + G a* and G a*, what the gradient stands for: zero without drift."""
+    """Return the angle between the path's tangent f0 + G a* and G a*, the gradient's own motion: 0 without drift."""
     action = feedback(terms, p)
     cosine = unit(velocity(terms, action)) @ unit(terms.G @ action)
     return float(np.arccos(np.clip(cosine, -1, 1)))
 
 
 def direction_gap(system: System, s: np.ndarray, z: np.ndarray, g: np.ndarray) -> float:
-    """Theorem 2's left side for d* itself."""
+    """Return theorem 2's left side for d* itself."""
     return float(np.linalg.norm(unit(system.gradient(s, z)) - unit(system.gradient(s, g))))
 
 

@@ -46,7 +46,7 @@ def hjb_action(system: System, s: np.ndarray, g: np.ndarray, largest: float | No
 
 
 def _newton(objective: Callable[[np.ndarray], float], x: np.ndarray, step: float = 0.1) -> np.ndarray:
-    """The minimum by Newton's method on values alone: the differences are wide, because the values are rounded."""
+    """Minimise by Newton's method on values alone: the differences are wide, because the values are rounded."""
     m = len(x)
     unit_steps = step * np.eye(m)
     for _ in range(20):
@@ -110,7 +110,7 @@ class Ripple:
 
 
 def sharpest_ripple(delta: float, curvature: float, direction: np.ndarray, at: np.ndarray) -> Ripple:
-    """The ripple of size delta with the steepest slope that a gradient with this Lipschitz constant may have."""
+    """Return the ripple of size delta with the steepest slope that this Lipschitz constant of its gradient allows."""
     return Ripple(delta, np.sqrt(curvature / delta) * unit(direction), at)
 
 
@@ -133,14 +133,14 @@ class Gap(NamedTuple):
 
 
 def slack(system: System, s: np.ndarray, z: np.ndarray, g: np.ndarray) -> float:
-    """(B1): the eps of z, how much longer the way over z is. Rounding may make it a little negative: zero then."""
+    """Return the eps of (B1), how much longer the way over z is; zero where rounding makes it negative."""
     return max(0.0, float(system.distance(s, z) + system.distance(z, g) - system.distance(s, g)))
 
 
 def gap(
     system: System, s: np.ndarray, z: np.ndarray, g: np.ndarray, of_z: Ripple | None = None, of_g: Ripple | None = None
 ) -> Gap:
-    """Left side, and the constants for which (B1), (B2) and (B3) hold at s with d_psi = d* + a ripple for each goal."""
+    """Measure the left side, and the constants of (B1), (B2) and (B3) at s with d_psi = d* + a ripple for each goal."""
     still = Ripple(0.0, np.zeros_like(s), s)
     ripples = (of_z or still, of_g or still)
     directions = [-unit(system.gradient(s, goal) + r.gradient(s)) for goal, r in zip((z, g), ripples, strict=True)]
@@ -153,7 +153,7 @@ def gap(
 def lipschitz_constant(
     system: System, s: np.ndarray, goals: tuple[np.ndarray, ...], size: float, added: float = 0.0
 ) -> float:
-    """L of (B2), the smallest we find that holds in the ball of radius sqrt(size / L) for which it is needed.
+    """Return L of (B2), the smallest we find that holds in the ball of radius sqrt(size / L) where it is needed.
 
     d* has a corner at its goal, so a ball that reaches a goal has no L: a larger L then wants a smaller ball.
     """
@@ -197,12 +197,12 @@ def controllable_part(G: np.ndarray, p: np.ndarray) -> np.ndarray:  # noqa: N803
 
 
 def controllable_share(G: np.ndarray, p: np.ndarray) -> float:  # noqa: N803
-    """rho: how much of the gradient's norm actions can move, 0 to 1."""
+    """Return rho: how much of the gradient's norm actions can move, 0 to 1."""
     return float(np.linalg.norm(controllable_part(G, p)) / np.linalg.norm(p))
 
 
 def action_bounds(terms: Terms, p: np.ndarray) -> tuple[float, float]:
-    """What the projection's norm says of |a*|: (iii)'s lower bound with its constant written out, and (ii)'s upper."""
+    """Return bounds of |a*| by the projection's norm: (iii)'s lower one with its constant written out, (ii)'s upper."""
     part = np.linalg.norm(controllable_part(terms.G, p))
     gains = np.linalg.svd(terms.G, compute_uv=False)
     weakest = gains[gains > 1e-12 * gains[0]][-1]
@@ -211,7 +211,7 @@ def action_bounds(terms: Terms, p: np.ndarray) -> tuple[float, float]:
 
 
 def regret(terms: Terms, p: np.ndarray, action: np.ndarray) -> float:
-    """How much worse than a* an action is in HJB's bracket: |a - a*|^2 in R, halved."""
+    """Return how much worse than a* an action is in HJB's bracket: |a - a*|^2 in R, halved."""
     gap = action - feedback(terms, p)
     return float(gap @ terms.R @ gap / 2)
 

@@ -67,7 +67,7 @@ class Unicycle:
         )
 
     def solve(self, s: np.ndarray, g: np.ndarray) -> Shots:
-        """All shots found from s to g [3], the cheapest first: the table's best of each kind, then Newton's method."""
+        """Find shots from s to g [3], the cheapest first: the table's best of each kind, then Newton's method."""
         goal = seen_from(s, g)
         table, ends = _table(self)  # [kinds, K, 3]
         nearest = np.sum((ends - goal) ** 2, -1).argmin(-1)
@@ -104,7 +104,7 @@ class Unicycle:
 
 
 def seen_from(s: np.ndarray, g: np.ndarray) -> np.ndarray:
-    """g [3] in the car's own frame."""
+    """Return g [3] in the car's own frame."""
     return np.append(_turned(np.append(g[:2] - s[:2], 0.0), -s[2])[:2], g[2] - s[2])
 
 

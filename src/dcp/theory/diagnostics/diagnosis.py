@@ -107,7 +107,7 @@ def _about(target: Target, subject: Subject) -> dict[str, Any]:
 
 
 def _plain(tree: Any) -> Any:
-    """For JSON, which has no nan and no arrays: what is not known is null, and clouds have five digits."""
+    """Convert for JSON, which has no nan and no arrays: what is unknown is null, and clouds have five digits."""
     if isinstance(tree, dict):
         return {name: _plain(value) for name, value in tree.items()}
     if isinstance(tree, np.ndarray):

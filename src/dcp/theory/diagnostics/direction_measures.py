@@ -136,7 +136,7 @@ def summarize_gaps(found: dict[str, Gaps], visits: Visits) -> dict[str, Any]:
 
 
 def _summary(found: Gaps, visits: Visits) -> dict[str, Any]:
-    """On path: the detour by way of z is shorter than the distance at which a goal counts as reached.
+    """Summarise one kind. On path: the detour over z is shorter than the distance at which a goal counts as reached.
 
     A z that is g itself, or s, is on every path: `midway` leaves both out, `state_away` the gaps of a z at g.
     """
@@ -239,7 +239,7 @@ def _cosine(vectors: np.ndarray, units: np.ndarray) -> np.ndarray:
 
 
 def _align_over(subject: Subject, points: np.ndarray, goals: np.ndarray, seed: int) -> tuple[Alignment, np.ndarray]:
-    """Align every point [., 2] with every goal [M, G]. -> and which goal [K]"""
+    """Align every point [., 2] with every goal [M, G]; return also which goal [K]."""
     achieved = np.concatenate([goals_at(points, goal) for goal in goals])
     which = np.repeat(np.arange(len(goals)), len(points))
     others = np.random.default_rng(seed).integers(0, len(achieved), len(achieved))
@@ -256,7 +256,7 @@ def maze_points(layout: MazeLayout, per_cell: int) -> np.ndarray:
 
 
 def summarize_alignment(found: Alignment, groups: np.ndarray) -> dict[str, Any]:
-    """groups [K]: episodes or goals, whose number decides the intervals."""
+    """Return what the JSON says. groups [K]: episodes or goals, whose number decides the intervals."""
     known = np.isfinite(found.pulled)
     return {
         "pulled_back": clustered_mean(found.pulled, groups, -1.0, 1.0).as_json(),
@@ -272,7 +272,7 @@ def summarize_alignment(found: Alignment, groups: np.ndarray) -> dict[str, Any]:
 
 
 def _by_distance(found: Alignment, groups: np.ndarray) -> list[dict[str, Any]]:
-    """The same cosine for near and far goals: quarters of the points by the true way's length."""
+    """Return the same cosine for near and far goals: quarters of the points by the true way's length."""
     known = np.isfinite(found.pulled) & np.isfinite(found.length)
     if not known.any():
         return []
@@ -346,7 +346,7 @@ def _maps_program(env: Environment, steps: tuple[int, ...]) -> Any:
 
 
 def _maps(env: Environment, steps: tuple[int, ...], policy: DeployedPolicy, start: EnvState, goal: Array) -> Array:
-    """All offsets of all states side by side, [K, 1 + 2A, ...]; the first has none and leads the others."""
+    """Step all offsets of all states side by side, [K, 1 + 2A, ...]; the first has none and leads the others."""
     size = env.spec.action_size
     offsets = OFFSET * jnp.concatenate([jnp.zeros((1, size)), jnp.eye(size), -jnp.eye(size)])  # [1 + 2A, A]
     copies = jax.tree.map(lambda x: jnp.repeat(x, len(offsets), axis=0), start)  # [K * (1 + 2A), ...]
@@ -368,7 +368,7 @@ def _maps(env: Environment, steps: tuple[int, ...], policy: DeployedPolicy, star
 
 
 def controllable(moves: np.ndarray, descent: np.ndarray, true: np.ndarray, threshold: float) -> Controllability:
-    """moves M [K, G, A], descent [K, G], true [K, G]"""
+    """Project descent [K, G] onto what actions can move, M [K, G, A], and compare with true [K, G]."""
     sound = np.all(np.isfinite(moves), axis=(1, 2), keepdims=True)[:, 0, 0]  # [K]
     left, strength, _ = np.linalg.svd(np.where(sound[:, None, None], moves, 0.0), full_matrices=False)
     movable = OFFSET * strength >= MOVES * threshold  # [K, R]

@@ -83,7 +83,7 @@ def _first_near_the_end(path: np.ndarray, threshold: float) -> int:
 
 
 def _before_success(visits: Visits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every state before its episode's success: time and episode [K, 2], the steps that are left [K], the goal."""
+    """Return every state before its episode's success: time and episode [K, 2], steps left [K], goal [K, G]."""
     found = [(t, h) for h in np.flatnonzero(visits.reached > 0) for t in range(visits.reached[h])]
     at = np.array(found, int).reshape(-1, 2)
     return at, visits.reached[at[:, 1]] - at[:, 0], visits.goals[at[:, 1]]
@@ -95,7 +95,7 @@ def _distances(policy: DeployedPolicy, achieved: np.ndarray, goal: np.ndarray) -
 
 
 def _fit(x: np.ndarray, d_psi: np.ndarray, episodes: np.ndarray) -> dict[str, Any]:
-    """d_psi over x: order, line, and the number of pairs."""
+    """Compare d_psi with x: order, line, and the number of pairs."""
     known = np.isfinite(x) & np.isfinite(d_psi)
     x, d_psi, episodes = x[known].astype(float), d_psi[known].astype(float), episodes[known]
     order = rank_correlation(x, d_psi, episodes).as_json()
@@ -103,7 +103,7 @@ def _fit(x: np.ndarray, d_psi: np.ndarray, episodes: np.ndarray) -> dict[str, An
 
 
 def rank_correlation(x: np.ndarray, y: np.ndarray, episodes: np.ndarray) -> Interval:
-    """x [K], y [K] of these episodes [K]"""
+    """Return Spearman's correlation of x [K] and y [K], with the bootstrap's interval over these episodes [K]."""
     return clustered_statistic(lambda rows: spearman(x[rows], y[rows]), episodes)
 
 

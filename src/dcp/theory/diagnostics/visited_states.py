@@ -68,7 +68,7 @@ class Visits(NamedTuple):
 
 
 def gather(env: Environment, policy: DeployedPolicy, seed: int, episodes: int, length: int, states: int) -> Visits:
-    """The stochastic actor, as it fills training's pool. The seed decides everything."""
+    """Play the stochastic actor, as it fills training's pool. The seed decides everything."""
     key = jax.random.key(seed)
     record: Record = jax.device_get(_program(env, episodes, length)(policy, key))
     observed, goals = env.spec.split(record.watched.obs)  # [T + 1, H, ...]
@@ -150,7 +150,7 @@ Truth = StraightTruth | PathTruth
 
 
 def leads_through_things(env: Any) -> bool:
-    """Whether the true way takes no notice of something that stands in it until it is pushed away."""
+    """Tell whether the true way ignores something that stands in it until it is pushed away."""
     return has_plane(env.spec) and any(not thing.acts for thing in things_of(env))
 
 
@@ -172,7 +172,7 @@ class Learned(NamedTuple):
 
 @partial(jax.jit, compiler_options=QUICK_COMPILE)
 def learned(policy: DeployedPolicy, achieved: Array, commanded: Array) -> Learned:
-    """achieved [K, G], commanded [K, G]. Where both are one point every part is zero."""
+    """Return the way from achieved [K, G] to commanded [K, G]. Where both are one point every part is zero."""
     representation = policy.representation
 
     def of_one(s: Array, z: Array) -> Learned:
