@@ -21,8 +21,8 @@ from timing import report
 
 from dcp.cli.latency import Case, Latency, Step, measure
 from dcp.config import Config
-from dcp.learner import make_networks
-from dcp.methods.table import METHODS
+from dcp.learner import Learner
+from dcp.methods.table import make_agent
 from dcp.policies.exports import ENDINGS, encode, load_exported
 from dcp.policies.policy import DeployedPolicy
 from dcp.types import EnvSpec
@@ -33,9 +33,10 @@ Key = tuple[str, str, bool]  # form, method, same goal
 
 
 def untrained(method: str) -> DeployedPolicy:
-    condition = METHODS[method].condition()
-    networks = make_networks(Config(method=method), ANT, condition)
-    return DeployedPolicy(networks, condition, ANT, *networks.init(jax.random.key(0)))
+    config = Config(method=method)
+    learner = Learner(config, ANT, make_agent(config, ANT))
+    params, agent = learner.init(jax.random.key(0)).params, learner.agent
+    return DeployedPolicy(ANT, learner.network, agent.critic, agent.condition, params.actor, params.critic)
 
 
 def cases() -> dict[Key, Case]:

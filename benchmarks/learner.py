@@ -6,6 +6,7 @@ report the same metrics.
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -17,8 +18,10 @@ from timing import in_turns, report
 
 from dcp.compiling import compiler_options
 from dcp.config import Config
-from dcp.learner import Learner, LearnerParams, LearnerState, make_networks
+from dcp.critics.contrastive import Contrastive
+from dcp.learner import Learner, LearnerParams, LearnerState
 from dcp.methods.table import make_agent
+from dcp.networks import actor_heads
 from dcp.types import Array, Batch, EnvSpec
 
 ANT = EnvSpec("ant", state_size=29, goal_size=2, action_size=8, goal_dims=(0, 1), threshold=0.5, episode_length=1000)
@@ -28,7 +31,7 @@ UPDATES = 50
 def make_learner(method: str) -> Learner:
     config = Config(method=method).resolve(ANT.episode_length)
     agent = make_agent(config, ANT)
-    return Learner(config, ANT, make_networks(config, ANT, agent.condition), agent.condition, agent.actor_goal)
+    return Learner(config, ANT, agent)
 
 
 def random_batch(size: int, key: Array) -> Batch:
@@ -39,11 +42,14 @@ def random_batch(size: int, key: Array) -> Batch:
 
 def textbook(learner: Learner):
     """-> init(params), update(params, optimizer states, batch, key): the same maths, written plainly. CRL."""
-    nets, adam = learner.networks, optax.adam(3e-4)
+    adam, problem = optax.adam(3e-4), learner.problem
+    critic = learner.agent.critic
+    assert isinstance(critic, Contrastive)
+    psi_sa_of, psi_g_of = partial(critic.psi_sa, problem), partial(critic.psi_g, problem)
     target_entropy = -0.5 * ANT.action_size
 
     def critic_loss(encoders, batch):
-        psi_sa, psi_g = nets.psi_sa(encoders, batch.state, batch.action), nets.psi_g(encoders, batch.future_goal)
+        psi_sa, psi_g = psi_sa_of(encoders, batch.state, batch.action), psi_g_of(encoders, batch.future_goal)
         differences = psi_sa[:, None, :] - psi_g[None, :, :]  # [B, B, D]
         logits = -jnp.sqrt(jnp.sum(differences**2, axis=-1) + 1e-6)  # [B, B]
         infonce = -jnp.mean(jnp.diag(logits) - jax.nn.logsumexp(logits, axis=0))
@@ -51,7 +57,7 @@ def textbook(learner: Learner):
         return infonce + 0.1 * jnp.mean(jax.nn.logsumexp(logits, axis=1) ** 2), (infonce, accuracy)
 
     def sample(actor, batch, key):
-        mean, log_std = nets.actor(actor, batch.state, batch.future_goal)
+        mean, log_std = actor_heads(learner.network, actor, batch.state, batch.future_goal)
         noise = jax.random.normal(key, mean.shape)
         action = jnp.tanh(mean + jnp.exp(log_std) * noise)
         log_prob = jax.scipy.stats.norm.logpdf(mean + jnp.exp(log_std) * noise, mean, jnp.exp(log_std))
@@ -59,7 +65,7 @@ def textbook(learner: Learner):
 
     def actor_loss(actor, encoders, log_alpha, batch, key):
         action, log_prob = sample(actor, batch, key)
-        psi_sa, psi_g = nets.psi_sa(encoders, batch.state, action), nets.psi_g(encoders, batch.future_goal)
+        psi_sa, psi_g = psi_sa_of(encoders, batch.state, action), psi_g_of(encoders, batch.future_goal)
         energy = -jnp.sqrt(jnp.sum((psi_sa - psi_g) ** 2, axis=-1) + 1e-6)
         return jnp.mean(jnp.exp(log_alpha) * log_prob - energy), -jnp.mean(log_prob)
 
@@ -77,12 +83,12 @@ def textbook(learner: Learner):
         return tuple(adam.init(part) for part in params)
 
     def update(params: LearnerParams, states, batch: Batch, key: Array):
-        _, actor_gradient = gradients[0](params.actor, params.encoders, params.log_alpha, batch, key)
+        _, actor_gradient = gradients[0](params.actor, params.critic, params.log_alpha, batch, key)
         _, alpha_gradient = gradients[2](params.log_alpha, params.actor, batch, key)
-        _, encoder_gradient = gradients[1](params.encoders, batch)
+        _, encoder_gradient = gradients[1](params.critic, batch)
         actor, actor_state = apply(params.actor, states[0], actor_gradient)
         log_alpha, alpha_state = apply(params.log_alpha, states[2], alpha_gradient)
-        encoders, encoder_state = apply(params.encoders, states[1], encoder_gradient)
+        encoders, encoder_state = apply(params.critic, states[1], encoder_gradient)
         return LearnerParams(actor, encoders, log_alpha), (actor_state, encoder_state, alpha_state)
 
     return init, update

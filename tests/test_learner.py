@@ -13,9 +13,9 @@ from dcp.config import Config
 from dcp.critics.contrastive import CONTRASTIVE_LOSSES, logsumexp_penalty
 from dcp.critics.energies import ENERGIES
 from dcp.envs.registry import make_env
-from dcp.learner import Learner, LearnerParams, LearnerState, make_networks
+from dcp.learner import Learner, LearnerParams, LearnerState
 from dcp.methods.table import METHODS, make_agent
-from dcp.networks import sample_squashed
+from dcp.networks import actor_heads, sample_squashed
 from dcp.policies.policy import DeployedPolicy
 from dcp.types import Batch
 from tests import compilation
@@ -29,8 +29,7 @@ KEY = jax.random.key(11)
 def make_learner(method: str = "dcp", **settings) -> Learner:
     config = Config(method=method, width=16, repr_dim=6, **settings)
     agent = make_agent(config, ENV.spec)
-    networks = make_networks(config, ENV.spec, agent.condition)
-    return Learner(config, ENV.spec, networks, agent.condition, agent.actor_goal)
+    return Learner(config, ENV.spec, agent)
 
 
 @cache
@@ -62,18 +61,22 @@ def make_batch(seed: int = 0) -> Batch:
     return batch._replace(commanded_goal=batch.commanded_goal.at[0].set(0.25))  # row 0 stands at its z
 
 
+def critic_loss(learner: Learner):
+    return lambda params, batch: learner.agent.critic.loss(learner.problem, params, (), batch, KEY)
+
+
 def same(one, other) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
 
 
 def test_the_critic_loss_is_the_contrastive_loss_of_future_goals_and_the_penalty():
     learner, batch = make_learner(), make_batch()
-    encoders = first_state().params.encoders
-    psi_sa = learner.networks.psi_sa(encoders, batch.state, batch.action)
-    psi_g = learner.networks.psi_g(encoders, batch.future_goal)
+    encoders = first_state().params.critic
+    psi_sa = learner.agent.critic.psi_sa(learner.problem, encoders, batch.state, batch.action)
+    psi_g = learner.agent.critic.psi_g(learner.problem, encoders, batch.future_goal)
     logits = jnp.stack([ENERGIES["norm"].plain(row[None], psi_g) for row in psi_sa])  # row: (s, a), column: goal
     infonce = CONTRASTIVE_LOSSES["backward"](logits)
-    loss, metrics = learner.critic_loss(encoders, batch)
+    loss, metrics = critic_loss(learner)(encoders, batch)
     assert_allclose(loss, infonce + 0.1 * logsumexp_penalty(logits), rtol=1e-4)
     assert_allclose(metrics["critic_loss"], infonce, rtol=1e-4)
 
@@ -82,21 +85,21 @@ def test_the_actor_loss_is_entropy_minus_energy_at_the_actors_goal():
     """mean(alpha log prob - energy(psi_sa(s, a), psi_g(z))), with a by the actor fed [direction, magnitude]."""
     learner, batch, params = make_learner(), make_batch(), first_state().params
     noise = jax.random.normal(KEY, (SIZE, 2))
-    networks, goal = learner.networks, batch.commanded_goal
-    psi_s, psi_z = (networks.psi_g(params.encoders, x) for x in (batch.state[:, :2], goal))
+    critic, problem, goal = learner.agent.critic, learner.problem, batch.commanded_goal
+    psi_s, psi_z = (critic.psi_g(problem, params.critic, x) for x in (batch.state[:, :2], goal))
     length = np.linalg.norm(np.asarray(psi_z - psi_s), axis=-1, keepdims=True)
     direction = np.asarray(psi_z - psi_s) / np.where(length == 0.0, 1.0, length)  # row 0: s equals z
     condition = jnp.array(np.concatenate([direction, length], axis=-1))
-    action, log_prob = sample_squashed(*networks.actor(params.actor, batch.state, condition), noise)
-    energy = ENERGIES["norm"].plain(networks.psi_sa(params.encoders, batch.state, action), psi_z)
-    loss, _ = learner.actor_loss(params.actor, params.encoders, jnp.array(0.3), batch, noise)
+    action, log_prob = sample_squashed(*actor_heads(learner.network, params.actor, batch.state, condition), noise)
+    energy = ENERGIES["norm"].plain(critic.psi_sa(problem, params.critic, batch.state, action), psi_z)
+    loss, _ = learner.actor_loss(params._replace(log_alpha=jnp.log(0.3)), batch, noise)
     assert_allclose(loss, jnp.mean(0.3 * log_prob - energy), rtol=1e-5)
 
 
 def test_critic_gradients_are_bit_identical_across_methods():
     batch = make_batch()
     gradients = {
-        method: jax.grad(make_learner(method).critic_loss, has_aux=True)(first_state(method).params.encoders, batch)[0]
+        method: jax.grad(critic_loss(make_learner(method)), has_aux=True)(first_state(method).params.critic, batch)[0]
         for method in METHODS
     }
     assert any(np.any(np.asarray(leaf) != 0.0) for leaf in jax.tree.leaves(gradients["crl"]))
@@ -115,8 +118,8 @@ def test_after_whole_updates_the_encoders_are_bit_identical_across_methods(metho
         update = jax.jit(make_learner(method).update, compiler_options=options) if options else updater(method)
         for seed in range(3):
             state, _ = update(state, make_batch(seed), KEY)
-        encoders[method] = state.params.encoders
-    assert not same(encoders["crl"], first_state("crl").params.encoders)
+        encoders[method] = state.params.critic
+    assert not same(encoders["crl"], first_state("crl").params.critic)
     for method in methods:
         assert same(encoders[method], encoders["crl"]), method
 
@@ -129,7 +132,7 @@ def test_the_actor_aims_at_its_own_goal_alone_and_the_critic_at_the_future(metho
     before, after = (updater(method)(first_state(method), each, KEY)[0].params for each in (batch, moved))
     aims_at = "future_goal" if METHODS[method].actor_goal == "future" else "commanded_goal"
     assert same(before.actor, after.actor) is (field != aims_at)
-    assert same(before.encoders, after.encoders) is (field != "future_goal")
+    assert same(before.critic, after.critic) is (field != "future_goal")
 
 
 def test_the_override_swaps_what_the_actor_aims_at():
@@ -145,9 +148,9 @@ def test_actor_gradients_never_reach_the_encoders_nor_the_temperature(method: st
     learner, params, noise = make_learner(method), first_state(method).params, jax.random.normal(KEY, (SIZE, 2))
 
     def loss(actor, encoders, alpha):
-        return learner.actor_loss(actor, encoders, alpha, make_batch(), noise)[0]
+        return learner.actor_loss(LearnerParams(actor, encoders, jnp.log(alpha)), make_batch(), noise)[0]
 
-    actor, encoders, alpha = jax.grad(loss, argnums=(0, 1, 2))(params.actor, params.encoders, jnp.array(0.5))
+    actor, encoders, alpha = jax.grad(loss, argnums=(0, 1, 2))(params.actor, params.critic, jnp.array(0.5))
     assert any(np.any(np.asarray(leaf) != 0.0) for leaf in jax.tree.leaves(actor))
     assert all(np.all(np.asarray(leaf) == 0.0) for leaf in jax.tree.leaves((encoders, alpha)))
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(actor))  # although row 0 stands at its z
@@ -159,7 +162,7 @@ def test_the_critic_never_trains_the_actor():
     moved = batch._replace(action=-batch.action)
     before, after = (updater("dcp")(first_state(), each, KEY)[0].params for each in (batch, moved))
     assert same((before.actor, before.log_alpha), (after.actor, after.log_alpha))
-    assert not same(before.encoders, after.encoders)
+    assert not same(before.critic, after.critic)
 
 
 RATES = {"actor_learning_rate": 1e-2, "critic_learning_rate": 1e-3, "alpha_learning_rate": 1e-4}
@@ -169,7 +172,7 @@ def test_each_part_steps_by_its_own_learning_rate():
     """Adam's first step moves a parameter with a plain gradient by the learning rate itself."""
     before = first_state("dcp", **RATES)
     after, _ = updater("dcp", **RATES)(before, make_batch(), KEY)
-    for part, rate in zip(("actor", "encoders", "log_alpha"), RATES.values(), strict=True):
+    for part, rate in zip(("actor", "critic", "log_alpha"), RATES.values(), strict=True):
         old, new = (jax.tree.leaves(getattr(state.params, part)) for state in (before, after))
         farthest = max(np.abs(np.asarray(a - b)).max() for a, b in zip(old, new, strict=True))
         assert_allclose(farthest, rate, rtol=1e-2)
@@ -182,7 +185,7 @@ def test_the_actor_steps_with_the_encoders_as_they_were():
         for settings in (RATES, {**RATES, "critic_learning_rate": 0.5})
     )
     assert same((slow.actor, slow.log_alpha), (fast.actor, fast.log_alpha))
-    assert not same(slow.encoders, fast.encoders)
+    assert not same(slow.critic, fast.critic)
 
 
 def test_alpha_rises_while_the_entropy_is_below_its_target_and_falls_above_it():
@@ -214,11 +217,12 @@ def test_the_deployed_policy_is_the_training_time_actor_fed_the_goal(method: str
     learner, params, batch = make_learner(method), first_state(method).params, make_batch()
 
     def training_time(params: LearnerParams, state: jax.Array, goal: jax.Array) -> jax.Array:
-        representation = learner.representation(params.encoders)
-        condition = learner.condition(representation, learner.spec.achieved(state), goal)
-        return jnp.tanh(learner.networks.actor(params.actor, state, condition)[0])
+        representation = learner.representation(params.critic)
+        condition = learner.agent.condition(representation, learner.spec.achieved(state), goal)
+        return jnp.tanh(actor_heads(learner.network, params.actor, state, condition)[0])
 
-    policy = DeployedPolicy(learner.networks, learner.condition, learner.spec, params.actor, params.encoders)
+    parts = (learner.network, learner.agent.critic, learner.agent.condition)
+    policy = DeployedPolicy(learner.spec, *parts, params.actor, params.critic)
     deployed = policy(np.asarray(batch.state), np.asarray(batch.future_goal))
     assert np.array_equal(deployed, jax.jit(training_time)(params, batch.state, batch.future_goal))
     assert np.abs(deployed).max() < 1.0 and np.ptp(deployed) > 0.1
@@ -226,5 +230,5 @@ def test_the_deployed_policy_is_the_training_time_actor_fed_the_goal(method: str
 
 def test_a_policy_cannot_receive_a_command():
     made_of, fed = (set(inspect.signature(part).parameters) for part in (DeployedPolicy, DeployedPolicy.act))
-    assert made_of == {"networks", "condition", "spec", "actor", "encoders", "energy"}
+    assert made_of == {"spec", "network", "critic", "condition", "actor", "critic_params"}
     assert fed == {"self", "policy_state", "state", "goal"}

@@ -21,13 +21,14 @@ from dcp.envs.base import Environment
 from dcp.envs.episodes import Episodes, EpisodeState
 from dcp.envs.mazes import share_of_cells_visited
 from dcp.envs.registry import env_of, is_ours
+from dcp.errors import UserError
 from dcp.evaluation.measures import measure, training_scores
 from dcp.evaluation.rollout import Deployment, compiled
-from dcp.learner import Learner, LearnerParams, LearnerState, make_networks
-from dcp.methods.interface import Agent, CommandState
+from dcp.interfaces import Agent, CommandState
+from dcp.learner import Learner, LearnerParams, LearnerState
 from dcp.methods.pool_seed import seeds_of
-from dcp.methods.table import make_agent
-from dcp.networks import sample_squashed
+from dcp.methods.table import checked, config_of, for_task, make_agent, make_part
+from dcp.networks import actor_heads, sample_squashed
 from dcp.policies.policy import DeployedPolicy
 from dcp.replay import (
     ReplayState,
@@ -75,12 +76,37 @@ def _iteration(parts: "Algorithm | Programs", run: RunState) -> tuple[RunState, 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A task, an agent and a resolved config. Equal algorithms share their compiled programs."""
+    """An environment, an agent and a config: objects, or names. Equal algorithms share their compiled programs.
 
-    env: Environment
-    agent: Agent
-    config: Config
-    eval_env: Environment
+    env: an environment or its name; None: the config's. agent: an `Agent`, or a method's name; None: the config's.
+    Once made, `config` is resolved: every default is filled in, and it names the agent's parts and their settings.
+    """
+
+    env: Environment = None  # pyright: ignore[reportAssignmentType]
+    agent: Agent = None  # pyright: ignore[reportAssignmentType]
+    config: Config = Config()  # noqa: RUF009
+    eval_env: Environment = None  # pyright: ignore[reportAssignmentType]
+
+    def __post_init__(self) -> None:
+        config, env = _with_env(self.config, self.env)
+        devices.prepare(config.devices, env.spec)
+        config = config.resolve(env.spec.episode_length)
+        agent = self.agent
+        if isinstance(agent, str):
+            config, agent = replace(config, method=agent), None
+        elif agent is not None:
+            config, agent = _with_agent(config, agent, env)
+        count = devices.count_devices(config.devices, config.num_envs, env.spec)
+        batches = config.split_batches or ("on" if devices.splitting_pays(config.batch_size, count) else "off")
+        sha256 = seeds_of(config, env.spec)[1]
+        # Bits are promised for one layout of devices and one seed file: both are noted.
+        config = replace(config, devices=count, split_batches=batches, pool_seed_sha256=sha256)
+        eval_env = self.eval_env
+        if eval_env is None:
+            eval_env = env if config.eval_env == config.env else env_of(config, config.eval_env)
+        made = {"env": env, "config": config, "eval_env": eval_env, "agent": agent or make_agent(config, env.spec)}
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
 
     @cached_property
     def split(self) -> Split:
@@ -89,8 +115,7 @@ class Algorithm:
 
     @cached_property
     def learner(self) -> Learner:
-        networks = make_networks(self.config, self.env.spec, self.agent.condition)
-        return Learner(self.config, self.env.spec, networks, self.agent.condition, self.agent.actor_goal)
+        return Learner(self.config, self.env.spec, self.agent)
 
     @cached_property
     def episodes(self) -> Episodes:
@@ -129,10 +154,8 @@ class Algorithm:
     def policy(self, run: RunState | LearnerParams) -> DeployedPolicy:
         """What this run would deploy now."""
         params = run.learner.params if isinstance(run, RunState) else run
-        learner = self.learner
-        return DeployedPolicy(
-            learner.networks, learner.condition, learner.spec, params.actor, params.encoders, self.config.energy
-        )
+        parts = (self.learner.network, self.agent.critic, self.agent.condition)
+        return DeployedPolicy(self.env.spec, *parts, params.actor, params.critic)
 
     def init_experience(self, key: Array) -> tuple[ActingState, ReplayState]:
         spec, num_envs = self.env.spec, self.config.num_envs
@@ -177,11 +200,11 @@ class Algorithm:
         learner, spec, episodes = self.learner, self.env.spec, acting.episodes
         state, goal = spec.split(episodes.env.obs)  # [N, S], [N, G]
         achieved = spec.achieved(state)  # [N, G]
-        representation = learner.representation(params.encoders)
+        representation = learner.representation(params.critic)
 
         command, commanded = self.agent.command.step(acting.command, achieved, goal, representation, key_command)
         condition = self.agent.condition(representation, achieved, commanded)
-        mean, log_std = learner.networks.actor(params.actor, state, condition)
+        mean, log_std = actor_heads(learner.network, params.actor, state, condition)
         action, _ = sample_squashed(mean, log_std, jax.random.normal(key_noise, mean.shape))  # [N, A]
 
         metrics = self.agent.command.metrics(command, achieved, goal)
@@ -208,17 +231,17 @@ class Algorithm:
     def updates(self, learner: LearnerState, pairs: Batch, order: Array, key: Array) -> tuple[LearnerState, Metrics]:
         """order [updates, B]: which pairs each update sees"""
 
-        def one(learner: LearnerState, step: tuple[Array, Array, Array | None]) -> tuple[LearnerState, Metrics]:
-            indices, noise, resting = step
+        def one(learner: LearnerState, step: tuple[Array, Array, Array, Array | None]) -> tuple[LearnerState, Metrics]:
+            indices, noise, key, resting = step
             batch = jax.tree.map(lambda x: x[indices], pairs)
             for_critic = None if resting is None else with_resting_pairs(batch, resting, self.env.spec)
-            return self.learner.step(learner, batch, noise, for_critic)
+            return self.learner.step(learner, batch, noise, for_critic, key)
 
         keys = jax.random.split(key, order.shape[0])
         noise = jax.vmap(self.learner.noise, in_axes=(0, None))(keys, order.shape[1])  # [updates, B, A]
         if self.splits_batches:  # each device takes its share of every batch; XLA sums and gathers what all must know
             order, noise = jax.lax.with_sharding_constraint((order, noise), self.split.along(1))
-        learner, metrics = jax.lax.scan(one, learner, (order, noise, self._resting_states(order, key)))
+        learner, metrics = jax.lax.scan(one, learner, (order, noise, keys, self._resting_states(order, key)))
         return learner, jax.tree.map(jnp.mean, metrics)
 
     def _resting_states(self, order: Array, key: Array) -> Array | None:
@@ -235,17 +258,31 @@ class Algorithm:
 
 
 def make_algorithm(config: Config) -> Algorithm:
-    """Build what the config names. The algorithm's config is resolved: every default filled in."""
-    env = env_of(config)
-    devices.prepare(config.devices, env.spec)
-    config = config.resolve(env.spec.episode_length)
-    count = devices.count_devices(config.devices, config.num_envs, env.spec)
-    batches = config.split_batches or ("on" if devices.splitting_pays(config.batch_size, count) else "off")
-    sha256 = seeds_of(config, env.spec)[1]
-    # Bits are promised for one layout of devices and one seed file: both are noted.
-    config = replace(config, devices=count, split_batches=batches, pool_seed_sha256=sha256)
-    eval_env = env if config.eval_env == config.env else env_of(config, config.eval_env)
-    return Algorithm(env, make_agent(config, env.spec), config, eval_env)
+    """Build what the config names."""
+    return Algorithm(config=config)
+
+
+def _with_env(config: Config, env: Environment | str | None) -> tuple[Config, Environment]:
+    if env is None:
+        return config, env_of(config)
+    if isinstance(env, str):
+        config = replace(config, env=env)
+        return config, env_of(config)
+    if config.env == Config.env:  # nobody named it
+        config = replace(config, env=env.spec.name)
+    return replace(config, physics=env.spec.stepped_by), env
+
+
+def _with_agent(config: Config, agent: Agent, env: Environment) -> tuple[Config, Agent]:
+    """Write the agent into the config, unless it is there already, and fill in what the task decides."""
+    if agent.network is None:
+        agent = agent._replace(network=make_part("network", config))
+    agent = checked(agent)._replace(command=for_task(agent.command, env.spec, config.episode_length))
+    try:
+        is_there = agent == make_agent(config, env.spec)
+    except UserError:  # a part without a name of its own, such as a class in a notebook
+        is_there = False
+    return (config if is_there else config_of(agent, config)), agent
 
 
 class Programs:

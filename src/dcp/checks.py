@@ -1,33 +1,24 @@
 """Every check of a run that needs the tables and the environment; those that need neither are in config.py."""
 
 import os
-from collections.abc import Iterable
-from difflib import get_close_matches
 
 import jax
 import numpy as np
 
 from dcp import devices, hosts
-from dcp.config import Settings, shown, type_violations
-from dcp.critics.contrastive import CONTRASTIVE_LOSSES
-from dcp.critics.energies import ENERGIES
+from dcp.components import TABLES, shown
+from dcp.config import Config, Settings, type_violations
+from dcp.critics.contrastive import Contrastive
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.registry import env_of, is_ours
 from dcp.errors import UserError
-from dcp.learner import network_shape
+from dcp.learner import Learner
 from dcp.methods import pool_seed
-from dcp.methods.scoring import SCORES
-from dcp.methods.table import METHODS
-from dcp.networks import ACTIVATIONS
+from dcp.methods.table import COMMANDS, METHODS, make_agent, make_part
+from dcp.networks import MLP
 from dcp.types import EnvSpec
 
-_TABLES = {
-    "method": METHODS,
-    "score": SCORES,
-    "energy": ENERGIES,
-    "contrastive_loss": CONTRASTIVE_LOSSES,
-    "activation": ACTIVATIONS,
-}
+_NAMES = ("method", "critic", "command", "condition", "network", "score", "energy", "contrastive_loss", "activation")
 _FLOAT = 4  # bytes
 
 
@@ -42,16 +33,13 @@ def violations(settings: Settings, *, memory: bool = True) -> list[str]:
     """Every broken constraint, each with the fix. `memory`: this machine's too, for a run that is to be here."""
     if problems := type_violations(settings):
         return problems
-    names = [
-        unknown(field.replace("_", " "), getattr(settings, field), table)
-        for field, table in _TABLES.items()
-        if getattr(settings, field) not in table
-    ]
+    names = _unknown_names(settings)
     envs, broken = _environments(settings)
     if not envs or _broken_length(settings):  # nothing can be resolved
         return list(dict.fromkeys([*broken, *names, *settings.violations()]))  # the environment may say the same
     settings = settings.resolve(envs[0].spec.episode_length)
     problems = [*broken, *names, *settings.violations(), *_device_violations(settings, envs[0].spec)]
+    problems += [] if names else _agent_violations(settings, envs[0].spec)
     problems += _seed_violations(settings, envs[0].spec)
     return problems or (_memory_violations(settings, envs[0].spec) if memory else [])
 
@@ -69,10 +57,10 @@ def _device_violations(settings: Settings, spec: EnvSpec) -> list[str]:
 
 
 def _seed_violations(settings: Settings, spec: EnvSpec) -> list[str]:
-    if settings.pool_seed is None or settings.method not in METHODS:
+    if settings.pool_seed is None or _unknown_names(settings):
         return []
-    if not METHODS[settings.method].command.has_pool:
-        pooled = ", ".join(name for name, method in METHODS.items() if method.command.has_pool)
+    if not make_part("command", settings).has_pool:
+        pooled = ", ".join(name for name, method in METHODS.items() if COMMANDS.find(method.command).has_pool)
         return [f"{settings.method} has no pool to seed: leave pool_seed out, or choose one of {pooled}"]
     try:
         found = pool_seed.read(settings.pool_seed, spec)
@@ -95,11 +83,26 @@ def _broken_length(settings: Settings) -> bool:
     return settings.episode_length is not None and settings.episode_length < 2
 
 
-def unknown(kind: str, name: object, known: Iterable[str]) -> str:
-    """One sentence for a name that is not in its table."""
-    close = get_close_matches(str(name)[:100], list(known), 1)
-    nearest = f", perhaps {close[0]!r}" if close else ""
-    return f"unknown {kind} {shown(name)}: choose one of {', '.join(known)}{nearest}"
+def _unknown_names(settings: Settings) -> list[str]:
+    problems = []
+    for kind in _NAMES:
+        name = getattr(settings, kind)
+        is_label = kind == "method" and None not in (settings.critic, settings.command, settings.condition)
+        if name is None or is_label:
+            continue
+        try:
+            TABLES[kind].find(name)
+        except UserError as error:
+            problems.append(str(error))
+    return problems
+
+
+def _agent_violations(settings: Settings, spec: EnvSpec) -> list[str]:
+    try:
+        make_agent(settings, spec)
+    except UserError as error:
+        return [str(error)]
+    return []
 
 
 def _environments(settings: Settings) -> tuple[list[Environment], list[str]]:
@@ -181,7 +184,7 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     """Bytes of the large parts of a run, by arithmetic alone. Settings resolved and free of other violations."""
     s = settings
     numbers = spec.state_size + spec.action_size + spec.goal_size  # in a stored row, beside the episode's number
-    parameters = 1 + network_shape(s, spec, METHODS[s.method].condition()).num_parameters()  # with the temperature
+    parameters = 1 + _num_parameters(s, spec)  # with the temperature
     pairs = s.num_envs * (s.window or 0)
     steps = s.eval_episodes * ((s.episode_length or 0) + 1)
     return {
@@ -196,6 +199,19 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
         # the pool; a lot for each of its states, and the candidates' psi, for each environment
         "the pool": (s.pool_size * (spec.goal_size + s.num_envs) + s.num_envs * s.num_candidates * s.repr_dim) * _FLOAT,
     }
+
+
+def _num_parameters(settings: Settings, spec: EnvSpec) -> int:
+    """Of actor and critic. Our own by arithmetic alone: a shape that no memory holds is counted as fast as any."""
+    agent = make_agent(settings, spec)
+    critic, network, size = agent.critic, agent.network, agent.condition.size(spec, agent.critic.repr_dim)
+    if isinstance(critic, Contrastive) and isinstance(network, MLP):
+        actor = network.num_parameters(spec.state_size + size, 2 * spec.action_size)
+        psi_sa = network.num_parameters(spec.state_size + spec.action_size, critic.repr_dim)
+        return actor + psi_sa + network.num_parameters(spec.goal_size, critic.repr_dim)
+    learner = Learner(Config(**vars(settings)), spec, agent)
+    params = jax.eval_shape(lambda: learner.init(jax.random.key(0))).params
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
 # What to lower where a part of the run is the largest.

@@ -3,10 +3,12 @@
 import dataclasses
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
+from dcp.components import shown
 from dcp.errors import UserError
 
 SCHEMA_VERSION = 2  # of config.json: 2 has earlier_budgets
@@ -15,9 +17,20 @@ PHYSICS: tuple[str, ...] = get_args(Physics)
 SEED_FRACTION = 0.25  # of the pool, where seeds are given and nothing else is said
 
 
+class Fixed(dict[str, Any]):
+    """A dictionary that is never changed, so that a config can be compared and hashed."""
+
+    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return hash(json.dumps(self, sort_keys=True, default=str))
+
+
 @dataclass(frozen=True)
 class Settings:
     """Settings of a run, unchecked. Defaults are the paper's."""
+
+    def __post_init__(self) -> None:
+        if type(self.component_settings) is dict:
+            object.__setattr__(self, "component_settings", Fixed(self.component_settings))
 
     # What to train
     env: str = "point_u_maze"
@@ -38,6 +51,14 @@ class Settings:
     # What the actor is asked for (the paper's pool: 512 states, 32 candidates, every 25 steps)
     actor_goal: Literal["future", "commanded"] | None = None
     """What the actor's loss aims at. Default: the method's row."""
+    critic: str | None = None
+    """What trains psi and values actions: a row (`dcp methods`), or your own as module:name. Default: the method's."""
+    command: str | None = None
+    """Which goal the rollout asks for: a row, or your own as module:name. Default: the method's."""
+    condition: str | None = None
+    """What the actor sees of its goal: a row, or your own as module:name. Default: the method's."""
+    component_settings: Mapping[str, Any] = Fixed()
+    """Settings of parts of your own, by kind and field: --condition.scale 2.0."""
     pool_size: int = 512
     """P: visited states that z is chosen from."""
     num_candidates: int = 32
@@ -103,6 +124,8 @@ class Settings:
     """The target entropy is minus this times A."""
 
     # The networks
+    network: str = "mlp"
+    """The backbone of actor and critic: mlp, or your own as module:name."""
     width: int = 256
     """Units of each hidden layer."""
     depth: int = 2
@@ -156,7 +179,16 @@ class Settings:
 
     @property
     def run_path(self) -> str:
-        return f"{self.env.replace(':', '.')}/{self.method}/seed_{self.seed}"
+        parts = [self.critic, self.command, self.condition]
+        own = [part for part in parts if part is not None and None in parts]  # all of them: the method is a label
+        own += [self.network] * (self.network != "mlp")
+        method = "-".join([self.method, *own]).replace(":", ".")
+        return f"{self.env.replace(':', '.')}/{method}/seed_{self.seed}"
+
+    def settings_of(self, kind: str) -> dict[str, Any]:
+        """The settings of the critic, command, condition or network that are not fields of the config."""
+        values = self.component_settings.items()
+        return {name.removeprefix(f"{kind}."): value for name, value in values if name.startswith(f"{kind}.")}
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=2)
@@ -167,6 +199,7 @@ class Config(Settings):
     """Settings that have passed their checks."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         problems = self.violations()
         if problems:
             raise UserError("; ".join(problems))
@@ -190,6 +223,8 @@ def _kinds(hint: Any) -> set[type]:
         return {float, int} if hint is float else {hint}
     if get_origin(hint) is Literal:
         return {str}
+    if get_origin(hint) is Mapping:
+        return {Fixed}
     return set().union(*(_kinds(part) for part in get_args(hint)))
 
 
@@ -197,15 +232,6 @@ def _kinds(hint: Any) -> set[type]:
 def field_kinds() -> dict[str, set[type]]:
     """The plain types of every field."""
     return {name: _kinds(hint) for name, hint in get_type_hints(Settings).items()}
-
-
-def shown(value: Any) -> str:
-    """A value of any kind and size, for a sentence: one line, not too long."""
-    try:
-        text = " ".join(repr(value).split())
-    except Exception:  # an integer of more digits than Python writes, or an object's own __repr__
-        return f"this {type(value).__name__}"
-    return text if len(text) <= 80 else f"{text[:60]}...{text[-10:]}"
 
 
 def type_violations(s: Settings) -> list[str]:

@@ -1,27 +1,31 @@
-"""One backbone for psi_sa, psi_g and the actor, as pure functions over their parameters."""
+"""One backbone for actor and critic, the actor's heads, and its squashed Gaussian: pure functions over parameters."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from dcp.types import Array, Params
+from dcp.components import Table
+from dcp.interfaces import Network
+from dcp.types import Array, EnvSpec, Params
 
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"swish": nn.swish, "relu": nn.relu}
+ACTIVATIONS = Table("activation", {"swish": nn.swish, "relu": nn.relu})
+LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
 
 # Uniform within sqrt(1 / fan_in).
 KERNEL_INIT = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
 
 
-class MLP(nn.Module):
+class _MLP(nn.Module):
     width: int
     depth: int
     out: int
-    activation: str = "swish"
-    layer_norm: bool = False
-    residual_every: int = 0
+    activation: Callable[[Array], Array]
+    layer_norm: bool
+    residual_every: int
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
@@ -30,7 +34,7 @@ class MLP(nn.Module):
             x = nn.Dense(self.width, kernel_init=KERNEL_INIT, name=f"hidden_{layer}")(x)
             if self.layer_norm:
                 x = nn.LayerNorm(name=f"norm_{layer}")(x)
-            x = ACTIVATIONS[self.activation](x)
+            x = self.activation(x)
             if layer == 0:
                 skip = x
             elif self.residual_every and layer % self.residual_every == 0:
@@ -38,71 +42,51 @@ class MLP(nn.Module):
         return nn.Dense(self.out, kernel_init=KERNEL_INIT, name="out")(x)
 
 
-LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
-
-
 @dataclass(frozen=True)
-class NetworkShape:
-    """All that is needed to build the networks: stored with every policy."""
+class MLP:
+    """The paper's backbone; depth, LayerNorm and residual connections by setting."""
 
-    state_size: int
-    goal_size: int
-    action_size: int
-    condition_size: int
-    repr_dim: int
-    width: int
-    depth: int
+    from_config: ClassVar[tuple[str, ...]] = ("width", "depth", "activation", "layer_norm", "residual_every")
+
+    width: int = 256
+    depth: int = 2
     activation: str = "swish"
     layer_norm: bool = False
     residual_every: int = 0
 
-    def num_parameters(self) -> int:
-        """Of all three networks, by arithmetic alone: a shape that no memory holds is counted as fast as any."""
-        actor = self._mlp_parameters(self.state_size + self.condition_size, 2 * self.action_size)
-        psi_sa = self._mlp_parameters(self.state_size + self.action_size, self.repr_dim)
-        return actor + psi_sa + self._mlp_parameters(self.goal_size, self.repr_dim)
+    def __post_init__(self) -> None:
+        ACTIVATIONS.find(self.activation)
 
-    def _mlp_parameters(self, size: int, out: int) -> int:
-        hidden = (size + 1) * self.width + (self.depth - 1) * (self.width + 1) * self.width
-        norms = 2 * self.width * self.depth * self.layer_norm
-        return hidden + norms + (self.width + 1) * out
+    def init(self, key: Array, in_size: int, out_size: int) -> Params:
+        return self._module(out_size).init(key, jnp.zeros((1, in_size)))["params"]
 
-
-@dataclass(frozen=True)
-class Networks:
-    shape: NetworkShape
-
-    def _mlp(self, out: int) -> MLP:
-        s = self.shape
-        return MLP(s.width, s.depth, out, s.activation, s.layer_norm, s.residual_every)
-
-    def init(self, key: Array) -> tuple[Params, Params]:
-        """actor, encoders. Every method draws the same encoders from the same key."""
-        s = self.shape
-        key_actor, key_sa, key_g = jax.random.split(key, 3)
-        actor = self._mlp(2 * s.action_size).init(key_actor, jnp.zeros((1, s.state_size + s.condition_size)))
-        psi_sa = self._mlp(s.repr_dim).init(key_sa, jnp.zeros((1, s.state_size + s.action_size)))
-        psi_g = self._mlp(s.repr_dim).init(key_g, jnp.zeros((1, s.goal_size)))
-        return actor["params"], {"psi_sa": psi_sa["params"], "psi_g": psi_g["params"]}
-
-    def actor(self, params: Params, state: Array, condition: Array) -> tuple[Array, Array]:
-        """state [..., S], condition [..., size] -> mean [..., A], log std [..., A] in [-5, 2]"""
-        heads = self._apply(params, jnp.concatenate([state, condition], axis=-1), 2 * self.shape.action_size)
-        mean, raw = jnp.split(heads, 2, axis=-1)
-        return mean, LOG_STD_MIN + 0.5 * (LOG_STD_MAX - LOG_STD_MIN) * (jnp.tanh(raw) + 1.0)
-
-    def psi_sa(self, encoders: Params, state: Array, action: Array) -> Array:
-        """state [..., S], action [..., A] -> [..., D]"""
-        return self._apply(encoders["psi_sa"], jnp.concatenate([state, action], axis=-1), self.shape.repr_dim)
-
-    def psi_g(self, encoders: Params, goal: Array) -> Array:
-        """goal [..., G] -> [..., D]"""
-        return self._apply(encoders["psi_g"], goal, self.shape.repr_dim)
-
-    def _apply(self, params: Params, x: Array, out: int) -> Array:
-        result = self._mlp(out).apply({"params": params}, x)
+    def apply(self, params: Params, x: Array) -> Array:
+        result = self._module(params["out"]["bias"].shape[-1]).apply({"params": params}, x)
         assert isinstance(result, jax.Array)
         return result
+
+    def num_parameters(self, in_size: int, out_size: int) -> int:
+        """Count by arithmetic alone: a shape that no memory holds is counted as fast as any."""
+        hidden = (in_size + 1) * self.width + (self.depth - 1) * (self.width + 1) * self.width
+        return hidden + 2 * self.width * self.depth * self.layer_norm + (self.width + 1) * out_size
+
+    def _module(self, out: int) -> _MLP:
+        activation = ACTIVATIONS.find(self.activation)
+        return _MLP(self.width, self.depth, out, activation, self.layer_norm, self.residual_every)
+
+
+NETWORKS: Table = Table("network", {"mlp": MLP})
+
+
+def init_actor(network: Network, key: Array, spec: EnvSpec, condition_size: int) -> Params:
+    return network.init(key, spec.state_size + condition_size, 2 * spec.action_size)
+
+
+def actor_heads(network: Network, params: Params, state: Array, condition: Array) -> tuple[Array, Array]:
+    """state [..., S], condition [..., size] -> mean [..., A], log std [..., A] in [-5, 2]"""
+    heads = network.apply(params, jnp.concatenate([state, condition], axis=-1))
+    mean, raw = jnp.split(heads, 2, axis=-1)
+    return mean, LOG_STD_MIN + 0.5 * (LOG_STD_MAX - LOG_STD_MIN) * (jnp.tanh(raw) + 1.0)
 
 
 LOG_2PI = 1.8378770664093453

@@ -41,6 +41,7 @@ from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.evaluation.targets import Target, open_target
 from tests.toys import LineWorld
+from tests.untrained import untrained_policy
 
 GOAL = np.array([3.0, 1.0])
 
@@ -83,11 +84,8 @@ def test_at_the_goal_itself_there_is_no_direction(policy):
 
 def test_a_goal_s_height_is_the_same_everywhere(policy):
     """A stranger's goals may have three numbers: psi then reads the goal's third one at every point."""
-    networks = dataclasses.replace(
-        policy.networks, shape=dataclasses.replace(policy.networks.shape, goal_size=3, state_size=3)
-    )
-    actor, encoders = jax.jit(networks.init)(jax.random.key(1))
-    raised = dataclasses.replace(policy, networks=networks, actor=actor, encoders=encoders)
+    spec = dataclasses.replace(policy.spec, goal_size=3, state_size=3, goal_dims=(0, 1, 2))
+    raised = untrained_policy(spec, seed=1, width=8, depth=1, repr_dim=4)
     psi = raised.representation.encode_goal
     apart = jnp.linalg.norm(psi(jnp.array([1.0, 2.0, 1.25])) - psi(jnp.array([3.0, 1.0, 1.25])))
     assert_allclose(psi_distances(raised, np.array([[1.0, 2.0]]), np.array([3.0, 1.0, 1.25])), [apart], rtol=1e-5)

@@ -6,14 +6,14 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 from dcp.envs.registry import make_env
+from dcp.interfaces import Representation
 from dcp.methods.conditions import Direction, RawGoal, direction_and_magnitude
-from dcp.methods.interface import Representation
 
 # psi doubles the goal: easy to follow by hand.
 DOUBLING = Representation(
     encode_goal=lambda goal: 2.0 * goal,
     distance=lambda a, b: jnp.linalg.norm(a - b, axis=-1),
-    energy=lambda state, action, goal: jnp.zeros(state.shape[:-1]),
+    value=lambda state, action, goal: jnp.zeros(state.shape[:-1]),
 )
 
 

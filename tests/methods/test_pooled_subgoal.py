@@ -10,16 +10,22 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import chisquare
 
+from dcp.interfaces import Representation
 from dcp.methods.commands import PooledSubgoal, PoolState
-from dcp.methods.interface import Representation
 
 COMMAND = PooledSubgoal(
-    pool_size=8, num_candidates=3, period=25, refresh_steps=16, score="energy", final_goal_share=0.0, threshold=0.1
+    pool_size=8,
+    num_candidates=3,
+    subgoal_period=25,
+    pool_refresh_steps=16,
+    score="energy",
+    final_goal_share=0.0,
+    threshold=0.1,
 )
 IDENTITY = Representation(
     encode_goal=lambda goal: goal,
     distance=lambda a, b: jnp.linalg.norm(a - b, axis=-1),
-    energy=lambda state, action, goal: jnp.zeros(state.shape[:-1]),
+    value=lambda state, action, goal: jnp.zeros(state.shape[:-1]),
 )
 BROKEN = IDENTITY._replace(encode_goal=lambda goal: goal * jnp.nan)  # whoever consults it learns nothing
 
@@ -76,7 +82,7 @@ def test_the_ring_is_replaced_once_in_refresh_steps_on_average(refresh_steps: in
 
     Of P = 8 slots P / refresh_steps enter a step: in 1600 steps, 800 (refresh 16; std 20) or 4266.7 (refresh 3).
     """
-    command, steps = replace(COMMAND, refresh_steps=refresh_steps), 1600
+    command, steps = replace(COMMAND, pool_refresh_steps=refresh_steps), 1600
     achieved = jnp.arange(1.0, 2 * steps + 1).reshape(steps, 2, 1) * jnp.ones((1, 1, 2))  # [T, N, G], none twice
     state = command.init(-achieved[0], achieved[0])
     keys = jax.random.split(jax.random.key(1), steps)
@@ -92,7 +98,7 @@ def test_the_ring_is_replaced_once_in_refresh_steps_on_average(refresh_steps: in
 
 def test_entries_come_from_every_environment_and_the_oldest_leave_first():
     steps = 400
-    command = replace(COMMAND, refresh_steps=8)  # exactly one entry a step
+    command = replace(COMMAND, pool_refresh_steps=8)  # exactly one entry a step
     time = jnp.arange(1.0, steps + 1)[:, None] * jnp.ones((1, 4))
     achieved = jnp.stack([time, jnp.broadcast_to(jnp.arange(4.0), (steps, 4))], axis=-1)  # (time, environment)
     state = command.init(jnp.zeros((4, 2)), achieved[0])
@@ -217,7 +223,7 @@ def test_the_metrics_match_the_numbers_by_hand():
 
 
 def test_with_seeds_the_open_slots_are_replaced_once_in_the_refresh_time():
-    command = replace(COMMAND, pool_size=8, refresh_steps=4)
+    command = replace(COMMAND, pool_size=8, pool_refresh_steps=4)
     state = command.init(points(1, 2), points(9, 9), points(50, 51, 52, 53))  # 4 open slots in 4 steps: one a step
     for step in range(3):
         state = command.visit(state, points(7, 7), jax.random.key(step))

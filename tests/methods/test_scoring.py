@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.methods.interface import Representation
+from dcp.interfaces import Representation
 from dcp.methods.scoring import SCORES
 
 PSI_STATE = jnp.array([0.0, 0.0])
@@ -14,7 +14,7 @@ PSI_GOAL = jnp.array([4.0, 0.0])
 EUCLIDEAN = Representation(
     encode_goal=lambda goal: goal,
     distance=lambda a, b: jnp.linalg.norm(a - b, axis=-1),
-    energy=lambda state, action, goal: jnp.zeros(state.shape[:-1]),
+    value=lambda state, action, goal: jnp.zeros(state.shape[:-1]),
 )
 
 BY_HAND = {

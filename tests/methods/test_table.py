@@ -3,21 +3,22 @@
 import pytest
 
 from dcp.config import Config
+from dcp.critics.contrastive import Contrastive
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.methods.commands import FinalGoal, PooledSubgoal
 from dcp.methods.conditions import Direction, RawGoal
-from dcp.methods.table import METHODS, Method, make_agent, make_condition
+from dcp.methods.table import METHODS, Method, make_agent, make_part
 
 SPEC = make_env("point_u_maze").spec
 
 
 def test_the_table_is_the_papers():
     papers = {
-        "crl": (FinalGoal, RawGoal, "future"),
-        "ssgc": (PooledSubgoal, RawGoal, "commanded"),
-        "dcp": (PooledSubgoal, Direction, "commanded"),
-        "dcp_no_pool": (FinalGoal, Direction, "commanded"),
+        "crl": (Contrastive, FinalGoal, RawGoal, "future"),
+        "ssgc": (Contrastive, PooledSubgoal, RawGoal, "commanded"),
+        "dcp": (Contrastive, PooledSubgoal, Direction, "commanded"),
+        "dcp_no_pool": (Contrastive, FinalGoal, Direction, "commanded"),
     }
     assert papers == METHODS
 
@@ -37,8 +38,8 @@ def test_the_pools_settings_come_from_the_config_and_the_environment():
     assert make_agent(config, SPEC).command == PooledSubgoal(
         pool_size=9,
         num_candidates=4,
-        period=7,
-        refresh_steps=250,  # the environment's episode
+        subgoal_period=7,
+        pool_refresh_steps=250,  # the environment's episode
         score="cosine",
         final_goal_share=0.5,
         threshold=0.125,
@@ -51,19 +52,19 @@ def test_the_pools_settings_come_from_the_config_and_the_environment():
 def test_the_pools_memory_is_one_episode_unless_it_is_given(settings: dict, steps: int):
     command = make_agent(Config(**settings), SPEC).command
     assert isinstance(command, PooledSubgoal)
-    assert command.refresh_steps == steps
+    assert command.pool_refresh_steps == steps
 
 
 def test_a_new_command_needs_its_row_alone(monkeypatch):
     class Nearest(FinalGoal):
         pass
 
-    monkeypatch.setitem(METHODS, "nearest", Method(Nearest, RawGoal, "future"))
+    monkeypatch.setitem(METHODS, "nearest", Method(Contrastive, Nearest, RawGoal, "future"))
     assert type(make_agent(Config(method="nearest"), SPEC).command) is Nearest
 
 
 def test_a_condition_is_found_by_name():
-    assert isinstance(make_condition("raw_goal"), RawGoal)
-    assert isinstance(make_condition("direction"), Direction)
+    assert isinstance(make_part("condition", Config(condition="raw_goal")), RawGoal)
+    assert isinstance(make_part("condition", Config(condition="direction")), Direction)
     with pytest.raises(UserError, match="unknown condition 'compass': choose one of raw_goal, direction"):
-        make_condition("compass")
+        make_part("condition", Config(condition="compass"))

@@ -7,14 +7,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from dcp.config import Config
-from dcp.learner import make_networks
-from dcp.methods.table import METHODS
 from dcp.policies.exports import encode, load_exported
 from dcp.policies.numpy_policy import ExportedPolicy
 from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import save_policy
 from dcp.types import EnvSpec
+from tests.untrained import learner_of
 
 ANT = EnvSpec("ant_u_maze", 29, 2, 8, (0, 1), 0.5, 1000)
 SCATTERED = EnvSpec("scattered", 7, 3, 2, (5, 0, 3), 0.5, 100)  # goal dims that are no slice
@@ -25,8 +23,8 @@ ENDINGS = {"numpy": ".npz", "onnx": ".onnx", "stablehlo": ".stablehlo"}
 @cache
 def untrained(method: str, spec: EnvSpec = ANT, **settings: Any) -> DeployedPolicy:
     """Weights as at the start of training, but every bias and LayerNorm random too: each must show."""
-    condition = METHODS[method].condition()
-    networks = make_networks(Config(method=method, **{**SMALL, **settings}), spec, condition)
+    learner = learner_of(spec, method=method, **{**SMALL, **settings})
+    agent = learner.agent
     random = np.random.default_rng(3)
 
     def draw(path: Any, leaf: Any) -> np.ndarray:
@@ -36,10 +34,10 @@ def untrained(method: str, spec: EnvSpec = ANT, **settings: Any) -> DeployedPoli
             return drawn * 0.2 + (1.0 if name == "scale" else 0.0)
         return drawn / np.sqrt(leaf.shape[0] if name == "kernel" else 16.0).astype(np.float32)
 
-    shapes = jax.eval_shape(lambda: networks.init(jax.random.key(0)))
-    actor, encoders = jax.tree_util.tree_map_with_path(draw, shapes)
-    del encoders["psi_sa"]  # a policy may come without its critic
-    return DeployedPolicy(networks, condition, spec, actor, encoders)
+    shapes = jax.eval_shape(learner.init, jax.random.key(0)).params
+    actor, critic = jax.tree_util.tree_map_with_path(draw, (shapes.actor, shapes.critic))
+    del critic["psi_sa"]  # a policy may come without its critic
+    return DeployedPolicy(spec, learner.network, agent.critic, agent.condition, actor, critic)
 
 
 def exported(folder: Path, form: str, policy: DeployedPolicy) -> ExportedPolicy:

@@ -19,7 +19,7 @@ from dcp import networks, policies
 from dcp.errors import RunError, UserError
 from dcp.methods.conditions import pulled_back
 from dcp.methods.table import CONDITIONS, METHODS
-from dcp.networks import ACTIVATIONS, Networks
+from dcp.networks import ACTIVATIONS, MLP
 from dcp.policies import exports, numpy_policy, onnx_form
 from dcp.policies.exports import compare, encode, export_policy, load_exported
 from dcp.policies.policy import DeployedPolicy
@@ -220,19 +220,18 @@ class CallsTheHost(Bearing):
         return jax.pure_callback(np.negative, jax.ShapeDtypeStruct(commanded.shape, jnp.float32), commanded)
 
 
-class HalfAsFast(Networks):
-    def actor(self, params, state, condition):
-        mean, log_std = super().actor(params, state, condition)
-        return 0.5 * mean, log_std
+class HalfAsFast(MLP):
+    def apply(self, params, x):
+        return 0.5 * super().apply(params, x)
 
 
 def of_a_user(part: str, monkeypatch) -> DeployedPolicy:
     policy = untrained("crl")
     if part == "gelu":
         monkeypatch.setitem(networks.ACTIVATIONS, "gelu", nn.gelu)
-        return replace(policy, networks=Networks(replace(policy.networks.shape, activation="gelu")))
+        return replace(policy, network=replace(policy.network, activation="gelu"))
     if part == "HalfAsFast":
-        return replace(policy, networks=HalfAsFast(policy.networks.shape))
+        return replace(policy, network=HalfAsFast(**vars(policy.network)))
     return replace(policy, condition=globals()[part]())
 
 

@@ -13,21 +13,19 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from dcp.config import Config
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.learner import make_networks
-from dcp.methods.table import CONDITIONS, make_condition
+from dcp.methods.conditions import RawGoal
+from dcp.methods.table import CONDITIONS
 from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import load_policy, policy_about, save_policy
+from tests.untrained import untrained_policy
 
 
 @cache
 def untrained(condition: str = "direction", **settings) -> DeployedPolicy:
-    spec, made = make_env("point_u_maze_inertia").spec, make_condition(condition)
-    networks = make_networks(Config(width=8, repr_dim=4, **settings), spec, made)
-    actor, encoders = jax.jit(networks.init)(jax.random.key(3))
-    return DeployedPolicy(networks, made, spec, actor, encoders, settings.get("energy", "norm"))
+    spec = make_env("point_u_maze_inertia").spec
+    return untrained_policy(spec, seed=3, condition=condition, width=8, repr_dim=4, **settings)
 
 
 @pytest.fixture
@@ -39,13 +37,14 @@ def saved(tmp_path: Path) -> Path:
 def test_a_policy_comes_back_bit_for_bit(condition: str, tmp_path: Path):
     policy = untrained(condition, depth=3, layer_norm=True, residual_every=2, activation="relu", energy="l2")
     loaded = load_policy(save_policy(tmp_path / "p.safetensors", policy, {}))
-    assert (loaded.spec, loaded.networks, loaded.energy) == (policy.spec, policy.networks, "l2")
+    assert (loaded.spec, loaded.network, loaded.critic) == (policy.spec, policy.network, policy.critic)
+    assert policy.critic.energy == "l2"
     assert loaded.spec.maze is not None
     assert type(loaded.condition) is type(policy.condition)
     state, goal = np.linspace(0, 3, 12).reshape(3, 4), np.linspace(3, 0, 6).reshape(3, 2)
     np.testing.assert_array_equal(loaded(state, goal), policy(state, goal))
-    encoders = jax.tree.map(np.array_equal, loaded.encoders, policy.encoders)
-    assert all(jax.tree.leaves(encoders))
+    same = jax.tree.map(np.array_equal, loaded.critic_params, policy.critic_params)
+    assert all(jax.tree.leaves(same))
 
 
 def test_a_specs_physics_and_fixes_come_back_and_older_files_have_none(tmp_path: Path):
@@ -67,7 +66,7 @@ def test_a_run_folder_stands_for_its_policy(saved: Path):
 
 def test_a_new_policy_replaces_the_old_one_whole(saved: Path):
     save_policy(saved, untrained("raw_goal"), {})
-    assert load_policy(saved).condition.name == "raw_goal"
+    assert load_policy(saved).condition == RawGoal()
     assert [path.name for path in saved.parent.iterdir()] == ["policy.safetensors"]
 
 
@@ -105,9 +104,9 @@ def clash(arrays) -> None:
         (lambda p: rewrite(p, schema_version=99), "upgrade dcp"),
         (lambda p: rewrite(p, spec=None), "copy it again"),
         (lambda p: rewrite(p, spec={"name": "x"}), "copy it again"),
-        (lambda p: rewrite(p, networks={}), "copy it again"),
-        (lambda p: rewrite(p, condition="telepathy"), "unknown condition"),
-        (lambda p: rewrite(p, energy="dark"), "copy it again"),
+        (lambda p: rewrite(p, network={}), "copy it again"),
+        (lambda p: rewrite(p, condition={"name": "telepathy", "settings": {}}), "unknown condition"),
+        (lambda p: rewrite(p, critic={"name": "contrastive", "settings": {"energy": "dark"}}), "copy it again"),
         (lambda p: rewrite(p, drop), "actor"),
         (lambda p: rewrite(p, shorten), "actor"),
         (lambda p: rewrite(p, clash), "copy it again"),
@@ -132,7 +131,7 @@ import sys, time, dcp
 policy = dcp.load_policy({str(saved)!r})
 print(time.process_time() < 2.0)
 print(policy([1.0, 1.0, 0.0, 0.0], [1.0, 3.0]).shape)
-foreign = ("brax", "mujoco", "dcp.training", "dcp.runs", "dcp.envs", "optax", "orbax", "scipy", "gymnasium")
+foreign = ("brax", "mujoco", "dcp.algorithm", "dcp.runs", "dcp.envs", "optax", "orbax", "scipy", "gymnasium")
 print([name for name in sys.modules if name.startswith(foreign)])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
@@ -148,7 +147,7 @@ def test_a_policy_without_its_critic_acts_the_same_and_is_smaller(tmp_path: Path
     state, goal = np.linspace(0, 3, 12).reshape(3, 4), np.linspace(3, 0, 6).reshape(3, 2)
     np.testing.assert_array_equal(loaded(state, goal), policy(state, goal))
     with pytest.raises(UserError, match="without its critic"):
-        loaded.representation.energy(state[0], np.zeros(2), goal[0])
+        loaded.representation.value(state[0], np.zeros(2), goal[0])
 
 
 def test_one_observation_or_many_give_the_same_actions_and_a_wrong_size_is_told(saved: Path):

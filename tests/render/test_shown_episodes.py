@@ -12,8 +12,8 @@ from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.evaluation.targets import Target, environment_of, open_target
 from dcp.evaluation.trial import evaluate
+from dcp.interfaces import Representation
 from dcp.methods.commands import PooledSubgoal
-from dcp.methods.interface import Representation
 from dcp.policies.policy import HostPolicy, with_burst
 from dcp.render.shown_episodes import (
     AFTER_SUCCESS,

@@ -89,10 +89,10 @@ def test_the_critic_learns_from_seeds_at_rest_and_the_actor_from_experience_alon
     without, _ = gradients(params, batch, noise, batch)
     standing = with_resting_pairs(batch, states[0], learner.spec)
     replaced, _ = gradients(params, standing, noise, standing)
-    for ours, other in ((with_seeds.actor, without.actor), (with_seeds.encoders, replaced.encoders)):
+    for ours, other in ((with_seeds.actor, without.actor), (with_seeds.critic, replaced.critic)):
         for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(other), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
-    pairs = zip(jax.tree.leaves(with_seeds.encoders), jax.tree.leaves(without.encoders), strict=True)
+    pairs = zip(jax.tree.leaves(with_seeds.critic), jax.tree.leaves(without.critic), strict=True)
     assert any(np.abs(np.asarray(a - b)).max() > 1e-4 for a, b in pairs)
 
 
@@ -104,7 +104,7 @@ def test_a_pass_of_updates_differs_by_the_switch_alone(seed_file: Path):
         key = jax.random.key(1)
         pairs = Batch(*(jax.random.normal(k, (128, 2)) for k in jax.random.split(key, 4)))
         learner, _ = trainer.updates(trainer.learner.init(key), pairs, jnp.arange(128).reshape(2, 64), key)
-        ends.append(jax.tree.leaves(learner.params.encoders))
+        ends.append(jax.tree.leaves(learner.params.critic))
     assert any(not np.array_equal(a, b) for a, b in zip(*ends, strict=True))
 
 

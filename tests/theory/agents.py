@@ -5,12 +5,14 @@ import dataclasses
 import jax
 import numpy as np
 
+from dcp.critics.contrastive import Contrastive
 from dcp.envs.mazes import parse_layout
 from dcp.envs.point_tasks import PointMaze
 from dcp.methods.conditions import Direction
-from dcp.networks import Networks, NetworkShape
+from dcp.networks import MLP
 from dcp.policies.policy import DeployedPolicy
 from dcp.types import EnvSpec
+from tests.untrained import untrained_policy
 
 ROOM = parse_layout("######\n#r...#\n#....#\n#....#\n#...g#\n######", 1.0)
 OPEN = PointMaze("open_room", ROOM)
@@ -36,11 +38,6 @@ def linear(matrix: np.ndarray, size: int) -> dict:
     return {name: {"kernel": np.float32(k), "bias": np.zeros(k.shape[1], np.float32)} for name, k in layers.items()}
 
 
-def networks_for(spec: EnvSpec) -> Networks:
-    sizes = (spec.state_size, spec.goal_size, spec.action_size, DIM + 1)
-    return Networks(NetworkShape(*sizes, DIM, WIDTH, DEPTH))
-
-
 def known_agent(matrix: np.ndarray = EYE, spec: EnvSpec = OPEN.spec) -> DeployedPolicy:
     """psi_g(x) = matrix x [D, G]; psi_sa(s, a) = psi_g(achieved(s)); the actor goes along the direction, straight.
 
@@ -55,14 +52,13 @@ def known_agent(matrix: np.ndarray = EYE, spec: EnvSpec = OPEN.spec) -> Deployed
         "psi_sa": linear(matrix, states + spec.action_size),
         "psi_g": linear(matrix, spec.goal_size),
     }
-    return DeployedPolicy(networks_for(spec), Direction(), spec, actor, encoders)
+    return DeployedPolicy(spec, MLP(WIDTH, DEPTH), Contrastive(repr_dim=DIM), Direction(), actor, encoders)
 
 
 def random_agent(seed: int, spec: EnvSpec = OPEN.spec) -> DeployedPolicy:
     """As training starts."""
-    networks = networks_for(spec)
-    actor, encoders = jax.jit(networks.init)(jax.random.key(seed))
-    return DeployedPolicy(networks, Direction(), spec, *(jax.tree.map(np.asarray, part) for part in (actor, encoders)))
+    policy = untrained_policy(spec, seed, method="dcp", width=WIDTH, depth=DEPTH, repr_dim=DIM)
+    return jax.tree.map(np.asarray, policy)
 
 
 def folded_agent() -> DeployedPolicy:
@@ -82,4 +78,4 @@ def folded_agent() -> DeployedPolicy:
     encoder["hidden_0"] = {"kernel": np.float32(first), "bias": np.float32(-sharp * np.tile(kinks, 2))}
     encoder["hidden_1"]["kernel"] = np.float32(second)
     known = known_agent()
-    return dataclasses.replace(known, encoders={**known.encoders, "psi_g": encoder})
+    return dataclasses.replace(known, critic_params={**known.critic_params, "psi_g": encoder})

@@ -123,7 +123,9 @@ def _flags(default: Any, extra: Mapping[str, type], group: str = "options") -> I
         elif field != COMPONENT_SETTINGS and (flag := _flag(field, hint, group, type(default), value)):
             yield flag
     for prefix, component in extra.items():
-        for field, hint in get_type_hints(component, include_extras=True).items():
+        hints = get_type_hints(component, include_extras=True)
+        shared = getattr(component, "from_config", ())  # these are flags already
+        for field, hint in ((f.name, hints[f.name]) for f in dataclasses.fields(component) if f.name not in shared):
             value = getattr(component, field, None)
             if flag := _flag(f"{prefix}.{field}", hint, f"{prefix} {component.__name__}", component, value):
                 yield flag
@@ -214,7 +216,7 @@ def _with(default: T, given: Mapping[str, Any]) -> T:
             changes[name] = _with(value, given)
         elif name == COMPONENT_SETTINGS:
             dotted = {name: setting for name, setting in given.items() if "." in name}
-            changes[name] = tuple(sorted({**dict(value), **dotted}.items()))
+            changes[name] = {**value, **dotted}
         elif name in given:
             changes[name] = given[name]
     return dataclasses.replace(default, **changes)  # pyright: ignore[reportArgumentType]

@@ -60,11 +60,14 @@ def _short(dims: tuple[int, ...]) -> str:
 def methods(argv: list[str]) -> int:
     if not no_arguments(argv, "dcp methods", COMMANDS["methods"]):
         return 0
-    from dcp.methods.table import METHODS
+    from dcp.methods.table import COMMANDS as COMMAND_ROWS
+    from dcp.methods.table import CONDITIONS, CRITICS, METHODS
 
-    table = Table("method", "rollout commands", "actor sees", "actor's loss aims at", "meaning")
+    table = Table("method", "critic", "rollout commands", "actor sees", "actor's loss aims at", "meaning")
     for name, method in METHODS.items():
-        columns = (method.command.__name__, method.condition.__name__, method.actor_goal)
-        table.add_row(name, *columns, ", ".join(_MEANINGS.get(column, column) for column in columns))
+        kinds = (CRITICS.find(method.critic), COMMAND_ROWS.find(method.command), CONDITIONS.find(method.condition))
+        critic, *columns = (kind.__name__ for kind in kinds)
+        columns = [*columns, method.actor_goal]
+        table.add_row(name, critic, *columns, ", ".join(_MEANINGS.get(column, str(column)) for column in columns))
     show(table)
     return 0

@@ -1,12 +1,21 @@
-"""Contrastive losses over logits [B, B]: row i is (s, a)_i, column j is goal j, the diagonal holds the positives."""
+"""The paper's critic, and contrastive losses over logits [B, B].
+
+Row i is (s, a)_i, column j is goal j, the diagonal holds the positives.
+"""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax.nn import logsumexp
 
-from dcp.types import Array
+from dcp.components import Table
+from dcp.critics.energies import ENERGIES
+from dcp.errors import UserError
+from dcp.interfaces import CriticState, Problem, Representation
+from dcp.types import Array, Batch, Metrics, Params
 
 Contrast = Callable[[Array], Array]
 
@@ -32,7 +41,7 @@ def binary_nce(logits: Array) -> Array:
 
 
 def logsumexp_penalty(logits: Array) -> Array:
-    """Keeps the logits from drifting together, which InfoNCE cannot see. Row-wise, as the peer's."""
+    """Keeps the logits from drifting together, which InfoNCE cannot see. Row-wise, as JaxGCRL's."""
     return jnp.mean(logsumexp(logits, axis=1) ** 2)
 
 
@@ -42,9 +51,81 @@ def infonce_accuracy(logits: Array) -> Array:
     return jnp.mean(jnp.diag(logits) > jnp.max(rivals, axis=1))
 
 
-CONTRASTIVE_LOSSES: dict[str, Contrast] = {
-    "forward": forward_infonce,
-    "backward": backward_infonce,
-    "symmetric": symmetric_infonce,
-    "binary_nce": binary_nce,
-}
+CONTRASTIVE_LOSSES = Table(
+    "contrastive_loss",
+    {
+        "forward": forward_infonce,
+        "backward": backward_infonce,
+        "symmetric": symmetric_infonce,
+        "binary_nce": binary_nce,
+    },
+)
+
+
+@dataclass(frozen=True)
+class Contrastive:
+    """The paper's critic: psi_sa(s, a) and psi_g(g) are close when (s, a) tends to lead to g."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"future_goal"})
+    gives: ClassVar[frozenset[str]] = frozenset({"embedding", "distance"})
+    from_config: ClassVar[tuple[str, ...]] = ("energy", "contrastive_loss", "logsumexp_penalty", "repr_dim")
+
+    energy: str = "norm"
+    contrastive_loss: str = "backward"
+    logsumexp_penalty: float = 0.1
+    repr_dim: int = 64
+
+    def __post_init__(self) -> None:
+        ENERGIES.find(self.energy)
+        CONTRASTIVE_LOSSES.find(self.contrastive_loss)
+
+    def init(self, keys: Array, problem: Problem) -> CriticState:
+        spec, network = problem
+        key_sa, key_g = keys
+        psi_sa = network.init(key_sa, spec.state_size + spec.action_size, self.repr_dim)
+        return CriticState({"psi_sa": psi_sa, "psi_g": network.init(key_g, spec.goal_size, self.repr_dim)})
+
+    def loss(
+        self, problem: Problem, params: Params, carried: tuple[()], batch: Batch, key: Array
+    ) -> tuple[Array, Metrics]:
+        """Algorithm 1, CriticLoss: InfoNCE on hindsight goals. The commanded goal plays no part in it."""
+        psi_sa = self.psi_sa(problem, params, batch.state, batch.action)  # [B, D]
+        psi_g = self.psi_g(problem, params, batch.future_goal)  # [B, D]
+        logits = ENERGIES.find(self.energy).pairwise(psi_sa, psi_g)  # [B, B]
+        infonce = CONTRASTIVE_LOSSES.find(self.contrastive_loss)(logits)
+        loss = infonce + self.logsumexp_penalty * logsumexp_penalty(logits)
+        return loss, {"critic_loss": infonce, "infonce_accuracy": infonce_accuracy(logits)}
+
+    def after(self, problem: Problem, params: Params, carried: tuple[()]) -> tuple[()]:
+        return carried
+
+    def representation(self, problem: Problem, params: Params) -> Representation:
+        def encode_goal(goal: Array) -> Array:
+            return self.psi_g(problem, params, goal)
+
+        def distance(psi_from: Array, psi_to: Array) -> Array:
+            return jnp.linalg.norm(psi_from - psi_to, axis=-1)
+
+        def value(state: Array, action: Array, goal: Array) -> Array:
+            if "psi_sa" not in params:
+                raise UserError(
+                    "this policy was saved without its critic psi_sa: use the policy file of a run's own folder"
+                )
+            return ENERGIES.find(self.energy).plain(self.psi_sa(problem, params, state, action), encode_goal(goal))
+
+        return Representation(encode_goal, distance, value)
+
+    def deployed(self, params: Params) -> Params:
+        """What a policy reads: psi_sa serves training alone."""
+        return {"psi_g": params["psi_g"]}
+
+    def psi_sa(self, problem: Problem, params: Params, state: Array, action: Array) -> Array:
+        """state [..., S], action [..., A] -> [..., D]"""
+        return problem.network.apply(params["psi_sa"], jnp.concatenate([state, action], axis=-1))
+
+    def psi_g(self, problem: Problem, params: Params, goal: Array) -> Array:
+        """goal [..., G] -> [..., D]"""
+        return problem.network.apply(params["psi_g"], goal)
+
+
+CRITICS = Table("critic", {"contrastive": Contrastive})

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from dcp.components import Table
 from dcp.types import Array
 
 NORM_EPS = 1e-6
@@ -68,9 +69,12 @@ def pairwise_cosine(x: Array, y: Array) -> Array:
     return _unit(x) @ _unit(y).T
 
 
-ENERGIES: dict[str, Energy] = {
-    "norm": Energy(norm, pairwise_norm),
-    "l2": Energy(l2, pairwise_l2),
-    "dot": Energy(dot, pairwise_dot),
-    "cosine": Energy(cosine, pairwise_cosine),
-}
+ENERGIES = Table(
+    "energy",
+    {
+        "norm": Energy(norm, pairwise_norm),
+        "l2": Energy(l2, pairwise_l2),
+        "dot": Energy(dot, pairwise_dot),
+        "cosine": Energy(cosine, pairwise_cosine),
+    },
+)

@@ -6,7 +6,8 @@ from difflib import get_close_matches
 from functools import cache, partial
 from typing import cast
 
-from dcp.config import PHYSICS, Settings, shown
+from dcp.components import shown
+from dcp.config import PHYSICS, Settings
 from dcp.envs.base import Environment
 from dcp.envs.mazes import EVAL_LAYOUTS, LAYOUTS, parse_layout
 from dcp.envs.point_tasks import PointMaze, PointPush, PointSoccer

@@ -28,7 +28,8 @@ from string import Formatter
 from typing import Any
 
 from dcp.analysis.paper_values import ENVIRONMENTS, METHODS
-from dcp.config import Settings, field_kinds, shown, type_violations
+from dcp.components import shown
+from dcp.config import Settings, field_kinds, type_violations
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
 from dcp.grid.jobs import GRID_DIR, Run

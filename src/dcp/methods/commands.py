@@ -1,24 +1,21 @@
 """Which goal the rollout asks for: the environment's own, or a visited state that stands in for it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 
-from dcp.config import Config
-from dcp.methods.interface import Representation
-from dcp.methods.scoring import SCORES
+from dcp.interfaces import Representation
+from dcp.methods.scoring import SCORES, Score
 from dcp.types import Array, EnvSpec, Metrics
 
 
 @dataclass(frozen=True)
 class FinalGoal:
-    has_pool: ClassVar[bool] = False
+    """The command of CRL: ask for the environment's own goal."""
 
-    @classmethod
-    def make(cls, config: Config, spec: EnvSpec) -> Self:
-        return cls()
+    has_pool: ClassVar[bool] = False
 
     def init(self, achieved: Array, goal: Array, seed_states: Array | None = None) -> tuple[()]:
         return ()
@@ -43,28 +40,30 @@ class PoolState(NamedTuple):
 
 @dataclass(frozen=True)
 class PooledSubgoal:
+    """The command of SSGC and DCP: ask for a visited state that stands in for the goal."""
+
     has_pool: ClassVar[bool] = True
+    from_config: ClassVar[tuple[str, ...]] = (
+        "pool_size", "num_candidates", "subgoal_period", "pool_refresh_steps", "score", "final_goal_share",
+    )  # fmt: skip
 
-    pool_size: int  # P
-    num_candidates: int  # C
-    period: int  # environment steps between two choices
-    refresh_steps: int  # environment steps in which the ring is replaced once
-    score: str  # a row of SCORES
-    final_goal_share: float  # share of the environments that are commanded g itself
-    threshold: float  # the environment's, for the share of steps spent at z
+    pool_size: int = 512  # P
+    num_candidates: int = 32  # C
+    subgoal_period: int = 25  # environment steps between two choices
+    pool_refresh_steps: int | None = None  # environment steps in which the ring is replaced once; None: an episode
+    score: str | Score = "inner_product"
+    final_goal_share: float = 0.0  # share of the environments that are commanded g itself
+    threshold: float | None = None  # within it a state counts as being at z; None: the environment's
 
-    @classmethod
-    def make(cls, config: Config, spec: EnvSpec) -> Self:
-        config = config.resolve(spec.episode_length)
-        assert config.pool_refresh_steps is not None
-        return cls(
-            pool_size=config.pool_size,
-            num_candidates=config.num_candidates,
-            period=config.subgoal_period,
-            refresh_steps=config.pool_refresh_steps,
-            score=config.score,
-            final_goal_share=config.final_goal_share,
-            threshold=spec.threshold,
+    def __post_init__(self) -> None:
+        SCORES.find(self.score)
+
+    def for_task(self, spec: EnvSpec, episode_length: int) -> Self:
+        """Fill in what the task decides."""
+        return replace(
+            self,
+            pool_refresh_steps=self.pool_refresh_steps or episode_length,
+            threshold=spec.threshold if self.threshold is None else self.threshold,
         )
 
     def init(self, achieved: Array, goal: Array, seed_states: Array | None = None) -> PoolState:
@@ -88,17 +87,18 @@ class PooledSubgoal:
         def keep() -> tuple[Array, Array]:
             return state.subgoal, state.chosen_for
 
-        subgoal, chosen_for = jax.lax.cond(state.clock % self.period == 0, select, keep)
+        subgoal, chosen_for = jax.lax.cond(state.clock % self.subgoal_period == 0, select, keep)
         state = state._replace(subgoal=subgoal, chosen_for=chosen_for, clock=state.clock + 1)
         return state, self.commanded(state, goal)
 
     def visit(self, state: PoolState, achieved: Array, key: Array) -> PoolState:
-        """States enter at random moments, so that the ring is replaced once in `refresh_steps`."""
+        """States enter at random moments, so that the ring is replaced once in `pool_refresh_steps`."""
         key_count, key_who = jax.random.split(key)
+        assert self.pool_refresh_steps is not None
         open_slots = self.pool_size - state.seeded
-        rate = open_slots / self.refresh_steps  # entries a step, on average
-        most = self.pool_size // self.refresh_steps + 1
-        whole = open_slots // self.refresh_steps
+        rate = open_slots / self.pool_refresh_steps  # entries a step, on average
+        most = self.pool_size // self.pool_refresh_steps + 1
+        whole = open_slots // self.pool_refresh_steps
         count = whole + (jax.random.uniform(key_count) < rate - whole).astype(jnp.int32)
         who = jax.random.randint(key_who, (most,), 0, achieved.shape[0])
         slots = state.seeded + (state.head + jnp.arange(most)) % jnp.maximum(open_slots, 1)  # [most]
@@ -121,7 +121,7 @@ class PooledSubgoal:
         psi_pool = representation.encode_goal(pool)  # [P, D]
         psi_state = representation.encode_goal(achieved)  # [N, D]
         psi_goal = representation.encode_goal(goal)  # [N, D]
-        scores = SCORES[self.score](representation, psi_state, psi_pool[candidates], psi_goal)  # [N, C]
+        scores = SCORES.find(self.score)(representation, psi_state, psi_pool[candidates], psi_goal)  # [N, C]
         best = jnp.take_along_axis(candidates, jnp.argmax(scores, axis=-1)[:, None], axis=-1)[:, 0]  # [N]
         return pool[best]  # [N, G]
 

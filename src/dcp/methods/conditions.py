@@ -6,13 +6,15 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from dcp.methods.interface import Representation
+from dcp.interfaces import Representation
 from dcp.types import Array, EnvSpec
 
 
 @dataclass(frozen=True)
 class RawGoal:
-    name: ClassVar[str] = "raw_goal"
+    """The condition of CRL and SSGC: the actor reads the goal's coordinates."""
+
+    needs_embedding: ClassVar[bool] = False
 
     def size(self, spec: EnvSpec, repr_dim: int) -> int:
         return spec.goal_size
@@ -43,7 +45,7 @@ def pulled_back(representation: Representation, achieved: Array, commanded: Arra
 
 @dataclass(frozen=True)
 class Direction:
-    name: ClassVar[str] = "direction"
+    """The paper's one idea: the actor sees where to go in psi-space, and how far it is."""
 
     def size(self, spec: EnvSpec, repr_dim: int) -> int:
         return repr_dim + 1

@@ -10,7 +10,8 @@ from typing import Self
 
 import numpy as np
 
-from dcp.config import Config, shown
+from dcp.components import shown
+from dcp.config import Config
 from dcp.errors import UserError
 from dcp.types import EnvSpec
 

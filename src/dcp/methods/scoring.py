@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from dcp.methods.interface import Representation
+from dcp.components import Table
+from dcp.interfaces import Representation
 from dcp.types import Array
 
 Score = Callable[[Representation, Array, Array, Array], Array]
@@ -38,4 +39,4 @@ def on_path(representation: Representation, psi_state: Array, psi_candidates: Ar
     return -(there + onward)
 
 
-SCORES: dict[str, Score] = {"inner_product": inner_product, "cosine": cosine, "energy": energy, "on_path": on_path}
+SCORES = Table("score", {"inner_product": inner_product, "cosine": cosine, "energy": energy, "on_path": on_path})

@@ -1,39 +1,108 @@
-"""The paper as a table. Everything that is not in a row is one and the same for every method."""
+"""The paper as a table. Everything that is not in a row is the same for every method."""
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from dcp.config import Config
+from dcp.components import TABLES, Table, build, describe, settings_of
+from dcp.config import Config, Settings
+from dcp.critics.contrastive import CRITICS, Contrastive
 from dcp.errors import UserError
+from dcp.interfaces import ActorGoal, Agent, Command, Condition, Critic, needs_embedding
 from dcp.methods.commands import FinalGoal, PooledSubgoal
 from dcp.methods.conditions import Direction, RawGoal
-from dcp.methods.interface import ActorGoal, Agent, Command, Condition
+from dcp.methods.scoring import SCORES
+from dcp.networks import NETWORKS
 from dcp.types import EnvSpec
 
 
 class Method(NamedTuple):
-    command: type[Command]
-    condition: type[Condition]
+    critic: type[Critic] | str
+    command: type[Command] | str
+    condition: type[Condition] | str
     actor_goal: ActorGoal
 
 
-METHODS = {
-    #                     rollout commands  actor sees  actor's loss aims at
-    "crl": Method(FinalGoal, RawGoal, "future"),  # the hindsight goal
-    "ssgc": Method(PooledSubgoal, RawGoal, "commanded"),  # z, as stored
-    "dcp": Method(PooledSubgoal, Direction, "commanded"),
-    "dcp_no_pool": Method(FinalGoal, Direction, "commanded"),  # the fourth cell: an ablation for free
-}
-
-CONDITIONS: dict[str, type[Condition]] = {row.condition.name: row.condition for row in METHODS.values()}
-
-
-def make_condition(name: str) -> Condition:
-    if name not in CONDITIONS:
-        raise UserError(f"unknown condition {name!r}: choose one of {', '.join(CONDITIONS)}")
-    return CONDITIONS[name]()
+METHODS = Table(
+    "method",
+    {
+        #                     critic      rollout commands  actor sees  actor's loss aims at
+        "crl": Method(Contrastive, FinalGoal, RawGoal, "future"),  # the hindsight goal
+        "ssgc": Method(Contrastive, PooledSubgoal, RawGoal, "commanded"),  # z, as stored
+        "dcp": Method(Contrastive, PooledSubgoal, Direction, "commanded"),
+        "dcp_no_pool": Method(Contrastive, FinalGoal, Direction, "commanded"),  # the fourth cell: an ablation for free
+    },
+)
+COMMANDS = Table("command", {"final_goal": FinalGoal, "pooled_subgoal": PooledSubgoal})
+CONDITIONS = Table("condition", {"raw_goal": RawGoal, "direction": Direction})
+PARTS = tuple(table.kind for table in (CRITICS, COMMANDS, CONDITIONS, NETWORKS))  # of an agent; each has settings
 
 
-def make_agent(config: Config, spec: EnvSpec) -> Agent:
-    """The configured method, for this environment."""
-    method = METHODS[config.method]
-    return Agent(method.command.make(config, spec), method.condition(), config.actor_goal or method.actor_goal)
+def named_parts(settings: Settings) -> dict[str, Any]:
+    """Return which row or class each part of the configured agent is: the config's own, else its method's."""
+    chosen = {kind: getattr(settings, kind) for kind in (*PARTS, "actor_goal")}
+    if None not in chosen.values():
+        return chosen  # the method's name is a label then
+    method = METHODS.find(settings.method)
+    return {kind: getattr(method, kind) if chosen[kind] is None else chosen[kind] for kind in chosen}
+
+
+def make_part(kind: str, settings: Settings) -> Any:
+    """Build the configured critic, command, condition or network with its settings."""
+    row = TABLES[kind].find(named_parts(settings)[kind])
+    shared = {name: getattr(settings, name) for name in getattr(row, "from_config", ())}
+    return build(kind, row, {**shared, **settings.settings_of(kind)})
+
+
+def make_agent(settings: Settings, spec: EnvSpec) -> Agent:
+    """Compose the configured method for this environment, or refuse parts that do not fit together."""
+    parts = {kind: make_part(kind, settings) for kind in PARTS}
+    agent = Agent(actor_goal=named_parts(settings)["actor_goal"], **parts)
+    return checked(agent)._replace(command=for_task(agent.command, spec, settings.episode_length))
+
+
+def for_task(command: Command, spec: EnvSpec, episode_length: int | None = None) -> Command:
+    """Let a command fill in what the task decides, where it wants to."""
+    fill_in = getattr(command, "for_task", None)
+    return command if fill_in is None else fill_in(spec, episode_length or spec.episode_length)
+
+
+def checked(agent: Agent) -> Agent:
+    """Refuse a condition or a score that reads psi where the critic has none."""
+    if "embedding" in agent.critic.gives:
+        return agent
+    critic = CRITICS.name_of(type(agent.critic))
+    if needs_embedding(agent.condition):
+        condition = CONDITIONS.name_of(type(agent.condition))
+        raise UserError(f"the condition {condition} reads psi, and the critic {critic} has none: use raw_goal")
+    if (score := getattr(agent.command, "score", None)) is not None and needs_embedding(SCORES.find(score)):
+        raise UserError(
+            f"the score {SCORES.name_of(score)} reads psi, and the critic {critic} has none: use final_goal"
+        )
+    return agent
+
+
+def config_of(agent: Agent, config: Config) -> Config:
+    """Write an agent's parts and settings into the config, so that `make_agent` builds this agent from it again."""
+    fields: dict[str, Any] = {"actor_goal": agent.actor_goal}
+    settings: dict[str, Any] = {}
+    for kind in PARTS:
+        part = getattr(agent, kind)
+        if part is None:
+            continue
+        fields[kind] = describe(kind, part)["name"]
+        shared = getattr(type(part), "from_config", ())
+        values = settings_of(part)
+        fields |= {field: value for field, value in values.items() if field in shared}
+        settings |= {f"{kind}.{field}": value for field, value in values.items() if field not in shared}
+    method = config.method  # a name of the user's own stays
+    if method in METHODS:
+        method = next((name for name, row in METHODS.items() if _is_row(agent, row)), "own")
+    return replace(config, method=method, component_settings=settings, **fields)
+
+
+def _is_row(agent: Agent, method: Method) -> bool:
+    parts = (CRITICS.find(method.critic), COMMANDS.find(method.command), CONDITIONS.find(method.condition))
+    return (type(agent.critic), type(agent.command), type(agent.condition), agent.actor_goal) == (
+        *parts,
+        method.actor_goal,
+    )

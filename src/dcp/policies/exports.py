@@ -245,23 +245,25 @@ class Layer(NamedTuple):
 
 def foreign_part(policy: "DeployedPolicy") -> str | None:
     """Name a part of the policy that is not one of dcp's own, or return None."""
-    from dcp.networks import Networks
+    from dcp.critics.contrastive import CRITICS, Contrastive
+    from dcp.methods.conditions import Direction, RawGoal
+    from dcp.networks import MLP, NETWORKS
 
-    if ":" in (condition := _condition_name(policy)):
-        return f"the condition {condition}"
-    if type(policy.networks) is not Networks:
-        return f"the networks {type(policy.networks).__name__}"
-    if (activation := policy.networks.shape.activation) not in numpy_policy.ACTIVATIONS:
+    if type(policy.condition) not in (RawGoal, Direction):
+        return f"the condition {_condition_name(policy)}"
+    if type(policy.network) is not MLP:
+        return f"the network {NETWORKS.name_of(type(policy.network))}"
+    if type(policy.critic) is not Contrastive and type(policy.condition) is Direction:
+        return f"the critic {CRITICS.name_of(type(policy.critic))}"
+    if (activation := policy.network.activation) not in numpy_policy.ACTIVATIONS:
         return f"the activation {activation}"
     return None
 
 
 def _condition_name(policy: "DeployedPolicy") -> str:
-    """Return the name by which every form knows a condition of ours; a user's is module:Name."""
-    from dcp.methods.conditions import Direction, RawGoal
+    from dcp.methods.table import CONDITIONS
 
-    kind = type(policy.condition)
-    return {RawGoal: "raw_goal", Direction: "direction"}.get(kind) or f"{kind.__module__}:{kind.__qualname__}"
+    return CONDITIONS.name_of(type(policy.condition))
 
 
 def own_networks(policy: "DeployedPolicy") -> dict[str, list[Layer]]:
@@ -270,11 +272,12 @@ def own_networks(policy: "DeployedPolicy") -> dict[str, list[Layer]]:
     *hidden, last = _mlp_layers(policy, policy.actor)
     kernel, bias = last.arrays["kernel"], last.arrays["bias"]
     mean = last._replace(arrays={"kernel": kernel[:, :size], "bias": bias[:size]})  # the other half is the log std
-    return {"psi_g": _mlp_layers(policy, policy.encoders["psi_g"]), "actor": [*hidden, mean]}
+    psi_g = _mlp_layers(policy, policy.critic_params["psi_g"]) if "psi_g" in policy.critic_params else []
+    return {"psi_g": psi_g, "actor": [*hidden, mean]}
 
 
 def _mlp_layers(policy: "DeployedPolicy", params: Any) -> list[Layer]:
-    shape = policy.networks.shape
+    shape: Any = policy.network
     layers = [_hidden(shape, params, number) for number in range(shape.depth)]
     return [*layers, Layer(_arrays(params["out"]), None, False)]
 

@@ -173,7 +173,7 @@ def _own_model(policy: "DeployedPolicy", condition: str) -> onnx.ModelProto:
     seen = CONDITIONS[condition](graph, networks["psi_g"], spec.goal_dims)
     mean = graph.mlp("actor", networks["actor"], graph.add("Concat", "state", *seen, axis=1), "mean")
     graph.add("Tanh", mean, to="action")
-    inner = [_floats(PSI_GOAL, policy.networks.shape.repr_dim)] if condition == "direction" else []
+    inner = [_floats(PSI_GOAL, policy.critic.repr_dim)] if condition == "direction" else []
     made = helper.make_graph(
         graph.nodes,
         "dcp_policy",

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
@@ -10,16 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp.errors import UserError
-from dcp.methods.interface import Condition, Representation
-from dcp.networks import Networks, sample_squashed
+from dcp.interfaces import Condition, Critic, Network, Problem, Representation, read
+from dcp.networks import actor_heads, sample_squashed
 from dcp.policies.numpy_policy import numbers, paired
-from dcp.representation import bind
 from dcp.types import Array, EnvSpec, Params
 
 PolicyState = Any
 PERIOD, LENGTH = 100, 10  # the paper's burst
 _BURST_STREAM = 0x75727374  # keeps the burst's random stream apart from the policy's
-_FIXED = ["networks", "condition", "spec", "energy"]  # of a policy as an argument of a program
+_FIXED = ["spec", "network", "critic", "condition"]  # of a policy as an argument of a program
 
 
 class Policy(Protocol):
@@ -30,21 +30,21 @@ class Policy(Protocol):
     def act(self, policy_state: PolicyState, state: Array, goal: Array) -> tuple[PolicyState, Array]: ...
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["actor", "encoders"], meta_fields=_FIXED)
+@partial(jax.tree_util.register_dataclass, data_fields=["actor", "critic_params"], meta_fields=_FIXED)
 @dataclass(frozen=True)
 class DeployedPolicy:
     """The deterministic actor. Replacing z by g in the condition is all that deployment changes."""
 
-    networks: Networks
-    condition: Condition
     spec: EnvSpec
+    network: Network
+    critic: Critic
+    condition: Condition
     actor: Params = field(repr=False)
-    encoders: Params = field(repr=False)
-    energy: str = "norm"
+    critic_params: Params = field(repr=False)
 
     @property
     def representation(self) -> Representation:
-        return bind(self.networks, self.encoders, self.energy)
+        return read(self.critic, Problem(self.spec, self.network), self.critic_params)
 
     def init(self, key: Array) -> tuple[()]:
         return ()
@@ -56,7 +56,7 @@ class DeployedPolicy:
     def heads(self, state: Array, goal: Array) -> tuple[Array, Array]:
         """-> mean and log std before the squashing, [..., A] each"""
         condition = self.condition(self.representation, self.spec.achieved(state), goal)
-        return self.networks.actor(self.actor, state, condition)
+        return actor_heads(self.network, self.actor, state, condition)
 
     def __call__(self, observation: Any, goal: Any) -> np.ndarray:
         """NumPy in, NumPy out, one or many: state [..., S], goal [..., G] -> action [..., A]. One goal may serve many
@@ -71,9 +71,21 @@ class DeployedPolicy:
         """Parameters that came from a file are NumPy's, and would be copied anew at each call."""
         return jax.device_put(self)
 
+    def save(self, path: str | Path, **about: Any) -> Path:
+        """Write the policy to a file that `dcp.load_policy` reads. `about`: what else the file should say of it."""
+        from dcp.policies.policy_file import save_policy
+
+        return save_policy(path, self, {"env": self.spec.name, **about})
+
     def without_critic(self) -> "DeployedPolicy":
-        """What deployment needs, and the psi landscape: psi_sa is the critic's alone."""
-        return replace(self, encoders={"psi_g": self.encoders["psi_g"]})
+        """What deployment needs, and the psi landscape: a contrastive critic's psi_sa serves training alone."""
+        return replace(self, critic_params=deployed_params(self.critic, self.critic_params))
+
+
+def deployed_params(critic: Critic, params: Params) -> Params:
+    """What of a critic's parameters the actor reads, where the critic says so; else all of them."""
+    keep = getattr(critic, "deployed", None)
+    return params if keep is None else keep(params)
 
 
 @jax.jit

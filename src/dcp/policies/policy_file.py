@@ -12,15 +12,17 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from dcp.critics.energies import ENERGIES
+from dcp.components import build, code_in, describe, require_imported
 from dcp.errors import UserError
-from dcp.methods.table import make_condition
-from dcp.networks import ACTIVATIONS, Networks, NetworkShape
-from dcp.policies.policy import DeployedPolicy
+from dcp.interfaces import Problem
+from dcp.methods import table  # noqa: F401  fills the tables
+from dcp.networks import MLP, init_actor
+from dcp.policies.policy import DeployedPolicy, deployed_params
 from dcp.run_folder import POLICY_FILE, located
 from dcp.types import EnvSpec, MazeLayout, Params
 
-POLICY_SCHEMA_VERSION = 1
+POLICY_SCHEMA_VERSION = 2  # 2 stores the critic, the condition and the network as components
+KINDS = ("network", "critic", "condition")  # the parts of a policy
 _KEY = "dcp"  # the one metadata entry
 
 
@@ -30,12 +32,11 @@ def save_policy(path: str | Path, policy: DeployedPolicy, about: Mapping[str, An
     metadata = {
         "schema_version": POLICY_SCHEMA_VERSION,
         "spec": asdict(policy.spec),
-        "condition": policy.condition.name,
-        "networks": asdict(policy.networks.shape),
-        "energy": policy.energy,
+        **{kind: describe(kind, getattr(policy, kind)) for kind in KINDS},
         "about": dict(about),
     }
-    arrays = _flatten({"actor": policy.actor, "encoders": policy.encoders})
+    named = _named({"actor": policy.actor, "critic": policy.critic_params})
+    arrays = {name: np.asarray(array, order="C") for name, array in named.items()}
     write_whole(path, save(arrays, {_KEY: json.dumps(metadata)}))
     return path
 
@@ -51,16 +52,16 @@ def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, A
     arrays, metadata = _read(path)
     try:
         spec = _spec(metadata["spec"])
-        networks = Networks(NetworkShape(**metadata["networks"]))
-        condition, energy = make_condition(metadata["condition"]), metadata["energy"]
-        if energy not in ENERGIES or networks.shape.activation not in ACTIVATIONS:
-            raise ValueError("an energy or activation that is not known")
-        params = _unflatten(arrays)
-        _compare(params, networks, spec)
+        stored = {kind: (metadata[kind]["name"], dict(metadata[kind]["settings"])) for kind in KINDS}
+        names = [name for name, settings in stored.values() for name in code_in([name, settings])]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path} is damaged ({error!r}): train or copy it again") from error
+    require_imported(names, path)
+    try:
+        parts = {kind: build(kind, name, settings) for kind, (name, settings) in stored.items()}
+        policy = _assembled(spec, parts, arrays)
     except (LookupError, TypeError, ValueError, AttributeError) as error:  # UserError is a ValueError
         raise UserError(f"{path} is damaged ({error}): train or copy it again") from error
-    # The arrays stay NumPy's until they are used: starting a device takes as long as everything else here.
-    policy = DeployedPolicy(networks, condition, spec, params["actor"], params["encoders"], energy)
     return policy, dict(metadata.get("about", {}))
 
 
@@ -110,7 +111,27 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise UserError(f"{path} has schema {version}, which no dcp has written: train or copy it again")
     if version > POLICY_SCHEMA_VERSION:
         raise UserError(f"{path} has schema {version}, newer than {POLICY_SCHEMA_VERSION}: upgrade dcp to load it")
+    if version == 1:
+        try:
+            return _from_1(arrays, metadata)
+        except (LookupError, TypeError, AttributeError) as error:
+            raise UserError(f"{path} is damaged ({error!r}): train or copy it again") from error
     return arrays, metadata
+
+
+def _from_1(arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Before parts could be a user's own: an MLP, the contrastive critic, and a condition without settings."""
+    shape = metadata["networks"]
+    mlp = {name: shape[name] for name in MLP.from_config if name in shape}
+    critic = {"energy": metadata["energy"], "repr_dim": shape["repr_dim"]}
+    parts = {
+        "network": {"name": "mlp", "settings": mlp},
+        "critic": {"name": "contrastive", "settings": critic},
+        "condition": {"name": metadata["condition"], "settings": {}},
+    }
+    renamed = {f"critic{name.removeprefix('encoders')}" if name.startswith("encoders/") else name: array
+               for name, array in arrays.items()}  # fmt: skip
+    return renamed, {**metadata, **parts}
 
 
 def _spec(stored: dict[str, Any]) -> EnvSpec:
@@ -124,43 +145,35 @@ def _spec(stored: dict[str, Any]) -> EnvSpec:
     return EnvSpec(**values)
 
 
-def _flatten(tree: Params, prefix: str = "") -> dict[str, np.ndarray]:
+def _named(tree: Params) -> dict[str, Any]:
     """{"actor": {"out": {"bias": b}}} -> {"actor/out/bias": b}"""
-    if not isinstance(tree, Mapping):
-        return {prefix: np.asarray(tree, order="C")}
-    inner = [_flatten(value, f"{prefix}/{name}" if prefix else name) for name, value in tree.items()]
-    return {name: array for part in inner for name, array in part.items()}
+    return {_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
-def _unflatten(arrays: dict[str, np.ndarray]) -> Params:
-    tree: dict[str, Any] = {}
-    for path, array in arrays.items():
-        *branches, leaf = path.split("/")
-        node = tree
-        for branch in branches:
-            node = node.setdefault(branch, {})
-        node[leaf] = array
-    return tree
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
-def _compare(params: Params, networks: Networks, spec: EnvSpec) -> None:
-    """The arrays must be exactly those that the networks of the metadata have, and the sizes the environment's.
+def _assembled(spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, np.ndarray]) -> DeployedPolicy:
+    """The policy of these parts. The arrays must be exactly those that the parts have, in any pytree.
 
-    A policy may come without psi_sa, which is the critic's alone.
+    A policy may come without what serves training alone, such as psi_sa.
     """
-    actor, encoders = jax.eval_shape(lambda: networks.init(jax.random.key(0)))
-    if "psi_sa" not in params["encoders"]:
-        del encoders["psi_sa"]
-    wanted = {name: (x.shape, x.dtype) for name, x in _leaves({"actor": actor, "encoders": encoders})}
-    stored = {name: (x.shape, x.dtype) for name, x in _leaves(params)}
-    for name in sorted(wanted.keys() | stored.keys()):
-        if wanted.get(name) != stored.get(name):
-            raise ValueError(f"array {name} is {stored.get(name)}, not {wanted.get(name)}")
-    s = networks.shape
-    sizes = (s.state_size, s.goal_size, s.action_size)
-    if sizes != (spec.state_size, spec.goal_size, spec.action_size) or len(spec.goal_dims) != s.goal_size:
-        raise ValueError("the networks' sizes are not the environment's")
-
-
-def _leaves(tree: Params) -> list[tuple[str, Any]]:
-    return [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
+    network, critic, condition = parts["network"], parts["critic"], parts["condition"]
+    if len(spec.goal_dims) != spec.goal_size:
+        raise ValueError(f"goal_dims {spec.goal_dims} are not {spec.goal_size} indices")
+    size = condition.size(spec, critic.repr_dim)
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0)))
+    actor = jax.eval_shape(lambda keys: init_actor(network, keys[0], spec, size), keys)
+    params = jax.eval_shape(lambda keys: critic.init(keys, Problem(spec, network)).params, keys)
+    stored = {name: (array.shape, array.dtype) for name, array in arrays.items()}
+    wanted, wrong = {}, []
+    for critic_params in (deployed_params(critic, params), params):
+        like = {"actor": actor, "critic": critic_params}
+        wanted = {name: (leaf.shape, leaf.dtype) for name, leaf in _named(like).items()}
+        wrong = [name for name in sorted(wanted.keys() | stored.keys()) if wanted.get(name) != stored.get(name)]
+        if not wrong:
+            # The arrays stay NumPy's until they are used: starting a device takes as long as everything else here.
+            found = jax.tree_util.tree_map_with_path(lambda path, _: arrays[_name(path)], like)
+            return DeployedPolicy(spec, network, critic, condition, found["actor"], found["critic"])
+    raise ValueError(f"array {wrong[0]} is {stored.get(wrong[0])}, not {wanted.get(wrong[0])}")

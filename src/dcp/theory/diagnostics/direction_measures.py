@@ -3,6 +3,7 @@
 Each part takes a Subject and returns what is said of it and what is drawn.
 """
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from dcp.envs.base import Environment, EnvState, is_sound
 from dcp.envs.mazes import goals_at, has_plane, unit
 from dcp.envs.paths import farthest_goal, wall_at
 from dcp.methods.commands import PooledSubgoal
-from dcp.methods.table import METHODS
+from dcp.methods.table import make_agent, make_part
 from dcp.policies.policy import DeployedPolicy
 from dcp.statistics import clustered_mean, clustered_share
 from dcp.theory.diagnostics.distance_measures import rank_correlation
@@ -62,7 +63,7 @@ def gaps(subject: Subject) -> Found:
     config = subject.config
     found = {kind: gaps_to(subject, z) for kind, z in choose_subgoals(subject).items()}
     drawn = {kind: {"slack": each.slack, "gap": each.state} for kind, each in found.items()}
-    has_pool = METHODS[config.method].command is PooledSubgoal
+    has_pool = isinstance(make_part("command", config), PooledSubgoal)
     if not has_pool:
         subject.notes.append(f"{config.method} has no scorer of its own: its z is what the settings would pick")
     return {**summarize_gaps(found, subject.visits), "score": config.score, "has_pool": has_pool}, drawn
@@ -72,7 +73,9 @@ def choose_subgoals(subject: Subject) -> dict[str, np.ndarray]:
     """Return kind -> z [K, G]. The scorer has the run's settings; a method without a pool, what they would pick."""
     visits, seed = subject.visits, subject.seed
     rng = np.random.default_rng(seed)
-    command = PooledSubgoal.make(subject.config, visits.spec)
+    pooled = replace(subject.config, command="pooled_subgoal")
+    command = make_agent(pooled, visits.spec).command
+    assert isinstance(command, PooledSubgoal)
     pool = visits.pool(command.pool_size, seed)
     chosen = _select(command, subject.policy, pool, visits.achieved, visits.goal, jax.random.key(seed))
     shares = rng.uniform(*ORACLE_SHARES, len(visits.at))

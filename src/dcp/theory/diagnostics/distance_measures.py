@@ -138,19 +138,20 @@ def energies(subject: Subject) -> Found:
     d(s, g) <= d(s, w) + d(w, g). Triples s, w, g of visited states are drawn at random.
     """
     policy, visits = subject.policy, subject.visits
-    if "psi_sa" not in policy.encoders:
+    if "psi_sa" not in policy.critic_params:
         subject.notes.append(
             "the policy was saved without its critic psi_sa, so its energy was not measured: name the run's own folder"
         )
         return {}, {}
-    if policy.energy not in ("norm", "l2"):
-        subject.notes.append(f"the energy {policy.energy} is no distance, so no triangle was measured")
+    energy = getattr(policy.critic, "energy", None)
+    if energy not in ("norm", "l2"):
+        subject.notes.append(f"the energy {energy} is no distance, so no triangle was measured")
         return {}, {}
 
     def distances(state: np.ndarray, toward: np.ndarray) -> np.ndarray:
         """[K, S], [K, S] -> [K]; the energy l2 is a square, of which the root is a distance."""
         found = energy_distances(policy, jnp.asarray(state), jnp.asarray(visits.spec.achieved(toward)))
-        return np.sqrt(np.asarray(found, float)) if policy.energy == "l2" else np.asarray(found, float)
+        return np.sqrt(np.asarray(found, float)) if energy == "l2" else np.asarray(found, float)
 
     rng = np.random.default_rng(subject.seed)
     s = visits.state

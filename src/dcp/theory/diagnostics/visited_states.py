@@ -207,7 +207,7 @@ def jacobians(policy: DeployedPolicy, achieved: Array) -> Array:
 def energy_distances(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
     """[K, S], [K, G] -> [K]: -energy of the state, the actor's own action toward the goal, and the goal"""
     action = policy.act((), state, goal)[1]
-    return -policy.representation.energy(state, action, goal)
+    return -policy.representation.value(state, action, goal)
 
 
 Found = tuple[dict[str, Any], dict[str, Any]]  # what a part returns: what is said, and what is drawn

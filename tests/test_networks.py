@@ -1,6 +1,7 @@
 """The networks: how they start, what they give, how many parameters they have."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,11 +9,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.networks import Networks, NetworkShape
+from dcp.critics.contrastive import Contrastive
+from dcp.interfaces import Problem
+from dcp.networks import MLP, actor_heads, init_actor
+from dcp.types import Array, EnvSpec, Params
 
-SHAPE = NetworkShape(
-    state_size=5, goal_size=2, action_size=3, condition_size=9, repr_dim=8, width=40, depth=2
-)  # condition: a direction of 8 and its magnitude
+SPEC = EnvSpec("five", state_size=5, goal_size=2, action_size=3, goal_dims=(0, 1), threshold=0.5, episode_length=10)
+CRITIC = Contrastive(repr_dim=8)
+SHAPE = MLP(width=40, depth=2)
 VARIANTS = {
     "plain": SHAPE,
     "relu": replace(SHAPE, activation="relu"),
@@ -22,6 +26,33 @@ VARIANTS = {
 }
 
 
+class Networks(NamedTuple):
+    """The actor and the two encoders over one backbone. The condition is a direction of 8 and its magnitude."""
+
+    shape: MLP
+    spec: EnvSpec = SPEC
+    critic: Contrastive = CRITIC
+    condition_size: int = 9
+
+    @property
+    def problem(self) -> Problem:
+        return Problem(self.spec, self.shape)
+
+    def init(self, key: Array) -> tuple[Params, Params]:
+        keys = jax.random.split(key, 3)
+        actor = init_actor(self.shape, keys[0], self.spec, self.condition_size)
+        return actor, self.critic.init(keys[1:], self.problem).params
+
+    def actor(self, params: Params, state: Array, condition: Array):
+        return actor_heads(self.shape, params, state, condition)
+
+    def psi_sa(self, params: Params, state: Array, action: Array) -> Array:
+        return self.critic.psi_sa(self.problem, params, state, action)
+
+    def psi_g(self, params: Params, goal: Array) -> Array:
+        return self.critic.psi_g(self.problem, params, goal)
+
+
 @pytest.fixture(scope="module", params=["plain", "deep"])
 def variant(request: pytest.FixtureRequest):
     """networks, actor, encoders"""
@@ -29,7 +60,7 @@ def variant(request: pytest.FixtureRequest):
     return networks, *jax.jit(networks.init)(jax.random.key(0))
 
 
-def mlp_size(inputs: int, outputs: int, shape: NetworkShape) -> int:
+def mlp_size(inputs: int, outputs: int, shape: MLP) -> int:
     """Kernels and biases layer by layer, and a scale and a bias for each LayerNorm."""
     hidden = (inputs + 1) * shape.width + (shape.depth - 1) * (shape.width + 1) * shape.width
     norms = 2 * shape.width * shape.depth if shape.layer_norm else 0
@@ -47,13 +78,14 @@ def test_the_numbers_of_parameters_are_those_counted_by_hand(name: str):
     assert count(actor) == mlp_size(5 + 9, 2 * 3, shape)
     assert count(encoders["psi_sa"]) == mlp_size(5 + 3, 8, shape)
     assert count(encoders["psi_g"]) == mlp_size(2, 8, shape)
-    assert shape.num_parameters() == count(actor) + count(encoders)
+    counted = shape.num_parameters(5 + 9, 6) + shape.num_parameters(5 + 3, 8) + shape.num_parameters(2, 8)
+    assert counted == count(actor) + count(encoders)
 
 
 def test_the_papers_ant_has_the_papers_numbers_of_parameters():
     """S 29, A 8, G 2, two hidden layers of 256, D 64; DCP's condition has 65 numbers."""
-    shape = NetworkShape(29, 2, 8, condition_size=65, repr_dim=64, width=256, depth=2)
-    actor, encoders = jax.eval_shape(Networks(shape).init, jax.random.key(0))
+    spec = EnvSpec("ant", 29, 2, 8, (0, 1), 0.5, 1000)
+    actor, encoders = jax.eval_shape(Networks(MLP(), spec, Contrastive(), 65).init, jax.random.key(0))
     assert count(actor) == (29 + 65 + 1) * 256 + 257 * 256 + 257 * 16
     assert count(encoders["psi_sa"]) == (29 + 8 + 1) * 256 + 257 * 256 + 257 * 64
     assert count(encoders["psi_g"]) == (2 + 1) * 256 + 257 * 256 + 257 * 64
@@ -146,6 +178,6 @@ def test_residual_connections_carry_the_first_layer_past_dead_ones():
 
 def test_every_method_draws_the_same_encoders_from_the_same_key():
     """The condition's size changes the actor alone."""
-    raw, direction = (Networks(replace(SHAPE, condition_size=size)).init(jax.random.key(7))[1] for size in (2, 9))
+    raw, direction = (Networks(SHAPE, condition_size=size).init(jax.random.key(7))[1] for size in (2, 9))
     for one, other in zip(jax.tree.leaves(raw), jax.tree.leaves(direction), strict=True):
         assert np.array_equal(one, other)

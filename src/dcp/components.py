@@ -1,0 +1,185 @@
+"""Open tables: every part of an algorithm by name, ours and yours, and back from a part to its name and settings.
+
+A component is a frozen dataclass whose fields are its settings (a critic, a command, a condition, a network), or a
+plain function (a score, an energy, a loss, an activation). Its name is its row in a table, or `module:name`.
+Settings and names are plain JSON: they are stored in config.json and in policy files, and reading them runs no code.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, get_args, get_origin, get_type_hints
+
+from dcp.errors import UserError
+from dcp.named_code import import_named
+
+TABLES: dict[str, "Table"] = {}  # by kind
+
+
+class Table(dict[str, Any]):
+    """Rows of one kind by name, read when they are used: assign a row, or `register` it."""
+
+    def __init__(self, kind: str, rows: Mapping[str, Any]):
+        super().__init__(rows)
+        self.kind = kind
+        TABLES[kind] = self
+
+    def find(self, name: Any) -> Any:
+        """Return the row of this name, or import `module:name`. Anything but a string is returned as it is."""
+        if not isinstance(name, str):
+            return name
+        if name in self:
+            return self[name]
+        if is_code(name):
+            try:
+                return import_named(name)
+            except (Exception, SystemExit) as error:  # a user's module may fail in any way
+                raise UserError(f"cannot load the {self.kind} {shown(name)} ({one_line(error)})") from error
+        raise UserError(unknown(self.kind, name, self))
+
+    def name_of(self, row: Any) -> str:
+        """Return the name under which `find` gives this row again."""
+        if isinstance(row, str):
+            return row
+        for name, known in self.items():
+            if known is row:
+                return name
+        return f"{row.__module__}:{row.__qualname__}"
+
+
+def register(kind: str, name: str, row: Any = None) -> Any:
+    """Add a row: `dcp.register("condition", "mine", MyCondition)`, or `@dcp.register("condition", "mine")` above it.
+
+    The row is then known by this name in Python, on the command line and in files. Kinds: see `dcp.components.TABLES`.
+    """
+    if row is None:
+        return lambda row: register(kind, name, row)
+    if kind not in TABLES:
+        raise UserError(unknown("kind of component", kind, TABLES))
+    if TABLES[kind].get(name, row) is not row:
+        raise UserError(f"a {kind} named {name!r} exists already: choose another name")
+    TABLES[kind][name] = row
+    return row
+
+
+def settings_of(component: Any) -> dict[str, Any]:
+    """Return a component's fields as JSON can hold them; a function among them by its name."""
+    values = {field.name: getattr(component, field.name) for field in dataclasses.fields(component)}
+    return {name: _plain(name, value) for name, value in values.items()}
+
+
+def describe(kind: str, component: Any) -> dict[str, Any]:
+    """Return {"name": ..., "settings": {...}}: what `build` makes this component from."""
+    return {"name": TABLES[kind].name_of(type(component)), "settings": settings_of(component)}
+
+
+def build(kind: str, name: Any, settings: Mapping[str, Any]) -> Any:
+    """Make the component of this name with these settings; each of them must be one of its fields, and of its type."""
+    made = TABLES[kind].find(name)
+    if not isinstance(made, type) or not dataclasses.is_dataclass(made):
+        raise UserError(f"the {kind} {shown(name)} is no dataclass: write @dataclass(frozen=True) above its class")
+    fields = setting_types(made)
+    for field, value in settings.items():
+        if field not in fields:
+            raise UserError(f"{kind}.{field}: {unknown(f'setting of {shown(name)}', field, fields)}")
+        if not fits(value, fields[field]):
+            wanted = getattr(fields[field], "__name__", str(fields[field]))
+            raise UserError(f"{kind}.{field} must be {wanted}, not {shown(value)}")
+    try:
+        return made(**{field: _tuples(value) for field, value in settings.items()})
+    except TypeError as error:
+        raise UserError(f"the {kind} {shown(name)} cannot be made ({one_line(error)}): give its settings") from error
+
+
+def setting_types(component: type) -> dict[str, Any]:
+    """Return the type of each setting of a component's class."""
+    hints = get_type_hints(component)
+    return {field.name: hints[field.name] for field in dataclasses.fields(component) if field.init}
+
+
+def is_code(name: Any) -> bool:
+    """Tell whether a name is `module:name`, which stands for code outside the package."""
+    if not isinstance(name, str) or name.count(":") != 1:
+        return False
+    module, attribute = name.split(":")
+    return all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
+
+
+def code_in(tree: Any) -> list[str]:
+    """Return every `module:name` in a tree of JSON values."""
+    if isinstance(tree, Mapping):
+        return [name for value in tree.values() for name in code_in(value)]
+    if isinstance(tree, list | tuple):
+        return [name for value in tree for name in code_in(value)]
+    return [tree] if is_code(tree) else []
+
+
+def require_imported(names: Iterable[str], file: Any) -> None:
+    """Refuse code that a file names, unless this process has imported its module already: reading a file runs none."""
+    for name in names:
+        module = name.split(":")[0]
+        top = module.split(".")[0]
+        if top in sys.stdlib_module_names or top == "builtins":
+            raise UserError(f"{file} names {name}, which is a part of Python and no component: do not trust this file")
+        if module not in sys.modules:
+            raise UserError(
+                f"{file} needs {name}, which is code outside dcp: if you trust it, import {module} first "
+                f"(on the command line: --import {module})"
+            )
+
+
+def unknown(kind: str, name: object, known: Iterable[str]) -> str:
+    """Return one sentence for a name that is not in its table."""
+    close = get_close_matches(str(name)[:100], list(known), 1)
+    nearest = f", perhaps {close[0]!r}" if close else ""
+    return f"unknown {kind.replace('_', ' ')} {shown(name)}: choose one of {', '.join(known)}{nearest}"
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Tell whether a JSON value may stand for a field of this type."""
+    if hint is Any or isinstance(hint, str):
+        return True
+    origin = get_origin(hint)
+    if origin is Callable or hint is Callable:
+        return callable(value) or isinstance(value, str)
+    if origin is tuple:
+        return isinstance(value, list | tuple)
+    if origin is not None and type(None) not in (args := get_args(hint)) and not any(isinstance(a, type) for a in args):
+        return value in args  # a Literal
+    if get_args(hint) and origin is not tuple:
+        return any(fits(value, part) for part in get_args(hint))
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint) if isinstance(hint, type) else True
+
+
+def shown(value: Any) -> str:
+    """Return a value of any kind and size for a sentence: one line, not too long."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # an integer of more digits than Python writes, or an object's own __repr__
+        return f"this {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:60]}...{text[-10:]}"
+
+
+def one_line(error: BaseException) -> str:
+    """Return what an error says, in one line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _plain(name: str, value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(name, part) for part in value]
+    if callable(value) and hasattr(value, "__qualname__"):
+        return f"{value.__module__}:{value.__qualname__}"
+    raise UserError(f"the setting {name} is a {type(value).__name__}: use numbers, text, tuples or a function's name")
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(part) for part in value) if isinstance(value, list) else value
