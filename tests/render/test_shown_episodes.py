@@ -148,7 +148,7 @@ def test_a_small_step_along_the_arrow_comes_nearer_in_psi_than_one_across(tiny_r
 def test_z_is_chosen_anew_every_period_by_the_methods_own_score():
     """All five of the pool are candidates, and `energy` takes the one nearest to the goal (3, 3) in psi."""
     pool = np.array([[1.0, 1.0], [3.0, 2.0], [1.0, 3.0], [2.9, 2.9], [0.0, 0.0]])
-    command = PooledSubgoal(5, 5, period=3, refresh_steps=10, score="energy", final_goal_share=0.0, threshold=0.1)
+    command = PooledSubgoal(5, 5, 3, 10, score="energy", threshold=0.1)
     chosen = subgoals(command, stretched(), pool, point_walk(steps=7), jax.random.key(0))
     np.testing.assert_allclose(chosen, np.tile([2.9, 2.9], (8, 1)), atol=1e-6)
     few = command.__class__(5, 1, 3, 10, "energy", 0.0, 0.1)  # one candidate: any of them

@@ -212,7 +212,7 @@ def subgoals(
     command: PooledSubgoal, policy: DeployedPolicy, pool: np.ndarray, episode: Episode, key: Array
 ) -> np.ndarray:
     """Return [T + 1, G]: training's choice of z from the pool [P, G], chosen anew every period as in training."""
-    at = jnp.asarray(episode.achieved[:: command.period])  # [K, G]: each tick as an environment of its own
+    at = jnp.asarray(episode.achieved[:: command.subgoal_period])  # [K, G]: each tick as an environment of its own
     goal = jnp.broadcast_to(jnp.asarray(episode.goal), at.shape)
     chosen = command.select_subgoal(jnp.asarray(pool), at, goal, policy.representation, key)
-    return np.repeat(np.asarray(chosen), command.period, axis=0)[: len(episode.achieved)]
+    return np.repeat(np.asarray(chosen), command.subgoal_period, axis=0)[: len(episode.achieved)]
