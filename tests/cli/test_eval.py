@@ -232,7 +232,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(run: Path, capsys):
     (run / "file").write_text("in the way")
     assert main(["eval", str(run), "--out", str(run / "file")]) == 2
     error = capsys.readouterr().err
-    assert "choose a folder by --out" in error
+    assert "choose another folder by --out" in error
     assert "episodes" not in error  # said before the work begins
 
 

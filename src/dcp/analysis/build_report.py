@@ -2,10 +2,8 @@
 
 import io
 import re
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -24,7 +22,7 @@ from dcp.analysis.paper_values import CHECKPOINTS
 from dcp.analysis.pusher_goals import pusher_sections
 from dcp.analysis.report_html import Names, make_page
 from dcp.analysis.report_runs import make_gallery, runs_table, states_html
-from dcp.analysis.result_tables import FigureSpec, Section, write_table
+from dcp.analysis.result_tables import FigureSpec, Section, require_writable, write_table, writing_to
 from dcp.analysis.run_collection import Collection, collect
 from dcp.analysis.style import save
 from dcp.errors import UserError
@@ -50,7 +48,7 @@ def build_report(
 ) -> Report:
     """Write report.html, figures/ and tables/ into `out`. `tell` hears what is being done."""
     is_new = not out.exists()
-    require_room(out)
+    require_writable(out)
     tell("reading runs", 0, 1)
     try:
         collection = collect(runs)
@@ -71,7 +69,7 @@ def build_report(
         write_table(table, out / TABLES_DIR)
     tell("page", 0, 1)
     content = _page(collection, names, sections, pictures, x, out)
-    with _explained(out / PAGE, "cannot write"):
+    with writing_to(out):
         write_whole(out / PAGE, content.encode())
     return Report(out / PAGE, collection, len(pictures), len(tables))
 
@@ -114,25 +112,6 @@ def _free(name: str, taken: set[str]) -> str:
     return candidate
 
 
-def require_room(out: Path) -> None:
-    """Check before the work that the folder can be made and written to."""
-    with _explained(out), tempfile.TemporaryFile(dir=_made(out)):
-        pass
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-@contextmanager
-def _explained(path: Path, what: str = "cannot write to") -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"{what} {path} ({error.strerror}): choose another folder by --out") from error
-
-
 def _draw_all(sections: list[Section], out: Path, tell: Tell) -> dict[str, bytes | str]:
     figures = [figure for section in sections for figure in section.figures]
     pictures = {}
@@ -148,8 +127,8 @@ def draw(figure: FigureSpec, folder: Path) -> bytes | str:
         drawn = figure.make()
     except UserError as error:  # such as a policy that is damaged: the other figures are still wanted
         return f"Not drawn: {error}."
-    with _explained(folder):
-        png = save(drawn, _made(folder) / f"{figure.name}.png")
+    with writing_to(folder):
+        png = save(drawn, folder / f"{figure.name}.png")
         drawn.set_layout_engine("none")  # both files are laid out alike, by one pass
         save(drawn, folder / f"{figure.name}.pdf")
         return png.read_bytes()

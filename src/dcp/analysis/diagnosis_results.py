@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dcp.analysis.diagnosis_figures import OVERVIEW, PANELS, figures
-from dcp.analysis.result_tables import Cell, FigureSpec, Row, Section, Table, absent
+from dcp.analysis.result_tables import Cell, FigureSpec, Row, Section, Table, absent, writing_to
 from dcp.analysis.run_collection import Collection, Run
 from dcp.analysis.style import save
 from dcp.errors import UserError
@@ -28,14 +28,12 @@ Estimate = dict[str, Any]  # mean, low, high; None where it is not known
 
 def write_diagnosis(folder: Path, content: dict[str, Any], with_figures: bool = True) -> list[Path]:
     """Write the numbers, then the figures; figures of an earlier diagnosis do not stay beside other numbers."""
-    try:
+    with writing_to(folder):
         for name in (OVERVIEW, *PANELS):  # by name: --out may be a folder with pictures of the user's own
             (folder / f"{name}.png").unlink(missing_ok=True)
         write_whole(folder / FILE, json.dumps(content, indent=1, allow_nan=False).encode())
         drawn = figures(content) if with_figures else {}
         return [folder / FILE, *(save(make(), folder / f"{name}.png") for name, make in drawn.items())]
-    except OSError as error:
-        raise UserError(f"cannot write to {folder} ({error.strerror}): choose another folder by --out") from error
 
 
 def read_diagnosis(folder: Path) -> dict[str, Any] | None:

@@ -4,15 +4,13 @@ import csv
 import io
 import json
 import math
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dcp.analysis.result_tables import writing_to
 from dcp.analysis.run_collection import EVALS_DIR, Collection, EvalRecord, Key, names_physics
 from dcp.errors import UserError
 from dcp.evaluation.measures import Measures
@@ -101,26 +99,10 @@ def _plain(value: Any) -> int | float:
 def write(folder: Path, name: str, content: dict[str, Any], episodes: str) -> list[Path]:
     """Write <folder>/evals/<name>.json and .csv, each whole or not at all."""
     paths = [folder / EVALS_DIR / f"{name}{ending}" for ending in (".json", ".csv")]
-    with _explained(folder):
+    with writing_to(folder / EVALS_DIR):
         write_whole(paths[0], json.dumps(finite(content), indent=1, allow_nan=False).encode())
         write_whole(paths[1], episodes.encode())
     return paths
-
-
-def require_room(folder: Path) -> None:
-    """Check before minutes of work that results can be written there."""
-    with _explained(folder):
-        (folder / EVALS_DIR).mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder / EVALS_DIR):
-            pass
-
-
-@contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"cannot write to {folder / EVALS_DIR} ({error.strerror}): choose a folder by --out") from error
 
 
 def finite(tree: Any) -> Any:

@@ -3,7 +3,9 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -223,10 +225,24 @@ def write_table(table: Table, folder: Path) -> list[Path]:
     """Write <folder>/<name>.csv, .md and .tex, each whole or not at all."""
     paths = []
     for ending, writer in WRITERS.items():
-        path = folder / f"{table.name}.{ending}"
-        try:
-            write_whole(path, writer(table).encode())
-        except OSError as error:
-            raise UserError(f"cannot write to {folder} ({error.strerror}): choose a folder by --out") from error
-        paths.append(path)
+        paths.append(folder / f"{table.name}.{ending}")
+        with writing_to(folder):
+            write_whole(paths[-1], writer(table).encode())
     return paths
+
+
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Turn what the system says of a folder that cannot be written to into a sentence for the user."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot write to {folder} ({error.strerror}): choose another folder by --out") from error
+
+
+def require_writable(folder: Path) -> None:
+    """Check before minutes of work that the folder can be made and written to."""
+    with writing_to(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass

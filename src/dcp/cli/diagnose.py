@@ -49,8 +49,8 @@ def main(argv: list[str]) -> int:
 def _main(options: DiagnoseOptions) -> int:
     parts = _parts(options)
     from dcp import compiling
-    from dcp.analysis.build_report import require_room
     from dcp.analysis.diagnosis_results import write_diagnosis
+    from dcp.analysis.result_tables import require_writable
     from dcp.evaluation.targets import environment_of, open_target
     from dcp.theory.diagnostics import diagnose
     from dcp.theory.diagnostics.diagnosis import require_psi
@@ -60,7 +60,7 @@ def _main(options: DiagnoseOptions) -> int:
     for target in targets:  # every mistake before the first minute of work
         require_psi(target)
         environment_of(target, options.env)
-        require_room(_folder(target, options))
+        require_writable(_folder(target, options))
     contents = []
     for target in targets:
         with _progress(target.label) as tell:

@@ -13,7 +13,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dcp.analysis.evaluation_results import Paired, as_csv, as_json, estimates, finite, paired, require_room, write
+from dcp.analysis.evaluation_results import Paired, as_csv, as_json, estimates, finite, paired, write
+from dcp.analysis.result_tables import require_writable
+from dcp.analysis.run_collection import EVALS_DIR
 from dcp.cli.main import show
 from dcp.errors import UserError
 from dcp.evaluation.measures import training_scores
@@ -206,7 +208,7 @@ def _marks(targets: list[Target], out: Path | None) -> list[str]:
 
 def require_rooms(targets: list[Target], out: Path | None) -> None:
     for target in targets:
-        require_room(_folder(target, out))
+        require_writable(_folder(target, out) / EVALS_DIR)
 
 
 def _folder(target: Target, out: Path | None) -> Path:
