@@ -41,9 +41,17 @@ PIPE_WIDTH = 160  # a pipe has no width of its own, and a cut name is of no use
 
 
 def main(argv: list[str] | None = None) -> int:
-    """-> the exit code"""
+    """Run a command. -> the exit code"""
     try:
-        return _dispatch(sys.argv[1:] if argv is None else argv)
+        modules, argv = _imports(sys.argv[1:] if argv is None else argv)
+        if not argv or argv[0] in ("-h", "--help", "help", "--version"):
+            print(f"dcp {__version__}" if argv[:1] == ["--version"] else _help())
+            return 0
+        _require_command(argv[0])
+        os.environ.setdefault("PYTHONSAFEPATH", "1")  # no Python that we start looks into the current folder either
+        module, function = ("listing", argv[0]) if argv[0] in ("envs", "methods") else (argv[0], "main")
+        with looked_for_in(_current_folder(), modules):
+            return getattr(import_module(f"dcp.cli.{module}"), function)(argv[1:])
     except UserError as error:
         print(f"dcp: {' '.join(str(error).split())}", file=sys.stderr)
         return EXIT_MISTAKE
@@ -68,23 +76,11 @@ def main(argv: list[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
-def _dispatch(argv: list[str]) -> int:
-    modules, argv = _imports(argv)
-    if not argv or argv[0] in ("-h", "--help", "help"):
-        print(_help())
-        return 0
-    name, *rest = argv
-    if name == "--version":
-        print(f"dcp {__version__}")
-        return 0
+def _require_command(name: str) -> None:
     if name not in COMMANDS:
         close = get_close_matches(name, COMMANDS, 1)
         hint = f"did you mean `dcp {close[0]}`?" if close else f"choose one of {', '.join(COMMANDS)}"
         raise UserError(f"unknown command {name!r}: {hint}")
-    os.environ.setdefault("PYTHONSAFEPATH", "1")  # no Python that we start looks into the current folder either
-    module, function = ("listing", name) if name in ("envs", "methods") else (name, "main")
-    with looked_for_in(_current_folder(), modules):
-        return getattr(import_module(f"dcp.cli.{module}"), function)(rest)
 
 
 def _imports(argv: list[str]) -> tuple[list[str], list[str]]:

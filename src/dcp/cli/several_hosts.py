@@ -10,10 +10,13 @@ _FLAGS = ("coordinator", "num_hosts", "host_id")
 AUTO = "auto"
 
 
+def named_hosts(given: dict[str, Any]) -> bool:
+    """Whether the command names several hosts. `given`: what argv sets."""
+    return any(given.get(name) is not None for name in ("hosts", *_FLAGS))
+
+
 def among_hosts(given: dict[str, Any], lead: Callable[[], int]) -> int:
-    """Call `lead` if there is one host or this is host 0, else follow host 0. `given`: what argv sets. -> exit code"""
-    if not any(given.get(name) is not None for name in ("hosts", *_FLAGS)):
-        return lead()
+    """Join the hosts; call `lead` if this is host 0, else follow host 0. -> exit code"""
     _refuse(given)
     _join(given)
     return _joined(given, lead) if several() else lead()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dcp.cli.flags import parse, read
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_INTERRUPTED, EXIT_REQUEUE
-from dcp.cli.several_hosts import among_hosts, disconnect, several
+from dcp.cli.several_hosts import among_hosts, disconnect, named_hosts, several
 from dcp.config import Config, Settings
 from dcp.errors import UserError
 from dcp.presets import PRESETS, preset_overrides
@@ -69,10 +69,12 @@ AUTO = "auto"  # --resume auto
 
 def main(argv: list[str]) -> int:
     given = read(TrainOptions(), argv, "dcp train")
-    return among_hosts(given, lambda: _run(argv, given))
+    if named_hosts(given):
+        return among_hosts(given, lambda: _train(argv, given))
+    return _train(argv, given)
 
 
-def _run(argv: list[str], given: dict[str, Any]) -> int:
+def _train(argv: list[str], given: dict[str, Any]) -> int:
     options = _options(argv, given)
     if options.seeds:
         from dcp.cli.several_seeds import train_several
@@ -82,7 +84,27 @@ def _run(argv: list[str], given: dict[str, Any]) -> int:
         from dcp.cli.dry_run import dry_run
 
         return dry_run(options.settings, options.runs_dir, options.overwrite, options.resume)
-    return _train(options)
+    from dcp import resume, train
+    from dcp.runs.loop import Cadence
+    from dcp.runs.stopping import Interrupted
+
+    settings, resumed = options.settings, options.resume or _offered(options)
+    outputs: dict[str, Any] = {name: getattr(options, name) for name in ("tensorboard", "wandb", "display", "cache")}
+    outputs["cadence"] = Cadence(options.checkpoint_evals, options.checkpoint_minutes)
+    try:
+        if resumed is None:
+            run = train(_checked(options), runs_dir=options.runs_dir, overwrite=options.overwrite, **outputs)
+        elif (steps := _steps_to_resume(Path(resumed), settings)) is None:
+            return _finished(Path(resumed), options.plots)
+        else:
+            run = resume(resumed, steps=steps, env=settings.env, eval_env=settings.eval_env, **outputs)
+    except Interrupted as stop:
+        disconnect()
+        return _stopped(stop, options.plots)
+    disconnect()
+    print(f"Trained for {outcome(run.rows[-1])}")
+    show_results(run.folder, options.plots)
+    return 0
 
 
 def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
@@ -135,30 +157,6 @@ def _description() -> str:
     rows = [f"  {name:<8}{preset.purpose}" for name, preset in PRESETS.items()]
     codes = [f"  {code:<8}{meaning}" for code, meaning in EXIT_CODES.items()]
     return "\n".join([COMMANDS["train"], "", "presets:", *rows, "", "exit codes:", *codes])
-
-
-def _train(options: TrainOptions) -> int:
-    from dcp import resume, train
-    from dcp.runs.loop import Cadence
-    from dcp.runs.stopping import Interrupted
-
-    settings, resumed = options.settings, options.resume or _offered(options)
-    outputs: dict[str, Any] = {name: getattr(options, name) for name in ("tensorboard", "wandb", "display", "cache")}
-    outputs["cadence"] = Cadence(options.checkpoint_evals, options.checkpoint_minutes)
-    try:
-        if resumed is None:
-            run = train(_checked(options), runs_dir=options.runs_dir, overwrite=options.overwrite, **outputs)
-        elif (steps := _steps_to_resume(Path(resumed), settings)) is None:
-            return _finished(Path(resumed), options.plots)
-        else:
-            run = resume(resumed, steps=steps, env=settings.env, eval_env=settings.eval_env, **outputs)
-    except Interrupted as stop:
-        disconnect()
-        return _stopped(stop, options.plots)
-    disconnect()
-    print(f"Trained for {outcome(run.rows[-1])}")
-    show_results(run.folder, options.plots)
-    return 0
 
 
 def _checked(options: TrainOptions) -> Config:
