@@ -8,6 +8,7 @@ from tests import compilation
 # Before JAX is imported, and inherited by the subprocesses that tests start.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["JAX_NUM_CPU_DEVICES"] = "1"  # whatever a test asks for: the split has a process of its own
+os.environ["PYTHONSAFEPATH"] = ""  # else `dcp.cli.main` sets it, and a later test cannot start `python -m tests...`
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parents[1] / ".pytest_cache" / "xla")
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 os.environ["XLA_FLAGS"] = compilation.xla_flags()

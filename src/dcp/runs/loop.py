@@ -29,6 +29,7 @@ from dcp.runs.multihost import highest_of_all
 from dcp.runs.run_status import evaluation_points
 from dcp.runs.seeds import SeedPrograms, join, keep
 from dcp.runs.stopping import NotFiniteError, StopRequest, all_finite
+from dcp.types import Metrics
 
 
 class OneRun(Programs):
@@ -150,14 +151,11 @@ class Group:
             member.run, member.joined = None, since - member.moment.seconds
             self.members.append(member)
 
-    def unroll(self) -> None:
-        """One unroll of every environment and, once the replay is filled, one pass of updates."""
-        since, rows = time.perf_counter(), None
-        if self.position[0] < self.config.num_prefill_unrolls:
-            self.run = jax.block_until_ready(self.programs.prefill(self.run))
-        else:
-            self.run, metrics = jax.block_until_ready(self.programs.iteration(self.run))
-            self._paced = (self._paced[0] + time.perf_counter() - since, self._paced[1] + 1)
+    def advance(self, run: RunState, metrics: Metrics | None, seconds: float) -> None:
+        """Take the state after one more unroll and, once the replay is filled, the metrics of its updates."""
+        self.run, rows = run, None
+        if metrics is not None:
+            self._paced = (self._paced[0] + seconds, self._paced[1] + 1)
             values = {name: np.asarray(value).reshape(-1) for name, value in metrics.items()}  # [K]
             rows = [{name: float(value[i]) for name, value in values.items()} for i in range(len(self.members))]
         for place, member in enumerate(self.members):
@@ -188,8 +186,8 @@ class Group:
         for member, error in lost:
             self.watcher.dropped(self, member, error)
 
-    def evaluate(self) -> None:
-        scores = self.programs.scores(self.run, self.seeds, self.position[1])
+    def add_rows(self, scores: list[Row]) -> None:
+        """Take each member's scores of an evaluation: they become a row of its metrics.csv."""
         diverged = self.programs.diverged(self.run)
         rows = [
             self._add_row(member, score, count)
@@ -229,17 +227,23 @@ def run_loop(group: Group, members: Sequence[Member], at_boundary: Callable[[Gro
     `at_boundary` is called after each unroll and after each evaluation; what it does with the group, and whether it
     raises, leaves no trace in the numbers. The group's arrays are used up by the next unroll.
     """
-    waiting = sorted(members, key=lambda member: member.position)
+    programs, waiting = group.programs, sorted(members, key=lambda member: member.position)
     while True:
         waiting = group.admit(waiting)
         if not group.members:
             return
+        unrolls, evaluations = group.position
+        since = time.perf_counter()
         if group.evaluation_is_due:
-            group.evaluate()
+            group.add_rows(programs.scores(group.run, group.seeds, evaluations))
         elif group.ended:
             return
+        elif unrolls < group.config.num_prefill_unrolls:
+            run = jax.block_until_ready(programs.prefill(group.run))
+            group.advance(run, None, time.perf_counter() - since)
         else:
-            group.unroll()
+            run, metrics = jax.block_until_ready(programs.iteration(group.run))
+            group.advance(run, metrics, time.perf_counter() - since)
         if group.members:
             at_boundary(group)
 

@@ -15,7 +15,7 @@ from dcp.policies.policy import DeployedPolicy
 from dcp.runs import checkpoint, sinks
 from dcp.runs.checkpoint import Row, Saver
 from dcp.runs.display import Display, DisplayKind, Progress, make_display
-from dcp.runs.folder import claim, reopen
+from dcp.runs.folder import RunFolder, claim, reopen
 from dcp.runs.loop import Cadence, Checkpointer, Evaluation, Group, Member, OneRun, Watcher, run_loop
 from dcp.runs.multihost import start_host, start_hosts
 from dcp.runs.run_status import Budget, budget_to_resume_with, evaluation_points, holds_run, read_plan, require_named
@@ -53,7 +53,9 @@ def train(
     sinks.require(tensorboard, wandb)
     algorithm = make_algorithm(config)
     results = Results(claim(runs_dir, algorithm.config, overwrite), False, tensorboard, wandb)
-    return _train(algorithm, results, on_eval, display, cadence)
+    session = _session_of_one(algorithm, results.folder, on_eval, display, cadence)
+    ((_, policy),) = session.train([results])
+    return TrainedRun(results.folder.path, results.rows, policy, session.state)
 
 
 def resume(
@@ -87,21 +89,23 @@ def resume(
     except BaseException:
         folder.lock.release()
         raise
-    return _train(algorithm, Results(folder, True, tensorboard, wandb), on_eval, display, cadence)
+    results = Results(folder, True, tensorboard, wandb)
+    session = _session_of_one(algorithm, folder, on_eval, display, cadence)
+    ((_, policy),) = session.train([results])
+    return TrainedRun(folder.path, results.rows, policy, session.state)
 
 
-def _train(
-    algorithm: Algorithm, results: Results, on_eval: OnEval | None, display: DisplayKind, cadence: Cadence
-) -> TrainedRun:
-    folder = results.folder
+def _session_of_one(
+    algorithm: Algorithm, folder: RunFolder, on_eval: OnEval | None, display: DisplayKind, cadence: Cadence
+) -> "_Session":
+    """Make the session of a single run, and tell the other hosts of it."""
     if hosts.count() > 1:
         budgets = [asdict(budget) for budget in folder.earlier]
         hosts.send({"config": asdict(folder.config), "earlier": budgets, "folder": str(folder.path)})
     session = _Session(lambda config: OneRun(algorithm), display, cadence)
     if on_eval is not None:
         session.on_eval = lambda member, row, run: on_eval(Evaluation(row, run))
-    ((_, policy),) = session.train([results])
-    return TrainedRun(folder.path, results.rows, policy, session.state)
+    return session
 
 
 def follow(cache: str | Path | None = None) -> TrainedRun:
@@ -243,7 +247,12 @@ class _Session(Watcher):
                 self._display = stack.enter_context(make_display(self.kind, first.config, first.path, self.several))
                 stop = stack.enter_context(StopRequest(self._display.stopping))
                 for members in self._by_plan():
-                    trained += self._train(members, stop)
+                    group = self._start(members)
+                    run_loop(group, members, Checkpointer(self.cadence, stop))
+                    self.state = group.run
+                    for place, member in enumerate(group.members):
+                        member.saver.wait()
+                        trained.append((self._results[member], group.policy_of(place)))
         except BaseException as error:
             told = self._left(error)
             if told is error:
@@ -262,26 +271,21 @@ class _Session(Watcher):
 
         return [list(members) for _, members in groupby(sorted(self._results, key=plan), plan)]
 
-    def _train(self, members: list[Member], stop: StopRequest) -> list[tuple[Results, DeployedPolicy]]:
+    def _start(self, members: list[Member]) -> Group:
+        """Load what each member resumes from, and open what it writes to."""
         folder = self._results[members[0]].folder
         group = Group(self.make_programs(folder.config), evaluation_points(folder.config, folder.earlier), self)
         for member in members:
-            self._start(member, group.programs.shapes())
-        run_loop(group, members, Checkpointer(self.cadence, stop))
-        self.state = group.run
-        for member in group.members:
-            member.saver.wait()
-        return [(self._results[member], group.policy_of(place)) for place, member in enumerate(group.members)]
-
-    def _start(self, member: Member, shapes: RunState) -> None:
-        results, found = self._results[member], None
-        if results.resumed:
-            found = checkpoint.load_latest(results.folder.path, member.config, shapes, member.saver, self._display.note)
-        if found is not None:
-            member.run, member.moment = found
-        elif hosts.count() > 1:
-            hosts.send({"moment": None})
-        results.begin(member.moment.rows)
+            results, found = self._results[member], None
+            if results.resumed:
+                path, shapes = results.folder.path, group.programs.shapes()
+                found = checkpoint.load_latest(path, member.config, shapes, member.saver, self._display.note)
+            if found is not None:
+                member.run, member.moment = found
+            elif hosts.count() > 1:
+                hosts.send({"moment": None})
+            results.begin(member.moment.rows)
+        return group
 
     def joined(self, group: Group) -> None:
         self._display.joined(group.seeds, *group.position)
