@@ -44,8 +44,8 @@ def test_a_dry_run_says_how_many_steps_will_really_run(capsys):
     shown = capsys.readouterr().out
     assert "105,400 = 17 unrolls of 6,200" in shown
     assert any(line.split()[-2:] == ["replay", "5"] for line in shown.splitlines())
-    assert any(line.split() == ["updates", "an", "iteration", "249"] for line in shown.splitlines())
-    assert any(line.split() == ["updates", "in", "all", "2,988"] for line in shown.splitlines())  # 12 x 249
+    assert any(line.split() == ["updates", "per", "iteration", "249"] for line in shown.splitlines())
+    assert any(line.split() == ["updates", "in", "total", "2,988"] for line in shown.splitlines())  # 12 x 249
     # 10,000 rows x 100 environments x (2 + 2 + 2 + 1) numbers of 4 bytes
     assert any(line.split() == ["replay", "28.0", "MB"] for line in shown.splitlines())
 

@@ -67,7 +67,7 @@ def _checks(options: DoctorOptions) -> dict[str, Callable[[], Iterable[Check]]]:
 
 
 def _run(checks: dict[str, Callable[[], Iterable[Check]]]) -> Iterator[Check]:
-    """What is under way goes to stderr: on a terminal in one line that vanishes, else a line each."""
+    """Run the checks and show progress on stderr: one line that vanishes on a terminal, else a line per check."""
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -68,7 +68,7 @@ def python() -> Iterator[Check]:
 
 
 def packages() -> Iterator[Check]:
-    """One row for all that fit, and one for each that does not."""
+    """Compare the installed packages with what dcp's metadata asks for: one row for all that fit."""
     needed = _needed()
     unmet = {r.name: problem for r in needed if (problem := _unmet(r))}
     fitting = [r.name for r in needed if r.name not in unmet]
@@ -98,7 +98,7 @@ def extras() -> Iterator[Check]:
 
 
 def _needed() -> list["Requirement"]:
-    """dcp's, and jaxlib, which is most of JAX and comes in a version of its own."""
+    """Return dcp's requirements and jaxlib, which is most of JAX and has its own version."""
     own = requirements("dcp")
     try:
         return [*own, *(r for r in requirements("jax") if r.name == "jaxlib")]
@@ -107,7 +107,7 @@ def _needed() -> list["Requirement"]:
 
 
 def requirements(package: str, extra: str = "") -> list["Requirement"]:
-    """What this package asks for on this machine, with this extra."""
+    """Return what this package asks for on this machine, with this extra."""
     from packaging.requirements import Requirement
 
     every = [Requirement(text) for text in requires(package) or []]
@@ -115,7 +115,7 @@ def requirements(package: str, extra: str = "") -> list["Requirement"]:
 
 
 def of_extra(package: str, extra: str) -> list["Requirement"]:
-    """What the extra adds. jax[cuda12] of dcp[cuda] is jax and all that its own extra adds."""
+    """Return what the extra adds: jax[cuda12] of dcp[cuda] is jax and all that its own extra adds."""
     plain = {str(r) for r in requirements(package)}
     added = [r for r in requirements(package, extra) if str(r) not in plain]
     return [inner for r in added for inner in (r, *(x for part in r.extras for x in of_extra_if_there(r.name, part)))]
@@ -143,10 +143,10 @@ def _unmet(requirement: "Requirement") -> str | None:
 
 
 def _broken(names: list[str]) -> dict[str, str]:
-    """Installed packages that do not import -> why"""
+    """Return the installed packages that do not import, and why."""
     try:
         return in_a_process(import_all, *names, timeout=300)
-    except ProbeError:  # the interpreter went down with it: one at a time says with which
+    except ProbeError:  # the interpreter crashed: import one at a time to see with which
         alone = {name: why for name in names if (why := _alone(name))}
         if not alone:
             raise
@@ -195,7 +195,7 @@ def _restart() -> str:
 
 
 def gpu() -> Iterator[Check]:
-    """A GPU that the driver lists and JAX does not use is the usual reason for a slow run."""
+    """Report a GPU that the driver lists and JAX does not use: the usual reason for a slow run."""
     try:
         backend = look()["platform"]
     except ProbeError:
@@ -212,7 +212,7 @@ def gpu() -> Iterator[Check]:
 
 
 def _nvidia_smi() -> list[str] | str:
-    """The GPUs' names; none without the tool; or why it fails."""
+    """Return the names of the GPUs, an empty list without the tool, or why it fails."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
@@ -248,7 +248,7 @@ def memory() -> Iterator[Check]:
     if there is None or there >= max(needs.values()):
         yield Check("memory", "ok", found)
     else:
-        yield Check("memory", "missing", found, "Where it does not do: --preset laptop, or fewer --replay-rows.")
+        yield Check("memory", "missing", found, "If a run does not fit: --preset laptop, or fewer --replay-rows.")
 
 
 def gigabytes(amount: float) -> str:
@@ -256,7 +256,7 @@ def gigabytes(amount: float) -> str:
 
 
 def look() -> dict[str, Any]:
-    """What JAX sees, or why it sees nothing. Several checks ask; JAX is started once."""
+    """Return what JAX sees, or raise why it does not start. Several checks ask; JAX is started once."""
     seen = _look()
     if isinstance(seen, ProbeError):
         raise seen
@@ -307,7 +307,7 @@ def _parts(env: str) -> dict[str, int]:
 
 
 def runs_disk(folder: Path) -> Iterator[Check]:
-    """A run cannot do without. One at the paper's settings takes what its checkpoints take."""
+    """Check the folder for runs. A run at the paper's settings needs room for its checkpoints."""
     try:
         free = _write(folder)
     except OSError as error:
@@ -324,7 +324,7 @@ def runs_disk(folder: Path) -> Iterator[Check]:
 
 
 def cache_disk() -> Iterator[Check]:
-    """It only saves time, so a run goes on without."""
+    """Check the folder of compiled programs. It only saves time, so it is never a problem."""
     try:
         seen = look()
     except ProbeError:
@@ -332,17 +332,17 @@ def cache_disk() -> Iterator[Check]:
         return
     folder = Path(seen["cache"] or seen["cache_wanted"]).expanduser()
     if str(folder) == OFF:
-        yield Check("disk for cache", "ok", "off, as $DCP_CACHE_DIR says: every run compiles anew")
+        yield Check("disk for cache", "ok", "off, as $DCP_CACHE_DIR says: every run compiles again")
         return
     try:
         yield Check("disk for cache", "ok", f"{gigabytes(_write(folder))} free for {folder}")
     except OSError as error:
-        advice = "Every run compiles anew until $DCP_CACHE_DIR names a folder that can be written."
+        advice = "Every run compiles again until $DCP_CACHE_DIR names a folder that can be written."
         yield Check("disk for cache", "missing", _refusal(folder, error), advice)
 
 
 def _write(folder: Path) -> int:
-    """Write a little where the folder is or would be made, and take it away. -> free bytes"""
+    """Write a file where the folder is or would be made, and remove it. -> free bytes"""
     place = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
     with tempfile.TemporaryFile(dir=place) as file:
         file.write(bytes(TRIAL))
@@ -356,7 +356,7 @@ def _refusal(folder: Path, error: OSError) -> str:
 
 
 def rendering() -> Iterator[Check]:
-    """The first backend that works; pictures of simulated bodies need one, training does not."""
+    """Try MuJoCo's off-screen rendering: pictures of simulated bodies need it, training does not."""
     backend, failures = find_backend()
     if backend is None:
         yield Check("rendering", "missing", "; ".join(failures) or "no backend is known here", advice())
@@ -366,8 +366,7 @@ def rendering() -> Iterator[Check]:
 
 def self_test() -> Iterator[Check]:
     start = time.perf_counter()
-    # Ours to remove, whatever becomes of the child.
-    with tempfile.TemporaryDirectory(prefix="dcp-doctor-") as folder:
+    with tempfile.TemporaryDirectory(prefix="dcp-doctor-") as folder:  # removed even if the child crashes
         try:
             seen = in_a_process(train_a_moment, folder, timeout=900, env={COMPILER: os.environ.get(COMPILER, "1")})
         except ProbeError as error:

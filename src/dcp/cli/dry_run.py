@@ -13,6 +13,7 @@ from dcp.runs.run_status import holds_run, taken
 
 
 def dry_run(settings: Settings, runs_dir: Path, overwrite: bool, resume: str | None = None) -> int:
+    """Print a run's config, plan, memory and folder. Raise UserError where a constraint is violated."""
     problems = violations(settings)
     try:
         spec = env_of(settings).spec
@@ -24,10 +25,10 @@ def dry_run(settings: Settings, runs_dir: Path, overwrite: bool, resume: str | N
         parts = memory_parts(settings, spec)
         plan = _plan(settings, count_devices(settings.devices, settings.num_envs, spec))
         size = sum(parts[name] for name in ("replay", "learner and its optimizer", "the pool"))
-        kept = f"the last {KEPT} of {size / 1e6:,.1f} MB; as much disk again, and memory, while one is written"
+        kept = f"the last {KEPT} of {size / 1e6:,.1f} MB; the same amount of disk and memory again while one is written"
         _section("Plan", {**plan, "checkpoints": kept})
         there = available_memory()
-        amounts = {**parts, "in all": sum(parts.values()), **({} if there is None else {"available": there})}
+        amounts = {**parts, "total": sum(parts.values()), **({} if there is None else {"available": there})}
         _section("Memory", {name: f"{amount / 1e6:,.1f} MB" for name, amount in amounts.items()})
     folder = runs_dir / settings.run_path if resume is None else Path(resume)
     print(f"\nResults would go to {_printable(folder)}")
@@ -49,8 +50,8 @@ def _plan(s: Settings, devices: int) -> dict[str, object]:
         "environment steps that will run": f"{steps:,} = {s.num_unrolls:,} unrolls of {s.env_steps_per_unroll:,}",
         "unrolls that fill the replay": f"{s.num_prefill_unrolls:,}",
         "iterations (unroll, then updates)": f"{s.num_iterations:,}",
-        "updates an iteration": f"{s.updates_per_iteration:,}",
-        "updates in all": f"{s.num_iterations * s.updates_per_iteration:,}",
+        "updates per iteration": f"{s.updates_per_iteration:,}",
+        "updates in total": f"{s.num_iterations * s.updates_per_iteration:,}",
         "evaluations": f"{s.num_evals:,} of {s.eval_episodes:,} episodes",
         "devices": f"{devices:,}, {s.num_envs // devices:,} environments on each",
     }
@@ -64,6 +65,6 @@ def _section(title: str, rows: dict[str, object]) -> None:
 
 
 def _printable(value: object) -> str:
-    """As it is; but bytes of a command line that are no text, and line breaks, are written as escapes."""
+    """Write bytes that are no text, and line breaks, as escapes."""
     text = str(value)
     return text if text.isprintable() else repr(text)

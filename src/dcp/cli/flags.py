@@ -98,7 +98,7 @@ def read(default: Any, argv: list[str], prog: str, extra: Mapping[str, type] | N
 
 
 def no_arguments(argv: list[str], prog: str, purpose: str) -> bool:
-    """For a command without options. -> whether to go on"""
+    """Check the arguments of a command without options. -> whether to run it"""
     if argv and argv[0] not in ("-h", "--help"):
         raise UserError(f"`{prog}` takes no arguments: leave out {argv[0]!r}")
     if argv:

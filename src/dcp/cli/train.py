@@ -37,9 +37,9 @@ class TrainOptions:
     resume: str | None = None
     """A run's folder, to continue as if it had never stopped; --steps may be raised. auto: these settings' run."""
     checkpoint_evals: int = 1
-    """A checkpoint every so many evaluations; 0: not by evaluations."""
+    """Checkpoint after every so many evaluations; 0: not by evaluations."""
     checkpoint_minutes: float = 15.0
-    """A checkpoint when so many minutes have passed since the last; 0: not by the clock."""
+    """Checkpoint when so many minutes have passed since the last one; 0: not by the clock."""
     dry_run: bool = False
     """Print what would run and everything that is wrong with it, and train nothing."""
     plots: bool = True
@@ -57,7 +57,7 @@ class TrainOptions:
     num_hosts: int | None = None
     """Hosts that train together."""
     host_id: int | None = None
-    """Which of them this is, from 0. Host 0 writes the run folder and speaks."""
+    """Which of them this is, from 0. Host 0 writes the run folder and prints."""
     hosts: Literal["auto"] | None = None
     """auto: the hosts of this SLURM or MPI job, as JAX finds them."""
     join_seconds: float = 300.0
