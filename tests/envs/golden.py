@@ -1,4 +1,4 @@
-"""Our environments against the peer's recorded trajectories."""
+"""Our environments against JaxGCRL's recorded trajectories."""
 
 from pathlib import Path
 from typing import Any

@@ -140,7 +140,7 @@ def test_oddity_2_the_balls_y_follows_from_the_target_in_paper_fidelity_alone():
     assert abs(np.corrcoef(offset[:, 1], q[:, 18])[0, 1]) < 0.06
 
 
-FEW = {"ant_push": 5, "ant_push_contact": 2, "ant_push_edge": 5}  # steps before the peer's own contact chaos
+FEW = {"ant_push": 5, "ant_push_contact": 2, "ant_push_edge": 5}  # steps before JaxGCRL's own contact chaos
 NEAR = 1e-3
 
 
@@ -204,7 +204,7 @@ def test_a_goal_is_16_8_in_either_order_plus_up_to_two():
 
 
 @pytest.mark.parametrize(("fidelity", "spread"), [("paper", 0.1), ("fixed", 0.0)])
-def test_oddity_7_the_peers_box_starts_with_a_random_x_velocity(fidelity: str, spread: float):
+def test_oddity_7_jaxgcrls_box_starts_with_a_random_x_velocity(fidelity: str, spread: float):
     passive = push_draws(fidelity)[1][:, 14:]
     np.testing.assert_allclose(passive[:, 0].std(), spread, atol=0.005)
     assert not passive[:, 1:].any()

@@ -1,4 +1,4 @@
-"""The humanoid in a maze: the peer's recorded steps, its resets, and what its state may know in both fidelities."""
+"""The humanoid in a maze: JaxGCRL's recorded steps, its resets, and what its state may know in both fidelities."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from tests.envs.golden import check, load, replay
 
 
 @pytest.mark.slow
-def test_steps_follow_the_peers_recording():
+def test_steps_follow_jaxgcrls_recording():
     """Within 1e-3; the free start's 16th step has one number 1.19e-3 off, in plain Brax 0.14 as in ours."""
     env = make_env("humanoid_u_maze")
     run = jax.jit(lambda q, qd, actions: replay(env, q, qd, actions))

@@ -1,4 +1,4 @@
-"""The three pushers: the peer's trajectories, the starts, and each oddity in both fidelities."""
+"""The three pushers: JaxGCRL's trajectories, the starts, and each oddity in both fidelities."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ class GroupedPusher(Pusher):
 def replay():
     """All golden files in one program; they differ in the goal's place alone, which is data.
 
-    The files in contact run again from starts that are one rounding error away. Stock Brax leaves the peer there in
+    The files in contact run again from starts that are one rounding error away. Stock Brax leaves JaxGCRL there in
     four of five such runs of one environment, so a bar met by luck would not be met here.
     """
     env = GroupedPusher("pusher_hard")
@@ -66,7 +66,7 @@ def _load(name):
 
 
 @pytest.mark.parametrize("name", [*FILES, "pusher_easy_contact_nudged", "pusher_hard_contact_nudged"])
-def test_the_peer_s_trajectories_are_followed(replay, name):
+def test_jaxgcrls_trajectories_are_followed(replay, name):
     files, rows, first, after = replay
     golden, mine = files[name], rows[name]
     steps, bar = (5, 5e-3) if "contact" in name else (20, 1e-3)
@@ -176,7 +176,7 @@ def test_oddity_3_some_objects_start_too_near_in_paper_fidelity_and_none_in_fixe
 
 
 def test_oddity_3_by_hand():
-    """0.1 apart: the peer stretches the object's place by 1.7; ours moves it away from the goal."""
+    """0.1 apart: JaxGCRL stretches the object's place by 1.7; ours moves it away from the goal."""
     from dcp.envs.pusher import _moved_away, _scaled
 
     at, goal = jnp.array([-0.2, 0.0]), jnp.array([-0.3, 0.0])

@@ -5,7 +5,6 @@ some frames; 48 start in random poses, many of them deep in the table or the obj
 Slow, because XLA compiles Brax's step for half a minute, and its first state for as long.
 """
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -51,7 +50,7 @@ def _starts() -> tuple[np.ndarray, np.ndarray]:
 def both(engine: GeneralizedEngine) -> SimpleNamespace:
     """Arrays [FRAMES, environments, ...]: Brax's terms, and ours (environments last) for the same states."""
     sys, constraints = engine.sys, engine.constraints
-    whole = replace(engine, group=ROLLED + RANDOM)
+    whole = GeneralizedEngine(sys, frames=1, group=ROLLED + RANDOM)
     controls = np.random.default_rng(1).uniform(-1, 1, (FRAMES, ROLLED + RANDOM, 7)).astype(np.float32)
 
     def ours(q, qd, control):

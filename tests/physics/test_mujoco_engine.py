@@ -119,7 +119,7 @@ def test_five_steps_are_those_of_mjx_as_it_is_now(name: str):
 @pytest.mark.parametrize(
     ("name", "steps", "gap"), [("ant_push", 5, 1e-4), ("ant_push_contact", 4, 5e-5), ("ant_push_edge", 10, 3e-4)]
 )
-def test_ant_push_follows_the_peers_own_recording(name: str, steps: int, gap: float):
+def test_ant_push_follows_jaxgcrls_own_recording(name: str, steps: int, gap: float):
     """The very physics of the paper: the recording's 32 bits are the gap. After these steps contact decides."""
     env = task("ant_push")
     with np.load(GOLDEN / f"{name}.npz", allow_pickle=False) as file:
@@ -140,7 +140,7 @@ def test_ant_push_follows_the_peers_own_recording(name: str, steps: int, gap: fl
     "name",
     [*(f"ant_{name}" for name in MAZES), "ant_push", "ant_soccer", "pusher_easy", "pusher_hard", "humanoid_u_maze"],
 )
-def test_the_first_observation_is_the_peers(name: str):
+def test_the_first_observation_is_jaxgcrls(name: str):
     """Whoever steps, a task begins the same: 1e-5, of the 32 bits of the recording."""
     for recording in (name, f"{name}_contact", f"{name}_edge"):
         with np.load(GOLDEN / f"{recording}.npz", allow_pickle=False) as file:

@@ -1,6 +1,6 @@
 """Tasks of the ant: mazes, a ball to push, a box to push out of the way."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -41,11 +41,17 @@ PUSH_HEIGHT = 0.75  # of the torso at the start
 
 
 class AntEnv(PhysicsEnv):
-    """What every task of the ant shares: Brax's stock model, its noisy start and its healthy range."""
+    """What every task of the ant shares: Brax's stock model, its sizes, its noisy start and its healthy range."""
 
     extra: int  # coordinates that slide in the model besides the ant's: of balls, boxes and the target, which is last
     height = float(INIT_Q[2])  # of the torso at the start
     healthy_z = HEALTHY_Z
+
+    @staticmethod
+    def make_spec(
+        name: str, physics: str, state_size: int = Q + V, goal_dims: tuple[int, ...] = (0, 1), **settings: Any
+    ) -> EnvSpec:
+        return EnvSpec(name, state_size, 2, A, goal_dims, 0.5, 1000, physics=physics, **settings)
 
     @property
     def init_q(self) -> np.ndarray:
@@ -72,18 +78,7 @@ class AntMaze(AntEnv):
 
     def __init__(self, name: str, layout: MazeLayout):
         self.layout = layout
-        self.spec = EnvSpec(
-            name=name,
-            state_size=Q + V,
-            goal_size=2,
-            action_size=A,
-            goal_dims=(0, 1),
-            threshold=0.5,
-            episode_length=1000,
-            maze=layout,
-            maze_dims=(0, 1),
-            physics="spring",
-        )
+        self.spec = self.make_spec(name, "spring", maze=layout, maze_dims=(0, 1))
 
     def model(self) -> mujoco.MjSpec:
         spec = models.stock("ant")
@@ -112,17 +107,8 @@ class AntSoccer(AntEnv):
 
     def __init__(self, name: str, fidelity: str = "paper"):
         self.fidelity = fidelity
-        self.spec = EnvSpec(
-            name=name,
-            state_size=Q + V + 2,
-            goal_size=2,
-            action_size=A,
-            goal_dims=(29, 30),
-            threshold=0.5,
-            episode_length=1000,
-            physics="spring",
-            fixes=("the ball's offset is (cos b, sin b), not (cos b, sin a) with the target's angle a",),
-        )
+        fix = "the ball's offset is (cos b, sin b), not (cos b, sin a) with the target's angle a"
+        self.spec = self.make_spec(name, "spring", state_size=Q + V + 2, goal_dims=(29, 30), fixes=(fix,))
 
     def model(self) -> mujoco.MjSpec:
         spec = models.stock("ant")
@@ -163,17 +149,7 @@ class AntPush(AntEnv):
 
     def __init__(self, name: str = "ant_push", fidelity: str = "paper", engine: Literal["mujoco", "mjx"] | None = None):
         self.fidelity, self._engine_name = fidelity, engine
-        self.spec = EnvSpec(
-            name=name,
-            state_size=Q + V + 2,
-            goal_size=2,
-            action_size=A,
-            goal_dims=(0, 1),
-            threshold=0.5,
-            episode_length=1000,
-            physics="mjx",
-            fixes=("the box starts at rest",),
-        )
+        self.spec = self.make_spec(name, "mjx", state_size=Q + V + 2, fixes=("the box starts at rest",))
 
     def model(self) -> mujoco.MjSpec:
         spec = models.stock("ant")

@@ -5,7 +5,6 @@ The same quantities as brax.kinematics, brax.generalized.dynamics and brax.gener
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -20,18 +19,31 @@ if TYPE_CHECKING:
     from brax.base import System
 
 
-@dataclass(frozen=True)
 class Arm:
-    """Constants of H hinges, each turning one link about a coordinate axis through the link's origin."""
+    """The first links of a system as a chain: H hinges, each turning one link about a coordinate axis of its own.
 
-    axis: tuple[int, ...]  # [H]: 0, 1, 2 for x, y, z
-    offset: np.ndarray  # [H, 3]: a link's origin in its parent's frame
-    mass: np.ndarray  # [H]
-    com: np.ndarray  # [H, 3]: in the link's frame
-    principal: np.ndarray  # [H, 3, 3]: the inertia's principal axes in the link's frame, one per row
-    inertia: np.ndarray  # [H, 3]: about them
-    armature: np.ndarray  # [H]
-    gravity: np.ndarray  # [3]
+    The axis passes through the link's origin. What is no such chain is refused.
+    """
+
+    def __init__(self, sys: "System", links: int):
+        link, turning = jax.tree.map(lambda leaf: np.asarray(leaf)[:links], (sys.link, sys.dof.motion.ang))
+        parents = tuple(int(p) for p in sys.link_parents[:links])
+        straight = np.allclose(link.transform.rot, np.eye(4)[0]) and not np.any(link.joint.pos)
+        if parents != tuple(range(-1, links - 1)) or not straight or not np.all(np.sort(turning, 1) == np.eye(3)[2]):
+            raise ValueError("the arm must be a chain of single hinges about x, y or z, its links not rotated at rest")
+        rotations = np.zeros((links, 9))
+        for row, quaternion in zip(rotations, link.inertia.transform.rot.astype(float), strict=True):
+            mujoco.mju_quat2Mat(row, quaternion)
+        self.hinges = links
+        self.axis = tuple(int(i) for i in turning.argmax(1))  # [H]: 0, 1, 2 for x, y, z
+        self.offset = link.transform.pos  # [H, 3]: a link's origin in its parent's frame
+        self.mass = link.inertia.mass  # [H]
+        self.com = link.inertia.transform.pos  # [H, 3]: in the link's frame
+        # [H, 3, 3]: the inertia's principal axes in the link's frame, one per row; [H, 3]: about them
+        self.principal = rotations.reshape(links, 3, 3).transpose(0, 2, 1)
+        self.inertia = np.diagonal(link.inertia.i, axis1=1, axis2=2)
+        self.armature = np.asarray(sys.dof.armature)[:links]  # [H]
+        self.gravity = np.asarray(sys.gravity)  # [3]
 
 
 class Pose(NamedTuple):
@@ -64,29 +76,6 @@ def combine(frame: Array, local: np.ndarray) -> Vec:
     return to_vec(frame[:, :, 0] * x + frame[:, :, 1] * y + frame[:, :, 2] * z)
 
 
-def arm_of(sys: "System", links: int) -> Arm:
-    """Read the first links of a system as a chain; refuse what is none."""
-    numbers = jax.tree.map(lambda leaf: np.asarray(leaf)[:links], (sys.link, sys.dof.motion.ang, sys.dof.armature))
-    link, turning, armature = numbers
-    parents = tuple(int(p) for p in sys.link_parents[:links])
-    straight = np.allclose(link.transform.rot, np.eye(4)[0]) and not np.any(link.joint.pos)
-    if parents != tuple(range(-1, links - 1)) or not straight or not np.all(np.sort(turning, 1) == np.eye(3)[2]):
-        raise ValueError("the arm must be a chain of single hinges about x, y or z, its links not rotated at rest")
-    rotations = np.zeros((links, 9))
-    for row, quaternion in zip(rotations, link.inertia.transform.rot.astype(float), strict=True):
-        mujoco.mju_quat2Mat(row, quaternion)
-    return Arm(
-        axis=tuple(int(i) for i in turning.argmax(1)),
-        offset=link.transform.pos,
-        mass=link.inertia.mass,
-        com=link.inertia.transform.pos,
-        principal=rotations.reshape(links, 3, 3).transpose(0, 2, 1),
-        inertia=np.diagonal(link.inertia.i, axis1=1, axis2=2),
-        armature=armature,
-        gravity=np.asarray(sys.gravity),
-    )
-
-
 def pose(arm: Arm, q: Array) -> Pose:
     """Place the links; q [H, N]. A scan, because XLA would compute a chain anew for every link that hangs on it."""
     envs = q.shape[-1:]
@@ -105,7 +94,7 @@ def pose(arm: Arm, q: Array) -> Pose:
 
 def _turns(arm: Arm, q: Array) -> Array:
     """Return each hinge's own rotation [H, 3, 3, N]: cosine, sine and a constant, in their places."""
-    with_cos, with_sin, fixed = np.zeros((3, len(arm.axis), 3, 3), np.float32)
+    with_cos, with_sin, fixed = np.zeros((3, arm.hinges, 3, 3), np.float32)
     for hinge, k in enumerate(arm.axis):
         i, j = (k + 1) % 3, (k + 2) % 3
         fixed[hinge, k, k] = with_cos[hinge, i, i] = with_cos[hinge, j, j] = with_sin[hinge, j, i] = 1.0

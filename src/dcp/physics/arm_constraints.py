@@ -4,8 +4,7 @@ brax.generalized.constraint and its solver, environments last. D = hinges and th
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +17,38 @@ from dcp.physics.contacts import CAPSULE, PLANE, Geoms, colliding_pairs
 from dcp.physics.vectors import Vec, column, constant, where
 from dcp.types import Array
 
+if TYPE_CHECKING:
+    from brax.base import System
+
 TOLERANCE = 1e-3  # jaxopt's
 SMALLEST_STEP = 1e-6  # below it the step starts again from 1
 
 
 # What the gripper touches.
+
+
+class Softness(NamedTuple):
+    """MuJoCo's solver parameters of one kind of constraint."""
+
+    time: float
+    damping: float
+    weakest: float
+    strongest: float
+    width: float
+    middle: float
+    power: float
+
+    def reference(self, pos: Array, vel: Array) -> tuple[Array, Array]:
+        """Return the impedance, and the acceleration that the constraint asks for."""
+        x = jnp.abs(pos) / self.width
+        rise = x**self.power / self.middle ** (self.power - 1)
+        fall = 1.0 - (1.0 - x) ** self.power / (1.0 - self.middle) ** (self.power - 1)
+        impedance = self.weakest + jnp.where(x < self.middle, rise, fall) * (self.strongest - self.weakest)
+        impedance = jnp.clip(impedance, self.weakest, self.strongest)
+        impedance = jnp.where(x > 1.0, self.strongest, impedance)
+        b = 2.0 / (self.strongest * self.time)
+        k = 1.0 / (self.strongest * self.time * self.damping) ** 2
+        return impedance, -b * vel - k * impedance * pos
 
 
 class GripperContacts(NamedTuple):
@@ -34,23 +60,39 @@ class GripperContacts(NamedTuple):
     tangents: tuple[Vec, Vec]
 
 
-@dataclass(frozen=True)
 class Gripper:
-    """Capsules fixed to one link of the arm, the table (a plane of the world), and one capsule on a sliding body."""
+    """Capsules fixed to one link of the arm, the table (a plane of the world), and one capsule on a sliding body.
 
-    capsules: Geoms
-    body: Geoms  # one capsule
-    plane: np.ndarray  # [2, 3]: a point of it, its normal
-    material: tuple[float, tuple[float, ...]]  # sliding friction; solref and solimp
+    What is no such gripper is refused.
+    """
 
-    @property
-    def link(self) -> int:
-        return int(self.capsules.link[0])
-
-    @property
-    def table_contacts(self) -> int:
-        """They come first, two per capsule. The body's follow, one per capsule."""
-        return 2 * len(self.capsules.ids)
+    def __init__(self, model: mujoco.MjModel, arm_links: int):
+        pairs = list(colliding_pairs(model))
+        kind, link = model.geom_type, model.geom_bodyid - 1
+        tables = sorted({a for a, b in pairs if kind[a] == PLANE})
+        capsules = sorted({b for a, b in pairs if kind[a] == PLANE})
+        bodies = sorted({b for a, b in pairs if kind[a] == CAPSULE})
+        expected = {(t, c) for t in tables for c in capsules} | {(c, b) for c in capsules for b in bodies}
+        one_each = len(tables) == len(bodies) == len({int(link[c]) for c in capsules}) == 1
+        sound = one_each and set(pairs) == expected and all(kind[g] == CAPSULE for g in capsules + bodies)
+        if not sound or not 0 <= link[capsules[0]] < arm_links:
+            raise ValueError(
+                "the gripper must be capsules of one link of the arm that touch one plane and one other capsule"
+            )
+        touching = tables + capsules + bodies
+        materials = np.concatenate([model.geom_friction[:, :1], model.geom_solref, model.geom_solimp], axis=1)[touching]
+        if np.ptp(materials, axis=0).any():
+            raise ValueError("all that touches must be of one material: friction, solref and solimp")
+        self.friction, *softness = materials[0].tolist()  # sliding friction; solref and solimp
+        self.softness = Softness(*softness)
+        matrix = np.zeros(9)
+        mujoco.mju_quat2Mat(matrix, model.geom_quat[tables[0]])
+        self.plane = np.stack([model.geom_pos[tables[0]], matrix.reshape(3, 3)[:, 2]])  # [2, 3]: a point, its normal
+        self.capsules, self.body = Geoms(model, capsules), Geoms(model, bodies)
+        self.link = int(self.capsules.link[0])
+        self.table_contacts = 2 * len(capsules)  # they come first, two per capsule; the body's follow, one per capsule
+        core = np.linalg.norm(self.capsules.core, axis=1, keepdims=True)
+        self._half_lengths = core.astype(np.float32)  # [K, 1]
 
     def touch(self, pose: Pose, body: Vec) -> GripperContacts:
         """Find the contacts; `body`: the sliding body's origin, [1, N] each."""
@@ -83,35 +125,6 @@ class Gripper:
         upright = _upright(touch.normal)
         first = _unit(upright - touch.normal * touch.normal.dot(upright))
         return GripperContacts(touch.dist, touch.pos, touch.normal, (first, touch.normal.cross(first)))
-
-    @property
-    def _half_lengths(self) -> np.ndarray:
-        """[K, 1]"""
-        return np.linalg.norm(self.capsules.core, axis=1, keepdims=True).astype(np.float32)
-
-
-def gripper_of(model: mujoco.MjModel, arm_links: int) -> Gripper:
-    """Read the gripper of a model; refuse what is none."""
-    pairs = list(colliding_pairs(model))
-    kind, link = model.geom_type, model.geom_bodyid - 1
-    tables = sorted({a for a, b in pairs if kind[a] == PLANE})
-    capsules = sorted({b for a, b in pairs if kind[a] == PLANE})
-    bodies = sorted({b for a, b in pairs if kind[a] == CAPSULE})
-    expected = {(t, c) for t in tables for c in capsules} | {(c, b) for c in capsules for b in bodies}
-    sound = len(tables) == len(bodies) == 1 and set(pairs) == expected and len({int(link[c]) for c in capsules}) == 1
-    if not sound or any(kind[g] != CAPSULE for g in capsules + bodies) or not 0 <= link[capsules[0]] < arm_links:
-        raise ValueError(
-            "the gripper must be capsules of one link of the arm that touch one plane and one other capsule"
-        )
-    matrix = np.zeros(9)
-    mujoco.mju_quat2Mat(matrix, model.geom_quat[tables[0]])
-    plane = np.stack([model.geom_pos[tables[0]], matrix.reshape(3, 3)[:, 2]])
-    touching = tables + capsules + bodies
-    materials = np.concatenate([model.geom_friction[:, :1], model.geom_solref, model.geom_solimp], axis=1)[touching]
-    if np.ptp(materials, axis=0).any():
-        raise ValueError("all that touches must be of one material: friction, solref and solimp")
-    friction, *softness = materials[0].tolist()
-    return Gripper(Geoms.of(model, capsules), Geoms.of(model, bodies), plane, (friction, tuple(softness)))
 
 
 def _joined(*parts: GripperContacts) -> GripperContacts:
@@ -170,45 +183,25 @@ class ConstraintInputs(NamedTuple):
     force: Array  # [D, N]: all forces but those of the constraints
 
 
-class Softness(NamedTuple):
-    """MuJoCo's solver parameters of one kind of constraint."""
-
-    time: float
-    damping: float
-    weakest: float
-    strongest: float
-    width: float
-    middle: float
-    power: float
-
-    def reference(self, pos: Array, vel: Array) -> tuple[Array, Array]:
-        """Return the impedance, and the acceleration that the constraint asks for."""
-        x = jnp.abs(pos) / self.width
-        rise = x**self.power / self.middle ** (self.power - 1)
-        fall = 1.0 - (1.0 - x) ** self.power / (1.0 - self.middle) ** (self.power - 1)
-        impedance = self.weakest + jnp.where(x < self.middle, rise, fall) * (self.strongest - self.weakest)
-        impedance = jnp.clip(impedance, self.weakest, self.strongest)
-        impedance = jnp.where(x > 1.0, self.strongest, impedance)
-        b = 2.0 / (self.strongest * self.time)
-        k = 1.0 / (self.strongest * self.time * self.damping) ** 2
-        return impedance, -b * vel - k * impedance * pos
-
-
-@dataclass(frozen=True)
 class Constraints:
-    gripper: Gripper
-    hinges: int
-    lower: np.ndarray  # [D]
-    upper: np.ndarray  # [D]
-    slides: np.ndarray  # [S, 3]: directions in which the pushed body slides
-    slide_inverse: np.ndarray  # [S]: inverse mass along them
-    limit_weight: np.ndarray  # [D]: inverse weights of the joints
-    contact_weight: np.ndarray  # [C]: of the two bodies in contact
-    friction: float
-    limit_softness: Softness
-    contact_softness: Softness
-    iterations: int
-    halvings: int
+    """Limits of the joints and contacts of the gripper, as rows for the solver."""
+
+    def __init__(self, sys: "System", gripper: Gripper, hinges: int, pushed: np.ndarray, slide_mass: np.ndarray):
+        """`pushed` [S]: the coordinates of the body that is pushed; `slide_mass`: of all after the hinges."""
+        self.gripper, self.hinges = gripper, hinges
+        self.joints = np.concatenate([np.arange(hinges), pushed])  # [D]: all but those of bodies that nothing moves
+        self.lower, self.upper = (np.asarray(side)[self.joints] for side in sys.dof.limit)  # [D] each
+        self.slides = np.asarray(sys.dof.motion.vel)[pushed]  # [S, 3]: directions in which the pushed body slides
+        self.slide_inverse = 1.0 / slide_mass[pushed - hinges]  # [S]: inverse mass along them
+        self.limit_weight = np.asarray(sys.dof.invweight)[self.joints]  # [D]: inverse weights of the joints
+        weight, table = np.asarray(sys.link.invweight), gripper.table_contacts
+        own, body = weight[gripper.link], weight[gripper.body.link[0]]
+        self.contact_weight = np.array([own] * table + [own + body] * (table // 2))  # [C]: of the bodies in contact
+        limit_softness = np.asarray(sys.dof.solver_params)
+        if np.ptp(limit_softness, axis=0).any():
+            raise ValueError("all limits must be equally soft")
+        self.limit_softness = Softness(*limit_softness[0].tolist())
+        self.iterations, self.halvings = sys.solver_iterations, sys.solver_maxls
 
     def violated(self, q: Array, dist: Array) -> Array:
         """Tell where any constraint acts: q [D, N], dist [C, N] -> [N]."""
@@ -253,7 +246,7 @@ class Constraints:
 
     def _contact_rows(self, at: ConstraintInputs) -> tuple[Array, Array, Array]:
         """Four rows per contact: a pyramid of friction around the normal."""
-        contacts, table = at.contacts, self.gripper.table_contacts
+        contacts, table, friction = at.contacts, self.gripper.table_contacts, self.gripper.friction
         count = contacts.dist.shape[0]
         reach = Vec(*(p[:, None] - at.origin[None, :, i] for i, p in enumerate(contacts.pos)))  # [C, H, N]
         swing = Vec(*(at.hinge[None, :, i] for i in range(3))).cross(reach)
@@ -268,13 +261,13 @@ class Constraints:
             slide = Vec(*(c[None] for c in slides)).dot(d)  # [C, S, N]
             return jnp.concatenate([swing.dot(d) * (side * reaches), slide * moved], axis=1)  # [C, D, N]
 
-        normal, tangents = row(contacts.normal), [self.friction * row(t) for t in contacts.tangents]
+        normal, tangents = row(contacts.normal), [friction * row(t) for t in contacts.tangents]
         acts = contacts.dist < 0.0
         rows = jnp.concatenate([normal + s * t for t in tangents for s in (1.0, -1.0)])  # [4 C, D, N]
         acts, pos = jnp.tile(acts, (4, 1)), jnp.tile(contacts.dist, (4, 1))
         rows = jnp.where(acts[:, None], rows, 0.0)
-        impedance, aref = self.contact_softness.reference(pos, jnp.sum(rows * at.qd[None], axis=1))
-        weight = np.tile(self.contact_weight, 4) * (1.0 + self.friction**2) * 2.0 * self.friction**2
+        impedance, aref = self.gripper.softness.reference(pos, jnp.sum(rows * at.qd[None], axis=1))
+        weight = np.tile(self.contact_weight, 4) * (1.0 + friction**2) * 2.0 * friction**2
         diagonal = column(weight) * (1.0 - impedance) / (impedance + 1e-8)
         return rows, jnp.where(acts, diagonal, 0.0), jnp.where(acts, aref, 0.0)
 

@@ -49,28 +49,21 @@ def colliding_pairs(model: mujoco.MjModel) -> Iterator[tuple[int, int]]:
                 yield (g1, g2) if model.geom_type[g1] <= model.geom_type[g2] else (g2, g1)
 
 
-@dataclass(frozen=True)
 class Geoms:
     """Some geoms of a model, fixed to links."""
 
-    ids: np.ndarray  # [G]
-    link: np.ndarray  # [G]
-    offset: np.ndarray  # [G, 3]: the centre in the link's frame
-    core: np.ndarray  # [G, 3]: from the centre to a capsule's end, in the link's frame; zero for a sphere
-    radius: np.ndarray  # [G]
-
-    @classmethod
-    def of(cls, model: mujoco.MjModel, ids: list[int]) -> "Geoms":
-        index = np.asarray(ids, int)
-        matrix = np.zeros((len(index), 9))
-        for row, geom in zip(matrix, index, strict=True):
+    def __init__(self, model: mujoco.MjModel, ids: list[int]):
+        self.ids = np.asarray(ids, int)  # [G]
+        matrix = np.zeros((len(self.ids), 9))
+        for row, geom in zip(matrix, self.ids, strict=True):
             mujoco.mju_quat2Mat(row, model.geom_quat[geom])
-        is_capsule = model.geom_type[index] == CAPSULE
-        length = np.where(is_capsule, model.geom_size[index, 1], 0.0)
+        length = np.where(model.geom_type[self.ids] == CAPSULE, model.geom_size[self.ids, 1], 0.0)
         core = matrix.reshape(-1, 3, 3)[:, :, 2] * length[:, None]
-        link = model.geom_bodyid[index] - 1
-        radius = model.geom_size[index, 0].astype(np.float32)
-        return cls(index, link, model.geom_pos[index].astype(np.float32), core.astype(np.float32), radius)
+        self.link = model.geom_bodyid[self.ids] - 1  # [G]
+        self.offset = model.geom_pos[self.ids].astype(np.float32)  # [G, 3]: the centre in the link's frame
+        self.core = core.astype(np.float32)  # [G, 3]: from the centre to a capsule's end; zero for a sphere
+        self.radius = model.geom_size[self.ids, 0].astype(np.float32)  # [G]
+        self.radii = self.radius[:, None]  # [G, 1]
 
     def place(self, frames: Array) -> tuple[Vec, Segment]:
         """Return centres [G, N] and capsules' cores in the world; frames [7, L, N]: pos, rot of each link."""
@@ -81,11 +74,6 @@ class Geoms:
             return centre, Segment(centre, centre)
         core = rotate(constant(self.core), rot)
         return centre, Segment(centre - core, centre + core)
-
-    @property
-    def radii(self) -> np.ndarray:
-        """[G, 1]"""
-        return self.radius[:, None]
 
 
 @dataclass(frozen=True)
@@ -185,8 +173,8 @@ class ContactFinder:
         if wall is not None:
             if layout is None:
                 raise ValueError("a model with walls needs the layout that they came from")
-            spheres = Geoms.of(model, sorted(g for g in walled if kind[g] == SPHERE))
-            capsules = Geoms.of(model, sorted(g for g in walled if kind[g] == CAPSULE))
+            spheres = Geoms(model, sorted(g for g in walled if kind[g] == SPHERE))
+            capsules = Geoms(model, sorted(g for g in walled if kind[g] == CAPSULE))
             if spheres.ids.size + capsules.ids.size != len(walled):
                 raise ValueError("only spheres and capsules may touch walls")
             self.walls = Walls(layout.scale, wall_codes(layout), spheres, capsules)
@@ -194,7 +182,7 @@ class ContactFinder:
         if unknown:
             raise ValueError(f"no contact maths for geom types {sorted(unknown)} (box: {BOX})")
         self._pairs = {
-            kinds: (Geoms.of(model, [a for a, _ in found]), Geoms.of(model, [b for _, b in found]))
+            kinds: (Geoms(model, [a for a, _ in found]), Geoms(model, [b for _, b in found]))
             for kinds, found in pairs.items()
         }
 

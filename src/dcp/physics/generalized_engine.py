@@ -5,8 +5,6 @@ not violated) and on iterations after the end. Here only environments where some
 groups; and everything is computed with environments last, which is what a CPU vectorises over.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -17,7 +15,7 @@ from brax.base import Transform
 
 from dcp.physics import arm as arms
 from dcp.physics.arm import Arm
-from dcp.physics.arm_constraints import ConstraintInputs, Constraints, Gripper, Softness, gripper_of
+from dcp.physics.arm_constraints import ConstraintInputs, Constraints, Gripper
 from dcp.physics.batching import environments_last
 from dcp.physics.vectors import Vec, column
 from dcp.types import Array
@@ -34,23 +32,26 @@ class GeneralizedState(NamedTuple):
     x: Transform  # pos [L, 3], rot [L, 4]: links in the world
 
 
-@dataclass(frozen=True)
 class GeneralizedEngine:
     """For a chain of hinges and bodies that slide in the world; other models are refused when it is built."""
 
-    sys: "System"
-    frames: int
-    group: int = 128  # environments that are solved together
-
-    def __post_init__(self) -> None:
-        _ = self.constraints  # what is constant is read outside of any trace, and refused now if at all
-        sys, hinges = self.sys, len(self.arm.axis)
+    def __init__(self, sys: "System", frames: int, group: int = 128):
+        """`group`: environments that are solved together."""
+        self.sys, self.frames, self.group = sys, frames, group
+        self.arm = Arm(sys, sys.link_types.index("2"))
+        hinges = self.arm.hinges
         if sys.enable_fluid or np.any(sys.dof.stiffness) or not sys.matrix_inv_iterations:
             raise ValueError("the generalized engine has no fluid, no springs and no implicit damping")
-        motion, parents = sys.dof.motion, sys.link_parents[hinges:]
-        ang, vel = np.asarray(motion.ang)[hinges:], np.asarray(motion.vel)[hinges:]
+        ang, vel = (np.asarray(part)[hinges:] for part in (sys.dof.motion.ang, sys.dof.motion.vel))
+        parents = sys.link_parents[hinges:]
         if ang.any() or (np.abs(vel).sum(1) != 1.0).any() or any(p != -1 for p in parents) or np.any(sys.gravity):
             raise ValueError("bodies beside the arm must slide in the world along x, y or z, without gravity")
+        self.gripper = Gripper(sys.mj_model, hinges)
+        self._dof_link = np.asarray(sys.dof_link())
+        mass = np.asarray(sys.link.inertia.mass)[self._dof_link]
+        self._slide_mass = (mass + np.asarray(sys.dof.armature))[hinges:]
+        pushed = np.flatnonzero(self._dof_link == self.gripper.body.link[0])
+        self.constraints = Constraints(sys, self.gripper, hinges, pushed, self._slide_mass)
 
     def init(self, q: Array, qd: Array) -> GeneralizedState:
         return GeneralizedState(q, qd, Transform(*environments_last(self._links)(q)))
@@ -70,16 +71,16 @@ class GeneralizedEngine:
         return q, qd, *self._links(q)
 
     def _frame(self, q: Array, qd: Array, tau: Array) -> tuple[Array, Array]:
-        at, hinges = self._constraint_inputs(q, qd, tau), len(self.arm.axis)
+        at, hinges = self._constraint_inputs(q, qd, tau), self.arm.hinges
         force = tau - column(self.sys.dof.damping) * qd
-        force = force.at[self._constrained].set(at.force + self._constrain(at))
+        force = force.at[self.constraints.joints].set(at.force + self._constrain(at))
         arm_qdd = jnp.sum(at.inverse * force[None, :hinges], axis=1)
         qdd = jnp.concatenate([arm_qdd, force[hinges:] / column(self._slide_mass)])
         qd = qd + qdd * self.sys.opt.timestep
         return q + qd * self.sys.opt.timestep, qd
 
     def _constraint_inputs(self, q: Array, qd: Array, tau: Array) -> ConstraintInputs:
-        arm, hinges, mine = self.arm, len(self.arm.axis), self._constrained
+        arm, hinges, mine = self.arm, self.arm.hinges, self.constraints.joints
         pose = arms.pose(arm, q[:hinges])
         matrix, bias = arms.dynamics(arm, pose, qd[:hinges])
         force = tau - column(self.sys.dof.damping) * qd
@@ -119,67 +120,10 @@ class GeneralizedEngine:
 
     def _links(self, q: Array) -> tuple[Array, Array]:
         """Return positions [L, 3, N] and rotations [L, 4, N] of the links."""
-        hinges = len(self.arm.axis)
+        hinges = self.arm.hinges
         pose = arms.pose(self.arm, q[:hinges])
         sliding = [jnp.concatenate(self._slid(q, link)) for link in range(hinges, self.sys.num_links())]
         rot = arms.rotations(self.arm, q[:hinges])
         still = jnp.broadcast_to(column(np.eye(4)[0])[None], (len(sliding), 4, q.shape[-1]))
         pos = jnp.concatenate([pose.origin, jnp.stack(sliding)])
         return pos, jnp.concatenate([rot, still])
-
-    # What is constant.
-
-    @cached_property
-    def arm(self) -> Arm:
-        return arms.arm_of(self.sys, self.sys.link_types.index("2"))
-
-    @cached_property
-    def gripper(self) -> Gripper:
-        return gripper_of(self.sys.mj_model, len(self.arm.axis))
-
-    @cached_property
-    def _dof_link(self) -> np.ndarray:
-        with jax.ensure_compile_time_eval():  # a trace may be the first to ask
-            return np.asarray(self.sys.dof_link())
-
-    @cached_property
-    def _pushed(self) -> np.ndarray:
-        return np.flatnonzero(self._dof_link == self.gripper.body.link[0])
-
-    @cached_property
-    def _constrained(self) -> np.ndarray:
-        """All joints but those of bodies that nothing moves (the goal)."""
-        return np.concatenate([np.arange(len(self.arm.axis)), self._pushed])
-
-    @cached_property
-    def _slide_mass(self) -> np.ndarray:
-        hinges = len(self.arm.axis)
-        mass = np.asarray(self.sys.link.inertia.mass)[self._dof_link]
-        return (mass + np.asarray(self.sys.dof.armature))[hinges:]
-
-    @cached_property
-    def constraints(self) -> Constraints:
-        sys, hinges, mine = self.sys, len(self.arm.axis), self._constrained
-        friction, contact_softness = self.gripper.material
-        limit_softness = np.asarray(sys.dof.solver_params)
-        if np.ptp(limit_softness, axis=0).any():
-            raise ValueError("all limits must be equally soft")
-        weight = np.asarray(sys.link.invweight)
-        gripper = weight[self.gripper.link]
-        body = weight[self.gripper.body.link[0]]
-        table = self.gripper.table_contacts
-        return Constraints(
-            gripper=self.gripper,
-            hinges=hinges,
-            lower=np.asarray(sys.dof.limit[0])[mine],
-            upper=np.asarray(sys.dof.limit[1])[mine],
-            slides=np.asarray(sys.dof.motion.vel)[self._pushed],
-            slide_inverse=1.0 / self._slide_mass[self._pushed - hinges],
-            limit_weight=np.asarray(sys.dof.invweight)[mine],
-            contact_weight=np.array([gripper] * table + [gripper + body] * (table // 2)),
-            friction=friction,
-            limit_softness=Softness(*limit_softness[0].tolist()),
-            contact_softness=Softness(*contact_softness),
-            iterations=sys.solver_iterations,
-            halvings=sys.solver_maxls,
-        )

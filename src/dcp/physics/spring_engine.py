@@ -6,8 +6,6 @@ penetrate has no impulse) and joint coordinates between the frames of one step (
 `brax.spring.pipeline` and this agree frame by frame: see tests/physics/test_spring_engine.py.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -21,7 +19,7 @@ from brax.spring import pipeline
 from dcp.physics import models
 from dcp.physics.batching import compute_once, environments_last
 from dcp.physics.contacts import ContactFinder, Contacts
-from dcp.physics.spring_joints import Joints, JointState, Wrench, joints_of
+from dcp.physics.spring_joints import JointState, Wrench, joints_of
 from dcp.physics.vectors import Quat, Vec, concatenate, constant, constant_quat, quat, rotate, vec
 from dcp.types import Array, MazeLayout
 
@@ -57,72 +55,32 @@ class Links(NamedTuple):
     ang: Vec
 
 
-@dataclass(frozen=True)
-class SpringModel:
-    """A Brax system as the numbers that a frame needs, by link."""
-
-    timestep: float
-    gravity: np.ndarray  # [3]
-    keep_vel: float  # share of the velocity that damping leaves after a frame
-    keep_ang: float
-    erp_rate: float  # share of a penetration that a contact takes back in a second
-    mass: np.ndarray  # [L, 1]
-    contact_inertia: np.ndarray  # [L, 1]
-    centre: np.ndarray  # [L, 3]: centre of mass in the link's frame
-    joint: np.ndarray  # [L, 3]: joint in the link's frame
-    anchor: np.ndarray  # [L, 3]: joint in the parent's frame
-    anchor_rot: np.ndarray  # [L, 4]
-    parents: np.ndarray  # [L]: -1 for the world
-    groups: list[Joints]
-
-    @property
-    def jointed(self) -> np.ndarray:
-        """[J]: the links that have a joint, in the order of the groups"""
-        return np.concatenate([group.links for group in self.groups])
-
-
-def spring_model(sys: "System") -> SpringModel:
-    if sys.enable_fluid or sys.spring_inertia_scale != 1.0:
-        raise ValueError("the spring engine has no fluid, and every link's inertia of rotation is 1")
-    if np.any(sys.actuator.bias_q) or np.any(sys.actuator.bias_qd):
-        raise ValueError("the spring engine takes motors only: others read joint coordinates at every frame")
-    with jax.ensure_compile_time_eval():
-        anchor = sys.link.transform.vmap().do(sys.link.joint)
-        groups = joints_of(sys)
-    size, dt = sys.num_links(), float(sys.opt.timestep)
-    mass = np.asarray(sys.link.inertia.mass) ** (1.0 - float(sys.spring_mass_scale))
-    # Brax's contact solver reads a single number of inverse inertia for a link: entry `link` of all inverse matrices
-    # laid end to end, here unit matrices. An oversight, surely; the paper's physics all the same.
-    inertia = np.tile(np.eye(3, dtype=np.float32).ravel(), size)[:size, None]
-    return SpringModel(
-        timestep=dt,
-        gravity=np.asarray(sys.gravity, np.float32),
-        keep_vel=float(np.exp(sys.vel_damping * dt)),
-        keep_ang=float(np.exp(sys.ang_damping * dt)),
-        erp_rate=float(sys.baumgarte_erp) / dt,
-        mass=mass[:, None].astype(np.float32),
-        contact_inertia=inertia,
-        centre=np.asarray(sys.link.inertia.transform.pos),
-        joint=np.asarray(sys.link.joint.pos),
-        anchor=np.asarray(anchor.pos),
-        anchor_rot=np.asarray(anchor.rot),
-        parents=np.asarray(sys.link_parents),
-        groups=groups,
-    )
-
-
-@dataclass(frozen=True)
 class SpringEngine:
-    sys: "System"
-    frames: int
-    contacts: ContactFinder
+    """Steps any model of motors, hinges and pairs of slides; other models are refused when it is built."""
 
-    def __post_init__(self) -> None:
-        _ = self.model
-
-    @cached_property
-    def model(self) -> SpringModel:
-        return spring_model(self.sys)
+    def __init__(self, sys: "System", frames: int, contacts: ContactFinder):
+        if sys.enable_fluid or sys.spring_inertia_scale != 1.0:
+            raise ValueError("the spring engine has no fluid, and every link's inertia of rotation is 1")
+        if np.any(sys.actuator.bias_q) or np.any(sys.actuator.bias_qd):
+            raise ValueError("the spring engine takes motors only: others read joint coordinates at every frame")
+        self.sys, self.frames, self.contacts = sys, frames, contacts
+        size, dt, link = sys.num_links(), float(sys.opt.timestep), sys.link
+        self.timestep, self.gravity = dt, np.asarray(sys.gravity, np.float32)  # [3]
+        # Shares of the velocities that damping leaves after a frame.
+        self.keep_vel, self.keep_ang = float(np.exp(sys.vel_damping * dt)), float(np.exp(sys.ang_damping * dt))
+        self.erp_rate = float(sys.baumgarte_erp) / dt  # share of a penetration that a contact takes back in a second
+        mass = np.asarray(link.inertia.mass) ** (1.0 - float(sys.spring_mass_scale))
+        self.mass = mass[:, None].astype(np.float32)  # [L, 1]
+        # Brax's contact solver reads a single number of inverse inertia for a link: entry `link` of all inverse
+        # matrices laid end to end, here unit matrices. An oversight, surely; the paper's physics all the same.
+        self.contact_inertia = np.tile(np.eye(3, dtype=np.float32).ravel(), size)[:size, None]  # [L, 1]
+        self.centre = np.asarray(link.inertia.transform.pos)  # [L, 3]: centre of mass in the link's frame
+        self.joint = np.asarray(link.joint.pos)  # [L, 3]: joint in the link's frame
+        anchor = link.transform.vmap().do(link.joint)
+        self.anchor, self.anchor_rot = np.asarray(anchor.pos), np.asarray(anchor.rot)  # [L, 3], [L, 4]: in the parent's
+        self.parents = np.asarray(sys.link_parents)  # [L]: -1 for the world
+        self.groups = joints_of(sys)
+        self.jointed = np.concatenate([group.links for group in self.groups])  # [J]: the links that have a joint
 
     def init(self, q: Array, qd: Array) -> SpringState:
         state = pipeline.init(self.sys, q, qd)
@@ -150,21 +108,21 @@ class SpringEngine:
     def _frame(self, links: Links, tau: Array) -> Links:
         origin, velocity = compute_once(self._origins(links))
         wrench = self._joint_wrenches(links, origin, velocity, tau)
-        dt, mass = self.model.timestep, self.model.mass
-        falls = zip(links.vel, wrench.force, self.model.gravity, strict=True)
+        dt, mass = self.timestep, self.mass
+        falls = zip(links.vel, wrench.force, self.gravity, strict=True)
         vel = Vec(*(v + (f / mass + g) * dt for v, f, g in falls))
         vel, ang = compute_once((vel, links.ang + wrench.torque * dt))
 
         frames = jnp.stack([*origin, links.rot.w, *links.rot.u])  # [7, L, N]
-        bodies = Bodies(links.pos, vel, ang, self.model.contact_inertia, 1.0 / mass)
-        impulse = mean_impulses(self.contacts(frames), bodies, self.model.erp_rate)
+        bodies = Bodies(links.pos, vel, ang, self.contact_inertia, 1.0 / mass)
+        impulse = mean_impulses(self.contacts(frames), bodies, self.erp_rate)
         return self._integrate(links, vel, ang, impulse)
 
     def _integrate(self, links: Links, vel: Vec, ang: Vec, impulse: Wrench) -> Links:
         """Semi-implicit Euler; damping before the impulses, as Brax has it."""
-        dt = self.model.timestep
-        vel = vel * self.model.keep_vel + impulse.force * (1.0 / self.model.mass)
-        ang = ang * self.model.keep_ang + impulse.torque
+        dt = self.timestep
+        vel = vel * self.keep_vel + impulse.force * (1.0 / self.mass)
+        ang = ang * self.keep_ang + impulse.torque
         vel, ang = compute_once((vel, ang))
         turn = Quat(jnp.zeros_like(ang.x), ang * (0.5 * dt)).times(links.rot)
         w, u = links.rot.w + turn.w, links.rot.u + turn.u
@@ -173,13 +131,13 @@ class SpringEngine:
 
     def _origins(self, links: Links) -> tuple[Vec, Vec]:
         """Return position and velocity of the links' own frames."""
-        lever = rotate(constant(-self.model.centre), links.rot)
+        lever = rotate(constant(-self.centre), links.rot)
         return links.pos + lever, links.vel - lever.cross(links.ang)
 
     def _joint_wrenches(self, links: Links, origin: Vec, velocity: Vec, tau: Array) -> Wrench:
         """Return what acts on each link's centre of mass [L, N]: from its own joint, and from its children's."""
-        rows = self.model.jointed  # [J]
-        parent = self.model.parents[rows]  # the last row stands for the world
+        rows = self.jointed  # [J]
+        parent = self.parents[rows]  # the last row stands for the world
 
         def of_parent(v: Vec) -> Vec:
             return Vec(*(jnp.concatenate([c, jnp.zeros_like(c[:1])])[parent] for c in v))
@@ -189,10 +147,10 @@ class SpringEngine:
         parent_pos, parent_vel, parent_ang = of_parent(origin), of_parent(velocity), of_parent(links.ang)
         rot, ang = Quat(w[rows], links.rot.u.rows(rows)), links.ang.rows(rows)
 
-        to_anchor = rotate(constant(self.model.anchor[rows]), parent_rot)
+        to_anchor = rotate(constant(self.anchor[rows]), parent_rot)
         anchor = parent_pos + to_anchor
-        anchor_rot = parent_rot.times(constant_quat(self.model.anchor_rot[rows]))
-        child = origin.rows(rows) + rotate(constant(self.model.joint[rows]), rot)
+        anchor_rot = parent_rot.times(constant_quat(self.anchor_rot[rows]))
+        child = origin.rows(rows) + rotate(constant(self.joint[rows]), rot)
         anchor, anchor_rot, child, to_anchor = compute_once((anchor, anchor_rot, child, to_anchor))
         back = anchor_rot.inverse()
         joint = compute_once(
@@ -211,14 +169,14 @@ class SpringEngine:
 
     def _group_wrenches(self, joint: JointState, tau: Array) -> Wrench:
         parts, start = [], 0
-        for group in self.model.groups:
+        for group in self.groups:
             end = start + len(group.links)
             parts.append(group.wrench(jax.tree.map(lambda leaf, a=start, b=end: leaf[a:b], joint), tau))
             start = end
         return Wrench(concatenate([p.force for p in parts]), concatenate([p.torque for p in parts]))
 
     def _summed(self, own: Wrench, reaction: Wrench, rows: np.ndarray, parent: np.ndarray) -> Wrench:
-        size = len(self.model.parents)
+        size = len(self.parents)
         adds = np.eye(size, dtype=np.float32)[rows].T  # [L, J]
         takes = np.concatenate([np.eye(size, dtype=np.float32), np.zeros((1, size), np.float32)])[parent].T
         member = np.concatenate([adds, -takes], axis=1)  # [L, 2J]

@@ -4,7 +4,6 @@ A joint is a spring between the frame fixed to the parent and the one fixed to t
 its axes. Everything is in the parent's joint frame, for links [G, N].
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -44,21 +43,25 @@ class Angles(NamedTuple):
     phi: Array
 
 
-@dataclass(frozen=True)
 class Joints:
-    """Links of one kind: `dofs` hinges, or slides, each. Free links pull at nothing and have no such group."""
+    """Links of one kind: as many hinges each, or two slides. Free links pull at nothing and have no such group."""
 
-    links: np.ndarray  # [G]
-    slides: bool
-    axes: np.ndarray  # [dofs, G, 3]: hinges' or slides' axes
-    frame: np.ndarray  # [3, G, 3]
-    parity: np.ndarray  # [G]: handedness of three hinges
-    dof: np.ndarray  # [dofs, G]: where each axis is in tau
-    limits: np.ndarray  # [2, dofs, G]: low, high
-    stiffness: np.ndarray  # [G, 1], as the next three
-    vel_damping: np.ndarray
-    ang_damping: np.ndarray
-    limit_stiffness: np.ndarray
+    def __init__(self, sys: "System", links: list[int], dof: np.ndarray, slides: bool):
+        """`dof` [dofs, G]: where each axis is in tau."""
+        from brax.kinematics import link_to_joint_frame
+
+        motion = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[dof.T]), sys.dof.motion)
+        frame, parity = jax.vmap(link_to_joint_frame)(motion)
+        self.links, self.dof, self.slides = np.array(links), dof, slides
+        # [dofs, G, 3]: hinges' or slides' axes
+        self.axes = np.asarray(sys.dof.motion.vel if slides else sys.dof.motion.ang)[dof].astype(np.float32)
+        self.frame = np.asarray(frame.ang).transpose(1, 0, 2)  # [3, G, 3]
+        self.parity = np.broadcast_to(np.asarray(parity, np.float32), (len(links),))  # [G]: of three hinges
+        self.limits = np.stack([np.asarray(side)[dof] for side in sys.dof.limit]).astype(np.float32)  # [2, dofs, G]
+        self.stiffness, self.vel_damping, self.ang_damping, self.limit_stiffness = (
+            np.asarray(getattr(sys.link, f"constraint_{name}"), np.float32)[links][:, None]  # [G, 1]
+            for name in ("stiffness", "vel_damping", "ang_damping", "limit_stiffness")
+        )
 
     def wrench(self, joint: JointState, tau: Array) -> Wrench:
         """Return what the joints do to their links; tau [V, N]."""
@@ -135,8 +138,6 @@ def _combined(axes: list[Vec], weights: list[Array]) -> Vec:
 
 def joints_of(sys: "System") -> list[Joints]:
     """Group a system's links by number and kind of their axes. Mixed joints are refused: no model here has one."""
-    from brax.kinematics import link_to_joint_frame
-
     groups: dict[tuple[str, bool], list[int]] = {}
     ang, vel = np.asarray(sys.dof.motion.ang), np.asarray(sys.dof.motion.vel)
     starts = np.cumsum([0] + [6 if kind == "f" else int(kind) for kind in sys.link_types])
@@ -152,22 +153,5 @@ def joints_of(sys: "System") -> list[Joints]:
     found = []
     for (kind, slides), links in groups.items():
         dof = np.array([[starts[link] + k for link in links] for k in range(int(kind))])  # [dofs, G]
-        motion = jax.tree.map(lambda leaf, dof=dof: jnp.asarray(np.asarray(leaf)[dof.T]), sys.dof.motion)
-        frame, parity = jax.vmap(link_to_joint_frame)(motion)
-        constants = ("stiffness", "vel_damping", "ang_damping", "limit_stiffness")
-        found.append(
-            Joints(
-                links=np.array(links),
-                slides=slides,
-                axes=(vel if slides else ang)[dof].astype(np.float32),
-                frame=np.asarray(frame.ang).transpose(1, 0, 2),
-                parity=np.broadcast_to(np.asarray(parity, np.float32), (len(links),)),
-                dof=dof,
-                limits=np.stack([np.asarray(side)[dof] for side in sys.dof.limit]).astype(np.float32),
-                **{
-                    name: np.asarray(getattr(sys.link, f"constraint_{name}"), np.float32)[links][:, None]
-                    for name in constants
-                },
-            )
-        )
+        found.append(Joints(sys, links, dof, slides))
     return found
