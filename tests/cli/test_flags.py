@@ -1,8 +1,9 @@
 """The one reader of command lines: every type of flag, its sentence and its help."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 
@@ -16,7 +17,7 @@ class Inner:
 
     learning_rate: float = 0.1
     """How fast."""
-    component_settings: tuple[tuple[str, Any], ...] = ()
+    component_settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ class Scaled:
     """Times this."""
     centre: bool = False
     levels: tuple[int, ...] = (1, 2)
+    score: str | Callable[..., Any] = "cosine"
+    width: int = 3
+
+    from_config: ClassVar[tuple[str, ...]] = ("width",)  # a flag already
 
 
 def options(words: str, **more: Any) -> Options:
@@ -114,17 +119,22 @@ def test_each_mistake_gives_its_sentence(words: str, sentence: str):
 
 def test_a_components_settings_are_typed_by_its_fields():
     given = options("--part.scale 2 --part.centre --part.levels 3 4", extra={"part": Scaled})
-    assert given.inner.component_settings == (("part.centre", True), ("part.levels", (3, 4)), ("part.scale", 2.0))
-    stored = Options(inner=Inner(component_settings=(("part.scale", 3.0), ("part.centre", True))))
+    assert given.inner.component_settings == {"part.scale": 2.0, "part.centre": True, "part.levels": (3, 4)}
+    stored = Options(inner=Inner(component_settings={"part.scale": 3.0, "part.centre": True}))
     again = parse(stored, ["--no-part.centre"], "dcp look", "", extra={"part": Scaled})
-    assert again.inner.component_settings == (("part.centre", False), ("part.scale", 3.0))
+    assert again.inner.component_settings == {"part.scale": 3.0, "part.centre": False}
     with pytest.raises(UserError, match=r"unknown option --part\.scael: did you mean --part\.scale"):
         options("--part.scael 2", extra={"part": Scaled})
 
 
-def test_before_the_components_are_known_their_settings_are_skipped():
+def test_before_the_components_are_known_their_settings_stay_text():
     words = ["--part.scale", "2", "--steps", "3", "--no-part.centre", "--seeds", "1"]
-    assert read(Options(), words, "dcp look") == {"steps": 3, "seeds": (1,)}
+    assert read(Options(), words, "dcp look") == {
+        "part.scale": ["2"],
+        "steps": 3,
+        "no-part.centre": [],
+        "seeds": (1,),
+    }
 
 
 def test_the_help_shows_every_flag_with_its_text_and_default(capsys: pytest.CaptureFixture[str], monkeypatch):
@@ -156,6 +166,7 @@ part Scaled:
   --part.centre, --no-part.centre
   --part.levels [INT ...]
                           (default: 1 2)
+  --part.score STR        (default: cosine)
 
 of every command:
   -h, --help              Show this text.

@@ -1,6 +1,9 @@
 """`dcp train` from flags to results."""
 
+import json
 from pathlib import Path
+
+import pytest
 
 from dcp.cli.main import main
 from dcp.config import Settings
@@ -62,7 +65,7 @@ def test_every_setting_has_a_flag(capsys):
     except SystemExit as stop:
         assert stop.code == 0
     shown = capsys.readouterr().out
-    for name in vars(Settings()):
+    for name in vars(Settings()).keys() - {"component_settings"}:  # they are flags of the chosen parts
         assert f"--{name.replace('_', '-')}" in shown
 
 
@@ -76,3 +79,46 @@ def test_an_environment_of_ones_own_is_trained_from_the_command_line(tmp_path: P
     shown = capsys.readouterr().out
     assert "runs/my_line_world.Line/crl/seed_0/policy.safetensors" in shown
     assert "4,000 environment steps" in shown
+
+
+MY_CONDITION = """
+from dataclasses import dataclass
+from dcp.methods.conditions import RawGoal
+
+@dataclass(frozen=True)
+class Scaled(RawGoal):
+    scale: float = 1.0
+    \"\"\"Times the goal's coordinates.\"\"\"
+
+    def __call__(self, representation, achieved, commanded):
+        return self.scale * super().__call__(representation, achieved, commanded)
+"""
+
+
+def test_a_parts_own_settings_are_flags_once_it_is_chosen(tmp_path: Path, monkeypatch, capsys):
+    (tmp_path / "my_scaled_goal.py").write_text(MY_CONDITION)
+    monkeypatch.chdir(tmp_path)
+    chosen = ["--method", "crl", "--condition", "my_scaled_goal:Scaled"]
+    assert main(["train", *FLAGS, *chosen, "--condition.scale", "2"]) == 0
+    (config,) = tmp_path.glob("runs/**/config.json")
+    assert json.loads(config.read_text())["config"]["component_settings"] == {"condition.scale": 2.0}
+    capsys.readouterr()
+    for flags, sentence in [
+        (["--condition.scale", "much"], "--condition.scale takes a number, not 'much'"),
+        (["--condition.scael", "2"], "unknown option --condition.scael: did you mean --condition.scale?"),
+        (["--critic.scale", "2"], "unknown option --critic.scale"),
+    ]:
+        assert main(["train", *FLAGS, *chosen, *flags]) == 2
+        assert sentence in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["train", *chosen, "--help"])
+    assert "--condition.scale FLOAT\n                          Times the goal's" in capsys.readouterr().out
+
+
+def test_a_part_that_only_a_config_names_is_not_imported_for_its_flags(tmp_path: Path, monkeypatch, capsys):
+    (tmp_path / "my_untrusted_goal.py").write_text("raise SystemExit('it ran')")
+    stored = {"schema_version": 2, "config": {"condition": "my_untrusted_goal:Scaled"}, "earlier_budgets": []}
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--config", ".", "--condition.scale", "2"]) == 2
+    assert "--import my_untrusted_goal" in capsys.readouterr().err

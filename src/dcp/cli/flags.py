@@ -9,7 +9,7 @@ import dataclasses
 import inspect
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -23,7 +23,7 @@ from dcp.errors import UserError
 T = TypeVar("T")
 POSITIONAL = "positional"  # Annotated[tuple[str, ...], POSITIONAL] takes the arguments without a flag
 Burst = Annotated[tuple[int, int] | None, (100, 10)]  # P and L; the flag alone stands for the paper's
-COMPONENT_SETTINGS = "component_settings"  # the field that takes dotted flags: (("condition.scale", 2.0), ...)
+COMPONENT_SETTINGS = "component_settings"  # the field that takes dotted flags: {"condition.scale": 2.0}
 IMPORT = ("--import MODULE", "Import this module first, such as one that registers an environment. May be repeated.")
 WORDS = {int: ("a whole number", "whole numbers"), float: ("a number", "numbers")}
 COUNTS = {2: "two", 3: "three"}
@@ -59,7 +59,7 @@ def parse(default: T, argv: list[str], prog: str, description: str, extra: Mappi
     """Return the default with what argv sets. `--help` prints and exits with code 0.
 
     `extra`: dataclasses by prefix. `{"condition": Direction}` adds a flag `--condition.scale` for the field `scale`;
-    what is given goes into the field `component_settings` as (("condition.scale", 2.0),).
+    what is given goes into the field `component_settings` as {"condition.scale": 2.0}.
     """
     given = read(default, argv, prog, extra or {})
     if "-h" in argv or "--help" in argv:
@@ -69,8 +69,8 @@ def parse(default: T, argv: list[str], prog: str, description: str, extra: Mappi
 
 
 def read(default: Any, argv: list[str], prog: str, extra: Mapping[str, type] | None = None) -> dict[str, Any]:
-    """Return what argv sets, by field name. With `extra` None, dotted flags are skipped: their types are not known
-    before the components are."""
+    """Return what argv sets, by field name. With `extra` None, the values of dotted flags stay text: their types are
+    not known before the components are."""
     flags = {flag.name: flag for flag in _flags(default, extra or {})}
     given: dict[str, Any] = {}
     loose, rest = [], list(argv)
@@ -85,7 +85,7 @@ def read(default: Any, argv: list[str], prog: str, extra: Mapping[str, type] | N
         if name in ("-h", "--help"):
             continue
         if extra is None and flag is None and "." in name:
-            _take(rest, None)
+            given[name[2:]] = [text] if equals else _take(rest, None)
         elif flag is None or flag.positional or (flag.name != name and flag.kind is not bool):
             _refuse(name, flags, prog)
         elif flag.kind is bool:
@@ -132,11 +132,12 @@ def _flags(default: Any, extra: Mapping[str, type], group: str = "options") -> I
 
 
 def _flag(field: str, hint: Any, group: str, owner: type, default: Any) -> Flag | None:
-    """None for a type that cannot be written on a command line, such as a function."""
+    """Return None for a type that cannot be written on a command line. A function is written by its name."""
     marks: tuple[Any, ...] = getattr(hint, "__metadata__", ())
     hint = hint.__origin__ if marks else hint
     members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    kind, *more = [member for member in members if member is not NoneType]
+    members = tuple(str if Callable in (member, get_origin(member)) else member for member in members)
+    kind, *more = dict.fromkeys(member for member in members if member is not NoneType)
     count = 0 if kind is bool else 1
     if get_origin(kind) is tuple:
         kind, *others = get_args(kind)

@@ -1,7 +1,7 @@
 """`dcp train`: settings from flags, a preset or a saved config; then a run, its plots, and where they are."""
 
 import sys
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -119,7 +119,8 @@ def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
         settings = replace(settings, eval_env=None)  # another environment is judged on itself, unless a flag says more
     if stored is None and given.get("pool_seed") is not None:
         settings = replace(settings, pool_seed_sha256=None)  # the config's: another file has another
-    options = parse(TrainOptions(settings=settings), argv, "dcp train", _description())
+    parts = _chosen_parts(settings, given, argv)
+    options = parse(TrainOptions(settings=settings), argv, "dcp train", _description(), parts)
     _require_sense(options, given)
     if options.resume == AUTO and not options.seeds:
         folder = options.runs_dir / options.settings.run_path
@@ -138,6 +139,23 @@ def _start(given: dict[str, Any], stored: Settings | None) -> Settings:
     if config is not None:
         overrides = read_config_file(config / CONFIG_FILE if config.is_dir() else config)["config"]
     return replace(stored or Settings(), **overrides)
+
+
+def _chosen_parts(settings: Settings, given: dict[str, Any], argv: list[str]) -> dict[str, type]:
+    """Return the classes of the chosen critic, command, condition and network: their own settings are flags too.
+
+    They are looked up only where such a flag is given, or where the help is to show them.
+    """
+    named = {name: given[name] for name in ("method", "critic", "command", "condition", "network") if name in given}
+    if not any("." in name for name in given) and not (named and ("-h" in argv or "--help" in argv)):
+        return {}
+    from dcp.components import TABLES, code_in, require_imported
+    from dcp.methods.table import PARTS, named_parts
+
+    rows = named_parts(replace(settings, **named))
+    require_imported(code_in([rows[kind] for kind in PARTS if kind not in named]), "the config")
+    classes = {kind: TABLES[kind].find(rows[kind]) for kind in PARTS}
+    return {kind: found for kind, found in classes.items() if isinstance(found, type) and is_dataclass(found)}
 
 
 def _require_sense(options: TrainOptions, given: dict[str, Any]) -> None:
