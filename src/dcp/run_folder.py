@@ -29,7 +29,7 @@ class RunRecord:
     folder: Path
     config: dict[str, Any]  # resolved; every field of `Config`
     versions: dict[str, str]  # package -> version that trained it
-    metrics: dict[str, np.ndarray]  # column -> one number an evaluation
+    metrics: dict[str, np.ndarray]  # column -> one number per evaluation
 
     @property
     def policy_path(self) -> Path:
@@ -62,6 +62,7 @@ def zoo_names() -> list[str]:
 
 
 def load_run(folder: str | Path) -> RunRecord:
+    """Read what a run left behind: a folder, or zoo/<env>/<method>."""
     folder = located(folder)
     if not (folder / CONFIG_FILE).is_file():
         raise UserError(f"{folder} is no run folder: it has no {CONFIG_FILE}; name the folder that `dcp train` printed")
@@ -70,13 +71,13 @@ def load_run(folder: str | Path) -> RunRecord:
 
 
 def require_trust(name: str, given: str | None, flag: str) -> None:
-    """A run's config may come from a stranger: code that it names is not run unless its user names it too, by flag."""
+    """Refuse code that a run's config names unless its user names it too, by flag: it may come from a stranger."""
     if ":" in name and given != name:
         raise UserError(f"the run's config names the code {name!r}: if you trust it, name it too: --{flag} {name}")
 
 
 def read_config_file(path: str | Path) -> dict[str, Any]:
-    """A config.json, checked and of the present schema: config (valid for `Config`), earlier_budgets, versions."""
+    """Read a config.json, checked and of the present schema: config (valid for `Config`), earlier_budgets, versions."""
     path = Path(path)
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))

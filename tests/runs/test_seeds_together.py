@@ -201,7 +201,7 @@ def test_when_one_seed_drops_out_the_other_goes_on(together: Trained, tmp_path: 
     poison(monkeypatch, 0)
     with pytest.raises(SeedsFaultError, match=r"^1 seed dropped out, the others are trained: seed 3: ") as fault:
         train_seeds(tiny_config(), SEEDS, runs_dir=tmp_path, display="none")
-    assert "The others go on." in capsys.readouterr().err
+    assert "The others train on." in capsys.readouterr().err
     assert (folder(tmp_path, 3) / "fault.json").exists()
     assert list(fault.value.trained) == [0]
     assert_close(fault.value.trained[0].rows, together.runs[0].rows)

@@ -250,7 +250,7 @@ def run_loop(group: Group, members: Sequence[Member], at_boundary: Callable[[Gro
 
 @dataclass(frozen=True)
 class Evaluation:
-    """After each evaluation: one row of metrics.csv, and the run as it stands."""
+    """After each evaluation: one row of metrics.csv, and the run as it is then."""
 
     row: Row
     run: RunState
