@@ -5,45 +5,57 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dcp.algorithm import Algorithm as Algorithm
+    from dcp.components import register as register
     from dcp.config import Config as Config
+    from dcp.critics.contrastive import Contrastive as Contrastive
+    from dcp.envs.base import EnvState as EnvState
     from dcp.envs.registry import make_env as make_env
     from dcp.envs.registry import register_env as register_env
     from dcp.evaluation.trial import evaluate as evaluate
+    from dcp.interfaces import Agent as Agent
+    from dcp.interfaces import CriticState as CriticState
+    from dcp.interfaces import Problem as Problem
+    from dcp.interfaces import Representation as Representation
+    from dcp.methods.commands import FinalGoal as FinalGoal
+    from dcp.methods.commands import PooledSubgoal as PooledSubgoal
+    from dcp.methods.conditions import Direction as Direction
+    from dcp.methods.conditions import RawGoal as RawGoal
     from dcp.methods.table import METHODS as METHODS
+    from dcp.methods.table import Method as Method
+    from dcp.networks import MLP as MLP
     from dcp.policies.policy_file import load_policy as load_policy
     from dcp.runs.train import resume as resume
     from dcp.runs.train import train as train
     from dcp.runs.train import train_seeds as train_seeds
+    from dcp.types import EnvSpec as EnvSpec
 
 _HOMES = {
-    "Config": "dcp.config",
-    "METHODS": "dcp.methods.table",
-    "make_env": "dcp.envs.registry",
-    "register_env": "dcp.envs.registry",
-    "evaluate": "dcp.evaluation.trial",
-    "load_policy": "dcp.policies.policy_file",
-    "resume": "dcp.runs.train",
-    "train": "dcp.runs.train",
-    "train_seeds": "dcp.runs.train",
+    "dcp.algorithm": ("Algorithm",),
+    "dcp.components": ("register",),
+    "dcp.config": ("Config",),
+    "dcp.critics.contrastive": ("Contrastive",),
+    "dcp.envs.base": ("EnvState",),
+    "dcp.envs.registry": ("make_env", "register_env"),
+    "dcp.evaluation.trial": ("evaluate",),
+    "dcp.interfaces": ("Agent", "CriticState", "Problem", "Representation"),
+    "dcp.methods.commands": ("FinalGoal", "PooledSubgoal"),
+    "dcp.methods.conditions": ("Direction", "RawGoal"),
+    "dcp.methods.table": ("METHODS", "Method"),
+    "dcp.networks": ("MLP",),
+    "dcp.policies.policy_file": ("load_policy",),
+    "dcp.runs.train": ("resume", "train", "train_seeds"),
+    "dcp.types": ("EnvSpec",),
 }
-__all__ = [
-    "METHODS",
-    "Config",
-    "evaluate",
-    "load_policy",
-    "make_env",
-    "register_env",
-    "resume",
-    "train",
-    "train_seeds",
-]
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+__all__ = sorted(_HOME_OF)  # pyright: ignore[reportUnsupportedDunderAll]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _HOME_OF:
         raise AttributeError(f"module 'dcp' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOME_OF[name]), name)
 
 
 # gymnasium.make("dcp:dcp/AntUMaze-v0") imports dcp and then looks the id up. Without Gymnasium nothing is imported.

@@ -1,6 +1,8 @@
 """Every check of a run that needs the tables and the environment; those that need neither are in config.py."""
 
 import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -18,6 +20,9 @@ from dcp.methods.table import COMMANDS, METHODS, make_agent, make_part
 from dcp.networks import MLP
 from dcp.types import EnvSpec
 
+if TYPE_CHECKING:
+    from dcp.algorithm import Algorithm
+
 _NAMES = ("method", "critic", "command", "condition", "network", "score", "energy", "contrastive_loss", "activation")
 _FLOAT = 4  # bytes
 
@@ -25,6 +30,17 @@ _FLOAT = 4  # bytes
 def check(config: Settings) -> None:
     """Raise one sentence with everything that is wrong."""
     problems = violations(config)
+    if problems:
+        raise UserError("; ".join(problems))
+
+
+def check_algorithm(algorithm: "Algorithm") -> None:
+    """Check what an algorithm of objects could not check by its config: its environment, and this machine's memory."""
+    env, config = algorithm.env, algorithm.config
+    problems = [] if is_ours(env) else contract_violations(env.spec.name if hasattr(env, "spec") else "the env", env)
+    problems = problems or _device_violations(config, env.spec)
+    with suppress(UserError):  # parts without a name are not counted
+        problems = problems or _memory_violations(config, env.spec)
     if problems:
         raise UserError("; ".join(problems))
 

@@ -9,12 +9,14 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any, get_args, get_origin, get_type_hints
 
 from dcp.errors import UserError
 from dcp.named_code import import_named
 
 TABLES: dict[str, "Table"] = {}  # by kind
+_HOMES = ("dcp.methods.table", "dcp.envs.registry")  # import these, and every table is there
 
 
 class Table(dict[str, Any]):
@@ -55,6 +57,8 @@ def register(kind: str, name: str, row: Any = None) -> Any:
     """
     if row is None:
         return lambda row: register(kind, name, row)
+    for home in _HOMES:
+        import_module(home)  # by name: these import this module
     if kind not in TABLES:
         raise UserError(unknown("kind of component", kind, TABLES))
     if TABLES[kind].get(name, row) is not row:
@@ -115,14 +119,17 @@ def code_in(tree: Any) -> list[str]:
     return [tree] if is_code(tree) else []
 
 
+def is_imported(name: str) -> bool:
+    """Tell whether the module of `module:name` is imported already, and no part of Python: then naming it runs none."""
+    module = name.split(":")[0]
+    return module in sys.modules and module.split(".")[0] not in sys.stdlib_module_names
+
+
 def require_imported(names: Iterable[str], file: Any) -> None:
     """Refuse code that a file names, unless this process has imported its module already: reading a file runs none."""
     for name in names:
         module = name.split(":")[0]
-        top = module.split(".")[0]
-        if top in sys.stdlib_module_names or top == "builtins":
-            raise UserError(f"{file} names {name}, which is a part of Python and no component: do not trust this file")
-        if module not in sys.modules:
+        if not is_imported(name):
             raise UserError(
                 f"{file} needs {name}, which is code outside dcp: if you trust it, import {module} first "
                 f"(on the command line: --import {module})"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
-from dcp.components import shown
+from dcp.components import is_code, shown
 from dcp.errors import UserError
 
 SCHEMA_VERSION = 2  # of config.json: 2 has earlier_budgets
@@ -185,6 +185,15 @@ class Settings:
         method = "-".join([self.method, *own]).replace(":", ".")
         return f"{self.env.replace(':', '.')}/{method}/seed_{self.seed}"
 
+    @property
+    def code(self) -> dict[str, str]:
+        """What names code outside the package as module:name, by the flag that names it again."""
+        named = {name: value for name in _MAY_BE_CODE if is_code(value := getattr(self, name))}
+        named |= {name: value for name, value in self.component_settings.items() if is_code(value)}
+        if self.eval_env == self.env:
+            named.pop("eval_env", None)
+        return {name.replace("_", "-"): value for name, value in named.items()}
+
     def settings_of(self, kind: str) -> dict[str, Any]:
         """The settings of the critic, command, condition or network that are not fields of the config."""
         values = self.component_settings.items()
@@ -206,10 +215,34 @@ class Config(Settings):
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
+        values = gathered(values)
         unknown = sorted(set(values) - {field.name for field in dataclasses.fields(cls)})
         if unknown:
             raise UserError(f"unknown config field {unknown[0]!r}: remove it, or see `dcp train --help` for the names")
         return cls(**values)
+
+
+PARTS = ("critic", "command", "condition", "network")  # of an agent: each may have settings of its own
+_MAY_BE_CODE = ("env", "eval_env", "method", *PARTS, "score", "energy", "contrastive_loss", "activation")
+
+
+def gathered(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields for `Settings` from a flat or nested table: {"condition.scale": 2} or {"condition": {"scale": 2}}."""
+    fields: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    for name, value in values.items():
+        if name in PARTS and isinstance(value, Mapping):
+            own |= {f"{name}.{field}": setting for field, setting in value.items()}
+        elif "." in name:
+            own[name] = value
+        else:
+            fields[name] = value
+    return fields | ({"component_settings": {**fields.get("component_settings", {}), **own}} if own else {})
+
+
+def is_setting(name: str) -> bool:
+    """Tell whether this is a field, or a setting of one of an agent's parts such as condition.scale."""
+    return name in field_kinds() or (name.partition(".")[0] in PARTS and "." in name)
 
 
 def _default(value: Any, default: Any) -> Any:
@@ -298,6 +331,11 @@ def _range_violations(s: Settings) -> list[str]:
         most = _AT_MOST.get(name, _INT32_MAX)
         if isinstance(value, int) and value > most and name != "seed":
             problems.append(f"{name} is {value}: use at most {most}")
+    for name, value in s.component_settings.items():
+        if name.partition(".")[0] not in PARTS or not name.partition(".")[2].isidentifier():
+            problems.append(f"component_settings has {shown(name)}: write it as condition.scale, part and setting")
+        elif not isinstance(value, str | int | float | bool | list | tuple | None):
+            problems.append(f"{name} is {shown(value)}: use a number, text or a list")
     for name, choices in _CHOICES.items():
         if getattr(s, name) not in choices:
             problems.append(

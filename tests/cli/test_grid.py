@@ -61,8 +61,8 @@ def test_code_that_a_grid_file_names_is_not_loaded_unless_its_user_names_it(
     (tmp_path / "stranger_maze.py").write_text(body)
     assert main(["grid", "grid.toml"]) == 2
     said = capsys.readouterr()
-    assert "--own-env stranger_maze:make" in said.err and "loaded" not in said.out
-    allowed = ["--own-env", "stranger_maze:make", "--dry-run", "--no-calibration"]
+    assert "--own-code stranger_maze:make" in said.err and "loaded" not in said.out
+    allowed = ["--own-code", "stranger_maze:make", "--dry-run", "--no-calibration"]
     assert main(["grid", "grid.toml", *allowed]) == 0
     assert "stranger_maze.make/dcp/seed_0" in capsys.readouterr().out
 

@@ -297,7 +297,7 @@ def _in_a_maze(run: Run) -> bool:
     name = run.config.get("eval_env") or run.config.get("env")
     if name not in ENVIRONMENTS:
         return False
-    spec = make_env(name, run.config.get("fidelity", "paper")).spec
+    spec = make_env(str(name), run.config.get("fidelity", "paper")).spec
     return has_plane(spec) and spec.goal_size == 2
 
 

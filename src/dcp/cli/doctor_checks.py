@@ -392,6 +392,7 @@ def train_a_moment(folder: str) -> dict[str, Any]:
             if not math.isfinite(value):
                 raise ProbeError(f"{name} is {value}")
     spec = run.policy.spec
+    assert run.folder is not None
     states, goals = np.ones((4, spec.state_size)), np.linspace(0.0, 3.0, 4 * spec.goal_size).reshape(4, -1)
     trained, saved = run.policy(states, goals), load_policy(run.folder)(states, goals)
     if not np.all(np.isfinite(trained)) or not np.array_equal(trained, saved):

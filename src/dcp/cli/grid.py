@@ -50,8 +50,8 @@ class GridOptions:
     """Only runs with KEY=VALUE, such as env=ant_* seed=0,1."""
     runs_dir: Path = Path("runs")
     """Results go to <runs-dir>/<env>/<method>/seed_<n>/; on a cluster, a folder that all machines share."""
-    own_env: tuple[str, ...] = ()
-    """Environments named as module:factory in the file that may be loaded: they are code."""
+    own_code: tuple[str, ...] = ()
+    """What the file names as module:name, environments or parts, and may be loaded: it is code."""
     launcher: LauncherName = "local"
     """local: processes here. ray: tasks of a Ray cluster. slurm: array jobs, through submitit."""
     seeds_as: SeedsAs | None = None
@@ -84,7 +84,7 @@ def main(argv: list[str]) -> int:
     environ = dict(os.environ)  # for the runs, without what this process does to its own
     _leave_gpus_alone()
     grid = read_grid(options.file[0]) if options.file else builtin_grid(options.preset or "")
-    entries = survey(check_runs(expand(grid, options.where), options.own_env), options.runs_dir)
+    entries = survey(check_runs(expand(grid, options.where), options.own_code), options.runs_dir)
     each, seeds_as = _each(options)
     jobs = make_jobs(entries, options.runs_dir.absolute(), each, seeds_as, Path.cwd(), imported_modules())
     free = _free(options)

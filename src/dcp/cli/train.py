@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dcp.cli.flags import parse, read
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.cli.several_hosts import among_hosts, disconnect, named_hosts, several
-from dcp.config import Config, Settings
+from dcp.config import PARTS, Config, Settings
 from dcp.errors import UserError
 from dcp.presets import PRESETS, preset_overrides
 from dcp.run_folder import CONFIG_FILE, PLOTS_DIR, read_config_file
@@ -97,11 +97,12 @@ def _train(argv: list[str], given: dict[str, Any]) -> int:
         elif (steps := _steps_to_resume(Path(resumed), settings)) is None:
             return _finished(Path(resumed), options.plots)
         else:
-            run = resume(resumed, steps=steps, env=settings.env, eval_env=settings.eval_env, **outputs)
+            run = resume(resumed, steps=steps, code=settings.code.values(), **outputs)
     except Interrupted as stop:
         disconnect()
         return _stopped(stop, options.plots)
     disconnect()
+    assert run.folder is not None
     print(f"Trained for {outcome(run.rows[-1])}")
     show_results(run.folder, options.plots)
     return 0
@@ -114,7 +115,7 @@ def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
     resumed = given.get("resume")
     stored = Settings(**asdict(read_plan(Path(resumed))[0])) if resumed not in (None, AUTO) else None
     settings = _start(given, stored)
-    require_named(settings, {"env": given.get("env"), "eval-env": given.get("eval_env")})
+    require_named(settings, [value for value in given.values() if isinstance(value, str)])
     if stored is None and given.get("env") not in (None, settings.env):
         settings = replace(settings, eval_env=None)  # another environment is judged on itself, unless a flag says more
     if stored is None and given.get("pool_seed") is not None:
@@ -150,7 +151,7 @@ def _chosen_parts(settings: Settings, given: dict[str, Any], argv: list[str]) ->
     if not any("." in name for name in given) and not (named and ("-h" in argv or "--help" in argv)):
         return {}
     from dcp.components import TABLES, code_in, require_imported
-    from dcp.methods.table import PARTS, named_parts
+    from dcp.methods.table import named_parts
 
     rows = named_parts(replace(settings, **named))
     require_imported(code_in([rows[kind] for kind in PARTS if kind not in named]), "the config")

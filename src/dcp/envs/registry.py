@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from functools import cache, partial
 from typing import cast
 
-from dcp.components import shown
+from dcp.components import Table, shown
 from dcp.config import PHYSICS, Settings
 from dcp.envs.base import Environment
 from dcp.envs.mazes import EVAL_LAYOUTS, LAYOUTS, parse_layout
@@ -80,7 +80,9 @@ OURS: dict[str, Factory] = _mazes() | {
     "pusher_hard": partial(_pusher, "pusher_hard"),
     "pusher_hard_far": partial(_pusher, "pusher_hard_far"),
 }
-ENVIRONMENTS = dict(OURS)  # open: it is read whenever a name is looked up, so a row that is added counts at once
+ENVIRONMENTS = Table(
+    "environment", OURS
+)  # open: it is read whenever a name is looked up, so a row that is added counts at once
 
 
 def register_env(name: str, factory: Factory) -> None:

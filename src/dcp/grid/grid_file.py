@@ -28,8 +28,8 @@ from string import Formatter
 from typing import Any
 
 from dcp.analysis.paper_values import ENVIRONMENTS, METHODS
-from dcp.components import shown
-from dcp.config import Settings, field_kinds, type_violations
+from dcp.components import is_imported, shown
+from dcp.config import Settings, field_kinds, gathered, is_setting, type_violations
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
 from dcp.grid.jobs import GRID_DIR, Run
@@ -136,14 +136,23 @@ def _unknown_key(key: str) -> str:
 def _fields(table: Any, where: str, source: str) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise UserError(f"{source}: {where} must be a table of settings, not {shown(table)}")
+    table = _flat(table)
     for name, value in table.items():
-        if name not in field_kinds():
+        if not is_setting(name):
             raise UserError(f"{source}: unknown field {name!r} in {where}: {_close_field(name)}")
         if isinstance(value, list) and where not in ("[product]", "[[zip]]"):
             raise UserError(f"{source}: {name} in {where} is a list: several values go under [product] or [[zip]]")
     if "env" in table and where.startswith("[rows"):
         raise UserError(f"{source}: env in {where} is what chooses the row: put it under [product] or [set]")
     return table
+
+
+def _flat(table: dict[str, Any]) -> dict[str, Any]:
+    """condition.scale = 2 is a table in TOML: {"condition": {"scale": 2}} -> {"condition.scale": 2}"""
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        flat |= {f"{name}.{part}": v for part, v in value.items()} if isinstance(value, dict) else {name: value}
+    return flat
 
 
 def _listed(table: dict[str, Any], where: str, source: str) -> Values:
@@ -195,7 +204,7 @@ def expand(grid: GridFile, where: Sequence[str] = ()) -> list[Run]:
 def check_runs(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Run]:
     """Return the runs with what their environments decide filled in; raise UserError where one of them is wrong.
 
-    `own`: environments named as module:factory that the user allows. They are code, and the file may be a stranger's.
+    `own`: what the file names as module:name and the user allows. It is code, and the file may be a stranger's.
     """
     from dcp.checks import violations
 
@@ -203,9 +212,9 @@ def check_runs(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Run]:
     checked = []
     for run in runs:
         settings, cell = run.settings, replace(run.settings, seed=0)
-        for name in (settings.env, settings.eval_env):
-            if isinstance(name, str) and ":" in name and name not in own:
-                raise UserError(f"the grid names the code {shown(name)}: if you trust it, also give --own-env {name}")
+        for name in settings.code.values():
+            if name not in own and not is_imported(name):
+                raise UserError(f"the grid names the code {shown(name)}: if you trust it, also give --own-code {name}")
         if cell not in problems_of:
             # The process that will run it checks devices, and the launcher checks memory.
             problems_of[cell] = violations(replace(cell, devices=None), memory=False) or cell.violations()
@@ -235,7 +244,7 @@ def _settings(grid: GridFile, chosen: dict[str, Any]) -> Settings:
         start = {name: value for name, value in start.items() if name != "eval_env"}  # of the preset's environment
     env = str(told.get("env", start.get("env", Settings.env)))
     row = next((row for pattern, row in grid.rows.items() if fnmatchcase(env, pattern)), {})
-    return Settings(**{**start, **grid.set, **row, **chosen})
+    return Settings(**gathered({**start, **grid.set, **row, **chosen}))
 
 
 def _filtered(settings: list[Settings], where: Sequence[str]) -> list[Settings]:
@@ -244,12 +253,12 @@ def _filtered(settings: list[Settings], where: Sequence[str]) -> list[Settings]:
         key, given, values = condition.partition("=")
         if not given or not values:
             raise UserError(f"--where takes KEY=VALUE, such as env=ant_u_maze or seed=0,1: not {shown(condition)}")
-        if key not in field_kinds():
+        if not is_setting(key):
             raise UserError(f"unknown field {key!r} in --where: {_close_field(key)}")
         patterns = values.split(",")
-        kept = [s for s in settings if any(fnmatchcase(_text(getattr(s, key)), pattern) for pattern in patterns)]
+        kept = [s for s in settings if any(fnmatchcase(_text(_value(s, key)), pattern) for pattern in patterns)]
         if settings and not kept:
-            there = ", ".join(dict.fromkeys(_text(getattr(s, key)) for s in settings))
+            there = ", ".join(dict.fromkeys(_text(_value(s, key)) for s in settings))
             raise UserError(f"no run has {condition}: these runs have {key} {there[:300]}")
         settings = kept
     return settings
@@ -262,7 +271,7 @@ def _subfolder(grid: GridFile, settings: Settings) -> str:
         return re.sub(r"[^A-Za-z0-9_.+-]", ".", _text(value))
 
     parts = Formatter().parse(grid.folder)
-    return "".join(text + (safe(getattr(settings, name)) if name else "") for text, name, _, _ in parts)
+    return "".join(text + (safe(_value(settings, name)) if name else "") for text, name, _, _ in parts)
 
 
 def _check_template(grid: GridFile) -> None:
@@ -271,7 +280,7 @@ def _check_template(grid: GridFile) -> None:
     except ValueError as error:
         raise UserError(f"{grid.source}: folder {grid.folder!r} is broken ({error}): write {{field}}") from error
     for _, name, specification, conversion in parts:
-        if name is not None and (name not in field_kinds() or specification or conversion):
+        if name is not None and (not is_setting(name) or specification or conversion):
             raise UserError(f"{grid.source}: folder names {{{name}}}, which is not a setting: {_close_field(name)}")
     path = PurePosixPath(grid.folder)
     if not grid.folder.isprintable():
@@ -299,6 +308,10 @@ def _refuse_clashes(grid: GridFile, runs: list[Run]) -> None:
             f"two runs would share the folder {run.path}, because they differ in {', '.join(names)}: "
             f'give each its own by folder = "{folder}" at the top of the grid file'
         )
+
+
+def _value(settings: Settings, name: str) -> Any:
+    return settings.component_settings.get(name) if "." in name else getattr(settings, name)
 
 
 def _text(value: Any) -> str:

@@ -17,7 +17,7 @@ from dcp.errors import UserError
 from dcp.grid.resources import Resources, run_memory
 from dcp.policies.policy_file import write_whole
 from dcp.run_folder import load_run
-from dcp.runs.run_status import differing, has_all_results, holds_run, how_far, own_environments, read_plan
+from dcp.runs.run_status import differing, has_all_results, holds_run, how_far, read_plan
 
 GRID_DIR = "grid"  # beside the runs: jobs/, logs/, progress/
 SeedsAs = Literal["vmapped", "processes"]
@@ -196,7 +196,7 @@ def make_jobs(
     for (subfolder, _), settings in groups.items():
         first, seeds = settings[0], tuple(s.seed for s in settings)
         memory = each.memory_bytes or run_memory(first, len(seeds), on_gpu=each.gpus > 0)
-        code = cwd if own_environments(first) or first.pool_seed or imports else None
+        code = cwd if first.code or first.pool_seed or imports else None
         resources = replace(each, memory_bytes=memory)
         jobs.append(Job(first, seeds, runs_dir, subfolder, resources, code, tuple(imports)))
     return jobs

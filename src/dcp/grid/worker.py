@@ -84,7 +84,7 @@ def _train(job: Job) -> None:
     if status.kind == "new":
         train(Config(**asdict(settings)), runs_dir=job.root, display=display)
     if status.kind == "interrupted":
-        resume(folder, steps=status.steps, env=settings.env, eval_env=settings.eval_env, display=display)
+        resume(folder, steps=status.steps, code=settings.code.values(), display=display)
 
 
 def begin_child(parent: int, cores: int) -> bool:

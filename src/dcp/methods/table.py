@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dcp.components import TABLES, Table, build, describe, settings_of
-from dcp.config import Config, Settings
+from dcp.config import PARTS, Config, Settings
 from dcp.critics.contrastive import CRITICS, Contrastive
 from dcp.errors import UserError
 from dcp.interfaces import ActorGoal, Agent, Command, Condition, Critic, needs_embedding
@@ -34,7 +34,7 @@ METHODS = Table(
 )
 COMMANDS = Table("command", {"final_goal": FinalGoal, "pooled_subgoal": PooledSubgoal})
 CONDITIONS = Table("condition", {"raw_goal": RawGoal, "direction": Direction})
-PARTS = tuple(table.kind for table in (CRITICS, COMMANDS, CONDITIONS, NETWORKS))  # of an agent; each has settings
+assert [table.kind for table in (CRITICS, COMMANDS, CONDITIONS, NETWORKS)] == list(PARTS)
 
 
 def named_parts(settings: Settings) -> dict[str, Any]:

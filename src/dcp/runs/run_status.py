@@ -3,8 +3,10 @@
 A run whose budget was raised keeps the evaluations that were planned; further ones follow at their pace.
 """
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from dcp.config import Config, Settings
 from dcp.errors import UserError
@@ -123,25 +125,19 @@ def has_all_results(folder: Path, config: Config) -> bool:
 
 
 def resume_command(path: Path) -> str:
-    """Say how to resume a run. An environment of one's own is code: it is named again."""
+    """Say how to resume a run. Parts and environments of one's own are code: they are named again."""
     try:
         config, _ = read_plan(path)
     except UserError:
         return f"dcp train --resume {path}"
-    flags = [f"--{flag} {name}" for flag, name in own_environments(config).items()]
+    flags = [f"--{flag} {name}" for flag, name in config.code.items()]
     return " ".join([f"dcp train --resume {path}", *flags])
 
 
-def require_named(config: Settings, named: dict[str, str | None]) -> None:
-    """Refuse a config that names code unless the user names it too, by flag."""
-    for flag, name in own_environments(config).items():
-        require_trust(name, named[flag], flag)
-
-
-def own_environments(config: Settings) -> dict[str, str]:
-    """{"env": "module:factory"}, where a config names code; by flag"""
-    named = {"env": config.env, "eval-env": config.eval_env or config.env}
-    return {flag: name for flag, name in named.items() if ":" in name and (flag == "env" or name != config.env)}
+def require_named(config: Settings, named: Collection[Any]) -> None:
+    """Refuse a config that names code unless the user names it too, or has imported its module."""
+    for flag, name in config.code.items():
+        require_trust(name, name if name in named else None, flag)
 
 
 def differing(stored: Config, earlier: tuple[Budget, ...], asked: Settings) -> list[str]:

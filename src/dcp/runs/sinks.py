@@ -110,7 +110,7 @@ def make_sinks(folder: RunFolder, tensorboard: bool, wandb: bool, rows: Sequence
 
 @dataclass(frozen=True)
 class TrainedRun:
-    folder: Path
+    folder: Path | None  # None: trained without one
     rows: list[Row]  # as in metrics.csv: one per evaluation
     policy: DeployedPolicy
     state: RunState

@@ -1,16 +1,18 @@
 """`dcp.train`, `dcp.resume` and `dcp.train_seeds`: from a config to run folders, and on from where one stopped."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from dcp import compiling, hosts
 from dcp.algorithm import Algorithm, RunState, make_algorithm
-from dcp.checks import check
+from dcp.checks import check, check_algorithm
 from dcp.config import Config, Settings
-from dcp.errors import RunError
+from dcp.envs.base import Environment
+from dcp.errors import RunError, UserError
 from dcp.policies.policy import DeployedPolicy
 from dcp.runs import checkpoint, sinks
 from dcp.runs.checkpoint import Row, Saver
@@ -28,34 +30,93 @@ OnSeedEval = Callable[[int, Row], None]  # seed, row
 
 
 def train(
-    config: Config,
+    what: Algorithm | Config | Environment | str | None = None,
     on_eval: OnEval | None = None,
     *,
-    runs_dir: str | Path = "runs",
+    runs_dir: str | Path | None = "runs",
     overwrite: bool = False,
+    resume: bool = False,
     tensorboard: bool = False,
     wandb: bool = False,
     display: DisplayKind = "auto",
     cache: str | Path | None = None,
     cadence: Cadence = Cadence(),  # noqa: B008
+    **settings: Any,
 ) -> TrainedRun:
-    """Train and write `<runs_dir>/<env>/<method>/seed_<n>/`.
+    """Train and write `<runs_dir>/<env>/<method>/seed_<n>/`; with `runs_dir` None, train and write nothing.
 
+    `what`: an `Algorithm`, a `Config`, or an environment or its name; `settings` are fields of the config.
     `on_eval` is called after each evaluation; its `run` is valid within the call only (its buffers are reused).
-    `cache` is a folder for compiled programs, or "off"; see `dcp.compiling`. `cadence`: when to checkpoint.
+    `resume`: continue the run that is there, if there is one. `cadence`: when to checkpoint.
+    `cache` is a folder for compiled programs, or "off"; see `dcp.compiling`.
     With several hosts (`dcp.hosts.join`) each calls this; what host 0 was given counts, and it alone writes.
     """
     if not hosts.is_first():
         return follow(cache)
     compiling.enable_cache(cache)
-    start_hosts(config)
-    check(config)
     sinks.require(tensorboard, wandb)
-    algorithm = make_algorithm(config)
+    algorithm = _algorithm(what, settings)
+    outputs: dict[str, Any] = {"display": display, "cadence": cadence}
+    if runs_dir is None:
+        return _train_in_memory(algorithm, on_eval, display)
+    path = Path(runs_dir) / algorithm.config.run_path
+    if resume and holds_run(path):
+        steps = budget_to_resume_with(path, algorithm.config)
+        more = {"steps": steps, "algorithm": algorithm, "tensorboard": tensorboard, "wandb": wandb, "cache": cache}
+        return _resume(path, on_eval, **more, **outputs)
     results = Results(claim(runs_dir, algorithm.config, overwrite), False, tensorboard, wandb)
     session = _session_of_one(algorithm, results.folder, on_eval, display, cadence)
     ((_, policy),) = session.train([results])
     return TrainedRun(results.folder.path, results.rows, policy, session.state)
+
+
+def _algorithm(what: Algorithm | Config | Environment | str | None, settings: dict[str, Any]) -> Algorithm:
+    if isinstance(what, Algorithm):
+        changed = replace(what, config=Config.from_dict({**vars(what.config), **settings})) if settings else what
+        check_algorithm(changed)
+        return changed
+    if what is None or isinstance(what, Config | str):
+        named = {"env": what} if isinstance(what, str) else {}
+        base = vars(what) if isinstance(what, Config) else {}
+        config = Config.from_dict({**base, **named, **settings}) if base or named or settings else Config()
+        start_hosts(config)
+        check(config)
+        return make_algorithm(config)
+    if not isinstance(what, Environment):
+        raise UserError(f"dcp.train takes an Algorithm, a Config or an environment, not a {type(what).__name__}")
+    algorithm = Algorithm(what, config=Config.from_dict(settings))
+    check_algorithm(algorithm)
+    return algorithm
+
+
+def _train_in_memory(algorithm: Algorithm, on_eval: OnEval | None, display: DisplayKind) -> TrainedRun:
+    """Train without a folder: no checkpoints, no files; what is learned is in the result."""
+    config = algorithm.config
+    member = Member(config, Saver(None, config))
+    with ExitStack() as stack:
+        stack.callback(member.saver.close)
+        watcher = _InMemory(stack.enter_context(make_display(display, config, Path("nowhere"))), on_eval)
+        stop = stack.enter_context(StopRequest(watcher.display.stopping))
+        group = Group(OneRun(algorithm), evaluation_points(config), watcher)
+        run_loop(group, [member], Checkpointer(Cadence(0, 0), stop))
+        return TrainedRun(None, member.moment.rows, group.policy_of(0), group.run)
+
+
+@dataclass
+class _InMemory(Watcher):
+    display: Display
+    on_eval: OnEval | None
+
+    def joined(self, group: Group) -> None:
+        self.display.joined(group.seeds, *group.position)
+
+    def progress(self, progress: Progress) -> None:
+        self.display.progress(progress)
+
+    def evaluated(self, group: Group, rows: list[Row]) -> None:
+        self.display.evaluated(rows)
+        if self.on_eval is not None:
+            self.on_eval(Evaluation(rows[0], group.run))
 
 
 def resume(
@@ -63,8 +124,8 @@ def resume(
     on_eval: OnEval | None = None,
     *,
     steps: int | None = None,
-    env: str | None = None,
-    eval_env: str | None = None,
+    algorithm: Algorithm | None = None,
+    code: Collection[str] = (),
     tensorboard: bool = False,
     wandb: bool = False,
     display: DisplayKind = "auto",
@@ -74,18 +135,39 @@ def resume(
     """Continue the run in this folder as if it had never stopped; with `steps`, train it longer than was planned.
 
     A run without a checkpoint begins again: its config decides every number, so that too ends as it would have.
-    `env`, `eval_env`: a run folder that names an environment as module:factory names code; name it too, to allow it.
+    `code`: a run folder may name parts or environments as module:name; name them too, to allow them, or import their
+    modules first. `algorithm`: the one that began the run, where its environment or its parts have no names.
     """
     if not hosts.is_first():
         return follow(cache)
     compiling.enable_cache(cache)
     sinks.require(tensorboard, wandb)
+    more = {"steps": steps, "algorithm": algorithm, "code": code, "tensorboard": tensorboard, "wandb": wandb}
+    return _resume(run, on_eval, **more, display=display, cache=cache, cadence=cadence)
+
+
+def _resume(
+    run: str | Path,
+    on_eval: OnEval | None,
+    *,
+    steps: int | None,
+    algorithm: Algorithm | None,
+    code: Collection[str] = (),
+    tensorboard: bool,
+    wandb: bool,
+    display: DisplayKind,
+    cache: str | Path | None,
+    cadence: Cadence,
+) -> TrainedRun:
     folder = reopen(run, steps)
     try:
         start_hosts(folder.config)
-        require_named(folder.config, {"env": env, "eval-env": eval_env})
-        check(folder.config)
-        algorithm = make_algorithm(folder.config)
+        if algorithm is None:
+            require_named(folder.config, code)
+            check(folder.config)
+            algorithm = make_algorithm(folder.config)
+        else:
+            algorithm = replace(algorithm, config=folder.config)
     except BaseException:
         folder.lock.release()
         raise
@@ -202,7 +284,7 @@ def _open_folders(
             path = runs_dir / mine.run_path
             if resume and holds_run(path):
                 require_whole(path, read_plan(path)[0])
-                require_named(mine, {"env": config.env, "eval-env": config.eval_env})
+                require_named(read_plan(path)[0], config.code.values())
                 if (steps := budget_to_resume_with(path, mine)) is None:
                     continue
                 folder = reopen(path, steps)
