@@ -110,10 +110,11 @@ def _train(argv: list[str], given: dict[str, Any]) -> int:
 
 def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
     """Let the flags that say where to start decide the defaults of all others."""
-    from dcp.runs.run_status import holds_run, read_plan, require_named
+    resumed, stored = given.get("resume"), None
+    if resumed not in (None, AUTO):
+        from dcp.runs.run_status import read_plan
 
-    resumed = given.get("resume")
-    stored = Settings(**asdict(read_plan(Path(resumed))[0])) if resumed not in (None, AUTO) else None
+        stored = Settings(**asdict(read_plan(Path(resumed))[0]))
     settings = _start(given, stored)
     require_named(settings, [value for value in given.values() if isinstance(value, str)])
     if stored is None and given.get("env") not in (None, settings.env):
@@ -124,6 +125,8 @@ def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
     options = parse(TrainOptions(settings=settings), argv, "dcp train", _description(), parts)
     _require_sense(options, given)
     if options.resume == AUTO and not options.seeds:
+        from dcp.runs.run_status import holds_run
+
         folder = options.runs_dir / options.settings.run_path
         return replace(options, resume=str(folder) if holds_run(folder) else None)
     return options
