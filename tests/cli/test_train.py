@@ -121,4 +121,4 @@ def test_a_part_that_only_a_config_names_is_not_imported_for_its_flags(tmp_path:
     (tmp_path / "config.json").write_text(json.dumps(stored))
     monkeypatch.chdir(tmp_path)
     assert main(["train", "--config", ".", "--condition.scale", "2"]) == 2
-    assert "--import my_untrusted_goal" in capsys.readouterr().err
+    assert "name it too: --condition my_untrusted_goal:Scaled" in capsys.readouterr().err

@@ -116,7 +116,10 @@ def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
 
         stored = Settings(**asdict(read_plan(Path(resumed))[0]))
     settings = _start(given, stored)
-    require_named(settings, [value for value in given.values() if isinstance(value, str)])
+    if stored is not None or given.get("config") is not None:  # a file may name code
+        from dcp.runs.run_status import require_named
+
+        require_named(settings, [value for value in given.values() if isinstance(value, str)])
     if stored is None and given.get("env") not in (None, settings.env):
         settings = replace(settings, eval_env=None)  # another environment is judged on itself, unless a flag says more
     if stored is None and given.get("pool_seed") is not None:
@@ -153,11 +156,10 @@ def _chosen_parts(settings: Settings, given: dict[str, Any], argv: list[str]) ->
     named = {name: given[name] for name in ("method", "critic", "command", "condition", "network") if name in given}
     if not any("." in name for name in given) and not (named and ("-h" in argv or "--help" in argv)):
         return {}
-    from dcp.components import TABLES, code_in, require_imported
+    from dcp.components import TABLES
     from dcp.methods.table import named_parts
 
     rows = named_parts(replace(settings, **named))
-    require_imported(code_in([rows[kind] for kind in PARTS if kind not in named]), "the config")
     classes = {kind: TABLES[kind].find(rows[kind]) for kind in PARTS}
     return {kind: found for kind, found in classes.items() if isinstance(found, type) and is_dataclass(found)}
 
