@@ -74,7 +74,10 @@ def load_run(folder: str | Path) -> RunRecord:
 def require_trust(name: str, given: str | None, flag: str) -> None:
     """Refuse code that a run's config names unless its user names it too, by flag: it may come from a stranger."""
     if ":" in name and given != name and not is_imported(name):
-        raise UserError(f"the run's config names the code {name!r}: if you trust it, name it too: --{flag} {name}")
+        raise UserError(
+            f"the run's config names the code {name!r}: if you trust it, name it too: --{flag} {name}, "
+            f"or --import {name.split(':')[0]}"
+        )
 
 
 def read_config_file(path: str | Path) -> dict[str, Any]:

@@ -40,8 +40,8 @@ assert [table.kind for table in (CRITICS, COMMANDS, CONDITIONS, NETWORKS)] == li
 def named_parts(settings: Settings) -> dict[str, Any]:
     """Return which row or class each part of the configured agent is: the config's own, else its method's."""
     chosen = {kind: getattr(settings, kind) for kind in (*PARTS, "actor_goal")}
-    if None not in chosen.values():
-        return chosen  # the method's name is a label then
+    if all(chosen[kind] is not None for kind in PARTS) and settings.method not in METHODS:
+        return {**chosen, "actor_goal": chosen["actor_goal"] or "commanded"}  # the method's name is a label
     method = METHODS.find(settings.method)
     return {kind: getattr(method, kind) if chosen[kind] is None else chosen[kind] for kind in chosen}
 
