@@ -27,7 +27,7 @@ from dcp.evaluation.rollout import Deployment, compiled
 from dcp.interfaces import Agent, CommandState
 from dcp.learner import Learner, LearnerParams, LearnerState
 from dcp.methods.pool_seed import seeds_of
-from dcp.methods.table import checked, config_of, for_task, make_agent, make_part
+from dcp.methods.table import checked, config_of, for_task, make_agent, make_part, needs
 from dcp.networks import actor_heads, sample_squashed
 from dcp.policies.policy import DeployedPolicy
 from dcp.replay import (
@@ -225,7 +225,7 @@ class Algorithm:
 
     def pairs(self, windows: Transition, key_future: Array, key_shuffle: Array) -> tuple[Batch, Array]:
         """-> every pair of the windows, with its hindsight goal, and the shuffled order of their batches"""
-        pairs = relabel(windows, self.env.spec, self.config.discount, key_future)
+        pairs = relabel(windows, self.env.spec, self.config.discount, key_future, needs(self.agent))
         return pairs, shuffled_batches(pairs.state.shape[0], self.config.batch_size, key_shuffle)
 
     def updates(self, learner: LearnerState, pairs: Batch, order: Array, key: Array) -> tuple[LearnerState, Metrics]:

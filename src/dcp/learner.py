@@ -68,6 +68,7 @@ class Learner:
     def actor_loss(self, params: LearnerParams, batch: Batch, noise: Array) -> tuple[Array, Array]:
         """Algorithm 1, ActorLoss: move to where the critic values (s, a) for the goal, with SAC's entropy."""
         goal = batch.future_goal if self.agent.actor_goal == "future" else batch.commanded_goal  # [B, G]
+        assert goal is not None
         representation = self.representation(params.critic)
         condition = self.agent.condition(representation, self.spec.achieved(batch.state), goal)
         mean, log_std = actor_heads(self.network, params.actor, batch.state, condition)

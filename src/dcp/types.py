@@ -30,7 +30,10 @@ class Batch(NamedTuple):
     state: Array  # [B, S]
     action: Array  # [B, A]
     commanded_goal: Array  # [B, G]
-    future_goal: Array  # [B, G]: the hindsight goal
+    # What a critic, or the actor's goal, needs besides; None where nobody does.
+    future_goal: Array | None = None  # [B, G]: the hindsight goal
+    future_steps: Array | None = None  # [B]: how many steps later it was reached; 0 where nothing follows
+    next_state: Array | None = None  # [B, S]: the state after; the same one where its episode ends
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from dcp import replay
+from dcp.errors import UserError
 from dcp.types import Transition
 
 NUM_ENVS, CAPACITY = 3, 7
@@ -87,3 +88,24 @@ def test_a_full_ring_has_room_for_one_window_of_its_own_length_alone():
     for seed in range(5):
         window = sample(filled(10), CAPACITY, jax.random.key(seed))
         assert np.array_equal(window.state[:, 0, 0], np.arange(3, 10))
+
+
+def test_any_pytree_is_a_row():
+    """A user's own: a dictionary with a tuple inside, and no episodes."""
+    ring = replay.init_replay({"x": jnp.zeros((2, 3)), "y": (jnp.zeros(2, jnp.int32),)}, capacity=4)
+    for step in range(5):
+        row = {"x": jnp.full((1, 2, 3), step, jnp.float32), "y": (jnp.full((1, 2), step, jnp.int32),)}
+        ring = replay.insert(ring, row)
+    window = replay.sample_windows(ring, 4, jax.random.key(0))
+    assert np.array_equal(window["y"][0][:, 0], [1, 2, 3, 4])  # the oldest was overwritten
+    assert np.array_equal(window["x"][:, 1, 2], [1.0, 2.0, 3.0, 4.0])
+
+
+def test_asking_for_more_rows_than_are_stored_is_an_error():
+    ring = replay.insert(empty(), rows(0, 3))
+    with pytest.raises(UserError, match="a window of 4 rows was asked for, but the replay has 3: insert"):
+        replay.sample_windows(ring, 4, jax.random.key(0))
+    with pytest.raises(UserError, match=f"{CAPACITY + 1} rows was asked for, but the replay has {CAPACITY}"):
+        sample(ring, CAPACITY + 1, jax.random.key(0))  # jitted: the capacity is known there
+    with pytest.raises(UserError, match="do not fit into a replay of"):
+        replay.insert(empty(), rows(0, CAPACITY + 1))

@@ -90,7 +90,7 @@ def windows(episode_id: np.ndarray) -> Transition:
     )
 
 
-relabel = jax.jit(lambda windows, key: replay.relabel(windows, SPEC, 0.9, key))
+relabel = jax.jit(lambda windows, key: replay.relabel(windows, SPEC, 0.9, key, {"future_goal"}))
 episode_patterns = st.lists(
     st.lists(st.booleans(), min_size=LENGTH, max_size=LENGTH), min_size=NUM_ENVS, max_size=NUM_ENVS
 )
@@ -125,3 +125,26 @@ def test_the_shuffled_batches_hold_every_pair_exactly_once():
     assert order.shape == (5, 12)
     assert sorted(order.ravel()) == list(range(60))
     assert not np.array_equal(order.ravel(), np.arange(60))
+
+
+def test_only_what_is_needed_is_filled_in():
+    made = windows(np.zeros((LENGTH, NUM_ENVS), np.int32))
+    assert replay.relabel(made, SPEC, 0.9, jax.random.key(0), ()).future_goal is None
+    batch = replay.relabel(made, SPEC, 0.9, jax.random.key(0), {"future_goal", "future_steps", "next_state"})
+    assert batch.future_goal is not None and batch.future_steps is not None and batch.next_state is not None
+    assert batch.future_steps.shape == ((LENGTH - 1) * NUM_ENVS,) and int(batch.future_steps.min()) >= 1
+    one_on = np.asarray(made.state)[1:].reshape(batch.next_state.shape)  # one episode: each row's next one
+    assert np.array_equal(batch.next_state, one_on)
+
+
+def test_the_next_state_of_an_episodes_last_row_is_itself():
+    episode_id = np.zeros((LENGTH, NUM_ENVS), np.int32)
+    episode_id[2:] = 1  # rows 0 and 1 are one episode
+    made = windows(episode_id)
+    batch = replay.relabel(made, SPEC, 0.9, jax.random.key(0), {"next_state"})
+    assert batch.next_state is not None
+    state = np.asarray(made.state)
+    found = np.asarray(batch.next_state).reshape(LENGTH - 1, NUM_ENVS, -1)
+    assert (
+        np.array_equal(found[0], state[1]) and np.array_equal(found[1], state[1]) and np.array_equal(found[2], state[3])
+    )

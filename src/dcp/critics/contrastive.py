@@ -89,6 +89,7 @@ class Contrastive:
         self, problem: Problem, params: Params, carried: tuple[()], batch: Batch, key: Array
     ) -> tuple[Array, Metrics]:
         """Algorithm 1, CriticLoss: InfoNCE on hindsight goals. The commanded goal plays no part in it."""
+        assert batch.future_goal is not None
         psi_sa = self.psi_sa(problem, params, batch.state, batch.action)  # [B, D]
         psi_g = self.psi_g(problem, params, batch.future_goal)  # [B, D]
         logits = ENERGIES.find(self.energy).pairwise(psi_sa, psi_g)  # [B, B]

@@ -12,7 +12,7 @@ from dcp.methods.commands import FinalGoal, PooledSubgoal
 from dcp.methods.conditions import Direction, RawGoal
 from dcp.methods.scoring import SCORES
 from dcp.networks import NETWORKS
-from dcp.types import EnvSpec
+from dcp.types import Batch, EnvSpec
 
 
 class Method(NamedTuple):
@@ -66,8 +66,17 @@ def for_task(command: Command, spec: EnvSpec, episode_length: int | None = None)
     return command if fill_in is None else fill_in(spec, episode_length or spec.episode_length)
 
 
+def needs(agent: Agent) -> frozenset[str]:
+    """Return the fields of a Batch that this agent's losses read, besides state, action and commanded goal."""
+    return agent.critic.needs | ({"future_goal"} if agent.actor_goal == "future" else frozenset())
+
+
 def checked(agent: Agent) -> Agent:
-    """Refuse a condition or a score that reads psi where the critic has none."""
+    """Refuse what does not fit together: data that the replay does not have, psi where the critic has none."""
+    unknown = sorted(needs(agent) - set(Batch._fields[3:]))
+    if unknown:
+        name, known = CRITICS.name_of(type(agent.critic)), ", ".join(Batch._fields[3:])
+        raise UserError(f"the critic {name} needs {unknown[0]!r}, which the replay does not give: it gives {known}")
     if "embedding" in agent.critic.gives:
         return agent
     critic = CRITICS.name_of(type(agent.critic))
