@@ -1,0 +1,45 @@
+"""What the documents name is there: files, links, and in docs/paper_to_code.md every function and class."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMED = re.compile(r"`([\w/]+)\.py`: ((?:`[\w.]+`(?:, )?)+)")  # `module.py`: `name`, `name`
+YOURS = {"my_parts.py"}  # a reader's own
+
+
+def has(owner: Any, name: str) -> bool:
+    """Tell whether a module or class has this name, or a field of it."""
+    return hasattr(owner, name) or any(name in getattr(base, "__annotations__", {}) for base in owner.__mro__)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_python_file_that_a_page_names_exists(page: Path):
+    named = set(re.findall(r"`([\w/]+\.py)`", page.read_text())) - YOURS
+    assert [name for name in sorted(named) if not any((top / name).is_file() for top in (ROOT, ROOT / "src/dcp"))] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_to_a_file(page: Path):
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)|(?:src|href)=\"([^\"]+)\"", page.read_text())
+    paths = [path for path in ("".join(link) for link in links) if "://" not in path]
+    assert [path for path in paths if not (page.parent / path).exists()] == []
+
+
+def test_paper_to_code_names_what_exists():
+    found = NAMED.findall((ROOT / "docs" / "paper_to_code.md").read_text())
+    assert len(found) > 40
+    missing = []
+    for path, names in found:
+        module = import_module(f"dcp.{path.replace('/', '.')}")
+        for name in re.findall(r"`([\w.]+)`", names):
+            first, *rest = name.split(".")
+            owner = getattr(module, first, None)
+            if owner is None or (rest and not has(owner, rest[0])):
+                missing.append(f"{path}.py: {name}")
+    assert missing == []
