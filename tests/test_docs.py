@@ -31,6 +31,13 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path):
     assert [path for path in paths if not (page.parent / path).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_import_that_a_page_shows_works(page: Path):
+    shown = re.findall(r"^\s*from (dcp[\w.]*) import (\w+(?:, \w+)*)", page.read_text(), re.MULTILINE)
+    wanted = [(module, name) for module, names in shown for name in names.split(", ")]
+    assert [wish for wish in wanted if not hasattr(import_module(wish[0]), wish[1])] == []
+
+
 def test_paper_to_code_names_what_exists():
     found = NAMED.findall((ROOT / "docs" / "paper_to_code.md").read_text())
     assert len(found) > 40
