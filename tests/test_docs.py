@@ -1,11 +1,16 @@
 """What the documents name is there: files, links, and in docs/paper_to_code.md every function and class."""
 
 import re
+import traceback
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from dcp.cli.main import main
+from dcp.learner import Learner
+from tests.tiny import FLAGS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -50,3 +55,31 @@ def test_paper_to_code_names_what_exists():
             if owner is None or (rest and not has(owner, rest[0])):
                 missing.append(f"{path}.py: {name}")
     assert missing == []
+
+
+class TracedError(Exception):
+    """Carries the calls that led to the update."""
+
+
+def test_the_calls_from_the_command_to_the_update_are_those_of_architecture_md(tmp_path: Path, monkeypatch):
+    def step(self: Learner, *args: Any, **kwargs: Any):
+        frames = traceback.extract_stack()
+        raise TracedError(
+            [(frame.filename.split("/src/dcp/")[-1], frame.name) for frame in frames if "/src/dcp/" in frame.filename]
+        )
+
+    monkeypatch.setattr(Learner, "step", step)
+    own = ["--discount", "0.98", "--runs-dir", str(tmp_path), "--display", "none"]  # learn is not traced before
+    with pytest.raises(TracedError) as raised:
+        main(["train", *FLAGS, *own])
+    calls = raised.value.args[0]
+    jitted = calls.index(("algorithm.py", "updates")) - 1  # Algorithm.learn, the first under jit
+    page = (ROOT / "docs/architecture.md").read_text()
+    (table,) = re.findall(r"^\| calls \| in \|\n(.*?)\n\n", page, re.DOTALL | re.MULTILINE)
+    told = [
+        (file, name.split(".")[-1])
+        for names, file in re.findall(r"^\| (.*) \| `([\w/]+\.py)` \|$", table, re.MULTILINE)
+        for name in re.findall(r"`([\w.]+)`", names)
+    ]
+    assert told == calls[: jitted + 1]
+    assert jitted == 9  # calls, after `main`
