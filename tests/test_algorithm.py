@@ -12,9 +12,9 @@ from dcp.config import Config
 from dcp.envs.mazes import parse_layout
 from dcp.envs.point_tasks import PointMaze
 from dcp.evaluation.rollout import evaluation_key
-from dcp.runs.loop import train_in_memory
 from dcp.runs.run_status import evaluation_points
 from dcp.runs.sinks import TrainedRun
+from dcp.runs.train import train
 from tests.tiny import tiny_config
 
 
@@ -63,9 +63,8 @@ def probe_scores(method: str) -> tuple[float, float]:
         trainer: Algorithm = make_algorithm(dataclasses.replace(PROBE, method=method))
     params = trainer.learner.init(jax.random.key(0)).params
     untrained = Programs(trainer).evaluate(params, jax.random.key(9))
-    rows: list[dict[str, float]] = []
-    train_in_memory(trainer, lambda evaluation: rows.append(evaluation.row))
-    return float(untrained["success_once"]), rows[-1]["success_once"]
+    run = train(trainer, runs_dir=None, display="none")
+    return float(untrained["success_once"]), run.rows[-1]["success_once"]
 
 
 def test_a_probe_learns_in_seconds():

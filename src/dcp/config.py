@@ -231,7 +231,7 @@ def gathered(values: Mapping[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     own: dict[str, Any] = {}
     for name, value in values.items():
-        if name in PARTS and isinstance(value, Mapping):
+        if name in PARTS and isinstance(value, Mapping) and value:
             own |= {f"{name}.{field}": setting for field, setting in value.items()}
         elif "." in name:
             own[name] = value

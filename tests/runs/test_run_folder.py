@@ -19,7 +19,7 @@ from dcp.run_folder import load_run
 from dcp.runs.checkpoint import machine
 from dcp.runs.display import Pace, Plain, Progress, clock, headline
 from dcp.runs.folder import claim
-from dcp.runs.loop import Evaluation, train_in_memory
+from dcp.runs.loop import Evaluation
 from dcp.runs.sinks import CsvSink, TrainedRun
 from dcp.runs.stopping import Interrupted
 from dcp.runs.train import train
@@ -117,9 +117,8 @@ def counted_run(seed: int) -> tuple[list[dict[str, float]], RunState]:
     trainer = make_algorithm(tiny_config(seed=seed))
     counting = Counting(**{field.name: getattr(trainer, field.name) for field in dataclasses.fields(trainer)})
     traces.clear()
-    rows: list[dict[str, float]] = []
-    state = train_in_memory(counting, lambda evaluation: rows.append(evaluation.row))
-    return rows, state
+    run = train(counting, runs_dir=None, display="none")
+    return run.rows, run.state
 
 
 def without_timing(rows: list[dict[str, float]]) -> list[dict[str, float]]:

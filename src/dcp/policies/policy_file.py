@@ -59,6 +59,9 @@ def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, A
     require_imported(names, path)
     try:
         parts = {kind: build(kind, name, settings) for kind, (name, settings) in stored.items()}
+    except UserError as error:
+        raise UserError(f"{path} has a part that cannot be made ({error}): train or copy it again") from error
+    try:
         policy = _assembled(spec, parts, arrays)
     except (LookupError, TypeError, ValueError, AttributeError) as error:  # UserError is a ValueError
         raise UserError(f"{path} is damaged ({error}): train or copy it again") from error

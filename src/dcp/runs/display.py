@@ -117,13 +117,14 @@ def clock(seconds: int) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def headline(config: Config, folder: Path, who: str | None = None) -> str:
+def headline(config: Config, folder: Path | None, who: str | None = None) -> str:
     """Say how many steps will run: the budget rounded up to whole unrolls. `who`: in place of the config's seed."""
     runs = config.num_unrolls * config.env_steps_per_unroll
     asked = "" if runs == config.steps else f" ({config.steps:,} rounded up to whole unrolls)"
     return (
         f"Training {config.method} on {config.env}, {who or f'seed {config.seed}'}: {runs:,} environment steps{asked}, "
-        f"{config.num_iterations * config.updates_per_iteration:,} updates; results go to {folder}"
+        f"{config.num_iterations * config.updates_per_iteration:,} updates"
+        f"{'' if folder is None else f'; results go to {folder}'}"
     )
 
 
@@ -137,9 +138,9 @@ def seed_names(seeds: Sequence[int]) -> str:
 class _Paced(Display):
     """Keeps count of the seeds and their pace. `several`: a command that trains several seeds, even if one is left."""
 
-    def __init__(self, config: Config, folder: Path, several: bool = False):
+    def __init__(self, config: Config, folder: Path | None, several: bool = False):
         self._config, self._several = config, several
-        self._folder = folder.parent / "seed_<n>" if several else folder
+        self._folder = folder.parent / "seed_<n>" if several and folder else folder
         self._seeds: tuple[int, ...] = ()
         self._pace = Pace(config)
 
@@ -165,7 +166,7 @@ class _Paced(Display):
 class Plain(_Paced):
     """For logs: a line at the start and wherever a group resumes, and one per evaluation."""
 
-    def __init__(self, config: Config, folder: Path, several: bool = False):
+    def __init__(self, config: Config, folder: Path | None, several: bool = False):
         super().__init__(config, folder, several)
         if not several:
             say(self._headline(()))
@@ -199,7 +200,7 @@ COLUMNS = ("success_once", "time_near_goal", "critic_loss", "actor_loss", "diver
 class Panel(_Paced):
     """For a terminal: a bar for all, a line per seed, drawn anew whenever something happened."""
 
-    def __init__(self, config: Config, folder: Path, console: Console, several: bool = False):
+    def __init__(self, config: Config, folder: Path | None, console: Console, several: bool = False):
         super().__init__(config, folder, several)
         self._rows: dict[int, Row] = {}  # by seed: the last evaluation's, with the losses as they are now
         self._phase = COMPILING
@@ -258,10 +259,10 @@ def say(line: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def make_display(kind: DisplayKind, config: Config, folder: Path, several: bool = False) -> Display:
+def make_display(kind: DisplayKind, config: Config, folder: Path | None, several: bool = False) -> Display:
     """`folder`: the run's, or the first seed's of several."""
     if callable(kind):
-        return kind(config, folder)
+        return kind(config, folder or Path())
     console = Console()
     if kind == "auto":
         kind = "live" if console.is_terminal else "plain"

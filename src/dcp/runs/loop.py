@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.algorithm import Algorithm, Programs, RunState
+from dcp.algorithm import Programs, RunState
 from dcp.config import Config
 from dcp.errors import UserError
 from dcp.evaluation.rollout import evaluation_key
@@ -26,7 +26,6 @@ from dcp.runs.checkpoint import Moment, Row, Saver
 from dcp.runs.display import Progress
 from dcp.runs.folder import FolderLock
 from dcp.runs.multihost import highest_of_all
-from dcp.runs.run_status import evaluation_points
 from dcp.runs.seeds import SeedPrograms, join, keep
 from dcp.runs.stopping import NotFiniteError, StopRequest, all_finite
 from dcp.types import Metrics
@@ -254,18 +253,6 @@ class Evaluation:
 
     row: Row
     run: RunState
-
-
-def train_in_memory(algorithm: Algorithm, on_eval: Callable[[Evaluation], None] = lambda _: None) -> RunState:
-    """Train to the end of the config's budget, without a folder or a checkpoint."""
-
-    class Seen(Watcher):
-        def evaluated(self, group: Group, rows: list[Row]) -> None:
-            on_eval(Evaluation(rows[0], group.run))
-
-    group = Group(OneRun(algorithm), evaluation_points(algorithm.config), Seen())
-    run_loop(group, [Member(algorithm.config, Saver(None, algorithm.config))])
-    return group.run
 
 
 @dataclass(frozen=True)

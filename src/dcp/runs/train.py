@@ -95,7 +95,7 @@ def _train_in_memory(algorithm: Algorithm, on_eval: OnEval | None, display: Disp
     member = Member(config, Saver(None, config))
     with ExitStack() as stack:
         stack.callback(member.saver.close)
-        watcher = _InMemory(stack.enter_context(make_display(display, config, Path("nowhere"))), on_eval)
+        watcher = _InMemory(stack.enter_context(make_display(display, config, None)), on_eval)
         stop = stack.enter_context(StopRequest(watcher.display.stopping))
         group = Group(OneRun(algorithm), evaluation_points(config), watcher)
         run_loop(group, [member], Checkpointer(Cadence(0, 0), stop))
