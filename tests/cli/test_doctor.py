@@ -214,7 +214,7 @@ def test_a_child_that_crashes_or_hangs_is_one_sentence():
     with pytest.raises(ProbeError, match="SIGABRT"):
         in_a_process(os.abort, timeout=60)
     with pytest.raises(ProbeError, match=r"no answer within 1 s"):
-        in_a_process(sleep, timeout=1)
+        in_a_process(sleep, timeout=1, env={"PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parents[2])])})
 
 
 def sleep() -> None:

@@ -1,6 +1,5 @@
 """The three pushers: JaxGCRL's trajectories, the starts, and each oddity in both fidelities."""
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,7 +21,9 @@ class GroupedPusher(Pusher):
     """Solved 16 environments at a time, as training solves 128: a replay then takes several groups."""
 
     def make_engine(self):
-        return replace(super().make_engine(), group=16)
+        engine = super().make_engine()
+        engine.group = 16
+        return engine
 
 
 @pytest.fixture(scope="module")

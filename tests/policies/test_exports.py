@@ -256,7 +256,7 @@ def test_what_cannot_leave_python_is_refused_in_one_sentence(monkeypatch):
         ("Bearing", "the condition .*:Bearing"),
         ("PulledBack", "the condition .*:PulledBack"),
         ("gelu", "the activation gelu"),
-        ("HalfAsFast", "the networks HalfAsFast"),
+        ("HalfAsFast", "the network .*:HalfAsFast"),
     ],
 )
 def test_forms_that_do_not_know_a_part_name_it_and_the_way_out(part: str, name: str, monkeypatch):

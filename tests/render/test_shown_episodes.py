@@ -158,7 +158,7 @@ def test_z_is_chosen_anew_every_period_by_the_methods_own_score():
 
 
 def test_the_pool_is_of_states_that_this_policy_visits(env, tiny_run):
-    command = PooledSubgoal.make(Config(method="dcp", pool_size=64, num_candidates=8), env.spec)
+    command = PooledSubgoal(pool_size=64, num_candidates=8).for_task(env.spec, 250)
     pool = visited_pool(env, tiny_run.policy, command, seed=0, steps=20)
     assert pool.shape == (64, 2)
     assert np.ptp(pool, axis=0).max() > 0.0
