@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dcp.cli import train as train_command
 from dcp.cli.main import main
 from dcp.config import Settings
 from dcp.policies.policy_file import load_policy
@@ -122,3 +123,13 @@ def test_a_part_that_only_a_config_names_is_not_imported_for_its_flags(tmp_path:
     monkeypatch.chdir(tmp_path)
     assert main(["train", "--config", ".", "--condition.scale", "2"]) == 2
     assert "name it too: --condition my_untrusted_goal:Scaled" in capsys.readouterr().err
+
+
+def test_a_flag_that_names_another_part_leaves_the_configs_settings_of_the_old_one_behind(tmp_path: Path, capsys):
+    chosen = {"condition": "scaled", "component_settings": {"condition.scale": 2.0, "critic.width": 3}}
+    stored = {"schema_version": 2, "config": chosen, "earlier_budgets": []}
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    options = train_command._options(["--config", str(tmp_path), "--condition", "direction"],
+                                     {"config": tmp_path, "condition": "direction"})  # fmt: skip
+    assert options.settings.condition == "direction"
+    assert options.settings.component_settings == {"critic.width": 3}

@@ -5,10 +5,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dcp.algorithm import RunState, make_algorithm
+from dcp.algorithm import RunState
 from dcp.envs.registry import ENVIRONMENTS
 from dcp.errors import UserError
-from dcp.runs.loop import train_in_memory
+from dcp.runs.train import train
 from tests.tiny import tiny_config
 from tests.toys import BrittleLine
 
@@ -17,9 +17,9 @@ LENGTH = 300  # no episode of the 250 steps ends by time
 
 @cache
 def brittle_run(fidelity: str) -> tuple[list[dict[str, float]], RunState]:
-    rows: list[dict[str, float]] = []
     config = tiny_config(env="tests.toys:BrittleLine", method="crl", fidelity=fidelity, episode_length=LENGTH)
-    return rows, train_in_memory(make_algorithm(config), lambda evaluation: rows.append(evaluation.row))
+    run = train(config, runs_dir=None, display="none")
+    return run.rows, run.state
 
 
 @pytest.mark.parametrize("fidelity", ["paper", "fixed"])
@@ -54,4 +54,4 @@ def test_every_diverged_episode_is_counted_once_between_two_evaluations(fidelity
 def test_an_environment_whose_first_states_are_not_finite_is_refused(monkeypatch):
     monkeypatch.setitem(ENVIRONMENTS, "broken_line", lambda: BrittleLine(spread=float("nan")))
     with pytest.raises(UserError, match="reset of broken_line"):
-        train_in_memory(make_algorithm(tiny_config(env="broken_line", method="crl", episode_length=LENGTH)))
+        train(tiny_config(env="broken_line", method="crl", episode_length=LENGTH), runs_dir=None, display="none")

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp.algorithm import Programs, RunState, make_algorithm
-from dcp.runs.loop import Evaluation, train_in_memory
+from dcp.runs.loop import Evaluation
 from dcp.runs.train import resume, train
 from tests.runs.same_run import assert_same_run
 from tests.tiny import tiny_config
@@ -75,13 +75,10 @@ def _learned(stages: Programs, run: RunState):
 
 
 def trained(devices: int, **settings) -> dict[str, float]:
-    rows: list[dict[str, float]] = []
 
-    def keep(evaluation: Evaluation) -> None:
-        rows.append(evaluation.row)
-
-    train_in_memory(make_algorithm(tiny_config(devices=devices, steps=2_400, num_evals=1, **settings)), keep)
-    return rows[-1]
+    return train(
+        tiny_config(devices=devices, steps=2_400, num_evals=1, **settings), runs_dir=None, display="none"
+    ).rows[-1]
 
 
 def gathered(fidelity: str) -> dict[str, object]:

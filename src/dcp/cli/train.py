@@ -124,6 +124,7 @@ def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
         settings = replace(settings, eval_env=None)  # another environment is judged on itself, unless a flag says more
     if stored is None and given.get("pool_seed") is not None:
         settings = replace(settings, pool_seed_sha256=None)  # the config's: another file has another
+    settings = _without_settings_of_replaced_parts(settings, given)
     parts = _chosen_parts(settings, given, argv)
     options = parse(TrainOptions(settings=settings), argv, "dcp train", _description(), parts)
     _require_sense(options, given)
@@ -146,6 +147,15 @@ def _start(given: dict[str, Any], stored: Settings | None) -> Settings:
     if config is not None:
         overrides = read_config_file(config / CONFIG_FILE if config.is_dir() else config)["config"]
     return replace(stored or Settings(), **overrides)
+
+
+def _without_settings_of_replaced_parts(settings: Settings, given: dict[str, Any]) -> Settings:
+    """Drop a config's settings of a part in whose place a flag names another one."""
+    replaced = [kind for kind in PARTS if given.get(kind) not in (None, getattr(settings, kind))]
+    if given.get("method") not in (None, settings.method):
+        replaced += [kind for kind in PARTS if getattr(settings, kind) is None]
+    kept = {name: value for name, value in settings.component_settings.items() if name.split(".")[0] not in replaced}
+    return replace(settings, component_settings=kept)
 
 
 def _chosen_parts(settings: Settings, given: dict[str, Any], argv: list[str]) -> dict[str, type]:
