@@ -208,6 +208,16 @@ class TestFromPython:
         assert all(jax.tree.leaves(same))
         assert ours.critic == theirs.critic and ours.condition == theirs.condition and ours.network == theirs.network
 
+    def test_it_resumes_from_its_folder(self, trained: Path, outside, tmp_path):
+        def dies(evaluation) -> None:
+            if evaluation.row["evaluation"] == 2:
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            dcp.train(composed(outside), dies, runs_dir=tmp_path, display="none")
+        run = dcp.train(composed(outside), runs_dir=tmp_path, resume=True, display="none")
+        assert [row["critic_loss"] for row in run.rows] == [float(row["critic_loss"]) for row in metrics(trained)]
+
     def test_it_trains_without_a_folder_and_saves_its_policy(self, trained: Path, outside, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         seen = []

@@ -56,14 +56,13 @@ def train(
     compiling.enable_cache(cache)
     sinks.require(tensorboard, wandb)
     algorithm = _algorithm(what, settings)
-    outputs: dict[str, Any] = {"display": display, "cadence": cadence}
     if runs_dir is None:
         return _train_in_memory(algorithm, on_eval, display)
     path = Path(runs_dir) / algorithm.config.run_path
     if resume and holds_run(path):
+        outputs: dict[str, Any] = {"tensorboard": tensorboard, "wandb": wandb, "display": display, "cadence": cadence}
         steps = budget_to_resume_with(path, algorithm.config)
-        more = {"steps": steps, "algorithm": algorithm, "tensorboard": tensorboard, "wandb": wandb, "cache": cache}
-        return _resume(path, on_eval, **more, **outputs)
+        return _resume(path, on_eval, steps=steps, algorithm=algorithm, cache=cache, **outputs)
     results = Results(claim(runs_dir, algorithm.config, overwrite), False, tensorboard, wandb)
     session = _session_of_one(algorithm, results.folder, on_eval, display, cadence)
     ((_, policy),) = session.train([results])
@@ -71,6 +70,8 @@ def train(
 
 
 def _algorithm(what: Algorithm | Config | Environment | str | None, settings: dict[str, Any]) -> Algorithm:
+    if hosts.count() > 1 and not isinstance(what, Config | str | None):
+        raise UserError("several hosts tell each other names, not objects: give dcp.train a Config")
     if isinstance(what, Algorithm):
         changed = replace(what, config=Config.from_dict({**vars(what.config), **settings})) if settings else what
         check_algorithm(changed)
@@ -142,23 +143,6 @@ def resume(
         return follow(cache)
     compiling.enable_cache(cache)
     sinks.require(tensorboard, wandb)
-    more = {"steps": steps, "algorithm": algorithm, "code": code, "tensorboard": tensorboard, "wandb": wandb}
-    return _resume(run, on_eval, **more, display=display, cache=cache, cadence=cadence)
-
-
-def _resume(
-    run: str | Path,
-    on_eval: OnEval | None,
-    *,
-    steps: int | None,
-    algorithm: Algorithm | None,
-    code: Collection[str] = (),
-    tensorboard: bool,
-    wandb: bool,
-    display: DisplayKind,
-    cache: str | Path | None,
-    cadence: Cadence,
-) -> TrainedRun:
     folder = reopen(run, steps)
     try:
         start_hosts(folder.config)
@@ -175,6 +159,9 @@ def _resume(
     session = _session_of_one(algorithm, folder, on_eval, display, cadence)
     ((_, policy),) = session.train([results])
     return TrainedRun(folder.path, results.rows, policy, session.state)
+
+
+_resume = resume  # `train` has an argument of that name
 
 
 def _session_of_one(
