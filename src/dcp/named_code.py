@@ -43,6 +43,12 @@ def imported_modules() -> list[str]:
     return [name for name in os.environ.get(IMPORTS, "").split(",") if name]
 
 
+def is_allowed(name: str) -> bool:
+    """Tell whether the user allows `module:name` by --import. A module that some library imported is not enough: a
+    stranger's config could name any function of it as an environment."""
+    return name.split(":")[0] in imported_modules()
+
+
 def _import_module(name: str) -> None:
     try:
         with _on_path(_folder):

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dcp.components import is_imported
 from dcp.config import SCHEMA_VERSION, Config
 from dcp.errors import UserError
+from dcp.named_code import is_allowed
 
 CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.csv"
@@ -73,7 +73,7 @@ def load_run(folder: str | Path) -> RunRecord:
 
 def require_trust(name: str, given: str | None, flag: str) -> None:
     """Refuse code that a run's config names unless its user names it too, by flag: it may come from a stranger."""
-    if ":" in name and given != name and not is_imported(name):
+    if ":" in name and given != name and not is_allowed(name):
         raise UserError(
             f"the run's config names the code {name!r}: if you trust it, name it too: --{flag} {name}, "
             f"or --import {name.split(':')[0]}"

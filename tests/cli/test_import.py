@@ -1,5 +1,6 @@
 """`--import MODULE` on any command: what a user's module registers can be named."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -63,3 +64,12 @@ def test_a_mistake_gives_one_sentence(flags: list[str], sentence: str, here: Pat
     assert main(["envs", *flags]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert sentence in line
+
+
+def test_a_config_may_not_name_a_function_of_a_library_that_dcp_imports(tmp_path, capsys):
+    """NumPy is imported by then, and nobody named it."""
+    stored = {"schema_version": 2, "config": {"env": "numpy:show_config"}, "earlier_budgets": []}
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    assert main(["train", "--config", str(tmp_path), "--dry-run"]) == 2
+    said = capsys.readouterr()
+    assert "names the code 'numpy:show_config'" in said.err and "Build Dependencies" not in said.out

@@ -30,7 +30,7 @@ def several() -> bool:
 
 
 def disconnect() -> None:
-    """Leave the other hosts, after the last program that all share: what follows is host 0's affair alone."""
+    """Leave the other hosts, after the last program that all share: what follows is host 0's alone."""
     from dcp import hosts
 
     hosts.disconnect()

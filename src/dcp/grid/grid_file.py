@@ -28,12 +28,13 @@ from string import Formatter
 from typing import Any
 
 from dcp.analysis.paper_values import ENVIRONMENTS, METHODS
-from dcp.components import is_imported, shown
+from dcp.components import shown
 from dcp.config import Settings, field_kinds, gathered, is_setting, type_violations
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
 from dcp.grid.jobs import GRID_DIR, Run
 from dcp.methods.pool_seed import read as read_pool_seed
+from dcp.named_code import is_allowed
 from dcp.presets import PRESETS, preset_overrides
 
 Values = dict[str, list[Any]]
@@ -213,7 +214,7 @@ def check_runs(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Run]:
     for run in runs:
         settings, cell = run.settings, replace(run.settings, seed=0)
         for name in settings.code.values():
-            if name not in own and not is_imported(name):
+            if name not in own and not is_allowed(name):
                 raise UserError(f"the grid names the code {shown(name)}: if you trust it, also give --own-code {name}")
         if cell not in problems_of:
             # The process that will run it checks devices, and the launcher checks memory.

@@ -135,7 +135,7 @@ def resume_command(path: Path) -> str:
 
 
 def require_named(config: Settings, named: Collection[Any]) -> None:
-    """Refuse a config that names code unless the user names it too, or has imported its module."""
+    """Refuse a config that names code unless the user names it too, or imports its module by --import."""
     for flag, name in config.code.items():
         require_trust(name, name if name in named else None, flag)
 

@@ -135,9 +135,9 @@ def resume(
 ) -> TrainedRun:
     """Continue the run in this folder as if it had never stopped; with `steps`, train it longer than was planned.
 
-    A run without a checkpoint begins again: its config decides every number, so that too ends as it would have.
-    `code`: a run folder may name parts or environments as module:name; name them too, to allow them, or import their
-    modules first. `algorithm`: the one that began the run, where its environment or its parts have no names.
+    A run without a checkpoint begins again: its config decides every number, so it ends as it would have.
+    `code`: a run folder may name parts or environments as module:name; name them too, to
+    allow them. `algorithm`: the one that began the run, where its environment or its parts have no names.
     """
     if not hosts.is_first():
         return follow(cache)
