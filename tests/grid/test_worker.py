@@ -1,6 +1,8 @@
 """A job in this process: what its folder holds decides, and every end has its code and its sentence."""
 
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from threading import Timer
@@ -12,7 +14,7 @@ from dcp.grid import worker
 from dcp.grid.driver import retriable
 from dcp.grid.jobs import Job
 from dcp.grid.worker import run_job
-from dcp.runs.folder import FolderLock
+from dcp.runs.folder import FolderLock, owner
 from dcp.runs.run_status import read_plan
 from dcp.runs.sinks import TrainedRun
 from tests.grid.small_grids import files
@@ -38,7 +40,7 @@ def test_a_folder_that_another_process_writes_to_is_waited_for(done: Job, monkey
     timer = Timer(0.3, lock.release)
     timer.start()
     assert run_job(done, said.append) == (0, "")
-    assert not timer.is_alive() and len(said) == 1  # it was told once, and ended after the lock did
+    assert owner(done.folders[0]) is None and len(said) == 1  # it was told once, and ended after the lock did
     assert said[0].startswith("point_u_maze/dcp/seed_0: waiting for process ")
 
 
@@ -73,3 +75,12 @@ def test_modules_that_a_job_names_are_imported_first_and_one_that_is_missing_is_
     outcome = run_job(replace(done, code=tmp_path, imports=("registers_things",)))
     assert outcome.code == 2 and "--import registers_things fails (SystemExit: it was imported)" in outcome.why
     assert "--import nowhere_to_be_found fails" in run_job(replace(done, imports=("nowhere_to_be_found",))).why
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="the kernel has no autogroups")
+def test_a_niced_worker_is_nice_to_other_sessions_too():
+    code = "from dcp.grid.worker import keep_priority; keep_priority(); print(open('/proc/self/autogroup').read())"
+    shown = subprocess.run(
+        ["nice", "-n", "7", sys.executable, "-c", code], capture_output=True, text=True, start_new_session=True
+    )
+    assert shown.stdout.split()[-1] == "7", shown

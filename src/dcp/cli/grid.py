@@ -1,6 +1,7 @@
 """`dcp grid`: many runs from a grid file or a built-in grid, here or on a cluster, and a report at the end."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,9 +21,9 @@ from dcp.devices import cores
 from dcp.errors import RunError, UserError
 from dcp.grid.driver import Driver
 from dcp.grid.forecast import NOT_MEASURED, Cost, Forecaster, calibration_file, total_seconds
-from dcp.grid.grid_display import Line, make_table
+from dcp.grid.grid_display import Line, lines_from_folders, make_table, plain_line, summary
 from dcp.grid.grid_file import PURPOSES, builtin_grid, check_runs, expand, read_grid
-from dcp.grid.jobs import GRID_DIR, Entry, Job, SeedsAs, make_jobs, survey
+from dcp.grid.jobs import GRID_DIR, Entry, Job, SeedsAs, make_jobs, pause, survey
 from dcp.grid.launcher import LauncherName, RayOptions, SlurmOptions, make_launcher
 from dcp.grid.resources import (
     FreeResources,
@@ -72,6 +73,12 @@ class GridOptions:
     """With --dry-run: measure the time of runs whose kind has not been measured on this machine."""
     calibrate: bool = False
     """With --dry-run: measure all kinds anew."""
+    status: bool = False
+    """Print how the grid stands, from its folders alone, and run nothing: for another terminal."""
+    pause: bool = False
+    """Stop the grid's processes on this machine where they are (SIGSTOP), and run nothing."""
+    unpause: bool = False
+    """Let paused processes continue, and run nothing."""
     report: bool = True
     """End with `dcp report`, in <runs-dir>/report."""
     ray: RayOptions = field(default_factory=RayOptions)
@@ -87,6 +94,8 @@ def main(argv: list[str]) -> int:
     entries = survey(check_runs(expand(grid, options.where), options.own_code), options.runs_dir)
     each, seeds_as = _each(options)
     jobs = make_jobs(entries, options.runs_dir.absolute(), each, seeds_as, Path.cwd(), imported_modules())
+    if options.status or options.pause or options.unpause:
+        return _look(options, entries, jobs)
     free = _free(options)
     if options.dry_run:
         return _dry_run(options, entries, jobs, free, each, environ)
@@ -122,6 +131,8 @@ def check_options(options: GridOptions) -> None:
         for name, value in vars(given).items():
             if options.launcher != launcher and value != getattr(default, name):
                 raise UserError(f"--{name.replace('_', '-')} goes with --launcher {launcher}, not {options.launcher}")
+    if options.dry_run + options.status + options.pause + options.unpause > 1:
+        raise UserError("choose one of --dry-run, --status, --pause and --unpause")
     for flag, given in (("--calibrate", options.calibrate), ("--no-calibration", not options.calibration)):
         if given and not options.dry_run:
             raise UserError(f"{flag} goes with --dry-run: nothing else measures")
@@ -190,6 +201,21 @@ def _ended(options: GridOptions, lines: Sequence[Line]) -> int:
         except UserError as error:  # not a mistake in this command: code 2 would say that nothing ran
             raise RunError(f"the runs have ended, but there is no report: {error}") from error
     return EXIT_FAULT if failed else 0
+
+
+def _look(options: GridOptions, entries: Sequence[Entry], jobs: Sequence[Job]) -> int:
+    """Print how the grid stands, from its folders; first pause its processes or let them continue, if asked to."""
+    if options.pause or options.unpause:
+        told = pause(jobs, signal.SIGSTOP if options.pause else signal.SIGCONT)
+        word = "paused" if options.pause else "continued"
+        print(f"{word} {', '.join(told)}" if told else "no process of this grid runs on this machine")
+        return 0
+    for line in lines_from_folders(entries, jobs):
+        print(plain_line(line))
+        if line.notice:
+            print(f"  {line.notice}")
+    print(summary(lines_from_folders(entries, jobs)))
+    return 0
 
 
 def _dry_run(

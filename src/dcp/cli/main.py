@@ -25,6 +25,7 @@ COMMANDS = {
     "landscape": "Draw psi-distances over a maze, beside the true ones.",
     "compare": "Show in what two runs differ.",
     "grid": "Run many runs: here, on a Ray cluster or under SLURM.",
+    "results": "Keep a ledger of runs that anyone can check and add to.",
     "diagnose": "Measure what an agent's representation knows, beside the truth.",
     "envs": "List the environments with their sizes.",
     "methods": "List the methods and what sets them apart.",

@@ -18,9 +18,10 @@ from rich.table import Table
 from rich.text import Text
 
 from dcp.config import Config
-from dcp.grid.jobs import Entry, Job, Row, last_row, read_json, write_json
+from dcp.errors import UserError
+from dcp.grid.jobs import Entry, Job, Row, holder, last_row, read_json, stopped_learning, write_json
 from dcp.grid.launcher import State, Status
-from dcp.run_folder import METRICS_FILE
+from dcp.run_folder import METRICS_FILE, load_run
 from dcp.runs.display import Display, Pace, Progress, clock, say
 
 EVERY = 1.0  # seconds between two heartbeats
@@ -103,6 +104,7 @@ class Line:
     row: Row | None = None  # the last evaluation, of the first seed
     why: str = ""
     where: str = ""
+    notice: str = ""  # a sentence about a run that has collapsed
 
 
 class LineReader:
@@ -110,6 +112,7 @@ class LineReader:
 
     def __init__(self) -> None:
         self._rows: dict[Path, tuple[float, Row | None]] = {}
+        self._notices: dict[Path, tuple[float, str]] = {}
 
     def of_entry(self, entry: Entry) -> Line:
         """The line of a run that has no job: it was finished before, or it is broken."""
@@ -132,7 +135,20 @@ class LineReader:
         if status.state == "finished":
             done = total
         told = {"attempt": attempt, "row": row, "why": status.why, "where": status.where}
+        told["notice"] = self._notice(job) if status.state == "running" else ""
         return Line(job.name, status.state, min(done, total), total, len(job.seeds), speed=speed, left=left, **told)
+
+    def _notice(self, job: Job) -> str:
+        """Judge a run anew only after another evaluation."""
+        folder = job.folders[0]
+        changed = self._rows[folder][0]
+        if folder not in self._notices or self._notices[folder][0] != changed:
+            try:
+                said = stopped_learning(load_run(folder).metrics, job.settings.batch_size)
+            except UserError:
+                said = ""
+            self._notices[folder] = (changed, said)
+        return self._notices[folder][1]
 
     def _row(self, folder: Path) -> Row | None:
         try:
@@ -142,6 +158,18 @@ class LineReader:
         if folder not in self._rows or self._rows[folder][0] != changed:
             self._rows[folder] = (changed, last_row(folder))
         return self._rows[folder][1]
+
+
+def lines_from_folders(entries: Sequence[Entry], jobs: Sequence[Job]) -> list[Line]:
+    """Make the table's lines without a driver: who holds a run folder's lock is running."""
+    reader = LineReader()
+    lines = [reader.of_entry(e) for e in entries if e.status.kind in ("finished", "broken")]
+    begun = {entry.folder.absolute(): entry.status.done for entry in entries}
+    for job in jobs:
+        done, writer = begun.get(job.folders[0], 0), holder(job)
+        status = Status("running", where=writer) if writer else Status("stopped" if done else "waiting")
+        lines.append(reader.of_job(job, status, 1, done))
+    return lines
 
 
 class PlainTable:
@@ -167,6 +195,8 @@ class PlainTable:
             if self._told.get(line.name) != _mark(line) and line.state != "waiting":
                 self._told[line.name] = _mark(line)
                 say(plain_line(line))
+                if line.notice:
+                    say(f"{line.name}: {line.notice}")
         now = time.monotonic()
         if self._summed is None or now - self._summed >= PLAIN_EVERY:
             self._summed = now
@@ -242,10 +272,11 @@ def _short(name: str, width: int) -> str:
 
 
 def _reasons(lines: Sequence[Line]) -> list[Text]:
-    """Why runs failed, one line for each."""
-    told = [line for line in lines if line.why and line.state in ("failed", "stopped")][:REASONS]
+    """Why runs failed, and which have collapsed, one line for each."""
+    told = [(line, line.why) for line in lines if line.why and line.state in ("failed", "stopped")]
+    told += [(line, line.notice) for line in lines if line.notice]
     style = {"no_wrap": True, "overflow": "ellipsis"}
-    return [Text(f"{line.name}: {line.why}", STYLES[line.state], **style) for line in told]
+    return [Text(f"{line.name}: {why}", STYLES[line.state], **style) for line, why in told[:REASONS]]
 
 
 def plain_line(line: Line) -> str:

@@ -6,17 +6,23 @@ the first one did.
 
 import json
 import os
+import signal
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Self
+
+import numpy as np
 
 from dcp.config import SCHEMA_VERSION, Settings
 from dcp.errors import UserError
 from dcp.grid.resources import Resources, run_memory
 from dcp.policies.policy_file import write_whole
 from dcp.run_folder import load_run
+from dcp.runs.folder import owner
 from dcp.runs.run_status import differing, has_all_results, holds_run, how_far, read_plan
 
 GRID_DIR = "grid"  # beside the runs: jobs/, logs/, progress/
@@ -161,6 +167,41 @@ def last_row(folder: Path) -> Row | None:
         return {name: float(values[-1]) for name, values in metrics.items()}
     except (UserError, LookupError):
         return None
+
+
+def holder(job: Job) -> str | None:
+    """Say which process writes to the job's folders now: "process 12 on host"; None where none does."""
+    return next((found for folder in job.folders if (found := owner(folder)) is not None), None)
+
+
+def pause(jobs: Sequence[Job], number: signal.Signals) -> list[str]:
+    """Send SIGSTOP or SIGCONT to the processes of these jobs that run on this machine. -> the jobs' names"""
+    told = []
+    for job in jobs:
+        words = (holder(job) or "").split()
+        if len(words) == 4 and words[1].isdecimal() and words[3] == socket.gethostname():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(int(words[1]), number)
+                told.append(job.name)
+    return told
+
+
+def stopped_learning(metrics: Mapping[str, Any], batch_size: int) -> str:
+    """Say that a run has collapsed; empty for one that has not, or that is too young to tell.
+
+    Its critic no longer tells goals apart (at most twice chance), or its success over the last three evaluations is
+    less than half of what it was over its best three.
+    """
+    accuracy = list(metrics.get("infonce_accuracy", ()))
+    if len(accuracy) >= 3 and max(accuracy[-3:]) <= 2 / batch_size:
+        return "its critic no longer tells goals apart: it has stopped learning"
+    success = np.asarray(metrics.get("success_once", ()), float)
+    if len(success) < 6:
+        return ""
+    means = np.convolve(success, np.full(3, 1 / 3), "valid")
+    if means.max() >= 0.05 and means[-1] < 0.5 * means.max():
+        return f"its success has fallen from {means.max():.0%} to {means[-1]:.0%}: it may have stopped learning"
+    return ""
 
 
 def survey(runs: Sequence[Run], runs_dir: Path) -> list[Entry]:

@@ -13,6 +13,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -96,8 +97,19 @@ def begin_child(parent: int, cores: int) -> bool:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         return False
+    keep_priority()
     pin(cores)
     return True
+
+
+def keep_priority(file: Path = Path("/proc/self/autogroup")) -> None:
+    """Give this session the priority of its process, so that `nice -n 19 dcp grid` is nice to other sessions.
+
+    A worker is a session of its own, and Linux shares the processor among sessions first (autogroups): without this,
+    niceness would only count within the session.
+    """
+    with suppress(OSError):  # a kernel without autogroups
+        file.write_text(f"{os.nice(0)}\n")
 
 
 def pin(count: int) -> None:

@@ -1,0 +1,137 @@
+"""`dcp results`: add runs to a ledger, check every entry of it, run one again, and make its page."""
+
+import sys
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Annotated
+
+from dcp.cli.flags import POSITIONAL, parse
+from dcp.cli.main import COMMANDS, EXIT_FAULT
+from dcp.cli.report import count
+from dcp.errors import UserError
+
+ACTIONS = {
+    "add": "RUN ...: check finished or unfinished runs, evaluate their policies once more, and add them.",
+    "check": "Check every entry, and that the tables of README.md are those of the entries.",
+    "rerun": "ENTRY: train an entry's config anew for its first evaluations, and compare the numbers.",
+    "page": "Write the entries as one page with filters (--out).",
+}
+
+
+@dataclass(frozen=True)
+class ResultsOptions:
+    words: Annotated[tuple[str, ...], POSITIONAL] = ()
+    """add RUN ..., check, rerun ENTRY, or page: see above."""
+    ledger: Path = Path("results")
+    """The ledger's folder."""
+    by: str = ""
+    """With add: who ran it."""
+    note: str = ""
+    """With add: what a reader should know."""
+    commit: str = ""
+    """With add: the commit of dcp's source that trained it, if you know it."""
+    write: bool = False
+    """With check: write the tables into the ledger's README.md anew."""
+    evaluate: bool = False
+    """With check: let every policy run its logged evaluation once more (a minute for each ant)."""
+    evaluations: int = 2
+    """With rerun: how many evaluations to train for."""
+    out: Path = Path("ledger.html")
+    """With page: the file to write."""
+
+
+def main(argv: list[str]) -> int:
+    rows = [f"  {name:<8}{purpose}" for name, purpose in ACTIONS.items()]
+    options = parse(ResultsOptions(), argv, "dcp results", "\n".join([COMMANDS["results"], "", "what to do:", *rows]))
+    action, *named = options.words or ("",)
+    if action not in ACTIONS:
+        raise UserError(f"dcp results does not know {action!r}: say one of {', '.join(ACTIONS)}")
+    if action in ("check", "page") and named:
+        raise UserError(f"dcp results {action} takes no {named[0]!r}: name the ledger by --ledger")
+    if action == "add":
+        return _add(named, options)
+    if action == "rerun":
+        return _rerun(named, options)
+    if not options.ledger.is_dir():
+        raise UserError(f"there is no ledger at {options.ledger}: add a run first, or name it by --ledger")
+    return _check(options) if action == "check" else _page(options)
+
+
+def _add(runs: list[str], options: ResultsOptions) -> int:
+    if not runs:
+        raise UserError("dcp results add needs a run's folder, such as runs/ant_u_maze/dcp/seed_0")
+    from dcp.compiling import enable_cache
+    from dcp.ledger import add
+
+    enable_cache(None)
+    for run in runs:
+        folder = add(Path(run), options.ledger, options.by, options.note, options.commit)
+        print(f"added {run} as {folder}")
+    _write_tables(options.ledger)
+    return 0
+
+
+def _write_tables(ledger: Path) -> None:
+    from dcp.ledger import TABLES_FILE, tables, with_tables
+    from dcp.policies.policy_file import write_whole
+
+    path = ledger / TABLES_FILE
+    page = path.read_text(encoding="utf-8") if path.is_file() else "# Results\n"
+    write_whole(path, with_tables(page, tables(ledger)).encode())
+    print(f"wrote the tables of {path}")
+
+
+def _check(options: ResultsOptions) -> int:
+    from dcp.ledger import checked, entries, table_faults
+
+    if options.evaluate:
+        from dcp.compiling import enable_cache
+
+        enable_cache(None)
+    found = [checked(entry, options.evaluate) for entry in entries(options.ledger)]
+    if options.write:
+        _write_tables(options.ledger)
+    bad = [f"{entry.folder}: {fault}" for entry in found for fault in entry.faults]
+    bad += table_faults(options.ledger)
+    for sentence in bad:
+        print(sentence, file=sys.stderr)
+    print(f"{count(len(found), 'entry').replace('entrys', 'entries')}, {count(len(bad), 'fault')}")
+    return EXIT_FAULT if bad else 0
+
+
+def _rerun(named: list[str], options: ResultsOptions) -> int:
+    if len(named) != 1:
+        raise UserError("dcp results rerun takes one entry's folder, such as results/ant_u_maze/dcp/seed_0_1a2b3c4d")
+    from dcp.compiling import enable_cache
+    from dcp.grid.worker import pin
+    from dcp.run_folder import CONFIG_FILE, read_config_file
+
+    cores = read_config_file(Path(named[0]) / CONFIG_FILE)["machine"].get("cores", "")
+    if cores.isdecimal():
+        pin(int(cores))  # the number of cores decides how XLA rounds
+    enable_cache(None)
+    from dcp.ledger import rerun
+
+    if told := rerun(Path(named[0]), options.evaluations):
+        print("Numbers differ: bits are promised for the same machine, cores and versions.", file=sys.stderr)
+        print("\n".join(told), file=sys.stderr)
+        return EXIT_FAULT
+    print("Every number is the logged one.")
+    return 0
+
+
+def _page(options: ResultsOptions) -> int:
+    import json
+    from importlib.resources import files
+
+    from dcp.ledger import index
+    from dcp.policies.policy_file import write_whole
+
+    found = index(options.ledger)
+    data = json.dumps(found).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    template = files("dcp").joinpath("ledger.html").read_text(encoding="utf-8")
+    page = template.replace("{{title}}", escape("Results: every run, with filters")).replace("{{data}}", data)
+    write_whole(options.out, page.encode())
+    print(f"wrote {options.out}: {count(len(found), 'run')}")
+    return 0
