@@ -25,13 +25,15 @@ define find_python
 	fi
 endef
 
-.PHONY: help setup demo test test-all lint format bench pictures lock clean
+.PHONY: help setup demo test test-all test-pythons dist lint format bench pictures lock clean
 
 help:
 	@echo "make setup     the virtual environment in .venv, installed from requirements.lock"
 	@echo "make demo      train DCP on a maze; about three minutes, results in runs/demo"
 	@echo "make test      lint, types, import contracts, tests"
 	@echo "make test-all  the same with the slow tests; installs PyTorch and Stable-Baselines3 for some of them"
+	@echo "make test-pythons  the wheel in an empty environment on each Python 3.11 to 3.13 that is here, without the lock file"
+	@echo "make dist      the wheel and the source distribution, in dist/"
 	@echo "make lint      lint, types, import contracts"
 	@echo "make format    ruff's formatting and safe fixes"
 	@echo "make bench     every benchmark; each ends with one line of JSON"
@@ -91,6 +93,15 @@ test: lint
 test-all: lint $(INTEROP)
 	@echo "test: all, compiled as for a user"
 	@DCP_TESTS_COMPILE=shipped $(BIN)/python -m pytest $(PROCESSES)
+
+dist: setup
+	@rm -rf build dist
+	@$(BIN)/python -m build --no-isolation --outdir dist . > /dev/null
+	@ls dist
+
+# PYTHONS="/path/to/python3.12 ..." names the interpreters; else those that are found.
+test-pythons: dist
+	@$(BIN)/python -m tests.pythons dist/*.whl $(PYTHONS)
 
 format: setup
 	@$(BIN)/ruff check --fix .

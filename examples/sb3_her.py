@@ -1,6 +1,6 @@
 """Stable-Baselines3's SAC with hindsight goals on our environments, then evaluated by the code that evaluates ours.
 
-pip install "dcp[interop]"
+pip install "dcp-rl[interop]"
 python examples/sb3_her.py --env point_u_maze --steps 20000
 """
 

@@ -57,6 +57,13 @@ def test_each_listing_command_has_help(capsys):
         assert COMMANDS[name] in capsys.readouterr().out
 
 
+def test_python_m_dcp_is_the_command(tmp_path):
+    (tmp_path / "rich.py").write_text("raise RuntimeError('the current folder is not looked into')")
+    shown = subprocess.run([sys.executable, "-m", "dcp", "methods"], cwd=tmp_path, capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
+    assert "PooledSubgoal" in shown.stdout
+
+
 def test_the_version_is_the_packages(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"dcp {__version__}\n"

@@ -64,10 +64,10 @@ def site(cwd: Path) -> Path:
     old = folder / "safetensors-0.1.0.dist-info"
     old.mkdir()
     (old / "METADATA").write_text("Metadata-Version: 2.1\nName: safetensors\nVersion: 0.1.0\n")
-    own = folder / "dcp-0.1.0.dist-info"
+    own = folder / "dcp_rl-0.1.0.dist-info"
     own.mkdir()
     extra = "Provides-Extra: telepathy\nRequires-Dist: no-such-package>=1; extra == 'telepathy'\n"
-    text = distribution("dcp").read_text("METADATA") or distribution("dcp").read_text("PKG-INFO")
+    text = distribution("dcp-rl").read_text("METADATA") or distribution("dcp-rl").read_text("PKG-INFO")
     assert text is not None and "Provides-Extra: dev\n" in text
     (own / "METADATA").write_text(text.replace("Provides-Extra: dev\n", f"{extra}Provides-Extra: dev\n"))
     return folder
@@ -130,7 +130,7 @@ def test_a_gpu_that_jax_does_not_use_is_told_with_its_extra(sick):
     row = sick[1]["GPU"]
     assert row["state"] == "missing"
     assert "NVIDIA Test 9000" in row["found"]
-    assert row["advice"] == "pip install 'dcp[cuda]'"
+    assert row["advice"] == "pip install 'dcp-rl[cuda]'"
 
 
 def test_a_package_that_is_too_old_is_a_problem(sick):
@@ -152,7 +152,7 @@ def test_an_extra_of_tomorrow_shows_up_by_itself(sick):
     row = sick[1]["extra telepathy"]
     assert row["state"] == "missing"
     assert row["found"] == "no-such-package is not installed"
-    assert row["advice"].endswith("pip install 'dcp[telepathy]'")
+    assert row["advice"].endswith("pip install 'dcp-rl[telepathy]'")
     assert "extra dev" not in sick[1]
 
 

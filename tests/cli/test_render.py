@@ -75,4 +75,4 @@ def test_without_pyav_the_rest_is_written_and_the_exit_code_says_so(tiny_run, tm
     monkeypatch.setitem(__import__("sys").modules, "av", None)
     assert main(["render", str(tiny_run.folder), *QUICK, "--out", str(tmp_path)]) == 2
     assert {path.suffix for path in tmp_path.iterdir()} == {".gif", ".html"}
-    assert "pip install 'dcp[video]'" in capsys.readouterr().err
+    assert "pip install 'dcp-rl[video]'" in capsys.readouterr().err

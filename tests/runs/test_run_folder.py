@@ -201,7 +201,7 @@ def test_the_console_tensorboard_and_callback_see_every_evaluation(tiny_run: Tra
 
 
 def test_a_missing_package_is_named_before_anything_is_written(tmp_path: Path):
-    with pytest.raises(UserError, match=r"dcp\[wandb\]"):
+    with pytest.raises(UserError, match=r"dcp-rl\[wandb\]"):
         train(tiny_config(), runs_dir=tmp_path, wandb=True, display="none")
     assert not any(tmp_path.iterdir())
 

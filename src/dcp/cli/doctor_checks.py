@@ -26,6 +26,7 @@ from dcp.render.offscreen import ProbeError, advice, find_backend, first_line, i
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
+PACKAGE = "dcp-rl"  # what pip installs; `dcp` there is somebody else's
 OLDEST = (3, 11)
 SMALL, LARGE = "ant_u_maze", "humanoid_u_maze"  # the paper's most common body, and its largest
 WHOLE = 2.6  # a run's memory in units of its large parts, measured by benchmarks/iteration.py on ant_u_maze
@@ -85,21 +86,22 @@ def packages() -> Iterator[Check]:
 
 
 def extras() -> Iterator[Check]:
-    for extra in metadata("dcp").get_all("Provides-Extra") or []:
+    for extra in metadata(PACKAGE).get_all("Provides-Extra") or []:
         if extra in NOT_OFFERED:
             continue
         problems = unmet_of_extra(extra)
         if problems:
             more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
-            yield Check(f"extra {extra}", "missing", problems[0] + more, f"If you want it: pip install 'dcp[{extra}]'")
+            advice = f"If you want it: pip install 'dcp-rl[{extra}]'"
+            yield Check(f"extra {extra}", "missing", problems[0] + more, advice)
         else:
-            there = [f"{r.name} {version(r.name)}" for r in of_extra("dcp", extra)]
+            there = [f"{r.name} {version(r.name)}" for r in of_extra(PACKAGE, extra)]
             yield Check(f"extra {extra}", "ok", ", ".join(there))
 
 
 def _needed() -> list["Requirement"]:
     """Return dcp's requirements and jaxlib, which is most of JAX and has its own version."""
-    own = requirements("dcp")
+    own = requirements(PACKAGE)
     try:
         return [*own, *(r for r in requirements("jax") if r.name == "jaxlib")]
     except PackageNotFoundError:
@@ -115,7 +117,7 @@ def requirements(package: str, extra: str = "") -> list["Requirement"]:
 
 
 def of_extra(package: str, extra: str) -> list["Requirement"]:
-    """Return what the extra adds: jax[cuda12] of dcp[cuda] is jax and all that its own extra adds."""
+    """Return what the extra adds: jax[cuda12] of dcp-rl[cuda] is jax and all that its own extra adds."""
     plain = {str(r) for r in requirements(package)}
     added = [r for r in requirements(package, extra) if str(r) not in plain]
     return [inner for r in added for inner in (r, *(x for part in r.extras for x in of_extra_if_there(r.name, part)))]
@@ -129,7 +131,7 @@ def of_extra_if_there(package: str, extra: str) -> list["Requirement"]:
 
 
 def unmet_of_extra(extra: str) -> list[str]:
-    return [problem for r in of_extra("dcp", extra) if (problem := _unmet(r))]
+    return [problem for r in of_extra(PACKAGE, extra) if (problem := _unmet(r))]
 
 
 def _unmet(requirement: "Requirement") -> str | None:
@@ -232,7 +234,7 @@ def _use_gpu() -> str:
     if chosen and not {"cuda", "gpu"} & set(chosen.split(",")):
         return f"JAX_PLATFORMS is {chosen!r}: unset it."
     if unmet_of_extra("cuda"):
-        return "pip install 'dcp[cuda]'"
+        return "pip install 'dcp-rl[cuda]'"
     return "JAX's CUDA packages are there, so ask it why: JAX_PLATFORMS=cuda python -c 'import jax; jax.devices()'"
 
 

@@ -134,7 +134,12 @@ def show(table: "Table") -> None:
     console.print(table)
 
 
-if __name__ == "__main__":
+def run_as_module() -> int:
+    """Run a command under `python -m`, which puts the current folder first on the path. -> the exit code"""
     if not sys.flags.safe_path and sys.path[0] in ("", os.getcwd()):
-        del sys.path[0]  # `python -m` puts the current folder first
-    sys.exit(main())
+        del sys.path[0]
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(run_as_module())

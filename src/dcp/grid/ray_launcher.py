@@ -207,7 +207,7 @@ def ray_package() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise UserError(f"--launcher ray needs the package ray ({error}): pip install 'dcp[ray]'") from error
+        raise UserError(f"--launcher ray needs the package ray ({error}): pip install 'dcp-rl[ray]'") from error
     return ray
 
 

@@ -101,7 +101,7 @@ class SlurmLauncher:
         try:
             import submitit
         except ImportError as error:
-            raise UserError(f"--launcher slurm needs submitit ({error}): pip install 'dcp[slurm]'") from error
+            raise UserError(f"--launcher slurm needs submitit ({error}): pip install 'dcp-rl[slurm]'") from error
         return submitit
 
     def _submit_array(self, jobs: list[Job]) -> None:

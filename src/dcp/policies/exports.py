@@ -96,7 +96,7 @@ def _onnx_form() -> Any:
     try:
         from dcp.policies import onnx_form
     except ImportError as error:
-        raise UserError(f"an ONNX file needs {error.name} here: pip install 'dcp[onnx]'") from error
+        raise UserError(f"an ONNX file needs {error.name} here: pip install 'dcp-rl[onnx]'") from error
     return onnx_form
 
 

@@ -64,7 +64,7 @@ def _session(content: bytes) -> Any:
     try:
         runtime = import_module("onnxruntime")
     except ImportError as error:
-        raise UserError("an ONNX file needs onnxruntime here: pip install 'dcp[onnx]'") from error
+        raise UserError("an ONNX file needs onnxruntime here: pip install 'dcp-rl[onnx]'") from error
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # a step is too small to be shared out
     options.log_severity_level = 4  # what is wrong comes as an exception

@@ -28,7 +28,7 @@ HOLD_SECONDS = 1.0  # for an episode's last frame
 FPS = 30
 CODECS = ("libx264", "libopenh264", "mpeg4")  # the first that this build of FFmpeg has
 GIF_FRAMES, GIF_WIDTH, GIF_COLOURS = 150, 720, 96
-NO_AV = "MP4 files need PyAV: pip install 'dcp[video]' (GIF and HTML go without)"
+NO_AV = "MP4 files need PyAV: pip install 'dcp-rl[video]' (GIF and HTML go without)"
 Format = Literal["mp4", "gif", "html"]
 STRIDE_BODIES, STRIDE_POINT = 2, 1
 

@@ -95,7 +95,7 @@ def require(tensorboard: bool, wandb: bool) -> None:
     """Refuse, before anything is trained, what needs a package that is not there."""
     for extra, wanted in (("tensorboard", tensorboard), ("wandb", wandb)):
         if wanted and find_spec(_OPTIONAL[extra]) is None:
-            raise UserError(f"--{extra} needs a package that is not installed: pip install 'dcp[{extra}]'")
+            raise UserError(f"--{extra} needs a package that is not installed: pip install 'dcp-rl[{extra}]'")
 
 
 def make_sinks(folder: RunFolder, tensorboard: bool, wandb: bool, rows: Sequence[Row] = ()) -> list[Sink]:
