@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dcp import presets as presets
     from dcp.algorithm import Algorithm as Algorithm
     from dcp.components import register as register
     from dcp.config import Config as Config
@@ -48,11 +49,14 @@ _HOMES = {
     "dcp.types": ("EnvSpec",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_MODULES = ("presets",)  # written as dcp.presets.preset_config, without an import of their own
 __all__ = sorted(_HOME_OF)  # pyright: ignore[reportUnsupportedDunderAll]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"dcp.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'dcp' has no attribute {name!r}")
     return getattr(import_module(_HOME_OF[name]), name)

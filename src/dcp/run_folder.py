@@ -3,6 +3,7 @@
 import csv
 import json
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,10 @@ def located(path: str | Path) -> Path:
         return path
     found = ZOO_FOLDER.joinpath(*path.parts[1:])
     if not found.exists() or (found.is_dir() and not (found / CONFIG_FILE).is_file()):
-        raise UserError(f"the zoo has no {Path(*path.parts[1:])}: choose one of {', '.join(zoo_names())}")
+        name, names = path.as_posix(), zoo_names()
+        close = get_close_matches(name, names, 1)
+        hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(names)}"
+        raise UserError(f"the zoo has no {name.removeprefix(f'{ZOO}/')}: {hint}")
     return found
 
 

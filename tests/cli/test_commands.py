@@ -1,8 +1,13 @@
 """The commands that list things, and the help that must come at once."""
 
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
+
+import pytest
 
 from dcp import __version__
 from dcp.cli.main import COMMANDS, main
@@ -62,6 +67,34 @@ def test_python_m_dcp_is_the_command(tmp_path):
     shown = subprocess.run([sys.executable, "-m", "dcp", "methods"], cwd=tmp_path, capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr
     assert "PooledSubgoal" in shown.stdout
+
+
+def test_help_with_a_command_is_that_commands_help(capsys):
+    for argv in (["help", "train"], ["train", "--help"]):
+        with pytest.raises(SystemExit) as done:
+            main(argv)
+        assert done.value.code == 0
+    one, other = capsys.readouterr().out.split("usage: ")[1:]
+    assert one == other
+    assert one.index("--preset") < one.index("--env") < one.index("--method") < one.index("--seeds")
+    assert main(["help", "trian"]) == 2
+    assert "did you mean `dcp train`?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["eval", pytest.param("render", marks=pytest.mark.slow)])
+def test_ctrl_c_ends_a_command_at_once_whatever_it_is_doing(command: str, tmp_path: Path):
+    """While it compiles, which Python would not interrupt. A shell's background has SIGINT ignored: undone here."""
+    argv = [sys.executable, "-m", "dcp.cli.main", command, "zoo/point_u_maze/dcp", "--out", str(tmp_path)]
+    environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": "", "DCP_CACHE_DIR": "off", "PYTHONPATH": "src"}
+    undo = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=undo)
+    assert process.stderr is not None
+    assert "point_u_maze" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    assert process.wait(timeout=60) == 130
+    assert rest.splitlines()[-1] == "dcp: stopped" and "Traceback" not in rest
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_the_version_is_the_packages(capsys):

@@ -33,6 +33,15 @@ def test_onnx_is_the_default_and_a_policy_file_will_do(folder: Path, capsys):
     assert load_exported(folder / "ant.onnx").action_size == 2
 
 
+def test_the_ending_of_the_file_says_its_format(folder: Path, capsys):
+    assert main(["export", str(folder), "--out", str(folder / "z.npz")]) == 0
+    assert load_exported(folder / "z.npz").action_size == 2
+    assert main(["export", str(folder), "--out", str(folder / "z.zip")]) == 2
+    assert "end its name in one of .onnx (onnx), .stablehlo (stablehlo), .npz (numpy)" in capsys.readouterr().err
+    assert main(["export", str(folder), "--out", str(folder / "y.npz"), "--format", "onnx"]) == 2
+    assert "y.npz does not end in .onnx" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [

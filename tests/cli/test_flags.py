@@ -62,6 +62,10 @@ def options(words: str, **more: Any) -> Options:
         ("--steps=7", "steps", 7),
         ("--steps 7 --steps 8", "steps", 8),
         ("--steps -7", "steps", -7),
+        ("--steps 1e6", "steps", 1_000_000),
+        ("--steps 2.5e3", "steps", 2_500),
+        ("--steps 9007199254740993e0", "steps", 9007199254740993),  # a float would round it
+        ("--seeds 1e1 2", "seeds", (10, 2)),
         ("--seeds 0 1 2 --steps 3", "seeds", (0, 1, 2)),
         ("--seeds", "seeds", ()),
         ("--seeds=4 a", "seeds", (4,)),
@@ -97,6 +101,9 @@ def test_only_what_is_given_is_read():
     ("words", "sentence"),
     [
         ("--steps x", "--steps takes a whole number, not 'x': see `dcp look --help`"),
+        ("--steps 1.5", "--steps takes a whole number, not '1.5': see `dcp look --help`"),
+        ("--steps 1e99999999", "--steps takes a whole number, not '1e99999999': see `dcp look --help`"),
+        ("--steps inf", "--steps takes a whole number, not 'inf': see `dcp look --help`"),
         ("--learning-rate x", "--learning-rate takes a number, not 'x': see `dcp look --help`"),
         ("--seeds 1 x", "--seeds takes whole numbers, not 'x': see `dcp look --help`"),
         ("--burst 5", "--burst takes two whole numbers, such as 100 10, not '5': see `dcp look --help`"),

@@ -1,6 +1,8 @@
 """`dcp render` on the tiny run: its files, and one sentence for each mistake."""
 
+import re
 import shutil
+import sys
 
 import pytest
 
@@ -18,8 +20,10 @@ def test_a_run_is_shown_in_every_format_in_its_own_folder(tiny_run, tmp_path, ca
     assert {path.name for path in (folder / "videos").iterdir()} == names
     shown = capsys.readouterr()
     assert all(name in shown.out for name in names)
-    assert shown.out.startswith("dcp, 4k steps: reached ")
-    assert "playing dcp on point_u_maze\ndrawing\n" in shown.err
+    lines = shown.out.splitlines()
+    assert re.fullmatch(r"dcp, 4k steps, episode \d+: (not reached|reached at step \d+)", lines[0])
+    assert re.fullmatch(r"dcp: reached in \d+ of 32 episodes", lines[-4])
+    assert "playing dcp on point_u_maze" in shown.err and "drawing\n" in shown.err
 
 
 def test_two_runs_with_a_burst_from_a_later_episode(tiny_run, tmp_path):
@@ -71,8 +75,20 @@ def test_a_picture_of_an_absurd_size_is_refused_at_once(tiny_run, tmp_path, caps
     assert "width 9: a picture has 64 to 4096 pixels a side" in said and "playing" not in said
 
 
-def test_without_pyav_the_rest_is_written_and_the_exit_code_says_so(tiny_run, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "av", None)
-    assert main(["render", str(tiny_run.folder), *QUICK, "--out", str(tmp_path)]) == 2
+def test_an_episode_that_is_named_is_shown_alone(tiny_run, tmp_path, capsys):
+    assert (
+        main(["render", str(tiny_run.folder), *QUICK, "--episode", "0", "--format", "html", "--out", str(tmp_path)])
+        == 0
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("dcp, 4k steps: ") and len(lines) == 3
+
+
+@pytest.mark.parametrize("asked, code", [([], 0), (["--format", "mp4", "gif", "html"], 2)])
+def test_without_pyav_the_rest_is_written_and_only_an_mp4_that_was_asked_for_is_missed(
+    asked, code, tiny_run, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "av", None)
+    assert main(["render", str(tiny_run.folder), *QUICK, "--out", str(tmp_path), *asked]) == code
     assert {path.suffix for path in tmp_path.iterdir()} == {".gif", ".html"}
     assert "pip install 'dcp-rl[video]'" in capsys.readouterr().err

@@ -33,6 +33,15 @@ def test_a_report_is_written_over_the_last_one(tmp_path: Path, capsys):
         assert ": 1 run\n" in said and "1 table in " in said
 
 
+def test_a_report_on_damaged_runs_alone_is_written_and_fails(tmp_path: Path, capsys):
+    write_run(tmp_path / "runs", seed=0)
+    damaged = write_run(tmp_path / "damaged", seed=1)
+    (damaged / "config.json").write_text("{")
+    assert main(["report", str(tmp_path / "damaged"), "--out", str(tmp_path / "out")]) == 1
+    assert "damaged" in capsys.readouterr().err
+    assert main(["report", str(tmp_path / "damaged"), str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
+
+
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+import dcp
 from dcp.cli import train as train_command
 from dcp.cli.main import main
 from dcp.config import Settings
+from dcp.errors import UserError
 from dcp.policies.policy_file import load_policy
 from tests.tiny import FLAGS
 
@@ -34,6 +36,23 @@ def test_explicit_flags_win_over_the_preset(capsys):
     assert ["width", "32"] in shown
     assert ["env", "point_u_maze"] in shown
     assert ["eval_env", "point_u_maze_eval"] in shown
+
+
+def test_a_smaller_budget_than_the_presets_has_fewer_evaluations_unless_their_number_is_given(capsys):
+    """An unroll is 256 x 124 = 31,744 steps: 300,000 make 10 unrolls, of which 3 fill the replay."""
+    command = ["train", "--preset", "demo", "--steps", "3e5", "--dry-run", "--runs-dir", "nowhere"]
+    assert main(command) == 0
+    assert ["num_evals", "7"] in [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert main([*command, "--num-evals", "10"]) == 2
+    assert "each of 10 evaluations needs one more" in capsys.readouterr().out
+    assert main([*command, "--steps", "40000"]) == 2
+    assert "use at least 126976 steps" in capsys.readouterr().out  # (3 + 1) x 31,744
+
+
+def test_a_preset_in_place_of_an_environment_gets_a_sentence():
+    with pytest.raises(UserError, match=r"write dcp.train\(dcp.presets.preset_config\('demo'\)\)"):
+        dcp.train("demo")
+    assert dcp.presets.preset_config("demo").steps == 3_000_000  # as the sentence says, without another import
 
 
 def test_another_environment_than_the_presets_is_judged_on_itself(capsys):

@@ -125,6 +125,15 @@ def test_a_file_that_is_no_policy_gives_one_sentence(damage, sentence: str, path
     assert len(str(error.value).splitlines()) == 1
 
 
+def test_junk_in_an_npz_gets_our_own_sentence_and_not_numpys(tmp_path: Path):
+    """NumPy takes random bytes for a pickle, and would tell how to load it unsafely."""
+    path = tmp_path / "junk.npz"
+    path.write_bytes(bytes(range(1, 200)))
+    with pytest.raises(UserError) as error:
+        load_exported(path)
+    assert str(error.value) == f"{path} is no whole policy of `dcp export`: export or copy it again"
+
+
 @pytest.mark.parametrize("changes", [{"condition": "telepathy"}, {"networks": {}}, {"action_size": 7}])
 def test_numpy_metadata_that_do_not_fit_the_arrays_give_one_sentence(changes, files: Path, tmp_path: Path):
     path = Path(shutil.copy(files / "policy.npz", tmp_path))

@@ -103,6 +103,15 @@ def test_a_policy_with_a_memory_can_be_called_step_by_step(tiny_run: TrainedRun)
     np.testing.assert_allclose([stepper(state, goal) for _ in range(4)], taken[:4])
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_number_that_is_not_finite_is_refused_and_not_acted_upon(bad: float, tiny_run: TrainedRun):
+    policy, good = tiny_run.policy, np.array([4.0, 4.0])
+    for state, goal, name in ((np.array([bad, 4.0]), good, "observation"), (good, np.array([[4.0, bad]]), "goal")):
+        with pytest.raises(UserError, match=f"this policy's {name} has a number that is not finite"):
+            policy(state, goal)
+    assert np.isfinite(policy(good, good)).all()
+
+
 def test_a_plain_function_is_a_policy_too():
     def mark(state, goal):
         return np.full((*state.shape[:-1], 1), MARK)

@@ -47,6 +47,8 @@ def test_what_lies_in_the_present_folder_goes_before_the_zoo(tmp_path: Path, mon
     assert run_folder.located("zoo/point_u_maze/dcp") == Path("zoo/point_u_maze/dcp")
 
 
-def test_a_name_that_the_zoo_lacks_is_answered_with_those_it_has():
-    with pytest.raises(UserError, match="zoo/ant_u_maze/dcp"):
-        load_policy("zoo/ant_u_maze/sarsa")
+def test_a_name_that_the_zoo_lacks_is_answered_with_the_nearest_or_with_those_it_has():
+    with pytest.raises(UserError, match=r"^the zoo has no ant_u_maze/dpc: did you mean zoo/ant_u_maze/dcp\?$"):
+        load_policy("zoo/ant_u_maze/dpc")
+    with pytest.raises(UserError, match="choose one of zoo/ant_u_maze/dcp, zoo/"):
+        load_policy("zoo/7")

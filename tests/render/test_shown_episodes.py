@@ -18,13 +18,16 @@ from dcp.policies.policy import HostPolicy, with_burst
 from dcp.render.shown_episodes import (
     AFTER_SUCCESS,
     Shown,
+    Subject,
     common_env,
     directions,
     make_subject,
     names_of,
+    one_of_each,
     pulled_back,
     sees_direction,
     shown_episodes,
+    side_by_side,
     subgoals,
     visited_pool,
 )
@@ -60,6 +63,16 @@ def test_another_policy_meets_the_same_starts_and_goals(env, tiny_run):
         np.testing.assert_array_equal(a.goal, b.goal)
         np.testing.assert_array_equal(a.achieved[0], b.achieved[0])
         assert not np.array_equal(a.achieved[-1], b.achieved[-1])
+
+
+def test_one_that_arrives_in_the_median_time_is_shown_beside_the_first_that_does_not():
+    played = [point_walk(steps=100, reached=at) for at in (90, None, 10, 40, None)]
+    assert one_of_each(played) == (3, 1)
+    assert one_of_each(played[:1]) == (0,) and one_of_each(played[1:2]) == (0,)
+    subject = Subject("dcp", 3_000_000, [played[3], played[1]], (3, 1), (True, False, True, True, False))
+    arriving, failing = side_by_side(subject)
+    assert (arriving.title, failing.title) == ("dcp, 3M steps, episode 3", "dcp, 3M steps, episode 1")
+    assert arriving.rate == failing.rate == "reached in 3 of 5 episodes"
 
 
 def test_an_episode_is_shown_until_shortly_after_its_success():

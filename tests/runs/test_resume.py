@@ -19,8 +19,10 @@ from dcp.cli.main import main
 from dcp.config import Config
 from dcp.errors import RunError, UserError
 from dcp.methods.table import METHODS
+from dcp.presets import preset_config
 from dcp.runs import checkpoint as files
 from dcp.runs.loop import Cadence, Evaluation
+from dcp.runs.run_status import evaluation_points, raised
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.train import resume, train
 from tests.runs.same_run import assert_same_run, final_arrays, metrics
@@ -246,6 +248,23 @@ class TestTrainingLonger:
         assert np.array_equal(alpha, longer_run.state.learner.params.log_alpha)
         assert len(metrics(folder)) == 7
         assert main(command) == 0  # as it was begun: finished
+
+    def test_more_evaluations_than_the_old_budget_had_iterations_are_no_reason_to_refuse(
+        self, tiny_run, tmp_path: Path
+    ):
+        """4,000 steps are 8 iterations with 2 evaluations; 16,000 are 38 iterations, so 2 + 8 evaluations."""
+        folder = Path(shutil.copytree(tiny_run.folder, tmp_path / "run"))
+        assert main(["train", "--resume", str(folder), "--steps", "16000", "--no-plots"]) == 0
+        assert len(metrics(folder)) == 10
+        assert metrics(folder)[-1]["env_steps"] == "16000"
+
+    def test_the_demos_evaluations_stay_as_far_apart_when_it_is_raised_to_40m(self):
+        """95 unrolls, 3 of them to fill the replay; 40M make 1,261: 1,166 more, and 10 / 92 evaluations for each."""
+        demo = preset_config("demo").resolve(200)
+        config, earlier = raised(demo, (), 40_000_000)
+        points = evaluation_points(config, earlier)
+        assert len(points) == config.num_evals == 10 + 127
+        assert points[:10] == evaluation_points(demo) and points[-1] == 1_258
 
     def test_steps_cannot_be_lowered(self, tiny_run):
         with pytest.raises(UserError, match="can only be raised"):

@@ -13,8 +13,9 @@ from dcp.errors import UserError
 class ExportOptions:
     run: Annotated[str, POSITIONAL] = ""
     """A run's folder, a policy file, or zoo/<env>/<method>."""
-    format: Literal["onnx", "stablehlo", "numpy"] = "onnx"
-    """onnx: runs in onnxruntime. stablehlo: needs JAX alone. numpy: needs NumPy alone, and is the fastest."""
+    format: Literal["onnx", "stablehlo", "numpy"] | None = None
+    """onnx: runs in onnxruntime. stablehlo: needs JAX alone. numpy: needs NumPy alone, and is the fastest. Default:
+    what the ending of --out says (.onnx, .stablehlo, .npz), else onnx."""
     out: Path | None = None
     """Default: policy.onnx, policy.stablehlo or policy.npz in the run's folder."""
     burst: Burst = None
@@ -25,10 +26,11 @@ def main(argv: list[str]) -> int:
     options = parse(ExportOptions(), argv, "dcp export", COMMANDS["export"])
     if not options.run:
         raise UserError("nothing to export: name a run's folder or a policy file")
-    from dcp.policies.exports import export_policy
+    from dcp.policies.exports import export_policy, format_of
     from dcp.policies.policy_file import load_policy
 
-    out = export_policy(options.run, options.format, options.out, options.burst)
+    form = options.format or ("onnx" if options.out is None else format_of(options.out))
+    out = export_policy(options.run, form, options.out, options.burst)
     spec = load_policy(options.run).spec
     sizes = f"state [{spec.state_size}], goal [{spec.goal_size}] -> action [{spec.action_size}]"
     period, length = options.burst or (0, 0)

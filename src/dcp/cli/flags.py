@@ -11,6 +11,7 @@ import shutil
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from difflib import get_close_matches
 from functools import cache
 from itertools import groupby, pairwise
@@ -24,10 +25,12 @@ T = TypeVar("T")
 POSITIONAL = "positional"  # Annotated[tuple[str, ...], POSITIONAL] takes the arguments without a flag
 Burst = Annotated[tuple[int, int] | None, (100, 10)]  # P and L; the flag alone stands for the paper's
 COMPONENT_SETTINGS = "component_settings"  # the field that takes dotted flags: {"condition.scale": 2.0}
+FIRST = "start with"  # the heading of the most important flags
 IMPORT = ("--import MODULE", "Import this module first, such as one that registers an environment. May be repeated.")
 WORDS = {int: ("a whole number", "whole numbers"), float: ("a number", "numbers")}
 COUNTS = {2: "two", 3: "three"}
 WIDEST, INDENT = 120, 26  # of the help
+LONGEST_NUMBER = 30  # digits: 1e999999999 is no number that anyone means
 
 
 @dataclass(frozen=True)
@@ -55,15 +58,22 @@ class Flag:
         return f"{self.name} [{word} ...]" if self.count is None else " ".join([self.name, *[word] * self.count])
 
 
-def parse(default: T, argv: list[str], prog: str, description: str, extra: Mapping[str, type] | None = None) -> T:
-    """Return the default with what argv sets. `--help` prints and exits with code 0.
+def parse(
+    default: T,
+    argv: list[str],
+    prog: str,
+    description: str,
+    extra: Mapping[str, type] | None = None,
+    first: tuple[str, ...] = (),
+) -> T:
+    """Return the default with what argv sets. `--help` prints and exits with code 0; the flags `first` come first.
 
     `extra`: dataclasses by prefix. `{"condition": Direction}` adds a flag `--condition.scale` for the field `scale`;
     what is given goes into the field `component_settings` as {"condition.scale": 2.0}.
     """
     given = read(default, argv, prog, extra or {})
     if "-h" in argv or "--help" in argv:
-        print(_help(default, prog, description, extra or {}))
+        print(_help(default, prog, description, extra or {}, first))
         raise SystemExit(0)
     return _with(default, given)
 
@@ -181,9 +191,20 @@ def _value(flag: Flag, text: str, prog: str) -> Any:
             raise UserError(f"unknown value {text!r} for {flag.name}: choose one of {', '.join(choices)}")
         return choices[text]
     try:
-        return flag.kind(text)
+        return _whole(text) if flag.kind is int else flag.kind(text)
     except ValueError:
         _refuse_values(flag, text, prog)
+
+
+def _whole(text: str) -> int:
+    """Read a whole number: 1000000, 1_000_000 or 1e6."""
+    try:
+        return int(text)
+    except ValueError:
+        number = Decimal(text) if _is_number(text) else Decimal("nan")
+        if not number.is_finite() or number.adjusted() > LONGEST_NUMBER or number != number.to_integral_value():
+            raise
+        return int(number)
 
 
 def _refuse_values(flag: Flag, text: str, prog: str) -> NoReturn:
@@ -223,8 +244,10 @@ def _with(default: T, given: Mapping[str, Any]) -> T:
     return dataclasses.replace(default, **changes)  # pyright: ignore[reportArgumentType]
 
 
-def _help(default: Any, prog: str, description: str, extra: Mapping[str, type]) -> str:
+def _help(default: Any, prog: str, description: str, extra: Mapping[str, type], first: tuple[str, ...]) -> str:
     flags = sorted(_flags(default, extra), key=lambda flag: flag.group != "options")
+    begin = {flag.field: dataclasses.replace(flag, group=FIRST) for flag in flags if flag.field in first}
+    flags = [*(begin[field] for field in first), *(flag for flag in flags if flag.field not in first)]
     usage = [f"[{flag.shown}{' ...' * (flag.count is None)}]" for flag in flags if flag.positional]
     parts = [" ".join(["usage:", prog, "[options]", *usage]), description]
     for group, members in groupby(flags, lambda flag: flag.group):

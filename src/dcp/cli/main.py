@@ -2,7 +2,11 @@
 
 import errno
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -38,6 +42,7 @@ EXIT_CODES = {
     EXIT_REQUEUE: "stopped by SIGINT or SIGTERM with a checkpoint: run it again with --resume",
     EXIT_INTERRUPTED: "(or 143) stopped at once, by a second signal or before training began; the checkpoints are good",
 }
+STOP_BY_THEMSELVES = ("train", "grid")  # these write a checkpoint, or stop other processes, before they end
 PIPE_WIDTH = 160  # a pipe has no width of its own, and a cut name is of no use
 
 
@@ -45,13 +50,17 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command. -> the exit code"""
     try:
         modules, argv = _imports(sys.argv[1:] if argv is None else argv)
+        if argv[:1] == ["help"] and argv[1:]:
+            argv = [argv[1], "--help"]
         if not argv or argv[0] in ("-h", "--help", "help", "--version"):
             print(f"dcp {__version__}" if argv[:1] == ["--version"] else _help())
             return 0
         _require_command(argv[0])
         os.environ.setdefault("PYTHONSAFEPATH", "1")  # no Python that we start looks into the current folder either
         module, function = ("listing", argv[0]) if argv[0] in ("envs", "methods") else (argv[0], "main")
-        with looked_for_in(_current_folder(), modules):
+        with looked_for_in(_current_folder(), modules), ExitStack() as stack:
+            if argv[0] not in STOP_BY_THEMSELVES:
+                stack.enter_context(stopped_at_once(f"dcp.cli.{module}"))
             return getattr(import_module(f"dcp.cli.{module}"), function)(argv[1:])
     except UserError as error:
         print(f"dcp: {' '.join(str(error).split())}", file=sys.stderr)
@@ -75,6 +84,48 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("dcp: stopped", file=sys.stderr)
         return EXIT_INTERRUPTED
+
+
+@contextmanager
+def stopped_at_once(module: str) -> Iterator[None]:
+    """End the process at the first Ctrl-C, whatever it is doing; `clean_up` of the command's module is called before.
+
+    Python would raise KeyboardInterrupt wherever the main thread is next: after a compilation of a minute, or within a
+    callback of JAX, which swallows it. And while the interpreter then winds down, XLA's threads are still compiling or
+    stepping, and use what it has freed: a segmentation fault. So a thread waits for the signal and ends the process
+    with nothing wound down.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or not _in_main_thread():
+        yield  # it is ignored, or somebody else's
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+    before = signal.set_wakeup_fd(writer)
+    threading.Thread(target=_stop_on_signal, args=(reader, module), daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.close(writer)  # the thread reads the end, and ends
+
+
+def _stop_on_signal(reader: int, module: str) -> None:
+    while told := os.read(reader, 1):
+        if told[0] == signal.SIGINT:
+            clean_up = getattr(sys.modules.get(module), "clean_up", None)
+            if clean_up is not None:
+                with suppress(Exception):
+                    clean_up()
+            shown = "\x1b[?25h\r\n" if sys.stderr.isatty() else ""  # a progress bar hides the cursor
+            os.write(2, f"{shown}dcp: stopped\n".encode())
+            os._exit(EXIT_INTERRUPTED)
+    os.close(reader)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _require_command(name: str) -> None:

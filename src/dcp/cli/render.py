@@ -32,8 +32,8 @@ class RenderOptions:
     """Run folders, policy files or zoo/<env>/<method>; two to four are shown side by side, on the same episodes."""
     seed: int = 0
     """Names a frozen set of starts and goals: those of `dcp eval --seeds`."""
-    episode: int = 0
-    """The first of them that is shown."""
+    episode: int | None = None
+    """The first of them that is shown. Default: for one policy, one that arrives beside one that does not; else 0."""
     episodes: int = 1
     """How many are shown, one after another."""
     steps: int | None = None
@@ -54,8 +54,8 @@ class RenderOptions:
     """Draw the state that training would command now, out of those that this policy visits."""
     stride: int | None = None
     """Environment steps a frame. Default: 2 for simulated bodies, 1 for points."""
-    format: tuple[Literal["mp4", "gif", "html"], ...] = ("mp4", "gif", "html")
-    """What to write."""
+    format: tuple[Literal["mp4", "gif", "html"], ...] | None = None
+    """What to write. Default: all three, without MP4 where PyAV is not installed."""
     width: int = 480
     """Pixels of one policy's picture."""
     height: int = 400
@@ -75,13 +75,14 @@ def _main(options: RenderOptions) -> int:
     from dcp.render.offscreen import require_renderer
     from dcp.render.pictures import require_drawable
     from dcp.render.shown_episodes import common_env, names_of
-    from dcp.render.video import Look, write_files
+    from dcp.render.video import FORMATS, NO_AV, Look, write_files
 
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
     env = common_env(targets, options.env, options.eval_layout, options.physics)
     require_drawable(env, options.width, options.height)
-    if env.spec.physics != "none" and "html" not in options.format:  # the page needs no renderer
+    formats = FORMATS if options.format is None else options.format
+    if env.spec.physics != "none" and "html" not in formats:  # the page needs no renderer
         require_renderer()
     folder = writable(options.out or targets[0].home / VIDEOS_DIR)
     names = names_of(targets)
@@ -96,13 +97,22 @@ def _main(options: RenderOptions) -> int:
 
         stem = _stem(names, env, targets[0].physics, options)
         try:
-            written, problems = write_files(env, subjects, folder, stem, options.format, look, on_frame)
+            written, problems = write_files(env, subjects, folder, stem, formats, look, on_frame)
         except OSError as error:
             raise UserError(f"cannot write to {folder} ({error}): make room, or name another by --out") from error
     _tell(subjects, written)
-    if problems:
+    if problems == [NO_AV] and options.format is None:  # nobody asked for MP4 by name
+        print(f"No MP4: {NO_AV}", file=sys.stderr)
+    elif problems:
         raise UserError(" ".join(problems))
     return 0
+
+
+def clean_up() -> None:
+    """Remove what a Ctrl-C leaves half written."""
+    video = sys.modules.get("dcp.render.video")
+    for draft in list(video.DRAFTS) if video else ():
+        draft.unlink(missing_ok=True)
 
 
 def _require_sense(options: RenderOptions) -> None:
@@ -110,7 +120,7 @@ def _require_sense(options: RenderOptions) -> None:
         raise UserError("nothing to show: name a run's folder, a policy file or one of the zoo")
     if len(options.runs) > MOST:
         raise UserError(f"{len(options.runs)} policies do not fit side by side: name {MOST} at most")
-    if not options.format:
+    if options.format == ():
         raise UserError("--format needs at least one of mp4, gif and html")
     for name, least in (("seed", 0), ("episode", 0), ("episodes", 1), ("steps", 1), ("stride", 1)):
         value = getattr(options, name)
@@ -121,11 +131,12 @@ def _require_sense(options: RenderOptions) -> None:
 def _play(
     targets: "list[Target]", names: list[str], env: "Environment", options: RenderOptions, progress: Progress
 ) -> "list[Subject]":
-    from dcp.render.shown_episodes import Shown, make_subject
+    from dcp.render.shown_episodes import Shown, make_subject, side_by_side
 
+    choose = len(targets) == 1 and options.episode is None and options.episodes == 1
     shown = Shown(
         options.seed,
-        options.episode,
+        None if choose else options.episode or 0,
         options.episodes,
         options.steps,
         options.burst,
@@ -138,7 +149,7 @@ def _play(
         _say(progress, f"playing {name} on {env.spec.name}")
         subjects.append(make_subject(target, name, env, shown))
         progress.update(task, completed=1)
-    return subjects
+    return side_by_side(subjects[0]) if choose else subjects
 
 
 def _stem(names: list[str], env: "Environment", own_physics: str, options: RenderOptions) -> str:
@@ -177,7 +188,9 @@ def _say(progress: Progress, line: str) -> None:
 
 def _tell(subjects: "list[Subject]", written: list[Path]) -> None:
     for subject in subjects:
-        reached = [f"at step {e.reached}" if e.reached else "not" for e in subject.episodes]
-        print(f"{subject.title}: reached {', '.join(reached)}")
+        reached = [f"reached at step {e.reached}" if e.reached else "not reached" for e in subject.episodes]
+        print(f"{subject.title}: {', '.join(reached)}")
+    for line in dict.fromkeys(f"{subject.name}: {subject.rate}" for subject in subjects):
+        print(line)
     for path in written:
         print(f"  {path}  ({os.path.getsize(path) / 1e6:.2f} MB)")

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from dcp.analysis.paper_values import CHECKPOINTS
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
-from dcp.errors import UserError
+from dcp.errors import EXIT_FAULT, UserError
 
 if TYPE_CHECKING:
     from dcp.analysis.build_report import Tell
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
     print(f"{report.page} ({size:.1f} MB): {count(len(report.collection.runs), 'run')}")
     print(f"{count(report.num_figures, 'figure')} in {report.page.parent / 'figures'}, as PNG and PDF")
     print(f"{count(report.num_tables, 'table')} in {report.page.parent / 'tables'}, as CSV, Markdown and LaTeX")
-    return 0
+    return EXIT_FAULT if all(run.is_damaged for run in report.collection.runs) else 0
 
 
 def count(number: int, noun: str) -> str:

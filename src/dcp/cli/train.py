@@ -65,6 +65,7 @@ class TrainOptions:
 
 
 AUTO = "auto"  # --resume auto
+FIRST_FLAGS = ("preset", "env", "method")  # of the help
 
 
 def main(argv: list[str]) -> int:
@@ -126,13 +127,19 @@ def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
         settings = replace(settings, pool_seed_sha256=None)  # the config's: another file has another
     settings = _without_settings_of_replaced_parts(settings, given)
     parts = _chosen_parts(settings, given, argv)
-    options = parse(TrainOptions(settings=settings), argv, "dcp train", _description(), parts)
+    options = parse(TrainOptions(settings=settings), argv, "dcp train", _description(), parts, FIRST_FLAGS)
     _require_sense(options, given)
+    if "steps" in given and not {"num_evals", "config"} & set(given) and stored is None:
+        options = replace(options, settings=_with_evaluations_that_fit(options.settings))
     if options.resume == AUTO and not options.seeds:
-        from dcp.runs.run_status import holds_run
+        from dcp.runs.run_status import holds_run, read_plan
 
         folder = options.runs_dir / options.settings.run_path
-        return replace(options, resume=str(folder) if holds_run(folder) else None)
+        if not holds_run(folder):
+            return replace(options, resume=None)
+        if "num_evals" not in given and "config" not in given:  # a budget may have had no room for the preset's
+            options = replace(options, settings=replace(options.settings, num_evals=read_plan(folder)[0].num_evals))
+        return replace(options, resume=str(folder))
     return options
 
 
@@ -147,6 +154,19 @@ def _start(given: dict[str, Any], stored: Settings | None) -> Settings:
     if config is not None:
         overrides = read_config_file(config / CONFIG_FILE if config.is_dir() else config)["config"]
     return replace(stored or Settings(), **overrides)
+
+
+def _with_evaluations_that_fit(settings: Settings) -> Settings:
+    """Plan fewer evaluations for a budget that has no room for the preset's: only the budget was asked for."""
+    from dcp.envs.registry import env_of
+
+    try:
+        resolved = settings.resolve(env_of(settings).spec.episode_length)
+    except UserError:
+        return settings  # the checks say what is wrong
+    if settings.violations() or resolved.num_iterations >= settings.num_evals:
+        return settings
+    return replace(settings, num_evals=max(1, resolved.num_iterations))
 
 
 def _without_settings_of_replaced_parts(settings: Settings, given: dict[str, Any]) -> Settings:

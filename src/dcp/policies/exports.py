@@ -38,6 +38,16 @@ def is_exported(path: str | Path) -> bool:
     return Path(path).suffix in ENDINGS.values() and not Path(path).is_dir()
 
 
+def format_of(path: str | Path) -> str:
+    """Return the format that a file's ending stands for."""
+    suffix = Path(path).suffix
+    form = next((form for form, ending in ENDINGS.items() if ending == suffix), None)
+    if form is None:
+        endings = ", ".join(f"{ending} ({form})" for form, ending in ENDINGS.items())
+        raise UserError(f"{path} does not say its format: end its name in one of {endings}")
+    return form
+
+
 def load_exported(path: str | Path) -> ExportedPolicy:
     """Return the file as a callable: policy(observation, goal) -> action, NumPy in and out."""
     path = Path(path)
@@ -118,7 +128,7 @@ def export_policy(
     (policy, about), ending = load_policy_and_about(path), ENDINGS[form]
     out = Path(out) if out is not None else _folder(Path(path)) / f"policy{ending}"
     if out.suffix != ending:
-        raise UserError(f"{out} does not end in {ending}, by which its readers know the format: rename it")
+        raise UserError(f"{out} does not end in {ending}, by which its readers know the format {form}: rename it")
     if out.is_dir():
         raise UserError(f"{out} is a folder: name a file by --out")
     content = encode(policy, form, about, burst)

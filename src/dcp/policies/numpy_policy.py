@@ -302,15 +302,18 @@ class NumpyPolicy(ExportedPolicy):
     @classmethod
     def load(cls, path: str | Path) -> NumpyPolicy:
         """Read arrays and JSON: a file cannot run code."""
+        found: list[str] = []
         try:
             with np.load(path, allow_pickle=False) as file:
+                found = file.files
                 return cls(json.loads(str(file[METADATA])), {name: file[name] for name in file.files})
         except FileNotFoundError:
             raise cls.mistake(f"there is no file {path}: name one that `dcp export` wrote") from None
         except Exception as error:  # zipfile's, NumPy's and JSON's have no class in common
-            raise cls.mistake(
-                f"{path} is no whole policy of `dcp export` ({error!r}): export or copy it again"
-            ) from error
+            reason = (
+                f" ({error})" if type(error) is ValueError and METADATA in found else ""
+            )  # NumPy's words do not help
+            raise cls.mistake(f"{path} is no whole policy of `dcp export`{reason}: export or copy it again") from error
 
     def infer(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
         if state.ndim == 2 and len(state) > ROWS:

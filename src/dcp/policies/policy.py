@@ -64,6 +64,9 @@ class DeployedPolicy:
         state, goal = numbers("observation", observation, UserError), numbers("goal", goal, UserError)
         if state.shape != (self.spec.state_size,) or goal.shape != (self.spec.goal_size,):
             state, goal = paired(state, goal, (self.spec.state_size, self.spec.goal_size), UserError)
+        for name, values in (("observation", state), ("goal", goal)):
+            if not np.isfinite(values).all():
+                raise UserError(f"this policy's {name} has a number that is not finite: check the sensor that gave it")
         return np.asarray(_act(self._on_device, state, goal))
 
     @cached_property

@@ -35,7 +35,7 @@ from dcp.types import Array
 AFTER_SUCCESS = 30  # steps shown after the goal is reached
 # Episodes are played so many at a time, however few are shown: one compiled program serves all, and an episode does
 # not change with how many others are shown (rounding differs between programs, and contact makes much of it).
-TOGETHER = 8
+TOGETHER = 32
 _POOL_STREAM = 0x706F6F6C  # keeps the pool's episodes apart from the ones that are shown
 
 
@@ -70,10 +70,17 @@ class Subject(NamedTuple):
     name: str
     env_steps: int | None
     episodes: list[Episode]
+    numbers: tuple[int, ...] = ()  # of these episodes in the seed's set, where the title is to say them
+    outcomes: tuple[bool, ...] = ()  # of all episodes that were played: whether the goal was reached
 
     @property
     def title(self) -> str:
-        return self.name if self.env_steps is None else f"{self.name}, {human_count(self.env_steps)} steps"
+        steps = [] if self.env_steps is None else [f"{human_count(self.env_steps)} steps"]
+        return ", ".join([self.name, *steps, *(f"episode {number}" for number in self.numbers)])
+
+    @property
+    def rate(self) -> str:
+        return f"reached in {sum(self.outcomes)} of {len(self.outcomes)} episodes" if self.outcomes else ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,7 @@ class Shown:
     """Which episodes, and what is drawn of them."""
 
     seed: int = 0
-    first: int = 0  # of the seed's episodes
+    first: int | None = 0  # of the seed's episodes; None: one that arrives and one that does not
     num_episodes: int = 1
     steps: int | None = None
     burst: tuple[int, int] | None = None
@@ -116,12 +123,31 @@ def make_subject(target: Target, name: str, env: Environment, shown: Shown) -> S
     has_psi = isinstance(policy, DeployedPolicy)
     if shown.direction == "on" and not has_psi:
         raise UserError(f"{target.label} has no representation to show a direction of: leave out --direction")
-    episodes = shown_episodes(env, acting, shown.seed, shown.first, shown.num_episodes, length)
+    last = (shown.first or 0) + shown.num_episodes
+    played = shown_episodes(env, acting, shown.seed, 0, -(-last // TOGETHER) * TOGETHER, length)
+    numbers = one_of_each(played) if shown.first is None else tuple(range(shown.first, last))
+    episodes = [played[number] for number in numbers]
     if has_psi and (shown.direction == "on" or (shown.direction == "auto" and sees_direction(policy))):
         episodes = [episode._replace(directions=directions(policy, episode)) for episode in episodes]
     if shown.subgoal and has_psi:
         episodes = _with_subgoals(target, policy, acting, env, shown.seed, length, episodes)
-    return Subject(name, target.about.get("env_steps"), episodes)
+    outcomes = tuple(episode.reached is not None for episode in played)
+    titled = numbers if shown.first is None else ()
+    return Subject(name, target.about.get("env_steps"), episodes, titled, outcomes)
+
+
+def one_of_each(played: Sequence[Episode]) -> tuple[int, ...]:
+    """Return an episode that arrives, after the median time of those that do, and the first one that does not."""
+    arriving = [number for number, episode in enumerate(played) if episode.reached is not None]
+    arriving.sort(key=lambda number: played[number].reached or 0)
+    failing = [number for number, episode in enumerate(played) if episode.reached is None]
+    return (*arriving[len(arriving) // 2 :][:1], *failing[:1])
+
+
+def side_by_side(subject: Subject) -> list[Subject]:
+    """Return a subject per episode, so that they are shown beside each other in place of one after another."""
+    numbered = zip(subject.episodes, subject.numbers, strict=True)
+    return [subject._replace(episodes=[episode], numbers=(number,)) for episode, number in numbered]
 
 
 def _with_subgoals(

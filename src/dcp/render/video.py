@@ -30,6 +30,7 @@ CODECS = ("libx264", "libopenh264", "mpeg4")  # the first that this build of FFm
 GIF_FRAMES, GIF_WIDTH, GIF_COLOURS = 150, 720, 96
 NO_AV = "MP4 files need PyAV: pip install 'dcp-rl[video]' (GIF and HTML go without)"
 Format = Literal["mp4", "gif", "html"]
+FORMATS: tuple[Format, ...] = ("mp4", "gif", "html")
 STRIDE_BODIES, STRIDE_POINT = 2, 1
 
 
@@ -107,7 +108,10 @@ def _panel(subject: Subject, number: int, at: int, steady: np.ndarray, drawing: 
     panel = Image.new("RGB", (picture.width, TITLE + picture.height + STATUS), PAPER)
     panel.paste(picture, (0, TITLE))
     draw = ImageDraw.Draw(panel)
-    draw.text((8, TITLE // 2), subject.title, INK, font("DejaVuSans-Bold", 15), anchor="lm")
+    bold, plain = font("DejaVuSans-Bold", 15), font("DejaVuSans", 12)
+    draw.text((8, TITLE // 2), subject.title, INK, bold, anchor="lm")
+    if draw.textlength(subject.title, bold) + draw.textlength(subject.rate, plain) + 24 <= picture.width:
+        draw.text((picture.width - 8, TITLE // 2), subject.rate, INK, plain, anchor="rm")
     middle = TITLE + picture.height + STATUS // 2
     draw.text((8, middle), caption + status(episode, at), INK, font("DejaVuSans", 12), anchor="lm")
     return panel
@@ -156,16 +160,21 @@ def load_av() -> Any:
     return av
 
 
+DRAFTS: set[Path] = set()  # that are being written; removed where the process is stopped
+
+
 class _Draft:
     """A file that has its name only once it is whole."""
 
     def __init__(self, path: Path):
         self.path, self.draft = path, path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+        DRAFTS.add(self.draft)
 
     def close(self, whole: bool) -> None:
         if whole:
             os.replace(self.draft, self.path)
         self.draft.unlink(missing_ok=True)
+        DRAFTS.discard(self.draft)
 
 
 class Mp4Writer:

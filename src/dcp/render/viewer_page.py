@@ -61,7 +61,10 @@ def page_data(env: Environment, subjects: Sequence[Subject], stride: int) -> dic
 
 
 def _subjects(subjects: Sequence[Subject], stride: int, scene: Any) -> list[dict[str, Any]]:
-    return [{"title": s.title, "episodes": [_episode(e, stride, scene) for e in s.episodes]} for s in subjects]
+    return [
+        {"title": s.title, "rate": s.rate, "episodes": [_episode(e, stride, scene) for e in s.episodes]}
+        for s in subjects
+    ]
 
 
 def _episode(episode: Episode, stride: int, scene: Any) -> dict[str, Any]:

@@ -48,7 +48,8 @@ def raised(config: Config, earlier: tuple[Budget, ...], steps: int) -> tuple[Con
 
 
 def _iterations(config: Config, steps: int) -> int:
-    return replace(config, steps=steps).num_iterations
+    """Of another budget of the run. It is no `Config`: the evaluations are those of the present budget."""
+    return Settings(**{**vars(config), "steps": steps}).num_iterations
 
 
 _RESOLVED = ("eval_env", "episode_length", "window", "pool_refresh_steps", "devices", "split_batches")

@@ -12,8 +12,10 @@ from dcp.algorithm import Algorithm, RunState, make_algorithm
 from dcp.checks import check, check_algorithm
 from dcp.config import Config, Settings
 from dcp.envs.base import Environment
+from dcp.envs.registry import ENVIRONMENTS
 from dcp.errors import RunError, UserError
 from dcp.policies.policy import DeployedPolicy
+from dcp.presets import PRESETS
 from dcp.runs import checkpoint, sinks
 from dcp.runs.checkpoint import Row, Saver
 from dcp.runs.display import Display, DisplayKind, Progress, make_display
@@ -77,6 +79,10 @@ def _algorithm(what: Algorithm | Config | Environment | str | None, settings: di
         check_algorithm(changed)
         return changed
     if what is None or isinstance(what, Config | str):
+        if isinstance(what, str) and what in PRESETS and what not in ENVIRONMENTS:
+            raise UserError(
+                f"{what!r} is a preset, not an environment: write dcp.train(dcp.presets.preset_config({what!r}))"
+            )
         named = {"env": what} if isinstance(what, str) else {}
         base = vars(what) if isinstance(what, Config) else {}
         config = Config.from_dict({**base, **named, **settings}) if base or named or settings else Config()

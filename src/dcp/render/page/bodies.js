@@ -186,7 +186,7 @@ function bodiesView(canvas) {
     putSolids(part);
     for (const { moment } of part.shown) if (moment.direction) putArrow(moment);
     const marks = part.shown.filter((one) => one.moment.subgoal).map((one) => [one.moment.subgoal, rgb(data.colours.subgoal), 0.98]);
-    marks.push([part.shown[0].moment.goal, rgb(data.colours.goal), 1]);
+    marks.push(...goalsOf(part).map((goal) => [goal, rgb(data.colours.goal), 1]));
     for (const [goal, colour, size] of marks) putDisc(goal, colour, size * data.threshold);
     gl.enable(gl.BLEND); gl.depthMask(false);
     for (const [goal, colour] of marks) putBeam(goal, colour);

@@ -26,7 +26,7 @@ function mazeView(canvas) {
       c.fillStyle = colour; c.beginPath(); c.arc(u(p[1]), v(p[0]), radius, 0, 7); c.fill();
     };
     const reach = (data.threshold / maze.scale) * cell;
-    for (const { moment } of part.shown.slice(0, 1)) disc(moment.goal, reach, data.colours.goal);
+    for (const goal of goalsOf(part)) disc(goal, reach, data.colours.goal);
     for (const one of part.shown) drawPoint(one, u, v, cell, reach, disc, part.shown.length > 1);
     c.restore();
   }

@@ -63,13 +63,19 @@ function parts(width, height) {
   return moments.map((m, i) => ({ x: i * each, y: 0, width: each - (i < moments.length - 1 ? 2 : 0), height, shown: [m] }));
 }
 
+function goalsOf(part) { // each once: policies overlaid on one episode share theirs
+  const goals = part.shown.map(({ moment }) => moment.goal);
+  return goals.filter((goal, i) => goals.findIndex((other) => other.every((x, k) => x === goal[k])) === i);
+}
+
 function label(part) {
   return part.shown.map(({ subject, index, moment }) => {
     const dot = state.layout === "over" ? `<span style="color:${data.tints[index]}">● </span>` : "";
     const outcome = moment.reached ? `<span class="reached">reached at step ${moment.episode.reached}</span>`
       : moment.time >= moment.episode.steps.at(-1) ? "not reached" : "";
     const clean = subject.title.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
-    return `<b>${dot}${clean}</b>step ${Math.round(moment.time)} · distance ${moment.distance.toFixed(2)} ${outcome}`;
+    const rate = subject.rate ? `<span class="rate">${subject.rate}</span>` : "";
+    return `<b>${dot}${clean}</b>${rate}step ${Math.round(moment.time)} · distance ${moment.distance.toFixed(2)} ${outcome}`;
   }).join("<br>");
 }
 
