@@ -16,6 +16,7 @@ from dcp.named_code import is_allowed
 CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.csv"
 POLICY_FILE = "policy.safetensors"
+POLICIES_DIR = "policies"  # of `--keep-policies`: the policy of each evaluation, by environment steps
 PLOTS_DIR = "plots"
 CHECKPOINTS_DIR = "checkpoints"
 TENSORBOARD_DIR = "tensorboard"
@@ -73,6 +74,11 @@ def load_run(folder: str | Path) -> RunRecord:
         raise UserError(f"{folder} is no run folder: it has no {CONFIG_FILE}; name the folder that `dcp train` printed")
     stored = read_config_file(folder / CONFIG_FILE)
     return RunRecord(folder, stored["config"], stored["versions"], _read_metrics(folder / METRICS_FILE))
+
+
+def kept_policies(folder: str | Path) -> list[Path]:
+    """List the policies that `--keep-policies` kept at evaluations, the earliest first."""
+    return sorted((Path(folder) / POLICIES_DIR).glob("*.safetensors"))
 
 
 def require_trust(name: str, given: str | None, flag: str) -> None:

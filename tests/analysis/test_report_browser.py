@@ -10,8 +10,8 @@ from PIL import Image
 
 from dcp.analysis.build_report import build_report
 from dcp.analysis.result_tables import DASH
-from tests.analysis.report_browser import CHROMIUM, Browser
 from tests.analysis.report_runs import HOSTILE, troubled, write_run
+from tests.browser import CHROMIUM, Browser
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
 

@@ -15,10 +15,10 @@ from dcp.config import Config
 from dcp.errors import UserError
 from dcp.evaluation.rollout import Deployment
 from dcp.policies.policy_file import load_policy, policy_about
-from dcp.run_folder import load_run
-from dcp.runs.checkpoint import machine
+from dcp.run_folder import kept_policies, load_run
+from dcp.runs.checkpoint import machine, read_pool
 from dcp.runs.display import Pace, Plain, Progress, clock, headline
-from dcp.runs.folder import claim
+from dcp.runs.folder import claim, run_files
 from dcp.runs.loop import Evaluation
 from dcp.runs.sinks import CsvSink, TrainedRun
 from dcp.runs.stopping import Interrupted
@@ -189,7 +189,8 @@ def test_a_run_that_ends_before_its_first_evaluation_leaves_no_folder(tmp_path: 
 
 def test_the_console_tensorboard_and_callback_see_every_evaluation(tiny_run: TrainedRun, tmp_path: Path, capsys):
     seen: list[Evaluation] = []
-    run = train(tiny_config(), seen.append, runs_dir=tmp_path, tensorboard=True)
+    run = train(tiny_config(), seen.append, runs_dir=tmp_path, tensorboard=True, keep_policies=True)
+    require_kept_policies(run)
     assert without_timing([evaluation.row for evaluation in seen]) == without_timing(tiny_run.rows)
     assert list((run.folder / "tensorboard").glob("events.out.tfevents.*"))
     assert not list(run.folder.glob(".*"))  # neither draft nor lock is left
@@ -198,6 +199,18 @@ def test_the_console_tensorboard_and_callback_see_every_evaluation(tiny_run: Tra
     assert str(tmp_path) in lines[0]
     assert "2,400 / 4,000 steps" in lines[1]
     assert "diverged" not in lines[1]
+
+
+def require_kept_policies(run: TrainedRun) -> None:
+    """One per evaluation, without psi_sa; the last is the run's own, and another run that replaces it replaces them."""
+    kept = kept_policies(run.folder)
+    assert [policy_about(path)["env_steps"] for path in kept] == [row["env_steps"] for row in run.rows]
+    last, state, goal = load_policy(kept[-1]), np.ones(2), np.array([3.0, 1.0])
+    assert "psi_sa" not in last.critic_params
+    np.testing.assert_array_equal(last(state, goal), run.policy(state, goal))
+    assert np.any(load_policy(kept[0])(state, goal) != run.policy(state, goal))
+    np.testing.assert_array_equal(read_pool(run.folder), run.state.acting.command.pool)
+    assert set(kept) <= set(run_files(run.folder))
 
 
 def test_a_missing_package_is_named_before_anything_is_written(tmp_path: Path):

@@ -23,6 +23,7 @@ COMMANDS = {
     "train": "Train a policy and write its run folder.",
     "eval": "Measure policies on the same fresh episodes, with or without bursts.",
     "render": "Show episodes as MP4, GIF and an interactive page.",
+    "explore": "Make a page to drag the goal in and watch the direction field turn.",
     "export": "Write a policy as one ONNX, StableHLO or NumPy file.",
     "latency": "Time a policy's single step in each form.",
     "report": "Figures and tables of many runs as one page.",

@@ -76,6 +76,7 @@ def _as_one_program(options: TrainOptions) -> int:
             overwrite=options.overwrite,
             resume=options.resume is not None,
             tensorboard=options.tensorboard,
+            keep_policies=options.keep_policies,
             display=options.display,
             cache=options.cache,
             cadence=Cadence(options.checkpoint_evals, options.checkpoint_minutes),

@@ -44,6 +44,8 @@ class TrainOptions:
     """Print what would run and everything that is wrong with it, and train nothing."""
     plots: bool = True
     """Draw the learning curve, landscape and episodes at the end."""
+    keep_policies: bool = False
+    """Keep the policy of every evaluation, in policies/ of the run folder: `dcp explore` shows how they form."""
     tensorboard: bool = False
     """Also write TensorBoard events into the run folder."""
     wandb: bool = False
@@ -90,7 +92,8 @@ def _train(argv: list[str], given: dict[str, Any]) -> int:
     from dcp.runs.stopping import Interrupted
 
     settings, resumed = options.settings, options.resume or _offered(options)
-    outputs: dict[str, Any] = {name: getattr(options, name) for name in ("tensorboard", "wandb", "display", "cache")}
+    names = ("tensorboard", "wandb", "keep_policies", "display", "cache")
+    outputs: dict[str, Any] = {name: getattr(options, name) for name in names}
     outputs["cadence"] = Cadence(options.checkpoint_evals, options.checkpoint_minutes)
     try:
         if resumed is None:

@@ -248,6 +248,11 @@ class TruePaths:
         lengths, before = shortest_path(graph, directed=False, return_predecessors=True)
         return lengths, before
 
+    @property
+    def corner_lengths(self) -> np.ndarray:
+        """[C, C]: of the paths between corners, inf where no path leads"""
+        return self._between[0]
+
     def sees(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Tell whether the straight line between two points passes through no wall: [K, 2], [K, 2] -> [K]."""
         step = max(1, CHUNK // len(self.boxes))

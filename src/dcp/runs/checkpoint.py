@@ -320,14 +320,30 @@ def read_record(path: Path) -> dict[str, Any]:
         raise DamagedError(f"{RECORD_FILE} cannot be read: {error}") from error
 
 
-def read_arrays(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
+def read_arrays(path: Path, names: Iterable[str], among_others: bool = False) -> dict[str, np.ndarray]:
+    """Read the arrays of these names. `among_others`: the checkpoint may hold more, which are not read."""
     ocp = _orbax()
     plain = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names}
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(**_alone(ocp)), **_alone(ocp)) as reader:
         try:
-            return reader.restore(path.absolute(), args=ocp.args.PyTreeRestore(restore_args=plain))
+            part = {"item": dict.fromkeys(plain, 0), "partial_restore": True} if among_others else {}
+            return reader.restore(path.absolute(), args=ocp.args.PyTreeRestore(restore_args=plain, **part))
         except Exception as error:  # Orbax's and TensorStore's have no common kind
             raise DamagedError(f"its arrays cannot be read: {' '.join(str(error).split())[:200]}") from error
+
+
+POOL = "acting/command/pool"  # the name of the command's array
+
+
+def read_pool(folder: Path) -> np.ndarray | None:
+    """Return the pool [P, G] of a run folder's newest checkpoint that can be read; None where there is none."""
+    for path in checkpoints(folder / CHECKPOINTS_DIR):
+        try:
+            if POOL in read_record(path).get("arrays", {}):
+                return read_arrays(path / STATE_DIR, [POOL], among_others=True)[POOL]
+        except DamagedError:
+            continue
+    return None
 
 
 def _sums(folder: Path) -> str:

@@ -25,6 +25,7 @@ from dcp.run_folder import (
     FAULT_FILE,
     METRICS_FILE,
     PLOTS_DIR,
+    POLICIES_DIR,
     POLICY_FILE,
     TENSORBOARD_DIR,
 )
@@ -40,13 +41,17 @@ _WRITTEN = (
     POLICY_FILE,
     FAULT_FILE,
     CHECKPOINTS_DIR,
+    f"{POLICIES_DIR}/*.safetensors",
     f"{PLOTS_DIR}/learning_curve.png",
     f"{PLOTS_DIR}/landscape.png",
     f"{PLOTS_DIR}/episode.gif",
     f"{TENSORBOARD_DIR}/events.out.tfevents.*",
     CONFIG_FILE,
 )
-_DRAFTS = tuple(f".{name}.*.tmp" for name in (CONFIG_FILE, METRICS_FILE, POLICY_FILE, FAULT_FILE))  # see write_whole
+_DRAFTS = (  # see write_whole
+    *(f".{name}.*.tmp" for name in (CONFIG_FILE, METRICS_FILE, POLICY_FILE, FAULT_FILE)),
+    f"{POLICIES_DIR}/.*.tmp",
+)
 
 
 class FolderLock:
@@ -145,10 +150,15 @@ class RunFolder:
         content |= {"versions": versions(), "machine": machine()}
         write_whole(self.path / CONFIG_FILE, json.dumps(content, indent=2).encode())
 
-    def save_policy(self, policy: DeployedPolicy, row: dict[str, Any]) -> None:
+    def save_policy(self, policy: DeployedPolicy, row: dict[str, Any], keep: bool = False) -> None:
+        """Write the policy as it is now. `keep`: also as one that later evaluations leave alone, without psi_sa."""
         names = ("env", "eval_env", "fidelity", "physics", "method", "seed")
         about = {name: getattr(self.config, name) for name in names}
-        save_policy(self.path / POLICY_FILE, policy, {**about, "env_steps": row["env_steps"]})
+        about["env_steps"] = row["env_steps"]
+        save_policy(self.path / POLICY_FILE, policy, about)
+        if keep:
+            name = f"{int(row['env_steps']):012d}.safetensors"
+            save_policy(self.path / POLICIES_DIR / name, policy.without_critic(), about)
 
     def save_fault(self, seen: dict[str, Any]) -> Path:
         write_whole(self.fault, json.dumps({"schema_version": SCHEMA_VERSION, **seen}, indent=2).encode())
@@ -282,6 +292,6 @@ def _move_written(source: Path, target: Path) -> None:
 
 def _remove_empty(path: Path) -> None:
     """The run's own folders, where nothing is left in them."""
-    for folder in (path / PLOTS_DIR, path / TENSORBOARD_DIR, path):
+    for folder in (path / PLOTS_DIR, path / POLICIES_DIR, path / TENSORBOARD_DIR, path):
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()

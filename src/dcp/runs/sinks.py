@@ -122,6 +122,7 @@ class Results:
     resumed: bool
     tensorboard: bool = False
     wandb: bool = False
+    keep_policies: bool = False  # the policy of every evaluation
     rows: list[Row] = field(default_factory=list)
     _outputs: list[Sink] = field(default_factory=list)
 
@@ -135,7 +136,7 @@ class Results:
 
     def add(self, policy: DeployedPolicy, row: Row) -> None:
         """Write the policy, then the row: a row in metrics.csv says that its policy is on disk."""
-        self.folder.save_policy(policy, row)
+        self.folder.save_policy(policy, row, self.keep_policies)
         self.folder.keep()
         for sink in self._outputs:
             sink.write(row)

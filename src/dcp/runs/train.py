@@ -40,6 +40,7 @@ def train(
     resume: bool = False,
     tensorboard: bool = False,
     wandb: bool = False,
+    keep_policies: bool = False,
     display: DisplayKind = "auto",
     cache: str | Path | None = None,
     cadence: Cadence = Cadence(),  # noqa: B008
@@ -50,6 +51,7 @@ def train(
     `what`: an `Algorithm`, a `Config`, or an environment or its name; `settings` are fields of the config.
     `on_eval` is called after each evaluation; its `run` is valid within the call only (its buffers are reused).
     `resume`: continue the run that is there, if there is one. `cadence`: when to checkpoint.
+    `keep_policies`: also keep the policy of each evaluation, in the folder policies/.
     `cache` is a folder for compiled programs, or "off"; see `dcp.compiling`.
     With several hosts (`dcp.hosts.join`) each calls this; what host 0 was given counts, and it alone writes.
     """
@@ -62,10 +64,11 @@ def train(
         return _train_in_memory(algorithm, on_eval, display)
     path = Path(runs_dir) / algorithm.config.run_path
     if resume and holds_run(path):
-        outputs: dict[str, Any] = {"tensorboard": tensorboard, "wandb": wandb, "display": display, "cadence": cadence}
+        outputs: dict[str, Any] = {"tensorboard": tensorboard, "wandb": wandb, "keep_policies": keep_policies}
+        outputs |= {"display": display, "cadence": cadence}
         steps = budget_to_resume_with(path, algorithm.config)
         return _resume(path, on_eval, steps=steps, algorithm=algorithm, cache=cache, **outputs)
-    results = Results(claim(runs_dir, algorithm.config, overwrite), False, tensorboard, wandb)
+    results = Results(claim(runs_dir, algorithm.config, overwrite), False, tensorboard, wandb, keep_policies)
     session = _session_of_one(algorithm, results.folder, on_eval, display, cadence)
     ((_, policy),) = session.train([results])
     return TrainedRun(results.folder.path, results.rows, policy, session.state)
@@ -135,6 +138,7 @@ def resume(
     code: Collection[str] = (),
     tensorboard: bool = False,
     wandb: bool = False,
+    keep_policies: bool = False,
     display: DisplayKind = "auto",
     cache: str | Path | None = None,
     cadence: Cadence = Cadence(),  # noqa: B008
@@ -161,7 +165,7 @@ def resume(
     except BaseException:
         folder.lock.release()
         raise
-    results = Results(folder, True, tensorboard, wandb)
+    results = Results(folder, True, tensorboard, wandb, keep_policies)
     session = _session_of_one(algorithm, folder, on_eval, display, cadence)
     ((_, policy),) = session.train([results])
     return TrainedRun(folder.path, results.rows, policy, session.state)
@@ -230,6 +234,7 @@ def train_seeds(
     overwrite: bool = False,
     resume: bool = False,
     tensorboard: bool = False,
+    keep_policies: bool = False,
     display: DisplayKind = "auto",
     cache: str | Path | None = None,
     cadence: Cadence = Cadence(),  # noqa: B008
@@ -253,7 +258,8 @@ def train_seeds(
     require_memory(config, len(seeds))
     sinks.require(tensorboard, wandb=False)
     config = make_algorithm(config).config  # resolved
-    runs = _open_folders(config, seeds, Path(runs_dir), overwrite, resume, tensorboard)
+    outputs: dict[str, Any] = {"tensorboard": tensorboard, "keep_policies": keep_policies}
+    runs = _open_folders(config, seeds, Path(runs_dir), overwrite, resume, outputs)
     session = _Session(lambda config: SeedPrograms(make_algorithm(config)), display, cadence, several=True)
     if on_eval is not None:
         session.on_eval = lambda member, row, run: on_eval(member.config.seed, row)
@@ -267,7 +273,7 @@ def train_seeds(
 
 
 def _open_folders(
-    config: Config, seeds: Sequence[int], runs_dir: Path, overwrite: bool, resume: bool, tensorboard: bool
+    config: Config, seeds: Sequence[int], runs_dir: Path, overwrite: bool, resume: bool, outputs: dict[str, Any]
 ) -> list[Results]:
     """Those that are to be trained, each with its folder locked; all of them or, after an error, none."""
     with ExitStack() as undo:
@@ -282,11 +288,11 @@ def _open_folders(
                     continue
                 folder = reopen(path, steps)
                 undo.callback(folder.lock.release)
-                runs.append(Results(folder, resumed=True, tensorboard=tensorboard))
+                runs.append(Results(folder, resumed=True, **outputs))
             else:
                 folder = claim(runs_dir, mine, overwrite)
                 undo.callback(folder.discard)
-                runs.append(Results(folder, resumed=False, tensorboard=tensorboard))
+                runs.append(Results(folder, resumed=False, **outputs))
         undo.pop_all()
     return runs
 

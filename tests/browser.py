@@ -69,11 +69,12 @@ class Browser:
                 return answer["result"]
             self._note(answer)
 
-    def open(self, page: Path) -> None:
+    def open(self, page: Path, fragment: str = "") -> None:
+        self.call("Page.navigate", url="about:blank")  # else a fragment alone would not load the page again
         self.complaints.clear()
         self.requests.clear()
-        self.call("Page.navigate", url=page.resolve().as_uri())
-        self.wait("document.readyState === 'complete' && document.documentElement.dataset.ready === 'yes'")
+        self.call("Page.navigate", url=page.resolve().as_uri() + fragment)
+        self.wait("document.readyState === 'complete' && document.documentElement?.dataset.ready === 'yes'")
 
     def run(self, expression: str) -> Any:
         """The value of an expression in the page."""
@@ -93,6 +94,20 @@ class Browser:
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
             held = {} if kind == "mouseMoved" else {"button": "left", "clickCount": 1}
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **held)
+
+    def drag(self, start: tuple[float, float], end: tuple[float, float], moves: int = 8) -> None:
+        """Press the mouse at one place of the window, move, and release it at another."""
+        held = {"button": "left", "clickCount": 1}
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=start[0], y=start[1])
+        self.call("Input.dispatchMouseEvent", type="mousePressed", x=start[0], y=start[1], **held)
+        for i in range(1, moves + 1):
+            x, y = (a + (b - a) * i / moves for a, b in zip(start, end, strict=True))
+            self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y, button="left", buttons=1)
+        self.call("Input.dispatchMouseEvent", type="mouseReleased", x=end[0], y=end[1], **held)
+
+    def press(self, key: str) -> None:
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, text=key if len(key) == 1 else "")
 
     def move(self, selector: str, across: float = 0.5, down: float = 0.5) -> None:
         x, y = self.middle(selector, across, down)

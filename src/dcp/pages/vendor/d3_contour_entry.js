@@ -1,0 +1,1 @@
+export { contours } from "d3-contour";
