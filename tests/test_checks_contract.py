@@ -1,12 +1,18 @@
 """Our own environments keep the contract that a user's is held to before a run; for them it is not checked again."""
 
+from typing import Any
+
 import jax
+import jax.numpy as jnp
 import pytest
 
 from dcp.algorithm import make_algorithm
 from dcp.checks import contract_violations, memory_parts, violations
-from dcp.config import Settings
+from dcp.config import Config, Settings
 from dcp.envs.registry import ENVIRONMENTS, make_env
+from dcp.learner import Learner
+from dcp.methods.table import make_agent
+from dcp.types import Batch, EnvSpec
 from tests.tiny import tiny_config
 from tests.toys import BrittleLine
 
@@ -57,11 +63,29 @@ def test_an_unknown_physics_is_told_once():
     assert violations(settings) == ["unknown physics 'bullet': choose one of brax, mujoco"]
 
 
+@pytest.mark.parametrize(
+    "network", [{"layer_norm": True}, {"network": "residual", "depth": 8}], ids=["mlp", "residual"]
+)
 @pytest.mark.parametrize("rates", [{}, {"alpha_learning_rate": 1e-2}], ids=["one Adam", "three"])
-def test_the_learners_bytes_are_those_of_its_state(rates: dict[str, float]):
+def test_the_learners_bytes_are_those_of_its_state(rates: dict[str, float], network: dict[str, Any]):
     """Counted without tracing; only the counters of one Adam or of three differ."""
-    trainer = make_algorithm(tiny_config(layer_norm=True, **rates))
+    trainer = make_algorithm(tiny_config(**network, **rates))
     state = jax.eval_shape(trainer.learner.init, jax.random.key(0))
     there = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
     counted = memory_parts(trainer.config, trainer.env.spec)["learner and its optimizer"]
     assert 0 <= counted - there <= 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("depth", [16, 64])
+def test_a_deep_updates_bytes_are_near_those_that_xla_plans(depth: int):
+    config = Config(env="ant_u_maze", method="crl", network="residual", depth=depth, batch_size=512).resolve(1000)
+    spec = EnvSpec("ant_u_maze", 29, 2, 8, (0, 1), 0.5, 1000)
+    learner = Learner(config, spec, make_agent(config, spec))
+    state = jax.eval_shape(learner.init, jax.random.key(0))
+    shapes: Any = [jax.ShapeDtypeStruct((512, size), jnp.float32) for size in (29, 8, 2, 2)]
+    batch = Batch(*shapes)
+    program = jax.jit(learner.step).lower(state, batch, batch.action).compile()
+    planned = program.memory_analysis()
+    assert planned is not None
+    assert memory_parts(config, spec)["one update"] == pytest.approx(planned.temp_size_in_bytes, rel=0.2)

@@ -17,7 +17,7 @@ from dcp.errors import UserError
 from dcp.learner import Learner
 from dcp.methods import pool_seed
 from dcp.methods.table import COMMANDS, METHODS, make_agent, make_part
-from dcp.networks import MLP
+from dcp.networks import MLP, Residual
 from dcp.types import EnvSpec
 
 if TYPE_CHECKING:
@@ -210,18 +210,27 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
         "one iteration's pairs": pairs * (2 * numbers + spec.goal_size + 2 + spec.action_size) * _FLOAT,
         "one evaluation": steps * (spec.state_size + spec.goal_size + 1) * _FLOAT,
         "one unroll": s.unroll_length * s.num_envs * (numbers + 1) * _FLOAT,
-        # logits and their gradient; each layer's activations in three networks
-        "one update": s.batch_size * (2 * s.batch_size + 3 * s.width * s.depth) * _FLOAT,
+        "one update": _update_numbers(s, parameters) * _FLOAT,
         # the pool; a lot for each of its states, and the candidates' psi, for each environment
         "the pool": (s.pool_size * (spec.goal_size + s.num_envs) + s.num_envs * s.num_candidates * s.repr_dim) * _FLOAT,
     }
+
+
+def _update_numbers(s: Settings, parameters: int) -> int:
+    """What one update keeps: logits and their gradient; what the gradient needs of each layer of three networks."""
+    network = make_part("network", s)
+    if isinstance(network, Residual):
+        # By XLA's own account at depths 16 and 64: 24 arrays per layer (six in each of four passes with a gradient),
+        # and of the parameters the gradient and the step.
+        return s.batch_size * (2 * s.batch_size + 24 * network.width * network.layers) + 2 * parameters
+    return s.batch_size * (2 * s.batch_size + 3 * s.width * s.depth)
 
 
 def _num_parameters(settings: Settings, spec: EnvSpec) -> int:
     """Of actor and critic. Our own by arithmetic alone: a shape that no memory holds is counted as fast as any."""
     agent = make_agent(settings, spec)
     critic, network, size = agent.critic, agent.network, agent.condition.size(spec, agent.critic.repr_dim)
-    if isinstance(critic, Contrastive) and isinstance(network, MLP):
+    if isinstance(critic, Contrastive) and isinstance(network, MLP | Residual):
         actor = network.num_parameters(spec.state_size + size, 2 * spec.action_size)
         psi_sa = network.num_parameters(spec.state_size + spec.action_size, critic.repr_dim)
         return actor + psi_sa + network.num_parameters(spec.goal_size, critic.repr_dim)

@@ -125,11 +125,11 @@ class Settings:
 
     # The networks
     network: str = "mlp"
-    """The backbone of actor and critic: mlp, or your own as module:name."""
+    """The backbone of actor and critic: mlp (the paper's), residual (Scaled CRL's), or your own as module:name."""
     width: int = 256
     """Units of each hidden layer."""
     depth: int = 2
-    """Hidden layers of each network."""
+    """Hidden layers of each network; of a residual network those in its blocks of four: 4 to 64, or more."""
     repr_dim: int = 64
     """D, the size of psi."""
     activation: str = "swish"

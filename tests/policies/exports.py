@@ -30,9 +30,9 @@ def untrained(method: str, spec: EnvSpec = ANT, **settings: Any) -> DeployedPoli
     def draw(path: Any, leaf: Any) -> np.ndarray:
         part, name = path[-2].key, path[-1].key
         drawn = random.uniform(-1.0, 1.0, leaf.shape).astype(np.float32)
-        if part.startswith("norm"):
+        if part.startswith("norm") or name in ("scale", "shift"):
             return drawn * 0.2 + (1.0 if name == "scale" else 0.0)
-        return drawn / np.sqrt(leaf.shape[0] if name == "kernel" else 16.0).astype(np.float32)
+        return drawn / np.sqrt(leaf.shape[-2] if name == "kernel" else 16.0).astype(np.float32)
 
     shapes = jax.eval_shape(learner.init, jax.random.key(0)).params
     actor, critic = jax.tree_util.tree_map_with_path(draw, (shapes.actor, shapes.critic))

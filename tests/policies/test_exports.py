@@ -74,6 +74,17 @@ def test_every_network_option_is_exported(activation: str, layer_norm: bool, res
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-5, err_msg=form)
 
 
+@pytest.mark.parametrize("depth", [3, 8])
+def test_a_residual_network_is_exported(depth: int, tmp_path: Path):
+    policy = untrained("dcp", SCATTERED, network="residual", depth=depth, activation="relu" if depth == 3 else "swish")
+    state, goal = maze_inputs(SCATTERED, 200)
+    want = policy(state, goal)
+    assert want.std() > 0.1
+    for form in ("numpy", "onnx"):
+        got = exported(tmp_path, form, policy)(state, goal)
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-4, err_msg=form)
+
+
 def test_where_two_goals_are_nearly_one_to_the_encoder_rounding_decides_in_jax_too(tmp_path: Path):
     """LayerNorm leaves little of a goal's distance from the origin: directions between such goals carry few digits."""
     policy = untrained("dcp", layer_norm=True, depth=3)

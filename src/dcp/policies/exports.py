@@ -257,15 +257,16 @@ def foreign_part(policy: "DeployedPolicy") -> str | None:
     """Name a part of the policy that is not one of dcp's own, or return None."""
     from dcp.critics.contrastive import CRITICS, Contrastive
     from dcp.methods.conditions import Direction, RawGoal
-    from dcp.networks import MLP, NETWORKS
+    from dcp.networks import MLP, NETWORKS, Residual
 
     if type(policy.condition) not in (RawGoal, Direction):
         return f"the condition {_condition_name(policy)}"
-    if type(policy.network) is not MLP:
-        return f"the network {NETWORKS.name_of(type(policy.network))}"
+    network: Any = policy.network
+    if type(network) not in (MLP, Residual):
+        return f"the network {NETWORKS.name_of(type(network))}"
     if type(policy.critic) is not Contrastive and type(policy.condition) is Direction:
         return f"the critic {CRITICS.name_of(type(policy.critic))}"
-    if (activation := policy.network.activation) not in numpy_policy.ACTIVATIONS:
+    if (activation := network.activation) not in numpy_policy.ACTIVATIONS:
         return f"the activation {activation}"
     return None
 
@@ -277,19 +278,35 @@ def _condition_name(policy: "DeployedPolicy") -> str:
 
 
 def own_networks(policy: "DeployedPolicy") -> dict[str, list[Layer]]:
-    """Describe what `networks.MLP` computes: psi_g and the actor's mean. `compare` finds what is forgotten here."""
+    """Describe what our networks compute: psi_g and the actor's mean. `compare` finds what is forgotten here."""
     size = policy.spec.action_size
-    *hidden, last = _mlp_layers(policy, policy.actor)
+    *hidden, last = _layers(policy, policy.actor)
     kernel, bias = last.arrays["kernel"], last.arrays["bias"]
     mean = last._replace(arrays={"kernel": kernel[:, :size], "bias": bias[:size]})  # the other half is the log std
-    psi_g = _mlp_layers(policy, policy.critic_params["psi_g"]) if "psi_g" in policy.critic_params else []
+    psi_g = _layers(policy, policy.critic_params["psi_g"]) if "psi_g" in policy.critic_params else []
     return {"psi_g": psi_g, "actor": [*hidden, mean]}
 
 
-def _mlp_layers(policy: "DeployedPolicy", params: Any) -> list[Layer]:
+def _layers(policy: "DeployedPolicy", params: Any) -> list[Layer]:
+    from dcp.networks import Residual
+
     shape: Any = policy.network
-    layers = [_hidden(shape, params, number) for number in range(shape.depth)]
+    if isinstance(shape, Residual):
+        layers = _residual_layers(shape, params)
+    else:
+        layers = [_hidden(shape, params, number) for number in range(shape.depth)]
     return [*layers, Layer(_arrays(params["out"]), None, False)]
+
+
+def _residual_layers(shape: Any, params: Any) -> list[Layer]:
+    """The first layer, then each block's: its last one adds what the block was given."""
+    blocks, each = shape.shape
+    layers = [Layer({name: np.asarray(array) for name, array in params["first"].items()}, shape.activation, False)]
+    for block in range(blocks):
+        for number in range(each):
+            arrays = {name: np.asarray(array[block, number]) for name, array in params["blocks"].items()}
+            layers.append(Layer(arrays, shape.activation, shape.is_deep and number + 1 == each))
+    return layers
 
 
 def _hidden(shape: Any, params: Any, number: int) -> Layer:
