@@ -6,14 +6,13 @@ Settings and names are plain JSON: they are stored in config.json and in policy 
 """
 
 import dataclasses
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, get_args, get_origin, get_type_hints
 
 from dcp.errors import UserError
-from dcp.named_code import import_named
+from dcp.named_code import import_named, is_users
 
 TABLES: dict[str, "Table"] = {}  # by kind
 _HOMES = ("dcp.methods.table", "dcp.envs.registry")  # import these, and every table is there
@@ -119,20 +118,15 @@ def code_in(tree: Any) -> list[str]:
     return [tree] if is_code(tree) else []
 
 
-def is_imported(name: str) -> bool:
-    """Tell whether the module of `module:name` is imported already, and no part of Python: then naming it runs none."""
-    module = name.split(":")[0]
-    return module in sys.modules and module.split(".")[0] not in sys.stdlib_module_names
-
-
 def require_imported(names: Iterable[str], file: Any) -> None:
-    """Refuse code that a file names, unless this process has imported its module already: reading a file runs none."""
+    """Refuse code that a file names, unless this process has imported its module already, it is the user's and it is
+    defined there: reading a file imports nothing, and a function of a library is no part of a policy."""
     for name in names:
         module = name.split(":")[0]
-        if not is_imported(name):
+        if not is_users(name):
             raise UserError(
-                f"{file} needs {name}, which is code outside dcp: if you trust it, import {module} first "
-                f"(on the command line: --import {module})"
+                f"{file} needs {shown(name)[1:-1]}, which is code outside dcp: if you trust it, import "
+                f"{shown(module)[1:-1]} first (on the command line: --import {shown(module)[1:-1]})"
             )
 
 

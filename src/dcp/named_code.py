@@ -2,10 +2,14 @@
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from dcp.errors import UserError
@@ -47,6 +51,46 @@ def is_allowed(name: str) -> bool:
     """Tell whether the user allows `module:name` by --import. A module that some library imported is not enough: a
     stranger's config could name any function of it as an environment."""
     return name.split(":")[0] in imported_modules()
+
+
+def is_users(name: str) -> bool:
+    """Tell whether `module:name` is imported already, is defined in that package, and is neither Python's nor dcp's nor
+    of a library that dcp installs: those are imported without anyone's asking, and full of functions that do things."""
+    module_name, _, attribute = name.partition(":")
+    module = sys.modules.get(module_name)
+    top = module_name.split(".")[0]
+    if module is None or top in sys.stdlib_module_names or top == "dcp" or _is_library(module, top):
+        return False
+    defined = getattr(vars(module).get(attribute), "__module__", None)
+    return isinstance(defined, str) and defined.split(".")[0] == top
+
+
+def _is_library(module: ModuleType, top: str) -> bool:
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return top != "__main__"
+    installed = Path(importlib.import_module("numpy").__file__ or "").resolve().parents[1]
+    return Path(file).resolve().is_relative_to(installed) and top in _libraries()
+
+
+@cache
+def _libraries() -> frozenset[str]:
+    """The top-level modules of every installed package that dcp needs, or its extras, or those need in turn."""
+    wanted, seen = ["dcp-rl"], set[str]()
+    while wanted:
+        package = re.sub(r"[-_.]+", "-", wanted.pop()).lower()
+        if package in seen:
+            continue
+        seen.add(package)
+        try:
+            requirements = metadata.requires(package) or []
+        except metadata.PackageNotFoundError:
+            continue
+        wanted += [re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0] for requirement in requirements]
+    by_module = metadata.packages_distributions().items()
+    return frozenset(
+        top for top, owners in by_module if {re.sub(r"[-_.]+", "-", owner).lower() for owner in owners} & seen
+    )
 
 
 def _import_module(name: str) -> None:

@@ -1,17 +1,20 @@
 """The reading side of a run folder, for everyone who looks at a run and does not train it."""
 
 import csv
-import json
+import io
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta, Struct
 
+from dcp.components import one_line, shown
 from dcp.config import SCHEMA_VERSION, Config
 from dcp.errors import UserError
 from dcp.named_code import is_allowed
+from dcp.validation import MEGABYTE, FormatError, checked, read_json, read_text
 
 CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.csv"
@@ -90,22 +93,41 @@ def require_trust(name: str, given: str | None, flag: str) -> None:
         )
 
 
+class _Budget(Struct):
+    steps: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+    num_evals: Annotated[int, Meta(ge=1, le=1_000_000)]
+
+
+class _ConfigFile(Struct):
+    """config.json, but for the config itself: `Config` checks that. Older files lack all of these."""
+
+    earlier_budgets: list[_Budget] = []
+    versions: dict[str, str] = {}
+    machine: dict[str, str] = {}
+
+
 def read_config_file(path: str | Path) -> dict[str, Any]:
     """Read a config.json, checked and of the present schema: config (valid for `Config`), earlier_budgets, versions."""
     path = Path(path)
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path} ({error.strerror}): name the config.json of a run") from error
-    except (ValueError, RecursionError) as error:
+        stored = read_json(path, most=16 * MEGABYTE)
+    except (OSError, ValueError) as error:
+        if not isinstance(error, FormatError):
+            reason = getattr(error, "strerror", None) or "no name of a file"
+            raise UserError(f"cannot read {path} ({reason}): name the config.json of a run") from error
         raise UserError(f"{path} is not JSON ({error}): train again, or restore the file") from error
     if not isinstance(stored, dict) or not isinstance(stored.get("config"), dict):
         raise UserError(f"{path} is no config of a run: it needs an object with the key 'config'")
     version = stored.get("schema_version")
-    if not isinstance(version, int) or version < 1:
-        raise UserError(f"{path} has schema_version {version!r}: restore the number that `dcp train` wrote")
+    if type(version) is not int or version < 1:
+        raise UserError(f"{path} has schema_version {shown(version)}: restore the number that `dcp train` wrote")
     if version > SCHEMA_VERSION:
-        raise UserError(f"{path} has schema_version {version}, newer than {SCHEMA_VERSION}: upgrade dcp to read it")
+        newer = f"schema_version {shown(version)}, newer than {SCHEMA_VERSION}"
+        raise UserError(f"{path} has {newer}: upgrade dcp to read it")
+    try:
+        checked(stored, _ConfigFile)
+    except FormatError as error:
+        raise UserError(f"{path} is damaged ({error}): train again, or restore the file") from error
     try:
         Config.from_dict(stored["config"])
     except UserError as error:
@@ -126,8 +148,7 @@ _MIGRATIONS = {1: _from_1}  # each to the next version
 
 def _read_metrics(path: Path) -> dict[str, np.ndarray]:
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            header, *rows = list(csv.reader(file)) or [[]]
+        header, *rows = list(csv.reader(io.StringIO(read_text(path), newline=""))) or [[]]
         if not header:
             raise UserError(f"{path} is empty: the run ended before its first evaluation; train again")
         values = np.asarray([[float(value) for value in row] for row in rows], float).reshape(len(rows), len(header))
@@ -135,6 +156,6 @@ def _read_metrics(path: Path) -> dict[str, np.ndarray]:
         raise UserError(f"cannot read {path} ({error.strerror}): the run has no evaluation yet") from error
     except UserError:
         raise
-    except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}): train again, or restore the file") from error
+    except (ValueError, csv.Error) as error:
+        raise UserError(f"{path} is damaged ({one_line(error)}): train again, or restore the file") from error
     return dict(zip(header, values.T, strict=True))

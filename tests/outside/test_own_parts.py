@@ -192,6 +192,7 @@ print(type(dcp.load_policy(sys.argv[1]).condition).__name__)
         source = trained / "policy.safetensors"
         with safe_open(source, framework="numpy") as file:
             stored = json.loads(file.metadata()["dcp"])
+        del stored["sha256"]
         stored["condition"] = {"name": "os:system", "settings": {"command": f"touch {tmp_path / 'ran'}"}}
         save_file(load_file(source), tmp_path / "p.safetensors", {"dcp": json.dumps(stored)})
         with pytest.raises(UserError, match="os:system"):

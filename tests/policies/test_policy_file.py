@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+import time
 from functools import cache
 from pathlib import Path
 
@@ -71,9 +72,11 @@ def test_a_new_policy_replaces_the_old_one_whole(saved: Path):
 
 
 def rewrite(path: Path, change_arrays=None, **metadata) -> None:
+    """Forge a file: with other content, and without the checksum, as files of before have none."""
     with safe_open(path, framework="numpy") as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         stored = json.loads(file.metadata()["dcp"])
+    del stored["sha256"]
     if change_arrays is not None:
         change_arrays(arrays)
     save_file(arrays, path, {"dcp": json.dumps({**stored, **metadata})})
@@ -89,6 +92,114 @@ def shorten(arrays) -> None:
 
 def clash(arrays) -> None:
     arrays["actor/out"] = np.zeros(1, np.float32)
+
+
+def poison(value: float):
+    def change(arrays) -> None:
+        arrays["actor/out/bias"][0] = value
+
+    return change
+
+
+def deep(arrays) -> None:
+    arrays["/".join("a" * 20_000)] = np.zeros(1, np.float32)
+
+
+def setting(kind: str, name: str, **settings) -> dict:
+    return {kind: {"name": name, "settings": settings}}
+
+
+def respec(path: Path, **values) -> None:
+    with safe_open(path, framework="numpy") as file:
+        stored = json.loads(file.metadata()["dcp"])
+    rewrite(path, spec={**stored["spec"], **values})
+
+
+def nested(path: Path) -> None:
+    save_file({"x": np.zeros(2)}, path, {"dcp": '{"schema_version": 2, "spec": ' + 100_000 * "[" + "}"})
+
+
+def eight_bit(path: Path) -> None:
+    """An array of a type that NumPy does not have."""
+    header = b'{"x":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]},"__metadata__":{"dcp":"{}"}}'
+    path.write_bytes(len(header).to_bytes(8, "little") + header + b"ab")
+
+
+# Each of these gave a traceback, a hang, or a policy, before there was a schema.
+HOSTILE = {
+    "nested 100,000 deep": (nested, "nested too deeply"),
+    "infinite schema version": (lambda p: rewrite(p, schema_version=float("inf")), "schema_version: expected int"),
+    "true as schema version": (lambda p: rewrite(p, schema_version=True), "schema_version: expected int, got bool"),
+    "schema version of 900 digits": (lambda p: rewrite(p, schema_version=10**900), "upgrade dcp"),
+    "a list as about": (lambda p: rewrite(p, about=["env"]), "about: expected object"),
+    "a list as env": (lambda p: rewrite(p, about={"env": ["x"]}), "about.env: expected str"),
+    "text as env steps": (lambda p: rewrite(p, about={"env_steps": "many"}), "about.env_steps: expected float"),
+    "a terminal's codes as env": (lambda p: rewrite(p, about={"env": "\x1b[2J"}), "about.env: expected str matching"),
+    "half a character": (lambda p: rewrite(p, about={"env": "\ud800"}), "half a character"),
+    "eight-bit floats": (eight_bit, "copy it again"),
+    "no state": (lambda p: respec(p, state_size=0), "state_size: expected int >= 1"),
+    "a goal of minus one": (lambda p: respec(p, goal_size=-1), "goal_size: expected int >= 1"),
+    "text as size": (lambda p: respec(p, action_size="2"), "action_size: expected int, got str"),
+    "a huge state": (lambda p: respec(p, state_size=10**30), "state_size: expected int <= 1000000"),
+    "goal dims outside": (lambda p: respec(p, goal_dims=[0, 99]), "no indices below 4"),
+    "an infinite threshold": (lambda p: respec(p, threshold=float("inf")), "threshold: expected float <="),
+    "a ragged maze": (lambda p: respec(p, maze={"rows": ["##", "#"], "scale": 1.0}), "not of one length"),
+    "a field too many": (lambda p: respec(p, colour="red"), "'colour', which this dcp does not know"),
+    "zero width": (lambda p: rewrite(p, **setting("network", "mlp", width=0)), "copy it again"),
+    "zero repr_dim": (lambda p: rewrite(p, **setting("critic", "contrastive", repr_dim=0)), "copy it again"),
+    "depth of a billion": (lambda p: rewrite(p, **setting("network", "mlp", depth=10**9)), "depth is 1000000000"),
+    "width of 900 digits": (lambda p: rewrite(p, **setting("network", "mlp", width=10**900)), "copy it again"),
+    "a name of 20,000 parts": (lambda p: rewrite(p, deep), "copy it again"),
+    "code of 20,000 parts": (
+        lambda p: rewrite(p, **setting("condition", ".".join("a" * 20_000) + ":b")), "condition.*|name: expected str",
+    ),
+    "nan": (lambda p: rewrite(p, poison(np.nan)), "not all finite"),
+    "inf": (lambda p: rewrite(p, poison(np.inf)), "not all finite"),
+    "a library's function": (lambda p: rewrite(p, **setting("critic", "numpy:load")), "code outside dcp"),
+    "our own class": (lambda p: rewrite(p, **setting("condition", "dcp.types:MazeLayout")), "code outside dcp"),
+    "a class of the user's that is no part": (
+        lambda p: rewrite(p, **setting("condition", f"{__name__}:Innocent", path="x")), "is no condition",
+    ),
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Innocent:
+    """A dataclass of an imported module: a policy file may not have it made."""
+
+    path: str
+
+    def __post_init__(self) -> None:
+        raise AssertionError("made for a policy file")
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_file_gives_one_sentence_at_once(case: str, saved: Path):
+    damage, sentence = HOSTILE[case]
+    damage(saved)
+    started = time.process_time()
+    with pytest.raises(UserError, match=sentence) as error:
+        load_policy(saved)
+    assert len(str(error.value).splitlines()) == 1 and len(str(error.value)) < 1_000
+    assert time.process_time() - started < 2.0
+
+
+def test_a_flipped_byte_anywhere_is_told(saved: Path):
+    """Of every byte the lowest bit, and then a file that says so of itself still loads."""
+    content = saved.read_bytes()
+    load_policy(saved)
+    random = np.random.default_rng(0)
+    for position in sorted({*range(0, 200), *random.integers(0, len(content), 150).tolist()}):
+        saved.write_bytes(content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
+        with pytest.raises(UserError, match=r"copy it again|not written by dcp|upgrade dcp"):
+            load_policy(saved)
+    saved.write_bytes(content)
+    load_policy(saved)
+
+
+def test_a_file_without_a_checksum_still_loads(saved: Path):
+    rewrite(saved)
+    assert load_policy(saved).spec.name == "point_u_maze_inertia"
 
 
 @pytest.mark.parametrize(

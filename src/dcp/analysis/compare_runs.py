@@ -1,6 +1,7 @@
 """Two runs beside each other: in what they differ and what each reached; as tables, as text and as a figure."""
 
 import csv
+import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from dcp.analysis.style import BLUE, INK, ORANGE, colours, house_style, step_axi
 from dcp.errors import UserError
 from dcp.run_folder import CONFIG_FILE, read_config_file
 from dcp.statistics import Interval, paired_success_interval, success_difference_error, t_interval
+from dcp.validation import read_text
 
 # What decides the episodes of an evaluation, besides its number: equal ones meet the same starts and goals.
 _EPISODES = ("seed", "eval_env", "eval_episodes", "episode_length", "fidelity", "physics")
@@ -197,10 +199,9 @@ def _goal_sets(record: EvalRecord) -> list[Any]:
 def _episodes(path: Path) -> list[np.ndarray] | None:
     """Return success and time near goal of every episode."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
+        rows = list(csv.DictReader(io.StringIO(read_text(path), newline="")))
         return [np.array([float(row[name]) for row in rows]) for name in ("success", "time_near_goal")]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, csv.Error):
         return None
 
 

@@ -11,6 +11,7 @@ from dcp.analysis.run_collection import Collection, Run
 from dcp.analysis.style import save
 from dcp.errors import UserError
 from dcp.policies.policy_file import write_whole
+from dcp.validation import read_json
 
 FOLDER, FILE = "diagnosis", "diagnosis.json"
 DIAGNOSIS_SCHEMA = 1  # of the files that can be read here
@@ -42,10 +43,10 @@ def read_diagnosis(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         if not isinstance(content, dict) or not isinstance(content.get("drawn"), dict):
             raise ValueError("it holds no result of dcp diagnose")
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read ({error}): run `dcp diagnose` again") from error
     if content.get("schema_version") != DIAGNOSIS_SCHEMA:
         raise UserError(f"{path} has schema {content.get('schema_version')}: run `dcp diagnose` again")

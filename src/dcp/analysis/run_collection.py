@@ -4,7 +4,7 @@ Nothing is filled in, nothing is interpolated, and nothing is written.
 """
 
 import csv
-import json
+import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -20,6 +20,7 @@ from dcp.errors import UserError
 from dcp.methods.table import METHODS
 from dcp.run_folder import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, located, read_config_file
 from dcp.statistics import Interval, t_interval
+from dcp.validation import read_json, read_text
 
 EVALS_DIR, VIDEOS_DIR = "evals", "videos"
 FINISHED, NO_EVALUATION, DAMAGED = "finished", "no evaluation", "damaged"
@@ -147,8 +148,8 @@ def read_metrics(path: Path) -> tuple[dict[str, np.ndarray], bool]:
     if not path.exists():
         return {}, False
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            header, *rows = [line for line in csv.reader(file) if line] or [[]]
+        lines = csv.reader(io.StringIO(read_text(path), newline=""))
+        header, *rows = [line for line in lines if line] or [[]]
         torn = bool(rows) and not _is_whole(rows[-1], header)
         rows = rows[:-1] if torn else rows
         values = np.asarray([[float(value) for value in row] for row in rows], float).reshape(len(rows), len(header))
@@ -185,11 +186,11 @@ def read_evals(folder: Path) -> tuple[tuple[EvalRecord, ...], list[str]]:
     records, bad = [], []
     for path in sorted(folder.glob("*.json")):
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
             if not isinstance(content, dict) or not isinstance(content.get("seeds"), list):
                 raise ValueError("it holds no result of dcp eval")
             records.append(EvalRecord(path, content))
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             bad.append(f"{EVALS_DIR}/{path.name} cannot be read ({error})")
     return tuple(records), bad
 

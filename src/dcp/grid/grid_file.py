@@ -28,7 +28,7 @@ from string import Formatter
 from typing import Any
 
 from dcp.analysis.paper_values import ENVIRONMENTS, METHODS
-from dcp.components import shown
+from dcp.components import one_line, shown
 from dcp.config import Settings, field_kinds, gathered, is_setting, type_violations
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
@@ -36,6 +36,7 @@ from dcp.grid.jobs import GRID_DIR, Run
 from dcp.methods.pool_seed import read as read_pool_seed
 from dcp.named_code import is_allowed
 from dcp.presets import PRESETS, preset_overrides
+from dcp.validation import MEGABYTE, read_text, require_shallow
 
 Values = dict[str, list[Any]]
 KEYS = ("preset", "folder", "set", "product", "zip", "rows")
@@ -72,11 +73,12 @@ class GridFile:
 def read_grid(path: Path) -> GridFile:
     """Read a grid file; raise UserError where it is not one."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(read_text(path, most=MEGABYTE))
+        require_shallow(content)
     except OSError as error:
         raise UserError(f"cannot read {path} ({error.strerror}): name a grid file, or use --preset") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"{path} is not TOML ({error}): correct the file") from error
+    except (ValueError, RecursionError) as error:  # TOML's own, or an integer of more digits than Python takes
+        raise UserError(f"{path} is not TOML ({one_line(error)}): correct the file") from error
     return parse_grid(content, str(path))
 
 

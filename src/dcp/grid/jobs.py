@@ -16,7 +16,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Self
 
 import numpy as np
+from msgspec import Struct
 
+from dcp import validation
+from dcp.components import one_line
 from dcp.config import SCHEMA_VERSION, Settings
 from dcp.errors import UserError
 from dcp.grid.resources import Resources, run_memory
@@ -24,6 +27,7 @@ from dcp.policies.policy_file import write_whole
 from dcp.run_folder import load_run
 from dcp.runs.folder import owner
 from dcp.runs.run_status import differing, has_all_results, holds_run, how_far, read_plan
+from dcp.validation import FormatError, Name, checked, parse_json
 
 GRID_DIR = "grid"  # beside the runs: jobs/, logs/, progress/
 SeedsAs = Literal["vmapped", "processes"]
@@ -126,20 +130,41 @@ class Job:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        content: dict[str, Any] = json.loads(text)
-        job = content["job"]
+        """Read what `to_json` gave. Raises UserError."""
+        try:
+            content = checked(parse_json(text), _JobFile)
+            settings = Settings(**content.config)
+        except (FormatError, TypeError) as error:
+            raise UserError(f"this is no job of `dcp grid` ({one_line(error)}): start the grid again") from error
+        job = content.job
         return cls(
-            Settings(**content["config"]),
-            tuple(int(seed) for seed in job["seeds"]),
-            Path(job["runs_dir"]),
-            str(job["subfolder"]),
-            Resources(**job["resources"]),
-            None if job["code"] is None else Path(job["code"]),
-            tuple(job.get("imports", ())),
+            settings,
+            job.seeds,
+            Path(job.runs_dir),
+            job.subfolder,
+            job.resources,
+            None if job.code is None else Path(job.code),
+            job.imports,
         )
 
     def save(self) -> None:
         write_whole(self.file, self.to_json().encode())  # a job of an earlier grid may be reading it
+
+
+class _StoredJob(Struct):
+    """A job in its file, beside the config."""
+
+    seeds: tuple[int, ...]
+    runs_dir: str
+    subfolder: str
+    resources: Resources
+    code: str | None
+    imports: tuple[Name, ...] = ()
+
+
+class _JobFile(Struct):
+    config: dict[str, Any]
+    job: _StoredJob
 
 
 def run_status(folder: Path, asked: Settings) -> RunStatus:
@@ -254,7 +279,7 @@ def write_json(file: Path, content: dict[str, Any]) -> None:
 def read_json(file: Path) -> dict[str, Any]:
     """Return what `write_json` wrote; an empty dictionary where there is no such file, or none that can be read."""
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = validation.read_json(file)
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

@@ -1,29 +1,33 @@
 """A policy as a file: named arrays and one JSON string. It cannot run code, and needs no environment to be loaded."""
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from msgspec import Meta, Struct, field
+from safetensors import safe_open
 from safetensors.numpy import save
 
-from dcp.components import build, code_in, describe, require_imported
+from dcp.components import TABLES, build, code_in, describe, one_line, require_imported, shown
 from dcp.errors import UserError
 from dcp.interfaces import Problem
 from dcp.methods import table  # noqa: F401  fills the tables
 from dcp.networks import MLP, init_actor
 from dcp.policies.policy import DeployedPolicy, deployed_params
 from dcp.run_folder import POLICY_FILE, located
-from dcp.types import EnvSpec, MazeLayout, Params
+from dcp.types import EnvSpec, Params
+from dcp.validation import MEGABYTE, Count, FormatError, Name, Size, checked, parse_json
 
 POLICY_SCHEMA_VERSION = 2  # 2 stores the critic, the condition and the network as components
 KINDS = ("network", "critic", "condition")  # the parts of a policy
-_KEY = "dcp"  # the one metadata entry
+_KEY = "dcp"  # the one metadata entry: safetensors would write two in any order
+_SUM = "sha256"
 
 
 def save_policy(path: str | Path, policy: DeployedPolicy, about: Mapping[str, Any]) -> Path:
@@ -37,6 +41,7 @@ def save_policy(path: str | Path, policy: DeployedPolicy, about: Mapping[str, An
     }
     named = _named({"actor": policy.actor, "critic": policy.critic_params})
     arrays = {name: np.asarray(array, order="C") for name, array in named.items()}
+    metadata[_SUM] = _sum(json.loads(json.dumps(metadata)), arrays)  # as a reader will find it: tuples are lists
     write_whole(path, save(arrays, {_KEY: json.dumps(metadata)}))
     return path
 
@@ -52,19 +57,21 @@ def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, A
     arrays, metadata = _read(path)
     try:
         spec = _spec(metadata["spec"])
-        stored = {kind: (metadata[kind]["name"], dict(metadata[kind]["settings"])) for kind in KINDS}
-        names = [name for name, settings in stored.values() for name in code_in([name, settings])]
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{path} is damaged ({error!r}): train or copy it again") from error
+        stored = {kind: checked(metadata.get(kind), _Part) for kind in KINDS}
+        _require_bounded(stored, arrays)
+        _require_finite(arrays)
+    except (FormatError, LookupError) as error:
+        raise UserError(f"{path} is damaged ({error}): train or copy it again") from error
+    names = [name for part in stored.values() for name in code_in([part.name, part.settings])]
     require_imported(names, path)
     try:
-        parts = {kind: build(kind, name, settings) for kind, (name, settings) in stored.items()}
-    except UserError as error:
-        raise UserError(f"{path} has a part that cannot be made ({error}): train or copy it again") from error
+        parts = {kind: _made(kind, part) for kind, part in stored.items()}
+    except Exception as error:  # a user's part may raise anything
+        raise UserError(f"{path} has a part that cannot be made ({one_line(error)}): train or copy it again") from error
     try:
         policy = _assembled(spec, parts, arrays)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:  # UserError is a ValueError
-        raise UserError(f"{path} is damaged ({error}): train or copy it again") from error
+    except Exception as error:
+        raise UserError(f"{path} is damaged ({one_line(error)}): train or copy it again") from error
     return policy, dict(metadata.get("about", {}))
 
 
@@ -97,33 +104,123 @@ def _policy_file(path: str | Path) -> Path:
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return the arrays, and the metadata of the present schema with its version, sum, spec and about checked."""
     try:
         with safe_open(path, framework="numpy") as file:
             stored = (file.metadata() or {}).get(_KEY)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is no readable safetensors file ({error}): train or copy it again") from error
+    except Exception as error:  # safetensors', and NumPy's for a type that it does not know
+        raise UserError(
+            f"{path} is no readable safetensors file ({one_line(error)}): train or copy it again"
+        ) from error
     if stored is None:
         raise UserError(f"{path} was not written by dcp: name a {POLICY_FILE} that `dcp train` wrote")
     try:
-        metadata = json.loads(stored)
-        version = int(metadata["schema_version"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} has damaged metadata ({error!r}): train or copy it again") from error
+        if len(stored) > MEGABYTE:
+            raise FormatError(f"{len(stored):,} characters")
+        metadata = parse_json(stored)
+        version = checked(metadata, _Version).schema_version
+    except FormatError as error:
+        raise UserError(f"{path} has damaged metadata ({error}): train or copy it again") from error
     if version < 1:
-        raise UserError(f"{path} has schema {version}, which no dcp has written: train or copy it again")
+        raise UserError(f"{path} has schema {shown(version)}, which no dcp has written: train or copy it again")
     if version > POLICY_SCHEMA_VERSION:
-        raise UserError(f"{path} has schema {version}, newer than {POLICY_SCHEMA_VERSION}: upgrade dcp to load it")
-    if version == 1:
-        try:
-            return _from_1(arrays, metadata)
-        except (LookupError, TypeError, AttributeError) as error:
-            raise UserError(f"{path} is damaged ({error!r}): train or copy it again") from error
-    return arrays, metadata
+        raise UserError(
+            f"{path} has schema {shown(version)}, newer than {POLICY_SCHEMA_VERSION}: upgrade dcp to load it"
+        )
+    try:
+        _require_sum(metadata, arrays)
+        checked(metadata, _Metadata)
+        return (arrays, metadata) if version > 1 else _from_1(arrays, metadata)
+    except FormatError as error:
+        raise UserError(f"{path} is damaged ({error}): train or copy it again") from error
+
+
+# What the metadata must be. The spec and the parts have schemas of their own: EnvSpec, and each part's fields.
+
+
+class _Version(Struct):
+    schema_version: int
+
+
+class _About(Struct):
+    """What readers print or look up; anything else may be said besides."""
+
+    env: Name | None = None
+    eval_env: Name | None = None
+    fidelity: Name | None = None
+    physics: Name | None = None
+    method: Name | None = None
+    seed: Count | None = None
+    env_steps: Annotated[float, Meta(ge=0)] | None = None
+
+
+class _Metadata(Struct):
+    spec: dict[str, Any]
+    about: _About = field(default_factory=_About)
+
+
+class _Networks1(Struct):
+    repr_dim: int
+
+
+class _Metadata1(Struct):
+    networks: _Networks1
+    energy: Name
+    condition: Name
+
+
+class _Part(Struct):
+    name: Name
+    settings: dict[str, Any]
+
+
+_METHODS = {"network": ("init", "apply"), "critic": ("init", "representation"), "condition": ("size", "__call__")}
+
+
+def _made(kind: str, part: _Part) -> Any:
+    """Build the part, if its class has what this kind of part has: no other class of a module is made for a file."""
+    made = TABLES[kind].find(part.name)
+    if missing := [name for name in _METHODS[kind] if not callable(getattr(made, name, None))]:
+        raise UserError(f"{shown(part.name)} is no {kind}: it has no {missing[0]}")
+    return build(kind, part.name, part.settings)
+
+
+def _sum(metadata: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of all that the file says: its metadata without the sum itself, and every array with name and shape."""
+    said = {name: value for name, value in metadata.items() if name != _SUM}
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(json.dumps([name, str(array.dtype), array.shape]).encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _require_sum(metadata: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse a file whose checksum does not fit. Files of before have none."""
+    if _SUM in metadata and metadata[_SUM] != _sum(metadata, arrays):
+        raise FormatError("its checksum does not fit: a byte has changed since it was written")
+
+
+def _require_finite(arrays: Mapping[str, np.ndarray]) -> None:
+    for name, array in arrays.items():
+        if array.dtype.kind in "fc" and not np.isfinite(array).all():
+            raise FormatError(f"the weights {shown(name)} are not all finite")
+
+
+def _require_bounded(parts: Mapping[str, _Part], arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse numbers that would keep us busy: a layer has an array, so there are no more layers than arrays."""
+    for kind, part in parts.items():
+        for name, value in part.settings.items():
+            if isinstance(value, int) and abs(value) >= 2**31:
+                raise FormatError(f"{kind}.{shown(name)} is {shown(value)}")
+            if isinstance(value, int) and name.endswith(("depth", "layers")) and value > len(arrays):
+                raise FormatError(f"{kind}.{name} is {value}, but there are {len(arrays)} arrays")
 
 
 def _from_1(arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Before parts could be a user's own: an MLP, the contrastive critic, and a condition without settings."""
+    checked(metadata, _Metadata1)
     shape = metadata["networks"]
     mlp = {name: shape[name] for name in MLP.from_config if name in shape}
     critic = {"energy": metadata["energy"], "repr_dim": shape["repr_dim"]}
@@ -137,15 +234,33 @@ def _from_1(arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> tuple[di
     return renamed, {**metadata, **parts}
 
 
+class _Sizes(Struct):
+    """The ranges of an EnvSpec's numbers; its types are its own."""
+
+    name: Name
+    state_size: Size
+    goal_size: Size
+    action_size: Size
+    threshold: Annotated[float, Meta(ge=0, le=1e30)]
+    episode_length: Annotated[int, Meta(ge=1, le=2**31 - 1)]
+    physics: Name = "none"
+
+
 def _spec(stored: dict[str, Any]) -> EnvSpec:
-    values = dict(stored)
-    values["goal_dims"] = tuple(values["goal_dims"])
-    if values.get("maze") is not None:
-        values["maze"] = MazeLayout(tuple(values["maze"]["rows"]), float(values["maze"]["scale"]))
-    if values.get("maze_dims") is not None:
-        values["maze_dims"] = tuple(values["maze_dims"])
-    values["fixes"] = tuple(values.get("fixes", ()))  # files of before have none
-    return EnvSpec(**values)
+    checked(stored, _Sizes)
+    spec = checked(stored, EnvSpec)  # files of before have no physics and no fixes
+    if unknown := sorted(stored.keys() - asdict(spec).keys()):
+        raise FormatError(f"spec has {shown(unknown[0])}, which this dcp does not know")
+    if len(spec.goal_dims) != spec.goal_size:
+        raise FormatError(f"goal_dims are {len(spec.goal_dims)} indices, not {spec.goal_size}")
+    if not all(0 <= index < spec.state_size for index in (*spec.goal_dims, *(spec.maze_dims or ()))):
+        raise FormatError(f"goal_dims or maze_dims are no indices below {spec.state_size}")
+    if spec.maze is not None:
+        if not (spec.maze.rows and spec.maze.rows[0] and len({len(row) for row in spec.maze.rows}) == 1):
+            raise FormatError("the maze's rows are not of one length")
+        if not 0 < spec.maze.scale < 1e6:
+            raise FormatError(f"the maze's scale is {spec.maze.scale}")
+    return spec
 
 
 def _named(tree: Params) -> dict[str, Any]:
@@ -163,8 +278,6 @@ def _assembled(spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, np.ndarra
     A policy may come without what serves training alone, such as psi_sa.
     """
     network, critic, condition = parts["network"], parts["critic"], parts["condition"]
-    if len(spec.goal_dims) != spec.goal_size:
-        raise ValueError(f"goal_dims {spec.goal_dims} are not {spec.goal_size} indices")
     size = condition.size(spec, critic.repr_dim)
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0)))
     actor = jax.eval_shape(lambda keys: init_actor(network, keys[0], spec, size), keys)

@@ -16,25 +16,30 @@ import logging
 import os
 import re
 import shutil
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
 from pathlib import Path
 from platform import python_version
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from msgspec import Meta, Struct
 
 from dcp import hosts
 from dcp.algorithm import RunState
+from dcp.components import shown
 from dcp.config import Config, Settings
 from dcp.devices import cores
 from dcp.errors import UserError
 from dcp.run_folder import CHECKPOINTS_DIR
 from dcp.runs.multihost import broadcast, pieces
+from dcp.validation import MEGABYTE, Count, FormatError, Name, checked, read_json
 
 Row = dict[str, float]
 CHECKPOINT_SCHEMA_VERSION = 1
@@ -48,19 +53,21 @@ _MAY_CHANGE = {"steps", "num_evals"}  # a run may be trained longer
 _DRAFT = ".draft"
 _NAME = re.compile(r"\d{9}_\d{5}")
 _ROOM = 200_000  # bytes: for the record, the sums and what Orbax adds
-# What is not an array, and of which kind.
-_RECORD = {
-    "env_steps": int,
-    "unrolls": int,
-    "rows": list,
-    "metrics": list,
-    "diverged": int,
-    "seconds": float,
-    "arrays": dict,  # name -> type and shape
-    "config": dict,
-    "versions": dict,
-    "machine": dict,
-}
+
+
+class _Record(Struct):
+    """What is not an array: checkpoint.json."""
+
+    env_steps: Count
+    unrolls: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    rows: list[dict[Name, float]]
+    metrics: list[dict[Name, float]]
+    diverged: Count
+    seconds: Annotated[float, Meta(ge=0, le=1e12)]
+    arrays: dict[Name, Name]  # name -> type and shape
+    config: dict[str, Any]
+    versions: dict[str, str]
+    machine: dict[str, str]
 
 
 class DamagedError(Exception):
@@ -192,6 +199,11 @@ def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, Moment
     arrays = read_arrays(path / STATE_DIR, wanted)
     if {name: _describe(array) for name, array in arrays.items()} != wanted:
         raise UserError(f"{path} holds other arrays than its {RECORD_FILE} says: use a checkpoint that dcp wrote")
+    if "unrolls" in arrays and int(arrays["unrolls"]) != record["unrolls"]:
+        raise UserError(
+            f"{path} has the arrays of {int(arrays['unrolls'])} unrolls, not of {record['unrolls']} as its "
+            f"{RECORD_FILE} says: use a checkpoint that dcp wrote"
+        )
     kept = {name: record[name] for name in ("unrolls", "rows", "metrics", "diverged", "seconds")}
     if hosts.count() > 1:
         hosts.send({"moment": kept})
@@ -313,11 +325,21 @@ def verify(path: Path) -> None:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Read a checkpoint's checkpoint.json, unchecked."""
+    """Read a checkpoint's checkpoint.json. Its types are right if it is of this version; `load` refuses others."""
     try:
-        return json.loads((path / RECORD_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        record = read_json(path / RECORD_FILE, most=1024 * MEGABYTE)
+    except (OSError, ValueError) as error:
         raise DamagedError(f"{RECORD_FILE} cannot be read: {error}") from error
+    if not isinstance(record, dict):
+        raise DamagedError(f"{RECORD_FILE} holds no object")
+    if record.get("schema_version") == CHECKPOINT_SCHEMA_VERSION:
+        try:
+            checked(record, _Record)
+        except FormatError as error:
+            raise UserError(
+                f"{path / RECORD_FILE} is not what dcp wrote ({error}): use a checkpoint that dcp wrote"
+            ) from error
+    return record
 
 
 def read_arrays(path: Path, names: Iterable[str], among_others: bool = False) -> dict[str, np.ndarray]:
@@ -394,22 +416,49 @@ def _record(moment: Moment, config: Config, arrays: dict[str, np.ndarray]) -> di
 
 def _checked_record(path: Path, record: dict[str, Any], config: Config) -> dict[str, Any]:
     """The record, if it is of a version that can be read and of this very run."""
-    version = record.get("schema_version") if isinstance(record, dict) else None
-    if version != CHECKPOINT_SCHEMA_VERSION:
+    version = record.get("schema_version")
+    if type(version) is not int or version != CHECKPOINT_SCHEMA_VERSION:
         remedy = "upgrade dcp" if isinstance(version, int) and version > CHECKPOINT_SCHEMA_VERSION else "train again"
-        raise UserError(f"{path} has schema_version {version!r}, not {CHECKPOINT_SCHEMA_VERSION}: {remedy}")
-    wrong = [name for name, kind in _RECORD.items() if not isinstance(record.get(name), kind)]
-    if wrong:
-        raise UserError(f"{path / RECORD_FILE} has no proper {wrong[0]!r}: use a checkpoint that dcp wrote")
+        raise UserError(f"{path} has schema_version {shown(version)}, not {CHECKPOINT_SCHEMA_VERSION}: {remedy}")
     before = {**asdict(Settings()), "split_batches": UNSPLIT}  # fields that came later: what was done without them
     ours, theirs = asdict(config), {**before, **record["config"]}
     for name in sorted(ours.keys() - _MAY_CHANGE):
         if theirs[name] != ours[name]:
             raise UserError(
-                f"{path} was written with {name} {theirs[name]!r}, but the run's config.json has {ours[name]!r}: "
-                "restore config.json"
+                f"{path} was written with {name} {shown(theirs[name])}, but the run's config.json has "
+                f"{shown(ours[name])}: restore config.json"
             )
+    if wrong := _disagreement(record, config):
+        raise UserError(f"{path / RECORD_FILE} contradicts itself ({wrong}): use a checkpoint that dcp wrote")
     return record
+
+
+def _disagreement(record: dict[str, Any], config: Config) -> str | None:
+    """Say which counters do not agree with each other, or with the plan."""
+    unrolls, rows, metrics, steps = record["unrolls"], record["rows"], record["metrics"], config.env_steps_per_unroll
+    if unrolls > config.num_unrolls or record["env_steps"] != unrolls * steps:
+        return f"{unrolls} unrolls of {config.num_unrolls} are not {record['env_steps']} steps"
+    if len({frozenset(row) for row in rows}) > 1 or len({frozenset(row) for row in metrics}) > 1:
+        return "rows of different columns"
+    at = [row.get("env_steps", -1) / steps for row in rows]  # unrolls at each evaluation
+    first = config.num_prefill_unrolls
+    if any(before >= after for before, after in pairwise([first, *at])) or (at and at[-1] > unrolls):
+        return "evaluations at steps that do not increase, or beyond its own"
+    since = max(0, unrolls - (at[-1] if at else first))
+    if len(metrics) != since:
+        return f"metrics of {len(metrics)} iterations since the last evaluation, not of {since:g}"
+    return None
+
+
+def require_planned(moment: Moment, config: Config, points: list[int], folder: Path) -> None:
+    """Refuse a checkpoint that has more evaluations or fewer than were planned up to its unrolls: it would not end.
+    `points`: the iterations done at each evaluation."""
+    done = moment.unrolls - config.num_prefill_unrolls
+    if not bisect_left(points, done) <= len(moment.rows) <= bisect_right(points, done):
+        raise UserError(
+            f"the checkpoint of {folder} has {len(moment.rows)} evaluations after {moment.unrolls} unrolls, which its "
+            "config does not plan: use a checkpoint that dcp wrote"
+        )
 
 
 def _stored_arrays(run: RunState) -> Iterator[tuple[str, jax.Array]]:

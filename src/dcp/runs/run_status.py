@@ -5,6 +5,7 @@ A run whose budget was raised keeps the evaluations that were planned; further o
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +74,12 @@ def read_plan(path: Path) -> tuple[Config, tuple[Budget, ...]]:
     if not there:
         raise UserError(f"{path} is no run folder: it has no {CONFIG_FILE}; name the folder that `dcp train` printed")
     stored = read_config_file(path / CONFIG_FILE)
-    try:
-        earlier = tuple(Budget(int(b["steps"]), int(b["num_evals"])) for b in stored["earlier_budgets"])
-    except (TypeError, ValueError, LookupError) as error:
-        raise UserError(f"{path / CONFIG_FILE} has damaged earlier_budgets ({error!r}): restore the file") from error
-    return Config(**stored["config"]), earlier
+    config = Config.from_dict(stored["config"])
+    earlier = tuple(Budget(budget["steps"], budget["num_evals"]) for budget in stored["earlier_budgets"])
+    for before, after in pairwise((*earlier, Budget(config.steps, config.num_evals))):
+        if before.steps >= after.steps or before.num_evals >= after.num_evals:
+            raise UserError(f"{path / CONFIG_FILE} has earlier_budgets that do not increase: restore the file")
+    return config, earlier
 
 
 def how_far(path: Path) -> tuple[int, int]:
@@ -85,9 +87,8 @@ def how_far(path: Path) -> tuple[int, int]:
     config, _ = read_plan(path)
     for checkpoint in checkpoints(path / CHECKPOINTS_DIR):
         try:
-            done = int(read_record(checkpoint)["env_steps"])
-            return done, _total(config)
-        except (DamagedError, ArithmeticError, ValueError, LookupError, TypeError):
+            return read_record(checkpoint)["env_steps"], _total(config)
+        except (DamagedError, UserError, LookupError):
             continue  # the one before it counts
     return 0, _total(config)
 
@@ -100,7 +101,7 @@ def is_finished(path: Path) -> bool:
         try:
             verify(checkpoint)
             return len(read_record(checkpoint)["rows"]) == config.num_evals
-        except (DamagedError, LookupError, TypeError):
+        except (DamagedError, UserError, LookupError):
             continue
     if found:
         return False
@@ -121,7 +122,7 @@ def has_all_results(folder: Path, config: Config) -> bool:
     found = checkpoints(folder / CHECKPOINTS_DIR)
     try:
         return not found or len(read_record(found[0])["rows"]) == config.num_evals
-    except (DamagedError, LookupError, TypeError):
+    except (DamagedError, UserError, LookupError):
         return False
 
 

@@ -363,6 +363,7 @@ class _Session(Watcher):
                 found = checkpoint.load_latest(path, member.config, shapes, member.saver, self._display.note)
             if found is not None:
                 member.run, member.moment = found
+                checkpoint.require_planned(member.moment, member.config, group.points, results.folder.path)
             elif hosts.count() > 1:
                 hosts.send({"moment": None})
             results.begin(member.moment.rows)

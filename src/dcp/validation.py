@@ -1,0 +1,144 @@
+"""Read files that may come from a stranger: regular files only, JSON of a bounded depth, values of the promised types.
+
+A schema is a `msgspec.Struct` or a dataclass beside the code that writes the file; `checked` is the one validator.
+msgspec rather than pydantic: strict by default (true is no number, "3" is no 3), no dependencies, a sixteenth of the
+size. What is wrong is raised as `FormatError`; the caller knows the file and the fix, and makes it a sentence.
+"""
+
+import errno
+import json
+import os
+import re
+import stat
+from pathlib import Path
+from typing import IO, Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from dcp.errors import UserError
+
+Schema = TypeVar("Schema")
+# Types for schemas. A name may be printed: nothing in it moves a terminal's cursor or begins a new line.
+Name = Annotated[str, Meta(max_length=300, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
+Size = Annotated[int, Meta(ge=1, le=1_000_000)]  # of a state, a goal, an action
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+DEPTH = 32  # of nested lists and objects: ours have at most six
+MEGABYTE = 2**20
+_SURROGATE = re.compile(r"\\u[dD][89abAB]|\\u[dD][c-fC-F]|[\ud800-\udfff]")
+
+
+class FormatError(ValueError):
+    """This content is not what the file should hold. The message says what is wrong, in one line."""
+
+
+def open_regular(path: str | Path, *, most: int | None = None) -> IO[bytes]:
+    """Open a regular file to read its bytes. A pipe, which would wait for ever, or a device is an OSError; so is a
+    file of more than `most` bytes."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        if most is not None and found.st_size > most:
+            raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, more than {most:,}", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_text(path: str | Path, *, most: int = 64 * MEGABYTE) -> str:
+    """Read a regular file as UTF-8. Raises OSError, or FormatError where it is no text."""
+    with open_regular(path, most=most) as file:
+        content = file.read(most + 1)
+    if len(content) > most:  # it has grown, or is one of those that have no size
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"no UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+def read_json(path: str | Path, *, most: int = 64 * MEGABYTE) -> Any:
+    """Read a regular file as JSON. Raises OSError, or FormatError where it is no JSON."""
+    return parse_json(read_text(path, most=most))
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON, NaN and Infinity included: files of ours have them. Raises FormatError."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise FormatError("nested too deeply") from None
+    except ValueError as error:  # JSON's own, or an integer of more digits than Python takes
+        raise FormatError(" ".join(str(error).split())[:200]) from None
+    require_shallow(value)
+    if _SURROGATE.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError:
+            raise FormatError("text with half a character (a lone surrogate)") from None
+    return value
+
+
+def require_shallow(value: Any, most: int = DEPTH) -> None:
+    """Refuse lists and objects that are nested deeper than this: whoever walks over them does so by recursion."""
+    level = [value]
+    for _ in range(most):
+        level = [inner for outer in level if isinstance(outer, dict | list) for inner in _inside(outer)]
+        if not level:
+            return
+    raise FormatError(f"nested deeper than {most}")
+
+
+def _inside(value: dict[str, Any] | list[Any]) -> Any:
+    return value.values() if isinstance(value, dict) else value
+
+
+def checked(value: Any, schema: type[Schema]) -> Schema:
+    """Return what JSON gave as this schema: every type and range is right, and nothing is converted. -> FormatError"""
+    try:
+        return msgspec.convert(value, schema)
+    except msgspec.ValidationError as error:
+        raise FormatError(_in_words(error)) from None
+    except (RecursionError, ArithmeticError, UnicodeError) as error:
+        raise FormatError(f"a value that cannot be read ({type(error).__name__})") from None
+
+
+def _in_words(error: msgspec.ValidationError) -> str:
+    """`Expected `int`, got `str` - at `$.spec.state_size`` -> spec.state_size: expected int, got str"""
+    reason, _, place = " ".join(str(error).split()).replace("`", "").partition(" - at ")
+    where = place.removeprefix("key in ").removeprefix("$").removeprefix(".")[:100]
+    reason = reason[:1].lower() + reason[1:][:200]
+    return f"{where}: {reason}" if where else reason
+
+
+def require_no_links_out(folder: Path) -> None:
+    """Refuse a run folder with a symbolic link that leads out of it: whoever writes or clears up there would do so
+    elsewhere. The folder itself may be reached by a link."""
+    root = folder.resolve()
+    for where, folders, files in os.walk(root):  # follows no link
+        for name in (*folders, *files):
+            entry = Path(where, name)
+            if entry.is_symlink() and not _target(entry).is_relative_to(root):
+                raise UserError(
+                    f"{folder / entry.relative_to(root)} is a link that leads out of the run folder: "
+                    "put what it points to in its place, or remove it"
+                )
+
+
+def require_inside(folder: Path, path: Path) -> None:
+    """Refuse to write to a path of this folder that a symbolic link leads out of it."""
+    if not _target(path).is_relative_to(folder.resolve()):
+        raise UserError(f"{path} lies behind a link that leads out of {folder}: remove the link, or name another --out")
+
+
+def _target(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # a link to itself
+        return Path("/")
