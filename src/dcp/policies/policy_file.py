@@ -209,13 +209,14 @@ def _require_finite(arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _require_bounded(parts: Mapping[str, _Part], arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuse numbers that would keep us busy: a layer has an array, so there are no more layers than arrays."""
+    """Refuse numbers that would keep us busy: an MLP has an array for each layer, and nothing has 10,000 layers."""
     for kind, part in parts.items():
+        layers = len(arrays) if part.name == "mlp" else 10_000
         for name, value in part.settings.items():
             if isinstance(value, int) and abs(value) >= 2**31:
                 raise FormatError(f"{kind}.{shown(name)} is {shown(value)}")
-            if isinstance(value, int) and name.endswith(("depth", "layers")) and value > len(arrays):
-                raise FormatError(f"{kind}.{name} is {value}, but there are {len(arrays)} arrays")
+            if isinstance(value, int) and name == "depth" and value > layers:
+                raise FormatError(f"{kind}.depth is {value}, but there are {len(arrays)} arrays")
 
 
 def _from_1(arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
