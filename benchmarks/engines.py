@@ -1,5 +1,7 @@
 """Environment steps/s with the policy in the loop: MuJoCo's own engine against Brax, for each of the nine.
 
+The SO-101 arm's tasks have MuJoCo's engine alone.
+
     python benchmarks/engines.py [NAME ...]
 
 MuJoCo's and our engine of the paper's physics run `dcp train`'s own unroll at the paper's settings: DCP's command and
@@ -30,6 +32,7 @@ from dcp.presets import preset_config
 
 LENGTH = 62  # an unroll of the paper's
 PLAIN_LENGTH = {"humanoid_u_maze": 4, "ant_big_maze": 3, "ant_hardest_maze": 2}  # a second or so of the slowest side
+ARM = ("so101_reach", "so101_push")
 # Only the unroll is measured, so the replay need not be the paper's 10,000 rows.
 SMALL = {"replay_rows": 1_000, "min_replay_rows": 1_000}
 
@@ -45,6 +48,14 @@ def unroller(trainer: Algorithm) -> Callable[[], Any]:
         return held["run"].acting.episodes.env.obs
 
     return work
+
+
+def measure_arm(name: str) -> float:
+    settings = preset_config("laptop", env=name, method="dcp", unroll_length=LENGTH, **SMALL)
+    times = in_turns({"mujoco": unroller(make_algorithm(settings))}, rounds=3)
+    rate = settings.num_envs * LENGTH / times["mujoco"]
+    print(f"{name}: MuJoCo {rate:,.0f} steps/s", flush=True)
+    return rate
 
 
 def measure(name: str) -> dict[str, float]:
@@ -66,13 +77,15 @@ def measure(name: str) -> dict[str, float]:
 def main(names: list[str]) -> None:
     compiling.enable_cache()
     prepare(None, make_env("ant_u_maze").spec)
-    rates = {name: measure(name) for name in names or ENVIRONMENTS}
+    names = names or [*ENVIRONMENTS, *ARM]
+    rates = {name: measure(name) for name in names if not name.startswith("so101")}
+    arm = {name: round(measure_arm(name)) for name in names if name.startswith("so101")}
 
     def figures(value: Callable[[dict[str, float]], float], digits: int | None) -> dict[str, float]:
         return {name: round(value(rate), digits) for name, rate in rates.items()}
 
     report(
-        env_steps_per_second=figures(lambda r: r["mujoco"], None),
+        env_steps_per_second=figures(lambda r: r["mujoco"], None) | arm,
         ratios=figures(lambda r: r["mujoco"] / r["plain"], 2),
         ratios_to_ours=figures(lambda r: r["mujoco"] / r["ours"], 2),
         brax_steps_per_second=figures(lambda r: r["plain"], None),

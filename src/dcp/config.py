@@ -48,6 +48,9 @@ class Settings:
     physics: Physics = "brax"
     """What steps a simulated body: the paper's engine (brax), or MuJoCo's own in C, for a machine without a GPU."""
 
+    randomize: str | None = None
+    """What each episode of a so101 task draws anew, such as gains,delay, or all (docs/so101.md). Default: nothing."""
+
     # What the actor is asked for (the paper's pool: 512 states, 32 candidates, every 25 steps)
     actor_goal: Literal["future", "commanded"] | None = None
     """What the actor's loss aims at. Default: the method's row."""

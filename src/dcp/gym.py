@@ -17,7 +17,8 @@ _BODIES = (
     *("humanoid_hardest_maze", "ant_u_maze_eval", "ant_big_maze_eval", "humanoid_u_maze_eval"),
     *("humanoid_big_maze_eval", "ant_push", "ant_soccer", "pusher_easy", "pusher_hard", "pusher_hard_far"),
 )
-EPISODE_STEPS = dict.fromkeys(_POINTS, 250) | dict.fromkeys(_BODIES, 1000)
+_ARM = {"so101_reach": 100, "so101_reach_pose": 100, "so101_push": 150, "so101_lift": 150}
+EPISODE_STEPS = dict.fromkeys(_POINTS, 250) | dict.fromkeys(_BODIES, 1000) | _ARM
 
 
 def gymnasium_id(name: str) -> str:

@@ -47,6 +47,7 @@ _LAPTOP = {
 _PHYSICS_EVALS = {"num_evals": 10, "eval_episodes": 64}
 _BY_MUJOCO = {"steps": 5_000_000, "physics": "mujoco", **_PHYSICS_EVALS}
 _LAPTOP_ROWS = {
+    "so101_*": {**_LAPTOP, "fidelity": "fixed"},
     "ant_push": _BY_MUJOCO,
     "pusher_*": _BY_MUJOCO,
     "humanoid_*": {"steps": 3_000_000, "num_envs": 128, "batch_size": 128, **_PHYSICS_EVALS},
@@ -85,7 +86,7 @@ PRESETS = {
     "smoke": Preset(
         "seconds, once compiled: shows that everything runs, learns nothing",
         _SMOKE,
-        dict.fromkeys(("ant_*", "humanoid_*", "pusher_*"), _SMOKE_PHYSICS),
+        dict.fromkeys(("ant_*", "humanoid_*", "pusher_*", "so101_*"), _SMOKE_PHYSICS),
     ),
 }
 

@@ -13,7 +13,7 @@ from dcp.render.pictures import moment_of
 
 NAMES = (
     *("ant_u_maze", "ant_big_maze", "ant_hardest_maze", "humanoid_u_maze", "ant_push", "ant_soccer"),
-    *("pusher_easy", "pusher_hard", "pusher_hard_far"),
+    *("pusher_easy", "pusher_hard", "pusher_hard_far", "so101_reach"),
 )
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ def test_links_are_drawn_where_the_engine_has_them(name):
     env = make_env(name)
     q, qd = env.draw(jax.random.key(1))
     q = q + 0.2 * jax.random.normal(jax.random.key(2), q.shape)
-    if not name.startswith("pusher"):
+    if not name.startswith(("pusher", "so101")):
         q = q.at[3:7].divide(jnp.linalg.norm(q[3:7]))
     links = np.asarray(jax.jit(env.reset_to)(q, qd).physics.x.pos)
     scene = PageScene(env)

@@ -54,6 +54,12 @@ def _pusher(name: str, fidelity: str = "paper") -> Environment:
     return Pusher(name, fidelity)
 
 
+def _so101(name: str) -> Environment:
+    from dcp.envs.so101_tasks import TASKS
+
+    return TASKS[name](name)
+
+
 def _mazes() -> dict[str, Factory]:
     """Return any body in any maze: point_<maze>[_inertia][_eval], ant_<maze>[_eval], humanoid_<maze>[_eval]."""
     points: dict[str, Factory] = {}
@@ -79,6 +85,7 @@ OURS: dict[str, Factory] = _mazes() | {
     "pusher_easy": partial(_pusher, "pusher_easy"),
     "pusher_hard": partial(_pusher, "pusher_hard"),
     "pusher_hard_far": partial(_pusher, "pusher_hard_far"),
+    **{f"so101_{task}": partial(_so101, f"so101_{task}") for task in ("reach", "reach_pose", "push", "lift")},
 }
 ENVIRONMENTS = Table(
     "environment", OURS
@@ -92,12 +99,14 @@ def register_env(name: str, factory: Factory) -> None:
     ENVIRONMENTS[name] = factory
 
 
-def make_env(name: str, fidelity: str = "paper", physics: str = "brax") -> Environment:
+def make_env(name: str, fidelity: str = "paper", physics: str = "brax", randomize: str | None = None) -> Environment:
     """Make an environment by its registered name or as `module:factory`.
 
     `fidelity`: with JaxGCRL's oddities (paper) or without (fixed). `physics`: what steps a simulated body, the paper's
-    engine (brax) or MuJoCo's own (mujoco).
+    engine (brax) or MuJoCo's own (mujoco). `randomize`: what an arm's episodes draw anew, such as gains,delay, or all.
     """
+    if randomize not in (None, "none"):
+        return _randomized(name, fidelity, physics, randomize)
     if ":" in name:
         return _with_physics(_from_module(name, fidelity), name, physics)
     factory = ENVIRONMENTS.get(name)
@@ -112,13 +121,23 @@ def make_env(name: str, fidelity: str = "paper", physics: str = "brax") -> Envir
 
 def env_of(settings: Settings, name: str | None = None) -> Environment:
     """Make the environment that the settings name, or another one with their fidelity and physics."""
-    return make_env(settings.env if name is None else name, settings.fidelity, settings.physics)
+    name = settings.env if name is None else name
+    return make_env(name, settings.fidelity, settings.physics, settings.randomize)
 
 
 @cache
 def _make_ours(name: str, fidelity: str, physics: str) -> Environment:
     """Make each once: they never change, an engine takes seconds to build, and equal ones share their programs."""
     return _with_physics(_call(OURS[name], fidelity), name, physics)
+
+
+@cache
+def _randomized(name: str, fidelity: str, physics: str, kinds: str) -> Environment:
+    env = make_env(name, fidelity, physics)
+    randomized = getattr(env, "randomized", None)
+    if randomized is None:
+        raise UserError(f"{shown(name)} has nothing to randomize: leave out --randomize, which is for so101 tasks")
+    return randomized(kinds)
 
 
 def _with_physics(env: Environment, name: str, physics: str) -> Environment:

@@ -47,16 +47,27 @@ class MujocoState(NamedTuple):
 
 
 class MujocoEngine:
-    """MuJoCo's C engine. A step is one call for all environments, on a pool of threads."""
+    """MuJoCo's C engine. A step is one call for all environments, on a pool of threads.
 
-    def __init__(self, model: mujoco.MjModel, frames: int, threads: int, links: Links = "current"):
+    `varied`: groups of the model's fields, such as (("body_mass", "body_inertia"),), that each environment multiplies
+    by a factor of its own at each step. Constants that MuJoCo derives from them at compilation stay the model's.
+    """
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        frames: int,
+        threads: int,
+        links: Links = "current",
+        varied: tuple[tuple[str, ...], ...] = (),
+    ):
         if any(mujoco.mj_stateSize(model, int(part)) for part in _UNKEPT):
             raise UserError(
                 "a model whose delays, plastic bodies or plugins remember more than q and qd is not for this engine: "
                 "use physics brax"
             )
         model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)  # whoever diverges is ours to reset
-        self.sys, self.frames, self.threads, self.links = model, frames, threads, links
+        self.sys, self.frames, self.threads, self.links, self.varied = model, frames, threads, links, varied
         self._batch = lru_cache(maxsize=_SIZES_KEPT)(self._make_batch)
         self._quaternions = _quaternions(model)
         number = model.nbody - 1  # links; body 0 is the world
@@ -67,8 +78,10 @@ class MujocoEngine:
     def init(self, q: Array, qd: Array) -> MujocoState:
         return self._call(self._start, q, qd)
 
-    def step(self, state: MujocoState, control: Array) -> MujocoState:
-        return self._call(self._advance, state.exact, control)
+    def step(self, state: MujocoState, control: Array, factors: Array | None = None) -> MujocoState:
+        """factors [groups of `varied`]"""
+        given = () if factors is None else (factors,)
+        return self._call(self._advance, state.exact, control, *given)
 
     def _call(self, function: Callable[..., Any], *inputs: Array) -> MujocoState:
         from brax.base import Motion, Transform
@@ -97,16 +110,25 @@ class MujocoEngine:
             self._run(batch, lambda: batch.forward(stage=int(stage)))
             return self._read(batch, q.shape[:-1])
 
-    def _advance(self, exact: Any, control: Any) -> dict[str, np.ndarray]:
+    def _advance(self, exact: Any, control: Any, factors: Any = None) -> dict[str, np.ndarray]:
         exact, control = np.asarray(exact), np.asarray(control)
         with _calling():
             batch = self._batch(int(np.prod(exact.shape[:-1])))
             self._write(batch, np.ascontiguousarray(exact.reshape(batch.nsim, -1)).view(np.float64))
             control = control.reshape(batch.nsim, -1)
             batch.bind("ctrl")[:] = control
+            if factors is not None:
+                self._vary(batch, np.asarray(factors, np.float64).reshape(batch.nsim, -1))
             self._run(batch, lambda: batch.step(nstep=self.frames, stage=int(_STAGES[self.links])))
             batch.bind("qpos")[~np.isfinite(control).all(axis=1)] = np.nan  # MuJoCo would take it for a zero
             return self._read(batch, exact.shape[:-1])
+
+    def _vary(self, batch: "Batch", factors: np.ndarray) -> None:
+        """Give each environment its own values of the varied fields: factors [N, groups]."""
+        for fields, factor in zip(self.varied, factors.T, strict=True):
+            for name in fields:
+                own = getattr(self.sys, name)
+                batch.expand(name)[:] = factor.reshape(-1, *[1] * own.ndim) * own
 
     def _normalise(self, rows: np.ndarray) -> None:
         """Make the quaternions of drawn starts [N, K] units, as MJX does before anyone sees them."""

@@ -20,7 +20,7 @@ STEEP = -68.0  # over walls
 AZIMUTH_MAZE, AZIMUTH = 180.0, 90.0
 MARGIN = 1.04
 SKY_LOW, SKY_HIGH = "#FFFFFF", "#DCE8F2"
-MOVABLE, HIDDEN = ("ball", "box", "object"), ("target", "goal")  # hidden: the models' own marks of the goal
+MOVABLE, HIDDEN = ("ball", "box", "object", "cube"), ("target", "goal")  # hidden: the models' own marks of the goal
 WALL_SHARE = 0.4  # how much of a wall's height is drawn
 LAMP = (0.35, 0.45, -1.0)  # where its light goes
 SAMPLES = 4  # a pixel, against jagged edges
@@ -40,7 +40,7 @@ class BodyPicture:
     def __init__(self, env: Any, width: int, height: int, camera: Camera = "fixed"):
         self.spec, self.aspect = env.spec, width / height
         self.camera: Camera = camera
-        own = env.model()
+        own = getattr(env, "drawn_model", env.model)()
         self.view = view_of(env.spec, own)
         self.model = drawn_model(own, self.view, tile_of(env.spec), width, height)
         self.data = mujoco.MjData(self.model)
@@ -100,13 +100,14 @@ class View:
 VIEWS = {
     "ant_push": View(np.array([-6.5, -6.5, 0.0]), np.array([24.0, 24.0, 1.0]), AZIMUTH, STEEP, -50.0, near=13.0),
     "ant_soccer": View(np.array([-6.5, -6.5, 0.0]), np.array([6.5, 6.5, 1.0]), AZIMUTH, -50.0, -40.0, near=7.0),
+    "so101": View(np.array([0.0, -0.28, 0.0]), np.array([0.4, 0.28, 0.33]), 140.0, -28.0, -28.0, near=0.6),
     "pusher": View(np.array([-0.3, -0.9, -0.325]), np.array([1.1, 0.5, 0.2]), AZIMUTH + 180.0, -48.0, -40.0, near=1.2),
 }
 
 
 def view_of(spec: EnvSpec, model: mujoco.MjSpec) -> View:
     """Return what is shown: the maze, the box in the table above, or the model's own extent."""
-    kind = "pusher" if spec.name.startswith("pusher") else spec.name
+    kind = next((kind for kind in ("pusher", "so101") if spec.name.startswith(kind)), spec.name)
     if spec.maze is not None:
         scale, cells = spec.maze.scale, np.array(spec.maze.walls.shape)
         low, high = scale * (np.full(2, 0.5) - BORDER), scale * (cells - 1.5 + BORDER)
