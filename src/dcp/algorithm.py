@@ -24,13 +24,14 @@ from dcp.envs.registry import env_of, is_ours
 from dcp.errors import UserError
 from dcp.evaluation.measures import measure, training_scores
 from dcp.evaluation.rollout import Deployment, compiled
-from dcp.interfaces import Agent, CommandState
+from dcp.interfaces import Agent, CommandState, hindsight_of
 from dcp.learner import Learner, LearnerParams, LearnerState
 from dcp.methods.pool_seed import seeds_of
 from dcp.methods.table import checked, config_of, for_task, make_agent, make_part, needs
-from dcp.networks import actor_heads, sample_squashed
+from dcp.networks import actor_heads
 from dcp.policies.policy import DeployedPolicy
 from dcp.replay import (
+    OF_FALLS,
     ReplayState,
     init_replay,
     insert,
@@ -164,6 +165,7 @@ class Algorithm:
             action=jnp.zeros((num_envs, spec.action_size)),
             commanded_goal=jnp.zeros((num_envs, spec.goal_size)),
             episode_id=jnp.zeros(num_envs, jnp.int32),
+            fell=jnp.zeros(num_envs, bool) if self.stores_falls else None,
         )
         episodes = self.episodes.reset(key)
         state, goal = spec.split(episodes.env.obs)
@@ -205,12 +207,16 @@ class Algorithm:
         command, commanded = self.agent.command.step(acting.command, achieved, goal, representation, key_command)
         condition = self.agent.condition(representation, achieved, commanded)
         mean, log_std = actor_heads(learner.network, params.actor, state, condition)
-        action, _ = sample_squashed(mean, log_std, jax.random.normal(key_noise, mean.shape))  # [N, A]
+        action = learner.rule.explore(mean, log_std, jax.random.normal(key_noise, mean.shape))  # [N, A]
 
         metrics = self.agent.command.metrics(command, achieved, goal)
         metrics["train_near_goal"] = jnp.mean(episodes.env.near_goal)
+        after = self.episodes.step(episodes, action, key_reset)
         row = Transition(state, action, commanded, episodes.episode_id)
-        return ActingState(self.episodes.step(episodes, action, key_reset), command), (row, metrics)
+        if self.stores_falls:
+            ended = after.episode_id != episodes.episode_id  # [N]
+            row = row._replace(fell=ended & (episodes.steps + 1 < self.episodes.episode_length))
+        return ActingState(after, command), (row, metrics)
 
     def windows(self, replay: ReplayState, key: Array) -> Transition:
         """A fresh window of each environment's rows, [T, N, ...]"""
@@ -225,7 +231,9 @@ class Algorithm:
 
     def pairs(self, windows: Transition, key_future: Array, key_shuffle: Array) -> tuple[Batch, Array]:
         """-> every pair of the windows, with its hindsight goal, and the shuffled order of their batches"""
-        pairs = relabel(windows, self.env.spec, self.config.discount, key_future, needs(self.agent))
+        config, wanted = self.config, needs(self.agent)
+        hindsight = hindsight_of(self.agent.critic)
+        pairs = relabel(windows, self.env.spec, config.discount, key_future, wanted, hindsight)
         return pairs, shuffled_batches(pairs.state.shape[0], self.config.batch_size, key_shuffle)
 
     def updates(self, learner: LearnerState, pairs: Batch, order: Array, key: Array) -> tuple[LearnerState, Metrics]:
@@ -253,6 +261,11 @@ class Algorithm:
         return states[resting_draws(jax.random.fold_in(key, 1), order.shape[0], states.shape[0], share)]
 
     @property
+    def stores_falls(self) -> bool:
+        """Tell whether the replay keeps which steps ended in a fall: only where the critic asks."""
+        return bool(needs(self.agent) & OF_FALLS)
+
+    @property
     def splits_batches(self) -> bool:
         return self.split.count > 1 and self.config.split_batches == "on"
 
@@ -277,7 +290,7 @@ def _with_agent(config: Config, agent: Agent, env: Environment) -> tuple[Config,
     """Write the agent into the config, unless it is there already, and fill in what the task decides."""
     if agent.network is None:
         agent = agent._replace(network=make_part("network", config))
-    agent = checked(agent)._replace(command=for_task(agent.command, env.spec, config.episode_length))
+    agent = for_task(checked(agent), env.spec, config.episode_length)
     try:
         is_there = agent == make_agent(config, env.spec)
     except UserError:  # a part without a name of its own, such as a class in a notebook

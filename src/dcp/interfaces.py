@@ -5,6 +5,7 @@ a part of your own needs these methods, and inherits from nothing.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import jax
@@ -21,6 +22,7 @@ class Representation(NamedTuple):
     encode_goal: Callable[[Array], Array]  # [..., G] -> [..., D]: psi_g
     distance: Callable[[Array, Array], Array]  # psi_from [..., D], psi_to [..., D] -> [...]: the critic's own
     value: Callable[[Array, Array, Array], Array]  # state, action, goal -> [...]: what the actor maximises
+    steps: Callable[[Array, Array], Array] | None = None  # as `distance`, in environment steps, where `gives` has it
 
 
 class Network(Protocol):
@@ -36,8 +38,55 @@ class Network(Protocol):
 class Problem(NamedTuple):
     """What a critic is built for: the task's sizes, and the backbone for its networks."""
 
-    spec: EnvSpec
+    spec: EnvSpec  # its actions are whole chunks, where the actor plans several steps at once
     network: Network
+
+
+@dataclass(frozen=True)
+class Hindsight:
+    """Which goal the replay gives each row, `future_goal`: the paper's unless a critic says otherwise.
+
+    "future": the achieved goal k >= 1 steps later in the same episode, with probability proportional to discount^k.
+    "final": that of the episode's last row, where its time limit lies in the window; elsewhere the commanded goal.
+    """
+
+    draws: Literal["future", "final"] = "future"
+    discount: float | None = None  # None: the config's
+    current_share: float = 0.0  # of the rows: the row's own achieved goal
+    random_share: float = 0.0  # of the rows: that of any row of the window
+    goal_steps: int = 1  # m of `goal_sequence`
+    within: float | None = None  # how near counts as a hit; None: the task's threshold
+    bins: tuple[int, ...] = ()  # edges of the bins of `occupancy`, in steps
+
+
+class ActorRule(Protocol):
+    """How the actor acts while it is trained, and what it learns from. `critics/actor_rules.py` has ours."""
+
+    learns_temperature: ClassVar[bool]
+
+    @property
+    def delay(self) -> int:
+        """The actor steps once in so many updates; above 1 its slow copy draws `next_action`."""
+        ...
+
+    def explore(self, mean: Array, log_std: Array, noise: Array) -> Array:
+        """[N, A] each -> the action that is taken, [N, A]"""
+        ...
+
+    def next_action(self, mean: Array, log_std: Array, noise: Array) -> tuple[Array, Array]:
+        """[B, A] each -> the action that a critic bootstraps from [B, A], its log probability [B]"""
+        ...
+
+    def loss(
+        self,
+        value: Callable[[Array], Array],
+        heads: tuple[Array, Array],
+        noise: Array,
+        alpha: Array,
+        batch: Batch,
+    ) -> tuple[Array, Array]:
+        """value: action [B, A] -> [B]; heads: mean, log std -> the loss [], the log probability of a draw [B]"""
+        ...
 
 
 class CriticState(NamedTuple):
@@ -46,10 +95,19 @@ class CriticState(NamedTuple):
 
 
 class Critic(Protocol):
-    """Learns how good an action is for a goal, and may learn an embedding psi that others read."""
+    """Learns how good an action is for a goal, and may learn an embedding psi that others read.
+
+    What it may have besides, each read through a function at the end of this file:
+    `hindsight`: a Hindsight, where goals are not drawn as the paper draws them;
+    `actor_rule`: an ActorRule, where the actor does not learn as SAC's does;
+    `actor_value(problem, params, batch, action, goal)`: what the actor maximises, where that is not the value alone;
+    `for_task(spec, episode_length)`: itself with what the task decides filled in;
+    `deployed(params)`: what of its parameters a policy reads.
+    """
 
     needs: ClassVar[frozenset[str]]  # fields of a Batch beyond state, action and commanded_goal; see `replay.relabel`
-    gives: ClassVar[frozenset[str]]  # of "embedding", "distance", "steps": what others may read besides the value
+    # What others may read besides the value, of "embedding", "distance", "steps" (all of psi) and "survival".
+    gives: ClassVar[frozenset[str]]
 
     @property
     def repr_dim(self) -> int:
@@ -126,3 +184,19 @@ def read(critic: Critic, problem: Problem, params: Params) -> Representation:
 def needs_embedding(part: Any) -> bool:
     """Tell whether a condition or score reads psi, which not every critic has. Without a word of its own: it does."""
     return getattr(part, "needs_embedding", True)
+
+
+def hindsight_of(critic: Critic) -> Hindsight:
+    return getattr(critic, "hindsight", None) or Hindsight()
+
+
+def actor_value(
+    critic: Critic, problem: Problem, params: Params, batch: Batch, goal: Array
+) -> Callable[[Array], Array]:
+    """What the actor maximises on this batch: action [B, A] -> [B]. Gradients of params are stopped here."""
+    own = getattr(critic, "actor_value", None)
+    if own is None:
+        representation = read(critic, problem, params)
+        return lambda action: representation.value(batch.state, action, goal)
+    params = jax.lax.stop_gradient(params)
+    return lambda action: own(problem, params, batch, action, goal)

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import optax
 
 from dcp.config import Config
-from dcp.interfaces import Agent, Network, Problem, Representation, read
-from dcp.networks import MLP, actor_heads, alpha_loss, init_actor, sample_squashed
+from dcp.critics.actor_rules import actor_rule_of
+from dcp.interfaces import ActorRule, Agent, Network, Problem, Representation, actor_value, read
+from dcp.networks import MLP, actor_heads, alpha_loss, init_actor
 from dcp.types import Array, Batch, EnvSpec, Metrics, Params
 
 
@@ -19,10 +20,22 @@ class LearnerParams(NamedTuple):
     log_alpha: Array  # []
 
 
+class Delayed(NamedTuple):
+    """What a rule that holds the actor back needs."""
+
+    updates: Array  # []
+    actor: Params  # a slow copy: a share TARGET_RATE of the actor at each of its steps
+
+
 class LearnerState(NamedTuple):
     params: LearnerParams
     optimizer: optax.OptState
     carried: Any = ()  # the critic's: target networks, multipliers
+    delayed: Any = ()  # a Delayed, where the critic's actor rule has a delay
+
+
+TARGET_RATE = 0.005
+_NEXT_ACTION = 0x6E657874  # keeps the draw of the next action apart from the actor's own
 
 
 def _by_field(params: LearnerParams) -> LearnerParams:
@@ -35,7 +48,7 @@ class Learner:
     """Static settings; every method is a pure function."""
 
     config: Config
-    spec: EnvSpec
+    spec: EnvSpec  # its actions are whole chunks
     agent: Agent
 
     @property
@@ -47,12 +60,19 @@ class Learner:
         return Problem(self.spec, self.network)
 
     @property
+    def rule(self) -> ActorRule:
+        return actor_rule_of(self.agent.critic)
+
+    @property
     def optimizer(self) -> optax.GradientTransformation:
-        c = self.config
+        c, delay = self.config, self.rule.delay
         rates = {"actor": c.actor_learning_rate, "critic": c.critic_learning_rate, "log_alpha": c.alpha_learning_rate}
-        if len(set(rates.values())) == 1:
+        if len(set(rates.values())) == 1 and delay == 1:
             return optax.adam(c.actor_learning_rate)
-        return optax.partition({name: optax.adam(rate) for name, rate in rates.items()}, _by_field)
+        steps: dict[Any, Any] = {name: optax.adam(rate) for name, rate in rates.items()}
+        if delay > 1:
+            steps["actor"] = optax.conditionally_mask(steps["actor"], lambda step: jnp.asarray(step) % delay == 0)
+        return optax.partition(steps, _by_field)
 
     def init(self, key: Array) -> LearnerState:
         """Every method draws the same critic from the same key."""
@@ -60,22 +80,35 @@ class Learner:
         critic = self.agent.critic.init(jnp.stack(keys_critic), self.problem)
         size = self.agent.condition.size(self.spec, self.agent.critic.repr_dim)
         params = LearnerParams(init_actor(self.network, key_actor, self.spec, size), critic.params, jnp.zeros(()))
-        return LearnerState(params, self.optimizer.init(params), critic.carried)
+        delayed = Delayed(jnp.zeros((), jnp.int32), params.actor) if self.rule.delay > 1 else ()
+        return LearnerState(params, self.optimizer.init(params), critic.carried, delayed)
 
     def representation(self, critic_params: Params) -> Representation:
         return read(self.agent.critic, self.problem, critic_params)
 
     def actor_loss(self, params: LearnerParams, batch: Batch, noise: Array) -> tuple[Array, Array]:
-        """Algorithm 1, ActorLoss: move to where the critic values (s, a) for the goal, with SAC's entropy."""
+        """Algorithm 1, ActorLoss, by the critic's actor rule. -> the loss, the log probability of a draw [B]"""
         goal = batch.future_goal if self.agent.actor_goal == "future" else batch.commanded_goal  # [B, G]
         assert goal is not None
         representation = self.representation(params.critic)
         condition = self.agent.condition(representation, self.spec.achieved(batch.state), goal)
-        mean, log_std = actor_heads(self.network, params.actor, batch.state, condition)
-        action, log_prob = sample_squashed(mean, log_std, noise)  # [B, A], [B]
-        value = representation.value(batch.state, action, goal)  # [B]
+        heads = actor_heads(self.network, params.actor, batch.state, condition)
+        value = actor_value(self.agent.critic, self.problem, params.critic, batch, goal)
         alpha = jax.lax.stop_gradient(jnp.exp(params.log_alpha))
-        return jnp.mean(alpha * log_prob - value), log_prob
+        return self.rule.loss(value, heads, noise, alpha, batch)
+
+    def with_next_action(self, params: LearnerParams, actor: Params, batch: Batch, key: Array) -> Batch:
+        """Add what this actor would do at the next state, for a critic that bootstraps from it."""
+        if "next_action" not in self.agent.critic.needs:
+            return batch
+        assert batch.next_state is not None and batch.future_goal is not None
+        params, actor = jax.lax.stop_gradient((params, actor))
+        achieved = self.spec.achieved(batch.next_state)
+        condition = self.agent.condition(self.representation(params.critic), achieved, batch.future_goal)
+        heads = actor_heads(self.network, actor, batch.next_state, condition)
+        noise = self.noise(jax.random.fold_in(key, _NEXT_ACTION), batch.state.shape[0])
+        action, log_prob = self.rule.next_action(*heads, noise)
+        return batch._replace(next_action=action, next_bonus=-jnp.exp(params.log_alpha) * log_prob)
 
     def loss(
         self,
@@ -85,6 +118,7 @@ class Learner:
         critic_batch: Batch | None = None,
         carried: Any = (),
         key: Array | None = None,
+        delayed: Any = (),
     ) -> tuple[Array, Metrics]:
         """The sum of three losses whose gradients do not meet: one backward pass serves them all.
 
@@ -94,9 +128,13 @@ class Learner:
         actor, log_prob = self.actor_loss(params, batch, noise)
         for_critic = batch if critic_batch is None else critic_batch
         key = jax.random.key(0) if key is None else key
+        for_critic = self.with_next_action(params, delayed.actor if delayed else params.actor, for_critic, key)
         critic, metrics = self.agent.critic.loss(self.problem, params.critic, carried, for_critic, key)
+        metrics |= {"actor_loss": actor}
+        if not self.rule.learns_temperature:
+            return critic + actor, metrics
         temperature = alpha_loss(params.log_alpha, log_prob, target_entropy)
-        metrics |= {"actor_loss": actor, "alpha": jnp.exp(params.log_alpha), "entropy": -jnp.mean(log_prob)}
+        metrics |= {"alpha": jnp.exp(params.log_alpha), "entropy": -jnp.mean(log_prob)}
         return critic + actor + temperature, metrics
 
     def update(self, state: LearnerState, batch: Batch, key: Array) -> tuple[LearnerState, Metrics]:
@@ -116,9 +154,16 @@ class Learner:
     ) -> tuple[LearnerState, Metrics]:
         """Actor and temperature step with the critic as it was: all gradients are taken before any step."""
         losses = jax.grad(self.loss, has_aux=True)
-        gradients, metrics = losses(state.params, batch, noise, critic_batch, state.carried, key)
+        gradients, metrics = losses(state.params, batch, noise, critic_batch, state.carried, key, state.delayed)
         steps, optimizer = self.optimizer.update(gradients, state.optimizer, state.params)
         params = optax.apply_updates(state.params, steps)
         assert isinstance(params, LearnerParams)
         carried = self.agent.critic.after(self.problem, params.critic, state.carried)
-        return LearnerState(params, optimizer, carried), metrics
+        return LearnerState(params, optimizer, carried, self._follow(state.delayed, params.actor)), metrics
+
+    def _follow(self, delayed: Any, actor: Params) -> Any:
+        """The slow copy after an update: it moves when the actor does."""
+        if not delayed:
+            return ()
+        rate = jnp.where(delayed.updates % self.rule.delay == 0, TARGET_RATE, 0.0)
+        return Delayed(delayed.updates + 1, optax.incremental_update(actor, delayed.actor, rate))

@@ -188,6 +188,7 @@ def actor_heads(network: Network, params: Params, state: Array, condition: Array
 
 LOG_2PI = 1.8378770664093453
 SQUASH_EPS = 1e-6
+SQUASH_MOST = 1.0 - 1e-5
 
 
 def sample_squashed(mean: Array, log_std: Array, noise: Array) -> tuple[Array, Array]:
@@ -195,6 +196,17 @@ def sample_squashed(mean: Array, log_std: Array, noise: Array) -> tuple[Array, A
     action = jnp.tanh(mean + jnp.exp(log_std) * noise)
     gaussian = -0.5 * noise**2 - log_std - 0.5 * LOG_2PI
     return action, jnp.sum(gaussian - jnp.log(1.0 - action**2 + SQUASH_EPS), axis=-1)
+
+
+def log_prob_squashed(mean: Array, log_std: Array, action: Array) -> Array:
+    """mean, log_std, action [..., A] -> log probability [...] of an action in [-1, 1], as `sample_squashed` counts it.
+
+    Actions that float32 rounded to the bounds are taken a little inside.
+    """
+    inside = jnp.clip(action, -SQUASH_MOST, SQUASH_MOST)
+    noise = (jnp.arctanh(inside) - mean) * jnp.exp(-log_std)
+    gaussian = -0.5 * noise**2 - log_std - 0.5 * LOG_2PI
+    return jnp.sum(gaussian - jnp.log(1.0 - inside**2 + SQUASH_EPS), axis=-1)
 
 
 def alpha_loss(log_alpha: Array, log_prob: Array, target_entropy: float) -> Array:

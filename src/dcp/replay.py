@@ -1,6 +1,5 @@
-"""A ring of rows, windows of it, and hindsight goals. Pure functions over a state."""
+"""A ring of rows, windows of it, and batches of pairs with their hindsight goals. Pure functions over a state."""
 
-import math
 from collections.abc import Collection
 from functools import partial
 from typing import Any, NamedTuple
@@ -9,6 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from dcp.errors import UserError
+from dcp.hindsight import draw_goals, falls, outcomes, steps_left
+from dcp.interfaces import Hindsight
 from dcp.types import Array, Batch, EnvSpec, Transition
 
 
@@ -71,43 +72,78 @@ def _length(rows: Any, axis: int) -> int:
     return jax.tree.leaves(rows)[0].shape[axis]
 
 
-def steps_left(episode_id: Array) -> Array:
-    """[T] -> [T]: rows that follow in the same episode within the window."""
-    length = episode_id.shape[0]
-    is_last = jnp.append(episode_id[1:] != episode_id[:-1], True)
-    end = jax.lax.cummin(jnp.where(is_last, jnp.arange(length), length), reverse=True)
-    return end - jnp.arange(length)
+# What a critic may need of a row beyond its own episode's states: stored as `Transition.fell`.
+OF_FALLS = frozenset({"has_next", "terminal", "occupancy", "falls"})
+_OF_GOALS = frozenset({"future_goal", "future_steps", "goal_sequence", "reward"})
+_OF_OUTCOMES = frozenset({"hit_time", "hit", "occupancy", "occupancy_seen"})
+_OF_TRANSITIONS = frozenset({"next_state", "has_next", "terminal"})
 
 
-def future_offsets(left: Array, uniform: Array, discount: float) -> Array:
-    """Offset k >= 1 with probability proportional to discount^k, cut at `left`; 0 where nothing follows.
-
-    The truncated geometric by inverse transform: O(T), where a categorical over all pairs needs T x T draws.
-    """
-    log_discount = math.log(discount)  # in double precision: a discount near 1 is 1 in float32
-    tail = -jnp.expm1(left * log_discount)  # 1 - discount^left
-    offset = 1 + jnp.floor(jnp.log1p(-uniform * tail) / log_discount).astype(jnp.int32)
-    return jnp.clip(offset, jnp.minimum(left, 1), left)
-
-
-def relabel(windows: Transition, spec: EnvSpec, discount: float, key: Array, needs: Collection[str]) -> Batch:
+def relabel(
+    windows: Transition,
+    spec: EnvSpec,
+    discount: float,
+    key: Array,
+    needs: Collection[str],
+    hindsight: Hindsight = Hindsight(),  # noqa: B008
+    chunk: int = 1,
+) -> Batch:
     """Make all N * (T - 1) pairs of windows [T, N, ...], with those fields of a Batch that are needed and no others.
 
-    Each window's last row has no future and is left out.
+    Each window's last row has no future and is left out. chunk: actions of so many steps are one, from the row on.
     """
+    wanted = set(needs) | ({"valid"} if chunk > 1 else set())
     left = jax.vmap(steps_left, in_axes=1, out_axes=1)(windows.episode_id)  # [T, N]
-    length, num_envs = left.shape
-    envs, now = jnp.arange(num_envs)[None, :], jnp.arange(length)[:, None]
-    found: dict[str, Array] = {}
-    if {"future_goal", "future_steps"} & set(needs):
-        offsets = future_offsets(left, jax.random.uniform(key, left.shape), discount)  # [T, N]
-        found["future_goal"] = spec.achieved(windows.state)[now + offsets, envs]  # [T, N, G]
-        found["future_steps"] = offsets
-    if "next_state" in needs:
-        found["next_state"] = windows.state[now + jnp.minimum(left, 1), envs]  # [T, N, S]
+    found: dict[str, Array] = {"valid": left >= chunk - 1}
+    if wanted & (_OF_GOALS | _OF_OUTCOMES):
+        drawn = draw_goals(windows, left, spec, hindsight, discount, key)
+        found |= {"future_goal": drawn.goal, "future_steps": drawn.steps}
+        found["goal_sequence"] = drawn.sequence.reshape(*left.shape, -1)  # [T, N, m * G]
+        if "reward" in wanted:
+            found["reward"] = _rewards(windows, left, spec, drawn.goal, discount, chunk)
+        if wanted & _OF_OUTCOMES:
+            found |= outcomes(windows, left, spec, hindsight, drawn)._asdict()
+    if wanted & _OF_TRANSITIONS:
+        found |= _transitions(windows, left, chunk)
+    if "falls" in wanted:
+        found["falls"] = falls(windows, left)
     flat = partial(jax.tree.map, lambda x: x[:-1].reshape(-1, *x.shape[2:]))  # [(T - 1) * N, ...]
-    needed = {name: array for name, array in found.items() if name in needs}
-    return flat(Batch(windows.state, windows.action, windows.commanded_goal, **needed))
+    needed = {name: array for name, array in found.items() if name in wanted}
+    return flat(Batch(windows.state, _chunks(windows.action, chunk), windows.commanded_goal, **needed))
+
+
+def _later(x: Array, steps: Array) -> Array:
+    """x [T, N, ...], so many rows later, steps [T, N] -> [T, N, ...]"""
+    now, envs = jnp.arange(x.shape[0])[:, None], jnp.arange(x.shape[1])[None, :]
+    return x[now + steps, envs]
+
+
+def _chunks(action: Array, length: int) -> Array:
+    """[T, N, A] -> [T, N, length * A]: the action and those after it, the window's last one where it ends"""
+    if length == 1:
+        return action
+    last = jnp.arange(action.shape[0])[::-1, None]  # [T, 1]: rows that follow in the window
+    steps = [jnp.broadcast_to(jnp.minimum(last, step), action.shape[:2]) for step in range(length)]
+    return jnp.concatenate([_later(action, step) for step in steps], axis=-1)
+
+
+def _transitions(windows: Transition, left: Array, chunk: int) -> dict[str, Array]:
+    """Where each action or chunk led."""
+    ends_here = falls(windows, left) & (left == chunk - 1)
+    return {
+        "next_state": _later(windows.state, jnp.minimum(left, chunk)),  # [T, N, S]
+        "has_next": (left >= chunk) | ends_here,
+        "terminal": ends_here,
+    }
+
+
+def _rewards(windows: Transition, left: Array, spec: EnvSpec, goal: Array, discount: float, chunk: int) -> Array:
+    """[T, N]: 1 for each next state near the goal, discounted over the chunk"""
+    achieved, total = spec.achieved(windows.state), jnp.zeros(left.shape)
+    for step in range(chunk):
+        apart = jnp.linalg.norm(_later(achieved, jnp.minimum(left, step + 1)) - goal, axis=-1)
+        total += discount**step * (apart < spec.threshold)
+    return total
 
 
 def shuffled_batches(num_pairs: int, batch_size: int, key: Array) -> Array:
@@ -128,13 +164,20 @@ def with_resting_pairs(batch: Batch, states: Array, spec: EnvSpec) -> Batch:
     (point_soccer) it is the exact truth; for a simulated body it is as true as the body stands still.
     """
     num, achieved = states.shape[0], spec.achieved(states)  # [M, G]
-    at_rest = {
+    at_rest: dict[str, Any] = {
         "state": states,
-        "action": jnp.zeros((num, spec.action_size)),
+        "action": 0.0,
         "commanded_goal": achieved,
         "future_goal": achieved,
         "future_steps": 1,
         "next_state": states,
+        "hit_time": 0,
+        "reward": 1.0,
+        "occupancy": 1.0,
+        **dict.fromkeys(("valid", "has_next", "hit", "occupancy_seen"), True),
+        **dict.fromkeys(("terminal", "falls"), False),
     }
     there = {name: array for name, array in batch._asdict().items() if array is not None}
+    if batch.goal_sequence is not None:
+        at_rest["goal_sequence"] = jnp.tile(achieved, (1, batch.goal_sequence.shape[-1] // spec.goal_size))
     return Batch(**{name: array.at[:num].set(at_rest[name]) for name, array in there.items()})

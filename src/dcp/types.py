@@ -4,10 +4,11 @@ Letters, used in every shape comment of the project:
 N environments, T time, B batch, C candidates, P pool, S state, G goal, A action, D representation.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 Array = jax.Array
@@ -22,6 +23,7 @@ class Transition(NamedTuple):
     action: Array  # [A]
     commanded_goal: Array  # [G]: g for CRL, z for SSGC and DCP (Algorithm 1: "z stored in buffer goal slot")
     episode_id: Array  # []: rows of one episode share it
+    fell: Array | None = None  # []: this step ended its episode before the time limit; stored where a critic needs it
 
 
 class Batch(NamedTuple):
@@ -33,7 +35,27 @@ class Batch(NamedTuple):
     # What a critic, or the actor's goal, needs besides; None where nobody does.
     future_goal: Array | None = None  # [B, G]: the hindsight goal
     future_steps: Array | None = None  # [B]: how many steps later it was reached; 0 where nothing follows
-    next_state: Array | None = None  # [B, S]: the state after; the same one where its episode ends
+    next_state: Array | None = None  # [B, S]: the state after the action, or the chunk; the last one where it ends
+    goal_sequence: Array | None = None  # [B, m * G]: the hindsight goal and the m - 1 achieved goals after it
+    valid: Array | None = None  # [B]: the whole chunk of actions lies in the row's own episode and window
+    has_next: Array | None = None  # [B]: next_state is what the action led to, or the episode ended there in a fall
+    terminal: Array | None = None  # [B]: the episode ended there in a fall
+    reward: Array | None = None  # [B]: discounted sum over the chunk of 1 where the next state is near the goal
+    hit_time: Array | None = None  # [B]: steps until the hindsight goal is first near, 0 where it is; see `hit`
+    hit: Array | None = None  # [B]: it is reached in the row's own episode and window; else it is censored
+    occupancy: Array | None = None  # [B, K]: how near the goal the body is, averaged over each bin of later steps
+    occupancy_seen: Array | None = None  # [B, K]: something of the bin was observed
+    falls: Array | None = None  # [B]: the episode ends in a fall inside the window
+    # What the learner adds, since it depends on the actor.
+    next_action: Array | None = None  # [B, A]: drawn at next_state for the hindsight goal
+    next_bonus: Array | None = None  # [B]: what the entropy of that draw is worth
+
+
+def masked_mean(values: Array, valid: Array | None) -> Array:
+    """Average over the entries that count: all of them without a mask, none gives 0."""
+    if valid is None:
+        return jnp.mean(values)
+    return jnp.sum(jnp.where(valid, values, 0.0)) / jnp.maximum(jnp.sum(valid), 1)
 
 
 @dataclass(frozen=True)
@@ -69,6 +91,7 @@ class EnvSpec:
     maze_dims: tuple[int, int] | None = None  # the state's coordinates in the maze's plane
     physics: str = "none"  # none (pure kinematics), the paper's spring, generalized or mjx, or mujoco (its C engine)
     fixes: tuple[str, ...] = ()  # what fidelity `fixed` repairs here, besides drawing new goals at each episode
+    action_chunk: int = 1  # as a learner sees the task: an action is that many of the environment's
 
     @property
     def steps_pay_splitting(self) -> bool:
@@ -81,6 +104,10 @@ class EnvSpec:
     def stepped_by(self) -> str:
         """Return the setting `physics` that makes it."""
         return "mujoco" if self.physics == "mujoco" else "brax"
+
+    def in_chunks(self, length: int) -> "EnvSpec":
+        """Return the spec that a learner sees whose actions are chunks of so many."""
+        return self if length == 1 else replace(self, action_size=length * self.action_size, action_chunk=length)
 
     def achieved(self, state: Any) -> Any:
         """[..., S] -> [..., G]"""

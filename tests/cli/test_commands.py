@@ -12,7 +12,7 @@ import pytest
 from dcp import __version__
 from dcp.cli.main import COMMANDS, main
 from dcp.envs.registry import ENVIRONMENTS
-from dcp.methods.table import METHODS
+from dcp.methods.table import CRITICS, METHODS
 from dcp.types import EnvSpec
 
 
@@ -48,6 +48,15 @@ def test_methods_shows_the_three_columns_of_each_row(capsys):
     for name, row in METHODS.items():
         columns = (name, row.command.__name__, row.condition.__name__, row.actor_goal)
         assert any(all(f" {column} " in line for column in columns) for line in shown.splitlines())
+
+
+def test_methods_shows_what_each_critic_gives(capsys):
+    assert main(["methods"]) == 0
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]
+    given = {row[0]: row[1:] for row in rows if len(row) == 3}
+    assert given.keys() == CRITICS.keys()
+    assert given["contrastive"] == ["distance in psi-space, embedding psi", "any condition"]
+    assert "steps to the goal" in given["tmd"][0]
 
 
 def test_help_names_every_command(capsys):

@@ -18,7 +18,7 @@ import pytest
 from dcp.cli.main import main
 from dcp.config import Config
 from dcp.errors import RunError, UserError
-from dcp.methods.table import METHODS
+from dcp.methods.table import PAPER
 from dcp.presets import preset_config
 from dcp.runs import checkpoint as files
 from dcp.runs.loop import Cadence, Evaluation
@@ -50,7 +50,7 @@ def stopped(config: Config, runs_dir: Path, evaluations: int, cadence: Cadence =
     return runs_dir / config.run_path
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", PAPER)
 def test_four_evaluations_are_two_a_stop_and_two(method: str, tmp_path: Path):
     config = tiny_config(method=method, steps=4_000, num_evals=4)
     whole = train(config, runs_dir=tmp_path / "whole", display="none").folder

@@ -19,6 +19,13 @@ _MEANINGS = {
     "commanded": "and learns from what was asked for",
 }
 
+_GIFTS = {  # what a critic may give, in words
+    "embedding": "embedding psi",
+    "distance": "distance in psi-space",
+    "steps": "steps to the goal",
+    "survival": "chances to arrive by each step",
+}
+
 
 def envs(argv: list[str]) -> int:
     if not no_arguments(argv, "dcp envs", COMMANDS["envs"]):
@@ -70,4 +77,13 @@ def methods(argv: list[str]) -> int:
         columns = [*columns, method.actor_goal]
         table.add_row(name, critic, *columns, ", ".join(_MEANINGS.get(column, str(column)) for column in columns))
     show(table)
+    critics = Table("critic", "gives besides the value of an action", "actor sees")
+    for name, critic in CRITICS.items():
+        given = [str(_GIFTS.get(gift, gift)) for gift in sorted(critic.gives)]
+        seen = "any condition" if "embedding" in critic.gives else "raw_goal: it has no psi"
+        critics.add_row(name, ", ".join(given) or "nothing", seen)
+    show(critics)
+    print(
+        "Any critic with any method: dcp train --method dcp --critic NAME; docs/critics.md says what each one learns."
+    )
     return 0

@@ -1,6 +1,7 @@
 """The paper's critic, and contrastive losses over logits [B, B].
 
-Row i is (s, a)_i, column j is goal j, the diagonal holds the positives.
+Row i is (s, a)_i, column j is goal j, the diagonal holds the positives. Where `valid` [B] is given, the others are
+no positives, but negatives of the rest.
 """
 
 from collections.abc import Callable
@@ -15,29 +16,36 @@ from dcp.components import Table
 from dcp.critics.energies import ENERGIES
 from dcp.errors import UserError
 from dcp.interfaces import CriticState, Problem, Representation
-from dcp.types import Array, Batch, Metrics, Params
+from dcp.types import Array, Batch, Metrics, Params, masked_mean
 
-Contrast = Callable[[Array], Array]
+Contrast = Callable[..., Array]  # logits [B, B], and `valid` [B] or None where actions are chunks
 
 
-def forward_infonce(logits: Array) -> Array:
+def forward_infonce(logits: Array, valid: Array | None = None) -> Array:
     """Equation 1. Row-wise: the negatives of an (s, a) are the other goals."""
-    return -jnp.mean(jnp.diag(logits) - logsumexp(logits, axis=1))
+    return -masked_mean(jnp.diag(logits) - logsumexp(logits, axis=1), valid)
 
 
-def backward_infonce(logits: Array) -> Array:
+def backward_infonce(logits: Array, valid: Array | None = None) -> Array:
     """Algorithm 1, CriticLoss. Column-wise: the negatives of a goal are the other (s, a)."""
-    return -jnp.mean(jnp.diag(logits) - logsumexp(logits, axis=0))
+    return -masked_mean(jnp.diag(logits) - logsumexp(logits, axis=0), valid)
 
 
-def symmetric_infonce(logits: Array) -> Array:
-    return forward_infonce(logits) + backward_infonce(logits)
+def symmetric_infonce(logits: Array, valid: Array | None = None) -> Array:
+    return forward_infonce(logits, valid) + backward_infonce(logits, valid)
 
 
-def binary_nce(logits: Array) -> Array:
+def binary_nce(logits: Array, valid: Array | None = None) -> Array:
     """Every one of the B x B pairs is judged on its own: positive on the diagonal, negative elsewhere."""
     signs = 2.0 * jnp.eye(logits.shape[0]) - 1.0
-    return jnp.mean(jax.nn.softplus(-signs * logits))
+    judged = None if valid is None else ~jnp.diag(~valid)  # [B, B]
+    return masked_mean(jax.nn.softplus(-signs * logits), judged)
+
+
+def contrast(name: str, logits: Array, valid: Array | None) -> Array:
+    """The loss of this name. One's own that knows nothing of chunks is called without `valid` while there are none."""
+    loss = CONTRASTIVE_LOSSES.find(name)
+    return loss(logits) if valid is None else loss(logits, valid)
 
 
 def logsumexp_penalty(logits: Array) -> Array:
@@ -93,7 +101,7 @@ class Contrastive:
         psi_sa = self.psi_sa(problem, params, batch.state, batch.action)  # [B, D]
         psi_g = self.psi_g(problem, params, batch.future_goal)  # [B, D]
         logits = ENERGIES.find(self.energy).pairwise(psi_sa, psi_g)  # [B, B]
-        infonce = CONTRASTIVE_LOSSES.find(self.contrastive_loss)(logits)
+        infonce = contrast(self.contrastive_loss, logits, batch.valid)
         loss = infonce + self.logsumexp_penalty * logsumexp_penalty(logits)
         return loss, {"critic_loss": infonce, "infonce_accuracy": infonce_accuracy(logits)}
 
@@ -127,6 +135,3 @@ class Contrastive:
     def psi_g(self, problem: Problem, params: Params, goal: Array) -> Array:
         """goal [..., G] -> [..., D]"""
         return problem.network.apply(params["psi_g"], goal)
-
-
-CRITICS = Table("critic", {"contrastive": Contrastive})

@@ -5,7 +5,9 @@ from typing import Any, NamedTuple
 
 from dcp.components import TABLES, Table, build, describe, settings_of
 from dcp.config import PARTS, Config, Settings
-from dcp.critics.contrastive import CRITICS, Contrastive
+from dcp.critics.contrastive import Contrastive
+from dcp.critics.quasimetric import TMD, Quasimetric
+from dcp.critics.table import CRITICS
 from dcp.errors import UserError
 from dcp.interfaces import ActorGoal, Agent, Command, Condition, Critic, needs_embedding
 from dcp.methods.commands import FinalGoal, PooledSubgoal
@@ -22,6 +24,7 @@ class Method(NamedTuple):
     actor_goal: ActorGoal
 
 
+PAPER = ("crl", "ssgc", "dcp", "dcp_no_pool")  # the rows of the paper, which share its critic
 METHODS = Table(
     "method",
     {
@@ -30,6 +33,9 @@ METHODS = Table(
         "ssgc": Method(Contrastive, PooledSubgoal, RawGoal, "commanded"),  # z, as stored
         "dcp": Method(Contrastive, PooledSubgoal, Direction, "commanded"),
         "dcp_no_pool": Method(Contrastive, FinalGoal, Direction, "commanded"),  # the fourth cell: an ablation for free
+        # Other critics: docs/critics.md
+        "cmd": Method(Quasimetric, FinalGoal, RawGoal, "future"),
+        "tmd": Method(TMD, FinalGoal, RawGoal, "future"),
     },
 )
 COMMANDS = Table("command", {"final_goal": FinalGoal, "pooled_subgoal": PooledSubgoal})
@@ -57,13 +63,17 @@ def make_agent(settings: Settings, spec: EnvSpec) -> Agent:
     """Compose the configured method for this environment, or refuse parts that do not fit together."""
     parts = {kind: make_part(kind, settings) for kind in PARTS}
     agent = Agent(actor_goal=named_parts(settings)["actor_goal"], **parts)
-    return checked(agent)._replace(command=for_task(agent.command, spec, settings.episode_length))
+    return for_task(checked(agent), spec, settings.episode_length)
 
 
-def for_task(command: Command, spec: EnvSpec, episode_length: int | None = None) -> Command:
-    """Let a command fill in what the task decides, where it wants to."""
-    fill_in = getattr(command, "for_task", None)
-    return command if fill_in is None else fill_in(spec, episode_length or spec.episode_length)
+def for_task(agent: Agent, spec: EnvSpec, episode_length: int | None = None) -> Agent:
+    """Let the command and the critic fill in what the task decides, where they want to."""
+
+    def filled(part: Any) -> Any:
+        fill_in = getattr(part, "for_task", None)
+        return part if fill_in is None else fill_in(spec, episode_length or spec.episode_length)
+
+    return agent._replace(critic=filled(agent.critic), command=filled(agent.command))
 
 
 def needs(agent: Agent) -> frozenset[str]:

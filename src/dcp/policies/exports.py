@@ -255,7 +255,9 @@ class Layer(NamedTuple):
 
 def foreign_part(policy: "DeployedPolicy") -> str | None:
     """Name a part of the policy that is not one of dcp's own, or return None."""
-    from dcp.critics.contrastive import CRITICS, Contrastive
+    from dcp.critics.contrastive import Contrastive
+    from dcp.critics.quasimetric import TMD, Quasimetric
+    from dcp.critics.table import CRITICS
     from dcp.methods.conditions import Direction, RawGoal
     from dcp.networks import MLP, NETWORKS, Residual
 
@@ -264,7 +266,7 @@ def foreign_part(policy: "DeployedPolicy") -> str | None:
     network: Any = policy.network
     if type(network) not in (MLP, Residual):
         return f"the network {NETWORKS.name_of(type(network))}"
-    if type(policy.critic) is not Contrastive and type(policy.condition) is Direction:
+    if type(policy.condition) is Direction and type(policy.critic) not in (Contrastive, Quasimetric, TMD):
         return f"the critic {CRITICS.name_of(type(policy.critic))}"
     if (activation := network.activation) not in numpy_policy.ACTIVATIONS:
         return f"the activation {activation}"

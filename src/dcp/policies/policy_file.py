@@ -35,7 +35,7 @@ def save_policy(path: str | Path, policy: DeployedPolicy, about: Mapping[str, An
     path = Path(path)
     metadata = {
         "schema_version": POLICY_SCHEMA_VERSION,
-        "spec": asdict(policy.spec),
+        "spec": {name: value for name, value in asdict(policy.spec).items() if name != "action_chunk"},
         **{kind: describe(kind, getattr(policy, kind)) for kind in KINDS},
         "about": dict(about),
     }

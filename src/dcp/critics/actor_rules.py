@@ -1,0 +1,98 @@
+"""How the actor acts while it is trained, and what it learns from: SAC's rule, TD3's, and imitation.
+
+A critic names the rule that fits it (`actor_rule`); without a word it is SAC's, as in the paper.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+
+from dcp.interfaces import ActorRule
+from dcp.networks import log_prob_squashed, sample_squashed
+from dcp.types import Array, Batch, masked_mean
+
+
+@dataclass(frozen=True)
+class Soft:
+    """Algorithm 1, ActorLoss: move to where the critic values (s, a) for the goal, with SAC's entropy."""
+
+    learns_temperature: ClassVar[bool] = True
+    delay: int = 1
+
+    def explore(self, mean: Array, log_std: Array, noise: Array) -> Array:
+        return sample_squashed(mean, log_std, noise)[0]
+
+    def next_action(self, mean: Array, log_std: Array, noise: Array) -> tuple[Array, Array]:
+        return sample_squashed(mean, log_std, noise)
+
+    def loss(
+        self,
+        value: Callable[[Array], Array],
+        heads: tuple[Array, Array],
+        noise: Array,
+        alpha: Array,
+        batch: Batch,
+    ) -> tuple[Array, Array]:
+        action, log_prob = sample_squashed(*heads, noise)  # [B, A], [B]
+        return jnp.mean(alpha * log_prob - value(action)), log_prob
+
+
+@dataclass(frozen=True)
+class Deterministic:
+    """TD3: maximise the value of tanh(mean), and explore by noise around it. The log std is not used."""
+
+    learns_temperature: ClassVar[bool] = False
+    delay: int = 2
+    exploration: float = 0.4  # std of the noise on actions that are taken
+    smoothing: float = 0.2  # std of the noise on those that the critic bootstraps from, cut at `cut`
+    cut: float = 0.5
+
+    def explore(self, mean: Array, log_std: Array, noise: Array) -> Array:
+        return jnp.clip(jnp.tanh(mean) + self.exploration * noise, -1.0, 1.0)
+
+    def next_action(self, mean: Array, log_std: Array, noise: Array) -> tuple[Array, Array]:
+        smooth = jnp.clip(self.smoothing * noise, -self.cut, self.cut)
+        return jnp.clip(jnp.tanh(mean) + smooth, -1.0, 1.0), jnp.zeros(mean.shape[:-1])
+
+    def loss(
+        self,
+        value: Callable[[Array], Array],
+        heads: tuple[Array, Array],
+        noise: Array,
+        alpha: Array,
+        batch: Batch,
+    ) -> tuple[Array, Array]:
+        action = jnp.tanh(heads[0])
+        return -jnp.mean(value(action)), jnp.zeros(action.shape[:-1])
+
+
+@dataclass(frozen=True)
+class Imitation:
+    """GCBC: raise the probability of the action that once led to the goal, -log pi(a | s, g)."""
+
+    learns_temperature: ClassVar[bool] = False
+    delay: int = 1
+
+    def explore(self, mean: Array, log_std: Array, noise: Array) -> Array:
+        return sample_squashed(mean, log_std, noise)[0]
+
+    def next_action(self, mean: Array, log_std: Array, noise: Array) -> tuple[Array, Array]:
+        return sample_squashed(mean, log_std, noise)
+
+    def loss(
+        self,
+        value: Callable[[Array], Array],
+        heads: tuple[Array, Array],
+        noise: Array,
+        alpha: Array,
+        batch: Batch,
+    ) -> tuple[Array, Array]:
+        log_prob = log_prob_squashed(*heads, batch.action)  # [B]
+        return -masked_mean(log_prob, batch.valid), log_prob
+
+
+def actor_rule_of(critic: Any) -> ActorRule:
+    """Return the critic's own rule, or SAC's."""
+    return getattr(critic, "actor_rule", None) or Soft()
