@@ -71,7 +71,7 @@ class Learner:
             return optax.adam(c.actor_learning_rate)
         steps: dict[Any, Any] = {name: optax.adam(rate) for name, rate in rates.items()}
         if delay > 1:
-            steps["actor"] = optax.conditionally_mask(steps["actor"], lambda step: jnp.asarray(step) % delay == 0)
+            steps["actor"] = optax.conditionally_mask(steps["actor"], lambda step, **_: jnp.asarray(step) % delay == 0)
         return optax.partition(steps, _by_field)
 
     def init(self, key: Array) -> LearnerState:
