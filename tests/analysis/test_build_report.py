@@ -13,11 +13,12 @@ from PIL import Image
 
 from dcp.analysis.build_report import Report, build_report, draw, with_safe_names
 from dcp.analysis.curves import curve_data, curve_notes, numbers
-from dcp.analysis.report_html import Names, figure_html, script_json, table_html
+from dcp.analysis.report_html import Names, figure_html, table_html
 from dcp.analysis.report_runs import make_gallery, runs_table
 from dcp.analysis.result_tables import DASH, Cell, FigureSpec, Row, Section, Table
 from dcp.analysis.run_collection import collect
 from dcp.errors import UserError
+from dcp.pages.whole_page import script_json
 from tests.analysis.report_runs import HOSTILE, troubled, write_gif, write_run
 
 CHECKPOINTS = (1000, 3000)

@@ -98,9 +98,10 @@ def test_a_script_is_its_modules_in_the_order_of_their_imports():
     assert "contours: gn" in whole or re.search(r"return \{ contours: \w+ \};", whole)  # of a minified library
 
 
-def test_every_module_of_the_page_is_in_it():
-    whole, folder = script("explore/main.js"), Path(script.__code__.co_filename).parent
-    missing = [path.name for path in (folder / "explore").glob("*.js") if f"// explore/{path.name}\n" not in whole]
+@pytest.mark.parametrize("name", ["explore", "viewer", "report"])
+def test_every_module_of_a_page_is_in_it(name):
+    whole, folder = script(f"{name}/main.js"), Path(script.__code__.co_filename).parent
+    missing = [path.name for path in (folder / name).glob("*.js") if f"// {name}/{path.name}\n" not in whole]
     assert missing == []
 
 

@@ -1,45 +1,27 @@
-"""The report's one HTML file: the template, style and scripts of `report_assets/`, with the data in it.
+"""The report's one HTML file: the template, style and scripts of `dcp/pages/report/`, with the data in it.
 
 Nothing is loaded from elsewhere, and every text passes `escape`.
 """
 
-import hashlib
-import json
 import math
 import re
 import struct
 from base64 import b64encode
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 from dcp.analysis.result_tables import DASH, WRITERS, Cell, FigureSpec, Row, Section, Table
 from dcp.analysis.run_collection import Collection
-from dcp.analysis.style import colours
+from dcp.analysis.style import ON_DARK, colours
+from dcp.pages.whole_page import asset, theme, whole_page
 
-SCRIPTS = ("numbers.js", "state.js", "chart.js", "cursor.js", "tables.js", "gallery.js", "main.js")
 LONG_TABLE = 60  # rows beyond which a table scrolls within itself
 SCREEN = 0.54  # of a PNG's width on the screen: figures keep their proportions to each other
 SENTENCE = 44  # characters beyond which a cell may break into lines
 FILE_KINDS = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX"}
 UNKNOWN = "?"  # of a run whose config cannot be read
 _SCRIPT_BLOCK = re.compile(r"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL | re.IGNORECASE)
-# An image of the figures' own folder is never loaded: all pictures are in the page. Videos lie beside the runs.
-_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {}; base-uri 'none'; form-action 'none'"
-)
-# The figures' colours, lighter where they stand on a dark ground.
-_DARK = {
-    "#0072B2": "#4DA6E0",
-    "#D55E00": "#F08A4B",
-    "#009E73": "#35C295",
-    "#CC79A7": "#E09CC2",
-    "#E69F00": "#F0B73F",
-    "#56B4E9": "#8CCBF0",
-    "#7F7F7F": "#A8A8A8",
-    "#000000": "#E8E8E8",
-}
 
 
 @dataclass(frozen=True)
@@ -68,7 +50,7 @@ class Names:
     def styles(self) -> str:
         """Return the method's colour as a property of class m0, m1, ..., in light and dark."""
         light = [self.colours[method] for method in self.methods]
-        on_dark = _properties([_DARK.get(colour, colour) for colour in light])
+        on_dark = _properties([ON_DARK.get(colour, colour) for colour in light])
         return "\n".join(
             [
                 f":root {{ {_properties(light)} }}",
@@ -121,29 +103,20 @@ def make_page(
     texts = [{"name": t.name, "texts": {kind: write(t) for kind, write in WRITERS.items()}} for t in tables]
     shown = [{"name": method} for method in names.methods]
     data = {"environments": names.environments, "methods": shown, "tables": texts, **data}
-    script = "(() => {\n" + "\n".join(['"use strict";', *map(_asset, SCRIPTS)]) + "\n})();"
     contents = [f'<li><a href="#{part.anchor}">{escape(part.title)}</a></li>' for part in parts]
-    slots = {
-        "title": escape(title),
-        "lede": lede,
-        "footer": footer,
-        "style": _asset("style.css").replace("/*dark*/", _asset("dark.css")) + names.styles(),
-        "filters": names.chips(),
-        "contents": "\n".join(contents),
-        "sections": sections,
-        "data": script_json(data),
-        "script": script,
-        "policy": escape(_policy([f"\n{script}\n", *_SCRIPT_BLOCK.findall(sections)])),
-    }
-    return re.sub(r"\{\{(\w+)\}\}", lambda slot: slots[slot[1]], _asset("page.html"))
-
-
-def script_json(data: Any) -> str:
-    """Return JSON for the inside of a script element: no tag can end it, and no number is NaN."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for sign in "<>&\u2028\u2029":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return text
+    return whole_page(
+        "report/page.html",
+        data,
+        "report/main.js",
+        title=title,
+        scripts=_SCRIPT_BLOCK.findall(sections),
+        lede=lede,
+        footer=footer,
+        style=theme() + asset("report/style.css") + names.styles(),
+        filters=names.chips(),
+        contents="\n".join(contents),
+        sections=sections,
+    )
 
 
 def _section_html(part: Section, pictures: dict[str, bytes | str], names: Names, tables: list[Table]) -> str:
@@ -159,16 +132,6 @@ def _section_html(part: Section, pictures: dict[str, bytes | str], names: Names,
     if part.folded:
         shown = [f"<details><summary>{escape(part.tables[0].title)}</summary>{''.join(shown)}</details>\n"]
     return "".join([*html, *shown, "</section>\n"])
-
-
-def _policy(scripts: list[str]) -> str:
-    """Let only the scripts run that we wrote, whatever a name smuggles in."""
-    sums = [b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    return _POLICY.format(" ".join(f"'sha256-{digest}'" for digest in sums))
-
-
-def _asset(name: str) -> str:
-    return files("dcp.analysis").joinpath("report_assets", name).read_text(encoding="utf-8")
 
 
 def table_html(table: Table, number: int, names: Names, heading: bool = True) -> str:

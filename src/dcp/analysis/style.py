@@ -18,6 +18,18 @@ WALL, INK, FREE = "#6E757D", "#2B2B2B", "#FFFFFF"
 BORDER = 0.25  # how much of a maze's outermost wall is drawn, in cells
 START_COLOUR, GOAL_COLOUR = GREEN, VERMILION
 
+# The same, lighter where they stand on a dark ground.
+ON_DARK = {
+    "#0072B2": "#4DA6E0",
+    "#D55E00": "#F08A4B",
+    "#009E73": "#35C295",
+    "#CC79A7": "#E09CC2",
+    "#E69F00": "#F0B73F",
+    "#56B4E9": "#8CCBF0",
+    "#7F7F7F": "#A8A8A8",
+    "#000000": "#E8E8E8",
+}
+
 _METHOD_COLOURS = dict(zip(METHODS, PALETTE, strict=False))
 
 STYLE: dict[Any, Any] = {

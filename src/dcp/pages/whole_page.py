@@ -17,7 +17,6 @@ _IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const)\b)", re.MULTILINE)
 _EXPORTED = re.compile(r"^export (?:async )?(?:function|class|const) (\w+)", re.MULTILINE)
 _EXPORT_LIST = re.compile(r"export\s*\{([^}]*)\};?\s*$")
-_SCRIPT_BLOCK = re.compile(r"<script(?![^>]*\bsrc=)(?![^>]*\bapplication/json\b)[^>]*>(.*?)</script>", re.DOTALL)
 # Pictures may come from the page alone; a page that is embedded elsewhere may be shown in a frame.
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {}; base-uri 'none'; "
@@ -35,18 +34,15 @@ def theme() -> str:
     return asset("shared/theme.css").replace("/*dark*/", asset("shared/dark.css"))
 
 
-def whole_page(template: str, data: Any, **slots: str) -> str:
-    """Fill {{slots}} of a template of this package; {{data}} and {{policy}} are filled here, the title is escaped.
+def whole_page(template: str, data: Any, entry: str, title: str, scripts: list[str] | None = None, **slots: str) -> str:
+    """Fill the {{slots}} of a template of this package. `entry`: the page's main module; `data`: what it reads.
 
-    The policy lets only the scripts run that are in the page now, whatever a name in its data smuggles in.
+    The policy lets only this module's script run, and `scripts` of the slots, whatever a name smuggles in.
     """
-    slots = {**slots, "title": escape(slots["title"], quote=False), "data": script_json(data)}
-    html = _filled(asset(template), slots)
-    return html.replace("{{policy}}", escape(content_policy(_SCRIPT_BLOCK.findall(html))))
-
-
-def _filled(template: str, slots: dict[str, str]) -> str:
-    return re.sub(r"\{\{(\w+)\}\}", lambda slot: slots.get(slot[1], slot[0]), template)
+    own = script(entry)
+    policy = content_policy([f"\n{own}\n", *(scripts or [])])
+    filled = {"title": escape(title), "data": script_json(data), "script": own, "policy": escape(policy), **slots}
+    return re.sub(r"\{\{(\w+)\}\}", lambda slot: filled[slot[1]], asset(template))
 
 
 def content_policy(scripts: list[str]) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from dcp.analysis.landscape_figure import COLOURS as RAMP
 from dcp.analysis.psi_landscape import directions
-from dcp.analysis.style import BLUE, BORDER, ORANGE, VERMILION, colours, human_count
+from dcp.analysis.style import BLUE, ON_DARK, ORANGE, colours, human_count
 from dcp.compiling import QUICK_COMPILE
 from dcp.envs import point_tasks
 from dcp.envs.base import Environment
@@ -30,13 +30,14 @@ from dcp.methods.commands import PooledSubgoal
 from dcp.methods.scoring import SCORES
 from dcp.methods.table import make_agent
 from dcp.pages.packing import exact, pack
-from dcp.pages.whole_page import asset, script, theme, whole_page
+from dcp.pages.whole_page import asset, theme, whole_page
 from dcp.policies.exports import Layer, foreign_part, norm_epsilon, own_networks
 from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import load_policy_and_about, write_whole
 from dcp.render.pictures import COLOURS
 from dcp.render.shown_episodes import Episode, sees_direction, visited_pool
 from dcp.render.video import FPS
+from dcp.render.viewer_page import maze_plane
 from dcp.run_folder import kept_policies
 from dcp.types import EnvSpec
 
@@ -73,9 +74,7 @@ def save_explore_page(path: Path, env: Environment, subjects: Sequence[Subject])
 def explore_page(data: dict[str, Any]) -> str:
     style = theme() + asset("explore/style.css").replace("/*night*/", asset("explore/night.css"))
     licences = asset("vendor/LICENSES.txt")
-    return whole_page(
-        "explore/page.html", data, title=data["title"], style=style, script=script("explore/main.js"), licences=licences
-    )
+    return whole_page("explore/page.html", data, "explore/main.js", title=data["title"], style=style, licences=licences)
 
 
 def runs_in_page(env: Environment, policy: DeployedPolicy) -> bool:
@@ -147,7 +146,7 @@ def page_data(env: Environment, subjects: Sequence[Subject]) -> dict[str, Any]:
         "scene": None if scene is None else _scene(scene),
         "state": state.tolist(),
         "goal": goal.tolist(),
-        "colours": {**COLOURS, "body": BLUE, "pushed": ORANGE, "wrong": VERMILION},
+        "colours": {**COLOURS, "body": BLUE, "pushed": ORANGE},
         "ramp": _ramp(),
     }
     versions = [_versions(s.target) for s in subjects]
@@ -158,6 +157,7 @@ def page_data(env: Environment, subjects: Sequence[Subject]) -> dict[str, Any]:
             "name": s.name,
             "title": _title(s),
             "colour": tints[s.name],
+            "on_dark": ON_DARK.get(tints[s.name], tints[s.name]),
             "sees_direction": sees_direction(s.target.policy),
             "versions": [_version(env, version, live) for version in kept[i]],
             "pool": _pool(s, spec),
@@ -181,11 +181,7 @@ def _plane(env: Environment, subjects: Sequence[Subject]) -> dict[str, Any]:
     """Describe what is seen: a maze up to the inner rim of its outermost walls, or wherever something happens."""
     maze = env.spec.maze
     if maze is not None:
-        near, far = 0.5 - BORDER, 1.5 - BORDER
-        high = [(n - far) * maze.scale for n in maze.walls.shape]
-        rows = ["".join("#" if cell == "#" else "." for cell in row) for row in maze.rows]
-        walls = {"rows": rows, "scale": maze.scale}
-        return {"low": [near * maze.scale] * 2, "high": high, "maze": walls}
+        return maze_plane(maze)
     seen = [episode.achieved[:, :2] for s in subjects for episode in s.episodes]
     seen += [episode.goal[None, :2] for s in subjects for episode in s.episodes]
     points = np.concatenate(seen)

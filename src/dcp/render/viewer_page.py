@@ -1,10 +1,6 @@
 """A page to look around in: one file, no network. The episodes are inside, as numbers; the browser draws them."""
 
-import base64
-import json
 from collections.abc import Sequence
-from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +9,15 @@ import numpy as np
 from dcp.analysis.style import BLUE, BORDER, FREE, INK, ORANGE, WALL
 from dcp.envs.base import Environment
 from dcp.envs.point_tasks import things_of
+from dcp.pages.packing import pack
+from dcp.pages.whole_page import asset, theme, whole_page
 from dcp.policies.policy_file import write_whole
 from dcp.render.pictures import COLOURS, FLOOR, FLOOR_TILE
 from dcp.render.shown_episodes import Episode, Subject
 from dcp.render.video import FPS
+from dcp.types import MazeLayout
 
 TINTS = (BLUE, INK, "#B8860B", "#7F7F7F")  # of the policies, where they are overlaid and in the chart
-SCRIPTS = ("viewer.js", "shapes.js", "bodies.js", "maze.js")
-LEVELS = 65535  # of a packed number
 
 
 def save_page(path: Path, env: Environment, subjects: Sequence[Subject], stride: int) -> Path:
@@ -29,12 +26,8 @@ def save_page(path: Path, env: Environment, subjects: Sequence[Subject], stride:
 
 
 def page(data: dict[str, Any]) -> str:
-    folder = files("dcp.render") / "page"
-    parts = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.html", "style.css", *SCRIPTS)}
-    content = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")  # a title must not end the script
-    filled = parts["page.html"].replace("{{style}}", parts["style.css"])
-    filled = filled.replace("{{script}}", "\n".join(parts[name] for name in SCRIPTS))
-    return filled.replace("{{title}}", escape(data["title"], quote=False)).replace("{{data}}", content)
+    style = theme() + asset("viewer/style.css")
+    return whole_page("viewer/page.html", data, "viewer/main.js", title=data["title"], style=style)
 
 
 def page_data(env: Environment, subjects: Sequence[Subject], stride: int) -> dict[str, Any]:
@@ -50,14 +43,22 @@ def page_data(env: Environment, subjects: Sequence[Subject], stride: int) -> dic
     }
     if spec.physics == "none":
         assert spec.maze is not None
-        maze = {"rows": list(spec.maze.rows), "scale": spec.maze.scale, "border": BORDER}
+        plane = maze_plane(spec.maze)
         things = [{"shape": t.shape, "size": t.size, "acts": t.acts} for t in things_of(env)]
-        return {**data, "kind": "maze", "maze": maze, "things": things, "subjects": _subjects(subjects, stride, None)}
+        return {**data, "kind": "maze", "plane": plane, "things": things, "subjects": _subjects(subjects, stride, None)}
     from dcp.render.body_pictures import PageScene
 
     scene = PageScene(env)
     shown = _subjects(subjects, stride, scene)
     return {**data, "kind": "bodies", "scene": scene.description(), "subjects": shown}
+
+
+def maze_plane(maze: MazeLayout) -> dict[str, Any]:
+    """Describe what is seen of a maze: up to the inner rim of its outermost walls."""
+    near, far = 0.5 - BORDER, 1.5 - BORDER
+    high = [(n - far) * maze.scale for n in maze.walls.shape]
+    rows = ["".join("#" if cell == "#" else "." for cell in row) for row in maze.rows]
+    return {"low": [near * maze.scale] * 2, "high": high, "maze": {"rows": rows, "scale": maze.scale}}
 
 
 def _subjects(subjects: Sequence[Subject], stride: int, scene: Any) -> list[dict[str, Any]]:
@@ -91,16 +92,3 @@ def _poses(episode: Episode, steps: list[int], scene: Any) -> dict[str, Any] | N
         return None
     q = episode.q[steps]
     return pack(q.reshape(len(steps), -1, 2) if scene is None else scene.poses(q))
-
-
-# Arrays as short text: uint16, low byte first, in base64, each channel of the last axis within its own range.
-
-
-def pack(values: np.ndarray) -> dict[str, Any]:
-    """Pack numbers; the error is at most half a level: a 131,070th of the channel's range."""
-    values = np.asarray(values, np.float64)
-    flat = values.reshape(-1, values.shape[-1])
-    low, high = flat.min(axis=0), flat.max(axis=0)
-    levels = np.round((flat - low) / np.where(high > low, high - low, 1.0) * LEVELS).astype("<u2")
-    text = base64.b64encode(levels.tobytes()).decode()
-    return {"shape": list(values.shape), "low": low.tolist(), "high": high.tolist(), "data": text}

@@ -1,9 +1,10 @@
 // Buttons, keys, the chart, the legend, the link and the saved picture.
 
+import { drawChart } from "../shared/distance_chart.js";
 import { all, byId, download, element } from "../shared/dom.js";
+import { humanCount } from "../shared/numbers.js";
 import { bytes } from "../shared/packing.js";
 import { colour, connectTheme } from "../shared/theme.js";
-import { drawChart } from "./chart.js";
 import { freeNear } from "./dragging.js";
 
 const FIELDS = ["psi", "path", "none"];
@@ -47,12 +48,12 @@ function describe(app) {
   const { data, panels, trueField, task } = app, root = document.documentElement.style;
   byId("title").textContent = data.title;
   byId("lede").textContent = task
-    ? "Drag the goal and watch the field turn. Pull the point while it walks, and watch it recover. Drag the ring to start elsewhere."
+    ? "Drag the goal and watch the field turn. Pull the point as it walks: it recovers."
     : "Recorded episodes over the field that psi has learned. Drag the goal and watch the field turn.";
   const [height, width] = data.plane.high.map((h, i) => h - data.plane.low[i]), count = panels.length;
   byId("panels").style.setProperty("--columns", Math.min(count, width / height > 1.6 ? 2 : count));
   root.setProperty("--aspect", `${width} / ${height}`);
-  root.setProperty("--widest", `calc(${count > 2 ? 62 : 66}vh * ${(width / height).toFixed(4)})`);
+  root.setProperty("--widest", `calc(max(58vh, 300px) * ${(width / height).toFixed(4)})`);
   byId("panels").style.setProperty("--phone-columns", count > 2 ? 2 : 1);
   all("[data-field='path']").forEach((button) => { button.hidden = !trueField; });
   all("[data-toggle='bursts']").forEach((button) => { button.hidden = !task; });
@@ -98,7 +99,7 @@ function connectTraining(app, redraw) {
     const at = Math.min(Math.max(0, index), moments.length - 1);
     slider.value = at;
     app.setVersion(at === moments.length - 1 ? Infinity : moments[at]);
-    byId("version-label").textContent = `${humanCount(moments[at])} steps`;
+    byId("version-label").textContent = `${humanCount(Number(moments[at].toPrecision(3)))} steps`;
   };
   const reached = moments.findLastIndex((steps) => steps <= app.state.version);
   show(reached < 0 ? moments.length - 1 : reached);
@@ -115,8 +116,6 @@ function connectTraining(app, redraw) {
   return { by: (change) => { stop(); show(Number(slider.value) + change); redraw(); }, watch: () => byId("grow").click() };
 }
 
-const humanCount = (n) => { for (const [size, unit] of [[1e6, "M"], [1e3, "k"]]) if (n >= size) return `${Number((n / size).toPrecision(3))}${unit}`; return `${n}`; };
-
 function connectEpisodes(app) {
   byId("scrub-row").hidden = byId("episode-choice").hidden = Boolean(app.task);
   if (app.task) return;
@@ -130,12 +129,12 @@ function connectEpisodes(app) {
 
 export function drawCharts(app) {
   const { panels, state, task, data } = app;
-  const lines = panels.map(({ walk, recording, policy, described }) => {
-    if (!walk) return { values: state.chart === "psi" ? recording.psiDistances(policy) : recording.distances, steps: recording.steps, colour: described.colour };
+  const lines = panels.map(({ walk, recording, policy, tint }) => {
+    if (!walk) return { values: state.chart === "psi" ? recording.psiDistances(policy) : recording.distances, steps: recording.steps, colour: tint };
     const values = state.chart === "psi" ? walk.psi : walk.distances, first = walk.steps - values.length + 1;
-    return { values, steps: values.map((_, i) => first + i), colour: described.colour, random: walk.random };
+    return { values, steps: values.map((_, i) => first + i), colour: tint, random: walk.random };
   });
-  app.chartScale = drawChart(byId("chart"), lines, task ? null : state.time, state.chart === "psi" ? null : data.threshold, task ? "" : "");
+  app.chartScale = drawChart(byId("chart"), lines, task ? null : state.time, state.chart === "psi" ? null : data.threshold, task ? 60 : 1);
   if (!task) byId("scrub").value = state.time / app.lastStep;
 }
 
@@ -188,9 +187,9 @@ function savePicture(app) {
   c.fillStyle = colour("--ground");
   c.fillRect(0, 0, width, height);
   let left = gap;
-  for (const { canvas, described, name, facts } of app.panels) {
+  for (const { canvas, described, tint, name, facts } of app.panels) {
     c.drawImage(canvas, left, head);
-    c.fillStyle = described.colour;
+    c.fillStyle = tint;
     c.beginPath(); c.arc(left + 10, head - 28, 9, 0, 7); c.fill();
     c.fillStyle = colour("--ink");
     c.font = "600 26px system-ui, sans-serif";

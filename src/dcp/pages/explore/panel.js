@@ -2,7 +2,7 @@
 
 import { element, fitCanvas } from "../shared/dom.js";
 import { arrow, disc, freeSpace, makePlan, thing, trail, wallFaces } from "../shared/maze_plan.js";
-import { colour } from "../shared/theme.js";
+import { colour, isDark } from "../shared/theme.js";
 import { Arrows, Encoding, colourRange, rankCorrelation } from "./field.js";
 import { FieldPicture } from "./field_picture.js";
 import { Policy } from "./policy.js";
@@ -17,7 +17,7 @@ export class Panel {
     this.canvas = element("canvas", { tabindex: "0", role: "img" });
     this.facts = element("p", { class: "facts" });
     this.name = element("span", { class: "what" });
-    const head = element("header", {}, element("i", { class: "dot", style: `background:${described.colour}` }), element("h2", {}), this.name);
+    const head = element("header", {}, element("i", { class: "dot", style: `--light: ${described.colour}; --dark: ${described.on_dark}` }), element("h2", {}), this.name);
     head.querySelector("h2").textContent = described.name;
     this.root = element("article", { class: "panel" }, head, element("div", { class: "stage" }, this.canvas), this.facts);
     this.chooseVersion(Infinity);
@@ -46,6 +46,7 @@ export class Panel {
     this.name.textContent = chosen.label ? `${chosen.label} steps` : "";
   }
 
+  get tint() { return isDark() ? this.described.on_dark : this.described.colour; }
   get recording() { return this.recordings[this.app.state.episode] ?? null; }
 
   // What is at work now: {achieved, trail, places, poses, subgoal, arrived, steps, distance}
@@ -107,7 +108,7 @@ export class Panel {
   }
 
   drawMarks(c, plan, ratio) {
-    const { app, described } = this, { data, state } = app, now = (this.now = this.moment()), tint = described.colour;
+    const { app, described, tint } = this, { data, state } = app, now = (this.now = this.moment());
     const handle = Math.max(data.threshold, (7 * ratio) / plan.unit);
     if (state.pool && this.pool) this.drawPool(c, plan, ratio, now.achieved);
     trail(c, plan, now.trail, colour("--halo"), 5.5 * ratio);
@@ -119,7 +120,7 @@ export class Panel {
     if (app.task) this.drawThings(c, plan, ratio, now, tint);
     else this.drawRecorded(c, plan, ratio, now, tint);
     const way = this.policy.direction([...now.achieved], state.goal);
-    if (described.sees_direction && (way[0] || way[1]) && now.distance > 0.5 * data.threshold) {
+    if (described.sees_direction && (way[0] || way[1]) && now.distance > data.threshold) {
       for (const [wide, paint] of [[7, colour("--halo")], [3.5, data.colours.direction]]) arrow(c, plan, now.achieved, way, 30 * ratio, wide * ratio, paint);
     }
   }

@@ -1,7 +1,5 @@
 // Elements and their text. Text enters a page by textContent alone.
 
-const SVG = "http://www.w3.org/2000/svg";
-
 export const byId = (id) => document.getElementById(id);
 export const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 export const readData = (id) => JSON.parse(byId(id).textContent);
@@ -10,11 +8,7 @@ export function element(name, attributes = {}, ...children) {
   return fill(document.createElement(name), attributes, children);
 }
 
-export function shape(name, attributes = {}, ...children) {
-  return fill(document.createElementNS(SVG, name), attributes, children);
-}
-
-function fill(node, attributes, children) {
+export function fill(node, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
   node.append(...children);
   return node;

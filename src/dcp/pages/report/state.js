@@ -1,6 +1,9 @@
 // What the reader chose. Nothing chosen means everything; the first choice means this alone.
 
-const state = {
+import { all } from "../shared/dom.js";
+import { DATA } from "./data.js";
+
+export const state = {
   axis: DATA.axis,
   range: "full",
   seeds: true,
@@ -23,7 +26,7 @@ function belongs(node, kind) {
   return numbers === undefined || numbers.split(" ").some((n) => state.shows(kind, Number(n)));
 }
 
-function applyFilters() {
+export function applyFilters() {
   for (const node of all("main [data-environment], main [data-method]")) {
     node.hidden = !(belongs(node, "environment") && belongs(node, "method"));
   }
@@ -37,7 +40,7 @@ function applyFilters() {
   }
 }
 
-function connectFilters(redraw) {
+export function connectFilters(redraw) {
   for (const chip of all("[data-choose]")) {
     chip.addEventListener("click", () => {
       state.toggle(chip.dataset.choose, Number(chip.dataset.index));
@@ -53,7 +56,7 @@ function connectFilters(redraw) {
 }
 
 // A switch is a row of buttons of which one is pressed: data-switch="axis" data-value="seconds".
-function connectSwitches(redraw) {
+export function connectSwitches(redraw) {
   const press = () => {
     for (const button of all("[data-switch]")) {
       button.setAttribute("aria-pressed", String(state[button.dataset.switch]) === button.dataset.value);
@@ -68,18 +71,4 @@ function connectSwitches(redraw) {
     });
   }
   press();
-}
-
-function connectTheme() {
-  const root = document.documentElement;
-  const button = document.getElementById("theme");
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const now = () => root.dataset.theme || (dark.matches ? "dark" : "light");
-  const name = () => button.setAttribute("aria-label", `Switch to ${now() === "dark" ? "light" : "dark"}`);
-  button.addEventListener("click", () => {
-    root.dataset.theme = now() === "dark" ? "light" : "dark";
-    name();
-  });
-  dark.addEventListener("change", name);
-  name();
 }

@@ -1,5 +1,12 @@
 // What a chart says under the pointer, or under the arrow keys.
 
+import { element } from "../shared/dom.js";
+import { humanCount, humanTime, isNumber, nearest } from "../shared/numbers.js";
+import { shape } from "../shared/svg.js";
+import { Chart, MARGIN, interval } from "./chart.js";
+import { DATA } from "./data.js";
+import { state } from "./state.js";
+
 const REACH = 28; // pixels: an evaluation further away than this is not under the pointer
 
 Object.assign(Chart.prototype, {
@@ -94,7 +101,7 @@ Object.assign(Chart.prototype, {
   },
 });
 
-const tip = {
+export const tip = {
   node: document.getElementById("tip"),
   fill(rows) { this.node.replaceChildren(...rows); this.node.hidden = false; },
   hide() { this.node.hidden = true; },

@@ -1,23 +1,12 @@
 // What both views share: the data, the clock, the controls, the chart. A view draws one subject into one part of the
 // canvas: view.draw(context of this page, parts), where a part is {x, y, width, height, shown: [{subject, moment}]}.
 
-const data = JSON.parse(document.getElementById("episodes").textContent);
-const byId = (id) => document.getElementById(id);
+import { drawChart } from "../shared/distance_chart.js";
+import { byId, fitCanvas, readData } from "../shared/dom.js";
+import { unpack } from "../shared/packing.js";
+import { connectTheme } from "../shared/theme.js";
 
-// uint16, low byte first, each channel (of the last axis) within its own range: see dcp/render/packing.py.
-function unpack(packed) {
-  if (!packed) return null;
-  const bytes = Uint8Array.from(atob(packed.data), (c) => c.charCodeAt(0));
-  const words = new DataView(bytes.buffer);
-  const channels = packed.low.length;
-  const values = new Float32Array(bytes.length / 2);
-  for (let i = 0; i < values.length; i++) {
-    const c = i % channels;
-    values[i] = packed.low[c] + (words.getUint16(2 * i, true) / 65535) * (packed.high[c] - packed.low[c]);
-  }
-  const rowSize = packed.shape.slice(1).reduce((a, b) => a * b, 1);
-  return { rows: packed.shape[0], rowSize, at: (row) => values.subarray(row * rowSize, (row + 1) * rowSize) };
-}
+export const data = readData("episodes");
 
 for (const subject of data.subjects)
   for (const episode of subject.episodes)
@@ -51,7 +40,7 @@ function momentOf(subject, time) {
   };
 }
 
-const state = { episode: 0, time: 0, playing: true, speed: 1, layout: "beside", camera: "fixed",
+export const state = { episode: 0, time: 0, playing: true, speed: 1, layout: "beside", camera: "fixed",
                 direction: true, subgoal: true, trail: true };
 const lastStep = () => Math.max(1, ...data.subjects.map((s) => s.episodes[state.episode].steps.at(-1)));
 
@@ -63,7 +52,7 @@ function parts(width, height) {
   return moments.map((m, i) => ({ x: i * each, y: 0, width: each - (i < moments.length - 1 ? 2 : 0), height, shown: [m] }));
 }
 
-function goalsOf(part) { // each once: policies overlaid on one episode share theirs
+export function goalsOf(part) { // each once: policies overlaid on one episode share theirs
   const goals = part.shown.map(({ moment }) => moment.goal);
   return goals.filter((goal, i) => goals.findIndex((other) => other.every((x, k) => x === goal[k])) === i);
 }
@@ -89,37 +78,18 @@ function showLabels(all) {
   });
 }
 
-// Distance to the goal over time, one line a subject; the threshold as a dashed line.
-function drawChart() {
-  const canvas = byId("chart"), ratio = window.devicePixelRatio || 1;
-  canvas.width = canvas.clientWidth * ratio;
-  canvas.height = canvas.clientHeight * ratio;
-  const c = canvas.getContext("2d"), last = lastStep();
-  const curves = data.subjects.map((s) => {
-    const e = s.episodes[state.episode];
-    return e.steps.map((step, i) => {
-      const at = e.achieved.at(i);
-      return [step, Math.hypot(...e.goal.map((g, k) => at[k] - g))];
-    });
+function drawDistances() {
+  const lines = data.subjects.map((subject, i) => {
+    const { steps, achieved, goal } = subject.episodes[state.episode];
+    return { steps, colour: data.tints[i], values: steps.map((_, k) => Math.hypot(...goal.map((g, n) => achieved.at(k)[n] - g))) };
   });
-  const top = 1.05 * Math.max(...curves.flat().map((p) => p[1]), data.threshold);
-  const x = (step) => (step / last) * canvas.width, y = (d) => canvas.height - 2 - (d / top) * (canvas.height - 4);
-  c.strokeStyle = data.colours.goal;
-  c.setLineDash([4 * ratio, 4 * ratio]);
-  c.beginPath(); c.moveTo(0, y(data.threshold)); c.lineTo(canvas.width, y(data.threshold)); c.stroke();
-  c.setLineDash([]);
-  curves.forEach((curve, i) => {
-    c.strokeStyle = data.tints[i];
-    c.lineWidth = 1.6 * ratio;
-    c.beginPath();
-    curve.forEach((p, k) => (k ? c.lineTo(x(p[0]), y(p[1])) : c.moveTo(x(p[0]), y(p[1]))));
-    c.stroke();
-  });
-  c.fillStyle = "#2b2b2b";
-  c.fillRect(x(state.time) - ratio / 2, 0, ratio, canvas.height);
+  return drawChart(byId("chart"), lines, state.time, data.threshold);
 }
 
+let chart = null; // its scale
+
 function setUp(view) {
+  connectTheme(byId("theme"));
   byId("title").textContent = data.title;
   const names = { goal: "goal", direction: "direction that the actor sees", subgoal: "subgoal that training would command" };
   const has = { goal: true };
@@ -142,7 +112,7 @@ function setUp(view) {
   byId("camera").onchange = (event) => { state.camera = event.target.value; view.resetCamera?.(); };
   byId("speed").onchange = (event) => { state.speed = Number(event.target.value); };
   byId("scrub").oninput = (event) => { go(Number(event.target.value) * lastStep()); play(false); };
-  byId("chart").onclick = (event) => go((event.offsetX / event.target.clientWidth) * lastStep());
+  byId("chart").onclick = (event) => go(chart.toStep(event.offsetX));
   byId("play").onclick = () => play(!state.playing);
   document.onkeydown = (event) => {
     if (event.target.tagName === "SELECT") return;
@@ -159,7 +129,7 @@ function play(on) {
   state.playing = on;
 }
 
-function start(view) {
+export function start(view) {
   setUp(view);
   const asked = new URLSearchParams(location.hash.slice(1)); // #step=100&camera=top&layout=over&episode=1 and so on
   for (const name of ["layout", "camera", "episode"]) if (asked.has(name)) {
@@ -172,13 +142,11 @@ function start(view) {
     if (state.playing) go(state.time + ((now - before) / 1000) * data.steps_per_second * state.speed);
     if (state.time >= lastStep()) state.playing = false;
     before = now;
-    const canvas = byId("view"), ratio = window.devicePixelRatio || 1;
-    const width = Math.round(canvas.clientWidth * ratio), height = Math.round(canvas.clientHeight * ratio);
-    if (canvas.width !== width || canvas.height !== height) { canvas.width = width; canvas.height = height; }
+    const { width, height } = fitCanvas(byId("view"));
     const all = parts(width, height);
     view.draw(all);
     showLabels(all);
-    drawChart();
+    chart = drawDistances();
     byId("scrub").value = state.time / lastStep();
     byId("time").textContent = `step ${Math.round(state.time)} of ${lastStep()}`;
     byId("play").textContent = state.playing ? "❚❚" : "▶";

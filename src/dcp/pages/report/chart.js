@@ -1,10 +1,15 @@
 // One chart: a metric of one environment. Mean, 95% band and thin seeds of every chosen method.
 
-const MARGIN = { top: 10, right: 12, bottom: 26, left: 42 };
+import { humanCount, isNumber, ticks, timeUnit } from "../shared/numbers.js";
+import { shape } from "../shared/svg.js";
+import { DATA } from "./data.js";
+import { state } from "./state.js";
+
+export const MARGIN = { top: 10, right: 12, bottom: 26, left: 42 };
 const LABEL_GAP = 14;
 const FEW = 12;
 
-class Chart {
+export class Chart {
   constructor(host, curves, metric) {
     Object.assign(this, { host, curves, metric, cursor: null });
     this.svg = shape("svg", { class: "chart", tabindex: "0", role: "img" });
@@ -167,7 +172,7 @@ function lastRun(group, metric) {
   return group.runs.map((run) => lastNumber(run.values[metric] || []));
 }
 
-function interval(mean, half) {
+export function interval(mean, half) {
   if (!isNumber(mean)) return "no number";
   return isNumber(half) ? `${mean.toFixed(1)} ± ${half.toFixed(1)}` : mean.toFixed(1);
 }

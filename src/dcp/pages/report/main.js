@@ -1,5 +1,14 @@
 // Puts the parts together.
 
+import { all } from "../shared/dom.js";
+import { connectTheme } from "../shared/theme.js";
+import { Chart } from "./chart.js";
+import { tip } from "./cursor.js";
+import { DATA } from "./data.js";
+import { connectGallery, connectPictures } from "./gallery.js";
+import { applyFilters, connectFilters, connectSwitches } from "./state.js";
+import { connectDownloads, connectTables, markWide } from "./tables.js";
+
 const charts = all("[data-chart]").map((host) => {
   const curves = DATA.curves[Number(host.dataset.chart)];
   return new Chart(host, curves, DATA.metrics.find((metric) => metric.key === host.dataset.metric));
@@ -26,7 +35,7 @@ function followReading() {
 
 connectFilters(redraw);
 connectSwitches(redraw);
-connectTheme();
+connectTheme(document.getElementById("theme"));
 connectTables();
 connectDownloads();
 connectGallery();

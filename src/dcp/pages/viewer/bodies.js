@@ -1,5 +1,9 @@
 // Simulated bodies in three dimensions, by WebGL. The camera's angles are MuJoCo's.
 
+import { byId } from "../shared/dom.js";
+import { SHAPES } from "./shapes.js";
+import { data, goalsOf, state } from "./viewer.js";
+
 const VERTEX = `
 attribute vec3 position; attribute vec3 normal; attribute float cap;
 uniform mat4 camera; uniform vec4 turn; uniform vec3 place; uniform vec3 scale; uniform float halfLength;
@@ -31,7 +35,7 @@ void main() {
   gl_FragColor = vec4(mix(shade, vec3(0.933, 0.949, 0.961), haze), colour.a);
 }`;
 
-function bodiesView(canvas) {
+export function bodiesView(canvas) {
   const gl = canvas.getContext("webgl", { alpha: false, antialias: true, stencil: true });
   if (!gl) {
     byId("stage").innerHTML = "<p style='padding:20px'>This browser has no WebGL: open the MP4 or the GIF beside this page.</p>";
@@ -290,5 +294,3 @@ function project(eye, forward, right, up, tan, aspect, near, far) {
   const rows = [row(right, f / aspect), row(up, f), back.map((x, i) => depth * x + (i === 3 ? shift : 0)), back.map((x) => -x)];
   return new Float32Array([0, 1, 2, 3].flatMap((column) => rows.map((r) => r[column])));
 }
-
-if (data.kind === "bodies") start(bodiesView(byId("view")));

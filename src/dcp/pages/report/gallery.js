@@ -1,6 +1,9 @@
 // Episodes stand still until they are pointed at or tapped; pictures open large.
 
-function connectGallery() {
+import { all } from "../shared/dom.js";
+import { DATA } from "./data.js";
+
+export function connectGallery() {
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
   for (const card of all(".episode[data-moving]")) {
     const image = card.querySelector("img");
@@ -18,7 +21,7 @@ function connectGallery() {
   }
 }
 
-function connectPictures() {
+export function connectPictures() {
   const dialog = document.getElementById("large");
   const image = dialog.querySelector("img");
   for (const button of all("button.picture")) {

@@ -1,6 +1,9 @@
 // Tables sorted by a click on a column's head: numbers from the largest, words from A, then as they came.
 
-function connectTables() {
+import { all, download } from "../shared/dom.js";
+import { DATA } from "./data.js";
+
+export function connectTables() {
   for (const box of all(".scroll")) box.addEventListener("scroll", markWide, { passive: true });
   for (const fold of all("details")) fold.addEventListener("toggle", markWide);
   for (const table of all("table[data-sortable]")) {
@@ -40,21 +43,19 @@ function compare(a, b, column, direction, numeric) {
 }
 
 // A table that goes on to the right fades there.
-function markWide() {
+export function markWide() {
   for (const box of all(".scroll")) {
     box.classList.toggle("more", box.scrollWidth - box.clientWidth - box.scrollLeft > 4);
   }
 }
 
 // The table as text, from the page itself: it also works when the page was moved away from its folder.
-function connectDownloads() {
+export function connectDownloads() {
   for (const button of all("[data-download]")) {
     button.addEventListener("click", () => {
       const { table, download: kind } = button.dataset;
       const { name, texts } = DATA.tables[Number(table)];
-      const link = element("a", { href: URL.createObjectURL(new Blob([texts[kind]], { type: "text/plain" })), download: `${name}.${kind}` });
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+      download(`${name}.${kind}`, new Blob([texts[kind]], { type: "text/plain" }));
     });
   }
 }

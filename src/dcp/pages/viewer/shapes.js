@@ -57,5 +57,5 @@ function box() {
 }
 
 const plane = () => grid(1, 1, (i, j) => [i ? 1 : -1, j ? 1 : -1, 0, 0, 0, 1, 0]);
-const SHAPES = { sphere: sphere(false), ellipsoid: sphere(false), capsule: sphere(true), cylinder: cylinder(1),
+export const SHAPES = { sphere: sphere(false), ellipsoid: sphere(false), capsule: sphere(true), cylinder: cylinder(1),
                  cone: cylinder(0), box: box(), plane: plane() };
