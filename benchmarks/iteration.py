@@ -80,7 +80,7 @@ def main() -> None:
         physics=args.physics,
         method=args.method,
         env_steps=config.env_steps_per_unroll,
-        updates=config.updates_per_iteration,
+        updates=config.num_updates,
         devices=stages.split.count,
     )
 

@@ -42,6 +42,16 @@ def test_an_iteration_goes_over_every_pair_of_its_windows_exactly_once(tiny_run:
     assert sorted(np.asarray(order).ravel()) == list(range(512))
 
 
+def test_fewer_updates_per_iteration_are_the_first_of_the_same_batches(tiny_run: TrainedRun):
+    orders = []
+    for config in (tiny_config(), tiny_config(updates_per_iteration=3)):
+        trainer = make_algorithm(config)
+        windows = trainer.windows(tiny_run.state.replay, jax.random.key(0))
+        orders.append(np.asarray(trainer.pairs(windows, jax.random.key(1), jax.random.key(2))[1]))
+    assert orders[1].shape == (3, 64)
+    assert np.array_equal(orders[1], orders[0][:3])
+
+
 def test_the_replay_holds_the_unrolls_that_were_counted(tiny_run: TrainedRun):
     """10 unrolls of 25 rows into room for 500."""
     assert int(tiny_run.state.unrolls) == 10

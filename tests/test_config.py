@@ -17,7 +17,7 @@ PAPER = Config().resolve(episode_length=1000)
 def test_the_papers_numbers_follow_from_the_papers_settings():
     assert PAPER.env_steps_per_unroll == 512 * 62 == 31_744
     assert PAPER.num_prefill_unrolls == 17  # 1000 / 62 = 16.1
-    assert PAPER.updates_per_iteration == 512 * 999 // 256 == 1_998
+    assert PAPER.num_updates == 512 * 999 // 256 == 1_998
     assert PAPER.num_unrolls == 1_576  # 50,000,000 / 31,744 = 1575.1
     assert PAPER.num_iterations == 1_576 - 17
 
@@ -25,6 +25,13 @@ def test_the_papers_numbers_follow_from_the_papers_settings():
 @pytest.mark.parametrize(("steps", "unrolls"), [(31_744 * 70, 70), (31_744 * 70 + 1, 71), (31_744 * 71 - 1, 71)])
 def test_the_budget_is_reached_by_the_smallest_whole_number_of_unrolls(steps: int, unrolls: int):
     assert dataclasses.replace(PAPER, steps=steps).num_unrolls == unrolls
+
+
+def test_the_published_loop_makes_800_of_999_updates():
+    config = Config(batch_size=512, updates_per_iteration=800).resolve(1000)
+    assert (config.num_updates, config.num_batches) == (800, 512 * 999 // 512)
+    with pytest.raises(UserError, match="updates_per_iteration 1000 exceeds the 999 batches of an iteration: lower it"):
+        Config(batch_size=512, updates_per_iteration=1000).resolve(1000)
 
 
 def test_a_budget_beyond_double_precision_is_still_counted_exactly():
@@ -140,7 +147,7 @@ def test_the_suggested_batch_size_is_one_that_works():
     with pytest.raises(UserError) as error:
         Config(num_envs=30, window=250, batch_size=256)
     suggestion = int(str(error.value).split("try batch_size ")[1].split(",")[0])
-    assert Config(num_envs=30, window=250, batch_size=suggestion).updates_per_iteration == 30 * 249 / suggestion
+    assert Config(num_envs=30, window=250, batch_size=suggestion).num_updates == 30 * 249 / suggestion
 
 
 numbers = st.one_of(st.integers(-2, 5), st.integers(6, 3000), st.sampled_from([10**6, 10**9, 10**30]))
@@ -158,4 +165,5 @@ def test_random_settings_construct_or_raise_a_user_error_and_nothing_else(sizes:
         return
     assert config.num_unrolls * config.env_steps_per_unroll >= config.steps
     assert config.num_iterations >= config.num_evals
-    assert config.updates_per_iteration * config.batch_size == config.num_envs * ((config.window or 0) - 1)
+    assert config.num_batches * config.batch_size == config.num_envs * ((config.window or 0) - 1)
+    assert config.num_updates == (config.updates_per_iteration or config.num_batches) <= config.num_batches

@@ -226,7 +226,7 @@ class Algorithm:
     def learn(
         self, learner: LearnerState, windows: Transition, key_future: Array, key_shuffle: Array, key_update: Array
     ) -> tuple[LearnerState, Metrics]:
-        """One pass over every pair of the windows, in shuffled batches; metrics are means over the pass."""
+        """One pass over the windows' pairs in shuffled batches, all or `updates_per_iteration`; mean metrics."""
         return self.updates(learner, *self.pairs(windows, key_future, key_shuffle), key_update)
 
     def pairs(self, windows: Transition, key_future: Array, key_shuffle: Array) -> tuple[Batch, Array]:
@@ -234,7 +234,8 @@ class Algorithm:
         config, wanted = self.config, needs(self.agent)
         hindsight = hindsight_of(self.agent.critic)
         pairs = relabel(windows, self.env.spec, config.discount, key_future, wanted, hindsight)
-        return pairs, shuffled_batches(pairs.state.shape[0], self.config.batch_size, key_shuffle)
+        order = shuffled_batches(pairs.state.shape[0], config.batch_size, key_shuffle)
+        return pairs, order if config.updates_per_iteration is None else order[: config.num_updates]
 
     def updates(self, learner: LearnerState, pairs: Batch, order: Array, key: Array) -> tuple[LearnerState, Metrics]:
         """order [updates, B]: which pairs each update sees"""

@@ -99,6 +99,8 @@ class Settings:
     """Consecutive rows sampled from each environment in an iteration. Default: one episode."""
     batch_size: int = 256
     """B: pairs in an update."""
+    updates_per_iteration: int | None = None
+    """Updates after each unroll, each on a batch of its own. Default: as many as the windows have batches."""
     replay_rows: int = 10_000
     """Capacity; a row is one time step of all environments."""
     min_replay_rows: int = 1_000
@@ -177,8 +179,14 @@ class Settings:
         return self.num_unrolls - self.num_prefill_unrolls
 
     @property
-    def updates_per_iteration(self) -> int:
+    def num_batches(self) -> int:
+        """Whole batches that one iteration's windows hold."""
         return self.num_envs * ((self.window or 1) - 1) // self.batch_size
+
+    @property
+    def num_updates(self) -> int:
+        """Updates of one iteration."""
+        return self.num_batches if self.updates_per_iteration is None else self.updates_per_iteration
 
     @property
     def run_path(self) -> str:
@@ -306,6 +314,7 @@ _AT_LEAST = {
     "unroll_length": 1,
     "window": 2,
     "batch_size": 2,
+    "updates_per_iteration": 1,
     "replay_rows": 2,
     "min_replay_rows": 1,
     "num_evals": 1,
@@ -394,6 +403,11 @@ def _cross_violations(s: Settings) -> list[str]:
         problems.append(
             f"num_envs * (window - 1) = {s.num_envs} * {s.window - 1} = {pairs} is not divisible by batch_size "
             f"{s.batch_size}: try batch_size {_nearest_divisor(pairs, s.batch_size)}, or num_envs a multiple of it"
+        )
+    elif s.updates_per_iteration is not None and s.updates_per_iteration > s.num_batches:
+        problems.append(
+            f"updates_per_iteration {s.updates_per_iteration} exceeds the {s.num_batches} batches of an iteration: "
+            "lower it, or leave it out to use them all"
         )
     if pairs > _INT32_MAX:
         problems.append(

@@ -11,10 +11,14 @@ _POINTS = (
     *("point_u_maze", "point_u_maze_inertia", "point_big_maze", "point_big_maze_inertia"),
     *("point_hardest_maze", "point_hardest_maze_inertia", "point_u_maze_eval", "point_u_maze_inertia_eval"),
     *("point_big_maze_eval", "point_big_maze_inertia_eval", "point_soccer", "point_soccer_slick", "point_push"),
+    *("point_u4_maze", "point_u4_maze_inertia", "point_u4_maze_eval", "point_u4_maze_inertia_eval"),
+    *("point_u5_maze", "point_u5_maze_inertia", "point_u5_maze_eval", "point_u5_maze_inertia_eval"),
 )
 _BODIES = (
     *("ant_u_maze", "ant_big_maze", "ant_hardest_maze", "humanoid_u_maze", "humanoid_big_maze"),
     *("humanoid_hardest_maze", "ant_u_maze_eval", "ant_big_maze_eval", "humanoid_u_maze_eval"),
+    *("ant_u4_maze", "ant_u5_maze", "humanoid_u4_maze", "humanoid_u5_maze", "humanoid"),
+    *("ant_u4_maze_eval", "ant_u5_maze_eval", "humanoid_u4_maze_eval", "humanoid_u5_maze_eval"),
     *("humanoid_big_maze_eval", "ant_push", "ant_soccer", "pusher_easy", "pusher_hard", "pusher_hard_far"),
 )
 _ARM = {"so101_reach": 100, "so101_reach_pose": 100, "so101_push": 150, "so101_lift": 150}

@@ -19,7 +19,7 @@ class Preset(NamedTuple):
 # The paper's rows where they differ from the defaults (512 environments, batches of 256, 50M steps). Its text names
 # three budgets of 100M; pusher_hard_far is not among them, and its tables end at 50M there.
 _PAPER_ROWS = {
-    "humanoid_*": {"steps": 100_000_000, "num_envs": 128, "batch_size": 128},
+    "humanoid*": {"steps": 100_000_000, "num_envs": 128, "batch_size": 128},
     "ant_push": {"steps": 100_000_000},
     "pusher_hard": {"steps": 100_000_000},
 }
@@ -50,7 +50,7 @@ _LAPTOP_ROWS = {
     "so101_*": {**_LAPTOP, "fidelity": "fixed"},
     "ant_push": _BY_MUJOCO,
     "pusher_*": _BY_MUJOCO,
-    "humanoid_*": {"steps": 3_000_000, "num_envs": 128, "batch_size": 128, **_PHYSICS_EVALS},
+    "humanoid*": {"steps": 3_000_000, "num_envs": 128, "batch_size": 128, **_PHYSICS_EVALS},
     "ant_*": {"steps": 5_000_000, **_PHYSICS_EVALS},
 }
 
@@ -72,6 +72,30 @@ _SMOKE = {
 # Four unrolls, and episodes that end before an evaluation grows long.
 _SMOKE_PHYSICS = {**_SMOKE, "steps": 1_600, "episode_length": 50}
 
+# The loop that Scaled CRL (arXiv 2503.14858), SRL and ChronoSRL share: 800 updates of 512 pairs per 31,744 steps,
+# residual networks, InfoNCE by rows, 100 evaluations of 128 episodes. Depth 4 is the shallowest of their tables.
+_PUBLISHED_LOOP = {
+    "steps": 100_000_000,
+    "batch_size": 512,
+    "updates_per_iteration": 800,
+    "num_evals": 100,
+    "eval_episodes": 128,
+    "network": "residual",
+    "depth": 4,
+    "contrastive_loss": "forward",
+}
+_SHORT_EPISODES = {name: value for name, value in _PUBLISHED_LOOP.items() if name != "updates_per_iteration"}
+_SCALED_CRL = {"method": "crl", **_PUBLISHED_LOOP}
+# Scaled CRL's table evaluates these three mazes on far goals alone, and has budgets of its own.
+_SCALED_CRL_ROWS = {
+    "ant_u4_maze": {**_SCALED_CRL, "eval_env": "ant_u4_maze_eval"},
+    "ant_u5_maze": {**_SCALED_CRL, "eval_env": "ant_u5_maze_eval", "steps": 400_000_000},
+    "ant_big_maze": {**_SCALED_CRL, "eval_env": "ant_big_maze_eval"},
+    "ant_hardest_maze": {**_SCALED_CRL, "steps": 200_000_000},
+    "humanoid_*": {**_SCALED_CRL, "steps": 400_000_000},
+    "point_*": {"method": "crl", **_SHORT_EPISODES},  # 249 batches per iteration, all of them used
+}
+
 PRESETS = {
     "paper": Preset("the paper's row for the environment: hours on a GPU, days on two cores", {}, _PAPER_ROWS),
     "demo": Preset(
@@ -83,10 +107,19 @@ PRESETS = {
         _LAPTOP,
         _LAPTOP_ROWS,
     ),
+    "scaled_crl": Preset(
+        "Scaled CRL's row for the environment: CRL at depth 4 in the published loop, 800 updates of 512 per unroll",
+        _SCALED_CRL,
+        _SCALED_CRL_ROWS,
+    ),
     "smoke": Preset(
         "seconds, once compiled: shows that everything runs, learns nothing",
         _SMOKE,
+<<<<<<< HEAD
         dict.fromkeys(("ant_*", "humanoid_*", "pusher_*", "so101_*"), _SMOKE_PHYSICS),
+=======
+        dict.fromkeys(("ant_*", "humanoid*", "pusher_*"), _SMOKE_PHYSICS),
+>>>>>>> 41bba79 (The published loop: updates_per_iteration, the mazes U4 and U5, the humanoid in the open, the preset scaled_crl)
     ),
 }
 

@@ -48,6 +48,26 @@ def test_the_papers_nine_rows(env: str, steps: int, num_envs: int, batch_size: i
     assert row == Config(env=env, steps=steps * MILLION, num_envs=num_envs, batch_size=batch_size)
 
 
+@pytest.mark.parametrize(
+    ("env", "eval_env", "steps"),
+    [
+        ("ant_u4_maze", "ant_u4_maze_eval", 100),
+        ("ant_u5_maze", "ant_u5_maze_eval", 400),
+        ("ant_big_maze", "ant_big_maze_eval", 100),
+        ("ant_hardest_maze", None, 200),
+        ("humanoid", None, 100),
+        ("humanoid_u_maze", None, 400),
+        ("humanoid_big_maze", None, 400),
+    ],
+)
+def test_scaled_crls_rows(env: str, eval_env: str | None, steps: int):
+    """The budgets and evaluation layouts of its table 1, and one update per 39.68 steps."""
+    config = preset_config("scaled_crl", env=env)
+    assert (config.eval_env, config.steps, config.method) == (eval_env, steps * MILLION, "crl")
+    assert (config.num_updates, config.batch_size, config.env_steps_per_unroll) == (800, 512, 31_744)
+    assert (config.network, config.depth, config.contrastive_loss) == ("residual", 4, "forward")
+
+
 def test_an_evaluation_layout_shares_its_mazes_row():
     assert preset_config("paper", env="humanoid_u_maze_eval").num_envs == 128
     assert preset_config("laptop", env="ant_u_maze_eval").steps == preset_config("laptop", env="ant_u_maze").steps

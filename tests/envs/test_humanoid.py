@@ -39,6 +39,18 @@ def test_an_episode_starts_upright_without_noise(fidelity: str):
     assert {tuple(goal) for goal in q[:, 24:]} == {tuple(cell) for cell in env.layout.cells("g")}
 
 
+def test_in_the_open_the_target_lies_one_to_five_away_at_any_angle():
+    env = make_env("humanoid")
+    assert env.spec.state_size == 268 and env.spec.maze is None
+    q, qd = map(np.asarray, jax.vmap(env.draw)(jax.random.split(jax.random.key(0), 2000)))
+    np.testing.assert_allclose(q[:, :4], np.broadcast_to([0.0, 0.0, 1.4, 1.0], (2000, 4)))
+    assert not q[:, 4:24].any() and not qd.any()
+    distance, angle = np.linalg.norm(q[:, 24:], axis=1), np.arctan2(q[:, 25], q[:, 24])
+    assert 1.0 <= distance.min() < 1.02 and 4.98 < distance.max() <= 5.0
+    assert abs(distance.mean() - 3.0) < 0.1  # uniform in the distance, not over the disc (whose mean is 3.4)
+    assert np.histogram(angle, 4)[0].min() > 400
+
+
 def standing(q: np.ndarray, links: int = 12) -> SpringState:
     """A physics state with every link at the origin but the target's."""
     pos = jnp.zeros((links, 3)).at[-1, :2].set(jnp.asarray(q)[24:])

@@ -16,7 +16,10 @@ COUNTS = {
     "u_maze": (3 + 1 + 3, 2 + 1 + 3),
     "big_maze": (4 + 5 + 3 + 5 + 4 + 5, 3 + 5 + 3 + 5 + 4 + 5),
     "hardest_maze": (9 + 5 + 9 + 3 + 8 + 4 + 8, 8 + 5 + 9 + 3 + 8 + 4 + 8),
+    "u4_maze": (3 + 2 + 1 + 2 + 3, 3 + 1 + 1 + 2 + 3),
+    "u5_maze": (6 + 2 + 1 + 2 + 6, 6 + 1 + 1 + 2 + 6),
 }
+STARTS = {"u4_maze": [2.0, 1.0], "u5_maze": [2.0, 1.0]}
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -25,7 +28,7 @@ def test_a_layout_has_the_cells_that_were_counted_by_hand(name: str):
     free, goals = COUNTS[name]
     assert np.sum(~layout.walls) == free
     assert len(layout.cells("g")) == goals
-    assert layout.cells("r").tolist() == [[1.0, 1.0]]
+    assert layout.cells("r").tolist() == [STARTS.get(name, [1.0, 1.0])]
     assert free == goals + 1  # every free cell but the start is a goal
 
 
@@ -41,6 +44,8 @@ def test_an_evaluation_layout_has_the_same_walls_and_start_and_fewer_goals(name:
 def test_the_far_goals_are_those_of_the_drawing():
     far = {name: {tuple(cell) for cell in parse_layout(text, 1.0).cells("g")} for name, text in EVAL_LAYOUTS.items()}
     assert far["u_maze"] == {(3, 1), (3, 2), (3, 3)}
+    assert far["u4_maze"] == {(4, 1), (5, 1), (5, 2), (5, 3)}
+    assert far["u5_maze"] == {(4, 1), (4, 6), *((5, column) for column in range(1, 7))}
     assert far["big_maze"] == {(1, 5), (1, 6), (2, 5), (2, 6), (5, 3), (5, 6), (6, 2), (6, 3), (6, 5), (6, 6)}
 
 

@@ -167,7 +167,7 @@ def test_accepted_configs_train_one_iteration_and_every_number_is_finite(count: 
         config = Config(**values)
         assert not answer["problem"], f"dcp.runs.train.train(Config(**{values!r}))\n{answer['problem']}"
         assert not answer["not_finite"], f"Config(**{values!r}): {answer['not_finite']}"
-        assert answer["updates"] == config.updates_per_iteration
+        assert answer["updates"] == config.num_updates
 
 
 def trained(drawn: list[Values], how: str, environment: dict[str, str]) -> list[dict[str, Any]]:

@@ -40,7 +40,7 @@ def iteration(config: Config) -> dict[str, Any]:
     for _ in range(stages.algorithm.config.num_prefill_unrolls):
         run = stages.prefill(run)
     run, metrics = stages.iteration(run)
-    return {"not_finite": not_finite(metrics, run), "updates": stages.algorithm.config.updates_per_iteration}
+    return {"not_finite": not_finite(metrics, run), "updates": stages.algorithm.config.num_updates}
 
 
 def answer(values: dict[str, Any], how: str) -> dict[str, Any]:

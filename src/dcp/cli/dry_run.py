@@ -50,8 +50,8 @@ def _plan(s: Settings, devices: int) -> dict[str, object]:
         "environment steps that will run": f"{steps:,} = {s.num_unrolls:,} unrolls of {s.env_steps_per_unroll:,}",
         "unrolls that fill the replay": f"{s.num_prefill_unrolls:,}",
         "iterations (unroll, then updates)": f"{s.num_iterations:,}",
-        "updates per iteration": f"{s.updates_per_iteration:,}",
-        "updates in total": f"{s.num_iterations * s.updates_per_iteration:,}",
+        "updates per iteration": f"{s.num_updates:,}",
+        "updates in total": f"{s.num_iterations * s.num_updates:,}",
         "evaluations": f"{s.num_evals:,} of {s.eval_episodes:,} episodes",
         "devices": f"{devices:,}, {s.num_envs // devices:,} environments on each",
     }

@@ -1,4 +1,4 @@
-"""The humanoid in a maze: carry the torso to a cell."""
+"""The humanoid, in the open and in a maze: carry the torso to a place."""
 
 from functools import cached_property
 
@@ -20,10 +20,11 @@ TIMESTEP, FRAMES = 0.0015, 10  # dt = 0.015
 SPRING_GEAR = [350.0] * 11 + [100.0] * 6  # Brax's for spring physics; elsewhere the stock model's own
 CONTROL_LIMIT = 0.4
 HEALTHY_REWARD, CONTROL_COST = 5.0, 0.1
+TARGET_DISTANCE = (1.0, 5.0)  # in the open, from the start
 
 
-class HumanoidMaze(PhysicsEnv):
-    """State: q, qd, inertia and velocity about the centre of mass, actuator forces. Goal: the target's x, y, z.
+class Humanoid(PhysicsEnv):
+    """In the open. State: q, qd, inertia, velocity about the centre of mass, actuator forces. Goal: target's x, y, z.
 
     In paper fidelity the target's own entries are part of the state, and its kilogram of the centre of mass.
     """
@@ -31,7 +32,7 @@ class HumanoidMaze(PhysicsEnv):
     links = "moving"
     healthy_z = HEALTHY_Z
 
-    def __init__(self, name: str, layout: MazeLayout, fidelity: str = "paper"):
+    def __init__(self, name: str, fidelity: str = "paper", layout: MazeLayout | None = None):
         self.layout, self.fidelity = layout, fidelity
         links, target = (LINKS + 1, 2) if fidelity == "paper" else (LINKS, 0)
         self._links, self._q, self._v = links, Q + target, V + target
@@ -44,7 +45,7 @@ class HumanoidMaze(PhysicsEnv):
             threshold=0.5,
             episode_length=1000,
             maze=layout,
-            maze_dims=(0, 1),
+            maze_dims=None if layout is None else (0, 1),
             physics="spring",
             fixes=("the state no longer holds the target's position, velocity and inertia (S 268 becomes 246)",),
         )
@@ -55,7 +56,8 @@ class HumanoidMaze(PhysicsEnv):
             if geom.name != "floor":
                 geom.contype, geom.conaffinity = 1, 0
         spec.geom("floor").contype = 1
-        models.add_walls(spec, self.layout)
+        if self.layout is not None:
+            models.add_walls(spec, self.layout)
         models.add_target(spec, height=TARGET_HEIGHT, radius=0.5, range_=100.0)
         if self.spec.physics == "spring":
             for actuator, gear in zip(spec.actuators, SPRING_GEAR, strict=True):
@@ -68,9 +70,15 @@ class HumanoidMaze(PhysicsEnv):
         return spring_engine(self.model(), TIMESTEP, FRAMES, self.layout)
 
     def draw(self, key: Array) -> tuple[Array, Array]:
-        key_start, key_goal = jax.random.split(key)
-        start = jax.random.choice(key_start, jnp.asarray(self.layout.cells("r")))
-        goal = jax.random.choice(key_goal, jnp.asarray(self.layout.cells("g")))
+        """Start at the origin; the target lies at a uniform distance and angle from it."""
+        key_distance, key_angle = jax.random.split(key)
+        low, high = TARGET_DISTANCE
+        distance = jax.random.uniform(key_distance, minval=low, maxval=high)
+        angle = jax.random.uniform(key_angle, maxval=2.0 * jnp.pi)
+        return self.upright(jnp.zeros(2), distance * jnp.stack([jnp.cos(angle), jnp.sin(angle)]))
+
+    def upright(self, start: Array, goal: Array) -> tuple[Array, Array]:
+        """start [2], goal [2] -> q, qd: without noise"""
         return jnp.asarray(INIT_Q).at[:2].set(start).at[-2:].set(goal), jnp.zeros(V + 2)
 
     def control(self, action: Array) -> Array:
@@ -119,3 +127,16 @@ class HumanoidMaze(PhysicsEnv):
         gear = jnp.asarray(self._compiled.actuator_gear[:, 0], jnp.float32)
         limited = jnp.clip(control, -CONTROL_LIMIT, CONTROL_LIMIT)
         return jnp.zeros(self._v).at[dof].add(gear * limited)
+
+
+class HumanoidMaze(Humanoid):
+    """Start in a maze's start cell; the target is a goal cell's centre."""
+
+    def __init__(self, name: str, layout: MazeLayout, fidelity: str = "paper"):
+        super().__init__(name, fidelity, layout)
+        self.layout: MazeLayout = layout
+
+    def draw(self, key: Array) -> tuple[Array, Array]:
+        key_start, key_goal = jax.random.split(key)
+        start = jax.random.choice(key_start, jnp.asarray(self.layout.cells("r")))
+        return self.upright(start, jax.random.choice(key_goal, jnp.asarray(self.layout.cells("g"))))

@@ -40,6 +40,27 @@ HARDEST = """
 ############
 """
 
+# Scaled CRL's two longer U mazes (arXiv 2503.14858).
+U4 = """
+#####
+#ggg#
+#r#g#
+###g#
+#g#g#
+#ggg#
+#####
+"""
+
+U5 = """
+########
+#gggggg#
+#r####g#
+######g#
+#g####g#
+#gggggg#
+########
+"""
+
 # The evaluation layouts keep only far goals.
 U_EVAL = """
 #####
@@ -60,8 +81,28 @@ BIG_EVAL = """
 ########
 """
 
-LAYOUTS: dict[str, str] = {"u_maze": U, "big_maze": BIG, "hardest_maze": HARDEST}
-EVAL_LAYOUTS: dict[str, str] = {"u_maze": U_EVAL, "big_maze": BIG_EVAL}
+U4_EVAL = """
+#####
+#...#
+#r#.#
+###.#
+#g#.#
+#ggg#
+#####
+"""
+
+U5_EVAL = """
+########
+#......#
+#r####.#
+######.#
+#g####g#
+#gggggg#
+########
+"""
+
+LAYOUTS: dict[str, str] = {"u_maze": U, "big_maze": BIG, "hardest_maze": HARDEST, "u4_maze": U4, "u5_maze": U5}
+EVAL_LAYOUTS: dict[str, str] = {"u_maze": U_EVAL, "big_maze": BIG_EVAL, "u4_maze": U4_EVAL, "u5_maze": U5_EVAL}
 
 
 def parse_layout(text: str, scale: float) -> MazeLayout:

@@ -36,6 +36,12 @@ def _humanoid_maze(name: str, layout: str, fidelity: str = "paper") -> Environme
     return HumanoidMaze(name, parse_layout(layout, MAZE_SCALE), fidelity)
 
 
+def _humanoid(fidelity: str = "paper") -> Environment:
+    from dcp.envs.humanoid import Humanoid
+
+    return Humanoid("humanoid", fidelity)
+
+
 def _ant_push(fidelity: str = "paper") -> Environment:
     from dcp.envs.ant_tasks import AntPush
 
@@ -80,6 +86,7 @@ OURS: dict[str, Factory] = _mazes() | {
     "point_soccer": PointSoccer,
     "point_soccer_slick": partial(PointSoccer, "point_soccer_slick", sticks=False),
     "point_push": PointPush,
+    "humanoid": _humanoid,
     "ant_push": _ant_push,
     "ant_soccer": _ant_soccer,
     "pusher_easy": partial(_pusher, "pusher_easy"),

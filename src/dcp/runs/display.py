@@ -123,7 +123,7 @@ def headline(config: Config, folder: Path | None, who: str | None = None) -> str
     asked = "" if runs == config.steps else f" ({config.steps:,} rounded up to whole unrolls)"
     return (
         f"Training {config.method} on {config.env}, {who or f'seed {config.seed}'}: {runs:,} environment steps{asked}, "
-        f"{config.num_iterations * config.updates_per_iteration:,} updates"
+        f"{config.num_iterations * config.num_updates:,} updates"
         f"{'' if folder is None else f'; results go to {folder}'}"
     )
 

@@ -201,7 +201,7 @@ class Group:
         row = {
             "evaluation": len(moment.rows) + 1,
             "env_steps": moment.unrolls * config.env_steps_per_unroll,
-            "updates": (moment.unrolls - config.num_prefill_unrolls) * config.updates_per_iteration,
+            "updates": (moment.unrolls - config.num_prefill_unrolls) * config.num_updates,
             **scores,
             **_means(moment.metrics),
             "diverged_episodes": diverged - moment.diverged,
