@@ -45,11 +45,7 @@ def test_importing_dcp_installs_no_hook_and_imports_no_gymnasium():
 
 def test_importing_dcp_gym_registers_without_jax():
     script = f"import sys, dcp, gymnasium; print({COUNT}); import dcp.gym; print({COUNT}, 'jax' in sys.modules)"
-<<<<<<< HEAD
-    assert run(script) == ["0", "32 False"]
-=======
-    assert run(script) == ["0", "45 False"]
->>>>>>> 41bba79 (The published loop: updates_per_iteration, the mazes U4 and U5, the humanoid in the open, the preset scaled_crl)
+    assert run(script) == ["0", "49 False"]
 
 
 def test_an_id_is_made_after_dcp_gym_is_imported():
@@ -58,11 +54,7 @@ def test_an_id_is_made_after_dcp_gym_is_imported():
 
 def test_an_id_can_name_the_package():
     script = f"import gymnasium; print({COUNT}); {STEP.format('dcp:dcp/PointUMaze-v0')}; print({COUNT})"
-<<<<<<< HEAD
-    assert run(script) == ["0", "dcp/PointUMaze-v0", "32"]
-=======
-    assert run(script) == ["0", "dcp/PointUMaze-v0", "45"]
->>>>>>> 41bba79 (The published loop: updates_per_iteration, the mazes U4 and U5, the humanoid in the open, the preset scaled_crl)
+    assert run(script) == ["0", "dcp/PointUMaze-v0", "49"]
 
 
 def test_an_id_that_names_dcp_gym_works_even_where_dcp_was_imported_first():

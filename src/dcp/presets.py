@@ -115,11 +115,7 @@ PRESETS = {
     "smoke": Preset(
         "seconds, once compiled: shows that everything runs, learns nothing",
         _SMOKE,
-<<<<<<< HEAD
-        dict.fromkeys(("ant_*", "humanoid_*", "pusher_*", "so101_*"), _SMOKE_PHYSICS),
-=======
-        dict.fromkeys(("ant_*", "humanoid*", "pusher_*"), _SMOKE_PHYSICS),
->>>>>>> 41bba79 (The published loop: updates_per_iteration, the mazes U4 and U5, the humanoid in the open, the preset scaled_crl)
+        dict.fromkeys(("ant_*", "humanoid*", "pusher_*", "so101_*"), _SMOKE_PHYSICS),
     ),
 }
 
