@@ -52,10 +52,9 @@ def interpreters() -> Iterator[str]:
 def steps(bin_folder: Path, wheel: Path) -> dict[str, list[str]]:
     """Return what a new user does, by name: install, the README's Python, and the commands."""
     python, dcp = str(bin_folder / "python"), str(bin_folder / "dcp")
-    blocks = {f"README block {n}": [python, "-c", block] for n, block in enumerate(python_blocks(README), 1)}
     return {
         "pip install": [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel)],
-        **blocks,
+        "README's Python": [python, "-c", "\n".join(python_blocks(README))],
         "python -m dcp": [python, "-m", "dcp", "--version"],
         "dcp train": [dcp, "train", "--preset", "demo", "--steps", "300000", "--display", "plain"],
         "dcp render": [dcp, "render", "zoo/point_u_maze/dcp"],

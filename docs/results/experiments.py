@@ -1,4 +1,4 @@
-"""Runs every study that docs/results.md reports, two at a time, one a core; skips what is done.
+"""Runs every study that docs/results*.md report, two at a time, one per core; skips what is done.
 
     python docs/results/experiments.py run --out /somewhere/outside   # about an hour and a half on two cores
     python docs/results/experiments.py collect --out /somewhere/outside   # -> docs/results/point_mazes.csv

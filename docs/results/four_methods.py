@@ -121,10 +121,10 @@ def overall_figure(runs: Runs) -> Figure:
         left, right = figure.subplots(1, 2)
         for at, method in enumerate(METHODS):
             found = bootstrap(interquartile_mean, [last(runs, maze, method, "success_once") for maze in LABELS])
-            _whisker(left, at, 100 * np.array(found), colour[method])
+            _whisker(left, at, 100 * np.array(found[:3]), colour[method])
         others = [method for method in METHODS if method != "dcp"]
         for at, other in enumerate(others):
-            _whisker(right, at, np.array(improvement(runs, other)), colour[other])
+            _whisker(right, at, np.array(improvement(runs, other)[:3]), colour[other])
         left.set_xlabel("Interquartile mean of success, last evaluation (%)")
         left.set_xlim(0, 102)
         right.set_xlabel("Probability that a run of dcp beats one of ...")
@@ -138,7 +138,7 @@ def overall_figure(runs: Runs) -> Figure:
 
 
 def _whisker(axes, at: int, estimate: np.ndarray, colour: str) -> None:
-    value, low, high = estimate
+    value, low, high = estimate  # an Interval's first three
     axes.plot([low, high], [at, at], color=colour, linewidth=6, alpha=0.35, solid_capstyle="butt")
     axes.plot([value], [at], marker="o", markersize=7, color=colour)
 

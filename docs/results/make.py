@@ -1,8 +1,8 @@
-"""The figures and tables of docs/results.md, from docs/results/point_mazes.csv alone.
+"""The figures and tables of docs/results*.md, from docs/results/point_mazes.csv alone.
 
     python docs/results/make.py
 
-Tables go between the markers `<!-- NAME -->` and `<!-- /NAME -->` of docs/results.md; the words around them are ours.
+Tables go between the markers `<!-- NAME -->` and `<!-- /NAME -->` of docs/results*.md; the words around them are ours.
 """
 
 import csv
@@ -19,7 +19,6 @@ from dcp.analysis.style import BLUE, GREEN, ORANGE, house_style, save
 from dcp.statistics import t_interval
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "results.md"
 Runs = dict[str, dict[str, list[Columns]]]  # study -> label -> one record a seed
 
 U_FIGURE = ["dcp", "crl", "ssgc", "dcp_no_pool"]
@@ -134,11 +133,13 @@ def switches_figure(big: dict[str, list[Columns]]) -> Figure:
         return figure
 
 
-def put(page: str, name: str, text: str) -> str:
+def put(name: str, text: str) -> None:
+    """Write a table between its markers, into whichever of the pages docs/results*.md has them."""
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-    if not pattern.search(page):
-        raise SystemExit(f"docs/results.md has no place for {name}: add <!-- {name} --> and <!-- /{name} -->")
-    return pattern.sub(lambda found: found[1] + text + "\n" + found[2], page)
+    places = [page for page in HERE.parent.glob("results*.md") if pattern.search(page.read_text())]
+    if len(places) != 1:
+        raise SystemExit(f"{len(places)} pages docs/results*.md have <!-- {name} --> and <!-- /{name} -->: one must")
+    places[0].write_text(pattern.sub(lambda found: found[1] + text + "\n" + found[2], places[0].read_text()))
 
 
 def main() -> None:
@@ -151,16 +152,14 @@ def main() -> None:
     pooled = [label for label in big if "pool_spread" in big[label][0]]
     order = [f"{method}, {key}" for method in ("dcp", "ssgc") for _, rows in SWITCHES.items() for _, key in rows]
     labels = [*dict.fromkeys(order), "crl", "dcp_no_pool"]
-    page = PAGE.read_text()
-    page = put(page, "four", four_methods.results_table(runs))
-    page = put(page, "overall", four_methods.overall_table(runs))
-    page = put(page, "against", four_methods.against_table(runs))
-    page = put(page, "u", table(u, _u_order(u)))
-    page = put(page, "speed", speed_table(u, _u_order(u)))
-    page = put(page, "paired", paired_table(big))
-    page = put(page, "big", table(big, labels))
-    page = put(page, "pool", pool_table(big, [label for label in labels if label in pooled]))
-    PAGE.write_text(page)
+    put("four", four_methods.results_table(runs))
+    put("overall", four_methods.overall_table(runs))
+    put("against", four_methods.against_table(runs))
+    put("u", table(u, _u_order(u)))
+    put("speed", speed_table(u, _u_order(u)))
+    put("paired", paired_table(big))
+    put("big", table(big, labels))
+    put("pool", pool_table(big, [label for label in labels if label in pooled]))
 
 
 def _u_order(u: dict[str, list[Columns]]) -> list[str]:

@@ -1,11 +1,11 @@
-"""The tables and the figure of docs/results.md's section on point_soccer, from two CSV files beside this one alone."""
+"""The tables and the figure of docs/results_point_soccer*.md, from two CSV files beside this one alone."""
 
 import csv
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
-from make import PAGE, put
+from make import put
 from matplotlib.figure import Figure
 
 from dcp.analysis.curves import Columns, plot_methods
@@ -121,15 +121,13 @@ def make() -> None:
     runs = read()
     arms = runs["point_soccer"]
     save(curves_figure(arms), HERE / "point_soccer.png")
-    page = PAGE.read_text()
-    page = put(page, "soccer", results_table(arms))
-    page = put(page, "soccer_paired", paired_table(arms))
-    page = put(page, "slick_paired", paired_table(runs["point_soccer_slick"]))
-    page = put(page, "soccer_diagnosis", diagnosis_table("point_soccer"))
-    page = put(page, "slick_diagnosis", diagnosis_table("point_soccer_slick"))
+    put("soccer", results_table(arms))
+    put("soccer_paired", paired_table(arms))
+    put("slick_paired", paired_table(runs["point_soccer_slick"]))
+    put("soccer_diagnosis", diagnosis_table("point_soccer"))
+    put("slick_diagnosis", diagnosis_table("point_soccer_slick"))
     for name, study in (("push", "point_push"), ("slick", "point_soccer_slick")):
-        page = put(page, name, results_table(runs[study]))
-    PAGE.write_text(page)
+        put(name, results_table(runs[study]))
 
 
 def _interval(values: np.ndarray, digits: int) -> str:

@@ -1,4 +1,4 @@
-"""DCP and CRL at the paper's settings, one seed each: figures and tables of docs/results.md.
+"""DCP and CRL at the paper's settings, one seed each: figures and tables of docs/results_physics.md.
 
     python docs/results/single_seeds.py collect STUDY RUNS_DIR     # run folders -> docs/results/STUDY.csv
     python docs/results/single_seeds.py                            # figures and tables, from the CSV files alone
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from make import HERE, PAGE, put
+from make import HERE, put
 from matplotlib.figure import Figure
 
 from dcp.analysis.curves import Columns, methods_figure
@@ -124,12 +124,10 @@ def table(study: str, runs: dict[str, list[Columns]]) -> str:
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["collect"]:
         collect(arguments[1], Path(arguments[2]))
-    page = PAGE.read_text()
     for study in STUDIES:
         runs = read(study)
         save(figure(study, runs), HERE / f"{study}.png")
-        page = put(page, study, table(study, runs))
-    PAGE.write_text(page)
+        put(study, table(study, runs))
 
 
 if __name__ == "__main__":

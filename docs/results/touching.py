@@ -1,4 +1,4 @@
-"""Does a pusher's policy touch its object at all? Lines for docs/results.md, beside random actions.
+"""Does a pusher's policy touch its object at all? Lines for docs/results_physics.md, beside random actions.
 
 python docs/results/touching.py RUN...      # run folders of a pusher, under the physics that they were trained with
 """

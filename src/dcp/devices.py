@@ -150,7 +150,7 @@ def unfit_for_hosts(devices: int | None, num_envs: int) -> str | None:
 
 
 def splitting_pays(batch_size: int, count: int) -> bool:
-    """Whether batches too are split, where nobody says so. See docs/architecture.md for what was measured.
+    """Whether batches too are split, where nobody says so. See docs/devices.md for what was measured.
 
     The virtual devices of one CPU share its threads: there one device has them all. Hosts do not.
     """

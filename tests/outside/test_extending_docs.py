@@ -16,7 +16,7 @@ from dcp.methods import table as methods_table  # noqa: F401  fills the tables
 from dcp.presets import preset_config
 
 ROOT = Path(__file__).parents[2]
-README, PAGE = (ROOT / "README.md").read_text(), (ROOT / "docs" / "extending.md").read_text()
+PAGE = (ROOT / "docs" / "extending.md").read_text()
 BLOCKS = re.findall(r"^```(?:python|toml)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 COMMANDS = re.findall(r"^    dcp (.*)$", PAGE, re.MULTILINE)
 
@@ -86,17 +86,6 @@ def test_each_part_alone_can_be_traced_beside_ours(folder: Path):
         run = jax.eval_shape(algorithm.init, jax.random.key(0))
         _, metrics = jax.eval_shape(algorithm.iteration, run)
         assert metrics["critic_loss"].shape == ()
-
-
-def test_the_algorithm_that_the_readme_composes_can_be_traced():
-    (block,) = re.findall(r"^```python\n([^`]*SoftDirection[^`]*)```", README, re.MULTILINE)
-    composed, _, trained = block.partition("run = ")
-    assert trained.startswith("dcp.train(algorithm, runs_dir=None)")
-    found: dict[str, Any] = {"__name__": "my_module"}
-    exec(composed, found)
-    algorithm = found["algorithm"]
-    run = jax.eval_shape(algorithm.init, jax.random.key(0))
-    assert jax.eval_shape(algorithm.iteration, run)[1]["critic_loss"].shape == ()
 
 
 def test_the_page_names_every_open_table_and_its_flag():

@@ -32,7 +32,7 @@ from dcp.run_folder import CONFIG_FILE, read_config_file
 NOT_MEASURED = "not measured"
 FILE = "calibration.json"
 # What has little or no effect on the time of a step. Methods do have one, but to calibrate each would take three times
-# as long: docs/grid.md.
+# as long: docs/grid_forecast.md.
 _FREE = ("method", "seed", "steps", "eval_env", "num_evals", "eval_episodes", "actor_goal", "score", "discount")
 _FREE += ("final_goal_share", "logsumexp_penalty", "target_entropy_scale", "min_replay_rows", "pool_refresh_steps")
 _FREE += ("actor_learning_rate", "critic_learning_rate", "alpha_learning_rate", "energy", "contrastive_loss")

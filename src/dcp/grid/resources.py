@@ -5,7 +5,7 @@ A job's peak memory is estimated from the sizes of its runs:
     peak = process + seeds * (arrays + state)
 
 arrays: every part that `checks.memory_parts` knows; state: replay, learner and pool once more, for the copy that a
-checkpoint is written from. The constants are measured: docs/grid.md.
+checkpoint is written from. The constants are measured: docs/grid_forecast.md.
 """
 
 import os

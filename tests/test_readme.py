@@ -1,0 +1,59 @@
+"""README.md: short, in order, and its blocks run."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dcp
+from dcp.cli.main import main
+from tests.pythons import README, python_blocks
+
+TEXT = README.read_text()
+COMMANDS = re.findall(r"^    dcp (.*?)(?: +#.*)?$", TEXT, re.MULTILINE) + re.findall(r"`dcp (\w+ --[^`]*)`", TEXT)
+SHORT = ('preset_config("demo", steps=500_000)', 'preset_config("smoke")')
+MOST_WORDS = 900
+
+
+def run_blocks(blocks: list[str]) -> dict[str, Any]:
+    """Run a page's blocks one after another, as a reader would paste them. -> the names that they leave"""
+    found: dict[str, Any] = {"__name__": "readme"}
+    for block in blocks:
+        exec(block, found)
+    return found
+
+
+def test_it_is_short_and_in_order():
+    assert len(TEXT.split()) <= MOST_WORDS
+    marks = ["render_ant_u_maze.gif", "pip install dcp-rl", "```python", "| `dcp_no_pool` |", "four_methods.png", "usually |"]
+    places = [TEXT.index(mark) for mark in [*marks, "## Where to go"]]
+    assert places == sorted(places)
+
+
+def test_its_python_runs_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = python_blocks(README)
+    assert SHORT[0] in blocks[0] and len(blocks) == 2
+    found = run_blocks([blocks[0].replace(*SHORT), blocks[1]])
+    assert len(found["run"].rows) == 2 and found["action"].shape == (2,)
+    assert dcp.load_policy(tmp_path / "mine.safetensors").condition == dcp.Direction()
+    assert found["mine"].condition.scale == 2.0
+
+
+def test_its_eight_lines_are_eight():
+    lines = [line for line in python_blocks(README)[0].splitlines() if line]
+    assert len(lines) <= 8
+
+
+@pytest.mark.slow
+def test_its_python_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    run_blocks(python_blocks(README))
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("train") and "my_module" not in c])
+def test_its_training_commands_are_accepted(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([*shlex.split(command), "--dry-run"]) == 0

@@ -1,0 +1,68 @@
+"""The documentation's site: it builds strictly, no page is long, and the tutorials' blocks run."""
+
+import re
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dcp.cli.main import main
+from tests.pythons import python_blocks
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+MOST_WORDS = 1500
+TRAIN = ("quick_start", "your_own_condition", "your_own_environment")
+
+
+def test_no_page_has_more_than_1500_words():
+    words = {page.name: len(re.findall(r"\S*\w\S*", page.read_text())) for page in DOCS.glob("*.md")}
+    assert {name: count for name, count in words.items() if count > MOST_WORDS} == {}
+
+
+def follow(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Write the page's files into a folder and run its other blocks there. -> the names that they leave"""
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    found: dict[str, Any] = {"__name__": page}
+    for block in python_blocks(DOCS / f"{page}.md"):
+        file = re.match(r"# (\w+\.py)\n", block)
+        if file:
+            Path(file[1]).write_text(block)
+        else:
+            exec(block, found)
+    return found
+
+
+def test_the_robots_tutorial_drives_the_point_around_the_wall(tmp_path: Path, monkeypatch, capsys):
+    found = follow("your_own_robot", tmp_path, monkeypatch)
+    assert found["robot"].place[1] > 1.0  # the goal lies behind a wall, at the same height
+    assert "2 2 2" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", TRAIN)
+def test_a_tutorial_runs_from_top_to_bottom(page: str, tmp_path: Path, monkeypatch):
+    before = set(sys.modules)
+    found = follow(page, tmp_path, monkeypatch)
+    assert found["run"].rows
+    text = (DOCS / f"{page}.md").read_text()
+    for command in re.findall(r"^    dcp (train .*?)(?: +#.*)?$", text, re.MULTILINE):
+        if "--resume" not in command:
+            assert main([*shlex.split(command), "--dry-run", "--runs-dir", "elsewhere"]) == 0, command
+    for name in {"soft", "river"} & set(sys.modules) - before:
+        del sys.modules[name]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("mkdocs") is None, reason="make test-all installs MkDocs")
+def test_the_site_builds_without_a_warning(tmp_path: Path):
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    built = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+    api = (tmp_path / "site" / "api.html").read_text()
+    assert "PooledSubgoal" in api and (tmp_path / "site" / "search" / "search_index.json").is_file()
