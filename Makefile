@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 INTEROP := $(VENV)/.interop
+DOCS := $(VENV)/.docs
+export NO_MKDOCS_2_WARNING := 1
 # Tests on two processes, a file on one: what a file's tests share is made once. JOBS=1 for one.
 JOBS ?= 2
 PROCESSES = -n $(JOBS) --dist loadfile
@@ -25,20 +27,21 @@ define find_python
 	fi
 endef
 
-.PHONY: help setup demo test test-all test-pythons dist lint format bench pictures lock clean
+.PHONY: help setup demo docs test test-all test-pythons dist lint format bench pictures lock clean
 
 help:
 	@echo "make setup     the virtual environment in .venv, installed from requirements.lock"
 	@echo "make demo      train DCP on a maze; about three minutes, results in runs/demo"
+	@echo "make docs      the documentation as a site, at http://127.0.0.1:8000"
 	@echo "make test      lint, types, import contracts, tests"
-	@echo "make test-all  the same with the slow tests; installs PyTorch and Stable-Baselines3 for some of them"
+	@echo "make test-all  the same with the slow tests; installs PyTorch, Stable-Baselines3 and MkDocs for some of them"
 	@echo "make test-pythons  the wheel in an empty environment on each Python 3.11 to 3.13 that is here, without the lock file"
 	@echo "make dist      the wheel and the source distribution, in dist/"
 	@echo "make lint      lint, types, import contracts"
 	@echo "make format    ruff's formatting and safe fixes"
 	@echo "make bench     every benchmark; each ends with one line of JSON"
 	@echo "make pictures  the pictures of docs/environments.md, from the models themselves"
-	@echo "make lock      requirements.lock anew from pyproject.toml (UPGRADE=1: newest versions)"
+	@echo "make lock      requirements.lock and requirements-docs.lock anew from pyproject.toml (UPGRADE=1: newest versions)"
 	@echo "make clean     remove .venv and caches; runs stay"
 
 setup: $(STAMP)
@@ -73,8 +76,27 @@ $(INTEROP): requirements-interop.lock $(STAMP)
 	@problems=$$($(BIN)/python -m pip check 2>&1) || { echo "$$problems: requirements-interop.lock does not fit requirements.lock" >&2; exit 1; }
 	@touch $(INTEROP)
 
+# MkDocs and what runs notebooks, for the site and its tests.
+$(DOCS): requirements-docs.lock $(STAMP)
+	@echo "setup: installing MkDocs and nbclient (half a minute the first time)"
+	@sed -n '/^[A-Za-z0-9]/s/ *\\$$//p' requirements.lock > $(DOCS).constraints
+	@$(PIP) install --only-binary :all: -r requirements-docs.lock --constraint $(DOCS).constraints
+	@touch $(DOCS)
+
+docs: $(DOCS)
+	@$(BIN)/python -m mkdocs serve --dev-addr 127.0.0.1:8000
+
+DEMO := runs/demo/point_u_maze/dcp/seed_0
 demo: setup
 	@$(BIN)/dcp train --preset demo --runs-dir runs/demo --overwrite
+	@echo
+	@echo "Look at $(DEMO)/plots/: landscape.png, learning_curve.png and episode.gif."
+	@echo "What to try next:"
+	@echo "  $(BIN)/dcp explore $(DEMO)                            drag the goal and watch the policy"
+	@echo "  $(BIN)/dcp train --preset demo --method crl --runs-dir runs/demo   the baseline; then:"
+	@echo "  $(BIN)/dcp eval $(DEMO) runs/demo/point_u_maze/crl/seed_0   both on the same episodes"
+	@echo "  $(BIN)/dcp render zoo/ant_u_maze/dcp                  a trained ant"
+	@echo "  docs/your_own_condition.md                            change what the actor sees"
 
 lint: setup
 	@echo "lint: ruff check"
@@ -90,7 +112,7 @@ test: lint
 	@echo "test: all but the slow ones"
 	@$(BIN)/python -m pytest -m "not slow" $(PROCESSES)
 
-test-all: lint $(INTEROP)
+test-all: lint $(INTEROP) $(DOCS)
 	@echo "test: all, compiled as for a user"
 	@DCP_TESTS_COMPILE=shipped $(BIN)/python -m pytest $(PROCESSES)
 
@@ -122,7 +144,9 @@ lock:
 	$$python -m venv "$$tool" && "$$tool/bin/python" -m pip install --quiet --no-input --disable-pip-version-check uv || exit 1; \
 	echo "lock: resolving"; \
 	"$$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-header $(if $(UPGRADE),--upgrade) --extra dev pyproject.toml --output-file requirements.lock
+		--no-header $(if $(UPGRADE),--upgrade) --extra dev pyproject.toml --output-file requirements.lock || exit 1; \
+	"$$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate \
+		$(if $(UPGRADE),--upgrade) --group docs --constraint requirements.lock --output-file requirements-docs.lock
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
