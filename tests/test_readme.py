@@ -27,7 +27,14 @@ def run_blocks(blocks: list[str]) -> dict[str, Any]:
 
 def test_it_is_short_and_in_order():
     assert len(TEXT.split()) <= MOST_WORDS
-    marks = ["render_ant_u_maze.gif", "pip install dcp-rl", "```python", "| `dcp_no_pool` |", "four_methods.png", "usually |"]
+    marks = [
+        "render_ant_u_maze.gif",
+        "pip install dcp-rl",
+        "```python",
+        "| `dcp_no_pool` |",
+        "four_methods.png",
+        "usually |",
+    ]
     places = [TEXT.index(mark) for mark in [*marks, "## Where to go"]]
     assert places == sorted(places)
 
