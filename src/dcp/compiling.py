@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 import jax
 
 from dcp.devices import cores as _cores
+from dcp.errors import UserError
 
 VARIABLE = "DCP_CACHE_DIR"
 OFF = "off"
@@ -55,25 +56,56 @@ def _writable(path: Path) -> bool:
 # On a CPU, XLA hands matrix products to YNNPACK, which runs those of our sizes (256 x 256 x 256) on one thread.
 # Eigen splits them over the cores: benchmarks/learner.py measures both. On one core YNNPACK is the faster of the two.
 EIGEN_DOTS = {"xla_cpu_experimental_ynn_fusion_type": ""}
+# On a GPU a step of 512 environments is hundreds of small kernels, and handing each to the device takes longer than it
+# runs. XLA joins them to CUDA graphs, but not across a loop or a branch: the host hands over every round, and waits
+# where only the device knows how many there are. "loops" has it put loops and branches into graphs too, and graphs of
+# two kernels already; "xla" is XLA's own choice; "off" has no graphs, for a driver that fails with them.
+# No number depends on it. The variable DCP_GPU_GRAPHS chooses; `dcp doctor --gpu` measures all three.
+_IN_GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,DYNAMIC_SLICE_FUSION"
+GPU_GRAPHS: dict[str, dict[str, str | int]] = {
+    "loops": {"xla_gpu_enable_command_buffer": f"{_IN_GRAPHS},CONDITIONAL,WHILE", "xla_gpu_graph_min_graph_size": 2},
+    "xla": {},
+    "off": {"xla_gpu_enable_command_buffer": ""},
+}
+GRAPHS_VARIABLE = "DCP_GPU_GRAPHS"
 # A few episodes run in an instant, compiling them takes seconds: twice as long with the compiler's optimisations.
 QUICK_COMPILE = {"xla_backend_optimization_level": 0}
 
 
-def compiler_options() -> dict[str, str] | None:
+def compiler_options() -> dict[str, str] | dict[str, str | int] | None:
     """For `jax.jit` at the edge. None where XLA's own choice is best, or where it does not know the option."""
-    if jax.default_backend() != "cpu" or _cores() < 2:
+    backend = jax.default_backend()
+    if backend in ("gpu", "cuda"):
+        options = GPU_GRAPHS[gpu_graphs()]
+        return options if options and _accepted(tuple(options.items())) else None
+    if backend != "cpu" or _cores() < 2:
         return None
     return EIGEN_DOTS if _accepted(tuple(EIGEN_DOTS.items())) else None
 
 
+def gpu_graphs() -> str:
+    """Return the row of GPU_GRAPHS that is in force."""
+    chosen = os.environ.get(GRAPHS_VARIABLE) or "loops"
+    if chosen not in GPU_GRAPHS:
+        raise UserError(f"{GRAPHS_VARIABLE} is {chosen!r}: set it to one of {', '.join(GPU_GRAPHS)}, or unset it")
+    return chosen
+
+
 @cache
-def _accepted(options: tuple[tuple[str, str], ...]) -> bool:
-    """An experimental option may vanish with a newer XLA: ask before relying on it. Once, for asking compiles."""
+def _accepted(options: tuple[tuple[str, str | int], ...]) -> bool:
+    """Try options before relying on them: XLA may not know one any longer, or a driver may fail with it. Once each.
+
+    The trial is a loop whose end only its data knows: the hardest that the options are asked to take.
+    """
+
+    def count(x: jax.Array) -> jax.Array:
+        return jax.lax.while_loop(lambda x: x.sum() < 100.0, lambda x: x + 1.0, x)
+
     try:
-        jax.jit(lambda x: x + 1, compiler_options=dict(options)).lower(1.0).compile()
+        counted = jax.jit(count, compiler_options=dict(options))(jax.numpy.zeros(8))
+        return bool((counted == 13.0).all())
     except jax.errors.JaxRuntimeError:
         return False
-    return True
 
 
 def cached_by_env(make: Callable[P, R]) -> Callable[P, R]:

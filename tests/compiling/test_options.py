@@ -2,9 +2,11 @@
 
 import jax
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose
 
 from dcp import compiling as compiler
+from dcp.errors import UserError
 
 
 def layer(x: jax.Array, w: jax.Array) -> jax.Array:
@@ -29,6 +31,27 @@ def test_one_core_takes_xlas_own_choice(monkeypatch):
     assert compiler.compiler_options() is None
     monkeypatch.setattr(compiler, "_cores", lambda: 2)
     assert compiler.compiler_options() == compiler.EIGEN_DOTS
+
+
+def test_on_a_gpu_loops_go_into_graphs_unless_the_user_says_otherwise(monkeypatch):
+    """Compiled for one by benchmarks/gpu_launches.py; here it is what is asked for that counts."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(compiler, "_accepted", lambda options: True)
+    monkeypatch.delenv(compiler.GRAPHS_VARIABLE, raising=False)
+    options = compiler.compiler_options()
+    assert options is not None and "WHILE" in str(options["xla_gpu_enable_command_buffer"])
+    monkeypatch.setenv(compiler.GRAPHS_VARIABLE, "xla")
+    assert compiler.compiler_options() is None
+    monkeypatch.setenv(compiler.GRAPHS_VARIABLE, "off")
+    assert compiler.compiler_options() == {"xla_gpu_enable_command_buffer": ""}
+    monkeypatch.setenv(compiler.GRAPHS_VARIABLE, "on")
+    with pytest.raises(UserError, match="one of loops, xla, off"):
+        compiler.compiler_options()
+
+
+def test_options_are_tried_on_a_loop_and_refused_where_xla_does_not_know_them():
+    assert compiler._accepted(tuple(compiler.EIGEN_DOTS.items()))
+    assert not compiler._accepted((("xla_no_such_option", 1),))
 
 
 def test_a_program_is_made_once_for_an_environment_and_anew_for_one_without_a_hash():

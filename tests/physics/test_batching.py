@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.physics.batching import environments_last
+from dcp.physics.batching import _concatenated, _through_a_buffer, concatenate_once, environments_last, take_rows
 
 
 def test_environments_become_the_last_axis_and_one_alone_works_too():
@@ -43,3 +43,27 @@ def test_a_vmap_over_seeds_makes_more_environments_of_them():
     np.testing.assert_array_equal(half, a / 2.0)
     np.testing.assert_array_equal(total, np.sum(np.asarray(a), axis=-1) + np.asarray(b))
     assert seen[-1] == ((3, 8), (8,))
+
+
+def test_values_computed_once_are_the_same_through_a_buffer_and_without():
+    """CPUs take the one, GPUs the other."""
+    a, b = jnp.arange(6.0).reshape(2, 3), jnp.arange(3.0).reshape(1, 3)
+    parts = [(a, a > 2.0), (b, b > 0.0)]
+    for form in (_through_a_buffer, _concatenated, concatenate_once):
+        numbers, flags = form(parts)
+        np.testing.assert_array_equal(numbers, [[0, 1, 2], [3, 4, 5], [0, 1, 2]])
+        np.testing.assert_array_equal(flags, [[0, 0, 0], [1, 1, 1], [0, 1, 1]])
+        assert flags.dtype == bool
+    for platform, writes in (("cpu", True), ("cuda", False)):
+        lowered = jax.jit(concatenate_once).trace(parts).lower(lowering_platforms=(platform,)).as_text()
+        assert ("dynamic_update_slice" in lowered) is writes
+
+
+def test_rows_are_the_same_by_one_gather_or_by_many():
+    a, b = jnp.arange(6.0).reshape(3, 2), 10.0 * jnp.arange(6.0).reshape(3, 2)
+    rows = np.array([2, 0, 2])
+    taken = take_rows((a, b), rows)
+    np.testing.assert_array_equal(taken[1], [[40, 50], [0, 10], [40, 50]])
+    for platform, gathers in (("cpu", 2), ("cuda", 1)):
+        lowered = jax.jit(lambda v: take_rows(v, rows)).trace((a, b)).lower(lowering_platforms=(platform,)).as_text()
+        assert lowered.count('"stablehlo.gather"') == gathers

@@ -166,6 +166,26 @@ def test_groups_do_not_change_an_environment(both):
     assert_allclose(by_sixteen, whole, rtol=1e-4, atol=1e-4)
 
 
+def test_the_solver_of_fixed_length_takes_the_path_of_the_one_that_stops(engine):
+    """GPUs run the one, CPUs the other: from the golden starts in contact, and from poses deep in the table."""
+    q, qd = (jnp.asarray(a).T for a in _starts())
+    tau = jnp.asarray(np.random.default_rng(2).normal(0.0, 1.0, qd.shape), jnp.float32)
+
+    @jax.jit
+    def forces(q, qd, tau):
+        at = engine._constraint_inputs(q, qd, tau)
+        violated = engine.constraints.violated(at.q, at.contacts.dist)
+        return engine._constrain_in_groups(at), engine.constraints.forces_of_all(at), violated
+
+    stops, fixed, violated = jax.device_get(forces(q, qd, tau))
+    assert 20 < violated.sum() < q.shape[1]
+    assert not stops[:, ~violated].any() and not fixed[:, ~violated].any()
+    scale = np.maximum(np.abs(stops).max(axis=0), 1e-6)  # of each environment's own forces
+    gap = np.abs(fixed - stops).max(axis=0) / scale
+    # Rounding alone parts them; where a step is on the verge of being halved, by more.
+    assert np.mean(gap[violated] < 1e-5) > 0.8 and gap.max() < 1e-2, np.sort(gap)[-8:]
+
+
 def test_the_closest_points_are_those_of_exact_arithmetic():
     """MJX's formula in float64. On the wrong side of its coin a point is off by up to 1e-5."""
     rng, half, half2 = np.random.default_rng(0), 0.1, 0.05

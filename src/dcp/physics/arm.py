@@ -5,6 +5,7 @@ The same quantities as brax.kinematics, brax.generalized.dynamics and brax.gener
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -77,7 +78,11 @@ def combine(frame: Array, local: np.ndarray) -> Vec:
 
 
 def pose(arm: Arm, q: Array) -> Pose:
-    """Place the links; q [H, N]. A scan, because XLA would compute a chain anew for every link that hangs on it."""
+    """Place the links; q [H, N].
+
+    On a CPU by a scan, because XLA would compute a chain anew for every link that hangs on it; elsewhere written out,
+    because each of a loop's rounds would be several launches.
+    """
     envs = q.shape[-1:]
 
     def link(parent: tuple[Array, Array], own: tuple[Array, Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
@@ -89,7 +94,12 @@ def pose(arm: Arm, q: Array) -> Pose:
 
     still = jnp.zeros((3, *envs)), jnp.broadcast_to(jnp.eye(3)[:, :, None], (3, 3, *envs))
     turns, offsets = _turns(arm, q), jnp.asarray(arm.offset, jnp.float32)[:, :, None]
-    return Pose(*jax.lax.scan(link, still, (turns, offsets))[1])
+
+    def placed(unroll: bool, turns: Array, offsets: Array) -> tuple[Array, Array]:
+        return jax.lax.scan(link, still, (turns, offsets), unroll=unroll)[1]
+
+    forms = {"cpu": partial(placed, False), "default": partial(placed, True)}
+    return Pose(*jax.lax.platform_dependent(turns, offsets, **forms))
 
 
 def _turns(arm: Arm, q: Array) -> Array:

@@ -4,6 +4,7 @@ brax.generalized.constraint and its solver, environments last. D = hinges and th
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -213,9 +214,7 @@ class Constraints:
 
     def forces(self, at: ConstraintInputs) -> Array:
         """Return the constraints' forces [D, N]."""
-        limits, limit_diag, limit_aref = self._limit_rows(at)  # [D, N]: a limit's row has one entry
-        jacobian, contact_diag, contact_aref = self._contact_rows(at)  # [R, D, N]
-        diagonal = jnp.concatenate([limit_diag, contact_diag])
+        limits, jacobian, diagonal, aref = self._rows(at)
         joints = limits.shape[0]
 
         def to_joints(x: Array) -> Array:
@@ -225,16 +224,34 @@ class Constraints:
         def to_rows(acceleration: Array) -> Array:
             return jnp.concatenate([limits * acceleration, jnp.sum(jacobian * acceleration[None], axis=1)])
 
-        def accelerate(force: Array) -> Array:
-            arm = jnp.sum(at.inverse * force[None, : self.hinges], axis=1)
-            return jnp.concatenate([arm, column(self.slide_inverse) * force[self.hinges :]])
-
         def multiply(x: Array) -> Array:
-            return to_rows(accelerate(to_joints(x))) + diagonal * x
+            return to_rows(self._accelerate(at, to_joints(x))) + diagonal * x
 
-        b = to_rows(accelerate(at.force)) - jnp.concatenate([limit_aref, contact_aref])
+        b = to_rows(self._accelerate(at, at.force)) - aref
         moving = self.violated(at.q, at.contacts.dist)
         return to_joints(projected_gradient(multiply, b, self.iterations, self.halvings, moving))
+
+    def forces_of_all(self, at: ConstraintInputs) -> Array:
+        """Return the same forces from a loop of fixed length with few and wide operations: a form for GPUs."""
+        limits, jacobian, diagonal, aref = self._rows(at)
+        rows = jnp.concatenate([jnp.eye(limits.shape[0])[..., None] * limits[None], jacobian])  # [R, D, N]
+        moved = jax.vmap(partial(self._accelerate, at))(rows)  # [R, D, N]: what each row's force accelerates
+        b = _weighted(moved, at.force) - aref
+        moving = self.violated(at.q, at.contacts.dist)
+        problem = RowProblem(rows, moved, diagonal, b)
+        return problem.to_joints(bounded_projected_gradient(problem, self.iterations, self.halvings, moving))
+
+    def _rows(self, at: ConstraintInputs) -> tuple[Array, Array, Array, Array]:
+        """Return limits [D, N], each a row with one entry, contact rows [4 C, D, N]; diagonal, reference [R, N]."""
+        limits, limit_diag, limit_aref = self._limit_rows(at)
+        jacobian, contact_diag, contact_aref = self._contact_rows(at)
+        diagonal = jnp.concatenate([limit_diag, contact_diag])
+        return limits, jacobian, diagonal, jnp.concatenate([limit_aref, contact_aref])
+
+    def _accelerate(self, at: ConstraintInputs, force: Array) -> Array:
+        """[D, N] -> [D, N]"""
+        arm = jnp.sum(at.inverse * force[None, : self.hinges], axis=1)
+        return jnp.concatenate([arm, column(self.slide_inverse) * force[self.hinges :]])
 
     def _limit_rows(self, at: ConstraintInputs) -> tuple[Array, Array, Array]:
         pos, side = self._limit_pos(at.q)
@@ -349,6 +366,66 @@ def _line_search(multiply: Callable[[Array], Array], b: Array, at: _Iterate, hal
         return attempt(search.count + 1, jnp.where(search.too_long, 0.5 * search.step, search.step))
 
     return jax.lax.while_loop(more, halve, attempt(jnp.zeros((), jnp.int32), at.step))
+
+
+class RowProblem(NamedTuple):
+    """A = rows M^-1 rows^T + diagonal, not formed: D is much smaller than R."""
+
+    rows: Array  # [R, D, N]
+    moved: Array  # [R, D, N]: rows M^-1
+    diagonal: Array  # [R, N]
+    b: Array  # [R, N]
+
+    def to_joints(self, x: Array) -> Array:
+        """[R, N] -> [D, N]"""
+        return jnp.sum(self.rows * x[:, None], axis=0)
+
+    def multiply(self, x: Array) -> Array:
+        """[R, N] -> [R, N]"""
+        return _weighted(self.moved, self.to_joints(x)) + self.diagonal * x
+
+
+def _weighted(rows: Array, of: Array) -> Array:
+    """rows [R, D, N], of [D, N] -> [R, N]: a sum written out, which XLA fuses with whatever reads it"""
+    return sum((rows[:, d] * of[None, d] for d in range(rows.shape[1])), start=jnp.zeros(()))
+
+
+def bounded_projected_gradient(problem: RowProblem, iterations: int, halvings: int, moving: Array) -> Array:
+    """Take the same path as `projected_gradient` in `iterations` rounds; each tries all step lengths at once."""
+    halves = jnp.asarray(0.5 ** np.arange(halvings + 1), jnp.float32)[:, None, None]  # [K, 1, 1]
+    eps = float(jnp.finfo(jnp.float32).eps)
+    b = problem.b
+
+    def iterate(at: _Iterate, beta: Array) -> tuple[_Iterate, None]:
+        gradient = problem.multiply(at.y_residual)  # [R, N]; A is symmetric
+        steps = at.step[None] * halves  # [K, 1, N]
+        tried = jnp.maximum(at.y[None] - steps * gradient[None], 0.0)  # [K, R, N]
+        residuals = jax.vmap(problem.multiply)(tried) + b[None]
+        change, moved = tried - at.y[None], residuals - at.y_residual[None]
+        too_long = steps[:, 0] * jnp.sum(moved * moved, 1) > jnp.sum(change * change, 1) + 2.0 * eps  # [K, N]
+        good = ~too_long | ~at.moving[None]
+        chosen, residual = steps[-1], residuals[-1]  # the first that is short enough, else the last
+        for k in reversed(range(halvings)):
+            chosen = jnp.where(good[k : k + 1], steps[k], chosen)  # [1, N]
+            residual = jnp.where(good[k : k + 1], residuals[k], residual)  # [R, N]
+        x = jnp.maximum(at.y - chosen * gradient, 0.0)
+        step = jnp.where(chosen <= SMALLEST_STEP, 1.0, 2.0 * chosen)
+        shift = x - at.x
+        error = jnp.sqrt(_dot(shift, shift)) / step
+        after = _Iterate(
+            at.count,
+            at.moving & (error[0] > TOLERANCE),
+            step,
+            jnp.where(at.moving[None], x, at.x),
+            residual,
+            x + beta * shift,
+            residual + beta * (residual - at.residual),
+        )
+        return after, None
+
+    x = jnp.zeros_like(b)
+    start = _Iterate(jnp.zeros((), jnp.int32), moving, jnp.ones_like(b[:1]), x, b, x, b)
+    return jax.lax.scan(iterate, start, jnp.asarray(_momentum(iterations)), unroll=5)[0].x
 
 
 def _dot(a: Array, b: Array) -> Array:

@@ -65,13 +65,18 @@ def compute_once(values: T) -> T:
     """Have XLA compute these values once: a pytree of arrays that broadcast against each other, floats or booleans.
 
     XLA on CPUs fuses a value into each of its readers and computes it there again, dozens of times in contact maths,
-    and it sees through an optimization barrier. It does not see through a buffer that is written in place.
+    and it sees through an optimization barrier. It does not see through a buffer that is written in place. A GPU has
+    arithmetic to spare, and each write to the buffer would be a launch: there the values stay as they are.
     """
     return concatenate_once([values])
 
 
 def concatenate_once(parts: Sequence[T]) -> T:
-    """Join the leaves of equal pytrees along the first axis, computed once."""
+    """Join the leaves of equal pytrees along the first axis, computed once where that pays."""
+    return jax.lax.platform_dependent(list(parts), cpu=_through_a_buffer, default=_concatenated)
+
+
+def _through_a_buffer(parts: list[Any]) -> Any:
     trees = [jax.tree.flatten(part) for part in parts]
     blocks = [jnp.broadcast_arrays(*leaves) for leaves, _ in trees]  # each [rows, ...]
     sizes = [block[0].shape[0] for block in blocks]
@@ -84,3 +89,23 @@ def concatenate_once(parts: Sequence[T]) -> T:
         row += size
     leaves = [buffer[i] != 0.0 if leaf.dtype == bool else buffer[i] for i, leaf in enumerate(blocks[0])]
     return jax.tree.unflatten(trees[0][1], leaves)
+
+
+def _concatenated(parts: list[Any]) -> Any:
+    def broadcast(part: Any) -> Any:
+        return jax.tree.unflatten(jax.tree.structure(part), jnp.broadcast_arrays(*jax.tree.leaves(part)))
+
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *map(broadcast, parts))
+
+
+def take_rows(values: T, rows: Any) -> T:
+    """Return these rows of each leaf, all [L, N]: a gather per leaf on a CPU, one for all where each is a launch."""
+
+    def each(values: T) -> T:
+        return jax.tree.map(lambda leaf: leaf[rows], values)
+
+    def at_once(values: T) -> T:
+        leaves, structure = jax.tree.flatten(values)
+        return jax.tree.unflatten(structure, list(jnp.stack(leaves)[:, rows]))
+
+    return jax.lax.platform_dependent(values, cpu=each, default=at_once)

@@ -96,7 +96,14 @@ class GeneralizedEngine:
         )
 
     def _constrain(self, at: ConstraintInputs) -> Array:
-        """Solve the constraints' forces [D, N] for the environments that have any, a group at a time."""
+        """Solve the constraints' forces [D, N].
+
+        On a CPU for the environments that have any, a group at a time, until each is solved. Elsewhere for all at once
+        in a fixed number of rounds: a loop whose end only the data knows has the host wait for the device in each.
+        """
+        return jax.lax.platform_dependent(at, cpu=self._constrain_in_groups, default=self.constraints.forces_of_all)
+
+    def _constrain_in_groups(self, at: ConstraintInputs) -> Array:
         total = at.q.shape[-1]
         if total <= self.group:
             return self.constraints.forces(at)

@@ -17,7 +17,7 @@ from brax.base import Motion, Transform
 from brax.spring import pipeline
 
 from dcp.physics import models
-from dcp.physics.batching import compute_once, environments_last
+from dcp.physics.batching import compute_once, environments_last, take_rows
 from dcp.physics.contacts import ContactFinder, Contacts
 from dcp.physics.spring_joints import JointState, Wrench, joints_of
 from dcp.physics.vectors import Quat, Vec, concatenate, constant, constant_quat, quat, rotate, vec
@@ -203,8 +203,9 @@ class _Side:
 
     def __init__(self, bodies: Bodies, links: np.ndarray, pos: Vec):
         self.links = links
-        arm = pos - bodies.pos.rows(links)
-        velocity = bodies.vel.rows(links) + bodies.ang.rows(links).cross(arm)
+        centre, vel, ang = take_rows((bodies.pos, bodies.vel, bodies.ang), links)
+        arm = pos - centre
+        velocity = vel + ang.cross(arm)
         self.arm, self.velocity = compute_once((arm, velocity))
         self.inverse_inertia, self.inverse_mass = bodies.inverse_inertia[links], bodies.inverse_mass[links]
 
