@@ -5,7 +5,7 @@
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -239,19 +239,35 @@ class Algorithm:
 
     def updates(self, learner: LearnerState, pairs: Batch, order: Array, key: Array) -> tuple[LearnerState, Metrics]:
         """order [updates, B]: which pairs each update sees"""
-
-        def one(learner: LearnerState, step: tuple[Array, Array, Array, Array | None]) -> tuple[LearnerState, Metrics]:
-            indices, noise, key, resting = step
-            batch = jax.tree.map(lambda x: x[indices], pairs)
-            for_critic = None if resting is None else with_resting_pairs(batch, resting, self.env.spec)
-            return self.learner.step(learner, batch, noise, for_critic, key)
-
         keys = jax.random.split(key, order.shape[0])
         noise = jax.vmap(self.learner.noise, in_axes=(0, None))(keys, order.shape[1])  # [updates, B, A]
         if self.splits_batches:  # each device takes its share of every batch; XLA sums and gathers what all must know
             order, noise = jax.lax.with_sharding_constraint((order, noise), self.split.along(1))
-        learner, metrics = jax.lax.scan(one, learner, (order, noise, keys, self._resting_states(order, key)))
+        steps = (order, noise, keys, self._resting_states(order, key))
+        forms = {"cpu": self._updates, "default": self._updates_in_few_launches}
+        return jax.lax.platform_dependent(learner, pairs, steps, **forms)
+
+    def _updates(self, learner: LearnerState, pairs: Batch, steps: Any) -> tuple[LearnerState, Metrics]:
+        learner, metrics = jax.lax.scan(partial(self._update, pairs), learner, steps)
         return learner, jax.tree.map(jnp.mean, metrics)
+
+    def _updates_in_few_launches(self, learner: LearnerState, pairs: Batch, steps: Any) -> tuple[LearnerState, Metrics]:
+        """The same, for a GPU, where every operation on its own is a launch: arrays that are treated alike are one."""
+        names: list[str] = []
+
+        def one(learner: LearnerState, step: Any) -> tuple[LearnerState, Array]:
+            learner, metrics = self._update(pairs, learner, step)
+            names[:] = metrics
+            return learner, jnp.stack(list(metrics.values()))
+
+        learner, metrics = jax.lax.scan(one, self.learner.flattened(learner), steps)  # metrics [updates, number]
+        return self.learner.unflattened(learner), dict(zip(names, jnp.mean(metrics, axis=0), strict=True))
+
+    def _update(self, pairs: Batch, learner: LearnerState, step: Any) -> tuple[LearnerState, Metrics]:
+        indices, noise, key, resting = step
+        batch = jax.tree.map(lambda x: x[indices], pairs)
+        for_critic = None if resting is None else with_resting_pairs(batch, resting, self.env.spec)
+        return self.learner.step(learner, batch, noise, for_critic, key)
 
     def _resting_states(self, order: Array, key: Array) -> Array | None:
         """[updates, M, S]: the pool's seeds that enter the critic's part of each update, where they are to"""

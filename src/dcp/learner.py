@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from dcp.config import Config
@@ -36,6 +37,26 @@ class LearnerState(NamedTuple):
 
 TARGET_RATE = 0.005
 _NEXT_ACTION = 0x6E657874  # keeps the draw of the next action apart from the actor's own
+
+
+class FlatAdam(NamedTuple):
+    """The state of `optax.adam` with each moment as one array: the moments of all parameters are then one kernel."""
+
+    count: Array  # []
+    mu: Array  # [all parameters]
+    nu: Array
+
+
+def _joined(tree: Any) -> Array:
+    return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)])
+
+
+def _parted(flat: Array, like: Any) -> Any:
+    """Return the parts of a flat array in this structure."""
+    leaves, structure = jax.tree.flatten(like)
+    ends = np.cumsum([leaf.size for leaf in leaves])
+    parts = [flat[end - leaf.size : end].reshape(leaf.shape) for leaf, end in zip(leaves, ends, strict=True)]
+    return jax.tree.unflatten(structure, parts)
 
 
 def _by_field(params: LearnerParams) -> LearnerParams:
@@ -82,6 +103,30 @@ class Learner:
         params = LearnerParams(init_actor(self.network, key_actor, self.spec, size), critic.params, jnp.zeros(()))
         delayed = Delayed(jnp.zeros((), jnp.int32), params.actor) if self.rule.delay > 1 else ()
         return LearnerState(params, self.optimizer.init(params), critic.carried, delayed)
+
+    def flattened(self, state: LearnerState) -> LearnerState:
+        """Lay the optimizer's moments out flat, where it is plain Adam: for a pass of updates on a GPU or TPU."""
+        match state.optimizer:
+            case (optax.ScaleByAdamState(count, mu, nu), optax.EmptyState()):
+                return state._replace(optimizer=FlatAdam(count, _joined(mu), _joined(nu)))
+            case _:
+                return state
+
+    def unflattened(self, state: LearnerState) -> LearnerState:
+        """Undo `flattened`: what is stored and shown has one form everywhere."""
+        if not isinstance(state.optimizer, FlatAdam):
+            return state
+        count, mu, nu = state.optimizer
+        adam = optax.ScaleByAdamState(count, _parted(mu, state.params), _parted(nu, state.params))
+        return state._replace(optimizer=(adam, optax.EmptyState()))
+
+    def optimizer_step(self, gradients: Any, state: LearnerState) -> tuple[Any, Any]:
+        """-> what is added to the parameters, and the optimizer's state after it"""
+        if not isinstance(state.optimizer, FlatAdam):
+            return self.optimizer.update(gradients, state.optimizer, state.params)
+        adam: Any = (optax.ScaleByAdamState(*state.optimizer), optax.EmptyState())
+        step, (adam, _) = self.optimizer.update(_joined(gradients), adam)
+        return _parted(step, state.params), FlatAdam(*adam)
 
     def representation(self, critic_params: Params) -> Representation:
         return read(self.agent.critic, self.problem, critic_params)
@@ -155,7 +200,7 @@ class Learner:
         """Actor and temperature step with the critic as it was: all gradients are taken before any step."""
         losses = jax.grad(self.loss, has_aux=True)
         gradients, metrics = losses(state.params, batch, noise, critic_batch, state.carried, key, state.delayed)
-        steps, optimizer = self.optimizer.update(gradients, state.optimizer, state.params)
+        steps, optimizer = self.optimizer_step(gradients, state)
         params = optax.apply_updates(state.params, steps)
         assert isinstance(params, LearnerParams)
         carried = self.agent.critic.after(self.problem, params.critic, state.carried)
