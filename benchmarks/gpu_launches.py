@@ -233,7 +233,7 @@ def update(method: str, place: Any, graphs: str) -> tuple[Count, float]:
     windows = jax.eval_shape(algorithm.windows, replay, key)
     count, memory = compiled_count(algorithm.learn, (learner, windows, key, key, key), place, (0,), graphs)
     share = Count()
-    share.add(count, 1.0 / algorithm.config.updates_per_iteration)
+    share.add(count, 1.0 / algorithm.config.num_updates)
     return share, memory
 
 

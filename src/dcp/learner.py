@@ -108,7 +108,7 @@ class Learner:
         """Lay the optimizer's moments out flat, where it is plain Adam: for a pass of updates on a GPU or TPU."""
         match state.optimizer:
             case (optax.ScaleByAdamState(count, mu, nu), optax.EmptyState()):
-                return state._replace(optimizer=FlatAdam(count, _joined(mu), _joined(nu)))
+                return state._replace(optimizer=FlatAdam(jnp.asarray(count), _joined(mu), _joined(nu)))
             case _:
                 return state
 
@@ -124,9 +124,10 @@ class Learner:
         """-> what is added to the parameters, and the optimizer's state after it"""
         if not isinstance(state.optimizer, FlatAdam):
             return self.optimizer.update(gradients, state.optimizer, state.params)
-        adam: Any = (optax.ScaleByAdamState(*state.optimizer), optax.EmptyState())
-        step, (adam, _) = self.optimizer.update(_joined(gradients), adam)
-        return _parted(step, state.params), FlatAdam(*adam)
+        adam = (optax.ScaleByAdamState(*state.optimizer), optax.EmptyState())
+        found: Any = self.optimizer.update(_joined(gradients), adam)
+        step, (after, _) = found
+        return _parted(step, state.params), FlatAdam(*after)
 
     def representation(self, critic_params: Params) -> Representation:
         return read(self.agent.critic, self.problem, critic_params)
