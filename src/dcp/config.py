@@ -229,7 +229,9 @@ class Config(Settings):
         values = gathered(values)
         unknown = sorted(set(values) - {field.name for field in dataclasses.fields(cls)})
         if unknown:
-            raise UserError(f"unknown config field {unknown[0]!r}: remove it, or see `dcp train --help` for the names")
+            raise UserError(
+                f"unknown config field {shown(unknown[0])}: remove it, or see `dcp train --help` for the names"
+            )
         return cls(**values)
 
 

@@ -117,24 +117,24 @@ def _in_words(error: msgspec.ValidationError) -> str:
     return f"{where}: {reason}" if where else reason
 
 
-def require_no_links_out(folder: Path) -> None:
+def require_no_links_out(folder: Path, of: Path | None = None) -> None:
     """Refuse a run folder with a symbolic link that leads out of it: whoever writes or clears up there would do so
-    elsewhere. The folder itself may be reached by a link."""
-    root = folder.resolve()
-    for where, folders, files in os.walk(root):  # follows no link
+    elsewhere. The run folder itself may be reached by a link. `of`: the run, where only one folder in it matters."""
+    run = folder if of is None else of
+    root = run.resolve()
+    start = root if of is None else root / folder.relative_to(of)
+    _require_within(start, root, run)
+    for where, folders, files in os.walk(start):  # follows no link
         for name in (*folders, *files):
-            entry = Path(where, name)
-            if entry.is_symlink() and not _target(entry).is_relative_to(root):
-                raise UserError(
-                    f"{folder / entry.relative_to(root)} is a link that leads out of the run folder: "
-                    "put what it points to in its place, or remove it"
-                )
+            _require_within(Path(where, name), root, run)
 
 
-def require_inside(folder: Path, path: Path) -> None:
-    """Refuse to write to a path of this folder that a symbolic link leads out of it."""
-    if not _target(path).is_relative_to(folder.resolve()):
-        raise UserError(f"{path} lies behind a link that leads out of {folder}: remove the link, or name another --out")
+def _require_within(entry: Path, root: Path, run: Path) -> None:
+    if entry.is_symlink() and not _target(entry).is_relative_to(root):
+        raise UserError(
+            f"{run / entry.relative_to(root)} is a link that leads out of the run folder: "
+            "put what it points to in its place, or remove it"
+        )
 
 
 def _target(path: Path) -> Path:

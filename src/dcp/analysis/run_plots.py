@@ -18,6 +18,7 @@ from dcp.errors import UserError
 from dcp.policies.policy_file import load_policy
 from dcp.run_folder import RunRecord, load_run
 from dcp.types import MazeLayout
+from dcp.validation import require_no_links_out
 
 GIF_EPISODES = 4
 WIDTH = 420  # pixels of the longer side of the maze
@@ -30,6 +31,7 @@ AFTER_SUCCESS = 6  # steps shown after the goal is reached
 def save_run_plots(folder: Path) -> list[Path]:
     """Write what applies into <folder>/plots: the curve always, landscape and GIF where goals lie in a maze's plane."""
     run = load_run(folder)
+    require_no_links_out(run.plots, of=run.folder)
     config = Config.from_dict(run.config)
     title = f"{config.env}, {config.method}, seed {config.seed}"
     curve = save(run_figure(run.metrics, title, config.method), run.plots / "learning_curve.png")

@@ -101,7 +101,7 @@ def _parts(options: DiagnoseOptions) -> list[str]:
 def _folder(target: "Target", options: DiagnoseOptions) -> Path:
     from dcp.analysis.diagnosis_results import FOLDER
 
-    return options.out or target.home / FOLDER
+    return options.out or target.room(FOLDER)
 
 
 @contextmanager

@@ -208,7 +208,7 @@ def _marks(targets: list[Target], out: Path | None) -> list[str]:
 
 def require_rooms(targets: list[Target], out: Path | None) -> None:
     for target in targets:
-        require_writable(_folder(target, out) / EVALS_DIR)
+        require_writable(target.room(EVALS_DIR) if out is None else out / EVALS_DIR)
 
 
 def _folder(target: Target, out: Path | None) -> Path:

@@ -84,7 +84,7 @@ def _main(options: RenderOptions) -> int:
     formats = FORMATS if options.format is None else options.format
     if env.spec.physics != "none" and "html" not in formats:  # the page needs no renderer
         require_renderer()
-    folder = writable(options.out or targets[0].home / VIDEOS_DIR)
+    folder = writable(options.out or targets[0].room(VIDEOS_DIR))
     names = names_of(targets)
     look = Look(options.camera, options.width, options.height, options.stride)
     with _progress() as progress:

@@ -16,6 +16,7 @@ from dcp.policies.policy import DeployedPolicy, Policy, as_policy
 from dcp.policies.policy_file import load_policy_and_about
 from dcp.run_folder import CONFIG_FILE, POLICY_FILE, is_zoo, located, read_config_file, require_trust
 from dcp.types import EnvSpec
+from dcp.validation import require_no_links_out
 
 EVAL_LAYOUT = "_eval"  # the ending of an environment's layout that keeps only far goals
 IDENTITY = ("env", "method", "seed", "eval_env", "fidelity", "physics")  # what a policy and its run's config share
@@ -46,6 +47,12 @@ class Target:
         if is_zoo(self.label) and not Path(self.label).exists():
             return Path("runs") / self.label
         return self.folder or Path("runs")
+
+    def room(self, name: str) -> Path:
+        """Return the folder of this name in its home. A link there that leads elsewhere is refused: a run folder may be
+        a stranger's, and results must not be written outside it."""
+        require_no_links_out(self.home / name, of=self.home)
+        return self.home / name
 
     @property
     def fidelity(self) -> str:

@@ -6,6 +6,7 @@ Reading needs no JAX unless the file is StableHLO.
 
 import io
 import json
+import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from dcp import __version__
 from dcp.errors import RunError, UserError
 from dcp.policies import numpy_policy
 from dcp.policies.numpy_policy import FORMAT, METADATA, SCHEMA_VERSION, Burst, ExportedPolicy, NumpyPolicy
+from dcp.validation import parse_json
 
 if TYPE_CHECKING:
     from dcp.policies.policy import DeployedPolicy
@@ -76,7 +78,10 @@ def _read(path: Path) -> ExportedPolicy:
     if path.suffix == ENDINGS["onnx"]:
         return _onnx_form().OnnxForm(path.read_bytes())
     with zipfile.ZipFile(path) as archive:
-        return StableHloForm(json.loads(archive.read(STABLEHLO_METADATA)), archive.read(STABLEHLO_ARTEFACT))
+        if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:  # ours is not packed
+            raise ValueError("its entries are larger than the file")
+        metadata = parse_json(archive.read(STABLEHLO_METADATA).decode("utf-8"))
+        return StableHloForm(metadata, archive.read(STABLEHLO_ARTEFACT))
 
 
 class NumpyForm(NumpyPolicy):
@@ -93,12 +98,25 @@ class StableHloForm(ExportedPolicy):
         import jax
         from jax import export
 
-        self._call = jax.jit(export.deserialize(bytearray(artefact)).call)
+        exported = export.deserialize(bytearray(artefact))
+        _require_stable_calls(exported.mlir_module())
+        self._call = jax.jit(exported.call)
 
     def infer(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
         if state.ndim == 1:
             return self.infer(state[None], goal[None])[0]
         return np.asarray(self._call(state, goal))
+
+
+def _require_stable_calls(program: str) -> None:
+    """Refuse a program that calls anything but what JAX itself lets an export call: a stranger's could name a callback
+    by its address in memory."""
+    from jax._src.export import _export
+
+    called = re.findall(r'custom_call\s*@"?([^\s("]+)|call_target_name\s*=\s*"([^"]*)"', program)
+    allowed = {*_export._CUSTOM_CALL_TARGETS_GUARANTEED_STABLE, "shape_assertion"}
+    if unknown := sorted({name for names in called for name in names if name} - allowed):
+        raise ValueError(f"it calls {unknown[0][:100]!r}, which no export of dcp does")
 
 
 def _onnx_form() -> Any:

@@ -48,6 +48,14 @@ def paired(
     return np.broadcast_to(state, (*rows, sizes[0])), np.broadcast_to(goal, (*rows, sizes[1]))
 
 
+def _whole(values: dict[str, Any], name: str, least: int = 1) -> int:
+    """Return a number of the metadata, where anything may stand: text, true, a number of 900 digits."""
+    value, most = values[name], 1_000_000
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{name} is no whole number from {least} to {most}")
+    return value
+
+
 class Burst:
     """Uniform actions in the last `length` steps of every `period`: their share is exactly length / period."""
 
@@ -74,20 +82,24 @@ class ExportedPolicy:
     mistake: ClassVar[type[ValueError]] = ValueError  # what a wrong input or file raises, with one sentence
 
     def __init__(self, metadata: dict[str, Any]) -> None:
-        if metadata["format"] != FORMAT:
+        if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
             raise ValueError("not a policy that `dcp export` wrote")
-        if not 1 <= int(metadata["schema_version"]) <= SCHEMA_VERSION:
+        if _whole(metadata, "schema_version") > SCHEMA_VERSION:
             raise ValueError(f"schema {metadata['schema_version']}, this reader knows {SCHEMA_VERSION}")
         self.metadata = metadata
         self.state_size, self.goal_size, self.action_size = (
-            int(metadata[f"{name}_size"]) for name in ("state", "goal", "action")
+            _whole(metadata, f"{name}_size") for name in ("state", "goal", "action")
         )
         self._single = (self.state_size,), (self.goal_size,)
-        self.goal_dims: tuple[int, ...] = tuple(int(dim) for dim in metadata["goal_dims"])
+        dims = metadata["goal_dims"] if isinstance(metadata["goal_dims"], list) else []
+        self.goal_dims: tuple[int, ...] = tuple(_whole({"goal_dims": dim}, "goal_dims", 0) for dim in dims)
         if len(self.goal_dims) != self.goal_size or not all(0 <= dim < self.state_size for dim in self.goal_dims):
             raise ValueError(f"goal_dims {self.goal_dims} do not fit the sizes")
-        self.about: dict[str, Any] = dict(metadata["about"])
-        self.burst = Burst(**metadata["burst"]) if metadata["burst"] else None
+        if not isinstance(metadata["about"], dict):
+            raise ValueError("about is no object")
+        self.about: dict[str, Any] = metadata["about"]
+        burst = metadata["burst"]
+        self.burst = Burst(_whole(burst, "period"), _whole(burst, "length", 0)) if burst else None
 
     def infer(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
         """[S], [G] -> [A] or [B, S], [B, G] -> [B, A], without the burst."""
@@ -162,6 +174,12 @@ def _layer(arrays: dict[str, np.ndarray], name: str, about: dict[str, Any], in_s
     else:
         kernel *= factor
     return Layer(_aligned(kernel), scale, shift, activation, bool(about["residual"]))
+
+
+def _require_finite(arrays: dict[str, np.ndarray]) -> None:
+    for name, array in arrays.items():
+        if array.dtype.kind in "fc" and not np.isfinite(array).all():
+            raise ValueError(f"the weights {name!r} are not all finite")
 
 
 def _aligned(kernel: np.ndarray) -> np.ndarray:
@@ -306,7 +324,12 @@ class NumpyPolicy(ExportedPolicy):
         try:
             with np.load(path, allow_pickle=False) as file:
                 found = file.files
-                return cls(json.loads(str(file[METADATA])), {name: file[name] for name in file.files})
+                # np.savez packs nothing, so a file whose arrays are larger than itself is none of ours
+                if sum(entry.file_size for entry in file.zip.infolist()) > Path(path).stat().st_size:
+                    raise ValueError("its arrays are larger than the file")
+                arrays = {name: file[name] for name in file.files}
+                _require_finite(arrays)
+                return cls(json.loads(str(arrays[METADATA])), arrays)
         except FileNotFoundError:
             raise cls.mistake(f"there is no file {path}: name one that `dcp export` wrote") from None
         except Exception as error:  # zipfile's, NumPy's and JSON's have no class in common

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+from onnx.external_data_helper import _get_all_tensors as get_all_tensors
+from onnx.external_data_helper import uses_external_data
 
 from dcp.errors import UserError
 from dcp.policies.exports import Layer, foreign_part, norm_epsilon, own_networks
 from dcp.policies.numpy_policy import METADATA, ExportedPolicy
+from dcp.validation import parse_json
 
 if TYPE_CHECKING:
     from dcp.policies.policy import DeployedPolicy
@@ -34,7 +37,8 @@ class OnnxForm(ExportedPolicy):
     def __init__(self, content: bytes) -> None:
         model = onnx.load_from_string(content)
         stored = {prop.key: prop.value for prop in model.metadata_props}
-        super().__init__(json.loads(stored[METADATA]))
+        super().__init__(parse_json(stored[METADATA]))
+        _require_sound(model)
         self._encoder: Any = None
         self._kept = b"", np.empty(0)  # a goal's bytes and its psi: replaced together, whatever threads there are
         if any(PSI_GOAL in node.output for node in model.graph.node):
@@ -54,6 +58,17 @@ class OnnxForm(ExportedPolicy):
             psi_goal = self._encoder.run([PSI_GOAL], {"goal": goal})[0]
             self._kept = content, psi_goal
         return psi_goal
+
+
+def _require_sound(model: onnx.ModelProto) -> None:
+    """Refuse weights in other files, which a stranger's graph could name anywhere, and such as are not finite."""
+    for tensor in get_all_tensors(model):
+        if uses_external_data(tensor):
+            raise ValueError(f"its weights {tensor.name[:100]!r} lie in another file")
+    for tensor in model.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"the weights {tensor.name[:100]!r} are not all finite")
 
 
 def _part(model: onnx.ModelProto, inputs: list[str], outputs: list[str]) -> bytes:

@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -273,16 +274,22 @@ def _name(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
+@lru_cache(maxsize=16)  # tracing takes longer than all else here
+def _shapes(spec: EnvSpec, network: Any, critic: Any, condition: Any) -> tuple[Params, Params]:
+    """Return what the actor's and the critic's parameters look like, without a number of them."""
+    size = condition.size(spec, critic.repr_dim)
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0)))
+    actor = jax.eval_shape(lambda keys: init_actor(network, keys[0], spec, size), keys)
+    return actor, jax.eval_shape(lambda keys: critic.init(keys, Problem(spec, network)).params, keys)
+
+
 def _assembled(spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, np.ndarray]) -> DeployedPolicy:
     """The policy of these parts. The arrays must be exactly those that the parts have, in any pytree.
 
     A policy may come without what serves training alone, such as psi_sa.
     """
     network, critic, condition = parts["network"], parts["critic"], parts["condition"]
-    size = condition.size(spec, critic.repr_dim)
-    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0)))
-    actor = jax.eval_shape(lambda keys: init_actor(network, keys[0], spec, size), keys)
-    params = jax.eval_shape(lambda keys: critic.init(keys, Problem(spec, network)).params, keys)
+    actor, params = _shapes(spec, network, critic, condition)
     stored = {name: (array.shape, array.dtype) for name, array in arrays.items()}
     wanted, wrong = {}, []
     for critic_params in (deployed_params(critic, params), params):

@@ -16,6 +16,7 @@ import logging
 import os
 import re
 import shutil
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -321,7 +322,7 @@ def verify(path: Path) -> None:
     except UnicodeDecodeError:
         raise DamagedError(f"{SUMS_FILE} is damaged") from None
     changed = sorted({line.split("  ", 1)[-1] for line in set(lines) ^ set(found.decode().splitlines())})
-    raise DamagedError(f"the checksum of {changed[0]} does not fit" if changed else f"{SUMS_FILE} is damaged")
+    raise DamagedError(f"the checksum of {changed[0][:200]} does not fit" if changed else f"{SUMS_FILE} is damaged")
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -505,8 +506,16 @@ def _alone(ocp: Any) -> dict[str, Any]:
     return {"multiprocessing_options": ocp.options.MultiprocessingOptions(here, {here}, "dcp")}
 
 
+def _quiet(unraisable: Any) -> None:
+    """Say nothing where TensorStore reports to the loop of a reading that has failed, and been told, already."""
+    if str(unraisable.exc_value) != "Event loop is closed":
+        sys.__unraisablehook__(unraisable)
+
+
 def _orbax() -> Any:
     import orbax.checkpoint
 
+    if sys.unraisablehook is not _quiet:
+        sys.unraisablehook = _quiet
     logging.getLogger("absl").setLevel(logging.CRITICAL)  # it tells the console what our caller will
     return orbax.checkpoint

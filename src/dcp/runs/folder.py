@@ -31,6 +31,7 @@ from dcp.run_folder import (
 )
 from dcp.runs.checkpoint import UNSPLIT, machine, versions
 from dcp.runs.run_status import Budget, raised, read_plan, taken
+from dcp.validation import require_no_links_out
 
 LOCK_FILE = ".lock"
 REPLACED_DIR = ".replaced"
@@ -182,6 +183,7 @@ def claim(runs_dir: str | Path, config: Config, overwrite: bool = False) -> RunF
     path = Path(runs_dir) / config.run_path
     try:
         path.mkdir(parents=True, exist_ok=True)
+        require_no_links_out(path)
         folder = RunFolder(path, config, FolderLock(path))
         try:
             finish_replacing(path)
@@ -209,6 +211,7 @@ def reopen(path: str | Path, steps: int | None = None) -> RunFolder:
     """Open the folder of a run to resume, with a raised budget if `steps` says so (`save_config` writes it down)."""
     path = Path(path)
     read_plan(path)  # is it a run at all?
+    require_no_links_out(path)
     try:
         lock = FolderLock(path)
     except OSError as error:

@@ -12,7 +12,7 @@ from typing import Any
 from dcp.config import Config, Settings
 from dcp.errors import UserError
 from dcp.run_folder import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE, load_run, read_config_file, require_trust
-from dcp.runs.checkpoint import DamagedError, checkpoints, read_record, verify
+from dcp.runs.checkpoint import CHECKPOINT_SCHEMA_VERSION, DamagedError, checkpoints, read_record, verify
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,17 @@ def how_far(path: Path) -> tuple[int, int]:
     config, _ = read_plan(path)
     for checkpoint in checkpoints(path / CHECKPOINTS_DIR):
         try:
-            return read_record(checkpoint)["env_steps"], _total(config)
+            return _record(checkpoint)["env_steps"], _total(config)
         except (DamagedError, UserError, LookupError):
             continue  # the one before it counts
     return 0, _total(config)
+
+
+def _record(checkpoint: Path) -> dict[str, Any]:
+    record = read_record(checkpoint)
+    if record.get("schema_version") != CHECKPOINT_SCHEMA_VERSION:
+        raise DamagedError("it is of another version")  # whoever resumes is told
+    return record
 
 
 def is_finished(path: Path) -> bool:
@@ -100,7 +107,7 @@ def is_finished(path: Path) -> bool:
     for checkpoint in found:
         try:
             verify(checkpoint)
-            return len(read_record(checkpoint)["rows"]) == config.num_evals
+            return len(_record(checkpoint)["rows"]) == config.num_evals
         except (DamagedError, UserError, LookupError):
             continue
     if found:
@@ -121,7 +128,7 @@ def has_all_results(folder: Path, config: Config) -> bool:
         return False
     found = checkpoints(folder / CHECKPOINTS_DIR)
     try:
-        return not found or len(read_record(found[0])["rows"]) == config.num_evals
+        return not found or len(_record(found[0])["rows"]) == config.num_evals
     except (DamagedError, UserError, LookupError):
         return False
 

@@ -1,0 +1,118 @@
+"""A stranger's run folder: links that lead out of it, pipes for files, names that are markup. One sentence each."""
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dcp.cli.main import main
+from dcp.render.viewer_page import page
+
+
+@pytest.fixture
+def run(tiny_run, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_run.folder, tmp_path / "runs" / "run"))
+
+
+@contextmanager
+def within(seconds: int) -> Iterator[None]:
+    def late(*_: object) -> None:
+        raise AssertionError(f"still waiting after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert main(argv) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_a_linked_checkpoints_folder_is_refused_and_what_it_points_to_stays(run: Path, tmp_path: Path, capsys):
+    """It would have lost its drafts and its old checkpoints."""
+    outside = Path(shutil.move(run / "checkpoints", tmp_path / "outside"))
+    (outside / "precious.draft").mkdir()
+    (outside / "000000001_00001").mkdir()
+    before = sorted(path.name for path in outside.iterdir())
+    (run / "checkpoints").symlink_to(outside)
+    for argv in (["--resume", str(run), "--steps", "20000"], ["--resume", str(run), "--overwrite"]):
+        line = refused(["train", *argv, "--display", "none"], capsys)
+        if "--overwrite" not in argv:
+            assert "checkpoints is a link that leads out of the run folder" in line
+    assert sorted(path.name for path in outside.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["plots", ".replaced", ".replaced.gone", "policies", "tensorboard", "checkpoints/x"])
+def test_every_other_link_that_leaves_the_run_is_refused(name: str, run: Path, tmp_path: Path, capsys):
+    outside = tmp_path / "outside"
+    (outside / "kept").mkdir(parents=True)
+    if (run / name).is_dir():
+        shutil.rmtree(run / name)
+    (run / name).symlink_to(outside)
+    assert f"{name} is a link" in refused(["train", "--resume", str(run), "--steps", "20000"], capsys)
+    assert (outside / "kept").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("name", "argv"),
+    [
+        ("evals", ["eval", "RUN", "--episodes", "2"]),
+        ("videos", ["render", "RUN", "--format", "html"]),
+        ("diagnosis", ["diagnose", "RUN", "--episodes", "2", "--states", "8", "--no-figures"]),
+    ],
+)
+def test_results_are_not_written_where_a_link_leads(name: str, argv: list[str], run: Path, tmp_path: Path, capsys):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (run / name).symlink_to(outside)
+    line = refused([str(run) if word == "RUN" else word for word in argv], capsys)
+    assert f"{name} is a link that leads out of the run folder" in line
+    assert list(outside.iterdir()) == []
+
+
+def test_a_run_behind_a_link_may_be_resumed(run: Path, tmp_path: Path):
+    """The folder is where its owner put it; only what leads out of it is refused."""
+    (tmp_path / "alias").symlink_to(run)
+    (run / "notes").symlink_to("config.json")
+    assert main(["train", "--resume", str(tmp_path / "alias"), "--display", "none", "--no-plots"]) == 0
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "config.json", "policy.safetensors"])
+@pytest.mark.parametrize("command", ["report", "compare", "eval", "resume"])
+def test_a_pipe_in_place_of_a_file_hangs_nobody(command: str, name: str, run: Path, tmp_path: Path, capsys):
+    """It hung `report` and `compare`, which waited for someone to write."""
+    other = Path(shutil.copytree(run, tmp_path / "runs" / "other"))
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    argv = {
+        "report": ["report", str(tmp_path / "runs"), "--out", str(tmp_path / "page")],
+        "compare": ["compare", str(run), str(other)],
+        "eval": ["eval", str(run), "--episodes", "2"],
+        "resume": ["train", "--resume", str(run), "--display", "none", "--no-plots"],
+    }[command]
+    with within(100):
+        code = main(argv)
+    assert code in (0, 1, 2)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_title_of_markup_stays_text_in_the_page_of_render():
+    title = "</script><script>alert(1)</script><!-- & \u2028\u2029 {{script}} {{data}}"
+    html = page({"title": title, "kind": "maze"})
+    data = html.split('<script id="episodes" type="application/json">')[1].split("</script>")[0]
+    assert "alert(1)" in data
+    for sign in "<>&\u2028\u2029":
+        assert sign not in data
+    head = html.split("<title>")[1].split("</title>")[0]
+    assert "<" not in head and "{{data}}" in head and "alert(1)" in head
