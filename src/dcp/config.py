@@ -71,7 +71,7 @@ class Settings:
     pool_refresh_steps: int | None = None
     """Environment steps in which the pool is replaced once. Default: one episode."""
     score: str = "inner_product"
-    """How candidates are ranked: inner_product (the paper's), cosine, energy or on_path."""
+    """How candidates are ranked: inner_product (the paper's), cosine, energy, on_path, reachable or quasimetric."""
     final_goal_share: float = 0.0
     """Share of the environments that are commanded g itself (0: the paper's)."""
     pool_seed: str | None = None

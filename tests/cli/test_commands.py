@@ -12,7 +12,7 @@ import pytest
 from dcp import __version__
 from dcp.cli.main import COMMANDS, main
 from dcp.envs.registry import ENVIRONMENTS
-from dcp.methods.table import CRITICS, METHODS
+from dcp.methods.table import CONDITIONS, CRITICS, METHODS
 from dcp.types import EnvSpec
 
 
@@ -50,11 +50,12 @@ def test_methods_shows_the_three_columns_of_each_row(capsys):
         assert any(all(f" {column} " in line for column in columns) for line in shown.splitlines())
 
 
-def test_methods_shows_what_each_critic_gives(capsys):
+def test_methods_shows_what_each_critic_gives_and_each_condition_needs(capsys):
     assert main(["methods"]) == 0
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]
     given = {row[0]: row[1:] for row in rows if len(row) == 3}
-    assert given.keys() == CRITICS.keys()
+    assert given.keys() == {*CRITICS, *CONDITIONS}
+    assert given["steps"][1] == "steps to the goal" and given["raw_goal"][1] == "nothing"
     assert given["contrastive"] == ["distance in psi-space, embedding psi", "any condition"]
     assert "steps to the goal" in given["tmd"][0]
 

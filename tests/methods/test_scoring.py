@@ -21,6 +21,10 @@ BY_HAND = {
     "inner_product": [6 * 4 + 8 * 0, 3 * 4, 0.0],
     "cosine": [24 / (10 * 4), 12 / (3 * 4), 0.0],
     "energy": [-((2**2 + 8**2) ** 0.5), -1.0, -4.0],
+    # Distances from s: 10, 3, 0, so (6, 8) is in the farther half: below all others by twice the largest distance.
+    "reachable": [-3 * (2**2 + 8**2) ** 0.5, -1.0, -4.0],
+    # d(s, g) = 4: only (3, 0) is nearer to g by a tenth of it; the others fall by twice the longest way.
+    "quasimetric": [-3 * (10 + 68**0.5), -4.0, -4.0 - 2 * (10 + 68**0.5)],
     "on_path": [-(10 + (2**2 + 8**2) ** 0.5), -(3.0 + 1.0), -(0.0 + 4.0)],
 }
 
@@ -53,8 +57,38 @@ def test_the_papers_rule_prefers_a_long_vector_and_the_cosine_does_not():
     assert best["energy"] == 1
 
 
-@pytest.mark.parametrize("name", ["energy", "on_path"])
+@pytest.mark.parametrize("name", ["energy", "on_path", "reachable", "quasimetric"])
 def test_distance_rules_use_the_representations_own_distance(name: str):
     doubled = EUCLIDEAN._replace(distance=lambda a, b: 2.0 * jnp.linalg.norm(a - b, axis=-1))
     scores = SCORES[name](doubled, PSI_STATE, PSI_CANDIDATES, PSI_GOAL)
     assert_allclose(scores, 2.0 * np.array(BY_HAND[name]), rtol=1e-6)
+
+
+def test_quasimetric_leaves_the_state_and_on_path_need_not():
+    """On a line both z = s and z = 2 have no detour; only the latter makes progress."""
+    state, goal = jnp.array([0.0, 0.0]), jnp.array([4.0, 0.0])
+    candidates = jnp.array([[0.0, 0.0], [2.0, 0.0], [2.0, 3.0]])
+    assert int(np.argmax(SCORES["on_path"](EUCLIDEAN, state, candidates, goal))) == 0
+    assert int(np.argmax(SCORES["quasimetric"](EUCLIDEAN, state, candidates, goal))) == 1
+
+
+@pytest.mark.parametrize("name", ["reachable", "quasimetric"])
+def test_what_is_gated_out_never_beats_what_is_not(name: str):
+    """On 1,000 random sets: the winner is within the median of the distances, or makes a tenth of the way."""
+    random = np.random.default_rng(0)
+    states, goals = (jnp.asarray(random.normal(size=(1000, 3)), jnp.float32) for _ in range(2))
+    candidates = jnp.asarray(2.0 * random.normal(size=(1000, 8, 3)), jnp.float32)
+    best = np.asarray(jnp.argmax(SCORES[name](EUCLIDEAN, states, candidates, goals), axis=-1))
+    there = np.linalg.norm(states[:, None] - candidates, axis=-1)
+    onward = np.linalg.norm(candidates - goals[:, None], axis=-1)
+    rows = np.arange(1000)
+    if name == "reachable":
+        allowed = there <= np.median(there, axis=-1, keepdims=True)
+        wanted = np.where(allowed, onward, np.inf)
+    else:
+        allowed = onward <= 0.9 * np.linalg.norm(states - goals, axis=-1)[:, None]
+        wanted = np.where(allowed, there + onward, np.inf)
+    some = allowed.any(axis=-1)
+    assert 0.5 < some.mean()
+    assert np.array_equal(best[some], wanted.argmin(axis=-1)[some])
+    assert allowed[rows, best][some].all()

@@ -28,7 +28,7 @@ def untrained(method: str, spec: EnvSpec = ANT, **settings: Any) -> DeployedPoli
     random = np.random.default_rng(3)
 
     def draw(path: Any, leaf: Any) -> np.ndarray:
-        part, name = path[-2].key, path[-1].key
+        part, name = str(getattr(path[-2], "key", "")), path[-1].key
         drawn = random.uniform(-1.0, 1.0, leaf.shape).astype(np.float32)
         if part.startswith("norm") or name in ("scale", "shift"):
             return drawn * 0.2 + (1.0 if name == "scale" else 0.0)

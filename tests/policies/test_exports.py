@@ -74,6 +74,19 @@ def test_every_network_option_is_exported(activation: str, layer_norm: bool, res
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-5, err_msg=form)
 
 
+@pytest.mark.parametrize("condition", [name for name in CONDITIONS if name not in ("raw_goal", "direction")])
+def test_every_condition_is_exported(condition: str, tmp_path: Path):
+    critic = "tmd" if condition == "steps" else "contrastive"
+    policy = untrained("dcp", SCATTERED, condition=condition, critic=critic, repr_dim=16)
+    state, goal = maze_inputs(SCATTERED, 50)
+    goal[:5] = SCATTERED.achieved(state[:5])
+    want = policy(state, goal)
+    assert np.isfinite(want).all() and want.std() > 0.1
+    for form in ENDINGS if condition in numpy_policy.CONDITIONS else ("stablehlo",):
+        got = exported(tmp_path, form, policy)(state, goal)
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-4, err_msg=form)
+
+
 @pytest.mark.parametrize("depth", [3, 8])
 def test_a_residual_network_is_exported(depth: int, tmp_path: Path):
     policy = untrained("dcp", SCATTERED, network="residual", depth=depth, activation="relu" if depth == 3 else "swish")
@@ -100,7 +113,13 @@ def test_where_two_goals_are_nearly_one_to_the_encoder_rounding_decides_in_jax_t
 
 def test_a_new_activation_or_condition_of_ours_must_be_given_to_every_form():
     assert onnx_form.ACTIVATIONS.keys() == numpy_policy.ACTIVATIONS.keys() == ACTIVATIONS.keys()
-    assert onnx_form.CONDITIONS.keys() == numpy_policy.CONDITIONS.keys() == CONDITIONS.keys()
+    by_derivatives = {
+        "gradient",
+        "two_step",
+        "curvature",
+    }  # and `steps` by the critic's own calibration: StableHLO alone
+    assert onnx_form.CONDITIONS.keys() == numpy_policy.CONDITIONS.keys()
+    assert CONDITIONS.keys() - numpy_policy.CONDITIONS.keys() == {*by_derivatives, "steps"}
 
 
 @pytest.mark.parametrize("form", ["numpy", "onnx"])
@@ -272,10 +291,12 @@ def test_what_cannot_leave_python_is_refused_in_one_sentence(monkeypatch):
 )
 def test_forms_that_do_not_know_a_part_name_it_and_the_way_out(part: str, name: str, monkeypatch):
     policy = of_a_user(part, monkeypatch)
-    with pytest.raises(UserError, match=rf"^the NumPy form knows dcp's own parts alone, not {name}: .*stablehlo$"):
+    with pytest.raises(UserError, match=rf"^the NumPy form does not know {name}: .*stablehlo$"):
         encode(policy, "numpy", {})
     monkeypatch.setitem(sys.modules, "jax2onnx", None)
-    with pytest.raises(UserError, match=rf"^{name} is not one of dcp's own.*jax2onnx: .*, or .*stablehlo$"):
+    with pytest.raises(
+        UserError, match=rf"^our ONNX graph has no {name[4:]}, so it needs jax2onnx: .*, or .*stablehlo$"
+    ):
         encode(policy, "onnx", {})
 
 

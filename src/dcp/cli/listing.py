@@ -15,6 +15,11 @@ _MEANINGS = {
     "PooledSubgoal": "asks for a visited state z on the way to g",
     "RawGoal": "the actor reads its coordinates",
     "Direction": "the actor sees its direction and distance in psi-space",
+    "Gradient": "the actor sees the way down its distance, in the goal's coordinates",
+    "DirectionAndGoal": "the actor sees its direction, distance and coordinates",
+    "Steps": "the actor sees its direction and the steps to it",
+    "TwoStep": "the actor sees its direction and distance now and one step on",
+    "Curvature": "the actor sees its direction, distance and how the direction turns",
     "future": "and learns from hindsight goals",
     "commanded": "and learns from what was asked for",
 }
@@ -68,7 +73,7 @@ def methods(argv: list[str]) -> int:
     if not no_arguments(argv, "dcp methods", COMMANDS["methods"]):
         return 0
     from dcp.methods.table import COMMANDS as COMMAND_ROWS
-    from dcp.methods.table import CONDITIONS, CRITICS, METHODS
+    from dcp.methods.table import CONDITIONS, CRITICS, METHODS, SCORES, needs_embedding
 
     table = Table("method", "critic", "rollout commands", "actor sees", "actor's loss aims at", "meaning")
     for name, method in METHODS.items():
@@ -83,6 +88,13 @@ def methods(argv: list[str]) -> int:
         seen = "any condition" if "embedding" in critic.gives else "raw_goal: it has no psi"
         critics.add_row(name, ", ".join(given) or "nothing", seen)
     show(critics)
+    conditions = Table("condition", "meaning", "needs of the critic")
+    for name, condition in CONDITIONS.items():
+        needed = "steps to the goal" if getattr(condition, "needs_steps", False) else "embedding psi"
+        needed = needed if needs_embedding(condition) else "nothing"
+        conditions.add_row(name, _MEANINGS.get(condition.__name__, ""), needed)
+    show(conditions)
+    print(f"--score: {', '.join(SCORES)}. docs/conditions.md has a section on each condition and score.")
     print(
         "Any critic with any method: dcp train --method dcp --critic NAME; docs/critics.md says what each one learns."
     )

@@ -39,4 +39,43 @@ def on_path(representation: Representation, psi_state: Array, psi_candidates: Ar
     return -(there + onward)
 
 
-SCORES = Table("score", {"inner_product": inner_product, "cosine": cosine, "energy": energy, "on_path": on_path})
+def reachable(representation: Representation, psi_state: Array, psi_candidates: Array, psi_goal: Array) -> Array:
+    """The candidate nearest to the goal among the half that the critic values most from the present state.
+
+    The value from the present state is -d(s, z), the critic's own, with psi of the achieved goal for the state.
+    """
+    there = representation.distance(psi_state[..., None, :], psi_candidates)  # [..., C]
+    onward = representation.distance(psi_candidates, psi_goal[..., None, :])  # [..., C]
+    return _last(-onward, there > jnp.median(there, axis=-1, keepdims=True))
+
+
+PROGRESS = 0.1  # share of the way to the goal that `quasimetric` asks of a candidate
+
+
+def quasimetric(representation: Representation, psi_state: Array, psi_candidates: Array, psi_goal: Array) -> Array:
+    """The least d(s, z) + d(z, g) of the candidates that are a tenth of the way nearer to the goal than s is.
+
+    `on_path` alone is content with z = s, whose detour is zero. Where no candidate makes progress, it is `on_path`.
+    """
+    whole = representation.distance(psi_state, psi_goal)[..., None]  # [..., 1]
+    onward = representation.distance(psi_candidates, psi_goal[..., None, :])  # [..., C]
+    detour = on_path(representation, psi_state, psi_candidates, psi_goal)  # [..., C]
+    return _last(detour, onward > (1.0 - PROGRESS) * whole)
+
+
+def _last(scores: Array, where: Array) -> Array:
+    """Rank these candidates below all others: scores [..., C] are not above zero"""
+    return scores + jnp.where(where, 2.0 * jnp.min(scores, axis=-1, keepdims=True), 0.0)
+
+
+SCORES = Table(
+    "score",
+    {
+        "inner_product": inner_product,
+        "cosine": cosine,
+        "energy": energy,
+        "on_path": on_path,
+        "reachable": reachable,
+        "quasimetric": quasimetric,
+    },
+)

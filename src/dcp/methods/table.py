@@ -11,7 +11,7 @@ from dcp.critics.table import CRITICS
 from dcp.errors import UserError
 from dcp.interfaces import ActorGoal, Agent, Command, Condition, Critic, needs_embedding
 from dcp.methods.commands import FinalGoal, PooledSubgoal
-from dcp.methods.conditions import Direction, RawGoal
+from dcp.methods.conditions import Curvature, Direction, DirectionAndGoal, Gradient, RawGoal, Steps, TwoStep
 from dcp.methods.scoring import SCORES
 from dcp.networks import NETWORKS
 from dcp.types import Batch, EnvSpec
@@ -39,7 +39,18 @@ METHODS = Table(
     },
 )
 COMMANDS = Table("command", {"final_goal": FinalGoal, "pooled_subgoal": PooledSubgoal})
-CONDITIONS = Table("condition", {"raw_goal": RawGoal, "direction": Direction})
+CONDITIONS = Table(
+    "condition",
+    {
+        "raw_goal": RawGoal,
+        "direction": Direction,
+        "gradient": Gradient,
+        "direction_and_goal": DirectionAndGoal,
+        "steps": Steps,
+        "two_step": TwoStep,
+        "curvature": Curvature,
+    },
+)
 assert [table.kind for table in (CRITICS, COMMANDS, CONDITIONS, NETWORKS)] == list(PARTS)
 
 
@@ -67,13 +78,14 @@ def make_agent(settings: Settings, spec: EnvSpec) -> Agent:
 
 
 def for_task(agent: Agent, spec: EnvSpec, episode_length: int | None = None) -> Agent:
-    """Let the command and the critic fill in what the task decides, where they want to."""
+    """Let the critic, the command and the condition fill in what the task decides, where they want to."""
 
     def filled(part: Any) -> Any:
         fill_in = getattr(part, "for_task", None)
         return part if fill_in is None else fill_in(spec, episode_length or spec.episode_length)
 
-    return agent._replace(critic=filled(agent.critic), command=filled(agent.command))
+    parts = {kind: filled(getattr(agent, kind)) for kind in ("critic", "command", "condition")}
+    return agent._replace(**parts)
 
 
 def needs(agent: Agent) -> frozenset[str]:
@@ -87,9 +99,16 @@ def checked(agent: Agent) -> Agent:
     if unknown:
         name, known = CRITICS.name_of(type(agent.critic)), ", ".join(Batch._fields[3:])
         raise UserError(f"the critic {name} needs {unknown[0]!r}, which the replay does not give: it gives {known}")
+    critic = CRITICS.name_of(type(agent.critic))
+    if getattr(agent.condition, "needs_steps", False) and "steps" not in agent.critic.gives:
+        able = ", ".join(name for name, row in CRITICS.items() if "steps" in row.gives)
+        condition = CONDITIONS.name_of(type(agent.condition))
+        raise UserError(
+            f"the condition {condition} reads steps to the goal, which the critic {critic} does not give: "
+            f"use direction, or one of the critics {able}"
+        )
     if "embedding" in agent.critic.gives:
         return agent
-    critic = CRITICS.name_of(type(agent.critic))
     if needs_embedding(agent.condition):
         condition = CONDITIONS.name_of(type(agent.condition))
         raise UserError(f"the condition {condition} reads psi, and the critic {critic} has none: use raw_goal")

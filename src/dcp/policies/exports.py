@@ -272,19 +272,19 @@ class Layer(NamedTuple):
 
 
 def foreign_part(policy: "DeployedPolicy") -> str | None:
-    """Name a part of the policy that is not one of dcp's own, or return None."""
+    """Name a part of the policy that the NumPy form and our ONNX graph do not know, or return None."""
     from dcp.critics.contrastive import Contrastive
     from dcp.critics.quasimetric import TMD, Quasimetric
     from dcp.critics.table import CRITICS
-    from dcp.methods.conditions import Direction, RawGoal
+    from dcp.methods.conditions import RawGoal
     from dcp.networks import MLP, NETWORKS, Residual
 
-    if type(policy.condition) not in (RawGoal, Direction):
+    if _condition_name(policy) not in numpy_policy.CONDITIONS:
         return f"the condition {_condition_name(policy)}"
     network: Any = policy.network
     if type(network) not in (MLP, Residual):
         return f"the network {NETWORKS.name_of(type(network))}"
-    if type(policy.condition) is Direction and type(policy.critic) not in (Contrastive, Quasimetric, TMD):
+    if type(policy.condition) is not RawGoal and type(policy.critic) not in (Contrastive, Quasimetric, TMD):
         return f"the critic {CRITICS.name_of(type(policy.critic))}"
     if (activation := network.activation) not in numpy_policy.ACTIVATIONS:
         return f"the activation {activation}"
@@ -351,7 +351,7 @@ def norm_epsilon() -> float:
 def _numpy_bytes(policy: "DeployedPolicy", metadata: dict[str, Any]) -> bytes:
     """The .npz of numpy_policy.py: the layers' arrays, and one JSON string."""
     if foreign := foreign_part(policy):
-        raise UserError(f"the NumPy form knows dcp's own parts alone, not {foreign}: choose --format stablehlo")
+        raise UserError(f"the NumPy form does not know {foreign}: choose --format stablehlo")
     needed = numpy_policy.CONDITIONS[metadata["condition"]].networks
     networks = {name: layers for name, layers in own_networks(policy).items() if name in needed}
     about = {

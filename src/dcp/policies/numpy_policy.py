@@ -262,8 +262,10 @@ class Direction:
     networks = ("psi_g", "actor")
 
     def __init__(self, networks: dict[str, Network], state_size: int) -> None:
-        self._psi, condition = networks["psi_g"], networks["actor"].input[..., state_size:]
-        self._direction, self._magnitude = condition[..., :-1], condition[..., -1:]
+        self._psi = networks["psi_g"]
+        size, condition = self._psi.output.shape[-1], networks["actor"].input[..., state_size:]
+        self._direction, self._magnitude = condition[..., :size], condition[..., size : size + 1]
+        self._goal = condition[..., size + 1 :]
         self._psi_goal, self._kept = np.empty_like(self._psi.output), b""
 
     def write(self, achieved: np.ndarray, goal: np.ndarray) -> None:
@@ -287,7 +289,16 @@ class Direction:
         return self._psi.output
 
 
-CONDITIONS = {"raw_goal": RawGoal, "direction": Direction}
+class DirectionAndGoal(Direction):
+    """The actor reads direction, distance and the goal's coordinates."""
+
+    def write(self, achieved: np.ndarray, goal: np.ndarray) -> None:
+        super().write(achieved, goal)
+        self._goal[...] = goal
+
+
+# Those of dcp.methods.conditions that need no derivative of psi_g.
+CONDITIONS = {"raw_goal": RawGoal, "direction": Direction, "direction_and_goal": DirectionAndGoal}
 
 
 class Program(NamedTuple):
@@ -310,6 +321,7 @@ class NumpyPolicy(ExportedPolicy):
             size = self.state_size + condition_size if name == "actor" else self.goal_size
             self._layers[name] = _layers(arrays, name, metadata["networks"][name], size)
             condition_size = self._layers[name][-1].kernel.shape[1] + 1
+            condition_size += self.goal_size if metadata["condition"] == "direction_and_goal" else 0
         if self._layers["actor"][-1].kernel.shape[1] != self.action_size:
             raise ValueError("the actor's output is not an action")
         low, high = self.goal_dims[0], self.goal_dims[-1] + 1

@@ -40,16 +40,19 @@ class OnnxForm(ExportedPolicy):
         super().__init__(parse_json(stored[METADATA]))
         _require_sound(model)
         self._encoder: Any = None
+        self._goal = ["goal"] if self.metadata["condition"] == "direction_and_goal" else []  # read beside its psi
         self._kept = b"", np.empty(0)  # a goal's bytes and its psi: replaced together, whatever threads there are
         if any(PSI_GOAL in node.output for node in model.graph.node):
             self._encoder = _session(_part(model, ["goal"], [PSI_GOAL]))
-            content = _part(model, ["state", PSI_GOAL], ["action"])
+            content = _part(model, ["state", *self._goal, PSI_GOAL], ["action"])
         self._step = _session(content)
 
     def infer(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
         if state.ndim == 1:
             return self.infer(state[None], goal[None])[0]
-        feeds = {"state": state, "goal": goal} if self._encoder is None else {"state": state, PSI_GOAL: self._psi(goal)}
+        if self._encoder is None:
+            return self._step.run(["action"], {"state": state, "goal": goal})[0]
+        feeds = {"state": state, PSI_GOAL: self._psi(goal), **dict.fromkeys(self._goal, goal)}
         return self._step.run(["action"], feeds)[0]
 
     def _psi(self, goal: np.ndarray) -> np.ndarray:
@@ -102,8 +105,8 @@ def _traced_model(policy: "DeployedPolicy", foreign: str) -> onnx.ModelProto:
         jax2onnx = import_module("jax2onnx")
     except ImportError as error:
         raise UserError(
-            f"{foreign} is not one of dcp's own, so ONNX needs jax2onnx: install it in an environment of its own,"
-            " since it lowers orbax-checkpoint, or choose --format stablehlo"
+            f"our ONNX graph has no {foreign.removeprefix('the ')}, so it needs jax2onnx: install it in an environment"
+            " of its own, since it lowers orbax-checkpoint, or choose --format stablehlo"
         ) from error
     spec = policy.spec
     try:
@@ -180,6 +183,7 @@ def _direction(graph: Graph, psi_g: list[Layer], goal_dims: tuple[int, ...]) -> 
 CONDITIONS: dict[str, Callable[[Graph, list[Layer], tuple[int, ...]], list[str]]] = {
     "raw_goal": lambda graph, psi_g, goal_dims: ["goal"],
     "direction": _direction,
+    "direction_and_goal": lambda graph, psi_g, goal_dims: [*_direction(graph, psi_g, goal_dims), "goal"],
 }
 
 
@@ -188,7 +192,7 @@ def _own_model(policy: "DeployedPolicy", condition: str) -> onnx.ModelProto:
     seen = CONDITIONS[condition](graph, networks["psi_g"], spec.goal_dims)
     mean = graph.mlp("actor", networks["actor"], graph.add("Concat", "state", *seen, axis=1), "mean")
     graph.add("Tanh", mean, to="action")
-    inner = [_floats(PSI_GOAL, policy.critic.repr_dim)] if condition == "direction" else []
+    inner = [_floats(PSI_GOAL, policy.critic.repr_dim)] if condition != "raw_goal" else []
     made = helper.make_graph(
         graph.nodes,
         "dcp_policy",
