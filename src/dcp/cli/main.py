@@ -27,6 +27,9 @@ COMMANDS = {
     "export": "Write a policy as one ONNX, StableHLO or NumPy file.",
     "latency": "Time a policy's single step in each form.",
     "report": "Figures and tables of many runs as one page.",
+    "record": "Write evaluation episodes as a Minari data set.",
+    "push": "Share a policy on the Hugging Face Hub, with a card, its scores and a video.",
+    "pull": "Fetch a policy from the Hugging Face Hub.",
     "landscape": "Draw psi-distances over a maze, beside the true ones.",
     "compare": "Show in what two runs differ.",
     "grid": "Run many runs: here, on a Ray cluster or under SLURM.",
@@ -36,6 +39,7 @@ COMMANDS = {
     "methods": "List the methods and what sets them apart.",
     "doctor": "Check what this machine has and lacks, and train for a moment.",
 }
+SHARED = {"envs": "listing", "methods": "listing", "push": "hub", "pull": "hub"}  # modules of several commands
 EXIT_CODES = {
     0: "done",
     EXIT_FAULT: "a fault, such as a full disk or a loss that is not finite: see the sentence; checkpoints are kept",
@@ -58,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         _require_command(argv[0])
         os.environ.setdefault("PYTHONSAFEPATH", "1")  # no Python that we start looks into the current folder either
-        module, function = ("listing", argv[0]) if argv[0] in ("envs", "methods") else (argv[0], "main")
+        module, function = (SHARED[argv[0]], argv[0]) if argv[0] in SHARED else (argv[0], "main")
         with looked_for_in(_current_folder(), modules), ExitStack() as stack:
             if argv[0] not in STOP_BY_THEMSELVES:
                 stack.enter_context(stopped_at_once(f"dcp.cli.{module}"))

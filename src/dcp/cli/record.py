@@ -1,0 +1,109 @@
+"""`dcp record`: evaluation episodes of a policy as a Minari data set."""
+
+import os
+import sys
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from dcp.cli.flags import POSITIONAL, Burst, parse
+from dcp.cli.main import COMMANDS
+from dcp.config import Physics
+from dcp.errors import UserError
+
+if TYPE_CHECKING:
+    from dcp.evaluation.trial import Arena
+
+FOLDER = "MINARI_DATASETS_PATH"  # Minari's own variable
+
+
+@dataclass(frozen=True)
+class RecordOptions:
+    policy: Annotated[str, POSITIONAL] = ""
+    """A run's folder, a policy file, an exported policy, or zoo/<env>/<method>."""
+    episodes: int = 100
+    """Episodes of each seed."""
+    seeds: tuple[int, ...] = (0,)
+    """Each names a frozen set of starts and goals: those of `dcp eval --seeds`."""
+    dataset: str | None = None
+    """The data set's name in Minari. Default: dcp/<env>/<method>-v0."""
+    reward: Literal["zero_one", "minus_one"] = "zero_one"
+    """1 near the goal, else 0; or 0 near the goal, else -1."""
+    env: str | None = None
+    """Record on this environment. Default: the one that the run was evaluated on."""
+    eval_layout: bool = False
+    """On the environment's evaluation layout, which keeps only far goals."""
+    physics: Physics | None = None
+    """What steps simulated bodies. Default: what the run was trained with."""
+    burst: Burst = None
+    """P L: random actions in the last L of every P steps. Alone: 100 10."""
+    stochastic: bool = False
+    """Draw actions from the actor's distribution in place of its mean."""
+    out: Path | None = None
+    """Folder of data sets. Default: $MINARI_DATASETS_PATH, else Minari's own, ~/.minari/datasets."""
+
+
+def main(argv: list[str]) -> int:
+    options = parse(RecordOptions(), argv, "dcp record", COMMANDS["record"])
+    if not options.policy:
+        raise UserError("nothing to record: name a run's folder, a policy file or one of the zoo")
+    if options.out is not None:
+        os.environ[FOLDER] = str(options.out.expanduser().absolute())
+
+    from dcp import compiling
+    from dcp.evaluation.targets import open_target
+    from dcp.evaluation.trial import arena_for, variant
+
+    try:
+        from dcp.interop.minari import load_minari, record_episodes, write_dataset
+    except ImportError as error:  # Gymnasium comes with Minari
+        raise UserError("recording needs Minari: pip install 'dcp-rl[minari]'") from error
+
+    load_minari()
+    compiling.enable_cache()
+    target = open_target(options.policy)
+    arena = arena_for(
+        target,
+        options.env,
+        episodes=options.episodes,
+        seeds=options.seeds,
+        eval_layout=options.eval_layout,
+        physics=options.physics,
+    )
+    policy = variant(target.policy, options.burst, options.stochastic)
+    method = str(target.about.get("method") or Path(target.label).stem)
+    name = arena.env.spec.name
+    dataset_id = options.dataset or f"dcp/{name.replace(':', '.')}/{method}-v0"
+    print(f"playing {target.label} on {name}: {len(arena.seeds)} x {arena.episodes} episodes", file=sys.stderr)
+    dataset = write_dataset(
+        dataset_id,
+        arena.env,
+        record_episodes(arena, policy),
+        reward=options.reward,
+        env_spec=_gymnasium_spec(arena, target.fidelity),
+        algorithm=method,
+        description=f"Episodes of {target.label} on {name}, seeds {' '.join(map(str, arena.seeds))}, by dcp record.",
+    )
+    reached = sum(bool(episode.infos["is_success"][-1]) for episode in dataset)
+    print(
+        f"Wrote {dataset_id}: {dataset.total_episodes:,} episodes, {dataset.total_steps:,} steps, goal reached in "
+        f"{reached} of them. Read it with minari.load_dataset({dataset_id!r})."
+    )
+    print(f"  {dataset.storage.data_path}")
+    return 0
+
+
+def _gymnasium_spec(arena: "Arena", fidelity: str) -> Any:
+    """Return Gymnasium's spec, by which Minari makes the environment again; None for one of the user's own."""
+    from gymnasium.envs import registration
+
+    from dcp.gym import gymnasium_id
+
+    found = gymnasium_id(arena.env.spec.name)
+    if found not in registration.registry:
+        return None
+    spec = deepcopy(registration.spec(found))
+    spec.kwargs |= {"fidelity": fidelity, "physics": arena.env.spec.stepped_by}
+    spec.max_episode_steps = arena.length
+    return spec
