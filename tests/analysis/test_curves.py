@@ -61,15 +61,22 @@ def test_steps_that_were_not_recorded_are_a_mistake():
 
 def test_seeds_become_a_mean_a_band_and_thin_lines():
     axes = Figure().add_subplot()
-    plot_methods(axes, {"dcp": [columns([0.0, 0.25], [0, 0]), columns([0.5, 0.75], [0, 0])]}, "success_once")
-    seed_0, seed_1, mean = lines(axes)
+    seeds = [columns([0.0, 0.25], [0, 0]), columns([0.5, 0.75], [0, 0]), columns([0.25, 0.5], [0, 0])]
+    plot_methods(axes, {"dcp": seeds}, "success_once")
+    seed_0, seed_1, _, mean = lines(axes)
     assert_allclose(seed_0[:, 1], [0, 25])
     assert_allclose(seed_1[:, 1], [50, 75])
     assert_allclose(mean[:, 1], [25, 50])
     (band,) = axes.collections
-    # s = 50 / sqrt(2), so s / sqrt(2) = 25; t(0.975, 1) = 12.7062
-    assert_allclose(band.get_datalim(axes.transData).y1, 50 + 12.7062 * 25, rtol=1e-5)
-    assert axes.lines[0].get_linewidth() < axes.lines[2].get_linewidth()
+    # s = 25; t(0.975, 2) = 4.30265
+    assert_allclose(band.get_datalim(axes.transData).y1, 50 + 4.30265 * 25 / np.sqrt(3), rtol=1e-5)
+    assert axes.lines[0].get_linewidth() < axes.lines[3].get_linewidth()
+
+
+def test_two_seeds_have_lines_and_no_band():
+    together = over_seeds([columns([0.0, 0.25], [0, 0]), columns([0.5, 0.75], [0, 0])], "success_once")
+    assert_allclose(together.mean, [25, 50])
+    assert np.isnan(together.half_width).all()
 
 
 def test_one_seed_has_no_band():
@@ -95,7 +102,8 @@ def test_seeds_without_a_common_step_have_lines_and_no_mean():
 
 
 def test_a_nan_of_one_seed_is_a_gap_in_the_mean_alone():
-    together = over_seeds([columns([0.2, np.nan, 0.6], [0] * 3), columns([0.4, 0.4, 0.4], [0] * 3)], "success_once")
+    seeds = [columns(values, [0] * 3) for values in ([0.2, np.nan, 0.6], [0.4, 0.4, 0.4], [0.3, 0.4, 0.5])]
+    together = over_seeds(seeds, "success_once")
     assert_allclose(together.mean, [30, np.nan, 50])
     assert_array_equal(np.isnan(together.half_width), [False, True, False])
 

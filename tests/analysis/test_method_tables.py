@@ -66,11 +66,28 @@ def test_a_run_on_its_way_is_not_quoted_before_it_is_there(tmp_path: Path):
 
 
 def test_the_best_mean_is_bold_and_a_tie_is_not(tmp_path: Path):
-    write_seeds(tmp_path, "dcp", [[0.2, 0.5], [0.4, 0.5]], [10 * M, 25 * M])
-    write_seeds(tmp_path, "crl", [[0.1, 0.4], [0.1, 0.6]], [10 * M, 25 * M])
+    write_seeds(tmp_path, "dcp", [[0.2, 0.5], [0.4, 0.5], [0.3, 0.5]], [10 * M, 25 * M])
+    write_seeds(tmp_path, "crl", [[0.1, 0.25], [0.1, 0.75], [0.1, 0.5]], [10 * M, 25 * M])
     table = success_table(tmp_path)
     assert [cell(table, "ant_big_maze", m, "10M").bold for m in ("dcp", "crl")] == [True, False]
     assert [cell(table, "ant_big_maze", m, "25M").bold for m in ("dcp", "crl")] == [False, False]
+
+
+def test_below_three_seeds_there_are_ranges_and_no_winner(tmp_path: Path):
+    """Two seeds would have an interval of 12.7 standard errors: 51.2 ± 228.3 for 33.2 and 69.1."""
+    found = write_pair(tmp_path, [[0.332], [0.691]], [[0.1], [0.2], [0.3]])
+    table = checkpoint_tables(found, [M])[0]
+    dcp, crl = (cell(table, "ant_big_maze", method, "1M") for method in ("dcp", "crl"))
+    assert (dcp.text, dcp.bounds, dcp.spread) == ("33.2 to 69.1", (33.2, 69.1), None)
+    assert crl.text == "20.0 ± 24.8" and not dcp.bold and not crl.bold
+    summary, pair = summary_table(found), comparison_table(found, "success_once", "dcp", "crl")
+    assert summary is not None
+    assert summary.rows[0].cells[summary.columns.index("Success at least once")] == Cell("undecided", hover="dcp 33.2 to 69.1, crl 20.0 ± 24.8")
+    assert any("fewer than 3 seeds" in note for note in summary.notes)
+    texts = dict(zip(pair.columns, (cell.text for cell in pair.rows[0].cells), strict=True))
+    assert texts["dcp"] == "33.2 to 69.1"
+    assert {texts[name] for name in ("p", "Effect size d", "Probability of improvement")} == {"\u2013"}
+    assert any("Two seeds: their range" in note for note in pair.notes)
 
 
 def test_a_method_alone_is_not_the_best(tmp_path: Path):
@@ -95,18 +112,18 @@ def test_one_seed_has_no_interval_and_no_marker(tmp_path: Path):
 
 
 def test_a_seed_that_is_not_there_yet_is_left_out_and_told(tmp_path: Path):
-    write_seeds(tmp_path, "dcp", [[0.2, 0.4], [0.4, 0.6], [0.6]], [10 * M, 25 * M])
+    write_seeds(tmp_path, "dcp", [[0.2, 0.4], [0.4, 0.6], [0.5, 0.5], [0.6]], [10 * M, 25 * M])
     table = success_table(tmp_path)
-    assert cell(table, "ant_big_maze", "dcp", "10M").count == 3
+    assert cell(table, "ant_big_maze", "dcp", "10M").count == 4
     later = cell(table, "ant_big_maze", "dcp", "25M")
-    assert later.text == "50.0 ± 127.1 (n=2)"  # t(0.975, 1) = 12.706, times 14.14 / sqrt(2)
-    assert "without seed 2" in later.hover
+    assert later.text == "50.0 ± 24.8 (n=3)"  # t(0.975, 2) = 4.303, times 10 / sqrt(3)
+    assert "without seed 3" in later.hover
 
 
 def test_nan_is_shown_as_nan_and_the_best_is_among_the_others(tmp_path: Path):
-    write_seeds(tmp_path, "dcp", [[0.2], [math.nan]], [10 * M])
-    write_seeds(tmp_path, "crl", [[0.2], [0.1]], [10 * M])
-    write_seeds(tmp_path, "ssgc", [[0.1], [0.1]], [10 * M])
+    write_seeds(tmp_path, "dcp", [[0.2], [math.nan], [0.2]], [10 * M])
+    write_seeds(tmp_path, "crl", [[0.2], [0.1], [0.1]], [10 * M])
+    write_seeds(tmp_path, "ssgc", [[0.1], [0.1], [0.1]], [10 * M])
     table = success_table(tmp_path)
     assert cell(table, "ant_big_maze", "dcp", "10M").text == "NaN"
     assert [cell(table, "ant_big_maze", m, "10M").bold for m in ("dcp", "crl", "ssgc")] == [False, True, False]
@@ -223,7 +240,7 @@ def write_pair(
 
 
 def test_a_sign_that_is_not_the_papers_is_marked(tmp_path: Path):
-    table = summary_table(write_pair(tmp_path, [[0.1], [0.11]], [[0.3], [0.31]], each=50e6))
+    table = summary_table(write_pair(tmp_path, [[0.1], [0.11], [0.1]], [[0.3], [0.31], [0.3]], each=50e6))
     assert table is not None
     assert [cell.text for cell in table.rows[0].cells[2:]] == ["↓ crl", "↑ dcp", "↓ crl", "↑ dcp"]
     assert [cell.marker for cell in table.rows[0].cells[2:]] == ["≠", "", "≠", ""]
@@ -231,8 +248,9 @@ def test_a_sign_that_is_not_the_papers_is_marked(tmp_path: Path):
 
 def test_the_papers_sign_at_other_steps_is_named_and_not_held_against_ours(tmp_path: Path):
     """The paper's runs of ant_big_maze end at 50M: 45M is near, 44M is not."""
-    early = summary_table(write_pair(tmp_path / "early", [[0.1], [0.11]], [[0.3], [0.31]], each=44e6))
-    near = summary_table(write_pair(tmp_path / "near", [[0.1], [0.11]], [[0.3], [0.31]], each=45e6))
+    seeds = [[0.1], [0.11], [0.1]], [[0.3], [0.31], [0.3]]
+    early = summary_table(write_pair(tmp_path / "early", *seeds, each=44e6))
+    near = summary_table(write_pair(tmp_path / "near", *seeds, each=45e6))
     assert early is not None and near is not None
     assert [cell.text for cell in early.rows[0].cells[2:4]] == ["↓ crl", "↑ dcp at 50M"]
     assert [cell.marker for cell in early.rows[0].cells[2:4]] == ["", ""]
@@ -281,7 +299,7 @@ def test_what_cannot_be_known_is_a_dash(tmp_path: Path):
     assert texts["p"] == texts["Effect size d"] == texts["Probability of improvement"] == "\u2013"
     summary = summary_table(found)
     assert summary is not None and summary.rows[0].cells[2].text == "\u2013"
-    assert any("one seed" in note for note in summary.notes)
+    assert any("fewer than 3 seeds" in note for note in summary.notes)
 
 
 def test_methods_that_share_no_environment_are_not_compared(tmp_path: Path):

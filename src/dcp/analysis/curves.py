@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from dcp.analysis.report_html import Names, figure_files
 from dcp.analysis.result_tables import FigureSpec, Section
-from dcp.analysis.run_collection import FINISHED, METRICS, Collection, Metric, Run
+from dcp.analysis.run_collection import FEWEST_SEEDS, FINISHED, METRICS, Collection, Metric, Run
 from dcp.analysis.style import INK, colours, house_style, human_count, step_axis
 from dcp.errors import UserError
 from dcp.statistics import t_interval
@@ -29,7 +29,7 @@ class SeedsCurve(NamedTuple):
     steps: np.ndarray  # [K]
     seconds: np.ndarray  # [K]: mean over seeds of the time at which each had that evaluation; nan if one kept no time
     mean: np.ndarray  # [K]: nan where a seed's value is
-    half_width: np.ndarray  # [K]: 95% Student t; nan for one seed
+    half_width: np.ndarray  # [K]: 95% Student t; nan for fewer than three seeds
     num_seeds: int
 
     def at(self, x: XAxis) -> np.ndarray:
@@ -58,7 +58,8 @@ def over_seeds(runs: Sequence[Columns], metric: str) -> SeedsCurve:
     values = np.asarray([_values_at(shared, *at) for at in curves])  # [seeds, K]
     times = [_values_at(shared, steps, _clock(run)) for run, (steps, _) in zip(runs, curves, strict=True)]
     found = t_interval(values)
-    return SeedsCurve(np.asarray(shared), np.asarray(times).mean(axis=0), found.mean, found.half_width, len(runs))
+    half_width = found.half_width if len(runs) >= FEWEST_SEEDS else np.full(len(shared), np.nan)
+    return SeedsCurve(np.asarray(shared), np.asarray(times).mean(axis=0), found.mean, half_width, len(runs))
 
 
 def _values_at(shared: Sequence[float], steps: np.ndarray, values: np.ndarray) -> list[float]:
@@ -90,7 +91,7 @@ def plot_methods(
     x: XAxis = "steps",
     colour_of: Mapping[str, str] | None = None,
 ) -> None:
-    """Draw the mean over seeds with its 95% t-interval as a band, each seed as a thin line. One seed has no band."""
+    """Draw the mean over seeds, its 95% t-interval as a band, and thin lines of seeds; no band below three seeds."""
     colour_of = colour_of or colours(list(methods))
     for label, runs in methods.items():
         if not runs:

@@ -8,8 +8,9 @@ import numpy as np
 
 from dcp.analysis import paper_values
 from dcp.analysis.paper_values import BASELINE, CHECKPOINTS, METHOD, Published
-from dcp.analysis.result_tables import MINUS, Cell, Row, Section, Table, absent, number
+from dcp.analysis.result_tables import MINUS, Cell, Row, Section, Table, absent, number, shown
 from dcp.analysis.run_collection import (
+    FEWEST_SEEDS,
     METRICS,
     REACH,
     Collection,
@@ -18,6 +19,7 @@ from dcp.analysis.run_collection import (
     common_end,
     interval_at,
     nearest,
+    seeds_interval,
     values_at,
 )
 from dcp.analysis.style import human_count
@@ -31,7 +33,6 @@ from dcp.statistics import (
     holm,
     paired_test,
     probability_of_improvement,
-    t_interval,
     verdict,
 )
 
@@ -40,10 +41,11 @@ from dcp.statistics import (
 APART = "†"
 CHECKPOINT_RULE = (
     "Mean ± half width of the 95% Student-t interval over seeds, at the evaluation nearest to the checkpoint; it "
-    "counts if it is no farther away than a tenth of the checkpoint and one evaluation interval."
+    "counts if it is no farther away than a tenth of the checkpoint and one evaluation interval. Of two seeds: "
+    "their range."
 )
-BEST = "Bold: the highest mean of an environment at a checkpoint; a tie has none."
-OVERLAP = f"{APART}: our interval and the paper's do not overlap. One seed has no interval, so no sign."
+BEST = "Bold: the highest mean of an environment at a checkpoint, where every method has three seeds; a tie has none."
+OVERLAP = f"{APART}: our interval and the paper's do not overlap. Fewer than three seeds have no interval, so no sign."
 
 Column = tuple[str, list[Cell]]  # heading, one cell per group
 
@@ -59,19 +61,23 @@ def checkpoint_tables(collection: Collection, checkpoints: Sequence[int] = CHECK
 
 
 def intervals_overlap(ours: Interval, paper: Published) -> bool | None:
-    """Return None if one seed leaves us without an interval, or the mean is not known."""
+    """Return None if fewer than three seeds leave us without an interval, or the mean is not known."""
     if not math.isfinite(ours.half_width):
         return None
     return bool(abs(ours.mean - paper.mean) <= ours.half_width + paper.spread)
 
 
-def best_of(means: Mapping[Key, float]) -> set[Key]:
-    """Return each environment's method with strictly the highest mean, unrounded. Only finite means are compared."""
+def best_of(found: Mapping[Key, Interval]) -> set[Key]:
+    """Return each environment's method with strictly the highest mean, unrounded. Only finite means are compared.
+
+    An environment where a method has fewer than three seeds has no best one.
+    """
     best = set()
-    for environment in {environment for environment, _ in means}:
-        rivals = {key: mean for key, mean in means.items() if key[0] == environment and math.isfinite(mean)}
-        top = [key for key, mean in rivals.items() if mean == max(rivals.values())]
-        best |= set(top) if len(top) == 1 < len(rivals) else set()
+    for environment in {environment for environment, _ in found}:
+        rivals = {key: one for key, one in found.items() if key[0] == environment and math.isfinite(one.mean)}
+        top = [key for key, one in rivals.items() if one.mean == max(rival.mean for rival in rivals.values())]
+        enough = all(one.count >= FEWEST_SEEDS for one in rivals.values())
+        best |= set(top) if enough and len(top) == 1 < len(rivals) else set()
     return best
 
 
@@ -110,7 +116,7 @@ def _checkpoint_column(
     paper: Mapping[Key, Published | None],
 ) -> list[Cell]:
     found = {key: None if (at := steps[key]) is None else interval_at(groups[key], metric, at) for key in groups}
-    best = best_of({key: float(interval.mean) for key, interval in found.items() if interval})
+    best = best_of({key: interval for key, interval in found.items() if interval})
     cells = []
     for key, runs in groups.items():
         interval, at = found[key], steps[key]
@@ -124,10 +130,18 @@ def _checkpoint_column(
 
 
 def _checkpoint_cell(interval: Interval, runs: Sequence[Run], paper: Published | None) -> Cell:
-    cell = number(interval.mean, interval.half_width, count=interval.count)
+    cell = seeds_cell(interval)
     fewer = f" (n={interval.count})" if interval.count < len(runs) else ""
     apart = paper is not None and intervals_overlap(interval, paper) is False
     return replace(cell, text=cell.text + fewer, marker=APART if apart else "")
+
+
+def seeds_cell(interval: Interval) -> Cell:
+    """Return 18.4 ± 5.4; of two seeds their range, 12.1 to 24.7."""
+    if interval.count != FEWEST_SEEDS - 1 or not math.isfinite(interval.mean):
+        return number(interval.mean, interval.half_width, count=interval.count)
+    text = f"{shown(interval.low)} to {shown(interval.high)}"
+    return Cell(text, float(interval.mean), bounds=(interval.low, interval.high), count=interval.count)
 
 
 def _where(runs: Sequence[Run], steps: float) -> str:
@@ -175,7 +189,10 @@ ARROW_RULE = (
     f"≈ marks a difference of at most {100 * SMALL:g}% of the larger mean, or of less than {NEGLIGIBLE} pooled "
     "standard deviations of the seeds; otherwise the arrow names the higher mean. It is no test of significance."
 )
-ONE_SEED = "A method has one seed somewhere: its spread is not known, and the sign rests on one run."
+UNDECIDED = "undecided"
+FEW_SEEDS = (
+    f"{UNDECIDED.capitalize()}: a method has fewer than {FEWEST_SEEDS} seeds there, so nothing can be said of a winner."
+)
 PAPER_ARROW = (
     f"{DIFFERS}: the paper's sign is another one. It is of the end of the paper's runs; where that is not near the "
     "steps compared here, it is named and the signs are not held against each other."
@@ -193,6 +210,11 @@ class Comparison:
     furthest: float  # where the longest of these runs is
     ours: dict[int, float]  # seed -> value as shown
     theirs: dict[int, float]
+
+    @property
+    def has_few_seeds(self) -> bool:
+        """Whether a side has too few seeds for an interval, a test or a winner."""
+        return min(len(self.ours), len(self.theirs)) < FEWEST_SEEDS
 
     @property
     def verdict(self) -> Verdict:
@@ -272,8 +294,7 @@ def summary_table(collection: Collection, method: str = METHOD, baseline: str = 
             cells.append(_arrow(part, method, baseline, paper))
             cells += [_published_arrow(part, method, baseline)] if published else []
         rows.append(Row(tuple(cells), environment))
-    alone = any(min(len(part.ours), len(part.theirs)) == 1 for part in first)
-    notes = [ARROW_RULE, WHERE, *_early_note(first), *([ONE_SEED] if alone else [])]
+    notes = [ARROW_RULE, WHERE, *_early_note(first), *_few_seeds_note(first)]
     notes += [PAPER_ARROW] if published else []
     title, name = f"{method} against {baseline}", f"summary_{method}_against_{baseline}"
     return Table(name, title, tuple(columns), tuple(rows), tuple(notes))
@@ -282,7 +303,8 @@ def summary_table(collection: Collection, method: str = METHOD, baseline: str = 
 def comparison_table(collection: Collection, metric: str, method: str, baseline: str) -> Table:
     """Return means, effect size, paired test and probability of improvement, environment by environment."""
     parts = compare_methods(collection, metric, method, baseline)
-    corrected = holm([part.test.p_value if part.test else math.nan for part in parts])
+    tests = [None if part.has_few_seeds else part.test for part in parts]
+    corrected = holm([test.p_value if test else math.nan for test in tests])
     columns = ("Environment", "Steps", method, baseline, "Effect size d", "Pairs", "Paired difference")
     columns += ("p", "p (Holm)", "Probability of improvement")
     rows = [_comparison_row(part, p) for part, p in zip(parts, corrected, strict=True)]
@@ -292,26 +314,29 @@ def comparison_table(collection: Collection, metric: str, method: str, baseline:
         "Paired difference and p: Student's t over the seeds that both have; Holm corrects for all environments.",
         "Probability of improvement: that a seed of the first beats one of the second (Mann-Whitney; a tie is half).",
         *_early_note(parts),
+        *_few_seeds_note(parts, f"A dash: a method has fewer than {FEWEST_SEEDS} seeds there. Two seeds: their range."),
     )
     title, name = f"{METRICS[metric].label}: {method} against {baseline}", f"{metric}_{method}_against_{baseline}"
     return Table(f"comparison_{name}", title, columns, tuple(rows), notes)
 
 
 def _comparison_row(part: Comparison, corrected: float) -> Row:
-    test = part.test
+    test = None if part.has_few_seeds else part.test
+    unknown = part.has_few_seeds
     pairs = test.difference.count if test else 0
-    gap = number(test.difference.mean, test.difference.half_width, sign=True) if test else absent("no common seed")
+    why = f"fewer than {FEWEST_SEEDS} seeds" if unknown else "no common seed"
+    gap = number(test.difference.mean, test.difference.half_width, sign=True) if test else absent(why)
     cells = (
         Cell(part.environment),
         _steps(part),
         _mean(part.ours),
         _mean(part.theirs),
-        _or_dash(part.effect, 2, sign=True),
+        _or_dash(math.nan if unknown else part.effect, 2, sign=True),
         Cell(str(pairs), pairs),
         gap,
         _p_value(test.p_value if test else math.nan),
         _p_value(corrected),
-        _or_dash(part.improvement, 2),
+        _or_dash(math.nan if unknown else part.improvement, 2),
     )
     return Row(cells, part.environment)
 
@@ -319,16 +344,18 @@ def _comparison_row(part: Comparison, corrected: float) -> Row:
 def _mean(values: dict[int, float]) -> Cell:
     if not values:
         return absent("no evaluation near")
-    found = t_interval(list(values.values()))
-    return number(found.mean, found.half_width, count=found.count)
+    return seeds_cell(seeds_interval(list(values.values())))
 
 
 def _arrow(part: Comparison, method: str, baseline: str, paper: str | None) -> Cell:
     found = part.verdict
     if found == "unknown":
         return absent("a mean is not known")
-    means = [t_interval(list(side.values())) for side in (part.ours, part.theirs)]
-    hover = f"{method} {means[0]}, {baseline} {means[1]}, d = {part.effect:.2f}"
+    means = [_mean(side).text for side in (part.ours, part.theirs)]
+    hover = f"{method} {means[0]}, {baseline} {means[1]}"
+    if part.has_few_seeds:
+        return Cell(UNDECIDED, hover=hover)
+    hover += f", d = {part.effect:.2f}"
     return Cell(_sign(found, method, baseline), marker=DIFFERS if paper and paper != found else "", hover=hover)
 
 
@@ -360,6 +387,10 @@ def _or_dash(value: float, digits: int, sign: bool = False) -> Cell:
     if math.isinf(value):
         return Cell("∞" if value > 0 else f"{MINUS}∞", value, hover="the seeds of each method do not differ at all")
     return number(value, digits=digits, sign=sign)
+
+
+def _few_seeds_note(parts: Sequence[Comparison], note: str = FEW_SEEDS) -> list[str]:
+    return [note] if any(part.has_few_seeds for part in parts) else []
 
 
 def _early_note(parts: Sequence[Comparison]) -> list[str]:

@@ -7,6 +7,7 @@ import math
 import re
 import struct
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -17,6 +18,7 @@ from dcp.analysis.style import ON_DARK, colours
 from dcp.pages.whole_page import asset, theme, whole_page
 
 LONG_TABLE = 60  # rows beyond which a table scrolls within itself
+MANY_COLUMNS = 9  # beyond which a table is set smaller, so that a page of 1,300 pixels shows them all
 SCREEN = 0.54  # of a PNG's width on the screen: figures keep their proportions to each other
 SENTENCE = 44  # characters beyond which a cell may break into lines
 FILE_KINDS = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX"}
@@ -127,19 +129,22 @@ def _section_html(part: Section, pictures: dict[str, bytes | str], names: Names,
         html.append(f'<div class="figures">\n{"".join(figures)}</div>\n')
     shown = []
     for table in part.tables:
-        shown.append(table_html(table, len(tables), names, heading=not part.folded))
+        shown.append(table_html(table, len(tables), names, tables, heading=not part.folded))
         tables.append(table)
     if part.folded:
         shown = [f"<details><summary>{escape(part.tables[0].title)}</summary>{''.join(shown)}</details>\n"]
     return "".join([*html, *shown, "</section>\n"])
 
 
-def table_html(table: Table, number: int, names: Names, heading: bool = True) -> str:
-    """Return a table that sorts and filters. `number` is its place among the page's tables, for its files."""
+def table_html(table: Table, number: int, names: Names, before: Sequence[Table] = (), heading: bool = True) -> str:
+    """Return a table that sorts and filters. `number` is its place among the page's tables, for its files.
+
+    A note that a table `before` it has said is not said again.
+    """
     heads = "".join(_head(table, at) for at in range(len(table.columns)))
     rows = "\n".join(_row(table, at, names) for at in range(len(table.rows)))
-    notes = "".join(f"<li>{prose(note)}</li>" for note in table.notes)
-    long = " long" if len(table.rows) > LONG_TABLE else ""
+    notes = _notes(table, before)
+    long = (" long" if len(table.rows) > LONG_TABLE else "") + (" dense" if len(table.columns) > MANY_COLUMNS else "")
     title = f"<h3>{escape(table.title)}</h3>" if heading else ""
     return (
         f'<div class="table" id="table-{escape(table.name)}" data-emptied="tbody tr">'
@@ -150,6 +155,18 @@ def table_html(table: Table, number: int, names: Names, heading: bool = True) ->
         + (f'<ul class="notes">{notes}</ul>' if notes else "")
         + "</div>\n"
     )
+
+
+def _notes(table: Table, before: Sequence[Table]) -> str:
+    """Return the notes that are new, and a link to the table that has the others."""
+    homes = {note: other for other in reversed(before) for note in other.notes}
+    said = [note for note in table.notes if note in homes]
+    items = [prose(note) for note in table.notes if note not in homes]
+    if said:
+        home = homes[said[0]]
+        link = f'<a href="#table-{escape(home.name)}">{escape(home.title)}</a>'
+        items.append(f"{'Other notes' if items else 'Notes'}: see {link}.")
+    return "".join(f"<li>{item}</li>" for item in items)
 
 
 def _download_buttons(number: int) -> str:
@@ -173,7 +190,13 @@ def _row(table: Table, at: int, names: Names) -> str:
     row, environments = table.rows[at], [row.environment for row in table.rows]
     again = bool(row.environment) and at > 0 and row.environment == environments[at - 1]
     cells = [
-        _cell(cell, table.is_numeric(at), again and cell.text == row.environment, _swatch(cell, row, names))
+        _cell(
+            cell,
+            table.columns[at],
+            table.is_numeric(at),
+            again and cell.text == row.environment,
+            _swatch(cell, row, names),
+        )
         for at, cell in enumerate(row.cells)
     ]
     in_groups = len(set(environments)) < len(environments)
@@ -187,11 +210,12 @@ def _swatch(cell: Cell, row: Row, names: Names) -> str:
     return f'<i class="swatch m{names.methods.index(row.method)}"></i>' if named else ""
 
 
-def _cell(cell: Cell, numeric: bool, again: bool, swatch: str) -> str:
+def _cell(cell: Cell, column: str, numeric: bool, again: bool, swatch: str) -> str:
+    """`column`: its heading, which a narrow screen shows beside it, where rows stand as cards."""
     classes = [] if numeric else ["sentence" if len(cell.text) > SENTENCE else "words"]
     classes += ["missing"] if cell.text == DASH else []
     classes += ["again"] if again else []
-    attributes = f' class="{" ".join(classes)}"' if classes else ""
+    attributes = f' data-label="{escape(column)}"' + (f' class="{" ".join(classes)}"' if classes else "")
     if cell.value is not None and math.isfinite(cell.value):
         attributes += f' data-value="{cell.value!r}"'
     if cell.hover:

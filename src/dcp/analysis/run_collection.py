@@ -23,6 +23,7 @@ from dcp.statistics import Interval, t_interval
 from dcp.validation import read_json, read_text
 
 EVALS_DIR, VIDEOS_DIR = "evals", "videos"
+FEWEST_SEEDS = 3  # for an interval, and for a winner
 FINISHED, NO_EVALUATION, DAMAGED = "finished", "no evaluation", "damaged"
 REACH = 0.1  # how far an evaluation may lie from a checkpoint that it stands for: of the checkpoint's steps
 _VIDEO_ENDINGS, _PLOT_ENDINGS = (".mp4", ".gif", ".html"), (".png", ".gif", ".svg", ".pdf")
@@ -358,7 +359,17 @@ def values_at(runs: Sequence[Run], metric: str, steps: float) -> dict[int, float
 def interval_at(runs: Sequence[Run], metric: str, steps: float) -> Interval | None:
     """Return the interval over the seeds that have an evaluation near; None if none has."""
     values = list(values_at(runs, metric, steps).values())
-    return t_interval(values) if values else None
+    return seeds_interval(values) if values else None
+
+
+def seeds_interval(values: Sequence[float]) -> Interval:
+    """Return Student's t interval; of fewer than three seeds their range, which promises nothing of further seeds.
+
+    With two seeds t is 12.7: an interval would be wider than anything that was measured.
+    """
+    if len(values) >= FEWEST_SEEDS:
+        return t_interval(values)
+    return Interval(float(np.mean(values)), min(values), max(values), count=len(values))
 
 
 def common_end(runs: Sequence[Run]) -> float:
