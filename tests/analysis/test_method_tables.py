@@ -82,7 +82,9 @@ def test_below_three_seeds_there_are_ranges_and_no_winner(tmp_path: Path):
     assert crl.text == "20.0 ± 24.8" and not dcp.bold and not crl.bold
     summary, pair = summary_table(found), comparison_table(found, "success_once", "dcp", "crl")
     assert summary is not None
-    assert summary.rows[0].cells[summary.columns.index("Success at least once")] == Cell("undecided", hover="dcp 33.2 to 69.1, crl 20.0 ± 24.8")
+    assert summary.rows[0].cells[summary.columns.index("Success at least once")] == Cell(
+        "undecided", hover="dcp 33.2 to 69.1, crl 20.0 ± 24.8"
+    )
     assert any("fewer than 3 seeds" in note for note in summary.notes)
     texts = dict(zip(pair.columns, (cell.text for cell in pair.rows[0].cells), strict=True))
     assert texts["dcp"] == "33.2 to 69.1"

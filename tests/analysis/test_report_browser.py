@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from dcp.analysis.build_report import build_report
-from dcp.analysis.result_tables import DASH
+from dcp.analysis.report_html import Names, make_page
+from dcp.analysis.result_tables import DASH, Cell, Row, Section, Table, number
 from tests.analysis.report_runs import HOSTILE, troubled, write_run
 from tests.browser import CHROMIUM, Browser
 
@@ -225,6 +226,50 @@ def test_a_phone_shows_everything_without_scrolling_sideways(page: Browser):
     page.wait("document.querySelector('svg.chart').getBoundingClientRect().width < 390")
     assert page.run("document.documentElement.scrollWidth") == 390
     assert page.run("document.querySelectorAll('svg.chart .mean').length") == 10
+
+
+def wide_table(name: str) -> Table:
+    """As the paper's checkpoints: 14 columns, whose widest cells are these."""
+    heads = (
+        "Environment",
+        "Method",
+        "Seeds",
+        *(f"{at}M{who}" for at in (10, 25, 50, 75, 100) for who in ("", " paper")),
+    )
+    cells = [Cell("humanoid_u_maze"), Cell("dcp"), Cell("5", 5), *(number(131.8, 113.5) for _ in heads[3:])]
+    return Table(name, f"Table {name}", heads, (Row(tuple(cells)),) * 3, ("Said once.", f"Of {name} alone."))
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    section = Section("Checkpoints", "checkpoints", tables=(wide_table("one"), wide_table("two")))
+    page = tmp_path_factory.mktemp("wide") / "page.html"
+    data = {"axis": "steps", "metrics": [], "curves": [], "moving": []}
+    page.write_text(make_page("wide", "", "", Names((), ()), [section], {}, data))
+    return page
+
+
+def test_no_column_of_a_wide_table_is_cut_at_1300_pixels_or_on_a_phone(chromium: Browser, wide: Path):
+    chromium.resize(1300, 900)
+    chromium.open(wide)
+    fits = "[...document.querySelectorAll('.table .scroll')].every((n) => n.scrollWidth <= n.clientWidth)"
+    assert chromium.run(fits)
+    chromium.resize(390, 844)
+    chromium.wait("getComputedStyle(document.querySelector('.table td')).display === 'flex'")
+    assert chromium.run(fits) and chromium.run("document.documentElement.scrollWidth") == 390
+    heads = "getComputedStyle(document.querySelectorAll('.table td')[4], '::before').content"
+    assert chromium.run(heads) == '"10M paper"'  # a card has its headings
+
+
+def test_a_footnote_is_said_once_on_a_page(chromium: Browser, wide: Path):
+    chromium.resize(1300, 900)
+    chromium.open(wide)
+    assert texts(chromium, ".notes li") == [
+        "Said once.",
+        "Of one alone.",
+        "Of two alone.",
+        "Other notes: see Table one.",
+    ]
 
 
 def test_the_page_is_not_blank_in_light_dark_and_on_a_phone(page: Browser):

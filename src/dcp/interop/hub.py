@@ -197,6 +197,7 @@ def told_in_a_sentence(repo_id: str) -> Iterator[None]:
     """Turn what the Hub and its client say into a sentence for the user."""
     from huggingface_hub import errors
 
+    of_the_network = (errors.LocalEntryNotFoundError, getattr(errors, "HTTPError", OSError), OSError)  # httpx's own
     try:
         yield
     except (errors.GatedRepoError, errors.LocalTokenNotFoundError) as error:
@@ -212,7 +213,7 @@ def told_in_a_sentence(repo_id: str) -> Iterator[None]:
         if code in (401, 403):
             raise UserError(f"the Hub refuses {repo_id}: log in with `hf auth login`, or set HF_TOKEN") from error
         raise UserError(f"the Hub answered {code or 'with an error'} for {repo_id}: try again later") from error
-    except (errors.LocalEntryNotFoundError, errors.HTTPError, OSError) as error:
+    except of_the_network as error:
         raise UserError(
             f"cannot reach the Hub ({type(error).__name__}): check the connection and HF_ENDPOINT"
         ) from error
