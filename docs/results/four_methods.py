@@ -14,7 +14,7 @@ from dcp.analysis.run_collection import METRICS
 from dcp.analysis.style import INK, colours, house_style
 from dcp.statistics import bootstrap, holm, interquartile_mean, paired_test, probability_of_improvement, t_interval
 
-Runs = Mapping[str, Mapping[str, list[Columns]]]  # study -> label -> one record a seed
+Runs = Mapping[str, Mapping[str, list[Columns]]]  # study -> label -> one record per seed
 
 METHODS = ("dcp", "ssgc", "dcp_no_pool", "crl")
 # The paper's literal settings: nobody is commanded g but where the method says so.

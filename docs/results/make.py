@@ -19,7 +19,7 @@ from dcp.analysis.style import BLUE, GREEN, ORANGE, house_style, save
 from dcp.statistics import t_interval
 
 HERE = Path(__file__).parent
-Runs = dict[str, dict[str, list[Columns]]]  # study -> label -> one record a seed
+Runs = dict[str, dict[str, list[Columns]]]  # study -> label -> one record per seed
 
 U_FIGURE = ["dcp", "crl", "ssgc", "dcp_no_pool"]
 SWITCHES = {

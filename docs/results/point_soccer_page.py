@@ -27,7 +27,7 @@ PAIRS = (
 FIRST = 1_200_000  # environment steps of the first budget
 STEPS, COMMON = (1, 50), "cosine, common places"  # of the controllability
 
-Runs = dict[str, dict[str, list[Columns]]]  # study -> arm -> one record a seed
+Runs = dict[str, dict[str, list[Columns]]]  # study -> arm -> one record per seed
 
 
 def read() -> Runs:

@@ -44,7 +44,7 @@ class Settings:
     eval_env: str | None = None
     """Evaluate on another environment of the same sizes, such as a layout with far goals only. Default: env."""
     fidelity: Literal["paper", "fixed"] = "paper"
-    """paper: an environment returns to its own first state and goal for ever. fixed: every episode draws anew."""
+    """paper: an environment returns to its own first state and goal forever. fixed: every episode draws new ones."""
     physics: Physics = "brax"
     """What steps a simulated body: the paper's engine (brax), or MuJoCo's own in C, for a machine without a GPU."""
 
@@ -87,8 +87,8 @@ class Settings:
     num_envs: int = 512
     """N: environments that run side by side."""
     devices: int | None = None
-    """Devices that share the environments out. Default: every GPU; on a CPU a virtual one a core; 1 without physics
-    and under MuJoCo's own."""
+    """Devices to split the environments over. Default: every GPU; on a CPU one virtual device per core; 1 without
+    physics and under MuJoCo's own engine."""
     split_batches: Literal["on", "off"] | None = None
     """Split each batch over the devices too. Default: where it pays: see the architecture."""
     episode_length: int | None = None
@@ -140,9 +140,9 @@ class Settings:
     activation: str = "swish"
     """swish or relu."""
     layer_norm: bool = False
-    """LayerNorm before each activation."""
+    """LayerNorm before each activation, in actor and critic (JaxGCRL's use_ln: in the critic alone)."""
     residual_every: int = 0
-    """A residual connection every so many layers; 0: none."""
+    """Add a residual connection after every this many layers; 0: none."""
 
     def violations(self) -> list[str]:
         """Every broken constraint that can be seen without the environment, each with the fix."""

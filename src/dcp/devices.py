@@ -1,8 +1,8 @@
 """Environments split over devices: each device steps its own share, and nothing passes between them meanwhile.
 
-GPUs, or on a CPU one virtual device a core: a physics step is hundreds of small operations, which XLA spreads badly
-over the threads of one device. JAX makes virtual devices only while it starts, so it must be told before.
-Several hosts (`dcp.hosts`) are one row of devices, as many of each.
+The devices are GPUs, or on a CPU one virtual device per core: a physics step is hundreds of small operations, which
+XLA spreads badly over the threads of one device. JAX makes virtual devices only while it starts, so it must be told
+before. Several hosts (`dcp.hosts`) are one row of devices, as many of each.
 """
 
 import os
@@ -131,7 +131,7 @@ def prepare(devices: int | None, spec: EnvSpec) -> None:
 
 
 def count_devices(devices: int | None, num_envs: int, spec: EnvSpec) -> int:
-    """As asked for; else one a host, or where splitting pays the most that share N out evenly."""
+    """Return the number asked for; else one per host, or where splitting pays the most that divide N evenly."""
     if devices is not None:
         return devices
     number = hosts.count()

@@ -6,9 +6,9 @@ class UserError(ValueError):
 
 
 class RunError(RuntimeError):
-    """A run could not go on, through no mistake of its user: what happened and what was kept. Exit code 1."""
+    """A run could not continue, through no mistake of its user: what happened and what was kept. Exit code 1."""
 
 
-# How a command ends. `dcp train` and the processes of `dcp grid` speak the same numbers; the sentences are cli/main's.
+# How a command ends. `dcp train` and the processes of `dcp grid` use the same numbers; cli/main.py has the sentences.
 EXIT_FAULT, EXIT_MISTAKE, EXIT_INTERRUPTED = 1, 2, 130
 EXIT_REQUEUE = 75  # sysexits' TEMPFAIL: stopped with a checkpoint

@@ -113,7 +113,7 @@ def success_difference_error(share_a: float, share_b: float, episodes_a: int, ep
 def clustered_mean(
     values: np.ndarray, episodes: np.ndarray, least: float = -math.inf, most: float = math.inf
 ) -> Interval:
-    """values [K], episodes [K]: Student's t with the variance between episodes. What is not finite does not count.
+    """Return the mean of values [K] by Student's t with the variance between episodes [K]; only finite ones count.
 
     With one state per episode it is the plain t interval. Where values have bounds, so has the interval.
     """

@@ -83,7 +83,7 @@ def final_scores(collection: Collection, metric: str) -> Scores:
 
 
 def _score(run: Run, metric: str, steps: float) -> float:
-    """nan if there is no evaluation near, or no length to divide by: what is not known makes the average unknown."""
+    """Return the score; nan without an evaluation near or a length to divide by, so that the average is unknown too."""
     at = nearest(run, steps)
     if at is None:
         return math.nan
@@ -186,6 +186,6 @@ def profile_figure(collection: Collection, metric: str) -> Figure:
 
 
 def _top(scores: Scores) -> float:
-    """The first tenth that no score exceeds: curves of low scores need the room."""
+    """Return the first tenth that no score exceeds: curves of low scores need the room."""
     known = [score for tasks in scores.values() for task in tasks for score in task if math.isfinite(score)]
     return min(1.0, max(0.1, math.ceil(10.0 * max(known, default=1.0)) / 10.0))

@@ -128,7 +128,7 @@ def _groups(results: Sequence[EvalResult]) -> dict[Key, list[EvalResult]]:
 
 
 def _spread(values: Sequence[float], sign: bool = False) -> Cell:
-    """Population std, as in the paper; of one value it would always be 0 and say nothing."""
+    """Return the population std, as in the paper. For one value it would always be 0 and say nothing."""
     std = float(np.std(values)) if len(values) > 1 else None
     return number(float(np.mean(values)), std, count=len(values), sign=sign)
 

@@ -80,7 +80,7 @@ class Comparison:
 
     @cached_property
     def names(self) -> tuple[str, str]:
-        """What tells them apart: method, environment, seed; the folders if nothing does."""
+        """Return what tells them apart: method, environment, seed; the folders if nothing does."""
         a, b = self.a.run, self.b.run
         if a.method != b.method:
             return f"A: {a.method}", f"B: {b.method}"
@@ -105,7 +105,7 @@ class Comparison:
 
     @property
     def elsewhere(self) -> str:
-        """What makes their numbers answers to different questions; empty if nothing does."""
+        """Return what makes their numbers answers to different questions; empty if nothing does."""
         configs = [run.config for run in (self.a.run, self.b.run)]
         a, b = ((config.get("eval_env") or config.get("env"), config.get("episode_length")) for config in configs)
         physics = [config.get("physics", "brax") for config in configs]
@@ -117,7 +117,7 @@ class Comparison:
 
     @property
     def metrics(self) -> list[str]:
-        """Those that both recorded; none if one of them has no evaluation yet."""
+        """Return the metrics that both recorded; none if one of them has no evaluation yet."""
         runs = (self.a.run, self.b.run)
         return [name for name in METRICS if all(run.num_evaluations and name in run.metrics for run in runs)]
 
@@ -129,7 +129,7 @@ class Comparison:
 
     @cached_property
     def paired_evals(self) -> list[PairedEval]:
-        """Results of `dcp eval` that both have on the same episodes."""
+        """Return the results of `dcp eval` that both have on the same episodes."""
         theirs = {record.path.name: record for record in self.b.run.evals}
         pairs = [(mine, theirs[mine.path.name]) for mine in self.a.run.evals if mine.path.name in theirs]
         return [found for mine, other in pairs if (found := _paired(mine, other)) is not None]
@@ -336,7 +336,7 @@ def _in_common(found: Comparison) -> str:
 
 
 def _colours(found: Comparison) -> tuple[str, str]:
-    """A method keeps its colour; two runs of one method are blue and orange."""
+    """Give each run its method's colour; two runs of one method are blue and orange."""
     a, b = found.a.run.method, found.b.run.method
     known = colours([a, b])
     return (known[a], known[b]) if a != b else (BLUE, ORANGE)

@@ -258,7 +258,7 @@ def curve_notes(collection: Collection, environment: str) -> list[str]:
 
 
 def _end_of_mean(method: str, runs: Sequence[Run]) -> list[str]:
-    """The mean is over all seeds; it ends with the shortest."""
+    """Say where the mean over all seeds ends: with the shortest seed."""
     lasts = {run.seed: run.env_steps for run in runs}
     shared = set.intersection(*(set(run.metrics["env_steps"].tolist()) for run in runs))
     if not shared:

@@ -92,7 +92,7 @@ def as_csv(trial: Trial) -> str:
 
 
 def _plain(value: Any) -> int | float:
-    """A bool as 0 or 1; float32 as the shortest number that is it."""
+    """Return a bool as 0 or 1, and a float32 as the shortest number that is it."""
     return int(value) if np.issubdtype(type(value), np.integer) or isinstance(value, np.bool_) else float(str(value))
 
 
@@ -136,7 +136,7 @@ class EvalResult:
 
     @property
     def gain(self) -> float:
-        """Exactly 0 for a tie: shares of the same number of episodes, up to rounding."""
+        """Return the gain: exactly 0 for a tie, since equal shares of as many episodes differ by rounding alone."""
         return round(self.reach_with_burst - self.reach, 9)
 
 
@@ -226,7 +226,7 @@ def _text(name: Any) -> str:
 
 
 def _percent(content: dict[str, Any], measure: str) -> float:
-    """Over all episodes of all evaluation seeds; JSON has null for nan."""
+    """Return percent over all episodes of all evaluation seeds. JSON has null for nan."""
     shares = [math.nan if part[measure] is None else float(part[measure]) for part in content["seeds"]]
     if not shares:
         raise ValueError("it has no episodes")

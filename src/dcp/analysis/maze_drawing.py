@@ -104,7 +104,7 @@ class MazeCanvas:
     def _disc(
         self, draw: ImageDraw.ImageDraw, centre: np.ndarray, radius: float, colour: str | None, rim: str | None = None
     ) -> None:
-        """The radius in cells. A goal's disc is exactly where it counts as reached."""
+        """Return the disc's radius in cells. A goal's disc is exactly where it counts as reached."""
         draw.ellipse(self._around(centre, radius), fill=colour, outline=rim, width=max(SMOOTH, self.cell // 40))
 
     def _thing(self, draw: ImageDraw.ImageDraw, thing: Thing, place: np.ndarray) -> None:
@@ -115,7 +115,7 @@ class MazeCanvas:
             self._disc(draw, place, size, colour)
 
     def _around(self, centre: np.ndarray, half: float) -> tuple[float, float, float, float]:
-        """The square of so many cells each way, in pixels."""
+        """Return the square of this many cells each way, in pixels."""
         u, v = self._pixel(centre)
         return u - half * self.cell, v - half * self.cell, u + half * self.cell, v + half * self.cell
 

@@ -26,7 +26,7 @@ class MazePath(NamedTuple):
 
     @property
     def until_reached(self) -> "MazePath":
-        """The path up to its success: what an agent does at the goal says nothing of the way there."""
+        """Return the path up to its success: what an agent does at the goal says nothing about the way there."""
         return self if self.reached is None else MazePath(self.points[: self.reached + 1], self.goal, self.reached)
 
 

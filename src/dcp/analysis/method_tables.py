@@ -153,7 +153,7 @@ def _where(runs: Sequence[Run], steps: float) -> str:
 
 
 def _ends(collection: Collection, checkpoints: Sequence[int]) -> dict[str, float]:
-    """environment -> the last evaluation that all its runs have reached, if that is none of the checkpoints."""
+    """Return environment -> the last evaluation that all its runs reached, unless that is one of the checkpoints."""
     ends = {}
     for environment in collection.environments:
         runs = [run for (env, _), group in collection.groups.items() if env == environment for run in group]
@@ -230,7 +230,7 @@ class Comparison:
 
     @property
     def improvement(self) -> float:
-        """The probability that a seed of ours beats a seed of theirs."""
+        """Return the probability that a seed of ours beats a seed of theirs."""
         sides = [np.array(list(side.values())) for side in (self.ours, self.theirs)]
         if not all(len(side) and np.isfinite(side).all() for side in sides):
             return math.nan
@@ -238,7 +238,7 @@ class Comparison:
 
     @property
     def paper_end(self) -> int | None:
-        """Where the paper's runs end, if that is not near: its sign answers another question then."""
+        """Return where the paper's runs end, if that is not near: its sign then answers another question."""
         end = paper_values.end(self.environment)
         return None if end is None or abs(self.steps - end) <= REACH * end else end
 

@@ -24,19 +24,19 @@ def _tables() -> dict[str, Any]:
 
 
 def checkpoint(metric: str, environment: str, method: str, steps: int) -> Published | None:
-    """None where the paper has a dash, or does not have the environment, the method or the checkpoint."""
+    """Return the paper's value; None where it has a dash, or lacks the environment, the method or the checkpoint."""
     if steps not in CHECKPOINTS:
         return None
     return _published(_row(metric, environment, method)[CHECKPOINTS.index(steps)])
 
 
 def arrow(metric: str, environment: str) -> str | None:
-    """up (DCP's final mean is higher), down (CRL's is) or about."""
+    """Return up (DCP's final mean is higher), down (CRL's is) or about."""
     return _tables()["arrows"][metric].get(environment)
 
 
 def end(environment: str) -> int | None:
-    """The steps at which the paper's runs of this environment end: where its arrows are."""
+    """Return the steps at which the paper's runs of this environment end: where its arrows are."""
     found = [at for at in CHECKPOINTS if checkpoint("success_once", environment, METHOD, at)]
     return found[-1] if found else None
 
@@ -49,7 +49,7 @@ def burst(environment: str, method: str, what: str) -> Published | None:
 
 
 def burst_advantage(environment: str) -> float | None:
-    """DCP's gain less CRL's."""
+    """Return DCP's gain less CRL's."""
     tables = _tables()["burst"]
     if environment == "all":
         return tables["overall"]["difference"]
@@ -57,13 +57,13 @@ def burst_advantage(environment: str) -> float | None:
 
 
 def burst_record(method: str) -> tuple[int, int, int] | None:
-    """Wins, ties and losses over all (environment, seed) pairs."""
+    """Return wins, ties and losses over all (environment, seed) pairs."""
     found = _tables()["burst"]["overall"].get(f"{method}_win_tie_loss")
     return tuple(found) if found else None
 
 
 def burst_setting() -> tuple[int, int]:
-    """P, L"""
+    """Return P and L."""
     tables = _tables()["burst"]
     return tables["period"], tables["length"]
 

@@ -183,7 +183,7 @@ class View:
 
     @property
     def place(self) -> tuple[Any, ...]:
-        """Views of one place share their truth, and stand in one row."""
+        """Return what views of one place share: they have one truth, and stand in one row."""
         return self.landscape.layout.walls.tobytes(), self.landscape.layout.scale, tuple(self.landscape.goal.tolist())
 
 
@@ -308,7 +308,7 @@ def colour_ranges(views: Sequence[View], kind: str = "panel") -> list[tuple[floa
 
 
 def _widened(low: float, high: float) -> tuple[float, float]:
-    """An agent that never moved has seen one distance alone."""
+    """Widen an empty range: an agent that never moved has seen one distance alone."""
     return (float(low), float(high)) if high - low > 1e-6 else (float(low) - 0.5, float(high) + 0.5)
 
 

@@ -42,7 +42,7 @@ class Names:
 
     @property
     def colours(self) -> dict[str, str]:
-        """One colour per method in all figures of a report."""
+        """Return one colour per method for all figures of a report."""
         return colours(list(self.methods))
 
     def tags(self, environment: str = "", method: str = "") -> str:
@@ -122,7 +122,7 @@ def make_page(
 
 
 def _section_html(part: Section, pictures: dict[str, bytes | str], names: Names, tables: list[Table]) -> str:
-    """Appends the section's tables to `tables`, whose order numbers their files."""
+    """Append the section's tables to `tables`, whose order numbers their files."""
     html = [f'<section id="{part.anchor}">\n<h2>{escape(part.title)}</h2>\n', paragraphs(part.text), part.html]
     figures = [figure_html(f, pictures[f.name], names) for f in part.figures if f.name in pictures]
     if figures:
@@ -186,7 +186,7 @@ def _head(table: Table, at: int) -> str:
 
 
 def _row(table: Table, at: int, names: Names) -> str:
-    """Rows of one environment stand together until they are sorted; its name is then in full ink once."""
+    """Return a row. Rows of one environment stay together until they are sorted; its name is in full ink once."""
     row, environments = table.rows[at], [row.environment for row in table.rows]
     again = bool(row.environment) and at > 0 and row.environment == environments[at - 1]
     cells = [

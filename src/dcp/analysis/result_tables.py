@@ -157,7 +157,7 @@ def _csv_parts(table: Table, at: int) -> list[tuple[str, Callable[[Cell], str]]]
 
 
 def _plain(value: float | None, otherwise: str = "") -> str:
-    """Nothing measured is an empty field; a nan that was measured stays one."""
+    """Return the field of a CSV file: empty where nothing was measured; a nan that was measured stays one."""
     if value is None or (math.isnan(value) and otherwise == DASH):
         return "" if otherwise == DASH else otherwise
     return str(value)

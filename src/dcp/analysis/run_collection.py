@@ -45,7 +45,7 @@ class Metric(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The label without its unit."""
+        """Return the label without its unit."""
         return self.label.split(" (")[0]
 
 
@@ -64,7 +64,7 @@ class EvalRecord:
 
     @property
     def about(self) -> dict[str, Any]:
-        """env, method, seed and env_steps of the policy; may lack any."""
+        """Return env, method, seed and env_steps of the policy, as far as the file has them."""
         found = self.content.get("about")
         return found if isinstance(found, dict) else {}
 
@@ -83,7 +83,7 @@ class Run:
 
     @property
     def env(self) -> str:
-        """Where it was trained; where evaluated too, if that is elsewhere."""
+        """Return where it was trained, and where it was evaluated if that is elsewhere."""
         trained, evaluated = str(self.config.get("env", "")), self.config.get("eval_env")
         return trained if evaluated in (None, trained) else f"{trained} on {evaluated}"
 
@@ -97,7 +97,7 @@ class Run:
 
     @property
     def budget(self) -> int:
-        """Environment steps that were asked for."""
+        """Return the environment steps that were asked for."""
         return int(self.config["steps"])
 
     @property
@@ -106,7 +106,7 @@ class Run:
 
     @property
     def env_steps(self) -> float:
-        """At the last evaluation; 0 before the first."""
+        """Return the environment steps at the last evaluation; 0 before the first."""
         return float(self.metrics["env_steps"][-1]) if self.num_evaluations else 0.0
 
     @property
@@ -212,7 +212,7 @@ class Collection:
 
     @cached_property
     def groups(self) -> dict[Key, tuple[Run, ...]]:
-        """(environment, method) -> its runs that have an evaluation, one per seed, in the order of the seeds."""
+        """Return (environment, method) -> its runs that have an evaluation, one per seed, in the order of the seeds."""
         found: dict[Key, list[Run]] = {}
         for run in self.runs:
             if run.num_evaluations and not run.is_damaged and run not in self.repeated:
@@ -222,7 +222,7 @@ class Collection:
 
     @cached_property
     def repeated(self) -> list[Run]:
-        """Runs of a seed that a longer run already stands for: they would count it twice."""
+        """Return runs of a seed that a longer run already stands for: they would count it twice."""
         seen: set[tuple[str, str, int]] = set()
         left = []
         for run in sorted(self.runs, key=lambda run: -run.num_evaluations):  # stable: ties in the order of the paths
@@ -243,17 +243,17 @@ class Collection:
         return in_order(method for _, method in self.groups)
 
     def of(self, environment: str, method: str) -> tuple[Run, ...]:
-        """Its seeds; none if there are none."""
+        """Return its runs, one per seed; empty if there are none."""
         return self.groups.get((environment, method), ())
 
     def missing_seeds(self, environment: str, method: str) -> list[int]:
-        """Seeds that another method of this environment has and this one lacks."""
+        """Return the seeds that another method of this environment has and this one lacks."""
         there = {run.seed for (env, _), runs in self.groups.items() if env == environment for run in runs}
         return sorted(there - {run.seed for run in self.of(environment, method)})
 
     @cached_property
     def remarks(self) -> list[str]:
-        """A sentence for everything that is not whole: never a reason to fill anything in."""
+        """Return a sentence for everything that is not whole. Nothing is ever filled in for it."""
         said = [f"{run.folder}: {run.state}." for run in self.runs if run.state != FINISHED]
         said += [f"{run.folder}: {run.remark}." for run in self.runs if run.remark]
         said += self.unread

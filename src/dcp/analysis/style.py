@@ -65,13 +65,13 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Figures made and saved inside look alike; nothing outside changes."""
+    """Make figures that are made and saved inside look alike; nothing outside changes."""
     with matplotlib.rc_context(STYLE):
         yield
 
 
 def colours(labels: list[str]) -> dict[str, str]:
-    """A method keeps its colour in every figure; other labels take what is left, in order."""
+    """Return a colour per label: a method keeps its own in every figure, others take what is left, in order."""
     taken = {label: _METHOD_COLOURS[label] for label in labels if label in _METHOD_COLOURS}
     left = [colour for colour in PALETTE if colour not in taken.values()]
     others = [label for label in labels if label not in taken]
@@ -79,7 +79,7 @@ def colours(labels: list[str]) -> dict[str, str]:
 
 
 def human_count(number: float, _: object = None) -> str:
-    """500000 -> 500k, 1500000 -> 1.5M: ticks of environment steps."""
+    """Format ticks of environment steps: 500000 -> 500k, 1500000 -> 1.5M."""
     for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= size:
             return f"{number / size:.4g}{unit}"
@@ -87,14 +87,14 @@ def human_count(number: float, _: object = None) -> str:
 
 
 def step_axis(axes: Axes) -> None:
-    """The horizontal axis of every learning curve."""
+    """Set up the horizontal axis of a learning curve."""
     axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(human_count))
     axes.set_xlabel("Environment steps")
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """No timestamp or version inside: the same figure gives the same bytes."""
+    """Save a figure without timestamp or version: the same figure gives the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with house_style():  # ticks are made while drawing
         figure.savefig(path, metadata=_METADATA.get(path.suffix))

@@ -37,9 +37,9 @@ class TrainOptions:
     resume: str | None = None
     """A run's folder, to continue as if it had never stopped; --steps may be raised. auto: these settings' run."""
     checkpoint_evals: int = 1
-    """Checkpoint after every so many evaluations; 0: not by evaluations."""
+    """Checkpoint after every this many evaluations; 0: never because of an evaluation."""
     checkpoint_minutes: float = 15.0
-    """Checkpoint when so many minutes have passed since the last one; 0: not by the clock."""
+    """Checkpoint when this many minutes have passed since the last one; 0: never because of the time."""
     dry_run: bool = False
     """Print what would run and everything that is wrong with it, and train nothing."""
     plots: bool = True
@@ -211,8 +211,9 @@ def _require_sense(options: TrainOptions, given: dict[str, Any]) -> None:
 
 
 def _description() -> str:
-    rows = [f"  {name:<8}{preset.purpose}" for name, preset in PRESETS.items()]
-    codes = [f"  {code:<8}{meaning}" for code, meaning in EXIT_CODES.items()]
+    width = max(map(len, PRESETS)) + 2
+    rows = [f"  {name:<{width}}{preset.purpose}" for name, preset in PRESETS.items()]
+    codes = [f"  {code:<{width}}{meaning}" for code, meaning in EXIT_CODES.items()]
     return "\n".join([COMMANDS["train"], "", "presets:", *rows, "", "exit codes:", *codes])
 
 

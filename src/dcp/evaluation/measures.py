@@ -37,7 +37,7 @@ class Measures(NamedTuple):
         return self.first_reach > 0
 
     def summary(self) -> dict[str, float]:
-        """One number each. The first four are those of metrics.csv."""
+        """Return one number for each measure. The first four are those of metrics.csv."""
         reached = self.first_reach[self.success]
         return {
             **training_scores(self),
@@ -46,7 +46,7 @@ class Measures(NamedTuple):
         }
 
     def by_distance(self, distance: np.ndarray | None = None, bins: int = BINS) -> list[Bin]:
-        """Success by how far the goal lies from the start; `distance` [N] in place of the straight one."""
+        """Return success by how far the goal lies from the start; `distance` [N] replaces the straight one."""
         distance = self.start_distance if distance is None else distance
         edges = np.linspace(distance.min(), distance.max(), bins + 1)
         where = np.clip(np.searchsorted(edges, distance, side="right") - 1, 0, bins - 1)  # [N]
@@ -76,7 +76,7 @@ def measure(record: Record) -> Measures:
 
 
 def training_scores(measures: Measures) -> dict[str, float]:
-    """The columns of metrics.csv. Success is a fraction."""
+    """Return the columns of metrics.csv. Success is a fraction."""
     return {
         "time_near_goal": float(np.mean(measures.time_near_goal)),
         "success_once": float(np.mean(measures.success)),

@@ -55,7 +55,7 @@ class Measured:
     at: str = ""  # date
 
     def seconds(self, run: Settings) -> float:
-        """Of a whole run. Evaluation has a program of its own that takes about as long to compile as training's."""
+        """Return the seconds of a whole run. Evaluation's program takes about as long to compile as training's."""
         evaluation = self.unroll_seconds * run.eval_episodes * (run.episode_length or 0) / run.env_steps_per_unroll
         unrolls = run.num_prefill_unrolls * self.unroll_seconds + run.num_iterations * self.iteration_seconds
         return 2 * self.compile_seconds + unrolls + run.num_evals * evaluation
@@ -114,7 +114,7 @@ class Forecaster:
 
 
 def _pace(entry: Entry, on: Resources, processor: str) -> float | None:
-    """Seconds per step of all that a run does; None where it ran elsewhere, or on another number of cores."""
+    """Return seconds per step of all that a run does; None if it ran elsewhere, or on another number of cores."""
     try:
         machine = read_config_file(entry.folder / CONFIG_FILE)["machine"]
     except UserError:

@@ -115,7 +115,7 @@ class LineReader:
         self._notices: dict[Path, tuple[float, str]] = {}
 
     def of_entry(self, entry: Entry) -> Line:
-        """The line of a run that has no job: it was finished before, or it is broken."""
+        """Return the line of a run without a job: it was finished before, or it is broken."""
         status, row = entry.status, self._row(entry.folder)
         state: State = "finished" if status.kind == "finished" else "failed"
         return Line(entry.run.path, state, status.done, status.total, attempt=0, row=row, why=status.why)
@@ -272,7 +272,7 @@ def _short(name: str, width: int) -> str:
 
 
 def _reasons(lines: Sequence[Line]) -> list[Text]:
-    """Why runs failed, and which have collapsed, one line for each."""
+    """Return why runs failed and which have collapsed, one line for each."""
     told = [(line, line.why) for line in lines if line.why and line.state in ("failed", "stopped")]
     told += [(line, line.notice) for line in lines if line.notice]
     style = {"no_wrap": True, "overflow": "ellipsis"}

@@ -123,7 +123,7 @@ def parse_grid(content: dict[str, Any], source: str) -> GridFile:
 
 
 def _close_field(name: str) -> str:
-    """What to write instead of a field that does not exist."""
+    """Suggest what to write instead of a field that does not exist."""
     close = get_close_matches(name, field_kinds(), 1)
     return f"did you mean {close[0]}?" if close else "see `dcp train --help` for the names"
 
@@ -151,7 +151,7 @@ def _fields(table: Any, where: str, source: str) -> dict[str, Any]:
 
 
 def _flat(table: dict[str, Any]) -> dict[str, Any]:
-    """condition.scale = 2 is a table in TOML: {"condition": {"scale": 2}} -> {"condition.scale": 2}"""
+    """Flatten {"condition": {"scale": 2}}, which is how TOML reads condition.scale = 2, to {"condition.scale": 2}."""
     flat: dict[str, Any] = {}
     for name, value in table.items():
         flat |= {f"{name}.{part}": v for part, v in value.items()} if isinstance(value, dict) else {name: value}
@@ -159,7 +159,7 @@ def _flat(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _listed(table: dict[str, Any], where: str, source: str) -> Values:
-    """A single value is a list of one."""
+    """Return a list; a single value becomes a list of one."""
     values = {n: v if isinstance(v, list) else [v] for n, v in _fields(table, where, source).items()}
     for name, listed in values.items():
         if not listed:
@@ -232,7 +232,7 @@ def check_runs(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Run]:
 
 
 def _choices(grid: GridFile) -> Iterator[dict[str, Any]]:
-    """The swept values of each run."""
+    """Return the swept values of each run."""
     axes = [[{name: value} for value in values] for name, values in grid.product.items()]
     axes += [[dict(zip(z, values, strict=True)) for values in zip(*z.values(), strict=True)] for z in grid.zips if z]
     for parts in product(*axes):
@@ -251,7 +251,7 @@ def _settings(grid: GridFile, chosen: dict[str, Any]) -> Settings:
 
 
 def _filtered(settings: list[Settings], where: Sequence[str]) -> list[Settings]:
-    """KEY=VALUE,VALUE keeps runs whose KEY is one of these; * and ? as in file names."""
+    """Keep the runs whose KEY is one of the values of KEY=VALUE,VALUE; * and ? work as in file names."""
     for condition in where:
         key, given, values = condition.partition("=")
         if not given or not values:
@@ -268,7 +268,7 @@ def _filtered(settings: list[Settings], where: Sequence[str]) -> list[Settings]:
 
 
 def _subfolder(grid: GridFile, settings: Settings) -> str:
-    """The file's `folder` for this run: below --runs-dir, above env, method and seed."""
+    """Return the file's `folder` for this run: below --runs-dir, above env, method and seed."""
 
     def safe(value: Any) -> str:
         return re.sub(r"[^A-Za-z0-9_.+-]", ".", _text(value))

@@ -43,7 +43,7 @@ class Run:
 
     @property
     def path(self) -> str:
-        """Its folder below the grid's --runs-dir."""
+        """Return its folder below the grid's --runs-dir."""
         return (PurePosixPath(self.subfolder) / self.settings.run_path).as_posix()
 
 
@@ -81,12 +81,12 @@ class Job:
 
     @property
     def root(self) -> Path:
-        """What `dcp train` calls --runs-dir."""
+        """Return what `dcp train` calls --runs-dir."""
         return self.runs_dir / self.subfolder
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The run folder of each seed."""
+        """Return the run folder of each seed."""
         return tuple(self.root / replace(self.settings, seed=seed).run_path for seed in self.seeds)
 
     @property
@@ -102,21 +102,21 @@ class Job:
 
     @property
     def file(self) -> Path:
-        """Where `save` writes it."""
+        """Return where `save` writes it."""
         return self.grid_dir / "jobs" / f"{self.name}.json"
 
     @property
     def log(self) -> Path:
-        """What its processes printed, one after another."""
+        """Return the file with what its processes printed, one after another."""
         return self.grid_dir / "logs" / f"{self.name}.log"
 
     @property
     def progress(self) -> Path:
-        """Where its process writes how far it is: see `Heartbeat`."""
+        """Return where its process writes how far it is: see `Heartbeat`."""
         return self.grid_dir / "progress" / f"{self.name}.json"
 
     def command(self) -> list[str]:
-        """The command of a child process that runs the saved job."""
+        """Return the command of a child process that runs the saved job."""
         # -P: a module in the current folder is never taken for one of Python's
         return [sys.executable, "-P", "-m", "dcp.grid.worker", str(self.file), str(os.getpid())]
 

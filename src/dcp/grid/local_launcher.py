@@ -54,7 +54,7 @@ class LocalLauncher:
         return dict(self._statuses)
 
     def stop(self) -> None:
-        """Another KeyboardInterrupt meanwhile ends the children at once: their checkpoints are whole at any moment."""
+        """Stop the children. A second KeyboardInterrupt ends them at once; checkpoints are whole at any moment."""
         for job in self._waiting:
             self._statuses[job.name] = Status("stopped", "it had not begun")
         self._waiting.clear()
@@ -64,7 +64,7 @@ class LocalLauncher:
             self._terminate()
 
     def close(self) -> None:
-        """Also after an error of our own."""
+        """Close, also after an error of our own."""
         self._waiting.clear()
         if self._children:
             self.stop()

@@ -74,7 +74,7 @@ class RayLauncher:
         return dict(self._statuses)
 
     def stop(self) -> None:
-        """Another KeyboardInterrupt meanwhile ends the workers at once: their checkpoints are whole at any moment."""
+        """Stop the workers. A second KeyboardInterrupt ends them at once; checkpoints are whole at any moment."""
         for job in self._waiting:
             self._statuses[job.name] = Status("stopped", "it had not begun")
         self._waiting.clear()
@@ -128,7 +128,7 @@ class RayLauncher:
         return self._ray.wait(references, num_returns=len(references), timeout=timeout, fetch_local=False)[0]
 
     def _cancel(self, force: bool) -> None:
-        """Ray interrupts the worker's main thread; the run takes that as SIGINT and writes a checkpoint first."""
+        """Cancel a task: Ray interrupts the worker's main thread, and the run writes a checkpoint as after SIGINT."""
         for reference in self._tasks:
             self._ray.cancel(reference, force=force)
         self._ended(timeout=None)
@@ -185,7 +185,7 @@ def _started_file(job: Job) -> Path:
 
 @contextmanager
 def _printing_to(log: Path) -> Iterator[None]:
-    """Also what C++ prints: XLA's messages must not be lost in a folder of Ray's on another machine."""
+    """Redirect also what C++ prints: XLA's messages must not end up in a folder of Ray's on another machine."""
     log.parent.mkdir(parents=True, exist_ok=True)
     before = {number: os.dup(number) for number in (1, 2)}
     with log.open("ab") as file:
@@ -289,7 +289,7 @@ def require_nodes(nodes: Sequence[dict[str, Any]], jobs: Sequence[Job]) -> None:
 
 
 def node_resources(job: Job) -> dict[str, float]:
-    """What a job takes of a node, by Ray's names."""
+    """Return what a job takes of a node, by Ray's names."""
     needed = job.resources
     amounts = {"CPU": needed.cores, "GPU": needed.gpus, "memory": needed.memory_bytes}
     return {name: amount for name, amount in amounts.items() if amount}

@@ -126,7 +126,7 @@ def device_memory(settings: Settings, seeds: int = 1) -> int:
 
 
 def parse_memory(text: str) -> int:
-    """12GB, 500M or a number of bytes -> bytes"""
+    """Read 12GB, 500M or a number of bytes. -> bytes"""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)B?\s*", text, re.IGNORECASE)
     if not found or float(found[1]) <= 0:
         raise UserError(f"--memory takes an amount such as 12GB, not {text!r}")
@@ -156,14 +156,14 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def gpu_variables(gpus: tuple[str, ...], share: float, there: bool) -> dict[str, str]:
-    """Environment variables of a process that has these GPUs; `there`: whether the machine has any GPU at all."""
+    """Return the variables of a process that has these GPUs; `there`: whether the machine has any GPU at all."""
     if not gpus:
         return {"JAX_PLATFORMS": "cpu"} if there else {}
     return {"CUDA_VISIBLE_DEVICES": ",".join(gpus), **_memory_share(share)}
 
 
 def scheduled_variables(resources: Resources) -> dict[str, str]:
-    """Environment variables of a process that Ray or SLURM starts.
+    """Return the environment variables of a process that Ray or SLURM starts.
 
     XLA gets as many threads as the run has cores, however many the machine has: they decide the bits of a run.
     """
@@ -171,5 +171,5 @@ def scheduled_variables(resources: Resources) -> dict[str, str]:
 
 
 def _memory_share(gpus: float) -> dict[str, str]:
-    """JAX takes three quarters of a GPU's memory unless it is told otherwise."""
+    """Limit JAX's share of a GPU's memory: it takes three quarters unless it is told otherwise."""
     return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 * gpus:.3f}"} if 0 < gpus < 1 else {}

@@ -95,7 +95,7 @@ class SlurmLauncher:
             self._ended[name] = Status("stopped", "stopped with the grid")
 
     def close(self) -> None:
-        """Jobs in the queue stay there: they are SLURM's."""
+        """Leave jobs in the queue: they are SLURM's."""
 
     def _submitit(self) -> Any:
         try:
@@ -151,7 +151,7 @@ class SlurmLauncher:
         return self._ended[job.name]
 
     def _ask(self, job: Job, handle: Any) -> Status:
-        """The job's own report on how it ended; SLURM's accounting, where there is none."""
+        """Return the job's own report on how it ended; SLURM's accounting, where there is none."""
         where = f"SLURM job {handle.job_id}"
         report = read_report(job, handle)
         if report is not None and report.code is not None:
@@ -237,7 +237,7 @@ class SlurmTask:
         return code
 
     def checkpoint(self) -> Any:
-        """Called by submitit before it requeues; the run's own checkpoint has been written by then."""
+        """Answer submitit before it requeues; the run's own checkpoint has been written by then."""
         import submitit
 
         return submitit.helpers.DelayedSubmission(SlurmTask(self.file))
@@ -263,7 +263,7 @@ def _run_worker(job: Job) -> tuple[int, bool]:
 
 
 def _ignore_signals() -> None:
-    """SLURM signals every process of a job. The worker takes its parent's SIGINT alone: see runs/stopping.py."""
+    """Ignore SLURM's signals to every process of a job: the worker obeys its parent's SIGINT (runs/stopping.py)."""
     for number in (signal.SIGTERM, *REQUEUES):
         signal.signal(number, signal.SIG_IGN)
 

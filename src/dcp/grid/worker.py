@@ -56,7 +56,7 @@ def run_job(job: Job, say: Callable[[str], None] = print) -> Outcome:
 
 
 def _train_when_free(job: Job, say: Callable[[str], None]) -> None:
-    """A process that an earlier grid started may still write to the folder, or be about to stop: it goes first."""
+    """Wait for a process of an earlier grid that still writes to the folder or is about to stop, then train."""
     told = None
     while True:
         while holders := [holder for folder in job.folders if (holder := owner(folder)) is not None]:

@@ -102,7 +102,7 @@ class Gripper:
         return _joined(self._on_table(centre, core), self._on_body(centre, core, body))
 
     def _on_table(self, centre: Vec, core: Vec) -> GripperContacts:
-        """Both ends of each capsule; the tangents follow the capsule, as in MJX."""
+        """Return contacts of both ends of each capsule; the tangents follow the capsule, as in MJX."""
         zero = centre.x * 0.0
         normal = Vec(*(zero + c for c in constant(self.plane[1:])))
         axis = core * (1.0 / self._half_lengths)
@@ -138,7 +138,7 @@ def _unit(v: Vec) -> Vec:
 
 
 def _upright(normal: Vec) -> Vec:
-    """y, or z where the normal is too close to y."""
+    """Return y, or z where the normal is too close to y."""
     aside = jnp.abs(normal.y) < 0.5
     return Vec(normal.x * 0.0, jnp.where(aside, 1.0, 0.0), jnp.where(aside, 0.0, 1.0))
 
@@ -262,7 +262,7 @@ class Constraints:
         return jacobian, jnp.where(acts, diagonal, 0.0), jnp.where(acts, aref, 0.0)
 
     def _contact_rows(self, at: ConstraintInputs) -> tuple[Array, Array, Array]:
-        """Four rows per contact: a pyramid of friction around the normal."""
+        """Return four rows per contact: a pyramid of friction around the normal."""
         contacts, table, friction = at.contacts, self.gripper.table_contacts, self.gripper.friction
         count = contacts.dist.shape[0]
         reach = Vec(*(p[:, None] - at.origin[None, :, i] for i, p in enumerate(contacts.pos)))  # [C, H, N]

@@ -30,7 +30,7 @@ class Segment(NamedTuple):
 
 
 def floor_sphere(height: Component, centre: Vec, radius: Component) -> Touch:
-    """A horizontal floor first, then the sphere."""
+    """Return the contact of a horizontal floor (first) with a sphere."""
     dist = centre.z - height - radius
     zero, one = jnp.zeros_like(dist), jnp.ones_like(dist)
     return Touch(dist, Vec(centre.x, centre.y, centre.z - (radius + 0.5 * dist)), Vec(zero, zero, one))
@@ -56,7 +56,7 @@ def sphere_capsule(centre: Vec, radius1: Component, core: Segment, radius2: Comp
 
 
 def sphere_box(centre: Vec, radius: Component, half: Vec) -> Touch:
-    """A box around the origin, parallel to the axes: `centre` is relative to it."""
+    """Return the contact of a sphere with a box around the origin, parallel to the axes; `centre` is relative to it."""
     # How far outside each pair of faces the centre is (negative: inside).
     outside = Vec(*(jnp.abs(c) - h for c, h in zip(centre, half, strict=True)))
     # The face with the best separating axis; it alone counts where the centre is inside.
@@ -84,7 +84,7 @@ def _largest(v: Vec) -> tuple[Array, Array, Array]:
 
 
 def _nearest_on_box(centre: Vec, half: Vec, outside: Vec, on: tuple[Array, Array, Array]) -> Vec:
-    """The box's point nearest to one outside. Before an edge it is a hair off, towards the edge's start, as in MJX."""
+    """Return the box's point nearest to one outside. Before an edge it is slightly off, toward its start, as in MJX."""
     nearest = []
     for k in range(3):
         u, v = (k + 1) % 3, (k + 2) % 3
@@ -108,7 +108,7 @@ class _Edge(NamedTuple):
 
 
 def capsule_box(core: Segment, radius: Component, half: Vec) -> tuple[Touch, Touch]:
-    """A box around the origin, parallel to the axes. Two contacts with a face, or one with an edge and none."""
+    """Return the contacts with a box around the origin, parallel to the axes: two with a face, or one with an edge."""
     # The face of least penetration: +-x, +-y, +-z by how far the core's deeper end is behind it.
     low = Vec(*(jnp.minimum(a, b) for a, b in zip(core.start, core.end, strict=True)))
     high = Vec(*(jnp.maximum(a, b) for a, b in zip(core.start, core.end, strict=True)))
@@ -145,7 +145,7 @@ def capsule_box(core: Segment, radius: Component, half: Vec) -> tuple[Touch, Tou
 
 
 def _clip_to_face(core: Segment, half: Vec, on: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-    """The part [t0, t1] of the core that lies above the face, and whether there is any."""
+    """Return the part [t0, t1] of the core that lies above the face, and whether there is any."""
     t0, t1 = jnp.zeros_like(core.start.x), jnp.ones_like(core.start.x)
     valid = jnp.ones_like(core.start.x, dtype=bool)
     for a, b, h, is_normal in zip(core.start, core.end, half, on, strict=True):
@@ -162,7 +162,7 @@ def _clip_to_face(core: Segment, half: Vec, on: tuple[Array, Array, Array]) -> t
 
 
 def _nearest_edge(core: Segment, half: Vec) -> _Edge:
-    """Of each direction's four edges only the one on the core's side can be within reach.
+    """Find the nearest edge: of each direction's four only the one on the core's side can be within reach.
 
     Exact where it matters: an edge within a radius of the core lies on the side of the core's middle, because a capsule
     reaches less far than the box's smallest half (see `contacts.Walls`). Beyond a radius there is no edge contact.
@@ -202,7 +202,7 @@ def _closest_to_edge(
     direction: Vec,
     half_core: Array,
 ) -> tuple[Vec, Vec]:
-    """Closest points of an axis-parallel edge and a core: between the lines, then mended where an end cuts them."""
+    """Return the closest points of an axis-parallel edge and a core: of the lines, corrected where an end cuts them."""
     between = edge_middle - middle
     cosine = direction[parallel]
     across = direction.dot(between)

@@ -119,7 +119,7 @@ class SpringEngine:
         return self._integrate(links, vel, ang, impulse)
 
     def _integrate(self, links: Links, vel: Vec, ang: Vec, impulse: Wrench) -> Links:
-        """Semi-implicit Euler; damping before the impulses, as Brax has it."""
+        """Integrate by semi-implicit Euler; damping comes before the impulses, as in Brax."""
         dt = self.timestep
         vel = vel * self.keep_vel + impulse.force * (1.0 / self.mass)
         ang = ang * self.keep_ang + impulse.torque

@@ -91,7 +91,7 @@ class Joints:
         return turn
 
     def _sliding(self, joint: JointState, force: Vec, torque: Vec, motors: list[Array]) -> Wrench:
-        """Two slides: free along them, and no turning about any axis."""
+        """Return force and torque of two slides: free along them, without turning about any axis."""
         axes = [constant(axis) for axis in self.axes]
         force = force - _combined(axes, [axis.dot(force) for axis in axes])
         over = [self._beyond(k, axis.dot(joint.pos)) for k, axis in enumerate(axes)]

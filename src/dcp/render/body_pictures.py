@@ -163,7 +163,7 @@ def _fit(
 
 
 def rgb(colour: str) -> tuple[float, float, float]:
-    """#RRGGBB -> numbers from 0 to 1"""
+    """Convert #RRGGBB to numbers from 0 to 1."""
     red, green, blue = (value / 255 for value in ImageColor.getrgb(colour)[:3])
     return red, green, blue
 

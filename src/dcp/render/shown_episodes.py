@@ -55,7 +55,7 @@ class Episode(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The last step that is shown."""
+        """Return the last step that is shown."""
         return self.steps if self.reached is None else min(self.steps, self.reached + AFTER_SUCCESS)
 
     @property
