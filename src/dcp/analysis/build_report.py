@@ -19,6 +19,7 @@ from dcp.analysis.diagnosis_results import diagnosis_sections
 from dcp.analysis.landscape_figure import landscape_sections
 from dcp.analysis.method_tables import checkpoint_section, summary_section
 from dcp.analysis.paper_values import CHECKPOINTS
+from dcp.analysis.published_values import published_sections
 from dcp.analysis.pusher_goals import pusher_sections
 from dcp.analysis.report_html import Names, make_page
 from dcp.analysis.report_runs import make_gallery, runs_table, states_html
@@ -78,6 +79,7 @@ def _section_makers(checkpoints: Sequence[int]) -> dict[str, Callable[[Collectio
     """Return the parts of a report in the order of its page, each by what is being made."""
     return {
         "statistics": lambda collection: statistics_sections(collection, checkpoints),
+        "published values": published_sections,
         "two runs": compare_sections,
         "landscapes": landscape_sections,
         "goals of the pusher": pusher_sections,
