@@ -69,7 +69,7 @@ def draw_goals(
     steps = jnp.where(is_random, 0, at - now)
     if hindsight.goal_steps == 1:
         return Drawn(goal, steps, goal[:, :, None])
-    follows = jnp.minimum(jnp.arange(hindsight.goal_steps), left[at, envs][..., None])  # [T, N, m]
+    follows = jnp.minimum(jnp.arange(hindsight.goal_steps)[None, None, :], left[at, envs][..., None])  # [T, N, m]
     rows = at[..., None] + jnp.where(is_random[..., None], 0, follows)  # a random goal is repeated
     return Drawn(goal, steps, achieved[rows, envs[..., None]])
 
@@ -109,7 +109,7 @@ def _outcome(achieved: Array, left: Array, fell: Array, goals: Array, within: fl
     hit = jnp.any(matches, axis=1)
     hit_time = jnp.where(hit, jnp.argmax(matches, axis=1) - now[:, 0], 0)
     if not edges:
-        nothing = jnp.zeros((length, 0))
+        nothing = jnp.zeros((length, 1))  # one bin, never seen: lax.map takes no empty arrays
         return Outcome(hit_time, hit, nothing, nothing.astype(bool))
     near = sum((squares <= (within / 2**i) ** 2).astype(jnp.float32) for i in range(NEARNESS)) / NEARNESS
     total = jnp.cumsum(jnp.where(is_later & (row > now), near, 0.0), axis=1)  # [T, T]: up to and with row j

@@ -102,7 +102,8 @@ class Critic(Protocol):
     `actor_rule`: an ActorRule, where the actor does not learn as SAC's does;
     `actor_value(problem, params, batch, action, goal)`: what the actor maximises, where that is not the value alone;
     `for_task(spec, episode_length)`: itself with what the task decides filled in;
-    `deployed(params)`: what of its parameters a policy reads.
+    `deployed(params)`: what of its parameters a policy reads;
+    `actor_goals`: which of the two the actor may aim at, where not both.
     """
 
     needs: ClassVar[frozenset[str]]  # fields of a Batch beyond state, action and commanded_goal; see `replay.relabel`

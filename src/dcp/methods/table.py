@@ -7,7 +7,9 @@ from dcp.components import TABLES, Table, build, describe, settings_of
 from dcp.config import PARTS, Config, Settings
 from dcp.critics.contrastive import Contrastive
 from dcp.critics.quasimetric import TMD, Quasimetric
+from dcp.critics.survival import SRL, ChronoSRL
 from dcp.critics.table import CRITICS
+from dcp.critics.value import GCBC, SAC, TD3
 from dcp.errors import UserError
 from dcp.interfaces import ActorGoal, Agent, Command, Condition, Critic, needs_embedding
 from dcp.methods.commands import FinalGoal, PooledSubgoal
@@ -36,6 +38,12 @@ METHODS = Table(
         # Other critics: docs/critics.md
         "cmd": Method(Quasimetric, FinalGoal, RawGoal, "future"),
         "tmd": Method(TMD, FinalGoal, RawGoal, "future"),
+        "srl": Method(SRL, FinalGoal, RawGoal, "future"),
+        "chronosrl": Method(ChronoSRL, FinalGoal, RawGoal, "future"),
+        "chronosrl_direction": Method(ChronoSRL, FinalGoal, Direction, "future"),  # the interface alone is new
+        "sac_her": Method(SAC, FinalGoal, RawGoal, "future"),
+        "td3_her": Method(TD3, FinalGoal, RawGoal, "future"),
+        "gcbc": Method(GCBC, FinalGoal, RawGoal, "future"),
     },
 )
 COMMANDS = Table("command", {"final_goal": FinalGoal, "pooled_subgoal": PooledSubgoal})
@@ -106,6 +114,11 @@ def checked(agent: Agent) -> Agent:
         raise UserError(
             f"the condition {condition} reads steps to the goal, which the critic {critic} does not give: "
             f"use direction, or one of the critics {able}"
+        )
+    fits = getattr(agent.critic, "actor_goals", (agent.actor_goal,))
+    if agent.actor_goal not in fits:
+        raise UserError(
+            f"the critic {critic} cannot teach the actor the {agent.actor_goal} goal: use actor_goal {fits[0]}"
         )
     if "embedding" in agent.critic.gives:
         return agent

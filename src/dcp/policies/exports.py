@@ -273,8 +273,6 @@ class Layer(NamedTuple):
 
 def foreign_part(policy: "DeployedPolicy") -> str | None:
     """Name a part of the policy that the NumPy form and our ONNX graph do not know, or return None."""
-    from dcp.critics.contrastive import Contrastive
-    from dcp.critics.quasimetric import TMD, Quasimetric
     from dcp.critics.table import CRITICS
     from dcp.methods.conditions import RawGoal
     from dcp.networks import MLP, NETWORKS, Residual
@@ -284,11 +282,20 @@ def foreign_part(policy: "DeployedPolicy") -> str | None:
     network: Any = policy.network
     if type(network) not in (MLP, Residual):
         return f"the network {NETWORKS.name_of(type(network))}"
-    if type(policy.condition) is not RawGoal and type(policy.critic) not in (Contrastive, Quasimetric, TMD):
+    if type(policy.condition) is not RawGoal and not _psi_g_is_a_network(policy.critic):
         return f"the critic {CRITICS.name_of(type(policy.critic))}"
     if (activation := network.activation) not in numpy_policy.ACTIVATIONS:
         return f"the activation {activation}"
     return None
+
+
+def _psi_g_is_a_network(critic: Any) -> bool:
+    """Tell whether psi_g is the backbone of the goal's coordinates and nothing more, as our forms compute it."""
+    from dcp.critics.contrastive import Contrastive
+    from dcp.critics.quasimetric import TMD, Quasimetric
+    from dcp.critics.survival import ChronoSRL
+
+    return type(critic) in (Contrastive, Quasimetric, TMD) or (type(critic) is ChronoSRL and critic.goal_steps == 1)
 
 
 def _condition_name(policy: "DeployedPolicy") -> str:

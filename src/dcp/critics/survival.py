@@ -1,0 +1,317 @@
+"""Survival critics: SRL, which predicts when a goal is reached, and ChronoSRL, whose psi-distance is that time.
+
+With W one-step bins, p0 = sig(l0) and hazards h_k = sig(l_k), the chance that the goal has not been near before step k:
+
+    log S_k = log(1 - p0) + sum_{j < k} log(1 - h_j)                        S_0 = 1 - p0
+
+The goal is first near at step tau (0: it is near now), or never within the window: then it counts as not reached within
+all W steps. The loss is the negative log-likelihood
+
+    -log p0 (tau = 0);   -(log S_tau + log h_tau) (tau >= 1, at most W - 1);   -log S_W (never)
+
+and the actor maximises Q = -sum_{k < W} gamma^k S_k: minus the discounted number of steps before the goal is reached.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dcp.critics.eikonal import eikonal_penalty
+from dcp.critics.energies import pairwise_square
+from dcp.critics.quasimetric import safe_root
+from dcp.critics.value import without_psi, without_value
+from dcp.interfaces import CriticState, Hindsight, Problem, Representation
+from dcp.types import Array, Batch, EnvSpec, Metrics, Params, masked_mean
+
+BASIS = 64  # functions of time that the hazards are made of
+FILM = 0.1  # how far the goal bends the features of the state
+
+
+def log_survival(logit_0: Array, logits: Array) -> Array:
+    """l0 [...], l [..., W] -> log S_k for k = 0 .. W, [..., W + 1]"""
+    stays = -jax.nn.softplus(logits)  # log(1 - h)
+    first = -jax.nn.softplus(logit_0)[..., None]  # log(1 - p0)
+    return jnp.concatenate([first, first + jnp.cumsum(stays, axis=-1)], axis=-1)
+
+
+def hazard_loss(logit_0: Array, logits: Array, hit_time: Array, hit: Array) -> Array:
+    """l0 [B], l [B, W], steps to the goal [B], whether it is reached [B] -> negative log-likelihood [B]"""
+    survival = log_survival(logit_0, logits)  # [B, W + 1]
+    at = jnp.minimum(hit_time, logits.shape[-1] - 1)[:, None]  # [B, 1]
+    log_hazard = jax.nn.log_sigmoid(jnp.take_along_axis(logits, at, 1))  # [B, 1]
+    arrives = (jnp.take_along_axis(survival, at, 1) + log_hazard)[:, 0]
+    now = jax.nn.log_sigmoid(logit_0)
+    return -jnp.where(hit, jnp.where(hit_time == 0, now, arrives), survival[:, -1])
+
+
+def arrival_probabilities(logit_0: Array, logits: Array) -> Array:
+    """Chances to be there now, at each of the steps 0 .. W - 1, and not within W: [..., W + 2], which sum to one"""
+    survival = jnp.exp(log_survival(logit_0, logits))
+    now = jax.nn.sigmoid(logit_0)[..., None]
+    return jnp.concatenate([now, survival[..., :-1] - survival[..., 1:], survival[..., -1:]], axis=-1)
+
+
+def discounted_wait(logit_0: Array, logits: Array, discount: float) -> Array:
+    """sum_{k < W} discount^k S_k, [...]"""
+    survival = jnp.exp(log_survival(logit_0, logits)[..., :-1])  # [..., W]
+    return survival @ jnp.asarray(discount ** np.arange(survival.shape[-1]), survival.dtype)
+
+
+@dataclass(frozen=True)
+class SRL:
+    """Survival reinforcement learning: hazards of reaching the goal at each step to come. It has no distance."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"future_goal", "goal_sequence", "hit_time", "hit"})
+    gives: ClassVar[frozenset[str]] = frozenset({"survival"})
+    from_config: ClassVar[tuple[str, ...]] = ("repr_dim",)  # here the size of what its head reads: nobody else can
+
+    repr_dim: int = 64
+    horizon: int | None = None
+    """W: one-step bins. Default: an episode."""
+    gamma: float | None = None
+    """Discount of the wait for the goal. Default: 1 - 1 / W."""
+    future_discount: float | None = 0.999
+    """How far ahead hindsight goals lie; none: the config's discount."""
+    current_share: float = 0.05
+    """Of the goals: the achieved goal of the row itself."""
+    random_share: float = 0.1
+    """Of the goals: the achieved goal of any row of the window."""
+    goal_steps: int = 1
+    """m: a goal is so many achieved goals in a row, all of which must be near (32 for a humanoid)."""
+
+    @property
+    def hindsight(self) -> Hindsight:
+        return Hindsight(
+            discount=self.future_discount,
+            current_share=self.current_share,
+            random_share=self.random_share,
+            goal_steps=self.goal_steps,
+            bins=self.bins,
+        )
+
+    @property
+    def bins(self) -> tuple[int, ...]:
+        return ()
+
+    def for_task(self, spec: EnvSpec, episode_length: int) -> Self:
+        horizon = self.horizon or episode_length
+        return replace(self, horizon=horizon, gamma=self.gamma or 1.0 - 1.0 / horizon)
+
+    def init(self, keys: Array, problem: Problem) -> CriticState:
+        spec, network = problem
+        key_film, key_head, key_basis = jax.random.split(keys[1], 3)
+        size, bound = self.repr_dim, 1.0 / math.sqrt(self.repr_dim)
+        return CriticState(
+            {
+                "psi_sa": network.init(keys[0], spec.state_size + spec.action_size, size),
+                "psi_g": network.init(jax.random.fold_in(keys[1], 1), self.goal_steps * spec.goal_size, size),
+                "film": {
+                    "kernel": jax.random.uniform(key_film, (size, 2 * size), minval=-bound, maxval=bound),
+                    "bias": jnp.zeros(2 * size),
+                },
+                "head": network.init(key_head, 4 * size, 1 + BASIS + self._more_outputs),
+                "basis": 0.02 * jax.random.normal(key_basis, (BASIS, self._bins)),
+                "bias": jnp.zeros(self._bins),
+            }
+        )
+
+    @property
+    def _more_outputs(self) -> int:
+        return 0
+
+    @property
+    def _bins(self) -> int:
+        assert self.horizon is not None  # `for_task` has filled it in
+        return self.horizon
+
+    def loss(
+        self, problem: Problem, params: Params, carried: tuple[()], batch: Batch, key: Array
+    ) -> tuple[Array, Metrics]:
+        z_sa, z_g = self._latents(problem, params, batch)
+        logit_0, logits, _ = self._head(problem, params, z_sa, z_g)
+        return self._likelihood(logit_0, logits, batch)
+
+    def _likelihood(self, logit_0: Array, logits: Array, batch: Batch) -> tuple[Array, Metrics]:
+        assert batch.hit_time is not None and batch.hit is not None
+        loss = masked_mean(hazard_loss(logit_0, logits, batch.hit_time, batch.hit), batch.valid)
+        return loss, {"critic_loss": loss, "share_reached": jnp.mean(batch.hit)}
+
+    def _latents(self, problem: Problem, params: Params, batch: Batch) -> tuple[Array, Array]:
+        assert batch.goal_sequence is not None
+        z_g = self._normed(problem.network.apply(params["psi_g"], batch.goal_sequence))
+        return self.psi_sa(problem, params, batch.state, batch.action), z_g
+
+    def _head(self, problem: Problem, params: Params, z_sa: Array, z_g: Array) -> tuple[Array, Array, Array]:
+        """[..., E], [..., E] -> l0 [...], l [..., W], what else the head says [..., K]"""
+        bent = z_g @ params["film"]["kernel"] + params["film"]["bias"].reshape([1] * (z_g.ndim - 1) + [-1])
+        scale, shift = jnp.split(bent, 2, axis=-1)
+        z = (1.0 + FILM * scale) * z_sa + FILM * shift
+        out = problem.network.apply(params["head"], jnp.concatenate([z, z_g, z - z_g, z * z_g], axis=-1))
+        bias = params["bias"].reshape([1] * (out.ndim - 1) + [-1])
+        return out[..., 0], out[..., 1 : 1 + BASIS] @ params["basis"] + bias, out[..., 1 + BASIS :]
+
+    def after(self, problem: Problem, params: Params, carried: tuple[()]) -> tuple[()]:
+        return carried
+
+    def survival(self, problem: Problem, params: Params, state: Array, action: Array, goal: Array) -> Array:
+        """Chances that the goal has not been near before step k, for k = 0 .. W: [..., W + 1]"""
+        z_sa, z_g = self.psi_sa(problem, params, state, action), self.psi_g(problem, params, goal)
+        logit_0, logits, _ = self._head(problem, params, z_sa, z_g)
+        return jnp.exp(log_survival(logit_0, logits))
+
+    def representation(self, problem: Problem, params: Params) -> Representation:
+        def value(state: Array, action: Array, goal: Array) -> Array:
+            return self._value(problem, params, state, action, goal)[0]
+
+        return Representation(without_psi, without_psi, value if "head" in params else without_value)
+
+    def _value(self, problem: Problem, params: Params, state: Array, action: Array, goal: Array) -> tuple[Array, Array]:
+        """-> Q [...], what else the head says [..., K]"""
+        z_sa, z_g = self.psi_sa(problem, params, state, action), self.psi_g(problem, params, goal)
+        logit_0, logits, more = self._head(problem, params, z_sa, z_g)
+        assert self.gamma is not None
+        return -discounted_wait(logit_0, logits, self.gamma), more
+
+    def deployed(self, params: Params) -> Params:
+        """What a policy reads: nothing."""
+        return {}
+
+    def psi_sa(self, problem: Problem, params: Params, state: Array, action: Array) -> Array:
+        """state [..., S], action [..., A] -> [..., E]"""
+        return self._normed(problem.network.apply(params["psi_sa"], jnp.concatenate([state, action], axis=-1)))
+
+    def psi_g(self, problem: Problem, params: Params, goal: Array) -> Array:
+        """goal [..., G] -> [..., E]: the goal m times over, as if the body stayed there"""
+        repeated = jnp.concatenate([goal] * self.goal_steps, axis=-1)
+        return self._normed(problem.network.apply(params["psi_g"], repeated))
+
+    def _normed(self, z: Array) -> Array:
+        """SRL's latents have mean 0 and variance 1."""
+        z = z - jnp.mean(z, axis=-1, keepdims=True)
+        return z * jax.lax.rsqrt(jnp.mean(z**2, axis=-1, keepdims=True) + 1e-6)
+
+
+def occupancy_bins(horizon: int) -> tuple[int, ...]:
+    """Edges of the bins of later steps: 0, then 32 of geometric widths up to the horizon, duplicates gone."""
+    edges = np.unique(np.rint(np.geomspace(1.0, horizon, 33)).astype(int))
+    return (0, *(int(edge) for edge in edges))
+
+
+def huber(x: Array) -> Array:
+    return jnp.where(jnp.abs(x) < 1.0, 0.5 * x**2, jnp.abs(x) - 0.5)
+
+
+@dataclass(frozen=True)
+class ChronoSRL(SRL):
+    """SRL whose distance |psi_sa(s, a) - psi_g(g)| is kappa times the steps to the goal. Four terms, each of weight 1:
+
+    hazards: as SRL's;
+    time: Huber(d - kappa tau) where the goal is reached at tau >= 1;
+    separation: max(0, kappa W - d) for a row and another row's goal, unless that is within the task's threshold of its
+    own, and for a row whose goal is never reached;
+    occupancy: cross-entropy of how near the goal the body stays, over bins of later steps.
+    The actor maximises Q + beta sum_k D_k sig(o_k), D_k the discounted steps of a bin, beta the share of falling rows.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({*SRL.needs, "occupancy", "occupancy_seen", "falls"})
+    gives: ClassVar[frozenset[str]] = frozenset({"embedding", "distance", "steps", "survival"})
+
+    future_discount: float | None = None
+    """How far ahead hindsight goals lie. Default: the config's discount."""
+    kappa: float | None = None
+    """Distance of one step. Default: -log gamma."""
+    time: float = 1.0
+    """Weight of the time term."""
+    separation: float = 1.0
+    """Weight of the separation term."""
+    occupancy: float = 1.0
+    """Weight of the occupancy term."""
+    eikonal: float = 0.0
+    """Weight of (|grad d| - 1)^2 along the achieved goal; 0: none."""
+
+    def for_task(self, spec: EnvSpec, episode_length: int) -> Self:
+        filled = super().for_task(spec, episode_length)
+        assert filled.gamma is not None
+        return replace(filled, kappa=self.kappa or -math.log(filled.gamma))
+
+    @property
+    def bins(self) -> tuple[int, ...]:
+        return () if self.horizon is None else occupancy_bins(self.horizon)
+
+    @property
+    def _more_outputs(self) -> int:
+        return len(self.bins) - 1
+
+    def loss(
+        self, problem: Problem, params: Params, carried: tuple[()], batch: Batch, key: Array
+    ) -> tuple[Array, Metrics]:
+        z_sa, z_g = self._latents(problem, params, batch)
+        logit_0, logits, occupied = self._head(problem, params, z_sa, z_g)
+        nll, metrics = self._likelihood(logit_0, logits, batch)
+        time, separation = self.geometry(z_sa, z_g, batch, problem.spec.threshold)
+        assert batch.occupancy is not None and batch.occupancy_seen is not None
+        seen = batch.occupancy_seen if batch.valid is None else batch.occupancy_seen & batch.valid[:, None]
+        crossed = jax.nn.softplus(occupied) - batch.occupancy * occupied  # [B, K]
+        occupancy = masked_mean(crossed, seen)
+        loss = nll + self.time * time + self.separation * separation + self.occupancy * occupancy
+        loss += self._eikonal(problem, params, batch)
+        return loss, metrics | {"time_loss": time, "separation_loss": separation, "occupancy_loss": occupancy}
+
+    def geometry(self, z_sa: Array, z_g: Array, batch: Batch, threshold: float) -> tuple[Array, Array]:
+        """The time and separation terms. z_sa [B, D], z_g [B, D]"""
+        assert batch.hit_time is not None and batch.hit is not None and batch.future_goal is not None
+        assert self.kappa is not None and self.horizon is not None
+        valid = jnp.ones(batch.hit.shape, bool) if batch.valid is None else batch.valid
+        own = safe_root(jnp.sum((z_sa - z_g) ** 2, axis=-1))  # [B]
+        reached = valid & batch.hit & (batch.hit_time >= 1)
+        time = masked_mean(huber(own - self.kappa * batch.hit_time), reached)
+        apart = safe_root(pairwise_square(z_sa, z_g))  # [B, B]
+        other = pairwise_square(batch.future_goal, batch.future_goal) > threshold**2
+        diagonal = jnp.eye(own.shape[0], dtype=bool)
+        counted = jnp.where(diagonal, (valid & ~batch.hit)[:, None], other)
+        hinge = jax.nn.relu(self.kappa * self.horizon - jnp.where(diagonal, own[:, None], apart))
+        return time, masked_mean(hinge, counted)
+
+    def actor_value(self, problem: Problem, params: Params, batch: Batch, action: Array, goal: Array) -> Array:
+        """Q, and staying near the goal as far as bodies fall: [B]"""
+        value, occupied = self._value(problem, params, batch.state, action, goal)
+        assert batch.falls is not None and self.gamma is not None
+        discounts = self.gamma ** np.arange(self.horizon or 0)
+        worth = np.array([discounts[max(a, 1) : b].sum() for a, b in zip(self.bins, self.bins[1:], strict=False)])
+        share = masked_mean(batch.falls.astype(value.dtype), batch.valid)
+        return value + share * (jax.nn.sigmoid(occupied) @ jnp.asarray(worth, value.dtype))
+
+    def representation(self, problem: Problem, params: Params) -> Representation:
+        def encode_goal(goal: Array) -> Array:
+            return self.psi_g(problem, params, goal)
+
+        def distance(psi_from: Array, psi_to: Array) -> Array:
+            return safe_root(jnp.sum((psi_from - psi_to) ** 2, axis=-1))
+
+        def steps(psi_from: Array, psi_to: Array) -> Array:
+            assert self.kappa is not None
+            return distance(psi_from, psi_to) / self.kappa
+
+        return super().representation(problem, params)._replace(encode_goal=encode_goal, distance=distance, steps=steps)
+
+    def _eikonal(self, problem: Problem, params: Params, batch: Batch) -> Array | float:
+        if not self.eikonal:
+            return 0.0
+
+        def distance(achieved: Array, goal: Array) -> Array:
+            psi_s, psi_g = (self.psi_g(problem, params, x) for x in (achieved, goal))
+            return safe_root(jnp.sum((psi_s - psi_g) ** 2, axis=-1))
+
+        assert batch.future_goal is not None
+        return self.eikonal * eikonal_penalty(distance, problem.spec.achieved(batch.state), batch.future_goal)
+
+    def deployed(self, params: Params) -> Params:
+        """What a policy reads: psi_sa and the head serve training alone."""
+        return {"psi_g": params["psi_g"]}
+
+    def _normed(self, z: Array) -> Array:
+        return z
