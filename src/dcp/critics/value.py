@@ -41,12 +41,15 @@ class SAC:
     gives: ClassVar[frozenset[str]] = frozenset()
     from_config: ClassVar[tuple[str, ...]] = ("discount",)
     hindsight: ClassVar[Hindsight] = Hindsight(draws="final")
-    repr_dim: ClassVar[int] = 0
 
     discount: float = 0.99
     """Of the return."""
     target_rate: float = 0.005
     """Share of the networks that their slow copies take over at each step."""
+
+    @property
+    def repr_dim(self) -> int:
+        return 0
 
     @property
     def actor_rule(self) -> ActorRule:
@@ -123,7 +126,10 @@ class GCBC:
     gives: ClassVar[frozenset[str]] = frozenset()
     actor_goals: ClassVar[tuple[str, ...]] = ("future",)  # what it was asked for is not what it did
     actor_rule: ClassVar[ActorRule] = Imitation()
-    repr_dim: ClassVar[int] = 0
+
+    @property
+    def repr_dim(self) -> int:
+        return 0
 
     def init(self, keys: Array, problem: Problem) -> CriticState:
         return CriticState({})
