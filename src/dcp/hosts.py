@@ -1,161 +1,25 @@
 """Several hosts as one machine: how this process joins them, which of them it is, and what they tell each other."""
 
 import itertools
-import json
 import os
-import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import jax
+from msgspec import Meta, Struct
 
 from dcp.errors import UserError
+from dcp.host_handshake import MOST_HOSTS, SECRET, Cluster, shared_secret, signed, verified, wait_for_all
+from dcp.validation import FormatError, checked
 
-PATIENCE = 300.0  # seconds until all have come, as in JAX
-_RETRY = 0.2
-_LINE = 1_000  # bytes at most
 _HEARTBEAT = 100  # seconds after which a host that does not answer is given up, as in JAX
 _GRACE = 10.0  # seconds
 _END = "dcp/end"
 _sent, _received = itertools.count(), itertools.count()  # messages of host 0, in order
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """`count` hosts, the address of host 0, and which of them this one is. Host 0 listens there, the others call."""
-
-    coordinator: str
-    count: int
-    index: int
-    patience: float = PATIENCE
-
-    def __post_init__(self) -> None:
-        if self.count < 1 or not 0 <= self.index < self.count:
-            raise UserError(f"--host-id {self.index} of --num-hosts {self.count}: number the hosts from 0")
-        host, _, port = self.coordinator.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 2**16:
-            raise UserError(f"--coordinator {self.coordinator!r} is not HOST:PORT, such as 10.0.0.1:12355")
-
-    @property
-    def address(self) -> tuple[str, int]:
-        host, _, port = self.coordinator.rpartition(":")
-        return host.strip("[]"), int(port)
-
-
-def wait_for_all(cluster: Cluster) -> None:
-    (_wait_for_callers if cluster.index == 0 else _call)(cluster)
-
-
-def _wait_for_callers(cluster: Cluster) -> None:
-    """Host 0: wait until every other host has called, then let all start."""
-    port, deadline = cluster.address[1], time.monotonic() + cluster.patience
-    callers: dict[int, socket.socket] = {}
-    try:
-        with _listening(port) as door:
-            while len(callers) < cluster.count - 1:
-                door.settimeout(max(deadline - time.monotonic(), 0.01))
-                try:
-                    caller = door.accept()[0]
-                except TimeoutError:
-                    _answer(callers, _missing(cluster, callers))
-                    raise UserError(_missing(cluster, callers)) from None
-                hello = _read(caller)
-                if hello is None:  # a stranger
-                    caller.close()
-                    continue
-                problem = _refusal(cluster, callers, hello)
-                callers[-1 if problem else hello["host"]] = caller
-                if problem:
-                    _answer(callers, problem)
-                    raise UserError(problem)
-        _answer(callers, None)  # the port is JAX's now
-    finally:
-        for caller in callers.values():
-            caller.close()
-
-
-def _listening(port: int) -> socket.socket:
-    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
-    try:
-        return socket.create_server(("", port), family=family, dualstack_ipv6=family == socket.AF_INET6)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-    raise UserError(f"host 0 cannot listen at port {port} ({reason}): choose another --coordinator")
-
-
-def _missing(cluster: Cluster, callers: dict[int, socket.socket]) -> str:
-    absent = ", ".join(str(host) for host in range(1, cluster.count) if host not in callers)
-    return (
-        f"host {absent} of {cluster.count} did not come to {cluster.coordinator} within {cluster.patience:g} s: "
-        "start the same command on each, with its own --host-id"
-    )
-
-
-def _refusal(cluster: Cluster, callers: dict[int, socket.socket], hello: dict[str, int]) -> str | None:
-    if hello["hosts"] != cluster.count:
-        return f"host {hello['host']} has --num-hosts {hello['hosts']}, host 0 {cluster.count}: give all the same"
-    if hello["host"] in callers or hello["host"] == 0:
-        return f"two hosts have --host-id {hello['host']}: number them from 0 to {cluster.count - 1}"
-    return None
-
-
-def _call(cluster: Cluster) -> None:
-    """Any other host: call until host 0 answers that all are there."""
-    deadline = time.monotonic() + cluster.patience
-    hello = json.dumps({"hosts": cluster.count, "host": cluster.index}) + "\n"
-    reason = "no answer"
-    while (left := deadline - time.monotonic()) > 0:
-        try:
-            with socket.create_connection(cluster.address, timeout=left) as line:
-                line.sendall(hello.encode())
-                line.settimeout(left + 10)  # it may be host 0 that has waited in vain, and says so
-                answer = _read(line, _is_answer)
-        except OSError as error:
-            reason, answer = error.strerror or str(error), None
-        if answer is not None:
-            if answer["problem"]:
-                raise UserError(answer["problem"])
-            return
-        time.sleep(_RETRY)
-    raise UserError(
-        f"host 0 did not answer at {cluster.coordinator} within {cluster.patience:g} s ({reason}): "
-        "check --coordinator, and that host 0 runs"
-    )
-
-
-def _answer(callers: dict[int, socket.socket], problem: str | None) -> None:
-    for caller in callers.values():
-        try:
-            caller.sendall(json.dumps({"problem": problem}).encode() + b"\n")
-            caller.settimeout(5.0)
-            caller.recv(1)  # it hangs up first: then the port is free at once
-        except OSError:
-            continue  # JAX will notice, if it matters
-
-
-def _is_hello(message: Any) -> bool:
-    return isinstance(message, dict) and all(isinstance(message.get(name), int) for name in ("hosts", "host"))
-
-
-def _is_answer(message: Any) -> bool:
-    return isinstance(message, dict) and "problem" in message
-
-
-def _read(line: socket.socket, known: Callable[[Any], bool] = _is_hello) -> Any:
-    """Read one line of JSON; None for what is not ours."""
-    try:
-        if line.gettimeout() is None:
-            line.settimeout(5.0)  # a stranger may say nothing
-        with line.makefile("rb") as file:
-            message = json.loads(file.readline(_LINE))
-        return message if known(message) else None
-    except (OSError, ValueError):
-        return None
+_key = ""  # the secret of the hosts that this process has joined
 
 
 def count() -> int:
@@ -174,14 +38,19 @@ def is_first() -> bool:
 
 def join(cluster: Cluster) -> None:
     """Join the other hosts, before JAX starts. With one host there is nobody to join."""
+    global _key
     _require_fresh()
     if cluster.count == 1:
         return
+    if not cluster.secret:
+        raise UserError(f"several hosts need a secret that they share: set {SECRET} to the same on each")
     wait_for_all(cluster)
+    _key = cluster.secret
     jax.distributed.initialize(
         cluster.coordinator,
         cluster.count,
         cluster.index,
+        coordinator_bind_address=cluster.coordinator,  # by default it would listen at every address of host 0
         initialization_timeout=round(max(cluster.patience, 30)),
         heartbeat_timeout_seconds=_HEARTBEAT,
         cluster_detection_method="deactivate",
@@ -191,7 +60,9 @@ def join(cluster: Cluster) -> None:
 
 def join_detected() -> None:
     """Join the hosts of a SLURM job, of Open MPI or of whatever else JAX can see for itself."""
+    global _key
     _require_fresh()
+    _key = shared_secret() or ""
     try:
         jax.distributed.initialize(heartbeat_timeout_seconds=_HEARTBEAT)
     except ValueError as error:
@@ -210,20 +81,30 @@ def disconnect() -> None:
 
 def send(value: Any) -> None:
     """Send from host 0 to all others, by way of JAX's coordinator: works before JAX has its devices."""
-    _jax_state().client.key_value_set(f"dcp/{next(_sent)}", json.dumps(value))
+    number = next(_sent)
+    _jax_state().client.key_value_set(f"dcp/{number}", signed([number, value], _key))
 
 
 def receive() -> Any:
     """Wait for host 0's next message: host 0 may be busy."""
-    client, name = _jax_state().client, f"dcp/{next(_received)}"
+    client, number = _jax_state().client, next(_received)
     while True:
         with suppress(jax.errors.JaxRuntimeError):  # not yet; should host 0 be gone, JAX ends this process
-            return json.loads(client.blocking_key_value_get(name, 1_000))
+            message = client.blocking_key_value_get(f"dcp/{number}", 1_000)
+            try:
+                stated, value = verified(message, _key)
+            except (FormatError, ValueError, TypeError) as error:
+                raise UserError(
+                    f"a message in host 0's name is not host 0's ({error}): somebody else is there"
+                ) from None
+            if stated != number:
+                raise UserError("a message of host 0's was repeated: somebody else is there")
+            return value
 
 
 def end_all(sentence: str, code: int) -> None:
     """Tell every other host to end now, wherever it is: it may be waiting for this one."""
-    message = json.dumps({"host": index(), "sentence": " ".join(sentence.split()), "code": code})
+    message = signed({"host": index(), "sentence": " ".join(sentence.split())[:2_000], "code": code}, _key)
     with suppress(jax.errors.JaxRuntimeError):  # another was faster
         _jax_state().client.key_value_set(_END, message)
 
@@ -235,6 +116,12 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
+class _Ended(Struct):
+    host: Annotated[int, Meta(ge=0, lt=MOST_HOSTS)]
+    sentence: str
+    code: Annotated[int, Meta(ge=0, le=255)]
+
+
 def _listen_for_the_end() -> None:
     threading.Thread(target=_await_end, args=(_jax_state().client, index()), name="dcp-hosts", daemon=True).start()
 
@@ -242,14 +129,18 @@ def _listen_for_the_end() -> None:
 def _await_end(client: Any, here: int) -> None:
     while jax.distributed.is_initialized():
         with suppress(jax.errors.JaxRuntimeError):
-            end = json.loads(client.blocking_key_value_get(_END, 1_000))
-            if end["host"] == here:
+            message = client.blocking_key_value_get(_END, 1_000)
+            try:
+                end = checked(verified(message, _key), _Ended)
+            except FormatError:  # not a host's: JAX's own heartbeat tells who is gone
                 return
-            if end["sentence"]:
-                print(f"dcp: host {end['host']} has stopped: {end['sentence']}", file=sys.stderr)
+            if end.host == here:
+                return
+            if end.sentence:
+                print(f"dcp: host {end.host} has stopped: {end.sentence}", file=sys.stderr)
             if here == 0:  # it will notice in the next exchange, and has a folder to put in order
                 time.sleep(_GRACE)
-            leave(end["code"])
+            leave(end.code)
 
 
 def _jax_state() -> Any:

@@ -1,5 +1,6 @@
 """`dcp train` on several hosts: which flags go together. What the hosts then do: tests/runs/test_multihost.py."""
 
+import re
 import subprocess
 import sys
 
@@ -21,13 +22,34 @@ TWO = ["--coordinator", "127.0.0.1:9", "--num-hosts", "2", "--host-id", "1", "--
         ([*TWO, "--host-id", "one"], "--host-id takes a whole number, not 'one'"),
         ([*TWO, "--host-id", "2"], "--host-id 2 of --num-hosts 2: number the hosts from 0"),
         ([*TWO, "--coordinator", "here"], "--coordinator 'here' is not HOST:PORT"),
+        ([*TWO, "--coordinator", "a:\u00b2"], "is not HOST:PORT"),
+        ([*TWO, "--coordinator", "a..b:1"], "is not HOST:PORT"),
+        ([*TWO, "--join-seconds", "nan"], "--join-seconds"),
+        ([*TWO, "--join-seconds", "inf"], "--join-seconds"),
+        ([*TWO, "--join-seconds", "-3"], "--join-seconds"),
         (TWO, "host 0 did not answer at 127.0.0.1:9 within 0.1 s"),
     ],
 )
-def test_a_mistake_gets_one_sentence(flags: list[str], sentence: str, capsys: pytest.CaptureFixture[str]):
+def test_a_mistake_gets_one_sentence(flags: list[str], sentence: str, monkeypatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setenv("DCP_HOSTS_SECRET", "0123456789abcdef")
     assert main(["train", *flags]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert sentence in line
+
+
+def test_a_host_without_the_secret_is_told_where_it_comes_from(monkeypatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.delenv("DCP_HOSTS_SECRET", raising=False)
+    assert main(["train", *TWO]) == 2
+    assert "host 1 needs the hosts' secret: set DCP_HOSTS_SECRET to what host 0 printed" in capsys.readouterr().err
+
+
+def test_host_0_makes_a_secret_and_prints_the_command_for_the_others(monkeypatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.delenv("DCP_HOSTS_SECRET", raising=False)
+    flags = ["--coordinator", "127.0.0.1:9", "--num-hosts", "2", "--host-id", "0", "--join-seconds", "0.1"]
+    monkeypatch.setattr(sys, "argv", ["dcp", "train", *flags])
+    assert main(["train", *flags]) == 2
+    told = capsys.readouterr().err.splitlines()[0]
+    assert re.search(r"DCP_HOSTS_SECRET=[0-9a-f]{32} dcp train .* --host-id 1 --join-seconds 0.1$", told)
 
 
 @pytest.mark.slow

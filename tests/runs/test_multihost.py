@@ -30,7 +30,7 @@ def free_port() -> int:
 
 
 def started(command: list[str], **changes: str) -> subprocess.Popen[str]:
-    env, pipe = {**os.environ, **changes}, subprocess.PIPE
+    env, pipe = {**os.environ, "DCP_HOSTS_SECRET": "between these two", **changes}, subprocess.PIPE
     return subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, env=env, stdout=pipe, stderr=pipe, text=True)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dcp import hosts
 from dcp.algorithm import Programs, make_algorithm
-from dcp.hosts import Cluster
+from dcp.host_handshake import Cluster
 from dcp.runs import multihost as exchange
 from dcp.runs.multihost import broadcast, highest_of_all, pieces, start_host
 from tests.tiny import tiny_config
@@ -48,7 +48,7 @@ def spread_from_first() -> list[float]:
 
 
 def main(coordinator: str, host: int) -> None:
-    hosts.join(Cluster(coordinator, 2, host, patience=60.0))
+    hosts.join(Cluster(coordinator, 2, host, patience=60.0, secret="between these two"))
     exchange._PIECE = 2**14  # so that the replay's 64 kB too go in pieces
     start_host(tiny_config())
     exchanged = {"agreed": highest_of_all([host, 5 - host]), "spread": spread_from_first()}

@@ -1,7 +1,10 @@
 """`dcp train` on several hosts: the same command on each. Host 0 leads; the others follow it."""
 
 import atexit
+import shlex
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError
@@ -51,12 +54,32 @@ def _refuse(given: dict[str, Any]) -> None:
 
 def _join(given: dict[str, Any]) -> None:
     from dcp import hosts
-    from dcp.hosts import PATIENCE, Cluster
+    from dcp.host_handshake import PATIENCE, SECRET, Cluster, new_secret, shared_secret
 
     if given.get("hosts"):
         return hosts.join_detected()
     coordinator, count, index = (given[name] for name in _FLAGS)
-    hosts.join(Cluster(coordinator, count, index, given.get("join_seconds", PATIENCE)))
+    cluster = Cluster(coordinator, count, index, given.get("join_seconds", PATIENCE), shared_secret() or "")
+    if cluster.count > 1 and not cluster.secret:
+        if index != 0:
+            raise UserError(
+                f"host {index} needs the hosts' secret: set {SECRET} to what host 0 printed, or to your own"
+            )
+        cluster = replace(cluster, secret=new_secret())
+        print(f"dcp: start each other host, with its own --host-id, as {SECRET}={cluster.secret} {_command(1)}",
+              file=sys.stderr, flush=True)  # fmt: skip
+    hosts.join(cluster)
+
+
+def _command(host: int) -> str:
+    """This command, for another host."""
+    words = ["dcp", *sys.argv[1:]]
+    for at, word in enumerate(words):
+        if word == "--host-id" and at + 1 < len(words):
+            words[at + 1] = str(host)
+        elif word.startswith("--host-id="):
+            words[at] = f"--host-id={host}"
+    return shlex.join(words)
 
 
 def _joined(given: dict[str, Any], lead: Callable[[], int]) -> int:
@@ -81,7 +104,7 @@ def _follow(given: dict[str, Any]) -> int:
     from dcp.runs.train import follow
 
     try:
-        follow(given.get("cache"))
+        follow(given.get("cache"), code=[value for value in given.values() if isinstance(value, str)])
     except Interrupted as stop:
         disconnect()
         return EXIT_INTERRUPTED if stop.env_steps is None else EXIT_REQUEUE

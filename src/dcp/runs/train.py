@@ -56,7 +56,7 @@ def train(
     With several hosts (`dcp.hosts.join`) each calls this; what host 0 was given counts, and it alone writes.
     """
     if not hosts.is_first():
-        return follow(cache)
+        return follow(cache, what.code.values() if isinstance(what, Config) else ())
     compiling.enable_cache(cache)
     sinks.require(tensorboard, wandb)
     algorithm = _algorithm(what, settings)
@@ -150,7 +150,7 @@ def resume(
     allow them. `algorithm`: the one that began the run, where its environment or its parts have no names.
     """
     if not hosts.is_first():
-        return follow(cache)
+        return follow(cache, code)
     compiling.enable_cache(cache)
     sinks.require(tensorboard, wandb)
     folder = reopen(run, steps)
@@ -187,11 +187,17 @@ def _session_of_one(
     return session
 
 
-def follow(cache: str | Path | None = None) -> TrainedRun:
-    """Every host but the first: take part in host 0's run, by the same programs in the same order; write nothing."""
+def follow(cache: str | Path | None = None, code: Collection[str] = ()) -> TrainedRun:
+    """Every host but the first: take part in host 0's run, by the same programs in the same order; write nothing.
+
+    `code`: parts and environments as module:name that host 0 may name; it was named here, too.
+    """
     compiling.enable_cache(cache)
-    start_host(Settings(**hosts.receive()))
+    settings = Settings(**hosts.receive())
+    require_named(settings, code)
+    start_host(settings)
     told = hosts.receive()
+    require_named(Settings(**told["config"]), code)
     config, folder = Config.from_dict(told["config"]), Path(told["folder"])
     points = evaluation_points(config, tuple(Budget(**budget) for budget in told["earlier"]))
     member = Member(config, Saver(None, config))
