@@ -36,16 +36,7 @@ def permissions_count() -> None:
 def training(
     tmp_path: Path, *flags: str, before: Callable[[], None] | None = None, env: dict[str, str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    command = [
-        sys.executable,
-        "-m",
-        "dcp.cli.main",
-        "train",
-        *LONGER_FLAGS,
-        "--runs-dir",
-        str(tmp_path / "runs"),
-        *flags,
-    ]
+    command = [sys.executable, "-m", "dcp.cli.main", "train", *LONGER_FLAGS, "--runs-dir", str(tmp_path / "runs")]
     environment, pipe = env or dict(os.environ), subprocess.PIPE
     process = subprocess.Popen(
         [*command, *flags], stdout=pipe, stderr=pipe, text=True, env=environment, preexec_fn=before
