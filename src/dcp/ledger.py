@@ -21,12 +21,21 @@ from typing import Any
 
 import numpy as np
 
+from dcp import validation
 from dcp.analysis.paper_values import CHECKPOINTS, checkpoint
 from dcp.analysis.run_collection import METRICS, Collection, Run, collect, common_end, interval_at, values_at
 from dcp.config import Config, Settings
 from dcp.errors import UserError
 from dcp.policies.policy_file import policy_about, write_whole
-from dcp.run_folder import CHECKPOINTS_DIR, CONFIG_FILE, FAULT_FILE, METRICS_FILE, POLICY_FILE, load_run
+from dcp.run_folder import (
+    CHECKPOINTS_DIR,
+    CONFIG_FILE,
+    FAULT_FILE,
+    METRICS_FILE,
+    POLICY_FILE,
+    load_run,
+    read_config_file,
+)
 from dcp.runs.checkpoint import DamagedError, checkpoints, read_record
 from dcp.runs.run_status import evaluation_points, read_plan
 from dcp.statistics import paired_test
@@ -152,7 +161,7 @@ def run_faults(folder: Path) -> list[str]:
     faults = folder_faults(folder)
     if faults:
         return faults
-    stored = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))["config"]
+    stored = read_config_file(folder / CONFIG_FILE)["config"]
     if missing := sorted({each.name for each in fields(Settings)} - stored.keys()):
         return [f"{CONFIG_FILE} lacks {', '.join(missing)}: it was written by an older dcp; run it again"]
     if code := read_plan(folder)[0].code:
@@ -259,14 +268,11 @@ def entries(ledger: Path) -> list[Found]:
 
 def _read(folder: Path) -> Found:
     try:
-        stored = json.loads((folder / ENTRY_FILE).read_text(encoding="utf-8"))
-        repeated = Repeated(**stored.pop("repeated"))
-        entry = Entry(**stored, repeated=repeated)
-        valid = isinstance(entry.by, str) and isinstance(entry.finished, bool) and set(entry.sha256) == set(KEPT)
-        valid &= all(isinstance(repeated.scores[name], float) for name in SCORES)
-        if not valid or entry.schema_version != ENTRY_SCHEMA_VERSION:
+        entry = validation.checked(validation.read_json(folder / ENTRY_FILE), Entry)
+        whole = set(entry.sha256) == set(KEPT) and set(SCORES) <= entry.repeated.scores.keys()
+        if not whole or entry.schema_version != ENTRY_SCHEMA_VERSION:
             raise ValueError("not what `dcp results add` writes")
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         return Found(folder, None, [f"{ENTRY_FILE} cannot be read ({error}): restore it, or add the run again"])
     return Found(folder, entry)
 
@@ -398,7 +404,7 @@ def index(ledger: Path) -> list[dict[str, Any]]:
         if found.entry is None:
             continue
         record, rows = load_run(found.folder), _rows(found.folder)
-        stored = json.loads((found.folder / CONFIG_FILE).read_text(encoding="utf-8"))
+        stored = read_config_file(found.folder / CONFIG_FILE)
         shown.append(
             {
                 **{name: record.config[name] for name in ("env", "method", "seed")},

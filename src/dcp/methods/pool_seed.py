@@ -5,7 +5,6 @@ import hashlib
 import io
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -14,6 +13,7 @@ from dcp.components import shown
 from dcp.config import Config
 from dcp.errors import UserError
 from dcp.types import EnvSpec
+from dcp.validation import open_regular
 
 LARGEST = 100_000_000  # bytes, packed or unpacked: thousands of pools of the largest state
 FORMS = "an NPZ file with an array `states` or `goals`, or a CSV of numbers"
@@ -91,7 +91,7 @@ def spread(rows: int, slots: int) -> np.ndarray:
 
 def _content(path: str) -> bytes:
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "no name of a file"
