@@ -165,5 +165,7 @@ def test_random_settings_construct_or_raise_a_user_error_and_nothing_else(sizes:
         return
     assert config.num_unrolls * config.env_steps_per_unroll >= config.steps
     assert config.num_iterations >= config.num_evals
-    assert config.num_batches * config.batch_size == config.num_envs * ((config.window or 0) - 1)
+    pairs = config.num_envs * ((config.window or 0) - 1)
+    assert config.num_batches == pairs // config.batch_size
+    assert config.updates_per_iteration is not None or pairs % config.batch_size == 0
     assert config.num_updates == (config.updates_per_iteration or config.num_batches) <= config.num_batches

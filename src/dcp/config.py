@@ -100,7 +100,7 @@ class Settings:
     batch_size: int = 256
     """B: pairs in an update."""
     updates_per_iteration: int | None = None
-    """Updates after each unroll, each on a batch of its own. Default: as many as the windows have batches."""
+    """Updates after each unroll, each on a whole batch of its own. Default: on all that the windows have."""
     replay_rows: int = 10_000
     """Capacity; a row is one time step of all environments."""
     min_replay_rows: int = 1_000
@@ -401,7 +401,7 @@ def _cross_violations(s: Settings) -> list[str]:
     if s.window > s.replay_rows >= 2:
         problems.append(f"window {s.window} exceeds replay_rows {s.replay_rows}: raise replay_rows to {s.window}")
     pairs = s.num_envs * (s.window - 1)
-    if pairs % s.batch_size:
+    if pairs % s.batch_size and s.updates_per_iteration is None:
         problems.append(
             f"num_envs * (window - 1) = {s.num_envs} * {s.window - 1} = {pairs} is not divisible by batch_size "
             f"{s.batch_size}: try batch_size {_nearest_divisor(pairs, s.batch_size)}, or num_envs a multiple of it"

@@ -95,6 +95,14 @@ _SCALED_CRL_ROWS = {
     "humanoid_*": {**_SCALED_CRL, "steps": 400_000_000},
     "point_*": {"method": "crl", **_SHORT_EPISODES},  # 249 batches per iteration, all of them used
 }
+# ChronoSRL's own settings; it evaluates on the training layout, at 100M steps everywhere. Humanoids have goals of 32
+# steps and batches of 1,024; 400 of them see as many pairs per unroll as 800 of 512.
+_CHRONOSRL = {"method": "chronosrl", **_PUBLISHED_LOOP}
+_HUMANOID = {"batch_size": 1024, "updates_per_iteration": 400, "component_settings": {"critic.goal_steps": 32}}
+_CHRONOSRL_ROWS = {
+    "humanoid*": {**_CHRONOSRL, **_HUMANOID},
+    "point_*": {"method": "chronosrl", **_SHORT_EPISODES},
+}
 
 PRESETS = {
     "paper": Preset("the paper's row for the environment: hours on a GPU, days on two cores", {}, _PAPER_ROWS),
@@ -111,6 +119,11 @@ PRESETS = {
         "Scaled CRL's row for the environment: CRL at depth 4 in the published loop, 800 updates of 512 per unroll",
         _SCALED_CRL,
         _SCALED_CRL_ROWS,
+    ),
+    "chronosrl": Preset(
+        "ChronoSRL at depth 4 in the same loop, on the training layout",
+        _CHRONOSRL,
+        _CHRONOSRL_ROWS,
     ),
     "smoke": Preset(
         "seconds, once compiled: shows that everything runs, learns nothing",

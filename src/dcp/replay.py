@@ -147,8 +147,9 @@ def _rewards(windows: Transition, left: Array, spec: EnvSpec, goal: Array, disco
 
 
 def shuffled_batches(num_pairs: int, batch_size: int, key: Array) -> Array:
-    """Indices of every pair, once each, in random order: [num_pairs / B, B]"""
-    return jax.random.permutation(key, num_pairs).reshape(-1, batch_size)
+    """Indices of the pairs in random order, none twice, in whole batches: [num_pairs // B, B]"""
+    order = jax.random.permutation(key, num_pairs)
+    return order[: num_pairs - num_pairs % batch_size].reshape(-1, batch_size)
 
 
 def resting_draws(key: Array, updates: int, num_states: int, share: int) -> Array:

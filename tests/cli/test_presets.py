@@ -5,7 +5,9 @@ import pytest
 from dcp.checks import violations
 from dcp.config import Config
 from dcp.envs.registry import ENVIRONMENTS
+from dcp.methods.table import make_agent
 from dcp.presets import PRESETS, preset_config
+from dcp.types import EnvSpec
 
 MILLION = 1_000_000
 
@@ -66,6 +68,20 @@ def test_scaled_crls_rows(env: str, eval_env: str | None, steps: int):
     assert (config.eval_env, config.steps, config.method) == (eval_env, steps * MILLION, "crl")
     assert (config.num_updates, config.batch_size, config.env_steps_per_unroll) == (800, 512, 31_744)
     assert (config.network, config.depth, config.contrastive_loss) == ("residual", 4, "forward")
+
+
+@pytest.mark.parametrize(
+    ("env", "batch_size", "updates", "goal_steps"),
+    [("ant_u4_maze", 512, 800, None), ("humanoid", 1024, 400, 32), ("humanoid_u_maze", 1024, 400, 32)],
+)
+def test_chronosrls_rows(env: str, batch_size: int, updates: int, goal_steps: int | None):
+    """100M steps on the training layout; a humanoid's goals are 32 steps long, and its last half batch is left out."""
+    config = preset_config("chronosrl", env=env).resolve(1000)
+    assert (config.eval_env, config.steps, config.method) == (env, 100 * MILLION, "chronosrl")
+    assert (config.batch_size, config.num_updates) == (batch_size, updates)
+    assert config.settings_of("critic") == ({} if goal_steps is None else {"goal_steps": goal_steps})
+    agent = make_agent(config, EnvSpec(env, 29, 2, 8, (0, 1), 0.5, 1000))
+    assert getattr(agent.critic, "goal_steps", None) == (goal_steps or 1)
 
 
 def test_an_evaluation_layout_shares_its_mazes_row():

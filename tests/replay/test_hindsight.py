@@ -148,3 +148,9 @@ def test_the_next_state_of_an_episodes_last_row_is_itself():
     assert (
         np.array_equal(found[0], state[1]) and np.array_equal(found[1], state[1]) and np.array_equal(found[2], state[3])
     )
+
+
+def test_pairs_that_fill_no_whole_batch_are_left_out():
+    order = np.asarray(replay.shuffled_batches(64, 12, jax.random.key(3)))
+    assert order.shape == (5, 12)
+    assert len(set(order.ravel())) == 60 and order.max() <= 63
