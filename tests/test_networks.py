@@ -233,5 +233,5 @@ def test_a_residual_network_starts_like_the_others_and_counts_its_parameters(dep
 
 
 def test_a_depth_that_is_no_whole_number_of_blocks_is_refused():
-    with pytest.raises(UserError, match="depth 10 is no whole number of blocks of 4 layers: try depth 8"):
+    with pytest.raises(UserError, match="depth 10 is not a whole number of blocks of 4 layers: use 8"):
         Residual(depth=10)

@@ -167,7 +167,7 @@ def contract_violations(name: str, env: Environment) -> list[str]:
     try:
         state = jax.eval_shape(lambda: env.reset(jax.random.key(0)))
     except Exception as error:  # a user's code may fail in any way
-        return [f"reset of {name} fails ({_first_line(error)}): mend it"]
+        return [f"reset of {name} fails ({_first_line(error)}): repair it"]
     if not isinstance(state, EnvState):
         return [f"reset of {name} returns a {type(state).__name__}: make it a dcp.envs.base.EnvState"]
     wanted = (spec.state_size + spec.goal_size,)
@@ -181,7 +181,7 @@ def contract_violations(name: str, env: Environment) -> list[str]:
     try:
         after = jax.eval_shape(env.step, state, action)
     except Exception as error:
-        return [f"step of {name} fails ({_first_line(error)}): mend it"]
+        return [f"step of {name} fails ({_first_line(error)}): repair it"]
     if jax.tree.structure(after) != jax.tree.structure(state):
         return [f"step of {name} returns another structure than reset: give both the same fields"]
     for (path, was), now in zip(jax.tree.leaves_with_path(state), jax.tree.leaves(after), strict=True):

@@ -81,7 +81,7 @@ def build(kind: str, name: Any, settings: Mapping[str, Any]) -> Any:
     """Make the component of this name with these settings; each of them must be one of its fields, and of its type."""
     made = TABLES[kind].find(name)
     if not isinstance(made, type) or not dataclasses.is_dataclass(made):
-        raise UserError(f"the {kind} {shown(name)} is no dataclass: write @dataclass(frozen=True) above its class")
+        raise UserError(f"the {kind} {shown(name)} is not a dataclass: write @dataclass(frozen=True) above its class")
     fields = setting_types(made)
     for field, value in settings.items():
         if field not in fields:

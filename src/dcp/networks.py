@@ -103,7 +103,7 @@ class Residual:
         ACTIVATIONS.find(self.activation)
         if self.depth < 0 or (self.depth > BLOCK and self.depth % BLOCK):
             nearest = max(BLOCK, BLOCK * round(self.depth / BLOCK))
-            raise UserError(f"depth {self.depth} is no whole number of blocks of {BLOCK} layers: try depth {nearest}")
+            raise UserError(f"depth {self.depth} is not a whole number of blocks of {BLOCK} layers: use {nearest}")
 
     @property
     def layers(self) -> int:

@@ -74,7 +74,7 @@ def load_run(folder: str | Path) -> RunRecord:
     """Read what a run left behind: a folder, or zoo/<env>/<method>."""
     folder = located(folder)
     if not (folder / CONFIG_FILE).is_file():
-        raise UserError(f"{folder} is no run folder: it has no {CONFIG_FILE}; name the folder that `dcp train` printed")
+        raise UserError(f"{folder} is not a run folder (no {CONFIG_FILE}): name the folder that `dcp train` printed")
     stored = read_config_file(folder / CONFIG_FILE)
     return RunRecord(folder, stored["config"], stored["versions"], _read_metrics(folder / METRICS_FILE))
 
@@ -117,7 +117,7 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
             raise UserError(f"cannot read {path} ({reason}): name the config.json of a run") from error
         raise UserError(f"{path} is not JSON ({error}): train again, or restore the file") from error
     if not isinstance(stored, dict) or not isinstance(stored.get("config"), dict):
-        raise UserError(f"{path} is no config of a run: it needs an object with the key 'config'")
+        raise UserError(f"{path} is not the config of a run: it needs an object with the key 'config'")
     version = stored.get("schema_version")
     if type(version) is not int or version < 1:
         raise UserError(f"{path} has schema_version {shown(version)}: restore the number that `dcp train` wrote")

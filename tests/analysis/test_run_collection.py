@@ -47,7 +47,7 @@ def test_every_state_is_told(tmp_path: Path):
     assert states["seed_0"] == "finished"
     assert states["seed_1"] == "running or stopped at 2,000,000 of 4,000,000 steps"
     assert states["seed_2"] == states["seed_3"] == "no evaluation"
-    assert states["seed_4"].startswith("damaged: metrics.csv has a line that is no row of numbers")
+    assert states["seed_4"].startswith("damaged: metrics.csv has a line that is not a row of numbers")
     assert states["seed_5"].startswith("damaged: ") and "is not JSON" in states["seed_5"]
     assert [run.seed for run in collect([tmp_path]).of("ant_push", "dcp")] == [0, 1]
     assert len(collect([tmp_path]).remarks) == 5
@@ -85,9 +85,9 @@ def test_steps_that_go_back_are_damage(tmp_path: Path):
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
-        ("env_steps,success_once,time_near_goal\nnan,0.5,3\n", "a number of steps that is none"),
-        ("env_steps,success_once,time_near_goal\n1,0.5,3\ninf,0.5,3\n", "a number of steps that is none"),
-        ("env_steps,success_once,time_near_goal\n-5,0.5,3\n", "a number of steps that is none"),
+        ("env_steps,success_once,time_near_goal\nnan,0.5,3\n", "a row without a number of steps"),
+        ("env_steps,success_once,time_near_goal\n1,0.5,3\ninf,0.5,3\n", "a row without a number of steps"),
+        ("env_steps,success_once,time_near_goal\n-5,0.5,3\n", "a row without a number of steps"),
         ("env_steps,success_once,success_once,time_near_goal\n5,0.5,0.7,3\n", "has two columns success_once"),
     ],
 )

@@ -39,7 +39,7 @@ def test_an_environment_is_named_by_module_and_factory():
         ("no_such_module:factory", "name it as module:factory"),
         ("tests.toys:NoSuchFactory", "name it as module:factory"),
         (":factory", "name it as module:factory"),
-        ("collections:OrderedDict", "made a OrderedDict, which is no environment"),
+        ("collections:OrderedDict", "made a OrderedDict, which is not an environment"),
     ],
 )
 def test_a_wrong_name_gets_one_sentence(name: str, sentence: str):

@@ -85,8 +85,8 @@ def test_a_wrong_array_gets_one_sentence(tmp_path: Path, arrays: dict[str, np.nd
         ("1,2,3\n", "has 3 columns: ball needs 4 for states or 2 for goals"),
         ("1,2,3,4\n1,2\n", "has 2 and 4 columns"),
         ("1,2,3,4\n1,2,3,inf\n", "holds a NaN, an infinity"),
-        ("1,2,3,4\n1,2,three,4\n", "'1,2,three,4' is no line of numbers"),
-        ("1;2;3;4\n1;2;3;5\n", "'1;2;3;5' is no line of numbers"),
+        ("1,2,3,4\n1,2,three,4\n", "'1,2,three,4' is not a line of numbers"),
+        ("1;2;3;4\n1;2;3;5\n", "'1;2;3;5' is not a line of numbers"),
         (b"\xff\xfe\x00\x81", "cannot be read"),
     ],
 )

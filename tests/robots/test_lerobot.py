@@ -143,7 +143,7 @@ def test_reads_and_sends_take_turns_on_the_bus_but_a_hung_read_does_not_keep_the
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"state": ["front"]}, "'front' is no single number: name joints, not cameras"),
+        ({"state": ["front"]}, "'front' is not a single number: name joints, not cameras"),
         ({"joints": ["nose.pos"]}, "no action 'nose.pos': it has shoulder_pan.pos"),
         ({"joints": JOINTS[:5]}, "does not move gripper.pos: name every joint"),
         ({"low": {}}, "needs a low below its high"),

@@ -47,7 +47,7 @@ class TestFullDisk:
             if evaluation.row["evaluation"] == 3:
                 file_size_limit(size)
 
-        with pytest.raises(RunError, match=r"File too large\): the checkpoint at .* steps is kept; mend that and run"):
+        with pytest.raises(RunError, match=r"File too large\): the checkpoint at .* is kept; repair that and run"):
             train(tiny_config(**LONGER), fill_the_disk, runs_dir=tmp_path, display="none")
         file_size_limit(resource.RLIM_INFINITY)
         folder = tmp_path / tiny_config().run_path

@@ -327,7 +327,7 @@ class TestCommandLine:
 
     def test_what_is_no_run_cannot_be_resumed(self, tmp_path: Path, capsys):
         assert main(["train", "--resume", str(tmp_path)]) == 2
-        assert "is no run folder" in capsys.readouterr().err
+        assert "is not a run folder" in capsys.readouterr().err
 
     def test_a_finished_run_is_left_alone(self, longer_run: TrainedRun, capsys):
         assert main(["train", "--resume", str(longer_run.folder)]) == 0

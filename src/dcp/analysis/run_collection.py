@@ -157,7 +157,7 @@ def read_metrics(path: Path) -> tuple[dict[str, np.ndarray], bool]:
     except OSError as error:
         raise UserError(f"cannot read {path.name} ({error.strerror})") from error
     except (ValueError, csv.Error) as error:
-        raise UserError(f"{path.name} has a line that is no row of numbers ({error})") from error
+        raise UserError(f"{path.name} has a line that is not a row of numbers ({error})") from error
     if rows:
         _require_columns(path.name, header, values)
     return dict(zip(header, values.T, strict=True)), torn
@@ -170,7 +170,7 @@ def _require_columns(name: str, header: list[str], values: np.ndarray) -> None:
             raise UserError(f"{name} {'has two columns' if column in header else 'lacks the column'} {column}")
     steps = values[:, header.index("env_steps")]
     if not np.isfinite(steps).all() or steps[0] < 0:
-        raise UserError(f"{name} has a number of steps that is none")
+        raise UserError(f"{name} has a row without a number of steps")
     if not np.all(np.diff(steps) > 0):
         raise UserError(f"{name} has steps that do not increase from row to row")
 

@@ -92,7 +92,7 @@ def _parts(options: DiagnoseOptions) -> list[str]:
         raise UserError("--only names what to measure and --skip what not: give one of them")
     for name in (*options.only, *options.skip):
         if name not in PARTS:
-            raise UserError(f"there is no part {name!r}: choose of {', '.join(PARTS)}")
+            raise UserError(f"there is no part {name!r}: choose from {', '.join(PARTS)}")
     if options.out and len(options.runs) > 1:
         raise UserError("--out is one folder, but several runs would write into it: leave it out, or name one run")
     return [name for name in PARTS if name not in options.skip and (not options.only or name in options.only)]

@@ -206,7 +206,7 @@ def gpu() -> Iterator[Check]:
     if backend not in ("cpu", "none"):
         yield Check("GPU", "ok", f"JAX uses it ({backend})")
     elif isinstance(listed, str):
-        yield Check("GPU", "missing", f"nvidia-smi fails ({listed})", "To use the GPU, mend the NVIDIA driver.")
+        yield Check("GPU", "missing", f"nvidia-smi fails ({listed})", "To use the GPU, repair the NVIDIA driver.")
     elif listed:
         yield Check("GPU", "missing", f"{', '.join(listed)}: there, but JAX does not use it", _use_gpu())
     else:

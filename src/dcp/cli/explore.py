@@ -78,7 +78,7 @@ def _require_sense(options: ExploreOptions) -> None:
     if len(options.runs) > MOST:
         raise UserError(f"{len(options.runs)} policies do not fit side by side: name {MOST} at most")
     if options.out.suffix not in (".html", ".htm"):
-        raise UserError(f"--out {options.out} is no page: let its name end in .html")
+        raise UserError(f"--out {options.out} is not a page: let its name end in .html")
     if options.out.is_dir():
         raise UserError(f"--out {options.out} is a folder: name a file in it")
     for name, least in (("seed", 0), ("episodes", 1), ("steps", 1)):

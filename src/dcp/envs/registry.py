@@ -186,14 +186,15 @@ def _from_module(name: str, fidelity: str) -> Environment:
     except (Exception, SystemExit) as error:  # a user's module may fail in any way
         raise UserError(f"cannot load environment {shown(name)} ({_line(error)}): name it as module:factory") from error
     if not callable(factory):
-        raise UserError(f"{shown(name)} is no function that makes an environment: name it as module:factory")
+        raise UserError(f"{shown(name)} is not a function that makes an environment: name it as module:factory")
     try:
         env = _call(cast(Factory, factory), fidelity)
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {_line(error)}"
         raise UserError(f"{name}() fails ({reason}): make it work without arguments") from error
     if not isinstance(env, Environment):
-        raise UserError(f"{name} made a {type(env).__name__}, which is no environment: it needs spec, reset and step")
+        made = type(env).__name__
+        raise UserError(f"{name} made a {made}, which is not an environment: it needs spec, reset and step")
     return env
 
 

@@ -119,7 +119,7 @@ def arena_for(
     length = 1 if episode_length is None else episode_length
     for name, value in (("episodes", episodes), ("seeds", len(seeds)), ("episode length", length)):
         if value < 1 or value != int(value):
-            raise UserError(f"{name} is {value}: use 1 or more, whole")
+            raise UserError(f"{name} is {value}: use a whole number from 1")
     for seed in seeds:
         if not 0 <= seed < 2**32:
             raise UserError(f"the seed {seed} names no episodes: use whole numbers from 0, below 2**32")

@@ -61,7 +61,7 @@ def read(path: str, spec: EnvSpec) -> PoolSeed:
     if not len(rows):
         raise UserError(f"pool_seed {shown(path)} holds no state: give at least one")
     if not np.all(np.abs(rows) <= np.finfo(np.float32).max):  # a comparison with NaN is False
-        raise UserError(f"pool_seed {shown(path)} holds a NaN, an infinity or a number beyond 3.4e38: mend it")
+        raise UserError(f"pool_seed {shown(path)} holds a NaN, an infinity or a number beyond 3.4e38: repair it")
     rows = rows.astype(np.float32)
     goals = spec.achieved(rows) if is_state else rows
     return PoolSeed(goals, rows if is_state else None, hashlib.sha256(content).hexdigest())
@@ -137,7 +137,7 @@ def _from_csv(path: str, content: bytes, spec: EnvSpec) -> tuple[np.ndarray, boo
     for line in lines:
         if not _is_numbers(line):
             text = shown(",".join(line))
-            raise UserError(f"pool_seed {shown(path)} cannot be read: {text} is no line of numbers; give {FORMS}")
+            raise UserError(f"pool_seed {shown(path)} cannot be read: {text} is not a line of numbers; give {FORMS}")
     rows = [_numbers(line) for line in lines]
     widths = {len(row) for row in rows} or {spec.state_size}
     if len(widths) > 1 or not widths <= {spec.state_size, spec.goal_size}:

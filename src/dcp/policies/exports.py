@@ -54,7 +54,7 @@ def load_exported(path: str | Path) -> ExportedPolicy:
     """Return the file as a callable: policy(observation, goal) -> action, NumPy in and out."""
     path = Path(path)
     if not is_exported(path):
-        raise UserError(f"{path} is no exported policy: name a file that ends in {', '.join(ENDINGS.values())}")
+        raise UserError(f"{path} is not an exported policy: name a file that ends in {', '.join(ENDINGS.values())}")
     if not path.is_file():
         raise UserError(f"there is no file {path}: write one with `dcp export`")
     try:
@@ -68,7 +68,7 @@ def load_exported(path: str | Path) -> ExportedPolicy:
         raise
     except Exception as error:  # what protobuf, onnxruntime, zipfile and XLA raise has no class in common
         raise UserError(
-            f"{path} is no whole policy of `dcp export` ({_short(error)}): export or copy it again"
+            f"{path} is not a whole policy of `dcp export` ({_short(error)}): export or copy it again"
         ) from error
 
 

@@ -348,7 +348,8 @@ class NumpyPolicy(ExportedPolicy):
             reason = (
                 f" ({error})" if type(error) is ValueError and METADATA in found else ""
             )  # NumPy's words do not help
-            raise cls.mistake(f"{path} is no whole policy of `dcp export`{reason}: export or copy it again") from error
+            sentence = f"{path} is not a whole policy of `dcp export`{reason}: export or copy it again"
+            raise cls.mistake(sentence) from error
 
     def infer(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
         if state.ndim == 2 and len(state) > ROWS:

@@ -133,7 +133,7 @@ class HostPolicy:
         action = jnp.asarray(self.function(np.asarray(state), np.asarray(goal)), jnp.float32)
         if action.ndim != state.ndim or action.shape[:-1] != state.shape[:-1]:
             raise UserError(
-                f"the policy gave actions of shape {action.shape} for states {state.shape}: give one a state"
+                f"the policy gave actions of shape {action.shape} for states {state.shape}: give one action per state"
             )
         return (), action
 

@@ -112,7 +112,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except Exception as error:  # safetensors', and NumPy's for a type that it does not know
         raise UserError(
-            f"{path} is no readable safetensors file ({one_line(error)}): train or copy it again"
+            f"{path} is not a readable safetensors file ({one_line(error)}): train or copy it again"
         ) from error
     if stored is None:
         raise UserError(f"{path} was not written by dcp: name a {POLICY_FILE} that `dcp train` wrote")

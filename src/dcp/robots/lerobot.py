@@ -122,4 +122,4 @@ def _known(kind: str, names: Sequence[str], features: Mapping[str, Any]) -> None
         if name not in features:
             raise UserError(f"the robot has no {kind} {name!r}: it has {', '.join(features)}")
         if features[name] is not float:
-            raise UserError(f"the robot's {kind} {name!r} is no single number: name joints, not cameras")
+            raise UserError(f"the robot's {kind} {name!r} is not a single number: name joints, not cameras")

@@ -153,7 +153,7 @@ def per_joint(name: str, value: Any, size: int) -> np.ndarray:
     try:
         numbers = np.array(value, float)
     except (TypeError, ValueError, OverflowError) as error:
-        raise UserError(f"{name} is no number nor a list of numbers: give one, or one per joint") from error
+        raise UserError(f"{name} is neither a number nor a list of numbers: give one, or one per joint") from error
     if numbers.shape not in ((), (size,)):
         raise UserError(f"{name} has shape {numbers.shape}: give one number, or {size}, one per joint")
     if not np.isfinite(numbers).all():

@@ -314,7 +314,7 @@ def verify(path: Path) -> None:
     except FileNotFoundError as error:
         raise DamagedError(f"{error.filename} is missing") from error
     except OSError as error:  # it may be as good as ever
-        raise UserError(f"cannot read {error.filename} ({error.strerror}): mend that, or move {path} away") from error
+        raise UserError(f"cannot read {error.filename} ({error.strerror}): repair that, or move {path} away") from error
     if stored == found:
         return
     try:

@@ -312,5 +312,5 @@ def _means(metrics: list[Row]) -> Row:
 def _require_sound(run: RunState, config: Config) -> RunState:
     """What diverges goes back to a first state, so these must be good."""
     if not bool(jnp.all(jnp.isfinite(run.acting.episodes.env.obs))):
-        raise UserError(f"reset of {config.env} gives observations that are not finite: mend it")
+        raise UserError(f"reset of {config.env} gives observations that are not finite: repair it")
     return run

@@ -72,7 +72,7 @@ def read_plan(path: Path) -> tuple[Config, tuple[Budget, ...]]:
     except OSError as error:
         raise UserError(f"cannot look into {str(path)[:200]} ({error.strerror}): name a run's folder") from error
     if not there:
-        raise UserError(f"{path} is no run folder: it has no {CONFIG_FILE}; name the folder that `dcp train` printed")
+        raise UserError(f"{path} is not a run folder (no {CONFIG_FILE}): name the folder that `dcp train` printed")
     stored = read_config_file(path / CONFIG_FILE)
     config = Config.from_dict(stored["config"])
     earlier = tuple(Budget(budget["steps"], budget["num_evals"]) for budget in stored["earlier_budgets"])

@@ -134,7 +134,7 @@ def explained(error: BaseException, folder: RunFolder, last: int | None) -> str 
             see = f"see {folder.save_fault({**error.seen(), 'last_checkpoint': last})}; "
         return f"{error}: {see}{kept}; try a lower learning rate or a larger batch in a new run"
     if reason := _writing_failed(error, folder.path):
-        return f"cannot write to {folder.path} ({reason}): {kept}; mend that and run `{resume_command(folder.path)}`"
+        return f"cannot write to {folder.path} ({reason}): {kept}; repair that and run `{resume_command(folder.path)}`"
     if hosts.count() > 1 and any(sign in str(error) for sign in _LOST_HOST):
         first_line = str(error).splitlines()[0][:200]
         return f"another host has ended ({first_line}): {kept}; start all again with --resume {folder.path}"

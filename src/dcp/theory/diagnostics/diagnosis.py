@@ -61,7 +61,7 @@ def diagnose(
 def _require_sense(parts: Sequence[str], episodes: int | None, states: int, seed: int) -> None:
     for name in parts:
         if name not in PARTS:
-            raise UserError(f"there is no part {name!r}: choose of {', '.join(PARTS)}")
+            raise UserError(f"there is no part {name!r}: choose from {', '.join(PARTS)}")
     for name, value, least in (("episodes", episodes, 2), ("states", states, 8), ("seed", seed, 0)):
         if value is not None and value < least:
             raise UserError(f"--{name} is {value}: use {least} or more")
