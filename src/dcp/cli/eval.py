@@ -28,6 +28,8 @@ class EvalOptions:
     """On the environment's evaluation layout, which keeps only far goals."""
     physics: Physics | None = None
     """What steps simulated bodies. Default: what the run was trained with."""
+    randomize: str | None = None
+    """What each episode of a so101 task draws anew, such as gains,delay, or all; none. Default: as in training."""
     burst: Burst = None
     """P L: random actions in the last L of every P steps, beside none on the same episodes. Alone: 100 10."""
     burst_sweep: bool = False
@@ -80,6 +82,7 @@ def _arena(target: "Target", options: EvalOptions) -> "Arena":
         seeds=options.seeds,
         eval_layout=options.eval_layout,
         physics=options.physics,
+        randomize=options.randomize,
     )
 
 
@@ -94,10 +97,11 @@ def _require_sense(options: EvalOptions) -> None:
         raise UserError("--periods and --lengths are those of a sweep: add --burst-sweep, or give --burst P L")
     if options.burst and options.burst_sweep:
         raise UserError("--burst tries one burst and --burst-sweep many: give only one of them")
-    elsewhere = options.env or options.eval_layout or options.physics
+    elsewhere = options.env or options.eval_layout or options.physics or options.randomize
     if options.as_logged and (elsewhere or options.burst or options.burst_sweep):
         raise UserError(
-            "--as-logged repeats the run's own evaluation: leave out --env, --eval-layout, --physics and bursts"
+            "--as-logged repeats the run's own evaluation: leave out --env, --eval-layout, --physics, --randomize and "
+            "bursts"
         )
     if options.as_logged and (options.stochastic or options.episodes or options.seeds != (0,)):
         raise UserError("--as-logged repeats the run's own evaluation: leave out --episodes, --seeds and --stochastic")

@@ -172,6 +172,7 @@ def _about(target: Target, arena: Arena, options: "EvalOptions") -> dict[str, An
         "about": target.about,
         "fidelity": target.fidelity,
         "physics": arena.env.spec.stepped_by,
+        "randomize": list(getattr(arena.env, "randomize", ())),
         "stochastic": options.stochastic,
         "devices": arena.count,
         "burst_inside": target.burst,
@@ -187,6 +188,7 @@ def file_name(target: Target, arena: Arena, options: "EvalOptions", burst: tuple
     seeds = "-".join(map(str, arena.seeds))
     parts = [arena.env.spec.name, f"{arena.episodes}_episodes", f"seeds_{seeds}"]
     parts += [f"physics_{arena.env.spec.stepped_by}"] if arena.env.spec.stepped_by != target.physics else []
+    parts += ["randomize_" + "-".join(kinds)] if (kinds := getattr(arena.env, "randomize", ())) else []
     parts += ["stochastic"] if options.stochastic else []
     name = "_".join([*parts, *([f"burst_{burst[0]}_{burst[1]}"] if burst else [])]) + mark
     if len(name.encode()) <= LONGEST_NAME:

@@ -25,6 +25,7 @@ COMMANDS = {
     "render": "Show episodes as MP4, GIF and an interactive page.",
     "explore": "Make a page to drag the goal in and watch the direction field turn.",
     "export": "Write a policy as one ONNX, StableHLO or NumPy file.",
+    "run": "Run a policy on an SO-101 arm of LeRobot, or on a simulated one.",
     "latency": "Time a policy's single step in each form.",
     "report": "Figures and tables of many runs as one page.",
     "record": "Write evaluation episodes as a Minari data set.",

@@ -62,6 +62,11 @@ class Target:
     def physics(self) -> str:
         return self.config.physics if self.config else self.about.get("physics", "brax")
 
+    @property
+    def randomize(self) -> str | None:
+        """Return what the run's episodes drew anew, as far as is known."""
+        return self.config.randomize if self.config else None
+
 
 def open_target(source: "str | Path | Policy | Callable[[np.ndarray, np.ndarray], Any] | Target") -> Target:
     if isinstance(source, Target):
@@ -122,10 +127,12 @@ def environment_of(
     eval_layout: bool = False,
     fidelity: str | None = None,
     physics: str | None = None,
+    randomize: str | None = None,
 ) -> Environment:
     """Return the environment that is asked for, else the target's own. Refuse one whose sizes are not the target's.
 
-    `physics`: what steps it, in place of what the target was trained with.
+    `physics`: what steps it, in place of what the target was trained with. `randomize`: what its episodes draw anew, in
+    place of what training drew; none: nothing.
     """
     if env is not None and not isinstance(env, str):
         require_stepped_by(env, physics)
@@ -137,7 +144,8 @@ def environment_of(
         if env is None:
             require_trust(name, None, "env")
         name = _eval_layout(name) if eval_layout else name
-        made = make_env(name, fidelity or target.fidelity, physics or target.physics)
+        randomize = randomize or (target.randomize if env is None else None)
+        made = make_env(name, fidelity or target.fidelity, physics or target.physics, randomize)
     if target.sizes not in (None, _sizes(made.spec)):
         raise UserError(
             f"{target.label} has sizes (state, goal, action) {target.sizes}, but {made.spec.name} has "

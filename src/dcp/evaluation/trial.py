@@ -110,10 +110,11 @@ def arena_for(
     eval_layout: bool = False,
     fidelity: str | None = None,
     physics: str | None = None,
+    randomize: str | None = None,
     episode_length: int | None = None,
 ) -> Arena:
     """Return where to try the target. What is not given is the run's own: training's compiled program serves again."""
-    made, config = environment_of(target, env, eval_layout, fidelity, physics), target.config
+    made, config = environment_of(target, env, eval_layout, fidelity, physics, randomize), target.config
     if episodes is None:
         episodes = config.eval_episodes if config else EPISODES
     length = 1 if episode_length is None else episode_length
@@ -153,6 +154,7 @@ def evaluate(
     eval_layout: bool = False,
     fidelity: str | None = None,
     physics: str | None = None,
+    randomize: str | None = None,
     episode_length: int | None = None,
 ) -> Trial:
     """Evaluate any policy on any environment: a path, a policy, or a function of state [N, S] and goal [N, G]."""
@@ -167,6 +169,7 @@ def evaluate(
         eval_layout=eval_layout,
         fidelity=fidelity,
         physics=physics,
+        randomize=randomize,
         episode_length=episode_length,
     )
     return arena.trial(variant(target.policy, burst, stochastic))

@@ -11,8 +11,8 @@ percentage of the calibrated range). Actions are absolute position targets.
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -67,6 +67,7 @@ class LeRobotArm:
         self._lost_packets = lost_packets
         self._reading: Reading | None = None
         self._bus = threading.Lock()  # the watchdog and stop() send while the loop's thread may be reading
+        self._turn = bus_turns(self._bus)
 
     def read_state(self) -> Reading:
         """Read [-1, 1] each. A lost packet gives the last reading with its old time: too many in a row are stale."""
@@ -98,16 +99,6 @@ class LeRobotArm:
         # A pose further out stays as it is, for the controller to refuse.
         return np.where(np.abs(pose - inside) <= SLACK, inside, pose)
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Take turns on the bus, but do not wait for ever."""
-        mine = self._bus.acquire(timeout=PATIENCE)
-        try:
-            yield
-        finally:
-            if mine:
-                self._bus.release()
-
     def _to_policy(self, names: Sequence[str], values: Mapping[str, Any]) -> np.ndarray:
         if missing := [name for name in names if name not in values]:
             raise UserError(f"{', '.join(missing)} is missing: the policy needs every one of {', '.join(names)}")
@@ -115,6 +106,21 @@ class LeRobotArm:
 
     def _to_robot(self, name: str, value: float) -> float:
         return self._low[name] + (float(value) + 1.0) / 2.0 * (self._high[name] - self._low[name])
+
+
+def bus_turns(bus: threading.Lock) -> Callable[[], AbstractContextManager[None]]:
+    """Return what gives turns on a bus. Nobody waits for ever: a read that hangs must not block the safe action."""
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        mine = bus.acquire(timeout=PATIENCE)
+        try:
+            yield
+        finally:
+            if mine:
+                bus.release()
+
+    return turn
 
 
 def _known(kind: str, names: Sequence[str], features: Mapping[str, Any]) -> None:

@@ -1,0 +1,201 @@
+"""An SO-101 of LeRobot behind the controller's three calls, for policies of the so101 tasks.
+
+    arm = So101Arm(robot, state_size=13, action_size=5)         # so101_reach
+    Controller(policy, arm.read_state, goal.read, arm.send_action, safe_action=np.zeros(5), rate_hz=30, ...)
+
+The policy reads radians, speeds and the tool point, and sends changes of the present pose; the robot speaks of named
+joints in degrees, or in percent of the calibrated range. LeRobot is not imported: any object with its methods will do.
+A zero action holds the pose that was read last.
+"""
+
+import csv
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from dcp import so101
+from dcp.errors import UserError
+from dcp.robots.lerobot import Robot, bus_turns
+from dcp.robots.safety import Reading
+
+Units = Literal["degrees", "percent"]
+FEATURES = tuple(f"{joint}.pos" for joint in so101.JOINTS)
+CUBE = (
+    "cube.x",
+    "cube.y",
+    "cube.z",
+)  # where a camera sees the cube, metres from the base; for so101_push and so101_lift
+CLOSED = 0.0  # radians: where the jaws stay in tasks that do not move them, as in training
+LIMIT_SLACK = 0.06  # radians that a reading may lie outside of a joint's range: calibration is not exact
+LOWEST_TOOL = -0.01  # metres: lower, the arm is in the table or wrongly calibrated
+LOST_IN_A_ROW = 5  # lost packets that a speed can be carried over
+
+
+def to_radians(units: Units, joint: int, value: float) -> float:
+    """Turn the robot's number into an angle. The gripper is 0 (closed) to 100 in either unit."""
+    if joint == 5:
+        return so101.LOW[5] + value / 100.0 * (so101.HIGH[5] - so101.LOW[5])
+    if units == "degrees":
+        return math.radians(value)
+    return so101.LOW[joint] + (value + 100.0) / 200.0 * (so101.HIGH[joint] - so101.LOW[joint])
+
+
+def from_radians(units: Units, joint: int, angle: float) -> float:
+    """Turn an angle into the robot's number."""
+    share = (angle - so101.LOW[joint]) / (so101.HIGH[joint] - so101.LOW[joint])
+    if joint == 5:
+        return 100.0 * share
+    return math.degrees(angle) if units == "degrees" else 200.0 * share - 100.0
+
+
+class So101Arm:
+    """Reads states and sends actions of the so101 tasks. Refuses to go on outside of the joints' limits."""
+
+    def __init__(
+        self,
+        robot: Robot,
+        state_size: int,
+        action_size: int,
+        *,
+        goal_size: int = 3,
+        units: Units = "degrees",
+        lost_packets: tuple[type[Exception], ...] = (ConnectionError,),
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.robot, self.units = robot, units
+        self.moved, self.goal_size = action_size, goal_size
+        extra = state_size - (2 * action_size + 3)
+        if action_size not in (5, 6) or extra not in (0, 1, 3):
+            raise UserError(
+                f"a policy with {state_size} numbers of state and {action_size} of action is for no so101 task: "
+                "use one that was trained on so101_reach, so101_reach_pose, so101_push or so101_lift"
+            )
+        self.has_tilt, self.has_cube = extra == 1, extra == 3
+        wanted = FEATURES + (CUBE if self.has_cube else ())
+        if missing := [name for name in wanted if name not in robot.observation_features]:
+            raise UserError(f"the robot has no {', '.join(missing)}: an SO-101 has {', '.join(wanted)}")
+        self._lost_packets, self._clock = lost_packets, clock
+        self._turn = bus_turns(threading.Lock())
+        self._pose: np.ndarray | None = None  # [6]: radians, as read last
+        self._time = 0.0
+        self._reading: Reading | None = None
+        self.sent: np.ndarray | None = None  # [6]: radians, the last target
+
+    def read_state(self) -> Reading:
+        """Read [S]. A lost packet gives the last reading with its old time: too many in a row are stale."""
+        try:
+            with self._turn():
+                observation = self.robot.get_observation()
+        except self._lost_packets:
+            if self._reading is None:
+                raise
+            return self._reading
+        now = self._clock()
+        pose = np.array([to_radians(self.units, i, float(observation[name])) for i, name in enumerate(FEATURES)])
+        self._require_inside(pose)
+        before = pose if self._pose is None else self._pose
+        # As in training: per control step. After lost packets the change is over several of them.
+        steps = 1 if self._pose is None else min(max(1, round((now - self._time) * so101.RATE_HZ)), LOST_IN_A_ROW)
+        speeds = (pose - before)[: self.moved] * so101.RATE_HZ / steps
+        place, turn = so101.tool_pose(pose[:5])
+        if place[2] < LOWEST_TOOL:
+            raise UserError(
+                f"the tool point is {place[2] * 100:.1f} cm high, in the table: lift the arm, check its calibration"
+            )
+        extra = [so101.tilt_of(turn)] if self.has_tilt else []
+        extra = [float(observation[name]) for name in CUBE] if self.has_cube else extra
+        self._pose, self._time = pose, now
+        self._reading = Reading(np.concatenate([pose[: self.moved], speeds, place, extra]), now)
+        return self._reading
+
+    def send_action(self, action: np.ndarray) -> None:
+        """Send targets for a change [A] in [-1, 1] of the pose that was read last."""
+        if self._pose is None:
+            raise UserError("the arm's pose is not known yet: read it before anything is sent")
+        change = np.zeros(6)
+        change[: self.moved] = so101.MAX_CHANGE * np.clip(action, -1.0, 1.0)
+        target = np.clip(self._pose + change, so101.LOW, so101.HIGH)
+        if self.moved == 5:
+            target[5] = CLOSED
+        numbers = {name: float(from_radians(self.units, i, target[i])) for i, name in enumerate(FEATURES)}
+        with self._turn():
+            self.robot.send_action(numbers)
+        self.sent = target
+
+    def tool(self) -> np.ndarray | None:
+        """Return the tool point [3] as read last."""
+        return None if self._pose is None else so101.tool_pose(self._pose[:5])[0]
+
+    def _require_inside(self, pose: np.ndarray) -> None:
+        outside = np.maximum(so101.LOW - pose, pose - so101.HIGH)
+        if not np.isfinite(pose).all():
+            return  # the controller names what is not finite
+        if outside.max() > LIMIT_SLACK:
+            i = int(outside.argmax())
+            raise UserError(
+                f"limit hit: {so101.JOINTS[i]} is at {math.degrees(pose[i]):.1f} degrees, outside its range of "
+                f"{math.degrees(so101.LOW[i]):.1f} to {math.degrees(so101.HIGH[i]):.1f}: move it back by hand, or "
+                "calibrate again"
+            )
+
+
+class FixedGoal:
+    """A goal that stays."""
+
+    def __init__(self, goal: Any):
+        self.goal = np.asarray(goal, float)
+
+    def read(self) -> np.ndarray:
+        return self.goal
+
+
+class GoalFile:
+    """A goal in a text file that another program keeps writing, such as a tracker. Too old a file is refused."""
+
+    def __init__(self, path: str | Path, size: int, timeout: float, now: Callable[[], float] = time.time):
+        self.path, self.size, self.timeout, self._now = Path(path), size, timeout, now
+
+    def read(self) -> np.ndarray:
+        try:
+            age = self._now() - self.path.stat().st_mtime
+            numbers = [float(word) for word in self.path.read_text().replace(",", " ").split()]
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"cannot read a goal from {self.path} ({error}): write {self.size} numbers there"
+            ) from error
+        if age > self.timeout:
+            raise UserError(
+                f"the goal is stale: {self.path} was written {age:.2g} s ago (the limit is {self.timeout:g} s): "
+                "check that what writes it still runs"
+            )
+        if len(numbers) != self.size:
+            raise UserError(f"{self.path} has {len(numbers)} numbers, not {self.size}: write the whole goal at once")
+        return np.array(numbers)
+
+
+def replay(policy: Callable[[np.ndarray, np.ndarray], Any], path: str | Path) -> tuple[int, float]:
+    """Recompute each action of a log from its state and goal. -> the number of steps, and the largest difference"""
+    try:
+        with Path(path).open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"cannot read the log {path} ({error})") from error
+    steps, largest = 0, 0.0
+    for row in rows:
+        state, goal, action = (_vector(row, name) for name in ("state", "goal", "action"))
+        if len(state) and len(goal) and len(action):
+            steps += 1
+            largest = max(largest, float(np.abs(np.asarray(policy(state, goal)) - action).max()))
+    if not steps:
+        raise UserError(f"{path} is no log of `dcp run`: it has no step with a state, a goal and an action")
+    return steps, largest
+
+
+def _vector(row: Mapping[str, str], name: str) -> np.ndarray:
+    columns = [key for key in row if key and key.rpartition("_")[0] == name]
+    return np.array([float(row[key]) for key in columns if row[key]])

@@ -1,0 +1,243 @@
+"""The SO-101 behind the controller, against a simulated arm with LeRobot's interface: it arrives, and whatever goes
+wrong it stops and the log says why."""
+
+import csv
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dcp import so101
+from dcp.cli.main import main
+from dcp.errors import UserError
+from dcp.interop.simulated_robot import SimulatedSo101
+from dcp.robots import Controller, So101Arm, Stopped
+from dcp.robots.so101_arm import FEATURES, FixedGoal, GoalFile, from_radians, replay, to_radians
+from dcp.robots.timing import Clock
+from tests.robots.fake_robot import FakeClock
+
+GOAL = np.array([0.25, 0.1, 0.2])
+
+
+def toward(state: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """A policy for so101_reach: small steps down the distance, by the tool point's derivative."""
+    q = state[:5]
+    gap = goal - so101.tool_pose(q)[0]
+    jacobian = np.stack([(so101.tool_pose(q + step)[0] - so101.tool_pose(q)[0]) / 1e-6 for step in 1e-6 * np.eye(5)], 1)
+    change = jacobian.T @ np.linalg.solve(jacobian @ jacobian.T + 1e-4 * np.eye(3), gap)
+    return np.clip(5.0 * change, -1.0, 1.0)
+
+
+class Setting:
+    """A simulated arm, its adapter, and a controller that logs."""
+
+    def __init__(self, folder: Path, clock: Clock | None = None, **robot):
+        self.clock = clock or FakeClock()
+        self.robot = SimulatedSo101(clock=self.clock, **robot)
+        self.robot.connect()
+        self.arm = So101Arm(self.robot, 13, 5, clock=self.clock.now, units=robot.get("units", "degrees"))
+        self.log = folder / "log.csv"
+
+    def controller(self, policy=toward, goal=None, at: dict | None = None, **settings) -> Controller:
+        reads = iter(range(-2, 10_000))  # two are the warm-up's
+
+        def read_state():
+            if (what := (at or {}).get(next(reads))) is not None:
+                what()
+            return self.arm.read_state()
+
+        read_goal = (goal or FixedGoal(GOAL)).read
+        defaults = {"rate_hz": 30, "safe_action": np.zeros(5), "black_box": self.log, "clock": self.clock}
+        return Controller(policy, read_state, read_goal, self.arm.send_action, **{**defaults, **settings})
+
+    def why(self) -> str:
+        with self.log.open() as file:
+            return list(csv.DictReader(file))[-1]["ended"]
+
+    def stands_still(self) -> bool:
+        """Tell whether the last target is the pose that was read last, and the arm comes to rest there."""
+        held = self.arm.read_state().value[:5]
+        self.clock.sleep(0.5)
+        now = self.arm.read_state().value[:5]
+        return float(np.abs(self.robot.bus.data.qvel[:6]).max()) < 0.05 and float(np.abs(now - held).max()) < 0.1
+
+
+@pytest.mark.parametrize("units", ["degrees", "percent"])
+def test_units_go_both_ways(units):
+    for joint in range(6):
+        for angle in (so101.LOW[joint], 0.3, so101.HIGH[joint]):
+            assert to_radians(units, joint, from_radians(units, joint, angle)) == pytest.approx(angle, abs=1e-12)
+    assert from_radians(units, 5, so101.LOW[5]) == 0.0 and from_radians(units, 5, so101.HIGH[5]) == 100.0
+    assert from_radians("degrees", 0, np.pi / 2) == 90.0
+    assert from_radians("percent", 0, so101.HIGH[0]) == 100.0
+
+
+@pytest.mark.parametrize("units", ["degrees", "percent"])
+def test_the_arm_arrives_and_its_log_replays(tmp_path: Path, units):
+    setting = Setting(tmp_path, units=units)
+    report = setting.controller().run(seconds=4)
+    assert report.steps == 120
+    assert float(np.linalg.norm(setting.arm.tool() - GOAL)) < 0.01
+    assert setting.why() == "ran its course of 120 steps"
+    assert replay(toward, setting.log) == (120, 0.0)
+    steps, largest = replay(lambda state, goal: toward(state, goal) + 0.5, setting.log)
+    assert (steps, largest) == (120, pytest.approx(0.5))
+
+
+def test_the_state_is_the_simulations(tmp_path: Path):
+    """What the task of the same name would show, to the encoders' tick."""
+    setting = Setting(tmp_path)
+    before = setting.arm.read_state().value
+    setting.arm.send_action(np.array([1.0, 0.0, 0.0, 0.0, 0.0]))
+    setting.clock.sleep(1 / 30)
+    after = setting.arm.read_state().value
+    q = setting.robot.bus.data.qpos[:5]
+    np.testing.assert_allclose(after[:5], q, atol=1e-3)
+    np.testing.assert_allclose(after[5:10], (after - before)[:5] * 30, atol=1e-9)
+    np.testing.assert_allclose(after[10:13], so101.tool_pose(q)[0], atol=1e-3)
+
+
+def test_a_target_is_the_present_pose_plus_at_most_a_tenth_of_a_radian_within_the_limits(tmp_path: Path):
+    setting = Setting(tmp_path, start=(so101.HIGH[0] - 0.03, -0.5, 0.6, 0.9, 0.0, 0.0))
+    pose = setting.arm.read_state().value[:5]
+    setting.arm.send_action(np.array([1.0, -1.0, 0.5, 0.0, 7.0]))
+    wanted = np.minimum(pose + np.array([0.1, -0.1, 0.05, 0.0, 0.1]), so101.HIGH[:5])
+    np.testing.assert_allclose(setting.arm.sent[:5], wanted, atol=1e-9)
+    sent = [to_radians("degrees", i, setting.robot.sent[-1][name]) for i, name in enumerate(FEATURES)]
+    np.testing.assert_allclose(sent[:5], wanted, atol=1e-9)
+
+
+def test_lerobots_max_relative_target_bounds_what_reaches_the_servos(tmp_path: Path):
+    setting = Setting(tmp_path, max_relative_target=1.0)
+    pose = setting.arm.read_state().value[:5]
+    setting.arm.send_action(np.ones(5))
+    sent = np.radians([setting.robot.sent[-1][name] for name in FEATURES[:5]])
+    np.testing.assert_allclose(sent - pose, np.radians(1.0), atol=1e-6)
+
+
+# Faults
+
+
+def test_a_few_lost_packets_are_borne(tmp_path: Path):
+    setting = Setting(tmp_path)
+    report = setting.controller(at={20: lambda: setattr(setting.robot.bus, "lost", 1)}).run(seconds=4)
+    assert report.steps == 120 and float(np.linalg.norm(setting.arm.tool() - GOAL)) < 0.01
+
+
+def test_too_many_lost_packets_stop_it(tmp_path: Path):
+    setting = Setting(tmp_path)
+
+    def lose_from_now_on():
+        setting.robot.get_observation = lambda: (_ for _ in ()).throw(ConnectionError("no status packet"))
+
+    with pytest.raises(Stopped, match="the state is stale"):
+        setting.controller(at={20: lose_from_now_on}, stale_after=0.3).run(seconds=4)
+    del setting.robot.get_observation
+    assert "the state is stale" in setting.why() and setting.stands_still()
+
+
+def test_a_hung_bus_stops_it(tmp_path: Path):
+    """In real time: the watchdog holds the arm while the read still hangs."""
+    setting = Setting(tmp_path, Clock())
+    controller = setting.controller(at={10: lambda: setattr(setting.robot.bus, "hang", 1.0)}, stale_after=0.3)
+    with pytest.raises(Stopped, match="the loop is in read_state: check the sensor"):
+        controller.run(seconds=4)
+    assert "no step has begun" in setting.why() and setting.stands_still()
+    assert len(setting.robot.sent) == 11  # ten steps, then the hold
+
+
+def test_a_stale_goal_stops_it(tmp_path: Path):
+    setting, file = Setting(tmp_path), tmp_path / "goal.txt"
+    file.write_text("0.25, 0.1, 0.2")
+    written = file.stat().st_mtime
+    began = setting.clock.now()
+    goal = GoalFile(file, 3, timeout=1.0, now=lambda: written + setting.clock.now() - began)
+    with pytest.raises(Stopped, match="the goal is stale"):
+        setting.controller(goal=goal).run(seconds=4)
+    assert "the goal is stale" in setting.why() and setting.stands_still()
+    assert 29 <= len(setting.robot.sent) <= 33
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("0.25 0.1", "has 2 numbers, not 3"), ("here", "write 3 numbers there"), (None, "cannot read")],
+)
+def test_a_goal_file_that_is_no_goal_gets_one_sentence(tmp_path: Path, text: str | None, sentence: str):
+    if text is not None:
+        (tmp_path / "goal.txt").write_text(text)
+    with pytest.raises(UserError, match=sentence):
+        GoalFile(tmp_path / "goal.txt", 3, timeout=1.0).read()
+
+
+def test_a_joint_beyond_its_limit_stops_it(tmp_path: Path):
+    setting = Setting(tmp_path)
+
+    def push():
+        setting.robot.bus.data.qpos[0] = so101.HIGH[0] + 0.2
+
+    with pytest.raises(Stopped, match="limit hit: shoulder_pan is at 11"):
+        setting.controller(at={20: push}).run(seconds=4)
+    assert "limit hit: shoulder_pan" in setting.why()
+    np.testing.assert_allclose(setting.arm.sent[:5], setting.arm._pose[:5], atol=1e-9)  # holds where it was last
+
+
+def test_a_tool_point_in_the_table_stops_it(tmp_path: Path):
+    setting = Setting(tmp_path)
+
+    def sink():
+        setting.robot.bus.data.qpos[:5] = [0.0, 0.9, 0.6, 0.9, 0.0]
+
+    with pytest.raises(Stopped, match="in the table: lift the arm"):
+        setting.controller(at={20: sink}).run(seconds=4)
+    assert "in the table" in setting.why()
+
+
+def test_ctrl_c_stops_it(tmp_path: Path):
+    setting = Setting(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        setting.controller(at={20: lambda: os.kill(os.getpid(), signal.SIGINT)}).run(seconds=4)
+    assert setting.why() == "Ctrl-C" and setting.stands_still()
+
+
+def test_a_policy_of_another_task_is_refused():
+    with pytest.raises(UserError, match="29 numbers of state and 8 of action is for no so101 task"):
+        So101Arm(SimulatedSo101(), 29, 8)
+
+
+def test_a_cubes_policy_needs_a_robot_that_sees_the_cube():
+    with pytest.raises(UserError, match=r"the robot has no cube\.x"):
+        So101Arm(SimulatedSo101(), 16, 5)
+    robot = SimulatedSo101(cube=(0.25, 0.05))
+    robot.connect()
+    np.testing.assert_allclose(So101Arm(robot, 16, 5).read_state().value[13:], [0.25, 0.05, 0.015], atol=1e-3)
+
+
+def test_without_power_the_arm_sinks(tmp_path: Path):
+    """Disconnecting releases the servos, as LeRobot's arm does: a reason to hold it."""
+    setting = Setting(tmp_path, start=(0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+    before = setting.robot.bus.data.qpos[1].copy()
+    setting.robot.disconnect()
+    setting.clock.sleep(0.5)
+    setting.robot.bus.advance()
+    assert abs(setting.robot.bus.data.qpos[1] - before) > 0.1
+
+
+# The command
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ([], "no policy to run"),
+        (["zoo/point_u_maze/dcp", "--speed", "2"], "--speed 2 is no share"),
+        (["zoo/point_u_maze/dcp"], "this policy's goal has 2 numbers, not 0"),
+        (["zoo/point_u_maze/dcp", "--goal", "1", "1"], "is for no so101 task"),
+        (["zoo/point_u_maze/dcp", "--goal", "1", "1", "--robot", "so101_follower"], "needs --port"),
+        (["zoo/point_u_maze/dcp", "--goal", "1", "1", "--robot", "so101_follower", "--port", "x"], "lerobot[feetech]"),
+    ],
+)
+def test_a_mistake_gets_one_sentence(flags: list[str], sentence: str, capsys):
+    assert main(["run", *flags]) == 2
+    assert sentence in capsys.readouterr().err
