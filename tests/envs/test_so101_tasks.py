@@ -219,13 +219,14 @@ def test_an_arm_that_sweeps_over_the_table_moves_the_cube(name: str):
     step = jax.jit(env.step)
     start = np.asarray(state.physics.q[6:9])
     np.testing.assert_allclose(start[2], 0.015, atol=1e-6)
-    bearing = np.arctan2(start[1], start[0] - so101.PAN_AXIS[0])
-    for t in range(90):
-        aim = np.zeros(env.spec.action_size)
-        q = np.asarray(state.physics.q)
-        aim[0] = np.clip((-bearing - q[0] + (0.5 if t < 30 else -0.8)) * 10, -1, 1)  # beside the cube, then across it
-        aim[1] = np.clip((0.25 - q[1]) * 10 * (t > 15), -1, 1)  # down beside it
-        state = step(state, jnp.asarray(aim))
+    for t in range(120):  # the tool point goes beside the cube, down, and across it
+        side, height = (0.06, 0.08) if t < 30 else (0.06, 0.02) if t < 60 else (-0.04, 0.02)
+        gap = np.array([start[0], start[1] + side, height]) - so101.tool_pose(q := np.asarray(state.physics.q[:5]))[0]
+        jacobian = np.stack([so101.tool_pose(q + d)[0] - so101.tool_pose(q)[0] for d in 1e-3 * np.eye(5)], 1) / 1e-3
+        change = jacobian.T @ np.linalg.solve(jacobian @ jacobian.T + 1e-4 * np.eye(3), gap)
+        action = np.zeros(env.spec.action_size)
+        action[:5] = np.clip(5.0 * change, -1.0, 1.0)
+        state = step(state, jnp.asarray(action))
     assert np.linalg.norm(np.asarray(state.physics.q[6:8]) - start[:2]) > 0.02
 
 

@@ -29,7 +29,9 @@ CUBE_SPREAD = np.array([0.3, 0.1, 0.1, 0.1, 0.1, 0.0])
 CUBE_RADII, CUBE_ANGLE = (0.19, 0.30), 0.7  # from the pan axis; radians to either side
 LEAST_PUSH = 0.06  # metres between cube and goal at the start
 LIFT_HEIGHTS = (0.05, 0.15)
-STEEPEST, FLATTEST = -1.0, -0.25  # of a goal's tilt: the height of the gripper's axis, -1 straight down
+# Of a goal with a tilt: the gripper points down by 30 degrees or more. Flatter or lower, near the base, it would touch
+# the table.
+FLATTEST, LEAST_TILTED = -0.5, 0.06
 TRIES = 32
 MAX_DELAY = 2  # steps
 
@@ -269,7 +271,7 @@ class ReachPose(So101Task):
         poses = jax.random.uniform(key, (8 * TRIES, 5), minval=low, maxval=high)
         poses = jnp.concatenate([poses, jnp.asarray(HOME[:5])[None]])
         places, turns = so101.tool_pose(poses, jnp)
-        good = so101.in_reach(places, jnp) & (turns[:, 2, 2] >= STEEPEST) & (turns[:, 2, 2] <= FLATTEST)
+        good = so101.in_reach(places, jnp) & (turns[:, 2, 2] <= FLATTEST) & (places[:, 2] >= LEAST_TILTED)
         return _first(good[:-1], jnp.concatenate([places, so101.tilt_of(turns)[:, None]], axis=1))
 
 
