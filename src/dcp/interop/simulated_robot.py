@@ -95,7 +95,8 @@ class SimulatedSo101:
         max_relative_target: float | None = None,  # in the robot's units, as LeRobot's setting of this name
         clock: Clock | None = None,
     ):
-        self.units, self.max_relative_target = units, max_relative_target
+        self.units: Units = units
+        self.max_relative_target = max_relative_target
         self.bus = SimulatedBus(start, cube, delay, clock or Clock())
         self.observation_features = dict.fromkeys(FEATURES + (CUBE if cube is not None else ()), float)
         self.action_features = dict.fromkeys(FEATURES, float)

@@ -67,7 +67,8 @@ class So101Arm:
         lost_packets: tuple[type[Exception], ...] = (ConnectionError,),
         clock: Callable[[], float] = time.monotonic,
     ):
-        self.robot, self.units = robot, units
+        self.robot = robot
+        self.units: Units = units
         self.moved, self.goal_size = action_size, goal_size
         extra = state_size - (2 * action_size + 3)
         if action_size not in (5, 6) or extra not in (0, 1, 3):
