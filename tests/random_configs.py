@@ -29,6 +29,7 @@ ORDINARY: dict[str, st.SearchStrategy[Any]] = {
     "eval_env": st.one_of(st.none(), st.sampled_from(["point_u_maze", "point_u_maze_eval", "ant_u_maze_eval"])),
     "fidelity": st.sampled_from(["paper", "fixed"]),
     "physics": st.sampled_from(["brax", "brax", "brax", "mujoco"]),
+    "randomize": st.sampled_from([None, None, None, None, "all", "gains,delay"]),
     "actor_goal": st.sampled_from([None, "future", "commanded"]),
     "critic": st.sampled_from([None, "contrastive"]),
     "command": st.sampled_from([None, "final_goal", "pooled_subgoal"]),
@@ -156,7 +157,8 @@ def trainable_values(draw: st.DrawFn) -> Values:
         "seed": of(0, 1, 2**31, 2**32 - 1),
         "eval_env": of(None, f"{env}_eval") if f"{env}_eval" in ENVIRONMENTS else None,
         "fidelity": of("paper", "fixed"),
-        "physics": "brax",  # points have none; bodies train in tests of their own
+        "physics": "brax",
+        "randomize": None,  # points have none; bodies train in tests of their own
         "actor_goal": of(None, "future", "commanded"),
         "pool_size": pool,
         "num_candidates": whole(1, pool),
