@@ -34,6 +34,12 @@ class DoctorOptions:
     """Train for a moment in a temporary folder."""
     json: bool = False
     """One JSON object in place of the table."""
+    gpu: bool = False
+    """Measure training on this device in about five minutes, compare it with a CPU's numbers, and write a report."""
+    gpu_envs: tuple[str, ...] = ()
+    """With --gpu: step these environments; default: the paper's nine."""
+    gpu_report: Path = Path("dcp_gpu_report.json")
+    """With --gpu: where the report goes."""
 
 
 def main(argv: list[str]) -> int:
@@ -63,7 +69,15 @@ def _checks(options: DoctorOptions) -> dict[str, Callable[[], Iterable[Check]]]:
         "rendering": check_of.rendering,
         "extras": check_of.extras,
     }
-    return {**checks, "training": check_of.self_test} if options.self_test else checks
+    if options.self_test:
+        checks["training"] = check_of.self_test
+    if options.gpu:
+        from dcp.analysis.paper_values import ENVIRONMENTS
+        from dcp.cli import doctor_gpu
+
+        envs = options.gpu_envs or tuple(ENVIRONMENTS)
+        checks["training on this device"] = partial(doctor_gpu.checks, envs, options.gpu_report)
+    return checks
 
 
 def _run(checks: dict[str, Callable[[], Iterable[Check]]]) -> Iterator[Check]:

@@ -1,0 +1,137 @@
+"""What grows and what does not: the time of an iteration's parts against environments, batch, depth and maze.
+
+    python benchmarks/scaling.py [envs | batch | depth | maze ...] [--figure docs/images/scaling.png]
+
+An unroll of ant_u_maze (62 steps with DCP's command and actor) for 64 to 8,192 environments and for larger mazes, and
+one update for batches of 64 to 4,096 and networks of depth 2 to 64 (2: the paper's; from 4 on residual blocks).
+Everything runs on one core and is timed by the process's own clock, so that other work on the machine hardly counts.
+"""
+
+import os
+
+os.environ |= {"NPROC": "1", "JAX_PLATFORMS": "cpu"}
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from dcp import compiling
+from dcp.algorithm import Algorithm, Programs, make_algorithm
+from dcp.presets import preset_config
+from dcp.types import Batch
+
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+ENVS = (64, 256, 1024, 4096, 8192)
+BATCHES = (64, 256, 1024, 4096)
+DEPTHS = (2, 4, 16, 64)
+MAZES = {"ant_u_maze": "U (5 x 5 cells)", "ant_big_maze": "big (8 x 8)", "ant_hardest_maze": "hardest (9 x 12)"}
+UPDATES = 8
+
+
+def cpu_seconds(work: Callable[[], Any], rounds: int = 3) -> float:
+    """Median of the process's seconds; the first call compiles and is not counted."""
+    jax.block_until_ready(work())
+    times = []
+    for _ in range(rounds):
+        start = time.process_time()
+        jax.block_until_ready(work())
+        times.append(time.process_time() - start)
+    return statistics.median(times)
+
+
+def algorithm_of(env: str = "ant_u_maze", **settings: Any) -> Algorithm:
+    return make_algorithm(preset_config("paper", env=env, method="dcp", devices=1, **settings))
+
+
+def unroll(env: str, num_envs: int) -> float:
+    """Seconds of one unroll with its insertion into the replay."""
+    stages = Programs(algorithm_of(env, num_envs=num_envs, batch_size=64, replay_rows=1_000, min_replay_rows=1_000))
+    held = {"run": stages.init()}
+
+    def work() -> Any:
+        held["run"] = stages.prefill(held["run"])
+        return held["run"].acting.episodes.env.obs
+
+    return cpu_seconds(work)
+
+
+def update(batch_size: int = 256, depth: int = 2) -> float:
+    """Seconds of one update."""
+    network = {} if depth == 2 else {"network": "residual", "depth": depth}
+    algorithm = algorithm_of(num_envs=512, batch_size=256, **network)
+    spec, pairs = algorithm.env.spec, UPDATES * batch_size
+    keys = jax.random.split(jax.random.key(1), 4)
+    sizes = (spec.state_size, spec.action_size, spec.goal_size, spec.goal_size)
+    batch = Batch(*(jax.random.normal(key, (pairs, size)) for key, size in zip(keys, sizes, strict=True)))
+    order = jax.random.permutation(jax.random.key(2), pairs).reshape(UPDATES, batch_size)
+    learner = algorithm.learner.init(jax.random.key(0))
+    program = jax.jit(algorithm.updates, compiler_options=compiling.compiler_options())
+    return cpu_seconds(lambda: program(learner, batch, order, jax.random.key(3))) / UPDATES
+
+
+AXES: dict[str, tuple[tuple[Any, ...], Callable[[Any], float]]] = {
+    "envs": (ENVS, lambda n: unroll("ant_u_maze", n)),
+    "batch": (BATCHES, lambda b: update(batch_size=b)),
+    "depth": (DEPTHS, lambda d: update(depth=d)),
+    "maze": (tuple(MAZES), lambda env: unroll(env, 512)),
+}
+
+
+def draw(found: dict[str, dict[str, float]], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    from dcp.analysis.style import BLUE, house_style, save
+
+    titles = {
+        "envs": "an unroll (s), by environments",
+        "batch": "an update (ms), by batch",
+        "depth": "an update (ms), by depth",
+        "maze": "an unroll (s), by maze",
+    }
+    with house_style():
+        figure = Figure(figsize=(3.2 * len(found), 2.9), layout="constrained")
+        for axes, (axis, points) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
+            scale = 1e3 if axis in ("batch", "depth") else 1.0
+            names, values = list(points), [scale * value for value in points.values()]
+            axes.set_title(titles[axis], fontsize=9)
+            if axis == "maze":
+                axes.bar([MAZES.get(name, name) for name in names], values, color=BLUE)
+                axes.tick_params(axis="x", labelsize=7)
+                continue
+            numbers = [float(name) for name in names]
+            axes.loglog(numbers, values, "o-", color=BLUE)
+            axes.loglog(numbers, [values[-1] * x / numbers[-1] for x in numbers], ":", color="grey")
+            axes.set_xticks(numbers, names)
+            axes.minorticks_off()
+        save(figure, path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("axes", nargs="*", help=f"of {', '.join(AXES)}; default: all")
+    parser.add_argument("--figure", type=Path)
+    args = parser.parse_args()
+    compiling.enable_cache()
+    found: dict[str, dict[str, float]] = {}
+    for axis in args.axes or AXES:
+        points, measure = AXES[axis]
+        for point in points:
+            found.setdefault(axis, {})[str(point)] = measure(point)
+            print(f"{axis} {point}: {found[axis][str(point)]:.4f} s of one core", flush=True)
+    if args.figure is not None:
+        draw(found, args.figure)
+    print(
+        json.dumps({f"{axis}_seconds": {k: round(v, 5) for k, v in points.items()} for axis, points in found.items()})
+    )
+
+
+if __name__ == "__main__":
+    main()
