@@ -49,3 +49,12 @@ def test_the_wheel_holds_every_file_of_the_package(tmp_path: Path):
     files = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split()
     assert sorted(set(files) - set(zipfile.ZipFile(wheel).namelist())) == []
     assert "dcp/zoo/ant_u_maze/dcp/policy.safetensors" in files
+
+
+def test_citation_changelog_and_package_have_one_version_and_date():
+    citation = (ROOT / "CITATION.cff").read_text()
+    (cited,) = re.findall(r"^version: (.*)$", citation, re.MULTILINE)
+    (released,) = re.findall(r"^date-released: (.*)$", citation, re.MULTILINE)
+    newest, date = re.findall(r"^## \[([\d.]+)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
+    assert cited == newest == PROJECT["version"]
+    assert released == date
