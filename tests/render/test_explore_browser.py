@@ -4,15 +4,24 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from dcp.analysis.psi_landscape import psi_distances
 from dcp.cli.main import main
+from dcp.critics.contrastive import Contrastive
+from dcp.critics.quasimetric import Quasimetric
 from dcp.envs.paths import TruePaths
 from dcp.envs.registry import make_env
+from dcp.evaluation.targets import open_target
+from dcp.interfaces import Problem
+from dcp.methods.conditions import Direction
+from dcp.networks import MLP, Residual, init_actor
+from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import load_policy
-from dcp.render.explore_page import random_goals, random_states, walks
+from dcp.render.explore_page import Subject, random_goals, random_states, save_explore_page, walks
+from dcp.render.shown_episodes import Episode
 from dcp.statistics import spearman
 from tests.browser import CHROMIUM, Browser
 
@@ -144,6 +153,73 @@ def test_keys_move_the_goal_and_a_phone_has_no_sideways_scrolling(page: Browser)
     page.wait("dcpExplore.panels.every((p) => p.canvas.clientWidth > 300)")
 
 
+def untrained(path: Path, env: str, critic=None, network=None, seed: int = 0) -> Path:
+    """Write a policy as it is before training: random weights are enough to compare numbers."""
+    spec, network, critic = make_env(env).spec, network or MLP(32, 2), critic or Contrastive(repr_dim=16)
+    keys, condition = jax.random.split(jax.random.key(seed), 3), Direction()
+    actor = init_actor(network, keys[0], spec, condition.size(spec, critic.repr_dim))
+    params = critic.init(keys[1:], Problem(spec, network)).params
+    return DeployedPolicy(spec, network, critic, condition, actor, params).save(path, method="dcp")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "critic, network",
+    [
+        (Quasimetric(repr_dim=16, quasimetric="mrn", components=4), None),
+        (Quasimetric(repr_dim=16, quasimetric="iqe", components=4), None),
+        (None, MLP(32, 4, "relu", layer_norm=True, residual_every=2)),
+        (None, Residual(32, 8)),
+    ],
+)
+def test_the_page_knows_our_other_critics_and_networks(chromium: Browser, critic, network, tmp_path: Path):
+    path = untrained(tmp_path / "policy.safetensors", "point_u_maze", critic, network)
+    chromium.open(made(tmp_path, str(path)), STILL)
+    assert chromium.run("document.getElementById('check').textContent") == "✓ agrees with Python"
+    # Before training psi hardly tells places apart, so that the direction magnifies float32's rounding.
+    require_same_numbers(chromium, make_env("point_u_maze"), load_policy(path), actions_within=2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env", ["point_soccer", "point_soccer_slick", "point_push", "point_u_maze_inertia"])
+def test_the_page_steps_every_task_of_a_point_as_python_does(chromium: Browser, env: str, tmp_path: Path):
+    """Walks of 200 steps with actions drawn at random, from the environment's own starts."""
+    chromium.open(made(tmp_path, str(untrained(tmp_path / "policy.safetensors", env))), STILL)
+    task, steps, count = make_env(env), 200, 20
+    first = jax.vmap(task.reset)(jax.random.split(jax.random.key(5), count))
+    actions = jax.random.uniform(jax.random.key(6), (count, steps, 2), minval=-1.5, maxval=1.5)
+
+    def follow(start, moves):
+        return jax.lax.scan(lambda now, move: (task.step(now, move),) * 2, start, moves)[1].obs[
+            :, : task.spec.state_size
+        ]
+
+    ours = np.asarray(jax.jit(jax.vmap(follow))(first, actions))
+    starts = np.asarray(first.obs)[:, : task.spec.state_size]
+    theirs = chromium.run(
+        f"(() => {{ const [starts, actions] = {json.dumps([starts.tolist(), np.asarray(actions).tolist()])};"
+        "return starts.map((state, i) => actions[i].map((move) => (state = dcpExplore.task.step(state, move)))); })()"
+    )
+    np.testing.assert_allclose(theirs, ours, atol=1e-4)
+
+
+@pytest.mark.parametrize("env", ["ant_soccer", "ant_push", "humanoid_u_maze", "pusher_easy"])
+def test_recorded_bodies_are_drawn_over_the_field(chromium: Browser, env: str, tmp_path: Path):
+    """A made-up episode: nothing here steps physics. Every body lies where its pose says, seen from above."""
+    task, target = make_env(env), open_target(untrained(tmp_path / "policy.safetensors", env))
+    size, steps = task.spec.goal_size, 12
+    q = np.tile(np.asarray(task.draw(jax.random.key(0))[0], np.float64), (steps + 1, 1))
+    achieved = np.linspace(np.full(size, 4.0), np.full(size, 6.0), steps + 1)
+    episode = Episode(achieved, np.full(size, 5.0), q, 8, None, np.tile(np.full(size, 5.5), (steps + 1, 1)))
+    save_explore_page(tmp_path / "page.html", task, [Subject("dcp", target, [episode], None)])
+    chromium.open(tmp_path / "page.html", "#step=8&pool=1")
+    chromium.wait(SETTLED)
+    assert chromium.run("document.getElementById('check').textContent") == "✓ agrees with Python"
+    assert chromium.run("document.querySelector('.facts').textContent").endswith("arrived at step 8")
+    assert chromium.run("dcpExplore.panels[0].moment().distance") == pytest.approx(np.sqrt(size) / 3, abs=1e-3)
+    assert chromium.complaints == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("env", ["point_u_maze", "point_big_maze", "point_hardest_maze"])
 @pytest.mark.parametrize("method", ["dcp", "crl"])
@@ -151,6 +227,13 @@ def test_the_page_computes_what_python_does(chromium: Browser, env: str, method:
     """1,000 actions and 1,000 distances to 1e-4, and walks of 200 steps."""
     chromium.open(made(tmp_path, f"zoo/{env}/{method}"), STILL)
     task, policy = make_env(env), load_policy(f"zoo/{env}/{method}")
+    require_same_numbers(chromium, task, policy)
+    apart = walk_differences(chromium, task, policy, count=20)
+    assert np.quantile(apart, 0.9) < 1e-3 and apart.max() < 0.05
+
+
+def require_same_numbers(chromium: Browser, task, policy, actions_within: float = 1e-4) -> None:
+    """1,000 actions and 1,000 distances."""
     states, goals, places = random_states(task, 1000, 7), random_goals(task, 1000, 8), random_goals(task, 1000, 9)
     inputs = json.dumps([states.tolist(), goals.tolist(), places.tolist()])
     actions, distances = chromium.run(
@@ -158,11 +241,9 @@ def test_the_page_computes_what_python_does(chromium: Browser, env: str, method:
         "return [states.map((s, i) => policy.action(s, goals[i])),"
         " places.map((p, i) => policy.distance(p, goals[i]))]; })()"
     )
-    np.testing.assert_allclose(actions, policy(states, goals), atol=1e-4)
+    np.testing.assert_allclose(actions, policy(states, goals), atol=actions_within)
     psi = policy.representation
     np.testing.assert_allclose(distances, psi.distance(psi.encode_goal(places), psi.encode_goal(goals)), atol=1e-4)
-    apart = walk_differences(chromium, task, policy, count=20)
-    assert np.quantile(apart, 0.9) < 1e-3 and apart.max() < 0.05
 
 
 def walk_differences(chromium: Browser, task, policy, count: int, steps: int = 200) -> np.ndarray:

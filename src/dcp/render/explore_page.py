@@ -6,7 +6,7 @@ it check that against what Python computed.
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,17 +16,20 @@ import matplotlib
 import numpy as np
 
 from dcp.analysis.landscape_figure import COLOURS as RAMP
-from dcp.analysis.psi_landscape import directions
+from dcp.analysis.psi_landscape import pulled_back
 from dcp.analysis.style import BLUE, ON_DARK, ORANGE, colours, human_count
 from dcp.compiling import QUICK_COMPILE
+from dcp.critics.contrastive import Contrastive
+from dcp.critics.quasimetric import Quasimetric
 from dcp.envs import point_tasks
 from dcp.envs.base import Environment
-from dcp.envs.mazes import goals_at
+from dcp.envs.mazes import goals_at, unit
 from dcp.envs.paths import TruePaths, farthest_goal
 from dcp.envs.point_tasks import PointMaze, PointPushing, things_of
 from dcp.errors import UserError
 from dcp.evaluation.targets import Target
 from dcp.methods.commands import PooledSubgoal
+from dcp.methods.conditions import Direction
 from dcp.methods.scoring import SCORES
 from dcp.methods.table import make_agent
 from dcp.pages.packing import exact, pack
@@ -79,7 +82,7 @@ def explore_page(data: dict[str, Any]) -> str:
 
 def runs_in_page(env: Environment, policy: DeployedPolicy) -> bool:
     """Tell whether the page can step the task and run the policy: others are shown by recorded episodes."""
-    return _task(env) is not None and foreign_part(policy) is None
+    return _task(env) is not None and foreign_part(policy) is None and policy.spec.action_chunk == 1
 
 
 def require_psi(target: Target) -> DeployedPolicy:
@@ -87,19 +90,24 @@ def require_psi(target: Target) -> DeployedPolicy:
     policy = target.policy
     if not isinstance(policy, DeployedPolicy):
         raise UserError(f"{target.label} holds no psi to look at: name the run's folder or its policy.safetensors")
-    foreign = _foreign_psi(policy)
-    if foreign:
-        raise UserError(f"{target.label} has {foreign}, which the page cannot compute: it knows the contrastive MLP")
+    # The parts of an exported policy that sees a direction: psi_g is one of them.
+    foreign = foreign_part(replace(policy, condition=Direction()))
+    if foreign or _metric(policy) is None:
+        raise UserError(
+            f"{target.label} has {foreign}, which the page cannot compute: explore a run of dcp's own parts"
+        )
     return policy
 
 
-def _foreign_psi(policy: DeployedPolicy) -> str | None:
-    from dcp.critics.contrastive import Contrastive
-    from dcp.networks import MLP
-
-    if type(policy.critic) is not Contrastive:
-        return f"the critic {type(policy.critic).__name__}"
-    return None if type(policy.network) is MLP else f"the network {type(policy.network).__name__}"
+def _metric(policy: DeployedPolicy) -> dict[str, Any] | None:
+    """Describe the critic's distance, or return None where the page does not know it."""
+    critic: Any = policy.critic
+    if type(critic) is Contrastive:
+        return {"kind": "norm"}
+    if isinstance(critic, Quasimetric):
+        mix = float(np.asarray(policy.critic_params["mix"]))
+        return {"kind": critic.quasimetric, "components": critic.components, "mix": mix}
+    return None
 
 
 def pool_of(target: Target, env: Environment, policy: DeployedPolicy, length: int) -> tuple[np.ndarray | None, str]:
@@ -253,7 +261,7 @@ def _versions(target: Target) -> list[Version]:
     earlier = []
     for path in kept_policies(target.folder) if target.folder is not None else []:
         policy, about = load_policy_and_about(path)
-        if about.get("env_steps") != last.env_steps and _foreign_psi(policy) is None:
+        if about.get("env_steps") != last.env_steps:
             earlier.append(Version(policy, about.get("env_steps")))
     return [*earlier, last]
 
@@ -288,6 +296,7 @@ def _version(env: Environment, version: Version, live: bool) -> dict[str, Any]:
         "env_steps": version.env_steps,
         "label": "" if version.env_steps is None else human_count(version.env_steps),
         "epsilon": norm_epsilon(),
+        "metric": _metric(policy),
         "condition": "direction" if sees_direction(policy) else "raw_goal",
         "networks": {"psi_g": _network(networks["psi_g"]), "actor": _network(networks["actor"]) if live else None},
         "check": check_vectors(env, policy, live),
@@ -352,7 +361,7 @@ def check_vectors(env: Environment, policy: DeployedPolicy, live: bool, count: i
         "at": at.tolist(),
         "goals": goals.tolist(),
         "distances": np.asarray(representation.distance(*map(jnp.asarray, psi))).tolist(),
-        "ways": [directions(policy, p[None, :2], g)[0].tolist() for p, g in zip(at[:4], goals, strict=False)],
+        "ways": [unit(np.asarray(pulled_back(policy, at[i : i + 1], goals[i]))[0, :2]).tolist() for i in range(4)],
     }
     if live:
         found |= {"states": states.tolist(), "actions": policy(states, goals).tolist()}

@@ -2,7 +2,7 @@
 
 import { isFree } from "../shared/maze_plan.js";
 import { BLOCK } from "./network.js";
-import { apart, pulledBack } from "./policy.js";
+import { pulledBack } from "./policy.js";
 
 export const SIDE = 128; // points of the grid along the plane's longer side
 export const COARSE = 32; // of the one that is shown until the fine one is encoded
@@ -42,14 +42,10 @@ export class Encoding {
     return this.complete;
   }
 
-  // [free points]: |psi_g(point) - psi_g(goal)|
+  // [free points]: the critic's distance from psi_g(point) to psi_g(goal)
   distances(goal) {
-    const target = this.policy.encode(goal), { size, psi } = this, out = new Float32Array(this.grid.free.length);
-    for (let k = 0, at = 0; k < out.length; k++) {
-      let square = 0;
-      for (let d = 0; d < size; d++, at++) { const gap = psi[at] - target[d]; square += gap * gap; }
-      out[k] = Math.sqrt(square);
-    }
+    const target = this.policy.encode(goal), { size, psi } = this, { metric } = this.policy, out = new Float32Array(this.grid.free.length);
+    for (let k = 0; k < out.length; k++) out[k] = metric(psi, k * size, target, size);
     return out;
   }
 }
@@ -64,7 +60,7 @@ export class Arrows {
   // -> [{place, way}]: unit vectors
   towards(goal) {
     const target = this.policy.encode(goal).slice();
-    return this.at.map((here) => ({ place: here.place, way: pulledBack(here, target), far: apart(here.value, target) }));
+    return this.at.map((here) => ({ place: here.place, way: pulledBack(here, target), far: this.policy.between(here.value, target) }));
   }
 }
 

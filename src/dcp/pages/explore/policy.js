@@ -1,10 +1,12 @@
 // A policy in the page: psi_g, and the actor where the page can run it. Goals have G numbers, states S.
 
+import { makeMetric } from "./metrics.js";
 import { Network } from "./network.js";
 
 export class Policy {
   // networks: {psi_g, actor or null}; condition: "raw_goal" or "direction"; goalDims: where a state holds its goal
-  constructor({ networks, condition, epsilon }, goalDims) {
+  constructor({ networks, condition, epsilon, metric }, goalDims) {
+    this.metric = makeMetric(metric);
     this.psi = new Network(networks.psi_g, epsilon);
     this.actor = networks.actor ? new Network(networks.actor, epsilon) : null;
     this.condition = condition;
@@ -14,9 +16,11 @@ export class Policy {
   encode(goal) { return this.psi.run(goal); }
 
   distance(from, to) {
-    const a = this.encode(from).slice();
-    return apart(a, this.encode(to));
+    return this.between(this.encode(from).slice(), this.encode(to));
   }
+
+  // From one psi to another, by the critic's own distance.
+  between(from, to) { return this.metric(from, 0, to, from.length); }
 
   // The way that the direction in psi-space points in the plane: J^T u as a unit vector, zero where there is none.
   direction(at, goal) {

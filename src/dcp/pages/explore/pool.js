@@ -1,7 +1,5 @@
 // What the pool would command: every state's score for this state and goal, and the chance that it is chosen.
 
-import { apart } from "./policy.js";
-
 const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
 const length = (a) => Math.sqrt(dot(a, a));
 
@@ -9,8 +7,8 @@ const length = (a) => Math.sqrt(dot(a, a));
 const SCORES = {
   inner_product: (state, z, goal) => dot(z, goal),
   cosine: (state, z, goal) => dot(z, goal) / Math.max(length(z) * length(goal), 1e-12),
-  energy: (state, z, goal) => -apart(z, goal),
-  on_path: (state, z, goal) => -(apart(state, z) + apart(z, goal)),
+  energy: (state, z, goal, apart) => -apart(z, goal),
+  on_path: (state, z, goal, apart) => -(apart(state, z) + apart(z, goal)),
 };
 
 export class Pool {
@@ -24,7 +22,8 @@ export class Pool {
   // chance of rank r is that it is drawn and none of the r better ones is.
   scored(achieved, goal) {
     const state = this.policy.encode(achieved).slice(), aim = this.policy.encode(goal).slice();
-    const found = this.states.map((place, i) => ({ state: place, score: this.score(state, this.psi[i], aim) }));
+    const apart = (from, to) => this.policy.between(from, to);
+    const found = this.states.map((place, i) => ({ state: place, score: this.score(state, this.psi[i], aim, apart) }));
     found.sort((a, b) => b.score - a.score);
     const size = found.length, drawn = Math.min(this.candidates, size);
     let none = 1; // the chance that no better state is drawn

@@ -5,18 +5,19 @@ import { apart } from "./policy.js";
 
 export class Recording {
   constructor(episode, policy) {
-    Object.assign(this, { episode, policy, goal: episode.goal, reached: episode.reached, steps: episode.steps });
+    Object.assign(this, { policy, goal: episode.goal, reached: episode.reached, steps: episode.steps });
     for (const name of ["achieved", "subgoals", "poses"]) this[name] = unpack(episode[name]);
     this.trail = episode.steps.map((_, i) => this.achieved.at(i));
-    this.distances = this.trail.map((at) => apart(at, this.goal));
   }
 
   get last() { return this.steps.at(-1); }
 
-  // psi-distance along the episode, by the policy as it is chosen now.
-  psiDistances(policy) {
-    const target = policy.encode(this.goal).slice();
-    return this.trail.map((at) => apart(policy.encode(at), target));
+  // Distances along the episode to any goal: straight ones, or in psi-space.
+  distances(goal) { return this.trail.map((at) => apart(at, goal)); }
+
+  psiDistances(goal) {
+    const target = this.policy.encode(goal).slice();
+    return this.trail.map((at) => this.policy.between(this.policy.encode(at), target));
   }
 
   moment(time) {
