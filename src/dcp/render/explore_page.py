@@ -31,7 +31,7 @@ from dcp.evaluation.targets import Target
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.conditions import Direction
 from dcp.methods.scoring import SCORES
-from dcp.methods.table import make_agent
+from dcp.methods.table import CONDITIONS, make_agent
 from dcp.pages.packing import exact, pack
 from dcp.pages.whole_page import asset, theme, whole_page
 from dcp.policies.exports import Layer, foreign_part, norm_epsilon, own_networks
@@ -47,6 +47,7 @@ from dcp.types import EnvSpec
 LARGEST = 5_000_000  # bytes of a page
 RESERVED = 250_000  # of these: everything but networks and episodes
 CHECKED = 24  # test vectors of each kind
+KNOWN = ("raw_goal", "direction", "direction_and_goal")  # conditions: see `pages/explore/policy.js`
 WALK = 40  # steps of the test walk
 MARGIN = 0.15  # around everything that happens, where no maze bounds the plane
 
@@ -82,7 +83,8 @@ def explore_page(data: dict[str, Any]) -> str:
 
 def runs_in_page(env: Environment, policy: DeployedPolicy) -> bool:
     """Tell whether the page can step the task and run the policy: others are shown by recorded episodes."""
-    return _task(env) is not None and foreign_part(policy) is None and policy.spec.action_chunk == 1
+    known = foreign_part(policy) is None and CONDITIONS.name_of(type(policy.condition)) in KNOWN
+    return known and _task(env) is not None and policy.spec.action_chunk == 1
 
 
 def require_psi(target: Target) -> DeployedPolicy:
@@ -297,7 +299,7 @@ def _version(env: Environment, version: Version, live: bool) -> dict[str, Any]:
         "label": "" if version.env_steps is None else human_count(version.env_steps),
         "epsilon": norm_epsilon(),
         "metric": _metric(policy),
-        "condition": "direction" if sees_direction(policy) else "raw_goal",
+        "condition": CONDITIONS.name_of(type(policy.condition)),
         "networks": {"psi_g": _network(networks["psi_g"]), "actor": _network(networks["actor"]) if live else None},
         "check": check_vectors(env, policy, live),
     }

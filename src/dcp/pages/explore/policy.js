@@ -4,7 +4,7 @@ import { makeMetric } from "./metrics.js";
 import { Network } from "./network.js";
 
 export class Policy {
-  // networks: {psi_g, actor or null}; condition: "raw_goal" or "direction"; goalDims: where a state holds its goal
+  // networks: {psi_g, actor or null}; condition: a name of CONDITIONS; goalDims: where a state holds its goal
   constructor({ networks, condition, epsilon, metric }, goalDims) {
     this.metric = makeMetric(metric);
     this.psi = new Network(networks.psi_g, epsilon);
@@ -31,8 +31,7 @@ export class Policy {
   achieved(state) { return this.goalDims.map((dim) => state[dim]); }
 
   action(state, goal) {
-    const seen = this.condition === "raw_goal" ? goal : this.directionAndMagnitude(this.achieved(state), goal);
-    return Array.from(this.actor.run([...state, ...seen]), Math.tanh);
+    return Array.from(this.actor.run([...state, ...CONDITIONS[this.condition](this, this.achieved(state), goal)]), Math.tanh);
   }
 
   // Algorithm 1, Direction: zero where the two places are one.
@@ -42,6 +41,13 @@ export class Policy {
     return [...from.map((value, i) => (to[i] - value) * unit), magnitude];
   }
 }
+
+// What the actor sees of its goal: dcp.methods.conditions.
+const CONDITIONS = {
+  raw_goal: (policy, achieved, goal) => goal,
+  direction: (policy, achieved, goal) => policy.directionAndMagnitude(achieved, goal),
+  direction_and_goal: (policy, achieved, goal) => [...policy.directionAndMagnitude(achieved, goal), ...goal],
+};
 
 export function apart(a, b) {
   let square = 0;
