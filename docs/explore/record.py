@@ -19,7 +19,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 from tests.browser import Browser  # noqa: E402
 
-WIDTH, HEIGHT = 880, 560
+WIDTH, HEIGHT = 880, 470
 FRAME = 80  # milliseconds
 HAND = """(() => { const hand = document.createElement("div"); hand.id = "hand"; document.body.append(hand);
 hand.style = "position:absolute;width:22px;height:22px;margin:-11px;border-radius:50%;border:2px solid #fff;" +
@@ -61,7 +61,8 @@ def scenes(page: Browser) -> Iterator[None]:
             walk(page, 2)
             yield
     point_at(page, None)
-    for _ in range(20):
+    page.run("dcpExplore.restart()")
+    for _ in range(30):
         walk(page, 3)
         yield
     moments = page.run("document.getElementById('version').max")
@@ -81,6 +82,8 @@ def main() -> None:
     page.open(HERE / "big_maze.html", "#step=0&goal=6,5")
     page.wait("!dcpExplore.waiting && !dcpExplore.stale")
     page.run(HAND)
+    for part in (".tools", "#bar", "#dock", "#legend", "footer"):
+        page.run(f"document.querySelector('{part}').style.display = 'none'")
     page.run("window.requestAnimationFrame = () => 0")  # from here on, time passes when we say so
     for _ in scenes(page):
         frames.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))

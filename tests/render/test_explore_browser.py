@@ -203,7 +203,13 @@ def test_the_page_steps_every_task_of_a_point_as_python_does(chromium: Browser, 
     np.testing.assert_allclose(theirs, ours, atol=1e-4)
 
 
-@pytest.mark.parametrize("env", ["ant_soccer", "ant_push", "humanoid_u_maze", "pusher_easy"])
+@pytest.mark.parametrize(
+    "env",
+    [
+        "ant_soccer",
+        *(pytest.param(env, marks=pytest.mark.slow) for env in ("ant_push", "humanoid_u_maze", "pusher_easy")),
+    ],
+)
 def test_recorded_bodies_are_drawn_over_the_field(chromium: Browser, env: str, tmp_path: Path):
     """A made-up episode: nothing here steps physics. Every body lies where its pose says, seen from above."""
     task, target = make_env(env), open_target(untrained(tmp_path / "policy.safetensors", env))

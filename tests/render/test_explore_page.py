@@ -78,7 +78,7 @@ def test_kept_policies_are_thinned_until_the_page_is_small_enough():
     [
         ([], "nothing to explore"),
         (["zoo/point_u_maze/dcp"] * 5, "5 policies do not fit side by side"),
-        (["zoo/point_u_maze/dcp", "--out", "page.png"], "no page: let its name end in .html"),
+        (["zoo/point_u_maze/dcp", "--out", "page.png"], "let its name end in .html"),
         (["zoo/point_u_maze/dcp", "zoo/ant_u_maze/dcp"], "sizes"),
         (["zoo/point_u_maze/dcp", "--episodes", "0"], "--episodes is 0"),
     ],
