@@ -111,7 +111,7 @@ class Algorithm:
 
     @cached_property
     def split(self) -> Split:
-        """The devices that share the environments out."""
+        """Return the devices that share the environments out."""
         return devices.make_split(self.config.devices or 1)
 
     @cached_property
@@ -140,20 +140,20 @@ class Algorithm:
         return RunState(self.learner.init(key_learner), acting, replay, key_run, jnp.zeros((), jnp.int32))
 
     def prefill(self, run: RunState) -> RunState:
-        """One unroll by the untrained policy, with no update: `config.num_prefill_unrolls` of them come first."""
+        """Do one unroll by the untrained policy, without updates: `config.num_prefill_unrolls` of them come first."""
         return _prefill(self, run)
 
     def iteration(self, run: RunState) -> tuple[RunState, Metrics]:
-        """One unroll, then one pass over fresh windows of the replay."""
+        """Do one unroll, then one pass over fresh windows of the replay."""
         return _iteration(self, run)
 
     def evaluate(self, run: RunState, key: Array) -> Metrics:
-        """The two metrics of the paper on fresh goals, as means over `config.eval_episodes` episodes."""
+        """Return the two metrics of the paper on fresh goals, as means over `config.eval_episodes` episodes."""
         near = self.deployment.episodes(self.policy(run), key).near_goal  # [T, N]
         return {"time_near_goal": jnp.mean(jnp.sum(near, 0)), "success_once": jnp.mean(jnp.any(near, 0))}
 
     def policy(self, run: RunState | LearnerParams) -> DeployedPolicy:
-        """What this run would deploy now."""
+        """Return what this run would deploy now."""
         params = run.learner.params if isinstance(run, RunState) else run
         parts = (self.learner.network, self.agent.critic, self.agent.condition)
         return DeployedPolicy(self.env.spec, *parts, params.actor, params.critic)
@@ -176,7 +176,7 @@ class Algorithm:
     def collect(
         self, params: LearnerParams, acting: ActingState, replay: ReplayState, key: Array
     ) -> tuple[ActingState, ReplayState, Metrics]:
-        """One unroll of every environment into the replay."""
+        """Do one unroll of every environment into the replay."""
         acting, rows, metrics = self.unroll(params, acting, key)
         return acting, insert(replay, rows), metrics
 
@@ -197,7 +197,7 @@ class Algorithm:
     def step(
         self, params: LearnerParams, acting: ActingState, key: Array
     ) -> tuple[ActingState, tuple[Transition, Metrics]]:
-        """Algorithm 1, RolloutStep, for all environments. Every method draws from the same keys."""
+        """Take Algorithm 1's RolloutStep for all environments. Every method draws from the same keys."""
         key_command, key_noise, key_reset = jax.random.split(key, 3)
         learner, spec, episodes = self.learner, self.env.spec, acting.episodes
         state, goal = spec.split(episodes.env.obs)  # [N, S], [N, G]
@@ -219,14 +219,14 @@ class Algorithm:
         return ActingState(after, command), (row, metrics)
 
     def windows(self, replay: ReplayState, key: Array) -> Transition:
-        """A fresh window of each environment's rows, [T, N, ...]"""
+        """Return a fresh window of each environment's rows, [T, N, ...]"""
         assert self.config.window is not None
         return sample_windows(replay, self.config.window, key)
 
     def learn(
         self, learner: LearnerState, windows: Transition, key_future: Array, key_shuffle: Array, key_update: Array
     ) -> tuple[LearnerState, Metrics]:
-        """One pass over the windows' pairs in shuffled batches, all or `updates_per_iteration`; mean metrics."""
+        """Pass over the windows' pairs in shuffled batches, all or `updates_per_iteration`; return mean metrics."""
         return self.updates(learner, *self.pairs(windows, key_future, key_shuffle), key_update)
 
     def pairs(self, windows: Transition, key_future: Array, key_shuffle: Array) -> tuple[Batch, Array]:
@@ -339,7 +339,7 @@ class Programs:
         return _iteration(self, run)
 
     def evaluate(self, params: LearnerParams, key: Array) -> dict[str, float]:
-        """The columns of metrics.csv that say how well the policy does on fresh goals."""
+        """Return the columns of metrics.csv that say how well the policy does on fresh goals."""
         record = self.jitted.evaluate(self.algorithm.policy(self.split.everywhere(params)), key)
         return training_scores(measure(jax.device_get(record)))
 
@@ -357,7 +357,7 @@ class Programs:
         return self.jitted.learn(learner, windows, *keys)
 
     def shapes(self) -> RunState:
-        """What `init` would give, without its numbers."""
+        """Return what `init` would give, without its numbers."""
         key = jax.eval_shape(lambda: jax.random.key(0))
         acting, replay = jax.eval_shape(self.algorithm.init_experience, key)
         learner = jax.eval_shape(self.algorithm.learner.init, key)
@@ -427,7 +427,7 @@ class _Jitted:
         return jax.jit(function, donate_argnums=donate if self.donate else (), **options)
 
     def experience_layout(self) -> tuple[ActingState, ReplayState]:
-        """Where each part lies. The command's state, with its pool, is one for all environments."""
+        """Return where each part lies. The command's state, with its pool, is one for all environments."""
         along, whole = self.split.along, self.split.whole
         return (
             ActingState(episodes=along(0), command=whole),  # pyright: ignore[reportArgumentType]
@@ -456,7 +456,7 @@ def same_program(algorithm: Algorithm) -> Algorithm:
 
 
 def _put(tree: Any, place: Any) -> Any:
-    """Copies of the host's arrays. Of several hosts each has them all, and puts down its own part."""
+    """Return copies of the host's arrays. Of several hosts each has them all, and puts down its own part."""
     if place.is_fully_addressable:
         return jax.device_put(tree, place, may_alias=False)
 

@@ -46,7 +46,7 @@ def check_algorithm(algorithm: "Algorithm") -> None:
 
 
 def violations(settings: Settings, *, memory: bool = True) -> list[str]:
-    """Every broken constraint, each with the fix. `memory`: this machine's too, for a run that is to be here."""
+    """Return every broken constraint, each with the fix. `memory`: this machine's too, for a run that is to be here."""
     if problems := type_violations(settings):
         return problems
     names = _unknown_names(settings)
@@ -158,7 +158,7 @@ def _sizes(spec: EnvSpec) -> tuple[int, int, int, tuple[int, ...]]:
 
 
 def contract_violations(name: str, env: Environment) -> list[str]:
-    """A user's own environment, judged by shapes alone: nothing is computed."""
+    """Check a user's own environment by shapes alone: nothing is computed."""
     spec = env.spec
     if not isinstance(spec, EnvSpec):
         return [f"the spec of {name} is a {type(spec).__name__}: make it a dcp.types.EnvSpec"]
@@ -197,7 +197,7 @@ def _first_line(error: Exception) -> str:
 
 
 def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
-    """Bytes of the large parts of a run, by arithmetic alone. Settings resolved and free of other violations."""
+    """Return bytes of the large parts of a run, by arithmetic alone. Settings resolved and free of other violations."""
     s = settings
     numbers = spec.state_size + spec.action_size + spec.goal_size  # in a stored row, beside the episode's number
     parameters = 1 + _num_parameters(s, spec)  # with the temperature
@@ -270,7 +270,7 @@ def available_memory() -> int | None:
 
 
 def machine_memory() -> int | None:
-    """Bytes that programs may still take; where nobody tells, all that there are. Does not start JAX."""
+    """Return bytes that programs may still take; where nobody tells, all that there are. Does not start JAX."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             amounts = dict(line.split(":", 1) for line in file)

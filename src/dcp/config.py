@@ -145,7 +145,7 @@ class Settings:
     """Add a residual connection after every this many layers; 0: none."""
 
     def violations(self) -> list[str]:
-        """Every broken constraint that can be seen without the environment, each with the fix."""
+        """Return every broken constraint that can be seen without the environment, each with the fix."""
         return type_violations(self) or [*_range_violations(self), *_cross_violations(self)]
 
     def resolve(self, episode_length: int) -> Self:
@@ -166,7 +166,7 @@ class Settings:
 
     @property
     def num_unrolls(self) -> int:
-        """The smallest whole number of unrolls that reaches the budget."""
+        """Return the smallest whole number of unrolls that reaches the budget."""
         return _whole(self.steps, self.env_steps_per_unroll)
 
     @property
@@ -175,17 +175,17 @@ class Settings:
 
     @property
     def num_iterations(self) -> int:
-        """Unrolls that are followed by updates."""
+        """Return unrolls that are followed by updates."""
         return self.num_unrolls - self.num_prefill_unrolls
 
     @property
     def num_batches(self) -> int:
-        """Whole batches that one iteration's windows hold."""
+        """Return whole batches that one iteration's windows hold."""
         return self.num_envs * ((self.window or 1) - 1) // self.batch_size
 
     @property
     def num_updates(self) -> int:
-        """Updates of one iteration."""
+        """Return updates of one iteration."""
         return self.num_batches if self.updates_per_iteration is None else self.updates_per_iteration
 
     @property
@@ -198,7 +198,7 @@ class Settings:
 
     @property
     def code(self) -> dict[str, str]:
-        """What names code outside the package as module:name, by the flag that names it again."""
+        """Return what names code outside the package as module:name, by the flag that names it again."""
         named = {name: value for name in _MAY_BE_CODE if is_code(value := getattr(self, name))}
         named |= {name: value for name, value in self.component_settings.items() if is_code(value)}
         if self.eval_env == self.env:
@@ -206,7 +206,7 @@ class Settings:
         return {name.replace("_", "-"): value for name, value in named.items()}
 
     def settings_of(self, kind: str) -> dict[str, Any]:
-        """The settings of the critic, command, condition or network that are not fields of the config."""
+        """Return the settings of the critic, command, condition or network that are not fields of the config."""
         values = self.component_settings.items()
         return {name.removeprefix(f"{kind}."): value for name, value in values if name.startswith(f"{kind}.")}
 
@@ -276,12 +276,12 @@ def _kinds(hint: Any) -> set[type]:
 
 @cache
 def field_kinds() -> dict[str, set[type]]:
-    """The plain types of every field."""
+    """Return the plain types of every field."""
     return {name: _kinds(hint) for name, hint in get_type_hints(Settings).items()}
 
 
 def type_violations(s: Settings) -> list[str]:
-    """Wrong types, and numbers that no arithmetic here can hold. What passes can be compared and printed."""
+    """Return wrong types, and numbers that no arithmetic here can hold. What passes can be compared and printed."""
     problems = []
     for name, kinds in field_kinds().items():
         value = getattr(s, name)
@@ -370,7 +370,7 @@ def _range_violations(s: Settings) -> list[str]:
 
 
 def _cross_violations(s: Settings) -> list[str]:
-    """Checks between fields. Those on the window speak once it is known: see `Config.resolve`."""
+    """Check fields against each other. Those on the window wait until it is known: see `Config.resolve`."""
     problems = []
     if s.num_candidates > s.pool_size >= 1:
         problems.append(
@@ -449,7 +449,7 @@ def _seed_violations(s: Settings) -> list[str]:
 
 
 def _whole(amount: int, of: int) -> int:
-    """How many make up at least this amount, in exact arithmetic."""
+    """Return how many make up at least this amount, in exact arithmetic."""
     return -(-amount // of)
 
 

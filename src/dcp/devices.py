@@ -53,11 +53,11 @@ class Split:
 
     @property
     def whole(self) -> NamedSharding:
-        """A copy on each device."""
+        """Return a copy on each device."""
         return NamedSharding(self.mesh, PartitionSpec())
 
     def batched(self, one: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of one instance as a function of all N."""
+        """Return a function of one instance as a function of all N."""
         if self.count == 1:
             return jax.vmap(one)
         spec = PartitionSpec(AXIS)
@@ -79,7 +79,7 @@ ONE_DEVICE = Split()
 
 
 def shortage(count: int) -> str | None:
-    """What is wrong with so many devices, in one sentence."""
+    """Return what is wrong with so many devices, in one sentence."""
     number = hosts.count()
     there = _on_every_host() * number
     if count > there:
@@ -92,7 +92,7 @@ def shortage(count: int) -> str | None:
 
 
 def make_split(count: int) -> Split:
-    """As many of each host, host by host."""
+    """Choose as many devices of each host, host by host."""
     if count == 1:
         return ONE_DEVICE
     if problem := shortage(count):
@@ -105,7 +105,7 @@ def make_split(count: int) -> Split:
 
 
 def _on_every_host() -> int:
-    """Devices that each host has."""
+    """Return devices that each host has."""
     if hosts.count() == 1:
         return jax.local_device_count()
     return min(Counter(device.process_index for device in jax.devices()).values())
@@ -141,7 +141,7 @@ def count_devices(devices: int | None, num_envs: int, spec: EnvSpec) -> int:
 
 
 def unfit_for_hosts(devices: int | None, num_envs: int) -> str | None:
-    """What is wrong with so many environments for these hosts, in one sentence."""
+    """Return what is wrong with so many environments for these hosts, in one sentence."""
     number = hosts.count()
     if devices is not None or num_envs % number == 0:
         return None

@@ -148,7 +148,7 @@ class Command(Protocol):
         ...
 
     def metrics(self, state: CommandState, achieved: Array, goal: Array) -> Metrics:
-        """What the command is doing now; the same names at every call, none for a command without memory."""
+        """Return what the command is doing now; the same names at every call, none for a command without memory."""
         ...
 
 
@@ -159,7 +159,7 @@ class Condition(Protocol):
     """
 
     def size(self, spec: EnvSpec, repr_dim: int) -> int:
-        """How many numbers it gives the actor."""
+        """Return how many numbers it gives the actor."""
         ...
 
     def __call__(self, representation: Representation, achieved: Array, commanded: Array) -> Array:
@@ -178,7 +178,7 @@ class Agent(NamedTuple):
 
 
 def read(critic: Critic, problem: Problem, params: Params) -> Representation:
-    """The one gradient boundary: whoever reads a critic through this never trains it."""
+    """Read a critic without training it: the one gradient boundary."""
     return critic.representation(problem, jax.lax.stop_gradient(params))
 
 
@@ -194,7 +194,7 @@ def hindsight_of(critic: Critic) -> Hindsight:
 def actor_value(
     critic: Critic, problem: Problem, params: Params, batch: Batch, goal: Array
 ) -> Callable[[Array], Array]:
-    """What the actor maximises on this batch: action [B, A] -> [B]. Gradients of params are stopped here."""
+    """Return what the actor maximises on this batch: action [B, A] -> [B]. Gradients of params are stopped here."""
     own = getattr(critic, "actor_value", None)
     if own is None:
         representation = read(critic, problem, params)

@@ -133,7 +133,7 @@ class Learner:
         return read(self.agent.critic, self.problem, critic_params)
 
     def actor_loss(self, params: LearnerParams, batch: Batch, noise: Array) -> tuple[Array, Array]:
-        """Algorithm 1, ActorLoss, by the critic's actor rule. -> the loss, the log probability of a draw [B]"""
+        """Return Algorithm 1's ActorLoss, by the critic's actor rule, and the log probability of a draw [B]."""
         goal = batch.future_goal if self.agent.actor_goal == "future" else batch.commanded_goal  # [B, G]
         assert goal is not None
         representation = self.representation(params.critic)
@@ -166,7 +166,7 @@ class Learner:
         key: Array | None = None,
         delayed: Any = (),
     ) -> tuple[Array, Metrics]:
-        """The sum of three losses whose gradients do not meet: one backward pass serves them all.
+        """Return the sum of three losses whose gradients do not meet: one backward pass serves them all.
 
         `critic_batch`: what the critic learns from, where that is not what the actor learns from.
         """
@@ -187,7 +187,7 @@ class Learner:
         return self.step(state, batch, self.noise(key, batch.action.shape[0]), key=key)
 
     def noise(self, key: Array, batch_size: int) -> Array:
-        """The actor's noise of one update, [B, A]. Drawn for many updates at once, it costs next to nothing."""
+        """Return the actor's noise of one update, [B, A]. Drawn for many updates at once, it costs next to nothing."""
         return jax.random.normal(key, (batch_size, self.spec.action_size))
 
     def step(
@@ -208,7 +208,7 @@ class Learner:
         return LearnerState(params, optimizer, carried, self._follow(state.delayed, params.actor)), metrics
 
     def _follow(self, delayed: Any, actor: Params) -> Any:
-        """The slow copy after an update: it moves when the actor does."""
+        """Update the slow copy: it moves when the actor does."""
         if not delayed:
             return ()
         rate = jnp.where(delayed.updates % self.rule.delay == 0, TARGET_RATE, 0.0)

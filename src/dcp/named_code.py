@@ -75,7 +75,7 @@ def _is_library(module: ModuleType, top: str) -> bool:
 
 @cache
 def _libraries() -> frozenset[str]:
-    """The top-level modules of every installed package that dcp needs, or its extras, or those need in turn."""
+    """Return the top-level modules of every installed package that dcp needs, or its extras, or those need in turn."""
     wanted, seen = ["dcp-rl"], set[str]()
     while wanted:
         package = re.sub(r"[-_.]+", "-", wanted.pop()).lower()

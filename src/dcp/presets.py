@@ -146,5 +146,5 @@ def preset_overrides(name: str, env: str | None = None) -> dict[str, Any]:
 
 
 def preset_config(name: str, **overrides: Any) -> Config:
-    """The preset's settings, with these on top."""
+    """Return the preset's settings, with these on top."""
     return Config.from_dict({**preset_overrides(name, overrides.get("env")), **overrides})

@@ -128,7 +128,7 @@ def _chunks(action: Array, length: int) -> Array:
 
 
 def _transitions(windows: Transition, left: Array, chunk: int) -> dict[str, Array]:
-    """Where each action or chunk led."""
+    """Return where each action or chunk led."""
     ends_here = falls(windows, left) & (left == chunk - 1)
     return {
         "next_state": _later(windows.state, jnp.minimum(left, chunk)),  # [T, N, S]

@@ -66,7 +66,7 @@ class MazeLayout:
     scale: float
 
     def cells(self, kinds: str) -> np.ndarray:
-        """Centres of the cells of these kinds, [K, 2]."""
+        """Return centres of the cells of these kinds, [K, 2]."""
         found = [(i, j) for i, row in enumerate(self.rows) for j, cell in enumerate(row) if cell in kinds]
         return np.asarray(found, np.float32).reshape(-1, 2) * self.scale
 

@@ -31,7 +31,7 @@ class Latency(NamedTuple):
     turns: tuple[float, ...]  # the median of each turn
 
     def over(self, other: "Latency") -> float:
-        """How many times as long, turn by turn: what disturbs both at once cancels."""
+        """Return how many times as long, turn by turn: what disturbs both at once cancels."""
         return float(np.median(np.divide(self.turns, other.turns)))
 
 
@@ -92,7 +92,7 @@ def _row(same: Latency, new: Latency) -> dict[str, float]:
 
 
 def _forms(path: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Callables by name, without any burst; and what this machine lacks."""
+    """Return callables by name, without any burst; and what this machine lacks."""
     from dcp.policies.exports import ENDINGS, export_policy, is_exported, load_exported
 
     if is_exported(path):

@@ -49,7 +49,7 @@ def contrast(name: str, logits: Array, valid: Array | None) -> Array:
 
 
 def logsumexp_penalty(logits: Array) -> Array:
-    """Keeps the logits from drifting together, which InfoNCE cannot see. Row-wise, as JaxGCRL's."""
+    """Keep the logits from drifting together, which InfoNCE cannot see. Row-wise, as JaxGCRL's."""
     return jnp.mean(logsumexp(logits, axis=1) ** 2)
 
 
@@ -96,7 +96,7 @@ class Contrastive:
     def loss(
         self, problem: Problem, params: Params, carried: tuple[()], batch: Batch, key: Array
     ) -> tuple[Array, Metrics]:
-        """Algorithm 1, CriticLoss: InfoNCE on hindsight goals. The commanded goal plays no part in it."""
+        """Return Algorithm 1's CriticLoss: InfoNCE on hindsight goals. The commanded goal plays no part in it."""
         assert batch.future_goal is not None
         psi_sa = self.psi_sa(problem, params, batch.state, batch.action)  # [B, D]
         psi_g = self.psi_g(problem, params, batch.future_goal)  # [B, D]
@@ -125,7 +125,7 @@ class Contrastive:
         return Representation(encode_goal, distance, value)
 
     def deployed(self, params: Params) -> Params:
-        """What a policy reads: psi_sa serves training alone."""
+        """Return what a policy reads: psi_sa serves training alone."""
         return {"psi_g": params["psi_g"]}
 
     def psi_sa(self, problem: Problem, params: Params, state: Array, action: Array) -> Array:

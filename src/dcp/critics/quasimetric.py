@@ -27,13 +27,13 @@ class Distance(NamedTuple):
 
 
 def safe_root(square: Array) -> Array:
-    """The root, with gradient 0 at 0."""
+    """Return the root, with gradient 0 at 0."""
     apart = square > 0.0
     return jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0)
 
 
 def mrn(x: Array, y: Array, mix: Array, components: int) -> Array:
-    """The mean over components of max_i relu(x_i - y_i), over its first half, plus |x - y|, over its second."""
+    """Return the mean over components of max_i relu(x_i - y_i), over its first half, plus |x - y|, over its second."""
     difference = (x - y).reshape(*jnp.broadcast_shapes(x.shape, y.shape)[:-1], components, 2, -1)
     one_way = jnp.max(jax.nn.relu(difference[..., 0, :]), axis=-1)  # [..., components]
     both_ways = safe_root(jnp.sum(difference[..., 1, :] ** 2, axis=-1))
@@ -50,7 +50,7 @@ def pairwise_mrn(x: Array, y: Array, mix: Array, components: int) -> Array:
 
 
 def _union(left: Array, right: Array) -> Array:
-    """Length of the union of intervals [left, right] with ascending left ends, [k, ...] -> [...]"""
+    """Return length of the union of intervals [left, right] with ascending left ends, [k, ...] -> [...]"""
     total, reached = right[0] - left[0], right[0]
     for i in range(1, left.shape[0]):
         total += jax.nn.relu(right[i] - jnp.maximum(left[i], reached))
@@ -154,7 +154,7 @@ class Quasimetric:
         return phi, psi, DISTANCES[self.quasimetric].pairwise(phi, psi, params["mix"], self.components)
 
     def _metrics(self, logits: Array, params: Params, psi: Array) -> Metrics:
-        """How asymmetric the distance is between goals of the batch: |d - d'| as a share of d + d'."""
+        """Return how asymmetric the distance is between goals of the batch: |d - d'| as a share of d + d'."""
         there, back = self._apart(params, psi, jnp.roll(psi, 1, axis=0)), self._apart(params, jnp.roll(psi, 1, 0), psi)
         return {
             "infonce_accuracy": infonce_accuracy(logits),
@@ -194,7 +194,7 @@ class Quasimetric:
         return None
 
     def deployed(self, params: Params) -> Params:
-        """What a policy reads: psi_sa and c serve training alone."""
+        """Return what a policy reads: psi_sa and c serve training alone."""
         return {name: params[name] for name in ("psi_g", "mix")}
 
     def psi_sa(self, problem: Problem, params: Params, state: Array, action: Array) -> Array:

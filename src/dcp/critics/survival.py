@@ -177,7 +177,7 @@ class SRL:
         return -discounted_wait(logit_0, logits, self.gamma), more
 
     def deployed(self, params: Params) -> Params:
-        """What a policy reads: nothing."""
+        """Return what a policy reads: nothing."""
         return {}
 
     def psi_sa(self, problem: Problem, params: Params, state: Array, action: Array) -> Array:
@@ -196,7 +196,7 @@ class SRL:
 
 
 def occupancy_bins(horizon: int) -> tuple[int, ...]:
-    """Edges of the bins of later steps: 0, then 32 of geometric widths up to the horizon, duplicates gone."""
+    """Return edges of the bins of later steps: 0, then 32 of geometric widths up to the horizon, duplicates gone."""
     edges = np.unique(np.rint(np.geomspace(1.0, horizon, 33)).astype(int))
     return (0, *(int(edge) for edge in edges))
 
@@ -262,7 +262,7 @@ class ChronoSRL(SRL):
         return loss, metrics | {"time_loss": time, "separation_loss": separation, "occupancy_loss": occupancy}
 
     def geometry(self, z_sa: Array, z_g: Array, batch: Batch, threshold: float) -> tuple[Array, Array]:
-        """The time and separation terms. z_sa [B, D], z_g [B, D]"""
+        """Return the time and separation terms. z_sa [B, D], z_g [B, D]"""
         assert batch.hit_time is not None and batch.hit is not None and batch.future_goal is not None
         assert self.kappa is not None and self.horizon is not None
         valid = jnp.ones(batch.hit.shape, bool) if batch.valid is None else batch.valid
@@ -310,7 +310,7 @@ class ChronoSRL(SRL):
         return self.eikonal * eikonal_penalty(distance, problem.spec.achieved(batch.state), batch.future_goal)
 
     def deployed(self, params: Params) -> Params:
-        """What a policy reads: psi_sa and the head serve training alone."""
+        """Return what a policy reads: psi_sa and the head serve training alone."""
         return {"psi_g": params["psi_g"]}
 
     def _normed(self, z: Array) -> Array:

@@ -87,11 +87,11 @@ class SAC:
         return Representation(without_psi, without_psi, value if params else without_value)
 
     def deployed(self, params: Params) -> Params:
-        """What a policy reads: nothing."""
+        """Return what a policy reads: nothing."""
         return {}
 
     def value(self, problem: Problem, params: Params, state: Array, action: Array, goal: Array) -> Array:
-        """What the actor maximises: the lesser of the two."""
+        """Return what the actor maximises: the lesser of the two."""
         return jnp.min(self.both(problem, params, state, action, goal), axis=0)
 
     def both(self, problem: Problem, params: Params, state: Array, action: Array, goal: Array) -> Array:
@@ -114,7 +114,7 @@ class TD3(SAC):
         return Deterministic(exploration=self.exploration, smoothing=self.smoothing)
 
     def value(self, problem: Problem, params: Params, state: Array, action: Array, goal: Array) -> Array:
-        """What the actor maximises: the first."""
+        """Return what the actor maximises: the first."""
         return self.both(problem, params, state, action, goal)[0]
 
 

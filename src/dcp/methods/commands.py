@@ -111,7 +111,7 @@ class PooledSubgoal:
     def select_subgoal(
         self, pool: Array, achieved: Array, goal: Array, representation: Representation, key: Array
     ) -> Array:
-        """Algorithm 1, SelectSubgoal: the best of C candidates out of P, drawn for each environment.
+        """Apply Algorithm 1's SelectSubgoal: the best of C candidates out of P, drawn for each environment.
 
         The pool is encoded once for all environments, and the candidates are gathered from it.
         """
@@ -133,7 +133,7 @@ class PooledSubgoal:
         return jnp.where((takes_goal | changed)[:, None], goal, state.subgoal)
 
     def metrics(self, state: PoolState, achieved: Array, goal: Array) -> Metrics:
-        """How wide the pool is, and where z lies between s and g (in the goal's own coordinates).
+        """Return how wide the pool is, and where z lies between s and g (in the goal's own coordinates).
 
         z is what the scorer chose, for every environment: also where `final_goal_share` commands g instead.
         """

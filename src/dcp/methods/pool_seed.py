@@ -54,7 +54,7 @@ class Seeds:
 
 
 def read(path: str, spec: EnvSpec) -> PoolSeed:
-    """The file's rows, or one sentence on what is wrong with it."""
+    """Return the file's rows, or one sentence on what is wrong with it."""
     content = _content(path)
     is_npz = zipfile.is_zipfile(io.BytesIO(content))
     rows, is_state = (_from_npz if is_npz else _from_csv)(path, content, spec)  # float64

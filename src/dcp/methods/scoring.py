@@ -22,25 +22,25 @@ def inner_product(representation: Representation, psi_state: Array, psi_candidat
 
 
 def cosine(representation: Representation, psi_state: Array, psi_candidates: Array, psi_goal: Array) -> Array:
-    """The inner product of the unit vectors."""
+    """Return the inner product of the unit vectors."""
     lengths = jnp.linalg.norm(psi_candidates, axis=-1) * jnp.linalg.norm(psi_goal, axis=-1)[..., None]  # [..., C]
     return inner_product(representation, psi_state, psi_candidates, psi_goal) / jnp.maximum(lengths, TINY)
 
 
 def energy(representation: Representation, psi_state: Array, psi_candidates: Array, psi_goal: Array) -> Array:
-    """The negative distance: the candidate nearest to the goal under the critic's own geometry."""
+    """Prefer the candidate nearest to the goal under the critic's own geometry: the negative distance."""
     return -representation.distance(psi_candidates, psi_goal[..., None, :])
 
 
 def on_path(representation: Representation, psi_state: Array, psi_candidates: Array, psi_goal: Array) -> Array:
-    """The least detour: theorem 2 asks for a z with d(s, z) + d(z, g) close to d(s, g)."""
+    """Prefer the least detour: theorem 2 asks for a z with d(s, z) + d(z, g) close to d(s, g)."""
     there = representation.distance(psi_state[..., None, :], psi_candidates)
     onward = representation.distance(psi_candidates, psi_goal[..., None, :])
     return -(there + onward)
 
 
 def reachable(representation: Representation, psi_state: Array, psi_candidates: Array, psi_goal: Array) -> Array:
-    """The candidate nearest to the goal among the half that the critic values most from the present state.
+    """Prefer the candidate nearest to the goal among the half that the critic values most from the present state.
 
     The value from the present state is -d(s, z), the critic's own, with psi of the achieved goal for the state.
     """

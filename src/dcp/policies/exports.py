@@ -159,7 +159,7 @@ def export_policy(
 
 
 def _folder(path: Path) -> Path:
-    """The run's folder, or the current one for a policy of the zoo: nothing is written into the package."""
+    """Return the run's folder, or the current one for a policy of the zoo: nothing is written into the package."""
     if not path.exists():
         return Path()
     return path if path.is_dir() else path.parent
@@ -199,7 +199,7 @@ def compare(policy: "DeployedPolicy", content: bytes, form: str) -> None:
 
 
 def _metadata(policy: "DeployedPolicy", about: Mapping[str, Any], burst: tuple[int, int] | None) -> dict[str, Any]:
-    """What every exported file says of itself."""
+    """Return what every exported file says of itself."""
     s = policy.spec
     return {
         "format": FORMAT,
@@ -326,7 +326,7 @@ def _layers(policy: "DeployedPolicy", params: Any) -> list[Layer]:
 
 
 def _residual_layers(shape: Any, params: Any) -> list[Layer]:
-    """The first layer, then each block's: its last one adds what the block was given."""
+    """Return the first layer, then each block's: its last one adds what the block was given."""
     blocks, each = shape.shape
     layers = [Layer({name: np.asarray(array) for name, array in params["first"].items()}, shape.activation, False)]
     for block in range(blocks):
@@ -356,7 +356,7 @@ def norm_epsilon() -> float:
 
 
 def _numpy_bytes(policy: "DeployedPolicy", metadata: dict[str, Any]) -> bytes:
-    """The .npz of numpy_policy.py: the layers' arrays, and one JSON string."""
+    """Return the .npz of numpy_policy.py: the layers' arrays, and one JSON string."""
     if foreign := foreign_part(policy):
         raise UserError(f"the NumPy form does not know {foreign}: choose --format stablehlo")
     needed = numpy_policy.CONDITIONS[metadata["condition"]].networks

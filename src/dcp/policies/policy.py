@@ -81,12 +81,12 @@ class DeployedPolicy:
         return save_policy(path, self, {"env": self.spec.name, **about})
 
     def without_critic(self) -> "DeployedPolicy":
-        """What deployment needs, and the psi landscape: a contrastive critic's psi_sa serves training alone."""
+        """Return what deployment needs, and the psi landscape: a contrastive critic's psi_sa serves training alone."""
         return replace(self, critic_params=deployed_params(self.critic, self.critic_params))
 
 
 def deployed_params(critic: Critic, params: Params) -> Params:
-    """What of a critic's parameters the actor reads, where the critic says so; else all of them."""
+    """Return what of a critic's parameters the actor reads, where the critic says so; else all of them."""
     keep = getattr(critic, "deployed", None)
     return params if keep is None else keep(params)
 

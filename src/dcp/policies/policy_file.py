@@ -48,12 +48,12 @@ def save_policy(path: str | Path, policy: DeployedPolicy, about: Mapping[str, An
 
 
 def load_policy(path: str | Path) -> DeployedPolicy:
-    """From a policy file or a run folder; `zoo/<env>/<method>` names one that comes with the package."""
+    """Load a policy file or a run folder's policy; `zoo/<env>/<method>` names one that comes with the package."""
     return load_policy_and_about(path)[0]
 
 
 def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, Any]]:
-    """Both from one reading: a run that is being trained replaces its file at any moment."""
+    """Return both from one reading: a run that is being trained replaces its file at any moment."""
     path = _policy_file(path)
     arrays, metadata = _read(path)
     try:
@@ -77,12 +77,12 @@ def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, A
 
 
 def policy_about(path: str | Path) -> dict[str, Any]:
-    """What was said of the policy when it was saved: env, method and so on."""
+    """Return what was said of the policy when it was saved: env, method and so on."""
     return dict(_read(_policy_file(path))[1].get("about", {}))
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """A reader finds the old file or the new one, never a half."""
+    """Write so that a reader finds the old file or the new one, never a half."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -284,7 +284,7 @@ def _shapes(spec: EnvSpec, network: Any, critic: Any, condition: Any) -> tuple[P
 
 
 def _assembled(spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, np.ndarray]) -> DeployedPolicy:
-    """The policy of these parts. The arrays must be exactly those that the parts have, in any pytree.
+    """Return the policy of these parts. The arrays must be exactly those that the parts have, in any pytree.
 
     A policy may come without what serves training alone, such as psi_sa.
     """

@@ -45,7 +45,7 @@ class Reading(NamedTuple):
 
 
 def in_one_line(error: BaseException) -> str:
-    """An error on one line, with the name of its class unless it is one of ours."""
+    """Return an error on one line, with the name of its class unless it is one of ours."""
     text = " ".join(str(error).split())
     if isinstance(error, Fault | UserError) and text:
         return text

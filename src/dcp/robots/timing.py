@@ -205,7 +205,7 @@ class Recorder:
         self.counts["rate_limited"] += step.rate_limited
 
     def spreads(self) -> dict[str, Spread]:
-        """Percentiles over the ring, the maximum over everything."""
+        """Return percentiles over the ring, the maximum over everything."""
         return {name: _spread(self._ring[:, i], self._max[i]) for i, name in enumerate(TIMINGS)}
 
     def report(self, **more: Any) -> Report:

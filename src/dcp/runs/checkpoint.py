@@ -235,7 +235,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, str]:
-    """What besides versions decides how numbers are rounded."""
+    """Return what besides versions decides how numbers are rounded."""
     kind = jax.devices()[0].device_kind
     return {"device": kind, "processor": _processor(), "cores": str(cores()), "hosts": str(hosts.count())}
 
@@ -294,7 +294,7 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def remove_checkpoint(path: Path) -> None:
-    """By way of a draft: a half-removed checkpoint must not be taken for a damaged one."""
+    """Remove it by way of a draft: a half-removed checkpoint must not be taken for a damaged one."""
     doomed = path.with_name(f"{path.name}.old{_DRAFT}")
     shutil.rmtree(doomed, ignore_errors=True)
     path.rename(doomed)
@@ -416,7 +416,7 @@ def _record(moment: Moment, config: Config, arrays: dict[str, np.ndarray]) -> di
 
 
 def _checked_record(path: Path, record: dict[str, Any], config: Config) -> dict[str, Any]:
-    """The record, if it is of a version that can be read and of this very run."""
+    """Return the record, if it is of a version that can be read and of this very run."""
     version = record.get("schema_version")
     if type(version) is not int or version != CHECKPOINT_SCHEMA_VERSION:
         remedy = "upgrade dcp" if isinstance(version, int) and version > CHECKPOINT_SCHEMA_VERSION else "train again"
@@ -463,7 +463,7 @@ def require_planned(moment: Moment, config: Config, points: list[int], folder: P
 
 
 def _stored_arrays(run: RunState) -> Iterator[tuple[str, jax.Array]]:
-    """What of a run goes into a checkpoint. Orbax refuses empty arrays."""
+    """Return what of a run goes into a checkpoint. Orbax refuses empty arrays."""
     return ((name, _plain(leaf)) for name, leaf in _named(run) if leaf.size)
 
 

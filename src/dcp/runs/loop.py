@@ -71,7 +71,7 @@ class Member:
 
     @property
     def position(self) -> tuple[int, int]:
-        """Unrolls and evaluations: where runs must agree to train together."""
+        """Return unrolls and evaluations: where runs must agree to train together."""
         return self.moment.unrolls, len(self.moment.rows)
 
     @property
@@ -310,7 +310,7 @@ def _means(metrics: list[Row]) -> Row:
 
 
 def _require_sound(run: RunState, config: Config) -> RunState:
-    """What diverges goes back to a first state, so these must be good."""
+    """Check first states: what diverges goes back to one, so they must be good."""
     if not bool(jnp.all(jnp.isfinite(run.acting.episodes.env.obs))):
         raise UserError(f"reset of {config.env} gives observations that are not finite: repair it")
     return run

@@ -197,7 +197,7 @@ class SeedPrograms:
         return _finite(run.learner).tolist()
 
     def one_of(self, run: RunState, place: int) -> RunState:
-        """One seed's run, as it would be alone."""
+        """Return one seed's run, as it would be alone."""
         return _one_of(run, place)  # pyright: ignore[reportArgumentType]
 
     def learner_of(self, run: RunState, place: int) -> LearnerState:
@@ -293,7 +293,7 @@ def learner_form() -> How:
 
 
 def devices_for(count: int) -> int:
-    """As many as share so many seeds out evenly."""
+    """Return as many devices as divide these seeds evenly."""
     return max(n for n in range(1, jax.local_device_count() + 1) if count % n == 0)
 
 

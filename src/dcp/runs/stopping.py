@@ -142,7 +142,7 @@ def explained(error: BaseException, folder: RunFolder, last: int | None) -> str 
 
 
 def _writing_failed(error: BaseException, folder: Path) -> str | None:
-    """The system's reason. Orbax's errors come from C++, where the reason is a part of the text."""
+    """Return the system's reason. Orbax's errors come from C++, where the reason is a part of the text."""
     if isinstance(error, OSError) and error.errno is not None:
         ours = str(error.filename or "").startswith((str(folder), str(folder.absolute())))
         if ours or error.errno in _WRITING:

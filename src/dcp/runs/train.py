@@ -389,7 +389,7 @@ class _Session(Watcher):
             self.on_eval(member, row, group.run)
 
     def dropped(self, group: Group, member: Member, error: NotFiniteError) -> None:
-        """Of several seeds the others train on; a single run ends here."""
+        """Drop a seed: the others continue to train, a single run ends here."""
         if not self.several:
             raise error
         member.saver.close()  # what was begun is whole then
