@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Callable
 from functools import cache, lru_cache, wraps
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 
@@ -106,6 +106,22 @@ def _accepted(options: tuple[tuple[str, str | int], ...]) -> bool:
         return bool((counted == 13.0).all())
     except jax.errors.JaxRuntimeError:
         return False
+
+
+class Program:
+    """A jitted function whose compilation can be waited for by itself, so that a user sees what takes the time."""
+
+    def __init__(self, run: Any):
+        self._run, self._made = run, {}
+
+    def compiled_for(self, *args: Any, on_compile: Callable[[], object] = int) -> Callable[..., Any]:
+        """Return the executable for arguments like these, compiled once; `on_compile` is called before."""
+        leaves, tree = jax.tree.flatten(args)
+        like = tuple((jax.typeof(leaf), getattr(leaf, "sharding", None)) for leaf in leaves)
+        if (tree, like) not in self._made:
+            on_compile()
+            self._made[tree, like] = self._run.lower(*args).compile()
+        return self._made[tree, like]
 
 
 def cached_by_env(make: Callable[P, R]) -> Callable[P, R]:

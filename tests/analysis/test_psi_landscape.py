@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -247,6 +248,7 @@ def test_episodes_are_drawn_up_to_their_success_and_their_distances_are_psi_s(ta
 
 def test_colours_span_the_visited_percentiles_of_each_panel_or_of_all(plain, policy):
     a, b = walked(plain, policy, np.arange(101.0)), walked(plain, policy, 1000.0 + np.arange(101.0))
+    assert not hardly_moved(a) and not hardly_moved(b)
     assert_allclose(colour_ranges([a, b], "panel"), [(1.0, 99.0), (1001.0, 1099.0)])
     both = np.percentile(np.concatenate([a.visited, b.visited]), [1.0, 99.0])
     assert_allclose(colour_ranges([a, b], "common"), [both, both])
@@ -255,9 +257,11 @@ def test_colours_span_the_visited_percentiles_of_each_panel_or_of_all(plain, pol
     assert_allclose(colour_ranges([plain], "panel"), [space])  # without episodes
 
 
-def test_an_agent_that_stood_still_has_colours_all_the_same(plain, policy):
+def test_an_agent_that_stood_still_has_the_colours_of_its_free_space(plain, policy):
+    """The one distance that it saw would leave a panel of two colours. Among others (common) nothing changes."""
     stuck = walked(plain, policy, np.full(5, 2.0))
-    assert colour_ranges([stuck]) == [(1.5, 2.5)]
+    assert_allclose(colour_ranges([stuck]), colour_ranges([plain], "space"))
+    assert colour_ranges([stuck], "common") == [(1.5, 2.5)]
     assert hardly_moved(walked(plain, policy, [2.0, 2.0001]))
     assert not hardly_moved(walked(plain, policy, plain.landscape.distance.compressed()))
     assert not hardly_moved(plain)
@@ -276,9 +280,21 @@ def test_runs_stand_side_by_side_with_the_truth_first_and_say_what_their_actor_s
 def test_many_runs_and_several_mazes_take_several_rows(plain, target):
     other = view(target, make_env("point_big_maze"), rollouts=0, per_cell=8)
     figure = landscapes_figure([plain, other, plain, plain, plain, plain], with_directions=False)
-    titled = [axes.get_subplotspec().rowspan.start for axes in figure.axes if axes.get_title()]
-    rows = [titled.count(row) for row in range(3)]
+    titled = [axes.get_position().y0 for axes in figure.axes if axes.get_title()]
+    rows = [titled.count(bottom) for bottom in sorted(set(titled), reverse=True)]
     assert rows == [5, 1, 2]  # four beside the truth and the fifth below; then the big maze with its own truth
+
+
+def test_panels_are_of_one_size_below_each_other_and_a_poor_order_is_explained(plain):
+    """An order below the straight line's has a star in its title, and beside the legend the reason."""
+    poor = replace(plain, likeness=plain.straight_line._replace(order=plain.straight_line.order - 0.1))
+    figure = landscapes_figure([poor, plain])
+    boxes = [axes.get_position() for axes in figure.axes if axes.get_title()]
+    assert len(boxes) == 6 and len({(round(box.width, 6), round(box.height, 6)) for box in boxes}) == 1
+    assert len({round(box.x0, 6) for box in boxes}) == 3 and len({round(box.y0, 6) for box in boxes}) == 2
+    stars = [axes.get_title().endswith("*") for axes in figure.axes if axes.get_title()]
+    assert stars == [False, True, plain.likeness.order < plain.straight_line.order, False, False, False]
+    assert "psi says far and not how far" in " ".join(figure.legends[0].get_title().get_text().split())
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -67,7 +67,10 @@ def test_the_row_of_the_policy_that_is_there_is_repeated_even_if_training_has_go
 
 def test_an_evaluation_shows_a_table_and_writes_json_and_csv(run: Path, capsys):
     assert main(["eval", str(run), "--seeds", "3", "4"]) == 0
-    shown = capsys.readouterr().out
+    shown, err = capsys.readouterr()
+    doing = [line.rpartition(" episodes")[2] for line in err.splitlines()]
+    assert doing[0] == "" and doing[-2:] == [": running, seed 1 of 2", ": running, seed 2 of 2"]
+    assert all(": compiling" in line for line in doing[1:-2])  # unless another test has compiled it
     assert "success once" in shown
     assert "reached by step" in shown
     content, episodes = stored(run)
@@ -206,6 +209,7 @@ BAD = [
     (["{run}", "--as-logged", "--stochastic"], "leave out"),
     (["{run}", "--as-logged", "--burst"], "leave out"),
     (["{run}", "--episodes", "0"], "episodes is 0"),
+    (["{run}", "--episodes", "1000000000"], "or fewer, and several seeds for more"),
     (["{run}", "--seeds", "1", "1"], "twice"),
     (["{run}", "--episode", "3"], "--episodes"),
 ]

@@ -147,9 +147,9 @@ def calibration(axes: Axes, content: dict[str, Any], key: str = "hindsight") -> 
 def controllability(axes: Axes, content: dict[str, Any]) -> None:
     steps = content["controllability"]["steps"]
     bars = {
-        "share": ("learned direction", BLUE),
-        "true_share": ("true direction", PALE),
-        "progress": ("learned, along the true one", GREEN),
+        "share": ("movable part, learned direction", BLUE),
+        "true_share": ("movable part, true direction", PALE),
+        "progress": ("progress: movable part times cosine", GREEN),
     }
     for i, (name, (label, colour)) in enumerate(bars.items()):
         for at, each in enumerate(steps.values()):
@@ -158,8 +158,8 @@ def controllability(axes: Axes, content: dict[str, Any]) -> None:
     axes.set_xticks(range(len(steps)), [f"{k} step{'s' if k != '1' else ''}" for k in steps])
     axes.set_ylim(min(0.0, *(each["progress"]["low"] or 0.0 for each in steps.values())) - 0.02, 1.4)
     axes.set_yticks(np.linspace(0.0, 1.0, 6))
-    axes.set_ylabel("part that actions can move")
-    axes.legend(fontsize=8, loc="upper left", ncols=2)
+    axes.set_ylabel("of a direction of length 1")
+    axes.legend(fontsize=7.5, loc="upper left", ncols=2)
     note = "In so many steps. 0: no action moves what the goal is about; 1: all of it"
     _titled(axes, "Can actions follow the learned direction?", note)
 

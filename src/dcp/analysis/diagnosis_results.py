@@ -94,9 +94,11 @@ def _controllability(part: dict[str, Any]) -> Iterator[Found]:
     for k, found in part["steps"].items():
         held = f"in {k} step{'s' if k != '1' else ''}"
         beside = f"of the true direction {_percent(found['true_share'])}"
-        yield _share(f"Part of the learned direction that actions can move {held}", found["share"], beside)
-        beside = "1: all of that part is of use"
-        yield _number(f"Cosine of what they can move {held} with the true direction", found["cosine"], beside)
+        yield _share(f"Movable part of the learned direction, {held}", found["share"], beside)
+        beside = "1: all of the movable part is of use, whatever its size"
+        yield _number(f"Cosine of the movable part with the true direction, {held}", found["cosine"], beside)
+        beside = "movable part times cosine: the figure's third bar"
+        yield _number(f"Progress, {held}", found["progress"], beside)
 
 
 def _calibration(part: dict[str, Any]) -> Iterator[Found]:

@@ -1,5 +1,6 @@
 """Landscapes as figures: several runs beside the maze's true distances, one run alone, and the report's section."""
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,7 +11,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
@@ -34,8 +34,13 @@ COLOURS = "YlGnBu"  # light is near: the order survives grey print and every kin
 REGION = "#D6E8F2"
 PSI_LABEL = r"$\Vert\psi_g(x, y) - \psi_g(g)\Vert$"
 RHO = "\u03c1"
+BELOW_STRAIGHT = (
+    "Below the straight line's rank correlation: away from the ways that episodes took, psi says far and not how far, "
+    "so a valley along these ways goes with a poor order over the whole maze"
+)
 MAX_COLUMNS = 5  # panels in a row, the maze's own among them
-PANEL = 2.75  # inches
+PANEL, GAP, LEFT = 2.75, 0.16, 0.5  # inches: a panel with the gap beside it, and what is left of the first
+TITLE, LINE, TICKS, BAR = 0.5, 0.17, 0.3, 0.62  # above a panel (and a line more), below it, and for a colour bar
 
 
 def draw_landscape(
@@ -98,17 +103,24 @@ def landscapes_figure(views: Sequence[View], colours: str = "panel", with_direct
     `colours`: a kind of `colour_ranges`.
     """
     strips = _strips(views, colours)
-    heights = [height for strip in strips for height in _heights(strip, with_directions)]
     columns = max(strip.columns for strip in strips)
+    width = LEFT + columns * PANEL
+    handles, ncols = _handles(views, with_directions), 6 if columns > 3 else 3
+    note = ""
+    if any(each.likeness.order < each.straight_line.order for each in views):
+        note = textwrap.fill(f"* {BELOW_STRAIGHT}.", round(15 * width))  # characters of its size
+    foot = 0.3 + 0.25 * -(-len(handles) // ncols) + 0.15 * (note.count("\n") + bool(note))
+    height = sum(sum(_row_heights(strip, with_directions)) for strip in strips) + foot
     with house_style():
-        room = ConstrainedLayoutEngine(h_pad=0.1)
-        figure = Figure(figsize=(PANEL * columns + 0.5, sum(heights) + 0.4), layout=room)
-        panels = figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights)
-        for at, strip in enumerate(strips):
-            _draw_strip(figure, panels[at * (1 + with_directions) :][: 1 + with_directions], strip)
-        columns = 6 if columns > 3 else 3
-        figure.legend(handles=_handles(views, with_directions), loc="outside lower center", ncols=columns)
-        room.execute(figure)  # a first layout does not know yet how high titles will stand, and would cut them off
+        figure = Figure(figsize=(width, height))
+        top = height
+        for strip in strips:
+            heights = _row_heights(strip, with_directions)
+            _draw_strip(figure, _place(figure, strip, columns, top, heights), strip)
+            top -= sum(heights)
+        legend = figure.legend(handles=handles, loc="lower center", ncols=ncols, borderaxespad=0.3, fontsize=9.5)
+        legend.set_title(note)
+        legend.get_title().set_fontsize(8)
     return figure
 
 
@@ -125,11 +137,34 @@ def _strips(views: Sequence[View], colours: str) -> list[Strip]:
     return strips
 
 
-def _heights(strip: Strip, with_directions: bool) -> list[float]:
-    """Return the rows' heights in inches: the maze, titles, and under the first row a colour bar."""
+def _panel_height(strip: Strip) -> float:
     rows, columns = strip.views[0].landscape.layout.walls.shape
-    panel = PANEL * (rows - 1.5) / (columns - 1.5)
-    return [panel + 1.15, panel + 0.55] if with_directions else [panel + 1.15]
+    return (PANEL - GAP) * (rows - 1.5) / (columns - 1.5)
+
+
+def _row_heights(strip: Strip, with_directions: bool) -> list[float]:
+    """Return the rows' heights in inches: title, panel, and under the first row a colour bar."""
+    panel = _panel_height(strip) + TICKS
+    heights = [_title_height(strip) + panel + BAR]
+    return [*heights, TITLE + panel] if with_directions else heights
+
+
+def _title_height(strip: Strip) -> float:
+    """Of the first row: a label that tells runs apart by their paths has a line more."""
+    return TITLE + LINE * max(each.label.count("\n") for each in strip.views)
+
+
+def _place(figure: Figure, strip: Strip, columns: int, top: float, heights: list[float]) -> np.ndarray:
+    """Return axes [rows, columns] of one size, each below the other: whatever stands around them moves none."""
+    width, height = figure.get_size_inches()
+    size = (PANEL - GAP) / width, _panel_height(strip) / height
+    panels = np.empty((len(heights), columns), object)
+    for row, above in enumerate(np.cumsum([0.0, *heights[:-1]])):
+        title = _title_height(strip) if row == 0 else TITLE
+        bottom = (top - above - title) / height - size[1]
+        for column in range(columns):
+            panels[row, column] = figure.add_axes(((LEFT + column * PANEL) / width, bottom, *size))
+    return panels
 
 
 def _draw_strip(figure: Figure, panels: np.ndarray, strip: Strip) -> None:
@@ -142,7 +177,8 @@ def _draw_strip(figure: Figure, panels: np.ndarray, strip: Strip) -> None:
         _bar(figure, panels[0, 0], contours, "length of the shortest path to g")
     for axes, each, limits in zip(panels[0, strip.with_truth :], strip.views, strip.ranges, strict=False):
         contours = draw_landscape(axes, each.landscape, each.paths, limits)
-        axes.set_title(f"{each.label}\n{_rho(each.likeness)}", fontsize=9.5)
+        below = " *" if each.likeness.order < first.straight_line.order else ""
+        axes.set_title(f"{each.label}\n{_rho(each.likeness)}{below}", fontsize=9.5)
         _bar(figure, axes, contours, PSI_LABEL)
     if len(panels) > 1:
         _draw_directions(panels[1], strip)
@@ -192,7 +228,9 @@ def _plain(axes: Axes, leftmost: bool) -> None:
 def _bar(figure: Figure, axes: Axes, contours: QuadContourSet, label: str) -> None:
     low, high = np.asarray(contours.levels)[[0, -1]]
     ticks = [tick for tick in MaxNLocator(4).tick_values(low, high) if low <= tick <= high]
-    bar = figure.colorbar(contours, ax=axes, location="bottom", shrink=0.86, aspect=22, pad=0.03, ticks=ticks)
+    height = axes.get_position().height * figure.get_figheight()  # in inches
+    room = axes.inset_axes((0.07, -0.42 / height, 0.86, 0.11 / height))
+    bar = figure.colorbar(contours, cax=room, orientation="horizontal", ticks=ticks)
     bar.set_label(label, color=INK, fontsize=8.5, parse_math=True)
     bar.outline.set_linewidth(0.4)  # pyright: ignore[reportCallIssue]
     bar.ax.tick_params(length=0, labelsize=8)

@@ -300,8 +300,13 @@ def _short(path: str, width: int = 34) -> str:
 
 def colour_ranges(views: Sequence[View], kind: str = "panel") -> list[tuple[float, float]]:
     """Return the 1st to the 99th percentile of distances. Kinds: along each view's own paths (panel, the paper's),
-    along all views' paths (common), over each view's free space (space); without paths, over the free space."""
-    along = [v.landscape.distance.compressed() if v.visited is None or kind == "space" else v.visited for v in views]
+    along all views' paths (common), over each view's free space (space); without paths, over the free space, and so
+    for a panel whose run hardly moved: the few distances that it saw would leave the rest in two colours."""
+    over_space = [kind == "space" or v.visited is None or (kind == "panel" and hardly_moved(v)) for v in views]
+    along = [
+        v.landscape.distance.compressed() if space or v.visited is None else v.visited
+        for v, space in zip(views, over_space, strict=True)
+    ]
     if kind == "common":
         along = [np.concatenate(along)] * len(views)
     return [_widened(*np.percentile(each, [LOW, HIGH])) for each in along]
@@ -314,5 +319,7 @@ def _widened(low: float, high: float) -> tuple[float, float]:
 
 def hardly_moved(view: View) -> bool:
     """Whether the distances that a run visited are so few that colours over them show little of its field."""
-    (low, high), space = colour_ranges([view])[0], colour_ranges([view], "space")[0]
-    return view.visited is not None and high - low < 0.25 * (space[1] - space[0])
+    if view.visited is None:
+        return False
+    seen, space = (np.percentile(each, [LOW, HIGH]) for each in (view.visited, view.landscape.distance.compressed()))
+    return bool(seen[1] - seen[0] < 0.25 * (space[1] - space[0]))

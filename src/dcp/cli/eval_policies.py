@@ -5,12 +5,12 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from dcp.analysis.evaluation_results import Paired, as_csv, as_json, estimates, finite, paired, write
@@ -148,22 +148,24 @@ def _logged(target: Target) -> tuple[int, dict[str, float]]:
 
 def _trial(target: Target, arena: Arena, burst: tuple[int, int] | None, options: "EvalOptions") -> Trial:
     words = f" with burst {burst[0]} {burst[1]}" if burst else ""
-    what, done = f"{target.label}{words} on {arena.env.spec.name}, {arena.episodes} episodes", count(1)
+    what = f"{target.label}{words} on {arena.env.spec.name}, {arena.episodes} episodes"
     with _working(what) as say:
         policy = variant(target.policy, burst, options.stochastic)
-        return arena.trial(policy, on_seed=lambda: say(f"{what}, seed {next(done)} of {len(arena.seeds)} done"))
+        return arena.trial(policy, tell=lambda doing: say(f"{what}: {doing}"))
 
 
 @contextmanager
 def _working(what: str) -> Iterator[Callable[[str], object]]:
-    """Show what is under way on stderr: a line that is updated on a terminal, elsewhere one line when it begins."""
+    """Show what is under way on stderr, and on a terminal for how long; elsewhere one line for each kind of work."""
     console = Console(stderr=True)
     if not console.is_terminal:
         console.print(what, highlight=False, soft_wrap=True)
-        yield len
+        yield lambda doing: console.print(doing, highlight=False, soft_wrap=True)
         return
-    with console.status(what) as status:
-        yield status.update
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda doing: progress.update(task, description=doing)
 
 
 def _about(target: Target, arena: Arena, options: "EvalOptions") -> dict[str, Any]:

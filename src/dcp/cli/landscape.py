@@ -112,6 +112,7 @@ def _as_json(views: "list[View]", options: LandscapeOptions, files: list[Path]) 
 def _show(views: "list[View]", options: LandscapeOptions, files: list[Path], physics: list[bool]) -> None:
     from rich.table import Table
 
+    from dcp.analysis.landscape_figure import BELOW_STRAIGHT
     from dcp.analysis.psi_landscape import hardly_moved
 
     table = Table("", "maze", "goal", "actor sees")
@@ -131,8 +132,10 @@ def _show(views: "list[View]", options: LandscapeOptions, files: list[Path], phy
     print("a direction-conditioned actor sees leads to a shorter path. A straight line knows no walls.")
     if options.rollouts is None and any(physics):
         print("No episodes under simulated physics, which compiles for about a minute: --rollouts 6 draws them.")
+    if any(v.likeness.order < v.straight_line.order for v in views):
+        print(f"{BELOW_STRAIGHT}.")
     for v in (v for v in views if options.range == "panel" and hardly_moved(v)):
-        print(f"{v.label}: its episodes saw few distances, so its colours say little: try --range space.")
+        print(f"{v.label}: its episodes saw few distances, so its colours are those of its free space.")
     print(f"Wrote {' and '.join(str(file) for file in files)}.")
 
 

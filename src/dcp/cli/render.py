@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from dcp.cli.flags import POSITIONAL, Burst, parse
 from dcp.cli.main import COMMANDS
@@ -145,10 +154,16 @@ def _play(
     )
     subjects = []
     for target, name in zip(targets, names, strict=True):
-        task = progress.add_task(f"playing {name} on {env.spec.name}", total=1)
-        _say(progress, f"playing {name} on {env.spec.name}")
-        subjects.append(make_subject(target, name, env, shown))
-        progress.update(task, completed=1)
+        what = f"playing {name} on {env.spec.name}"
+        task = progress.add_task(what, total=1)
+        _say(progress, what)
+
+        def tell(doing: str, what: str = what, task: TaskID = task) -> None:
+            progress.update(task, description=f"{what}: {doing}")
+            _say(progress, f"{what}: {doing}")
+
+        subjects.append(make_subject(target, name, env, shown, tell))
+        progress.update(task, description=what, completed=1)
     return side_by_side(subjects[0]) if choose else subjects
 
 
@@ -177,7 +192,8 @@ def _progress() -> Iterator[Progress]:
     """Show bars on stderr; where that is no terminal, nothing."""
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as progress:
+    times = TimeElapsedColumn(), TimeRemainingColumn()
+    with Progress(*columns, *times, console=console, disable=not console.is_terminal) as progress:
         yield progress
 
 

@@ -14,17 +14,20 @@ import jax
 import numpy as np
 
 from dcp import compiling, devices
+from dcp.checks import available_memory
 from dcp.envs.base import Environment
 from dcp.envs.paths import path_lengths
 from dcp.errors import UserError
 from dcp.evaluation.measures import Bin, Measures, measure
-from dcp.evaluation.rollout import Deployment, Record, compiled, evaluation_key
+from dcp.evaluation.rollout import Deployment, compiled, evaluation_key
 from dcp.evaluation.targets import Target, environment_of, open_target
 from dcp.policies.policy import DeployedPolicy, Policy, SampledPolicy, with_burst
 from dcp.types import Array, EnvSpec
 
 EPISODES = 128
 GOAL_SETS = 0x676F616C  # an evaluation's index that training never reaches: these episodes are new to every run
+NUMBERS = 3  # kept of each step of an episode, as 32 bits: a distance, three flags, the saturation
+COMPILING = "compiling (up to a minute under simulated physics, the first time)"
 CONFIRMATION = GOAL_SETS + 1  # the second set of each seed
 
 
@@ -76,29 +79,47 @@ class Arena:
     seeds: tuple[int, ...]
     count: int = 1  # devices
 
-    def trial(self, policy: Policy, keys: Sequence[Array] | None = None, on_seed: Callable[[], object] = int) -> Trial:
-        """Evaluate a policy on the frozen set of each seed, or on `keys`. `on_seed` is called after each."""
+    def trial(self, policy: Policy, keys: Sequence[Array] | None = None, tell: Callable[[str], object] = len) -> Trial:
+        """Evaluate a policy on the frozen set of each seed, or on `keys`. `tell` hears what takes the time."""
         split = devices.make_split(self.count)
         deployment = Deployment(self.env, self.episodes, self.length, split)
+        keys = keys or [goal_set_key(seed) for seed in self.seeds]
         if getattr(policy, "on_host", False):
             run = deployment.episodes
         else:
-            run, policy = _program(deployment), split.everywhere(policy)
+            policy = split.everywhere(policy)
+            run = _program(deployment).compiled_for(policy, keys[0], on_compile=lambda: tell(COMPILING))
         found = []
-        for key in keys or [goal_set_key(seed) for seed in self.seeds]:
+        for number, key in enumerate(keys, 1):
+            tell(f"running, seed {number} of {len(keys)}" if len(keys) > 1 else "running")
             found.append(measure(jax.device_get(run(policy, key))))
-            on_seed()
         return Trial(self.env.spec, self.length, self.seeds, tuple(found))
 
 
-def _program(deployment: Deployment) -> Callable[[Any, Array], Record]:
+def _program(deployment: Deployment) -> compiling.Program:
     try:
         return _shared(deployment)
     except TypeError:  # a user's environment may have no hash
-        return compiled(deployment)
+        return _make_program(deployment)
 
 
-_shared = lru_cache(maxsize=4)(compiled)
+def _make_program(deployment: Deployment) -> compiling.Program:
+    return compiling.Program(compiled(deployment))
+
+
+_shared = lru_cache(maxsize=4)(_make_program)
+
+
+def require_room(spec: EnvSpec, episodes: int, length: int, numbers: int) -> None:
+    """Refuse episodes that memory cannot hold; `numbers` are kept of each step, and the environments run at once."""
+    each = 4 * (numbers * (length + 1) + 32 * (spec.state_size + spec.goal_size))  # bytes
+    there = available_memory()
+    if there is not None and episodes * each > there:
+        need, free = f"{episodes * each / 1e9:,.1f} GB", f"{there / 1e9:,.1f} GB"
+        raise UserError(
+            f"{episodes:,} episodes of {length:,} steps need {need}, and {free} are free: "
+            f"use {max(1, there // each):,} or fewer, and several seeds for more"
+        )
 
 
 def arena_for(
@@ -131,6 +152,7 @@ def arena_for(
     devices.prepare(wanted, made.spec)
     count = devices.count_devices(None if devices.shortage(wanted or 1) else wanted, episodes, made.spec)
     length = episode_length or (config.episode_length if config else None) or made.spec.episode_length
+    require_room(made.spec, episodes, length, NUMBERS)
     return Arena(made, episodes, length, tuple(seeds), count)
 
 

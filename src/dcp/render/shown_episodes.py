@@ -18,14 +18,14 @@ import numpy as np
 
 from dcp.analysis.psi_landscape import pulled_back
 from dcp.analysis.style import human_count
-from dcp.compiling import QUICK_COMPILE, cached_by_env
+from dcp.compiling import QUICK_COMPILE, Program, cached_by_env
 from dcp.config import Config
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.point_tasks import places, things_of
 from dcp.errors import UserError
 from dcp.evaluation.rollout import Record, rollout
 from dcp.evaluation.targets import Target, environment_of
-from dcp.evaluation.trial import goal_set_key, variant
+from dcp.evaluation.trial import COMPILING, goal_set_key, require_room, variant
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.conditions import Direction
 from dcp.methods.table import METHODS, make_agent
@@ -116,15 +116,20 @@ def names_of(targets: Sequence[Target]) -> list[str]:
     return [target.label for target in targets]
 
 
-def make_subject(target: Target, name: str, env: Environment, shown: Shown) -> Subject:
-    """Play the target's episodes: with simulated physics, most of a minute the first time."""
+def make_subject(
+    target: Target, name: str, env: Environment, shown: Shown, tell: Callable[[str], object] = len
+) -> Subject:
+    """Play the target's episodes: with simulated physics, most of a minute the first time. `tell` hears of it."""
     length = shown.steps or (target.config.episode_length if target.config else None) or env.spec.episode_length
     policy, acting = target.policy, variant(target.policy, shown.burst)
     has_psi = isinstance(policy, DeployedPolicy)
     if shown.direction == "on" and not has_psi:
         raise UserError(f"{target.label} has no representation to show a direction of: leave out --direction")
     last = (shown.first or 0) + shown.num_episodes
-    played = shown_episodes(env, acting, shown.seed, 0, -(-last // TOGETHER) * TOGETHER, length)
+    together = -(-last // TOGETHER) * TOGETHER
+    kept = 2 * env.spec.state_size + env.spec.goal_size  # of each step: the observation, and q with as many numbers
+    require_room(env.spec, together, length, kept)
+    played = play(env, acting, goal_set_key(shown.seed), together, length, tell)
     numbers = one_of_each(played) if shown.first is None else tuple(range(shown.first, last))
     episodes = [played[number] for number in numbers]
     if has_psi and (shown.direction == "on" or (shown.direction == "auto" and sees_direction(policy))):
@@ -182,10 +187,15 @@ def shown_episodes(
     return play(env, policy, goal_set_key(seed), -(-last // TOGETHER) * TOGETHER, steps)[first:last]
 
 
-def play(env: Environment, policy: Policy, key: Array, num_episodes: int, steps: int) -> list[Episode]:
+def play(
+    env: Environment, policy: Policy, key: Array, num_episodes: int, steps: int, tell: Callable[[str], object] = len
+) -> list[Episode]:
     """Play fresh episodes; the key decides starts and goals."""
-    on_host = getattr(policy, "on_host", False)
-    run = partial(_run, env, num_episodes, steps) if on_host else _program(env, num_episodes, steps)
+    if getattr(policy, "on_host", False):
+        run = partial(_run, env, num_episodes, steps)
+    else:
+        run = _program(env, num_episodes, steps).compiled_for(policy, key, on_compile=lambda: tell(COMPILING))
+    tell("running")
     record = jax.device_get(run(policy, key))
     obs, q = record.watched
     state, goal = env.spec.split(obs)  # [T + 1, N, ...]
@@ -210,9 +220,9 @@ def _run(env: Environment, num_episodes: int, steps: int, policy: Policy, key: A
 
 
 @cached_by_env
-def _program(env: Environment, num_episodes: int, steps: int) -> Callable[[Any, Array], Record]:
+def _program(env: Environment, num_episodes: int, steps: int) -> Program:
     """Compile once for all policies that differ in their parameters alone."""
-    return jax.jit(partial(_run, env, num_episodes, steps), compiler_options=QUICK_COMPILE)
+    return Program(jax.jit(partial(_run, env, num_episodes, steps), compiler_options=QUICK_COMPILE))
 
 
 def sees_direction(policy: Any) -> bool:
