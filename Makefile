@@ -27,7 +27,7 @@ define find_python
 	fi
 endef
 
-.PHONY: help setup demo docs test test-all test-pythons dist lint format bench pictures lock clean
+.PHONY: help setup demo docs test test-all test-lerobot test-pythons dist lint format bench pictures lock clean
 
 help:
 	@echo "make setup     the virtual environment in .venv, installed from requirements.lock"
@@ -37,6 +37,7 @@ help:
 	@echo "make test-all  the same with the slow tests; installs PyTorch, Stable-Baselines3 and MkDocs for some of them"
 	@echo "make test-pythons  the wheel in an empty environment on each Python 3.11 to 3.13 that is here, without the lock file"
 	@echo "make dist      the wheel and the source distribution, in dist/"
+	@echo "make test-lerobot  our LeRobot plugins in the real LeRobot: an environment of its own, several GB the first time"
 	@echo "make lint      lint, types, import contracts"
 	@echo "make format    ruff's formatting and safe fixes"
 	@echo "make bench     every benchmark; each ends with one line of JSON"
@@ -124,6 +125,20 @@ dist: setup
 # PYTHONS="/path/to/python3.12 ..." names the interpreters; else those that are found.
 test-pythons: dist
 	@$(BIN)/python -m tests.pythons dist/*.whl $(PYTHONS)
+
+# LeRobot wants Python 3.12 and a torch of its own, so it has an environment of its own. LEROBOT_VENV: where.
+LEROBOT_VENV ?= .venv-lerobot
+PYTHON312 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12*/bin/python3.12) python3.12)
+test-lerobot:
+	@if ! $(LEROBOT_VENV)/bin/python -c 'import lerobot, lerobot_policy_dcp, lerobot_env_dcp, pytest' >/dev/null 2>&1; then \
+		echo "setup: $(LEROBOT_VENV) with LeRobot 0.6.1 and its torch (several GB)"; \
+		$(PYTHON312) -m venv $(LEROBOT_VENV) && \
+		$(LEROBOT_VENV)/bin/python -m pip install --quiet --no-input --disable-pip-version-check 'lerobot[dataset]==0.6.1' 'torch<2.12' pytest 'setuptools>=75' \
+			--editable '.[gym,video]' && \
+		$(LEROBOT_VENV)/bin/python -m pip install --quiet --no-input --disable-pip-version-check --no-deps --no-build-isolation \
+			--editable lerobot_plugins/lerobot_policy_dcp --editable lerobot_plugins/lerobot_env_dcp || exit 1; \
+	fi
+	@$(LEROBOT_VENV)/bin/python -m pytest -q -p no:cacheprovider -c /dev/null --rootdir lerobot_plugins lerobot_plugins/test_plugins.py
 
 format: setup
 	@$(BIN)/ruff check --fix .
