@@ -262,7 +262,8 @@ def new_draft(folder: Path, unrolls: int, evaluations: int) -> Path:
     """Make a fresh folder to write a checkpoint in. Sorted by name, later ones are later in the run."""
     path = folder / f"{unrolls:09d}_{evaluations:05d}{_DRAFT}"
     shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
+    folder.mkdir(exist_ok=True)  # not the folders above it: a run that was moved away is not made again here
+    path.mkdir()
     return path
 
 

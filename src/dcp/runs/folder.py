@@ -98,7 +98,8 @@ class FolderLock:
     def release(self) -> None:
         if self._descriptor is None:
             return
-        self._path.unlink(missing_ok=True)  # while it is still ours
+        with suppress(OSError):  # the folder may be read-only by now: the lock ends with the descriptor
+            self._path.unlink(missing_ok=True)  # while it is still ours
         os.close(self._descriptor)
         self._descriptor = None
 
