@@ -86,8 +86,14 @@ class FolderLock:
 
     def require(self) -> None:
         """Stop where the folder was moved or removed, or the lock taken away: this process must not write there."""
-        if self._descriptor is not None and not self._is_current(self._descriptor):
-            raise RunError(f"{self._path.parent} was moved or removed in the middle of its run: resume it where it is")
+        if lost := self.lost():
+            raise RunError(lost)
+
+    def lost(self) -> str | None:
+        """Say in a sentence that the folder was moved or removed; None while it is where it was."""
+        if self._descriptor is None or self._is_current(self._descriptor):
+            return None
+        return f"{self._path.parent} was moved or removed in the middle of its run: resume it where it is"
 
     def _is_current(self, descriptor: int) -> bool:
         try:
@@ -154,6 +160,7 @@ class RunFolder:
 
     def save_policy(self, policy: DeployedPolicy, row: dict[str, Any], keep: bool = False) -> None:
         """Write the policy as it is now. `keep`: also as one that later evaluations leave alone, without psi_sa."""
+        self.lock.require()  # else the folder would be made again where it was
         names = ("env", "eval_env", "fidelity", "physics", "method", "seed")
         about = {name: getattr(self.config, name) for name in names}
         about["env_steps"] = row["env_steps"]

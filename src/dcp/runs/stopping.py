@@ -133,6 +133,8 @@ def explained(error: BaseException, folder: RunFolder, last: int | None) -> str 
         with suppress(OSError):  # on a full disk the sentence must do
             see = f"see {folder.save_fault({**error.seen(), 'last_checkpoint': last})}; "
         return f"{error}: {see}{kept}; try a lower learning rate or a larger batch in a new run"
+    if isinstance(error, Exception) and (lost := folder.lock.lost()):  # whatever was being written then
+        return lost
     if reason := _writing_failed(error, folder.path):
         return f"cannot write to {folder.path} ({reason}): {kept}; repair that and run `{resume_command(folder.path)}`"
     if hosts.count() > 1 and any(sign in str(error) for sign in _LOST_HOST):
