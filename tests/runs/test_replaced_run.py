@@ -106,12 +106,11 @@ def test_a_disk_that_is_full_at_the_start_leaves_the_old_run(path: Path, monkeyp
     assert is_old(path)
 
 
-def test_checkpoints_that_are_a_link_are_unlinked_not_emptied(path: Path, tmp_path: Path):
+def test_checkpoints_that_are_a_link_are_refused_not_emptied(path: Path, tmp_path: Path):
     elsewhere = (path / "checkpoints").rename(tmp_path / "scratch")
     (path / "checkpoints").symlink_to(elsewhere)
-    folder = claim(path.parents[2], CONFIG, overwrite=True)
-    folder.keep()
-    folder.lock.release()
+    with pytest.raises(UserError, match="checkpoints is a link that leads out of the run folder"):
+        claim(path.parents[2], CONFIG, overwrite=True)
     assert (elsewhere / "000000010_00002/state/x").read_text() == "old"
 
 
