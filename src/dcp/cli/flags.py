@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from functools import cache
 from itertools import groupby, pairwise
 from pathlib import Path
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from dcp.errors import UserError
@@ -81,7 +81,7 @@ def parse(
 def read(default: Any, argv: list[str], prog: str, extra: Mapping[str, type] | None = None) -> dict[str, Any]:
     """Return what argv sets, by field name. With `extra` None, the values of dotted flags stay text: their types are
     not known before the components are."""
-    flags = {flag.name: flag for flag in _flags(default, extra or {})}
+    flags = {flag.name: flag for flag in flags_of(default, extra or {})}
     given: dict[str, Any] = {}
     loose, rest = [], list(argv)
     while rest:
@@ -124,12 +124,12 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _flags(default: Any, extra: Mapping[str, type], group: str = "options") -> Iterator[Flag]:
-    """Of a dataclass, of the dataclasses inside it (without a prefix), and of components (with one)."""
+def flags_of(default: Any, extra: Mapping[str, type] = MappingProxyType({}), group: str = "options") -> Iterator[Flag]:
+    """Yield the flags of a dataclass, of the dataclasses inside it (without a prefix), and of components (with one)."""
     for field, hint in get_type_hints(type(default), include_extras=True).items():
         value = getattr(default, field)
         if dataclasses.is_dataclass(value):
-            yield from _flags(value, {}, field)
+            yield from flags_of(value, {}, field)
         elif field != COMPONENT_SETTINGS and (flag := _flag(field, hint, group, type(default), value)):
             yield flag
     for prefix, component in extra.items():
@@ -245,7 +245,7 @@ def _with(default: T, given: Mapping[str, Any]) -> T:
 
 
 def _help(default: Any, prog: str, description: str, extra: Mapping[str, type], first: tuple[str, ...]) -> str:
-    flags = sorted(_flags(default, extra), key=lambda flag: flag.group != "options")
+    flags = sorted(flags_of(default, extra), key=lambda flag: flag.group != "options")
     begin = {flag.field: dataclasses.replace(flag, group=FIRST) for flag in flags if flag.field in first}
     flags = [*(begin[field] for field in first), *(flag for flag in flags if flag.field not in first)]
     usage = [f"[{flag.shown}{' ...' * (flag.count is None)}]" for flag in flags if flag.positional]

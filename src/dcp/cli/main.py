@@ -38,6 +38,7 @@ COMMANDS = {
     "diagnose": "Measure what an agent's representation knows, beside the truth.",
     "envs": "List the environments with their sizes.",
     "methods": "List the methods and what sets them apart.",
+    "completion": "Print a script that completes commands and flags in bash, zsh or fish.",
     "doctor": "Check what this machine has and lacks, and train for a moment.",
 }
 SHARED = {"envs": "listing", "methods": "listing", "push": "hub", "pull": "hub"}  # modules of several commands
