@@ -230,5 +230,5 @@ def test_the_deployed_policy_is_the_training_time_actor_fed_the_goal(method: str
 
 def test_a_policy_cannot_receive_a_command():
     made_of, fed = (set(inspect.signature(part).parameters) for part in (DeployedPolicy, DeployedPolicy.act))
-    assert made_of == {"spec", "network", "critic", "condition", "actor", "critic_params"}
+    assert made_of == {"spec", "network", "critic", "condition", "actor", "critic_params", "action_chunk"}
     assert fed == {"self", "policy_state", "state", "goal"}

@@ -44,9 +44,17 @@ from dcp.replay import (
 from dcp.types import Array, Batch, Metrics, Transition
 
 
+class Plan(NamedTuple):
+    """The chunk of actions that each environment is taking."""
+
+    actions: Array  # [N, H * A]
+    step: Array  # [N]: which of them is next; at 0 the actor plans anew
+
+
 class ActingState(NamedTuple):
     episodes: EpisodeState
     command: CommandState
+    plan: Any = ()  # a Plan, where actions are chunks
 
 
 class RunState(NamedTuple):
@@ -116,7 +124,7 @@ class Algorithm:
 
     @cached_property
     def learner(self) -> Learner:
-        return Learner(self.config, self.env.spec, self.agent)
+        return Learner(self.config, self.env.spec.in_chunks(self.config.action_chunk), self.agent)
 
     @cached_property
     def episodes(self) -> Episodes:
@@ -156,7 +164,7 @@ class Algorithm:
         """Return what this run would deploy now."""
         params = run.learner.params if isinstance(run, RunState) else run
         parts = (self.learner.network, self.agent.critic, self.agent.condition)
-        return DeployedPolicy(self.env.spec, *parts, params.actor, params.critic)
+        return DeployedPolicy(self.env.spec, *parts, params.actor, params.critic, self.config.action_chunk)
 
     def init_experience(self, key: Array) -> tuple[ActingState, ReplayState]:
         spec, num_envs = self.env.spec, self.config.num_envs
@@ -171,7 +179,11 @@ class Algorithm:
         state, goal = spec.split(episodes.env.obs)
         seeds = None if self.seeds is None else jnp.asarray(self.seeds.pool.rows)  # [slots, G]
         command = self.agent.command.init(spec.achieved(state), goal, seeds)
-        return ActingState(episodes, command), init_replay(row, self.config.replay_rows)
+        plan = ()
+        if self.config.action_chunk > 1:
+            actions = jnp.zeros((num_envs, self.learner.spec.action_size))
+            plan = Plan(actions, jnp.zeros(num_envs, jnp.int32))
+        return ActingState(episodes, command, plan), init_replay(row, self.config.replay_rows)
 
     def collect(
         self, params: LearnerParams, acting: ActingState, replay: ReplayState, key: Array
@@ -208,15 +220,27 @@ class Algorithm:
         condition = self.agent.condition(representation, achieved, commanded)
         mean, log_std = actor_heads(learner.network, params.actor, state, condition)
         action = learner.rule.explore(mean, log_std, jax.random.normal(key_noise, mean.shape))  # [N, A]
+        plan = acting.plan
+        if plan:
+            action, plan = self._in_turn(plan, action)
 
         metrics = self.agent.command.metrics(command, achieved, goal)
         metrics["train_near_goal"] = jnp.mean(episodes.env.near_goal)
         after = self.episodes.step(episodes, action, key_reset)
         row = Transition(state, action, commanded, episodes.episode_id)
+        ended = after.episode_id != episodes.episode_id  # [N]
         if self.stores_falls:
-            ended = after.episode_id != episodes.episode_id  # [N]
             row = row._replace(fell=ended & (episodes.steps + 1 < self.episodes.episode_length))
-        return ActingState(after, command), (row, metrics)
+        if plan:
+            plan = plan._replace(step=jnp.where(ended, 0, plan.step))  # a new episode begins with a new chunk
+        return ActingState(after, command, plan), (row, metrics)
+
+    def _in_turn(self, plan: Plan, planned: Array) -> tuple[Array, Plan]:
+        """Take the next action of each chunk, or the first of a new one. planned [N, H * A] -> [N, A], the next plan"""
+        num, size = planned.shape[0], self.env.spec.action_size
+        actions = jnp.where((plan.step == 0)[:, None], planned, plan.actions)
+        action = actions.reshape(num, -1, size)[jnp.arange(num), plan.step]
+        return action, Plan(actions, (plan.step + 1) % self.config.action_chunk)
 
     def windows(self, replay: ReplayState, key: Array) -> Transition:
         """Return a fresh window of each environment's rows, [T, N, ...]"""
@@ -233,7 +257,8 @@ class Algorithm:
         """-> every pair of the windows, with its hindsight goal, and the shuffled order of their batches"""
         config, wanted = self.config, needs(self.agent)
         hindsight = hindsight_of(self.agent.critic)
-        pairs = relabel(windows, self.env.spec, config.discount, key_future, wanted, hindsight)
+        spec, chunk = self.env.spec, config.action_chunk
+        pairs = relabel(windows, spec, config.discount, key_future, wanted, hindsight, chunk)
         order = shuffled_batches(pairs.state.shape[0], config.batch_size, key_shuffle)
         return pairs, order if config.updates_per_iteration is None else order[: config.num_updates]
 
@@ -430,7 +455,7 @@ class _Jitted:
         """Return where each part lies. The command's state, with its pool, is one for all environments."""
         along, whole = self.split.along, self.split.whole
         return (
-            ActingState(episodes=along(0), command=whole),  # pyright: ignore[reportArgumentType]
+            ActingState(episodes=along(0), command=whole, plan=along(0)),  # pyright: ignore[reportArgumentType]
             ReplayState(rows=along(1), head=whole, size=whole),  # pyright: ignore[reportArgumentType]
         )
 

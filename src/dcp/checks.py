@@ -200,14 +200,15 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     """Return bytes of the large parts of a run, by arithmetic alone. Settings resolved and free of other violations."""
     s = settings
     numbers = spec.state_size + spec.action_size + spec.goal_size  # in a stored row, beside the episode's number
-    parameters = 1 + _num_parameters(s, spec)  # with the temperature
+    chunk = s.action_chunk * spec.action_size
+    parameters = 1 + _num_parameters(s, spec.in_chunks(s.action_chunk))  # with the temperature
     pairs = s.num_envs * (s.window or 0)
     steps = s.eval_episodes * ((s.episode_length or 0) + 1)
     return {
         "replay": s.replay_rows * s.num_envs * (numbers + 1) * _FLOAT,
         "learner and its optimizer": (3 * parameters + 3) * _FLOAT,  # Adam's two moments, and what it counts
         # windows, pairs, their order, the actor's noise
-        "one iteration's pairs": pairs * (2 * numbers + spec.goal_size + 2 + spec.action_size) * _FLOAT,
+        "one iteration's pairs": pairs * (2 * numbers + spec.goal_size + 2 + 2 * chunk - spec.action_size) * _FLOAT,
         "one evaluation": steps * (spec.state_size + spec.goal_size + 1) * _FLOAT,
         "one unroll": s.unroll_length * s.num_envs * (numbers + 1) * _FLOAT,
         "one update": _update_numbers(s, parameters) * _FLOAT,

@@ -99,6 +99,8 @@ class Settings:
     """Consecutive rows sampled from each environment in an iteration. Default: one episode."""
     batch_size: int = 256
     """B: pairs in an update."""
+    action_chunk: int = 1
+    """H: the actor plans so many steps at once and takes them all before it looks again. 1: the paper's."""
     updates_per_iteration: int | None = None
     """Updates after each unroll, each on a whole batch of its own. Default: on all that the windows have."""
     replay_rows: int = 10_000
@@ -317,6 +319,7 @@ _AT_LEAST = {
     "window": 2,
     "batch_size": 2,
     "updates_per_iteration": 1,
+    "action_chunk": 1,
     "replay_rows": 2,
     "min_replay_rows": 1,
     "num_evals": 1,
@@ -398,6 +401,8 @@ def _cross_violations(s: Settings) -> list[str]:
         )
     if s.window is None or min(s.window, s.num_envs, s.batch_size) < 1:
         return problems
+    if s.action_chunk >= s.window > 1:
+        problems.append(f"action_chunk {s.action_chunk} does not fit into a window of {s.window} rows: lower it")
     if s.window > s.replay_rows >= 2:
         problems.append(f"window {s.window} exceeds replay_rows {s.replay_rows}: raise replay_rows to {s.window}")
     pairs = s.num_envs * (s.window - 1)

@@ -6,6 +6,7 @@ no positives, but negatives of the rest.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import ClassVar
 
 import jax
@@ -45,7 +46,13 @@ def binary_nce(logits: Array, valid: Array | None = None) -> Array:
 def contrast(name: str, logits: Array, valid: Array | None) -> Array:
     """The loss of this name. One's own that knows nothing of chunks is called without `valid` while there are none."""
     loss = CONTRASTIVE_LOSSES.find(name)
-    return loss(logits) if valid is None else loss(logits, valid)
+    if valid is None:
+        return loss(logits)
+    if len(signature(loss).parameters) < 2:
+        raise UserError(
+            f"the contrastive loss {name} takes logits alone: give it a second argument, valid [B], for action chunks"
+        )
+    return loss(logits, valid)
 
 
 def logsumexp_penalty(logits: Array) -> Array:

@@ -73,9 +73,21 @@ def rollout(
         state, alive, seen = _advance(env, split, watch, before, action, alive)
         return (state, policy_state, alive), seen
 
-    start = (first, policy.init(key_policy), jnp.ones(num_episodes, bool))
+    start = (first, _for_all(policy, policy.init(key_policy), env.spec.split(first.obs)), jnp.ones(num_episodes, bool))
     _, seen = jax.lax.scan(step, start, None, episode_length)
     return _record(env.spec, watch, first, seen)
+
+
+def _for_all(policy: Policy, state: Any, seen: tuple[Array, Array]) -> Any:
+    """Give a policy's first state the shapes that it has after a step: `init` does not know how many episodes run."""
+    if not jax.tree.leaves(state):
+        return state
+    after = jax.eval_shape(policy.act, state, *seen)[0]
+
+    def leaf(first: Array, like: Any) -> Array:
+        return first if first.shape == like.shape else jnp.broadcast_to(first, like.shape)
+
+    return jax.tree.map(leaf, state, after)
 
 
 @dataclass(frozen=True)

@@ -61,8 +61,9 @@ def load_exported(path: str | Path) -> ExportedPolicy:
         policy = _read(path)
         # One step: the sizes are those of the metadata, and what compiles at the first call has compiled.
         action = policy.infer(np.zeros(policy.state_size, np.float32), np.zeros(policy.goal_size, np.float32))
-        if action.shape != (policy.action_size,):
-            raise ValueError(f"its action has shape {action.shape}, not {(policy.action_size,)}")
+        wanted = (policy.action_chunk * policy.action_size,)
+        if action.shape != wanted:
+            raise ValueError(f"its action has shape {action.shape}, not {wanted}")
         return policy
     except UserError:
         raise
@@ -190,7 +191,7 @@ def compare(policy: "DeployedPolicy", content: bytes, form: str) -> None:
         infer = load_exported(draft).infer
         alone = np.stack([infer(*pair) for pair in zip(state, goal, strict=True)])
         actions = np.stack([infer(state, goal), alone])
-    apart = np.mean(np.abs(actions - np.asarray(policy(state, goal))))
+    apart = np.mean(np.abs(actions - policy.planned(state, goal)))
     if not apart <= TOLERANCE:
         raise RunError(
             f"the {form} file's actions differ from the policy's by {apart:.1g} on average: nothing was written; "
@@ -203,10 +204,10 @@ def _metadata(policy: "DeployedPolicy", about: Mapping[str, Any], burst: tuple[i
     s = policy.spec
     return {
         "format": FORMAT,
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": SCHEMA_VERSION if policy.action_chunk > 1 else 1,
         "dcp_version": __version__,
         "inputs": {"state": ["batch", s.state_size], "goal": ["batch", s.goal_size]},
-        "outputs": {"action": ["batch", s.action_size]},
+        "outputs": {"action": ["batch", policy.action_chunk * s.action_size]},
         "state_size": s.state_size,
         "goal_size": s.goal_size,
         "action_size": s.action_size,
@@ -214,6 +215,7 @@ def _metadata(policy: "DeployedPolicy", about: Mapping[str, Any], burst: tuple[i
         "condition": _condition_name(policy),
         "burst": _burst(burst),
         "about": {"env": s.name, **about},
+        **({"action_chunk": policy.action_chunk} if policy.action_chunk > 1 else {}),
     }
 
 
@@ -244,7 +246,7 @@ def _traced(policy: "DeployedPolicy") -> Any:
     from jax import export
 
     def action(state: Any, goal: Any) -> Any:
-        return policy.act((), state, goal)[1]
+        return policy.plan(state, goal)
 
     (batch,) = export.symbolic_shape("batch")
     sizes = (policy.spec.state_size, policy.spec.goal_size)
@@ -306,7 +308,7 @@ def _condition_name(policy: "DeployedPolicy") -> str:
 
 def own_networks(policy: "DeployedPolicy") -> dict[str, list[Layer]]:
     """Describe what our networks compute: psi_g and the actor's mean. `compare` finds what is forgotten here."""
-    size = policy.spec.action_size
+    size = policy.action_chunk * policy.spec.action_size
     *hidden, last = _layers(policy, policy.actor)
     kernel, bias = last.arrays["kernel"], last.arrays["bias"]
     mean = last._replace(arrays={"kernel": kernel[:, :size], "bias": bias[:size]})  # the other half is the log std

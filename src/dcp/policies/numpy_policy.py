@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-FORMAT, SCHEMA_VERSION = "dcp.exported_policy", 1
+FORMAT, SCHEMA_VERSION = "dcp.exported_policy", 2  # 2 has action chunks
 METADATA = "dcp"  # the entry of the file that holds the metadata, as JSON
 ROWS = 1024  # of a batch, computed at once: larger batches would only take more memory
 
@@ -90,6 +90,8 @@ class ExportedPolicy:
         self.state_size, self.goal_size, self.action_size = (
             _whole(metadata, f"{name}_size") for name in ("state", "goal", "action")
         )
+        self.action_chunk = _whole({"action_chunk": 1, **metadata}, "action_chunk")
+        self._planned, self._turn = np.empty(0, np.float32), 0  # the chunk that is being taken, and which is next
         self._single = (self.state_size,), (self.goal_size,)
         dims = metadata["goal_dims"] if isinstance(metadata["goal_dims"], list) else []
         self.goal_dims: tuple[int, ...] = tuple(_whole({"goal_dims": dim}, "goal_dims", 0) for dim in dims)
@@ -102,11 +104,12 @@ class ExportedPolicy:
         self.burst = Burst(_whole(burst, "period"), _whole(burst, "length", 0)) if burst else None
 
     def infer(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
-        """[S], [G] -> [A] or [B, S], [B, G] -> [B, A], without the burst."""
+        """[S], [G] -> [A] or [B, S], [B, G] -> [B, A], without the burst. A policy of chunks gives all H of them."""
         raise NotImplementedError
 
     def reset(self, seed: int = 0) -> None:
-        """Begin an episode: the burst's period starts again, with the random numbers of this seed."""
+        """Begin an episode: with a new chunk, and the burst's period from its start, by this seed's random numbers."""
+        self._turn = 0
         if self.burst:
             self.burst.reset(seed)
 
@@ -116,18 +119,30 @@ class ExportedPolicy:
         if (state.shape, goal.shape) != self._single:
             return self._many(state, goal)
         action = self.burst.action((self.action_size,)) if self.burst else None
+        if self.action_chunk > 1:  # a burst interrupts a chunk, and does not delay it
+            planned = self._in_turn(state, goal)
+            return planned if action is None else action
         return self.infer(state, goal) if action is None else action
+
+    def _in_turn(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
+        """Return the next action of the chunk: after all H, or for another number of rows, a new one is planned."""
+        if self._turn == 0 or self._planned.shape[:-1] != state.shape[:-1]:
+            self._planned, self._turn = self.infer(state, goal), 0
+        first = self._turn * self.action_size
+        self._turn = (self._turn + 1) % self.action_chunk
+        return self._planned[..., first : first + self.action_size]
 
     def _many(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
         state, goal = paired(state, goal, (self.state_size, self.goal_size), self.mistake)
         rows = state.shape[:-1]
         action = self.burst.action((*rows, self.action_size)) if self.burst else None
-        if action is not None:
+        if action is not None and self.action_chunk == 1:
             return action
         if 0 in rows:
             return np.zeros((*rows, self.action_size), np.float32)
         state, goal = state.reshape(-1, self.state_size), goal.reshape(-1, self.goal_size)
-        return self.infer(state, goal).reshape(*rows, self.action_size)
+        planned = self.infer(state, goal) if self.action_chunk == 1 else self._in_turn(state, goal)
+        return planned.reshape(*rows, self.action_size) if action is None else action
 
 
 class Layer(NamedTuple):
@@ -322,7 +337,7 @@ class NumpyPolicy(ExportedPolicy):
             self._layers[name] = _layers(arrays, name, metadata["networks"][name], size)
             condition_size = self._layers[name][-1].kernel.shape[1] + 1
             condition_size += self.goal_size if metadata["condition"] == "direction_and_goal" else 0
-        if self._layers["actor"][-1].kernel.shape[1] != self.action_size:
+        if self._layers["actor"][-1].kernel.shape[1] != self.action_chunk * self.action_size:
             raise ValueError("the actor's output is not an action")
         low, high = self.goal_dims[0], self.goal_dims[-1] + 1
         neighbours = self.goal_dims == tuple(range(low, high))

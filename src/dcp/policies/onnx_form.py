@@ -111,7 +111,7 @@ def _traced_model(policy: "DeployedPolicy", foreign: str) -> onnx.ModelProto:
     spec = policy.spec
     try:
         model = jax2onnx.to_onnx(
-            lambda state, goal: policy.act((), state, goal)[1],
+            lambda state, goal: policy.plan(state, goal),
             [(BATCH, spec.state_size), (BATCH, spec.goal_size)],
             input_names=["state", "goal"],
             output_names=["action"],
@@ -197,7 +197,7 @@ def _own_model(policy: "DeployedPolicy", condition: str) -> onnx.ModelProto:
         graph.nodes,
         "dcp_policy",
         [_floats("state", spec.state_size), _floats("goal", spec.goal_size)],
-        [_floats("action", spec.action_size)],
+        [_floats("action", policy.action_chunk * spec.action_size)],
         list(graph.constants.values()),
         value_info=inner,
     )

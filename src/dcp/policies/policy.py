@@ -19,7 +19,7 @@ from dcp.types import Array, EnvSpec, Params
 PolicyState = Any
 PERIOD, LENGTH = 100, 10  # the paper's burst
 _BURST_STREAM = 0x75727374  # keeps the burst's random stream apart from the policy's
-_FIXED = ["spec", "network", "critic", "condition"]  # of a policy as an argument of a program
+_FIXED = ["spec", "network", "critic", "condition", "action_chunk"]  # of a policy as an argument of a program
 
 
 class Policy(Protocol):
@@ -28,6 +28,23 @@ class Policy(Protocol):
     def init(self, key: Array) -> PolicyState: ...
 
     def act(self, policy_state: PolicyState, state: Array, goal: Array) -> tuple[PolicyState, Array]: ...
+
+
+class ChunkState(NamedTuple):
+    actions: Array  # [..., H * A]: the chunk that is being taken
+    step: Array  # []: which of them is next; at 0 the policy plans anew
+
+
+def _in_turn(chunk: Any, planned: Array, length: int) -> tuple[Any, Array]:
+    """Take the next action of the chunk, or the first of a new one. Without a state every call plans anew."""
+    if length == 1:
+        return chunk, planned
+    size = planned.shape[-1] // length
+    if not isinstance(chunk, ChunkState):
+        return chunk, planned[..., :size]
+    actions = jnp.where(chunk.step == 0, planned, jnp.broadcast_to(chunk.actions, planned.shape))
+    action = jax.lax.dynamic_slice_in_dim(actions, chunk.step * size, size, axis=-1)
+    return ChunkState(actions, (chunk.step + 1) % length), action
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["actor", "critic_params"], meta_fields=_FIXED)
@@ -41,26 +58,34 @@ class DeployedPolicy:
     condition: Condition
     actor: Params = field(repr=False)
     critic_params: Params = field(repr=False)
+    action_chunk: int = 1
 
     @property
     def representation(self) -> Representation:
-        return read(self.critic, Problem(self.spec, self.network), self.critic_params)
+        return read(self.critic, Problem(self.spec.in_chunks(self.action_chunk), self.network), self.critic_params)
 
-    def init(self, key: Array) -> tuple[()]:
-        return ()
+    def init(self, key: Array) -> Any:
+        """Begin with a new chunk, where actions are chunks: they are then taken open loop."""
+        if self.action_chunk == 1:
+            return ()
+        return ChunkState(jnp.zeros(self.action_chunk * self.spec.action_size), jnp.zeros((), jnp.int32))
 
-    def act(self, policy_state: tuple[()], state: Array, goal: Array) -> tuple[tuple[()], Array]:
-        """state [..., S], goal [..., G] -> action [..., A]"""
-        return policy_state, jnp.tanh(self.heads(state, goal)[0])
+    def act(self, policy_state: Any, state: Array, goal: Array) -> tuple[Any, Array]:
+        """state [..., S], goal [..., G] -> action [..., A]. With () for a state, the first action of a new chunk."""
+        return _in_turn(policy_state, self.plan(state, goal), self.action_chunk)
+
+    def plan(self, state: Array, goal: Array) -> Array:
+        """-> the whole chunk, [..., H * A]"""
+        return jnp.tanh(self.heads(state, goal)[0])
 
     def heads(self, state: Array, goal: Array) -> tuple[Array, Array]:
-        """-> mean and log std before the squashing, [..., A] each"""
+        """-> mean and log std before the squashing, [..., H * A] each"""
         condition = self.condition(self.representation, self.spec.achieved(state), goal)
         return actor_heads(self.network, self.actor, state, condition)
 
     def __call__(self, observation: Any, goal: Any) -> np.ndarray:
         """NumPy in, NumPy out, one or many: state [..., S], goal [..., G] -> action [..., A]. One goal may serve many
-        states, and one state many goals."""
+        states, and one state many goals. A policy of chunks plans anew at each call: `Stepper` takes them whole."""
         state, goal = numbers("observation", observation, UserError), numbers("goal", goal, UserError)
         if state.shape != (self.spec.state_size,) or goal.shape != (self.spec.goal_size,):
             state, goal = paired(state, goal, (self.spec.state_size, self.spec.goal_size), UserError)
@@ -68,6 +93,10 @@ class DeployedPolicy:
             if not np.isfinite(values).all():
                 raise UserError(f"this policy's {name} has a number that is not finite: check the sensor that gave it")
         return np.asarray(_act(self._on_device, state, goal))
+
+    def planned(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
+        """Return whole chunks, NumPy in and out: state [B, S], goal [B, G] -> [B, H * A]"""
+        return np.asarray(_plan(self._on_device, state, goal))
 
     @cached_property
     def _on_device(self) -> "DeployedPolicy":
@@ -92,6 +121,11 @@ def deployed_params(critic: Critic, params: Params) -> Params:
 
 
 @jax.jit
+def _plan(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
+    return policy.plan(state, goal)
+
+
+@jax.jit
 def _act(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
     return policy.act((), state, goal)[1]
 
@@ -103,14 +137,16 @@ class SampledPolicy:
 
     policy: DeployedPolicy
 
-    def init(self, key: Array) -> Array:
-        return key
+    def init(self, key: Array) -> tuple[Array, Any]:
+        return key, self.policy.init(key)
 
-    def act(self, policy_state: Array, state: Array, goal: Array) -> tuple[Array, Array]:
-        key, key_noise = jax.random.split(policy_state)
+    def act(self, policy_state: tuple[Array, Any], state: Array, goal: Array) -> tuple[tuple[Array, Any], Array]:
+        key, key_noise = jax.random.split(policy_state[0])
         mean, log_std = self.policy.heads(state, goal)
         noise = jax.random.normal(key_noise, mean.shape)
-        return key, sample_squashed(mean, log_std, noise)[0]
+        planned = sample_squashed(mean, log_std, noise)[0]
+        chunk, action = _in_turn(policy_state[1], planned, self.policy.action_chunk)
+        return (key, chunk), action
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from dcp.run_folder import POLICY_FILE, located
 from dcp.types import EnvSpec, Params
 from dcp.validation import MEGABYTE, Count, FormatError, Name, Size, checked, parse_json
 
-POLICY_SCHEMA_VERSION = 2  # 2 stores the critic, the condition and the network as components
+POLICY_SCHEMA_VERSION = 3  # 2 stores the critic, the condition and the network as components; 3 has action chunks
 KINDS = ("network", "critic", "condition")  # the parts of a policy
 _KEY = "dcp"  # the one metadata entry: safetensors would write two in any order
 _SUM = "sha256"
@@ -35,10 +35,11 @@ def save_policy(path: str | Path, policy: DeployedPolicy, about: Mapping[str, An
     """Write the policy whole or not at all. `about` says where it comes from: env, method, and what else is of use."""
     path = Path(path)
     metadata = {
-        "schema_version": POLICY_SCHEMA_VERSION,
+        "schema_version": POLICY_SCHEMA_VERSION if policy.action_chunk > 1 else 2,
         "spec": {name: value for name, value in asdict(policy.spec).items() if name != "action_chunk"},
         **{kind: describe(kind, getattr(policy, kind)) for kind in KINDS},
         "about": dict(about),
+        **({"action_chunk": policy.action_chunk} if policy.action_chunk > 1 else {}),
     }
     named = _named({"actor": policy.actor, "critic": policy.critic_params})
     arrays = {name: np.asarray(array, order="C") for name, array in named.items()}
@@ -70,7 +71,7 @@ def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, A
     except Exception as error:  # a user's part may raise anything
         raise UserError(f"{path} has a part that cannot be made ({one_line(error)}): train or copy it again") from error
     try:
-        policy = _assembled(spec, parts, arrays)
+        policy = _assembled(spec, parts, arrays, metadata.get("action_chunk", 1))
     except Exception as error:
         raise UserError(f"{path} is damaged ({one_line(error)}): train or copy it again") from error
     return policy, dict(metadata.get("about", {}))
@@ -158,6 +159,7 @@ class _About(Struct):
 
 class _Metadata(Struct):
     spec: dict[str, Any]
+    action_chunk: Annotated[int, Meta(ge=1, le=10_000)] = 1
     about: _About = field(default_factory=_About)
 
 
@@ -275,21 +277,22 @@ def _name(path: Any) -> str:
 
 
 @lru_cache(maxsize=16)  # tracing takes longer than all else here
-def _shapes(spec: EnvSpec, network: Any, critic: Any, condition: Any) -> tuple[Params, Params]:
+def _shapes(spec: EnvSpec, network: Any, critic: Any, condition: Any, chunk: int) -> tuple[Params, Params]:
     """Return what the actor's and the critic's parameters look like, without a number of them."""
+    spec = spec.in_chunks(chunk)
     size = condition.size(spec, critic.repr_dim)
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0)))
     actor = jax.eval_shape(lambda keys: init_actor(network, keys[0], spec, size), keys)
     return actor, jax.eval_shape(lambda keys: critic.init(keys, Problem(spec, network)).params, keys)
 
 
-def _assembled(spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, np.ndarray]) -> DeployedPolicy:
+def _assembled(spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, np.ndarray], chunk: int) -> DeployedPolicy:
     """Return the policy of these parts. The arrays must be exactly those that the parts have, in any pytree.
 
     A policy may come without what serves training alone, such as psi_sa.
     """
     network, critic, condition = parts["network"], parts["critic"], parts["condition"]
-    actor, params = _shapes(spec, network, critic, condition)
+    actor, params = _shapes(spec, network, critic, condition, chunk)
     stored = {name: (array.shape, array.dtype) for name, array in arrays.items()}
     wanted, wrong = {}, []
     for critic_params in (deployed_params(critic, params), params):
@@ -299,5 +302,5 @@ def _assembled(spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, np.ndarra
         if not wrong:
             # The arrays stay NumPy's until they are used: starting a device takes as long as everything else here.
             found = jax.tree_util.tree_map_with_path(lambda path, _: arrays[_name(path)], like)
-            return DeployedPolicy(spec, network, critic, condition, found["actor"], found["critic"])
+            return DeployedPolicy(spec, network, critic, condition, found["actor"], found["critic"], chunk)
     raise ValueError(f"array {wrong[0]} is {stored.get(wrong[0])}, not {wanted.get(wrong[0])}")

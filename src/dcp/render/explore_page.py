@@ -84,7 +84,7 @@ def explore_page(data: dict[str, Any]) -> str:
 def runs_in_page(env: Environment, policy: DeployedPolicy) -> bool:
     """Tell whether the page can step the task and run the policy: others are shown by recorded episodes."""
     known = foreign_part(policy) is None and CONDITIONS.name_of(type(policy.condition)) in KNOWN
-    return known and _task(env) is not None and policy.spec.action_chunk == 1
+    return known and _task(env) is not None and policy.action_chunk == 1
 
 
 def require_psi(target: Target) -> DeployedPolicy:
