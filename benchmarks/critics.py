@@ -1,0 +1,84 @@
+"""One update of each critic at the ant's sizes, as ratios to the contrastive critic's, all in one run.
+
+`ratios`: milliseconds of an update over those of `contrastive` with the same backbone. `flops`: the same of XLA's count
+of floating-point operations. `excess`: the one over the other; above 1.3 a critic is slower than its arithmetic says.
+ChronoSRL and the contrastive critic it is compared with are also measured with the residual backbone at depth 4.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+sys.path.insert(0, str(Path(__file__).parent))
+from timing import in_turns, report
+
+from dcp.compiling import compiler_options
+from dcp.config import Config
+from dcp.interfaces import hindsight_of
+from dcp.learner import Learner
+from dcp.methods.table import CRITICS, make_agent, needs
+from dcp.replay import relabel
+from dcp.types import Array, Batch, EnvSpec, Transition
+
+ANT = EnvSpec("ant", state_size=29, goal_size=2, action_size=8, goal_dims=(0, 1), threshold=0.5, episode_length=1000)
+UPDATES, BATCH, ROUNDS = 4, 256, 5
+DEEP = {"network": "residual", "depth": 4}
+
+
+def batches(learner: Learner, key: Array) -> Batch:
+    """[UPDATES, B, ...] of random walks, with whatever the critic needs."""
+    keys, length, num_envs = jax.random.split(key, 3), 1000, 2
+    walk = jnp.cumsum(0.1 * jax.random.normal(keys[0], (length, num_envs, 29)), axis=0)
+    windows = Transition(
+        walk, jax.random.uniform(keys[1], (length, num_envs, 8), minval=-1.0), walk[..., :2],
+        jnp.zeros((length, num_envs), jnp.int32), jnp.zeros((length, num_envs), bool),
+    )  # fmt: skip
+    hindsight = hindsight_of(learner.agent.critic)
+    pairs = relabel(windows, ANT, 0.99, keys[2], needs(learner.agent), hindsight)
+    return jax.tree.map(lambda x: x[: UPDATES * BATCH].reshape(UPDATES, BATCH, *x.shape[1:]), pairs)
+
+
+def program(critic: str, **settings: Any) -> tuple[Any, float]:
+    """-> a call of UPDATES updates in a scan, as training makes them, and the FLOPs of one"""
+    config = Config(method="crl", critic=critic, **settings).resolve(ANT.episode_length)
+    learner = Learner(config, ANT, make_agent(config, ANT))
+    data, keys = jax.jit(lambda key: batches(learner, key))(jax.random.key(1)), jax.random.split(jax.random.key(2), 4)
+    state = jax.jit(learner.init)(jax.random.key(0))
+
+    def run(state: Any, data: Any) -> Any:
+        noise = jax.vmap(learner.noise, in_axes=(0, None))(keys, BATCH)
+        return jax.lax.scan(lambda s, x: learner.step(s, x[0], x[1], key=x[2]), state, (data, noise, keys))[0]
+
+    def one(state: Any, batch: Any) -> Any:
+        return learner.step(state, batch, learner.noise(keys[0], BATCH), key=keys[0])[0]
+
+    cost = jax.jit(one).lower(state, jax.tree.map(lambda x: x[0], data)).compile().cost_analysis()
+    jitted = jax.jit(run, compiler_options=compiler_options())
+    return (lambda: jitted(state, data)), float((cost or {}).get("flops", 0.0))
+
+
+def compared(cases: dict[str, dict[str, Any]], base: str) -> dict[str, dict[str, float]]:
+    made = {name: program(**case) for name, case in cases.items()}
+    seconds = in_turns({name: work for name, (work, _) in made.items()}, ROUNDS)
+    milliseconds = {name: 1e3 * s / UPDATES for name, s in seconds.items()}
+    ratios = {name: ms / milliseconds[base] for name, ms in milliseconds.items()}
+    flops = {name: made[name][1] / made[base][1] for name in made}
+    excess = {name: ratios[name] / flops[name] for name in made}
+    return {"milliseconds": milliseconds, "ratios": ratios, "flops": flops, "excess": excess}
+
+
+def main() -> None:
+    plain = {name: {"critic": name} for name in CRITICS}
+    plain["quasimetric_iqe"] = {"critic": "quasimetric", "component_settings": {"critic.quasimetric": "iqe"}}
+    found = compared(plain, "contrastive")
+    deep = compared({name: {"critic": name, **DEEP} for name in ("contrastive", "chronosrl")}, "contrastive")
+    for key, values in deep.items():
+        found[key] |= {f"{name}_depth_4": value for name, value in values.items()}
+    report(**{key: {name: round(value, 3) for name, value in values.items()} for key, values in found.items()})
+
+
+if __name__ == "__main__":
+    main()
