@@ -34,7 +34,9 @@ def saved(tmp_path: Path) -> Path:
     return save_policy(tmp_path / "policy.safetensors", untrained(), {"env": "point_u_maze_inertia", "method": "dcp"})
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize(
+    "condition", [name for name, row in CONDITIONS.items() if not getattr(row, "needs_steps", False)]
+)
 def test_a_policy_comes_back_bit_for_bit(condition: str, tmp_path: Path):
     policy = untrained(condition, depth=3, layer_norm=True, residual_every=2, activation="relu", energy="l2")
     loaded = load_policy(save_policy(tmp_path / "p.safetensors", policy, {}))
