@@ -71,7 +71,7 @@ def compared(cases: dict[str, dict[str, Any]], base: str) -> dict[str, dict[str,
 
 
 def main() -> None:
-    plain = {name: {"critic": name} for name in CRITICS}
+    plain: dict[str, dict[str, Any]] = {name: {"critic": name} for name in CRITICS}
     plain["quasimetric_iqe"] = {"critic": "quasimetric", "component_settings": {"critic.quasimetric": "iqe"}}
     found = compared(plain, "contrastive")
     deep = compared({name: {"critic": name, **DEEP} for name in ("contrastive", "chronosrl")}, "contrastive")

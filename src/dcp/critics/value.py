@@ -10,7 +10,6 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from dcp.critics.actor_rules import Deterministic, Imitation, Soft
 from dcp.errors import UserError
@@ -78,7 +77,8 @@ class SAC:
     def after(self, problem: Problem, params: Params, carried: Targets) -> Targets:
         """The slow copies move when the actor does."""
         rate = jnp.where(carried.updates % self.actor_rule.delay == 0, self.target_rate, 0.0)
-        return Targets(optax.incremental_update(params, carried.params, rate), carried.updates + 1)
+        slow = jax.tree.map(lambda new, old: rate * new + (1.0 - rate) * old, params, carried.params)
+        return Targets(slow, carried.updates + 1)
 
     def representation(self, problem: Problem, params: Params) -> Representation:
         def value(state: Array, action: Array, goal: Array) -> Array:
