@@ -91,13 +91,13 @@ def draw(found: dict[str, dict[str, float]], path: Path) -> None:
     from dcp.analysis.style import BLUE, house_style, save
 
     titles = {
-        "envs": "an unroll (s), by environments",
-        "batch": "an update (ms), by batch",
-        "depth": "an update (ms), by depth",
-        "maze": "an unroll (s), by maze",
+        "envs": "unroll (s) by environments",
+        "batch": "update (ms) by batch",
+        "depth": "update (ms) by depth",
+        "maze": "unroll (s) by maze",
     }
     with house_style():
-        figure = Figure(figsize=(3.2 * len(found), 2.9), layout="constrained")
+        figure = Figure(figsize=(4.0 * len(found), 3.0), layout="constrained")
         for axes, (axis, points) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
             scale = 1e3 if axis in ("batch", "depth") else 1.0
             names, values = list(points), [scale * value for value in points.values()]
@@ -109,7 +109,9 @@ def draw(found: dict[str, dict[str, float]], path: Path) -> None:
             numbers = [float(name) for name in names]
             axes.loglog(numbers, values, "o-", color=BLUE)
             axes.loglog(numbers, [values[-1] * x / numbers[-1] for x in numbers], ":", color="grey")
-            axes.set_xticks(numbers, names)
+            axes.set_xticks(numbers, names, fontsize=8)
+            powers = [10.0**n for n in range(-4, 5) if 10.0**n >= min(values) / 2 and 10.0**n <= 2 * max(values)]
+            axes.set_yticks(powers, [f"{power:g}" for power in powers], fontsize=8)
             axes.minorticks_off()
         save(figure, path)
 
