@@ -159,7 +159,7 @@ def controllability(axes: Axes, content: dict[str, Any]) -> None:
     axes.set_ylim(min(0.0, *(each["progress"]["low"] or 0.0 for each in steps.values())) - 0.02, 1.4)
     axes.set_yticks(np.linspace(0.0, 1.0, 6))
     axes.set_ylabel("of a direction of length 1")
-    axes.legend(fontsize=7.5, loc="upper left", ncols=2)
+    axes.legend(fontsize=7.5, loc="upper left", ncols=1)
     note = "In so many steps. 0: no action moves what the goal is about; 1: all of it"
     _titled(axes, "Can actions follow the learned direction?", note)
 
