@@ -89,7 +89,10 @@ def main() -> None:
         frames.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
         print(f"\r{len(frames)} frames", end="", flush=True)
     page.close()
-    palette = frames[len(frames) // 2].quantize(160, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    seen = Image.new("RGB", (WIDTH, 4 * HEIGHT))  # a palette of the whole story
+    for i in range(4):
+        seen.paste(frames[i * (len(frames) - 1) // 3], (0, i * HEIGHT))
+    palette = seen.quantize(200, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     drawn = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     out = HERE.parent / "images" / "explore.gif"
     drawn[0].save(out, save_all=True, append_images=drawn[1:], duration=FRAME, loop=0, optimize=True)

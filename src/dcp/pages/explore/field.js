@@ -98,9 +98,12 @@ export class TrueField {
 
 // The indices of non-negative float32 numbers, smallest first: a float's bits sort as it does.
 function sorted(values) {
-  const bits = new Uint32Array(Float32Array.from(values).buffer), keys = new Float64Array(values.length);
+  const bits = new Uint32Array(values.buffer, values.byteOffset, values.length), keys = new Float64Array(values.length);
   for (let i = 0; i < keys.length; i++) keys[i] = bits[i] * 65536 + i;
-  return Int32Array.from(keys.sort(), (key) => key % 65536);
+  keys.sort();
+  const order = new Int32Array(keys.length);
+  for (let i = 0; i < keys.length; i++) order[i] = keys[i] % 65536;
+  return order;
 }
 
 // Ranks from 0; equal numbers share their mean rank.
@@ -117,8 +120,8 @@ export function ranks(values) {
 
 // Spearman's rank correlation; NaN where one of the two is constant.
 export function rankCorrelation(a, b) {
-  const finite = [...a.keys()].filter((i) => Number.isFinite(a[i]) && Number.isFinite(b[i]));
-  const [x, y] = [a, b].map((values) => ranks(Float32Array.from(finite, (i) => values[i])));
+  const finite = Int32Array.from(a.keys()).filter((i) => Number.isFinite(a[i]) && Number.isFinite(b[i]));
+  const [x, y] = [a, b].map((values) => ranks(finite.length === values.length ? values : Float32Array.from(finite, (i) => values[i])));
   const mean = (finite.length - 1) / 2;
   let xy = 0, xx = 0, yy = 0;
   for (let i = 0; i < x.length; i++) { xy += (x[i] - mean) * (y[i] - mean); xx += (x[i] - mean) ** 2; yy += (y[i] - mean) ** 2; }
