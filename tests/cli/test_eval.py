@@ -193,7 +193,7 @@ BAD = [
     (["{run}", "--env", "point_u_maze_inertia"], "(4, 2, 2)"),
     (["{run}", "--env", "nowhere"], "dcp envs"),
     (["{run}/nothing"], "no policy at"),
-    (["{run}/metrics.csv"], "no readable safetensors file"),
+    (["{run}/metrics.csv"], "not a readable safetensors file"),
     (["zoo/nothing/dcp"], "the zoo has no"),
     (["{run}", "--burst", "10", "20"], "0 <= L <= P"),
     (["{run}", "--burst", "10"], "two whole numbers"),
