@@ -8,6 +8,7 @@ report the same metrics.
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -116,7 +117,7 @@ def main() -> None:
     first = jax.tree.map(lambda x: x[:256], batches)
     gap = check_equal(learner, first, keys[0])
 
-    def scanned(learner: Learner, options: dict[str, str] | None):
+    def scanned(learner: Learner, options: Any):
         def run(state: LearnerState) -> LearnerState:
             stacked = jax.tree.map(lambda x: x.reshape(UPDATES, 256, -1), batches)
             noise = jax.vmap(learner.noise, in_axes=(0, None))(keys, 256)
