@@ -361,7 +361,7 @@ class NumpyPolicy(ExportedPolicy):
             raise cls.mistake(f"there is no file {path}: name one that `dcp export` wrote") from None
         except Exception as error:  # zipfile's, NumPy's and JSON's have no class in common
             reason = (
-                f" ({error})" if type(error) is ValueError and METADATA in found else ""
+                f" ({str(error)[:200]})" if type(error) is ValueError and METADATA in found else ""
             )  # NumPy's words do not help
             sentence = f"{path} is not a whole policy of `dcp export`{reason}: export or copy it again"
             raise cls.mistake(sentence) from error
