@@ -184,7 +184,7 @@ def test_wrong_words_get_a_sentence(tmp_path, capsys):
         (["check", "x"], "takes no 'x'"),
         (["check", "--ledger", str(tmp_path / "none")], "there is no ledger"),
         (["rerun"], "takes one entry's folder"),
-        (["add", str(tmp_path), "--by", "me"], "no run folder"),
+        (["add", str(tmp_path), "--by", "me"], "not a run folder"),
     ]:
         assert main(["results", *words]) == 2
         assert sentence in capsys.readouterr().err

@@ -15,7 +15,7 @@ def folder(tiny_run, tmp_path: Path) -> Path:
 
 
 def test_a_folder_that_is_no_run_gives_one_sentence(tmp_path: Path):
-    with pytest.raises(UserError, match="no run folder"):
+    with pytest.raises(UserError, match="not a run folder"):
         load_run(tmp_path)
 
 

@@ -181,9 +181,9 @@ def test_cells_carry_their_number_boldness_marker_and_hover():
     rows = (Row((Cell("<a>"), best), "point_u_maze", "dcp"), Row((Cell("b"), Cell(DASH, float("nan")))))
     names = Names(("point_big_maze", "point_u_maze"), ("dcp",))
     html = table_html(Table("t", "A & B", ("name", "success"), rows, ("† <note>",)), 3, names)
-    assert '<tr data-environment="1" data-method="0"><td class="words">&lt;a&gt;</td>' in html
-    assert '<td data-value="18.4" title="5 seeds &lt;3"><b>18.4 ± 5.4</b><span class="marker">†</span></td>' in html
-    assert f'<td class="missing">{DASH}</td>' in html  # nothing to sort by
+    assert '<tr data-environment="1" data-method="0"><td data-label="name" class="words">&lt;a&gt;</td>' in html
+    assert 'data-value="18.4" title="5 seeds &lt;3"><b>18.4 ± 5.4</b><span class="marker">†</span></td>' in html
+    assert f'<td data-label="success" class="missing">{DASH}</td>' in html  # nothing to sort by
     assert "<h3>A &amp; B</h3>" in html
     assert "<li>† &lt;note&gt;</li>" in html
     assert 'data-table="3" data-download="tex"' in html
@@ -194,8 +194,8 @@ def test_rows_of_one_environment_stand_together():
     rows = [Row((Cell(env), Cell(method)), env, method) for env in ("u", "v") for method in ("dcp", "crl")]
     html = table_html(Table("t", "t", ("environment", "method"), tuple(rows)), 0, names)
     assert html.count('<tr class="first"') == 2
-    assert '<td class="words">u</td><td class="words"><i class="swatch m0"></i>dcp</td>' in html
-    assert '<td class="words again">u</td><td class="words"><i class="swatch m1"></i>crl</td>' in html
+    assert 'class="words">u</td><td data-label="method" class="words"><i class="swatch m0"></i>dcp</td>' in html
+    assert 'class="words again">u</td><td data-label="method" class="words"><i class="swatch m1"></i>crl</td>' in html
 
 
 def test_names_of_files_are_plain_and_never_alike():

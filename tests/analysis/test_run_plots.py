@@ -48,7 +48,7 @@ def test_a_run_that_stopped_before_its_policy_was_saved_leaves_the_curve(tmp_pat
 
 
 def test_a_folder_that_is_no_run_is_a_mistake(tmp_path):
-    with pytest.raises(UserError, match="no run folder"):
+    with pytest.raises(UserError, match="not a run folder"):
         save_run_plots(tmp_path)
 
 

@@ -111,7 +111,7 @@ def rewrite(path: Path, **changes) -> None:
         (lambda p: p.write_text("not a policy at all"), "export or copy it again"),
         (lambda p: p.write_bytes(p.read_bytes()[:-300]), "export or copy it again"),
         (lambda p: rewrite(p, format="torch"), "not a policy that `dcp export` wrote"),
-        (lambda p: rewrite(p, schema_version=99), "schema 99, this reader knows 1"),
+        (lambda p: rewrite(p, schema_version=99), "schema 99, this reader knows 2"),
         (lambda p: rewrite(p, state_size=30), "export or copy it again"),
         (lambda p: rewrite(p, goal_dims=[0, 29]), "goal_dims"),
         (lambda p: rewrite(p, burst={"period": 1, "length": 2}), "does not fit into a period"),

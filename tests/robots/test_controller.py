@@ -498,7 +498,7 @@ def test_no_policy_gets_anything_else_past_the_controller(outputs, change):
         ({"action_low": [-1, np.nan]}, "action_low must be finite"),
         ({"action_low": 2.0}, "exceeds action_high"),
         ({"action_high": [1, 1, 1]}, r"action_high has shape \(3,\): give one number, or 2"),
-        ({"action_high": "high"}, "action_high is no number"),
+        ({"action_high": "high"}, "action_high is neither a number nor a list of numbers"),
         ({"safe_action": [0.0, 3.0]}, r"safe_action \[0, 3\] is outside the limits \[-1, -1\] to \[1, 1\]"),
         ({"safe_action": "relax", "action_size": 2}, "'relax'.*or 'hold'"),
         ({"safe_action": 0.0}, "give action_size, or safe_action as an array"),
