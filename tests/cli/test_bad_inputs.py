@@ -37,7 +37,7 @@ BAD_FLAGS = [
     ("--qqq 1", "--help"),
     ("--steps", "needs a value"),
     ("--steps many", "whole number"),
-    ("--steps 1e6", "whole number"),
+    ("--steps 1.5", "whole number"),
     ("--steps=", "whole number"),
     ("--window wide", "not 'wide'"),
     ("--discount high", "a number"),

@@ -23,12 +23,12 @@ def at(env, x: float, y: float, velocity=(0.0, 0.0), goal=(3.0, 3.0)) -> EnvStat
     return env.reset_to(np.array([x, y, *goal]), np.array([*velocity, 0.0, 0.0]))
 
 
-def test_the_paper_mazes_exist_with_and_without_inertia_and_with_far_goals():
+def test_every_maze_exists_with_and_without_inertia_and_with_far_goals_but_the_hardest():
+    mazes, with_far_goals = ("u", "u4", "u5", "big", "hardest"), ("u", "u4", "u5", "big")
     assert set(NAMES) == {
-        "point_u_maze", "point_big_maze", "point_hardest_maze",
-        "point_u_maze_inertia", "point_big_maze_inertia", "point_hardest_maze_inertia",
-        "point_u_maze_eval", "point_big_maze_eval", "point_u_maze_inertia_eval", "point_big_maze_inertia_eval",
-    }  # fmt: skip
+        *(f"point_{maze}_maze{inertia}" for maze in mazes for inertia in ("", "_inertia")),
+        *(f"point_{maze}_maze{inertia}_eval" for maze in with_far_goals for inertia in ("", "_inertia")),
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -79,7 +79,7 @@ def test_samples_vary_around_the_mean_action(tiny_run: TrainedRun):
     state, goal = np.float32([[1.0, 1.0]]), np.float32([[3.0, 1.0]])
     mean, log_std = tiny_run.policy.heads(state, goal)
     keys = jax.random.split(jax.random.key(0), 4000)
-    drawn = np.asarray(jax.vmap(lambda key: policy.act(key, state, goal)[1][0])(keys))  # [4000, A]
+    drawn = np.asarray(jax.vmap(lambda key: policy.act(policy.init(key), state, goal)[1][0])(keys))  # [4000, A]
     assert_allclose(np.median(drawn, axis=0), np.tanh(mean[0]), atol=0.1)
     assert_allclose(
         np.std(np.arctanh(drawn.astype(np.float64).clip(-0.9999999, 0.9999999)), axis=0), np.exp(log_std[0]), rtol=0.1
