@@ -97,11 +97,11 @@ _SCALED_CRL_ROWS = {
 }
 # ChronoSRL's own settings; it evaluates on the training layout, at 100M steps everywhere. Humanoids have goals of 32
 # steps and batches of 1,024; 400 of them see as many pairs per unroll as 800 of 512.
-_CHRONOSRL = {"method": "chronosrl", **_PUBLISHED_LOOP}
+_CHRONOSRL = {"method": "chronosrl", "action_chunk": 2, **_PUBLISHED_LOOP}
 _HUMANOID = {"batch_size": 1024, "updates_per_iteration": 400, "component_settings": {"critic.goal_steps": 32}}
 _CHRONOSRL_ROWS = {
     "humanoid*": {**_CHRONOSRL, **_HUMANOID},
-    "point_*": {"method": "chronosrl", **_SHORT_EPISODES},
+    "point_*": {"method": "chronosrl", "action_chunk": 2, **_SHORT_EPISODES},
 }
 
 PRESETS = {

@@ -78,6 +78,7 @@ def test_chronosrls_rows(env: str, batch_size: int, updates: int, goal_steps: in
     """100M steps on the training layout; a humanoid's goals are 32 steps long, and its last half batch is left out."""
     config = preset_config("chronosrl", env=env).resolve(1000)
     assert (config.eval_env, config.steps, config.method) == (env, 100 * MILLION, "chronosrl")
+    assert config.action_chunk == 2
     assert (config.batch_size, config.num_updates) == (batch_size, updates)
     assert config.settings_of("critic") == ({} if goal_steps is None else {"goal_steps": goal_steps})
     agent = make_agent(config, EnvSpec(env, 29, 2, 8, (0, 1), 0.5, 1000))
