@@ -138,7 +138,7 @@ def test_junk_in_an_npz_gets_our_own_sentence_and_not_numpys(tmp_path: Path):
 def test_numpy_metadata_that_do_not_fit_the_arrays_give_one_sentence(changes, files: Path, tmp_path: Path):
     path = Path(shutil.copy(files / "policy.npz", tmp_path))
     rewrite(path, **changes)
-    with pytest.raises(UserError, match="no whole policy"):
+    with pytest.raises(UserError, match="not a whole policy"):
         load_exported(path)
 
 

@@ -172,7 +172,7 @@ class Trap:
 def test_loading_never_unpickles(tmp_path: Path):
     path, traces = tmp_path / "policy.npz", tmp_path / "traces"
     np.savez(path, dcp=np.array([Trap(traces)], dtype=object), allow_pickle=True)
-    with pytest.raises(ValueError, match="no whole policy"):
+    with pytest.raises(ValueError, match="not a whole policy"):
         NumpyPolicy.load(path)
     assert not traces.exists()
     np.load(path, allow_pickle=True)["dcp"]
