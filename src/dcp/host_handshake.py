@@ -1,7 +1,7 @@
-"""How hosts find each other before JAX joins them: all come, or each is told in one sentence what was wrong.
+"""Connect the hosts before JAX joins them: either all arrive, or each learns in one sentence what was wrong.
 
-The hosts share a secret, and every message of theirs carries an HMAC of it: nobody else can pose as one of them here.
-JAX's own service, which takes the port over once all have come, knows no secret: see SECURITY.md.
+The hosts share a secret, and every message carries an HMAC made with it, so that nobody else can pose as a host.
+JAX's own service, which takes over the port once all have arrived, uses no secret: see SECURITY.md.
 """
 
 import hmac
@@ -22,18 +22,18 @@ from msgspec import Meta, Struct
 from dcp.errors import UserError
 from dcp.validation import FormatError, checked, parse_json, read_text
 
-PATIENCE = 300.0  # seconds until all have come, as in JAX
-SECRET, SECRET_FILE = "DCP_HOSTS_SECRET", "DCP_HOSTS_SECRET_FILE"  # in the environment
+PATIENCE = 300.0  # seconds for all hosts to arrive, as in JAX
+SECRET, SECRET_FILE = "DCP_HOSTS_SECRET", "DCP_HOSTS_SECRET_FILE"  # environment variables
 MOST_HOSTS = 4_096
 _RETRY = 0.2
-_LINE = 2_000  # bytes of a message at most
-_CALLER = 5.0  # seconds in which a caller must have said who it is
-_CALLERS = 64  # that are heard at once; the longest silent one goes first
+_LINE = 2_000  # bytes, the longest message
+_CALLER = 5.0  # seconds for a caller to identify itself
+_CALLERS = 64  # callers at once; beyond that the oldest is dropped
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """`count` hosts, the address of host 0, and which of them this one is. Host 0 listens there, the others call."""
+    """Describe the hosts: how many, host 0's address, and this host's index. Host 0 listens there; the others call."""
 
     coordinator: str
     count: int
@@ -65,7 +65,7 @@ _HOST = re.compile(r"[A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 
 
 def shared_secret() -> str | None:
-    """Return the hosts' secret from the environment, or from the file that it names; None where there is none."""
+    """Return the hosts' secret from the environment or from the file that it names; None if neither is set."""
     told = os.environ.get(SECRET)
     if told is None and (file := os.environ.get(SECRET_FILE)):
         try:
@@ -83,7 +83,7 @@ def new_secret() -> str:
     return secrets.token_hex(16)
 
 
-# Messages: a line of JSON with an HMAC. What a caller says answers a challenge, so an earlier call cannot be repeated.
+# A message is a line of JSON with an HMAC. A caller answers a challenge, so nobody can replay an earlier call.
 
 
 class _Challenge(Struct):
@@ -108,7 +108,7 @@ def signed(value: Any, key: str) -> str:
 
 
 def verified(message: str, key: str) -> Any:
-    """Return what was said, if whoever said it has the secret. Raises FormatError."""
+    """Return the message's value if its sender knows the secret, else raise FormatError."""
     envelope = checked(parse_json(message), _Envelope)
     wanted = hmac.new(key.encode(), envelope.said.encode(), "sha256").hexdigest()
     if not hmac.compare_digest(wanted.encode(), envelope.hmac.encode()):
@@ -126,7 +126,7 @@ def wait_for_all(cluster: Cluster) -> None:
 
 
 def _wait_for_callers(cluster: Cluster) -> None:
-    """Host 0: wait until every other host has called, then let all start."""
+    """Wait, as host 0, until every other host has called; then let all start."""
     callers: dict[int, tuple[socket.socket, _Hello]] = {}
     try:
         with _listening(cluster) as door:
@@ -141,17 +141,17 @@ def _wait_for_callers(cluster: Cluster) -> None:
                     raise UserError(problem)
                 if len(callers) == cluster.count - 1:
                     break
-        _answer(callers, None, cluster)  # the port is JAX's now
+        _answer(callers, None, cluster)  # from here on JAX uses the port
     finally:
         for caller, _ in callers.values():
             caller.close()
 
 
 def _greetings(door: socket.socket, cluster: Cluster) -> Iterator[tuple[socket.socket, _Hello | None]]:
-    """Yield each caller that has the secret with its hello, then (door, None) when the time is over. All are heard side
-    by side, so that one who is silent, or slow, keeps nobody waiting; a stranger is hung up on."""
+    """Yield each caller that knows the secret with its hello, and (door, None) when the time is over. All callers are
+    served at once, so that a silent or slow one delays nobody. A caller without the secret is disconnected."""
     deadline = time.monotonic() + cluster.patience
-    waiting: dict[socket.socket, tuple[bytearray, str, float]] = {}  # what it has said, its challenge, until when
+    waiting: dict[socket.socket, tuple[bytearray, str, float]] = {}  # received bytes, challenge, deadline
     with selectors.DefaultSelector() as selector:
 
         def hang_up(caller: socket.socket, close: bool = True) -> None:
@@ -187,7 +187,7 @@ def _greetings(door: socket.socket, cluster: Cluster) -> Iterator[tuple[socket.s
 
 
 def _accepted(door: socket.socket) -> tuple[socket.socket, str] | None:
-    """Take a call and send it a challenge."""
+    """Accept a call and send it a challenge."""
     try:
         caller = door.accept()[0]
     except OSError:
@@ -203,7 +203,7 @@ def _accepted(door: socket.socket) -> tuple[socket.socket, str] | None:
 
 
 def _heard(caller: socket.socket, said: bytearray) -> bytes | None:
-    """Read what has come. -> the whole line, empty for one that is too long or has hung up; None: not all is there"""
+    """Read what has arrived. -> the whole line; empty if it is too long or the caller hung up; None if incomplete"""
     try:
         piece = caller.recv(_LINE)
     except BlockingIOError:
@@ -224,7 +224,7 @@ def _hello(line: bytes, challenge: str, cluster: Cluster) -> _Hello | None:
 
 
 def _listening(cluster: Cluster) -> socket.socket:
-    """Listen at the coordinator's address and no other."""
+    """Listen at the coordinator's address only."""
     try:
         family, _, _, _, address = socket.getaddrinfo(*cluster.address, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
@@ -252,14 +252,14 @@ def _refusal(cluster: Cluster, callers: dict[int, Any], hello: _Hello) -> str | 
 
 
 def _call(cluster: Cluster) -> None:
-    """Any other host: call until host 0 answers that all are there."""
+    """Call host 0, as any other host, until it answers that all have arrived."""
     deadline = time.monotonic() + cluster.patience
     reason = "no answer"
     while (left := deadline - time.monotonic()) > 0:
         answer = None
         try:
             with socket.create_connection(cluster.address, timeout=left) as line:
-                answer = _asked(line, cluster, deadline + 10)  # host 0 may have waited in vain, and says so
+                answer = _asked(line, cluster, deadline + 10)  # extra time for host 0 to say that it waited in vain
         except (FormatError, UnicodeError) as error:
             reason = str(error)
         except OSError as error:
@@ -276,7 +276,7 @@ def _call(cluster: Cluster) -> None:
 
 
 def _asked(line: socket.socket, cluster: Cluster, deadline: float) -> _Answer | None:
-    """Say who this is, to the challenge of whoever listens there; return the answer if it is host 0's."""
+    """Answer the listener's challenge with this host's hello; return the reply if it comes from host 0."""
     challenge = checked(parse_json(_line(line, deadline)), _Challenge).challenge
     nonce = secrets.token_hex(16)
     hello = {"hosts": cluster.count, "host": cluster.index, "challenge": challenge, "nonce": nonce}
@@ -286,7 +286,7 @@ def _asked(line: socket.socket, cluster: Cluster, deadline: float) -> _Answer | 
 
 
 def _line(line: socket.socket, deadline: float) -> str:
-    """Read one line of at most `_LINE` bytes until the deadline, however slowly it comes."""
+    """Read one line of at most `_LINE` bytes, and give up at the deadline even if bytes keep arriving."""
     said = bytearray()
     while not said.endswith(b"\n"):
         line.settimeout(max(deadline - time.monotonic(), 0.01))
@@ -305,6 +305,6 @@ def _answer(callers: dict[int, tuple[socket.socket, _Hello]], problem: str | Non
         try:
             caller.settimeout(5.0)
             caller.sendall(signed({"nonce": hello.nonce, "problem": problem}, cluster.secret).encode() + b"\n")
-            caller.recv(1)  # it hangs up first: then the port is free at once
+            caller.recv(1)  # the caller hangs up first, so that the port is free at once
         except OSError:
-            continue  # JAX will notice, if it matters
+            continue  # JAX notices if it matters

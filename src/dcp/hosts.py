@@ -1,4 +1,4 @@
-"""Several hosts as one machine: how this process joins them, which of them it is, and what they tell each other."""
+"""Several hosts as one machine: join them, find out which host this process is, and exchange messages."""
 
 import itertools
 import os
@@ -15,7 +15,7 @@ from dcp.errors import UserError
 from dcp.host_handshake import MOST_HOSTS, SECRET, Cluster, shared_secret, signed, verified, wait_for_all
 from dcp.validation import FormatError, checked
 
-_HEARTBEAT = 100  # seconds after which a host that does not answer is given up, as in JAX
+_HEARTBEAT = 100  # seconds without an answer after which a host counts as lost, as in JAX
 _GRACE = 10.0  # seconds
 _END = "dcp/end"
 _sent, _received = itertools.count(), itertools.count()  # messages of host 0, in order
@@ -23,7 +23,7 @@ _key = ""  # the secret of the hosts that this process has joined
 
 
 def count() -> int:
-    """Count the hosts that train together; 1 unless this process has joined others. Known before JAX has devices."""
+    """Return the number of hosts that train together; 1 unless this process has joined others. Starts no devices."""
     return _jax_state().num_processes if jax.distributed.is_initialized() else 1
 
 
@@ -32,12 +32,12 @@ def index() -> int:
 
 
 def is_first() -> bool:
-    """Whether this is host 0, which alone writes and speaks."""
+    """Return whether this is host 0, the only one that writes files and prints."""
     return index() == 0
 
 
 def join(cluster: Cluster) -> None:
-    """Join the other hosts, before JAX starts. With one host there is nobody to join."""
+    """Join the other hosts before JAX starts. With one host, do nothing."""
     global _key
     _require_fresh()
     if cluster.count == 1:
@@ -59,7 +59,7 @@ def join(cluster: Cluster) -> None:
 
 
 def join_detected() -> None:
-    """Join the hosts of a SLURM job, of Open MPI or of whatever else JAX can see for itself."""
+    """Join the hosts of a SLURM job, of Open MPI or of another cluster that JAX detects."""
     global _key
     _require_fresh()
     _key = shared_secret() or ""
@@ -75,21 +75,21 @@ def join_detected() -> None:
 
 
 def disconnect() -> None:
-    """All hosts at once, after the last program: what follows concerns no other host."""
+    """Disconnect all hosts together, after the last shared program."""
     jax.distributed.shutdown()
 
 
 def send(value: Any) -> None:
-    """Send from host 0 to all others, by way of JAX's coordinator: works before JAX has its devices."""
+    """Send a value from host 0 to all others through JAX's coordinator. Works before JAX has devices."""
     number = next(_sent)
     _jax_state().client.key_value_set(f"dcp/{number}", signed([number, value], _key))
 
 
 def receive() -> Any:
-    """Wait for host 0's next message: host 0 may be busy."""
+    """Wait as long as needed for host 0's next message, and return it."""
     client, number = _jax_state().client, next(_received)
     while True:
-        with suppress(jax.errors.JaxRuntimeError):  # not yet; should host 0 be gone, JAX ends this process
+        with suppress(jax.errors.JaxRuntimeError):  # no message yet; if host 0 is gone, JAX ends this process
             message = client.blocking_key_value_get(f"dcp/{number}", 1_000)
             try:
                 stated, value = verified(message, _key)
@@ -103,14 +103,14 @@ def receive() -> Any:
 
 
 def end_all(sentence: str, code: int) -> None:
-    """Tell every other host to end now, wherever it is: it may be waiting for this one."""
+    """Tell every other host to end now, because it may be waiting for this one."""
     message = signed({"host": index(), "sentence": " ".join(sentence.split())[:2_000], "code": code}, _key)
-    with suppress(jax.errors.JaxRuntimeError):  # another was faster
+    with suppress(jax.errors.JaxRuntimeError):  # another host has said so already
         _jax_state().client.key_value_set(_END, message)
 
 
 def leave(code: int) -> NoReturn:
-    """End at once: in an orderly exit JAX waits for all hosts."""
+    """End the process at once. In an orderly exit JAX would wait for all hosts."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -132,19 +132,19 @@ def _await_end(client: Any, here: int) -> None:
             message = client.blocking_key_value_get(_END, 1_000)
             try:
                 end = checked(verified(message, _key), _Ended)
-            except FormatError:  # not a host's: JAX's own heartbeat tells who is gone
+            except FormatError:  # not a host's message; JAX's heartbeat notices hosts that are gone
                 return
             if end.host == here:
                 return
             if end.sentence:
                 print(f"dcp: host {end.host} has stopped: {end.sentence}", file=sys.stderr)
-            if here == 0:  # it will notice in the next exchange, and has a folder to put in order
+            if here == 0:  # host 0 notices in the next exchange, and must tidy the run folder first
                 time.sleep(_GRACE)
             leave(end.code)
 
 
 def _jax_state() -> Any:
-    """JAX keeps to itself what it was told; `jax.process_count` would start the devices."""
+    """Return JAX's private distributed state, because `jax.process_count` would start the devices."""
     from jax._src import distributed
 
     return distributed.global_state
@@ -153,4 +153,4 @@ def _jax_state() -> Any:
 def _require_fresh() -> None:
     if jax.distributed.is_initialized():
         raise UserError("this process has joined other hosts already: start a new one for another run")
-    jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM, which `StopRequest` hears
+    jax.config.update("jax_enable_preemption_service", False)  # it would catch SIGTERM, which `StopRequest` handles

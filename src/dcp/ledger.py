@@ -1,4 +1,4 @@
-"""The ledger of results: one folder per submitted run, which anyone can check, recompute and run again.
+"""The ledger of results: one folder per submitted run, which anyone can check, evaluate again and rerun.
 
     results/<env>/<method>/seed_<n>_<id>/
       config.json, metrics.csv, policy.safetensors    as the run left them
@@ -45,7 +45,7 @@ ENTRY_SCHEMA_VERSION = 1
 KEPT = (CONFIG_FILE, METRICS_FILE, POLICY_FILE)
 LARGEST_POLICY = 8_000_000  # bytes: a ledger is a git repository
 SCORES = tuple(METRICS)  # success_once, time_near_goal
-_SAME_RUN = ("env", "method", "seed", "fidelity", "physics")  # what a policy file says of its run, and its config too
+_SAME_RUN = ("env", "method", "seed", "fidelity", "physics")  # what both a policy file and its run's config say
 _TABLES = ("<!-- tables: written by `dcp results check --write` -->", "<!-- end of tables -->")
 
 Row = dict[str, float]
@@ -53,7 +53,7 @@ Row = dict[str, float]
 
 @dataclass(frozen=True)
 class Repeated:
-    """The evaluation that wrote the policy, once more: the same policy on the same episodes."""
+    """Hold a repeat of the evaluation that wrote the policy: the same policy on the same episodes."""
 
     evaluation: int  # from 1
     scores: dict[str, float]
@@ -62,7 +62,7 @@ class Repeated:
 
 @dataclass(frozen=True)
 class Entry:
-    """What entry.json holds."""
+    """Hold the content of entry.json."""
 
     by: str
     command: str
@@ -71,25 +71,25 @@ class Entry:
     env_steps: int
     sha256: dict[str, str]  # file -> checksum
     repeated: Repeated
-    commit: str = ""  # of dcp's source, where it is known
+    commit: str = ""  # of dcp's source, if known
     note: str = ""
     schema_version: int = ENTRY_SCHEMA_VERSION
 
 
 @dataclass(frozen=True)
 class Found:
-    """An entry as it lies in the ledger, with a sentence for everything that is wrong with it."""
+    """Hold an entry of the ledger, with one sentence for each fault in it."""
 
     folder: Path
     entry: Entry | None
     faults: list[str] = field(default_factory=list)
 
 
-# What a run must be to be added, and an entry to stay.
+# What a run must satisfy to be added, and an entry to stay.
 
 
 def row_faults(config: Config, points: Sequence[int], rows: Sequence[Mapping[str, float]]) -> list[str]:
-    """Say what no run of this config can have logged. `points`: the iterations done at each evaluation."""
+    """Return a sentence for each row that no run of this config can log. `points`: iterations at each evaluation."""
     found = []
     for number, row in enumerate(rows, 1):
         where = f"row {number} of {METRICS_FILE}"
@@ -110,7 +110,7 @@ def row_faults(config: Config, points: Sequence[int], rows: Sequence[Mapping[str
 
 
 def _impossible(config: Config, where: str, row: Mapping[str, float]) -> list[str]:
-    """Scores are means over episodes: whole numbers of successes and steps, and no success without a step."""
+    """Return a row's impossible scores. Means times episodes are whole numbers, and a success needs a step near."""
     episodes, length = config.eval_episodes, config.episode_length or math.inf
     success, near = row["success_once"], row["time_near_goal"]
     told = []
@@ -127,7 +127,7 @@ def _steps_at(config: Config, iterations: int) -> int:
 
 
 def folder_faults(folder: Path) -> list[str]:
-    """Say what is wrong with a run folder or an entry, from its files alone."""
+    """Return a sentence for each fault that the files of a run folder or an entry show."""
     try:
         config, earlier = read_plan(folder)
         rows = _rows(folder)
@@ -155,7 +155,7 @@ def _rows(folder: Path) -> list[Row]:
 
 
 def run_faults(folder: Path) -> list[str]:
-    """Say why a run cannot be added, before anything is computed."""
+    """Return the reasons why a run cannot be added, before anything is computed."""
     if (folder / FAULT_FILE).exists():
         return [f"the run ended by a fault (see {folder / FAULT_FILE}): resume it, or start it again"]
     faults = folder_faults(folder)
@@ -172,7 +172,7 @@ def run_faults(folder: Path) -> list[str]:
 
 
 def _edited(folder: Path) -> list[str]:
-    """Compare metrics.csv with the rows that the run's newest checkpoint holds."""
+    """Return faults where metrics.csv differs from the rows in the run's newest checkpoint."""
     for path in checkpoints(folder / CHECKPOINTS_DIR):
         try:
             kept = read_record(path)["rows"]
@@ -188,11 +188,11 @@ def _edited(folder: Path) -> list[str]:
     return []
 
 
-# The policy once more.
+# Evaluating a policy again.
 
 
 def repeat(folder: Path) -> Repeated:
-    """Repeat the evaluation that wrote the policy, on the same episodes."""
+    """Repeat the evaluation that wrote the policy, on the same episodes, and return its scores."""
     from dcp.evaluation.measures import training_scores
     from dcp.evaluation.rollout import evaluation_key
     from dcp.evaluation.targets import open_target
@@ -210,9 +210,9 @@ def repeat(folder: Path) -> Repeated:
 
 
 def differs(folder: Path, now: Repeated) -> list[str]:
-    """Say where the policy does not score what the log says, by more than the standard error over its episodes.
+    """Return a sentence for each score that differs from the log by more than the standard error over episodes.
 
-    On the machine that trained it every number is equal; elsewhere the physics rounds otherwise.
+    On the machine that trained the policy every number is equal; elsewhere the physics rounds differently.
     """
     config, last = read_plan(folder)[0], _rows(folder)[-1]
     least = {"success_once": 1 / config.eval_episodes, "time_near_goal": (config.episode_length or 1000) / 1000}
@@ -230,7 +230,7 @@ def differs(folder: Path, now: Repeated) -> list[str]:
 
 
 def add(run: Path, ledger: Path, by: str, note: str = "", commit: str = "", today: date | None = None) -> Path:
-    """Check a run, evaluate its policy again, and put it into the ledger. -> the entry's folder"""
+    """Check a run, evaluate its policy again, and add it to the ledger. -> the entry's folder"""
     if not by.strip():
         raise UserError("say who ran it: --by 'Your Name'")
     if faults := run_faults(run):
@@ -262,7 +262,7 @@ def digest(path: Path) -> str:
 
 
 def entries(ledger: Path) -> list[Found]:
-    """Read every entry below a ledger, in the order of the paths; none where there is no ledger yet."""
+    """Read every entry of a ledger, sorted by path; return none if there is no ledger yet."""
     return [_read(path.parent) for path in sorted(ledger.glob(f"*/*/*/{ENTRY_FILE}"))]
 
 
@@ -278,7 +278,7 @@ def _read(folder: Path) -> Found:
 
 
 def checked(found: Found, evaluate: bool = False) -> Found:
-    """Look for everything that is wrong with an entry; with `evaluate`, let its policy run once more, too."""
+    """Return the entry with all its faults; `evaluate` also evaluates its policy again."""
     if found.entry is None:
         return found
     folder, entry = found.folder, found.entry
@@ -300,11 +300,11 @@ def checked(found: Found, evaluate: bool = False) -> Found:
     return Found(folder, entry, faults)
 
 
-# Tables, from the entries alone.
+# Tables, made from the entries alone.
 
 
 def tables(ledger: Path) -> str:
-    """Return the tables of README.md: each method of each environment, over its seeds, beside the paper's values."""
+    """Return README.md's tables: each method on each environment over its seeds, beside the paper's values."""
     if not entries(ledger):
         return "No run has been added yet."
     collection = collect([ledger])
@@ -336,7 +336,7 @@ def _paper(env: str, method: str, steps: float) -> str:
 
 
 def _gain(groups: Mapping[str, Sequence[Run]]) -> list[str]:
-    """DCP less CRL over the seeds that both have, where there are two or more."""
+    """Return DCP minus CRL over the seeds that both have, if there are at least two."""
     if not {"dcp", "crl"} <= groups.keys():
         return []
     end = min(common_end(groups["dcp"]), common_end(groups["crl"]))
@@ -351,7 +351,7 @@ def _gain(groups: Mapping[str, Sequence[Run]]) -> list[str]:
 
 
 def with_tables(page: str, fresh: str) -> str:
-    """Put the tables into README.md, in place of those that are there."""
+    """Return the page of README.md with its tables replaced by the fresh ones."""
     before, _, rest = page.partition(_TABLES[0])
     if not rest:
         before, rest = page.rstrip() + "\n\n", _TABLES[1] + "\n"
@@ -359,7 +359,7 @@ def with_tables(page: str, fresh: str) -> str:
 
 
 def table_faults(ledger: Path) -> list[str]:
-    """Say whether README.md's tables are those of the entries."""
+    """Return a sentence if README.md's tables do not match the entries."""
     path = ledger / TABLES_FILE
     page = path.read_text(encoding="utf-8") if path.is_file() else ""
     if page == with_tables(page, tables(ledger)):
@@ -375,7 +375,7 @@ class _EnoughError(Exception):
 
 
 def rerun(folder: Path, evaluations: int, say: Callable[[str], object] = print) -> list[str]:
-    """Train an entry's config anew for its first evaluations. -> a sentence for every number that differs"""
+    """Train an entry's config again up to this many evaluations. -> a sentence for each number that differs"""
     from dcp.runs.train import train
 
     config, _ = read_plan(folder)
@@ -398,7 +398,7 @@ def rerun(folder: Path, evaluations: int, say: Callable[[str], object] = print) 
 
 
 def index(ledger: Path) -> list[dict[str, Any]]:
-    """Return what the page of the docs shows of each entry."""
+    """Return what the ledger's page shows of each entry."""
     shown = []
     for found in entries(ledger):
         if found.entry is None:

@@ -1,8 +1,8 @@
-"""Read files that may come from a stranger: regular files only, JSON of a bounded depth, values of the promised types.
+"""Read untrusted files: regular files only, JSON of a bounded depth, values of the promised types.
 
 A schema is a `msgspec.Struct` or a dataclass beside the code that writes the file; `checked` is the one validator.
-msgspec rather than pydantic: strict by default (true is no number, "3" is no 3), no dependencies, a sixteenth of the
-size. What is wrong is raised as `FormatError`; the caller knows the file and the fix, and makes it a sentence.
+msgspec rather than pydantic: strict by default (true is not a number, "3" is not 3), no dependencies, a sixteenth of
+the size. Faults raise `FormatError`; the caller knows the file and the fix, and turns the fault into a sentence.
 """
 
 import errno
@@ -19,23 +19,23 @@ from msgspec import Meta
 from dcp.errors import UserError
 
 Schema = TypeVar("Schema")
-# Types for schemas. A name may be printed: nothing in it moves a terminal's cursor or begins a new line.
+# Types for schemas. A name may be printed, so it has no control characters and no line breaks.
 Name = Annotated[str, Meta(max_length=300, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
 Size = Annotated[int, Meta(ge=1, le=1_000_000)]  # of a state, a goal, an action
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
-DEPTH = 32  # of nested lists and objects: ours have at most six
+DEPTH = 32  # of nested lists and objects; our files have at most six
 MEGABYTE = 2**20
 _SURROGATE = re.compile(r"\\u[dD][89abAB]|\\u[dD][c-fC-F]|[\ud800-\udfff]")
 
 
 class FormatError(ValueError):
-    """This content is not what the file should hold. The message says what is wrong, in one line."""
+    """Report that a file's content is invalid. The message says in one line what is wrong."""
 
 
 def open_regular(path: str | Path, *, most: int | None = None) -> IO[bytes]:
-    """Open a regular file to read its bytes. A pipe, which would wait for ever, or a device is an OSError; so is a
-    file of more than `most` bytes."""
+    """Open a regular file to read its bytes. Raises OSError for a pipe, which could block for ever, for a device, and
+    for a file of more than `most` bytes."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
@@ -52,10 +52,10 @@ def open_regular(path: str | Path, *, most: int | None = None) -> IO[bytes]:
 
 
 def read_text(path: str | Path, *, most: int = 64 * MEGABYTE) -> str:
-    """Read a regular file as UTF-8. Raises OSError, or FormatError where it is no text."""
+    """Read a regular file as UTF-8. Raises OSError, or FormatError if it is not text."""
     with open_regular(path, most=most) as file:
         content = file.read(most + 1)
-    if len(content) > most:  # it has grown, or is one of those that have no size
+    if len(content) > most:  # the file has grown, or reports no size
         raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
     try:
         return content.decode("utf-8")
@@ -64,17 +64,17 @@ def read_text(path: str | Path, *, most: int = 64 * MEGABYTE) -> str:
 
 
 def read_json(path: str | Path, *, most: int = 64 * MEGABYTE) -> Any:
-    """Read a regular file as JSON. Raises OSError, or FormatError where it is no JSON."""
+    """Read a regular file as JSON. Raises OSError, or FormatError if it is not JSON."""
     return parse_json(read_text(path, most=most))
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON, NaN and Infinity included: files of ours have them. Raises FormatError."""
+    """Parse JSON, with NaN and Infinity because our files contain them. Raises FormatError."""
     try:
         value = json.loads(text)
     except RecursionError:
         raise FormatError("nested too deeply") from None
-    except ValueError as error:  # JSON's own, or an integer of more digits than Python takes
+    except ValueError as error:  # invalid JSON, or an integer with more digits than Python accepts
         raise FormatError(" ".join(str(error).split())[:200]) from None
     require_shallow(value)
     if _SURROGATE.search(text):
@@ -86,7 +86,7 @@ def parse_json(text: str) -> Any:
 
 
 def require_shallow(value: Any, most: int = DEPTH) -> None:
-    """Refuse lists and objects that are nested deeper than this: whoever walks over them does so by recursion."""
+    """Refuse lists and objects nested deeper than `most`, because other code walks over them by recursion."""
     level = [value]
     for _ in range(most):
         level = [inner for outer in level if isinstance(outer, dict | list) for inner in _inside(outer)]
@@ -100,7 +100,7 @@ def _inside(value: dict[str, Any] | list[Any]) -> Any:
 
 
 def checked(value: Any, schema: type[Schema]) -> Schema:
-    """Return what JSON gave as this schema: every type and range is right, and nothing is converted. -> FormatError"""
+    """Return a JSON value as this schema, with all types and ranges checked and nothing converted, or FormatError."""
     try:
         return msgspec.convert(value, schema)
     except msgspec.ValidationError as error:
@@ -110,7 +110,7 @@ def checked(value: Any, schema: type[Schema]) -> Schema:
 
 
 def _in_words(error: msgspec.ValidationError) -> str:
-    """`Expected `int`, got `str` - at `$.spec.state_size`` -> spec.state_size: expected int, got str"""
+    """Reword `Expected `int`, got `str` - at `$.spec.state_size`` as spec.state_size: expected int, got str."""
     reason, _, place = " ".join(str(error).split()).replace("`", "").partition(" - at ")
     where = place.removeprefix("key in ").removeprefix("$").removeprefix(".")[:100]
     reason = reason[:1].lower() + reason[1:][:200]
@@ -118,13 +118,13 @@ def _in_words(error: msgspec.ValidationError) -> str:
 
 
 def require_no_links_out(folder: Path, of: Path | None = None) -> None:
-    """Refuse a run folder with a symbolic link that leads out of it: whoever writes or clears up there would do so
-    elsewhere. The run folder itself may be reached by a link. `of`: the run, where only one folder in it matters."""
+    """Refuse a run folder with a symbolic link that leads out of it, because writing or deleting there would change
+    other files. The run folder itself may be reached by a link. `of`: the run, if `folder` is a part of it."""
     run = folder if of is None else of
     root = run.resolve()
     start = root if of is None else root / folder.relative_to(of)
     _require_within(start, root, run)
-    for where, folders, files in os.walk(start):  # follows no link
+    for where, folders, files in os.walk(start):  # os.walk follows no links
         for name in (*folders, *files):
             _require_within(Path(where, name), root, run)
 

@@ -1,4 +1,4 @@
-"""`dcp compare A B`: in what two runs differ, what each reached, and both curves over each other."""
+"""`dcp compare A B`: how two runs differ, what each reached, and both curves in one plot."""
 
 import json as json_text
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ def _as_json(found: "Comparison", files: list[Path]) -> dict[str, Any]:
 
 
 def _results(side: "Side", metric: str) -> dict[str, Any]:
-    """Return every evaluation of one run, as shown, and which was its last and its best: [steps, value]."""
+    """Return all evaluations of one run as they are shown, and its last and its best: [steps, value]."""
     from dcp.analysis.curves import curve
 
     steps, values = curve(side.run.metrics, metric)
@@ -105,7 +105,7 @@ def _results(side: "Side", metric: str) -> dict[str, Any]:
 
 
 def _eval_as_json(each: "PairedEval") -> dict[str, Any]:
-    """Gains are a less b, on the same episodes: [mean, half width of the 95% interval]."""
+    """Return one evaluation for JSON. Gains are a minus b on the same episodes: [mean, half width of the 95% CI]."""
     gains = {"success_gain": each.gain, "time_near_goal_gain": each.time_gain}
     return {
         "name": each.name,

@@ -80,7 +80,7 @@ def fish() -> str:
 
 
 def _commands() -> Iterator[tuple[str, list[Flag]]]:
-    """Find each command's flags: those of the dataclass in its module that is named for it."""
+    """Yield each command with its flags, which come from the dataclass named after it in its module."""
     for command in COMMANDS:
         module = import_module(f"dcp.cli.{SHARED.get(command, command)}")
         options: Any = getattr(module, f"{command.capitalize()}Options", None)
@@ -94,7 +94,7 @@ def _names(flag: Flag) -> list[str]:
 
 
 def _choices(flag: Flag) -> list[str]:
-    """The values that a flag takes, where they can be listed."""
+    """Return the values that a flag accepts; empty where they cannot be listed."""
     from dcp.envs.registry import ENVIRONMENTS
     from dcp.methods.table import METHODS
 

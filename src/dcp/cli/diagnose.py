@@ -1,4 +1,4 @@
-"""`dcp diagnose`: what an agent's representation knows, beside the truth; JSON and figures in the run's folder."""
+"""`dcp diagnose`: compare an agent's representation with the truth; write JSON and figures to the run's folder."""
 
 import json as json_text
 from collections.abc import Callable, Iterator
@@ -57,7 +57,7 @@ def _main(options: DiagnoseOptions) -> int:
 
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
-    for target in targets:  # every mistake before the first minute of work
+    for target in targets:  # report every mistake before the slow work starts
         require_psi(target)
         environment_of(target, options.env)
         require_writable(_folder(target, options))
@@ -106,7 +106,7 @@ def _folder(target: "Target", options: DiagnoseOptions) -> Path:
 
 @contextmanager
 def _progress(label: str) -> Iterator[Callable[[str], None]]:
-    """Keep one line up to date while the work runs; without a terminal, print one line for each kind of work."""
+    """Update one line while the work runs; without a terminal, print one line for each kind of work."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda what: console.print(f"{label}: {what}", highlight=False, soft_wrap=True)

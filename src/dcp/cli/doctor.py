@@ -1,4 +1,4 @@
-"""`dcp doctor`: the checks in their order, with progress while they run, and what they found as a table or as JSON."""
+"""`dcp doctor`: run the checks in order, show progress, and print the findings as a table or as JSON."""
 
 import json
 import sys
@@ -43,7 +43,7 @@ class DoctorOptions:
 
 
 def main(argv: list[str]) -> int:
-    try:  # a broken installation may lack it, and then there is nothing to print with
+    try:  # a broken installation may lack rich, which prints everything else
         import rich  # noqa: F401
     except ImportError as error:
         raise UserError(f"{error.name} does not import ({error}): install dcp with its requirements again") from error
@@ -81,7 +81,7 @@ def _checks(options: DoctorOptions) -> dict[str, Callable[[], Iterable[Check]]]:
 
 
 def _run(checks: dict[str, Callable[[], Iterable[Check]]]) -> Iterator[Check]:
-    """Run the checks and show progress on stderr: one line that vanishes on a terminal, else a line per check."""
+    """Run the checks and show progress on stderr: on a terminal one line that vanishes, else one line per check."""
     from rich.console import Console
 
     console = Console(stderr=True)

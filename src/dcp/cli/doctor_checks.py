@@ -1,6 +1,6 @@
 """The checks of `dcp doctor`: Python and packages, JAX, GPU, memory, disks, rendering, and a moment of training.
 
-Each yields rows. What could bring the interpreter down runs in a process of its own.
+Each check yields rows. Anything that could crash the interpreter runs in its own process.
 """
 
 import importlib
@@ -26,33 +26,33 @@ from dcp.render.offscreen import ProbeError, advice, find_backend, first_line, i
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-PACKAGE = "dcp-rl"  # what pip installs; `dcp` there is somebody else's
+PACKAGE = "dcp-rl"  # the name on PyPI, where `dcp` belongs to another project
 OLDEST = (3, 11)
 SMALL, LARGE = "ant_u_maze", "humanoid_u_maze"  # the paper's most common body, and its largest
-WHOLE = 2.6  # a run's memory in units of its large parts, measured by benchmarks/iteration.py on ant_u_maze
+WHOLE = 2.6  # a run's memory divided by that of its large parts, measured by benchmarks/iteration.py on ant_u_maze
 NOT_KNOWN = "not known while JAX does not start"
 NOT_OFFERED = ("dev",)  # extras for work on dcp itself
-# Parts of a namespace: to import the whole would say nothing of them.
+# Packages inside another package: importing the outer one would not test them.
 _PARTS = {"orbax-checkpoint": "orbax.checkpoint", "mujoco-mjx": "mujoco.mjx"}
 TRIAL = 2**20  # bytes
 OFF = "off"
 OVERRIDES = {"depth": 1}  # of preset smoke
-# Nearly all of the self-test's time is XLA's: the programs run for a moment only, so they need not be good ones.
+# The self-test spends nearly all of its time compiling, and its programs run only briefly: do not optimise them.
 COMPILER = "JAX_DISABLE_MOST_OPTIMIZATIONS"
 
 
 @dataclass(frozen=True)
 class Check:
-    """One row. missing: dcp works without it. problem: it does not, and the exit code says so."""
+    """Hold one row. missing: dcp works without it. problem: dcp does not work, and the exit code says so."""
 
     name: str
     state: Literal["ok", "missing", "problem"]
     found: str
-    advice: str = ""  # what to install or do; empty where all is well
+    advice: str = ""  # what to install or do; empty if nothing is wrong
 
 
 def guarded(name: str, check: Callable[[], Iterable[Check]]) -> list[Check]:
-    """Its rows; a check that itself fails is one row, never a traceback."""
+    """Return a check's rows. A check that raises becomes one row, never a traceback."""
     try:
         return list(check())
     except Exception as error:
@@ -69,7 +69,7 @@ def python() -> Iterator[Check]:
 
 
 def packages() -> Iterator[Check]:
-    """Compare the installed packages with what dcp's metadata asks for: one row for all that fit."""
+    """Compare the installed packages with dcp's requirements. All that match share one row."""
     needed = _needed()
     unmet = {r.name: problem for r in needed if (problem := _unmet(r))}
     fitting = [r.name for r in needed if r.name not in unmet]
@@ -100,7 +100,7 @@ def extras() -> Iterator[Check]:
 
 
 def _needed() -> list["Requirement"]:
-    """Return dcp's requirements and jaxlib, which is most of JAX and has its own version."""
+    """Return dcp's requirements, and jaxlib: it is most of JAX and has its own version."""
     own = requirements(PACKAGE)
     try:
         return [*own, *(r for r in requirements("jax") if r.name == "jaxlib")]
@@ -109,7 +109,7 @@ def _needed() -> list["Requirement"]:
 
 
 def requirements(package: str, extra: str = "") -> list["Requirement"]:
-    """Return what this package asks for on this machine, with this extra."""
+    """Return what this package, with this extra, requires on this machine."""
     from packaging.requirements import Requirement
 
     every = [Requirement(text) for text in requires(package) or []]
@@ -117,7 +117,7 @@ def requirements(package: str, extra: str = "") -> list["Requirement"]:
 
 
 def of_extra(package: str, extra: str) -> list["Requirement"]:
-    """Return what the extra adds: jax[cuda12] of dcp-rl[cuda] is jax and all that its own extra adds."""
+    """Return what the extra adds, nested extras included: dcp-rl[cuda] adds jax[cuda12] and all that cuda12 adds."""
     plain = {str(r) for r in requirements(package)}
     added = [r for r in requirements(package, extra) if str(r) not in plain]
     return [inner for r in added for inner in (r, *(x for part in r.extras for x in of_extra_if_there(r.name, part)))]
@@ -145,10 +145,10 @@ def _unmet(requirement: "Requirement") -> str | None:
 
 
 def _broken(names: list[str]) -> dict[str, str]:
-    """Return the installed packages that do not import, and why."""
+    """Return the installed packages that fail to import, each with the reason."""
     try:
         return in_a_process(import_all, *names, timeout=300)
-    except ProbeError:  # the interpreter crashed: import one at a time to see with which
+    except ProbeError:  # the interpreter crashed: import them one at a time to find the culprit
         alone = {name: why for name in names if (why := _alone(name))}
         if not alone:
             raise
@@ -197,7 +197,7 @@ def _restart() -> str:
 
 
 def gpu() -> Iterator[Check]:
-    """Report a GPU that the driver lists and JAX does not use: the usual reason for a slow run."""
+    """Report a GPU that the driver lists but JAX does not use: the usual reason for a slow run."""
     try:
         backend = look()["platform"]
     except ProbeError:
@@ -214,7 +214,7 @@ def gpu() -> Iterator[Check]:
 
 
 def _nvidia_smi() -> list[str] | str:
-    """Return the names of the GPUs, an empty list without the tool, or why it fails."""
+    """Return the names of the GPUs, an empty list if nvidia-smi is missing, or why it fails."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
@@ -258,7 +258,7 @@ def gigabytes(amount: float) -> str:
 
 
 def look() -> dict[str, Any]:
-    """Return what JAX sees, or raise why it does not start. Several checks ask; JAX is started once."""
+    """Return what JAX sees, or raise the reason why it does not start. Several checks share one start of JAX."""
     seen = _look()
     if isinstance(seen, ProbeError):
         raise seen
@@ -292,7 +292,7 @@ def start_jax() -> dict[str, Any]:
         "cores": devices.cores(),
         "available": available_memory(),
         "memory": {env: sum(part.values()) for env, part in parts.items()},
-        # The last ones, and the one that is being written.
+        # The checkpoints that are kept, and the one being written.
         "checkpoints": (KEPT + 1) * (parts[LARGE]["replay"] + parts[LARGE]["learner and its optimizer"]),
         "cache": None if in_use is None else str(in_use),
         "cache_wanted": os.environ.get(compiling.VARIABLE) or str(compiling.default_folder()),
@@ -309,14 +309,14 @@ def _parts(env: str) -> dict[str, int]:
 
 
 def runs_disk(folder: Path) -> Iterator[Check]:
-    """Check the folder for runs. A run at the paper's settings needs room for its checkpoints."""
+    """Check the folder for runs: a run with the paper's settings needs space for its checkpoints."""
     try:
         free = _write(folder)
     except OSError as error:
         yield Check("disk for runs", "problem", _refusal(folder, error), "Choose another --runs-dir.")
         return
     found, need = f"{gigabytes(free)} free for {folder.absolute()}", 0
-    with suppress(ProbeError):  # JAX has its own row
+    with suppress(ProbeError):  # the check of JAX reports it
         need = look()["checkpoints"]
         found += f"; a run's checkpoints take up to {gigabytes(need)} at the paper's settings ({LARGE})"
     if free >= need:
@@ -326,7 +326,7 @@ def runs_disk(folder: Path) -> Iterator[Check]:
 
 
 def cache_disk() -> Iterator[Check]:
-    """Check the folder of compiled programs. It only saves time, so it is never a problem."""
+    """Check the folder of compiled programs. The cache only saves time, so a fault in it is never a problem."""
     try:
         seen = look()
     except ProbeError:
@@ -344,7 +344,7 @@ def cache_disk() -> Iterator[Check]:
 
 
 def _write(folder: Path) -> int:
-    """Write a file where the folder is or would be made, and remove it. -> free bytes"""
+    """Write and remove a file where the folder is or would be created. -> free bytes"""
     place = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
     with tempfile.TemporaryFile(dir=place) as file:
         file.write(bytes(TRIAL))

@@ -1,8 +1,8 @@
-"""`dcp doctor --gpu`: does training run on this device, how fast, and with the numbers of a CPU?
+"""`dcp doctor --gpu`: does training run on this device, how fast, and do its numbers agree with a CPU's?
 
-Steps per second of each environment, milliseconds per update under each of our options for GPUs, memory, and short runs
-whose numbers are compared with those that a CPU gave (CPU_NUMBERS). It runs on a CPU too. Everything that touches the
-device runs in a process of its own, so that a driver that crashes or hangs costs one row.
+It measures steps per second of each environment, milliseconds per update under each of our options for GPUs, and
+memory. It compares the numbers of short runs with those of a CPU (CPU_NUMBERS). It runs on a CPU too. Everything that
+touches the device runs in its own process, so that a driver that crashes or hangs costs one row.
 """
 
 import json
@@ -23,7 +23,7 @@ LIMIT = 900.0  # seconds for one process: compiling physics takes a minute or tw
 STEPS, WARM = 20, 3  # steps of one call; calls before the clock starts
 UPDATES = 50
 FEW = {"humanoid_u_maze": 128}  # environments, where they are not 512
-BETTER = 0.95  # of the time under the options in force: less is worth a word
+BETTER = 0.95  # options that take less than this share of the current options' time are recommended
 # Short runs on a CPU, float32: an iteration of `--preset smoke --env point_u_maze --seed 0`, and the mean |observation|
 # after 20 steps of random actions from key 0. A GPU sums in another order and may multiply with fewer digits (TF32).
 TOLERANCE = 0.02  # relative
@@ -39,7 +39,7 @@ CPU_NUMBERS: dict[str, float] = {
 
 
 def checks(envs: tuple[str, ...], report: Path) -> Iterator[Check]:
-    """Yield a row per measurement; write all of it to `report` as one JSON object."""
+    """Yield one row per measurement, and write all measurements to `report` as one JSON object."""
     if not report.parent.is_dir():
         raise UserError(f"{report} cannot be written: make {report.parent} first, or choose another --gpu-report")
     device = in_a_process(describe, timeout=LIMIT)
@@ -79,13 +79,13 @@ def _update(row: str) -> dict[str, Any]:
 
 
 def _agreement(numbers: dict[str, float], found: dict[str, Any]) -> Iterator[Check]:
-    """Compare with a CPU's numbers."""
+    """Yield a row that compares the numbers with a CPU's."""
     gaps = {
         name: abs(value - wanted) / max(abs(wanted), 1e-3)
         for name, value in numbers.items()
         if (wanted := CPU_NUMBERS.get(name)) is not None
     }
-    far = {name: gap for name, gap in gaps.items() if not gap <= TOLERANCE}  # a NaN is far too
+    far = {name: gap for name, gap in gaps.items() if not gap <= TOLERANCE}  # NaN counts as far
     found["agreement"] = {"numbers": numbers, "gaps": gaps, "tolerance": TOLERANCE, "agrees": not far}
     if not gaps:
         yield Check("agreement", "problem", "no number could be compared", "See the rows above.")
@@ -98,7 +98,7 @@ def _agreement(numbers: dict[str, float], found: dict[str, Any]) -> Iterator[Che
 
 
 def _advice(found: dict[str, Any]) -> Iterator[Check]:
-    """Say which options to set, where others than ours are faster here."""
+    """Yield the options to set if some are faster on this device than ours."""
     from dcp.compiling import GRAPHS_VARIABLE, gpu_graphs
 
     times = {row: update["ms"] for row, update in found.get("updates", {}).items() if "ms" in update}
@@ -112,7 +112,7 @@ def _advice(found: dict[str, Any]) -> Iterator[Check]:
         yield Check("options", "ok", f"an update by {GRAPHS_VARIABLE}: {words}; {ours} is in force")
 
 
-# In processes of their own; arguments are text, results JSON.
+# Each of these runs in its own process; arguments are text, results JSON.
 
 
 def describe() -> dict[str, Any]:
@@ -130,7 +130,7 @@ def describe() -> dict[str, Any]:
 
 
 def _peak_memory() -> float | None:
-    """Return the device's peak in GB, where it says so."""
+    """Return the device's peak memory in GB; None if the device does not report it."""
     import jax
 
     stats = jax.local_devices()[0].memory_stats() or {}
@@ -142,7 +142,7 @@ def _memory_words(peak: float | None) -> str:
 
 
 def step_env(name: str) -> dict[str, Any]:
-    """Time steps of all environments with automatic reset, random actions."""
+    """Time steps of all environments under random actions, with automatic reset."""
     import jax
     import jax.numpy as jnp
 
@@ -189,7 +189,7 @@ def step_env(name: str) -> dict[str, Any]:
 
 
 def time_updates() -> dict[str, Any]:
-    """Time updates at the ant's sizes, as training runs them, under the options in force."""
+    """Time updates at the ant's sizes, as training runs them, under the current options."""
     import jax
 
     from dcp.algorithm import Algorithm
@@ -222,7 +222,7 @@ def time_updates() -> dict[str, Any]:
 
 
 def train_shortly() -> dict[str, Any]:
-    """Train for one iteration, and report its numbers."""
+    """Train for one iteration and return its numbers."""
     from dcp.algorithm import Programs, make_algorithm
     from dcp.presets import preset_config
 

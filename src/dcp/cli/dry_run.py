@@ -1,4 +1,4 @@
-"""`dcp train --dry-run`: what would run, what it would take, and everything that stands in its way."""
+"""`dcp train --dry-run`: show what would run, what it needs, and everything that prevents it."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +19,7 @@ def dry_run(settings: Settings, runs_dir: Path, overwrite: bool, resume: str | N
         spec = env_of(settings).spec
         settings = settings.resolve(spec.episode_length)
     except UserError:
-        spec = None  # named among the violations
+        spec = None  # listed among the violations
     _section("Config", asdict(settings))
     if not problems and spec is not None:
         parts = memory_parts(settings, spec)
@@ -65,6 +65,6 @@ def _section(title: str, rows: dict[str, object]) -> None:
 
 
 def _printable(value: object) -> str:
-    """Write bytes that are no text, and line breaks, as escapes."""
+    """Return the value as text, with line breaks and bytes that are not text as escapes."""
     text = str(value)
     return text if text.isprintable() else repr(text)

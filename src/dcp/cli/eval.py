@@ -1,4 +1,4 @@
-"""`dcp eval`: any policies on the same fresh episodes; a table on the screen, JSON and CSV in each run's folder."""
+"""`dcp eval`: evaluate policies on the same fresh episodes; print a table, write JSON and CSV to each run's folder."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
 
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
-    arenas = [_arena(target, options) for target in targets]  # every mistake before the first minute of work
+    arenas = [_arena(target, options) for target in targets]  # report every mistake before the slow work starts
     if options.as_logged:
         return eval_policies.repeat(targets)
     bursts = combinations(options.periods, options.lengths) if options.burst_sweep else []

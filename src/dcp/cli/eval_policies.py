@@ -1,4 +1,4 @@
-"""What `dcp eval` does: evaluate policies, sweep bursts, repeat a logged evaluation; its tables and files."""
+"""The work of `dcp eval`: evaluate policies, sweep bursts, repeat a logged evaluation; write its tables and files."""
 
 import hashlib
 import json
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from dcp.cli.eval import EvalOptions
 
 EXIT_DIFFERS = 1
-LONGEST_NAME = 200  # bytes, of a file without its ending
-REACH_AT = (0.1, 0.25, 0.5, 0.75, 1.0)  # of an episode's length
+LONGEST_NAME = 200  # bytes, of a file name without its suffix
+REACH_AT = (0.1, 0.25, 0.5, 0.75, 1.0)  # shares of an episode's length
 COLUMNS = ("success once", "time near goal", "first reach", "final distance", "saturation", "diverged")
 
 
@@ -103,7 +103,7 @@ def sweep_bursts(
 
 
 def repeat(targets: list[Target]) -> int:
-    """Repeat the last evaluation of each run. -> exit code 1 where a number differs"""
+    """Repeat the last evaluation of each run. -> the exit code, 1 if a number differs"""
     same = True
     for target in targets:
         if target.config is None:
@@ -127,7 +127,7 @@ def repeat(targets: list[Target]) -> int:
 
 
 def _changed(target: Target) -> dict[str, tuple[str, str]]:
-    """Return what is not as it was then and decides how numbers are rounded: versions and machine."""
+    """Return the changes since the run that affect rounding: versions and machine, each as (then, now)."""
     from dcp.runs.checkpoint import machine, versions
 
     if target.folder is None:
@@ -138,7 +138,7 @@ def _changed(target: Target) -> dict[str, tuple[str, str]]:
 
 
 def _logged(target: Target) -> tuple[int, dict[str, float]]:
-    """Return which evaluation, from 0, wrote the policy that is there, and its row of metrics.csv."""
+    """Return the index of the evaluation, from 0, that wrote the present policy, and its row of metrics.csv."""
     metrics, steps = load_run(target.folder or target.label).metrics, target.about.get("env_steps")
     rows = np.flatnonzero(metrics["env_steps"] == steps)
     if len(rows) != 1:
@@ -156,7 +156,7 @@ def _trial(target: Target, arena: Arena, burst: tuple[int, int] | None, options:
 
 @contextmanager
 def _working(what: str) -> Iterator[Callable[[str], object]]:
-    """Show what is under way on stderr, and on a terminal for how long; elsewhere one line for each kind of work."""
+    """Show the current work on stderr: on a terminal with the time so far, elsewhere one line per kind of work."""
     console = Console(stderr=True)
     if not console.is_terminal:
         console.print(what, highlight=False, soft_wrap=True)
@@ -186,7 +186,7 @@ def _paired_json(gain: Paired) -> dict[str, Any]:
 
 
 def file_name(target: Target, arena: Arena, options: "EvalOptions", burst: tuple[int, int] | None, mark: str) -> str:
-    """Return the name of the files. The same evaluation again replaces them, another one does not."""
+    """Return the files' name. Repeating an evaluation replaces its files; another evaluation gets another name."""
     seeds = "-".join(map(str, arena.seeds))
     parts = [arena.env.spec.name, f"{arena.episodes}_episodes", f"seeds_{seeds}"]
     parts += [f"physics_{arena.env.spec.stepped_by}"] if arena.env.spec.stepped_by != target.physics else []
@@ -195,12 +195,12 @@ def file_name(target: Target, arena: Arena, options: "EvalOptions", burst: tuple
     name = "_".join([*parts, *([f"burst_{burst[0]}_{burst[1]}"] if burst else [])]) + mark
     if len(name.encode()) <= LONGEST_NAME:
         return name
-    whole = hashlib.sha256(name.encode()).hexdigest()[:16]  # a file's name has an end; many seeds do not
+    whole = hashlib.sha256(name.encode()).hexdigest()[:16]  # a file name's length is limited, the seeds' is not
     return f"{name.encode()[: LONGEST_NAME - 17].decode(errors='ignore')}_{whole}"
 
 
 def _marks(targets: list[Target], out: Path | None) -> list[str]:
-    """Return what keeps the files of policies apart in one folder: an export from its run, and all under --out."""
+    """Return a suffix per policy, so that files in one folder differ: an export from its run, and all under --out."""
     folders = [_folder(target, out) for target in targets]
     names = [f"_{Path(target.label).name}" if is_exported(target.label) else "" for target in targets]
     places = list(zip(folders, names, strict=True))
@@ -241,12 +241,12 @@ def _show_sweep(title: str, found: Sweep, gains: dict[tuple[int, int], Paired], 
 
 
 def random_share(burst: tuple[int, int], episode_length: int) -> float:
-    """Return the share of random steps: L / P over whole periods; the last period may be cut short before its burst."""
+    """Return the share of random steps: L / P over whole periods; an episode may end before its last burst."""
     return float(np.mean(is_random(np.arange(episode_length), *burst)))
 
 
 def _make_table(first: str, *columns: str) -> Table:
-    """Fold cells on a narrow terminal: half an interval is of no use."""
+    """Make a table that wraps its cells on a narrow terminal, because a truncated interval is useless."""
     table = Table()
     table.add_column(first, overflow="fold")
     for column in columns:
@@ -292,7 +292,7 @@ def _explain(trials: list[tuple[str, Trial]]) -> None:
 
 
 def compare(trials: list[tuple[str, Trial]]) -> None:
-    """Compare each with the first, where they met the same episodes."""
+    """Print how each policy compares with the first, if both had the same episodes."""
     (first, one), *others = trials
     for label, other in others:
         engines = one.spec.stepped_by, other.spec.stepped_by

@@ -1,4 +1,4 @@
-"""`dcp explore`: one page in which the goal is dragged, the direction field turns, and the policies walk."""
+"""`dcp explore`: write a page on which you drag the goal, and the direction field and the policies follow it."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""`dcp export`: a trained policy as one file that runs without dcp."""
+"""`dcp export`: write a trained policy as one file that runs without dcp."""
 
 from dataclasses import dataclass
 from pathlib import Path

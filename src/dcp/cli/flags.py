@@ -1,7 +1,7 @@
 """Flags from a dataclass: every field is an option, and the string below it is the option's help.
 
-`read` is the only reader of a command line: it returns what argv sets, typed, so that a command may look at one flag
-before it chooses the defaults of the others. `parse` puts that into the defaults, or prints the help.
+Only `read` reads a command line: it returns the typed values that argv sets, so that a command can look at one flag
+before it chooses the defaults of the others. `parse` puts these values into the defaults, or prints the help.
 """
 
 import ast
@@ -23,23 +23,23 @@ from dcp.errors import UserError
 
 T = TypeVar("T")
 POSITIONAL = "positional"  # Annotated[tuple[str, ...], POSITIONAL] takes the arguments without a flag
-Burst = Annotated[tuple[int, int] | None, (100, 10)]  # P and L; the flag alone stands for the paper's
+Burst = Annotated[tuple[int, int] | None, (100, 10)]  # P and L; the flag without values means the paper's
 COMPONENT_SETTINGS = "component_settings"  # the field that takes dotted flags: {"condition.scale": 2.0}
 FIRST = "start with"  # the heading of the most important flags
 IMPORT = ("--import MODULE", "Import this module first, such as one that registers an environment. May be repeated.")
 WORDS = {int: ("a whole number", "whole numbers"), float: ("a number", "numbers")}
 COUNTS = {2: "two", 3: "three"}
 WIDEST, INDENT = 120, 26  # of the help
-LONGEST_NUMBER = 30  # digits: 1e999999999 is no number that anyone means
+LONGEST_NUMBER = 30  # digits: nobody means 1e999999999
 
 
 @dataclass(frozen=True)
 class Flag:
-    field: str  # the field's name; of a component's setting with its prefix, as in condition.scale
+    field: str  # the field's name; a component's setting has a prefix, as in condition.scale
     kind: Any  # int, float, str, Path, bool or a Literal
     count: int | None  # how many values it takes; None: any number
     optional: bool  # whether None is a value
-    alone: tuple[int, ...] | None  # what it stands for without values
+    alone: tuple[int, ...] | None  # its value if none is given
     positional: bool
     group: str  # its heading in the help
     owner: type
@@ -66,10 +66,10 @@ def parse(
     extra: Mapping[str, type] | None = None,
     first: tuple[str, ...] = (),
 ) -> T:
-    """Return the default with what argv sets. `--help` prints and exits with code 0; the flags `first` come first.
+    """Return `default` with the values that argv sets. `--help` prints the help and exits with 0; `first` lead it.
 
-    `extra`: dataclasses by prefix. `{"condition": Direction}` adds a flag `--condition.scale` for the field `scale`;
-    what is given goes into the field `component_settings` as {"condition.scale": 2.0}.
+    `extra`: dataclasses by prefix. `{"condition": Direction}` adds a flag `--condition.scale` for the field `scale`.
+    Its value goes into the field `component_settings` as {"condition.scale": 2.0}.
     """
     given = read(default, argv, prog, extra or {})
     if "-h" in argv or "--help" in argv:
@@ -79,8 +79,8 @@ def parse(
 
 
 def read(default: Any, argv: list[str], prog: str, extra: Mapping[str, type] | None = None) -> dict[str, Any]:
-    """Return what argv sets, by field name. With `extra` None, the values of dotted flags stay text: their types are
-    not known before the components are."""
+    """Return the values that argv sets, by field name. With `extra` None, the values of dotted flags stay text: their
+    types are unknown until the components are chosen."""
     flags = {flag.name: flag for flag in flags_of(default, extra or {})}
     given: dict[str, Any] = {}
     loose, rest = [], list(argv)
@@ -108,7 +108,7 @@ def read(default: Any, argv: list[str], prog: str, extra: Mapping[str, type] | N
 
 
 def no_arguments(argv: list[str], prog: str, purpose: str) -> bool:
-    """Check the arguments of a command without options. -> whether to run it"""
+    """Check the arguments of a command that has no options. -> whether to run it"""
     if argv and argv[0] not in ("-h", "--help"):
         raise UserError(f"`{prog}` takes no arguments: leave out {argv[0]!r}")
     if argv:
@@ -134,7 +134,7 @@ def flags_of(default: Any, extra: Mapping[str, type] = MappingProxyType({}), gro
             yield flag
     for prefix, component in extra.items():
         hints = get_type_hints(component, include_extras=True)
-        shared = getattr(component, "from_config", ())  # these are flags already
+        shared = getattr(component, "from_config", ())  # these have flags already
         for field, hint in ((f.name, hints[f.name]) for f in dataclasses.fields(component) if f.name not in shared):
             value = getattr(component, field, None)
             if flag := _flag(f"{prefix}.{field}", hint, f"{prefix} {component.__name__}", component, value):
@@ -142,7 +142,7 @@ def flags_of(default: Any, extra: Mapping[str, type] = MappingProxyType({}), gro
 
 
 def _flag(field: str, hint: Any, group: str, owner: type, default: Any) -> Flag | None:
-    """Return None for a type that cannot be written on a command line. A function is written by its name."""
+    """Return the field's flag; None if a command line cannot express its type. A function is given by its name."""
     marks: tuple[Any, ...] = getattr(hint, "__metadata__", ())
     hint = hint.__origin__ if marks else hint
     members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
@@ -159,7 +159,7 @@ def _flag(field: str, hint: Any, group: str, owner: type, default: Any) -> Flag 
 
 
 def _values(flag: Flag, texts: list[str], rest: list[str], prog: str) -> Any:
-    """Take the flag's values off the rest of the command line; `texts` are those that came with an equals sign."""
+    """Remove the flag's values from the rest of the command line; `texts` are those given with an equals sign."""
     if not texts or flag.count not in (None, 1):
         most = None if flag.count is None else flag.count - len(texts)
         texts = [*texts, *_take(rest, most, only_numbers=flag.alone is not None)]
@@ -274,12 +274,12 @@ def _row(left: str, text: str) -> str:
 
 @cache
 def _docstrings(kind: type) -> dict[str, str]:
-    """Return the string below each field, those of base classes too."""
+    """Return the string below each field, including the fields of base classes."""
     found: dict[str, str] = {}
     for owner in reversed(kind.__mro__):
         try:
             body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
-        except (OSError, TypeError):  # built in, or typed at a prompt
+        except (OSError, TypeError):  # a built-in class, or one typed at a prompt
             continue
         for field, text in pairwise(body.body if isinstance(body, ast.ClassDef) else []):
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):

@@ -1,4 +1,4 @@
-"""`dcp grid`: many runs from a grid file or a built-in grid, here or on a cluster, and a report at the end."""
+"""`dcp grid`: run a grid file or a built-in grid, here or on a cluster, and write a report at the end."""
 
 import os
 import signal
@@ -88,7 +88,7 @@ class GridOptions:
 def main(argv: list[str]) -> int:
     options = parse(GridOptions(), argv, "dcp grid", _description())
     check_options(options)
-    environ = dict(os.environ)  # for the runs, without what this process does to its own
+    environ = dict(os.environ)  # the runs get it without this process's own changes
     _leave_gpus_alone()
     grid = read_grid(options.file[0]) if options.file else builtin_grid(options.preset or "")
     entries = survey(check_runs(expand(grid, options.where), options.own_code), options.runs_dir)
@@ -112,7 +112,7 @@ def _description() -> str:
 
 
 def check_options(options: GridOptions) -> None:
-    """Raise UserError for flags that are wrong by themselves, before any file is read."""
+    """Raise UserError for flags that are wrong in themselves, before any file is read."""
     if len(options.file) > 1:
         raise UserError(f"one grid file at a time: {options.file[1]} is the second")
     if bool(options.file) == (options.preset is not None):
@@ -139,7 +139,7 @@ def check_options(options: GridOptions) -> None:
 
 
 def _leave_gpus_alone() -> None:
-    """This process only looks at shapes. JAX would take most of a GPU's memory from the runs."""
+    """Keep JAX off the GPUs: this process only needs shapes, and JAX would take most of the runs' GPU memory."""
     import jax
 
     jax.config.update("jax_platforms", "cpu")
@@ -198,13 +198,13 @@ def _ended(options: GridOptions, lines: Sequence[Line]) -> int:
     if options.report and any(line.row is not None for line in lines):
         try:
             report([str(options.runs_dir), "--out", str(options.runs_dir / "report")])
-        except UserError as error:  # not a mistake in this command: code 2 would say that nothing ran
+        except UserError as error:  # the runs are done: exit code 2 would say that nothing ran
             raise RunError(f"the runs have ended, but there is no report: {error}") from error
     return EXIT_FAULT if failed else 0
 
 
 def _look(options: GridOptions, entries: Sequence[Entry], jobs: Sequence[Job]) -> int:
-    """Print how the grid stands, from its folders; first pause its processes or let them continue, if asked to."""
+    """Print the grid's status, read from its folders; before that, pause or continue its processes if asked to."""
     if options.pause or options.unpause:
         told = pause(jobs, signal.SIGSTOP if options.pause else signal.SIGCONT)
         word = "paused" if options.pause else "continued"
@@ -226,12 +226,12 @@ def _dry_run(
     each: Resources,
     environ: dict[str, str],
 ) -> int:
-    """Print the runs, their state, and what they will take on this machine."""
+    """Print the runs, their state, and what they need on this machine."""
     if options.launcher == "local":
         require_fit(free, jobs)
     forecaster = Forecaster.of(entries, each, machine()["processor"], calibration_file())
     if options.calibration:
-        chosen = tuple(free.gpus)[: ceil(each.gpus)]  # no more than a run will see
+        chosen = tuple(free.gpus)[: ceil(each.gpus)]  # as many as one run gets
         environ = environ | gpu_variables(chosen, each.gpus, bool(free.gpus))
         _calibrate(forecaster, forecaster.unknown(jobs, options.calibrate), environ)
     by_path = {entry.run.path: entry.status for entry in entries}
@@ -250,7 +250,7 @@ def _dry_run(
         time = NOT_MEASURED if cost.seconds is None else clock(round(cost.seconds))
         memory = f"{job.resources.memory_bytes / 1e9:.2f} GB"
         table.add_row(job.name, state, f"{status.total:,}", time, memory, cost.how if cost.seconds is not None else "")
-    # No markup: a sentence may have [brackets].
+    # Without markup, because a sentence may contain [brackets].
     Console(width=None if sys.stdout.isatty() else 200, soft_wrap=True, markup=False).print(table)
     _print_total(options, entries, jobs, costs, free)
     return 0

@@ -1,4 +1,4 @@
-"""`dcp push` and `dcp pull`: policies to and from the Hugging Face Hub."""
+"""`dcp push` and `dcp pull`: upload policies to the Hugging Face Hub, and download them."""
 
 import sys
 import tempfile

@@ -1,4 +1,4 @@
-"""`dcp landscape`: psi-distances of any runs over their maze, beside the true ones; PNG, PDF and a table."""
+"""`dcp landscape`: draw the psi-distances of runs over their maze beside the true distances; PNG, PDF and a table."""
 
 import json as json_text
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def _main(options: LandscapeOptions) -> int:
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
     envs = [maze_env(target, options.env) for target in targets]
-    for env in envs:  # every mistake before the first minute of work
+    for env in envs:  # report every mistake before the slow work starts
         rollouts_for(env.spec, options.rollouts)
     goals = {env.spec.name: goal_of(env, options.goal or None) for env in {e.spec.name: e for e in envs}.values()}
     views = [view(t, e, goals[e.spec.name], options.rollouts) for t, e in zip(targets, envs, strict=True)]

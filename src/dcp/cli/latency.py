@@ -1,4 +1,4 @@
-"""`dcp latency`: what a single step costs in each form. Inputs differ from step to step, and the forms take turns."""
+"""`dcp latency`: time a single step in each form. Inputs differ from step to step, and the forms take turns."""
 
 import json
 import time
@@ -15,34 +15,34 @@ from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS, show
 from dcp.errors import UserError
 
-RUNTIMES = {"onnx": "onnxruntime", "stablehlo": "stablehlo", "numpy": "numpy"}  # by format: how the table calls it
+RUNTIMES = {"onnx": "onnxruntime", "stablehlo": "stablehlo", "numpy": "numpy"}  # format -> its name in the table
 TURN = 50  # steps of one form before the next takes over
-WARM_UP = 5  # uncounted steps at the start of a turn: another form has just used the processor's caches
+WARM_UP = 5  # untimed steps at the start of a turn: another form has just filled the processor's caches
 INPUTS = 1024  # different observations
 
 Step = Callable[[np.ndarray, np.ndarray], Any]
 
 
 class Latency(NamedTuple):
-    """Microseconds of a single step."""
+    """Hold the microseconds of a single step."""
 
     p50: float
     p99: float
     turns: tuple[float, ...]  # the median of each turn
 
     def over(self, other: "Latency") -> float:
-        """Return how many times as long, turn by turn: what disturbs both at once cancels."""
+        """Return how many times as long a step takes, compared turn by turn: what disturbs both at once cancels."""
         return float(np.median(np.divide(self.turns, other.turns)))
 
 
 class Case(NamedTuple):
-    """A policy, its sizes, and whether its goal stays the same from step to step."""
+    """Hold a policy, its sizes, and whether its goal stays the same from step to step."""
 
     step: Step
     state_size: int
     goal_size: int
     same_goal: bool = True
-    before: Callable[[], Any] | None = None  # run before each step, not timed: what a robot's loop does in between
+    before: Callable[[], Any] | None = None  # called before each step and not timed: the rest of a robot's loop
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _row(same: Latency, new: Latency) -> dict[str, float]:
 
 
 def _forms(path: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return callables by name, without any burst; and what this machine lacks."""
+    """Return the callables by name, without a burst, and the reason for each form that this machine lacks."""
     from dcp.policies.exports import ENDINGS, export_policy, is_exported, load_exported
 
     if is_exported(path):
@@ -123,9 +123,9 @@ def _show(times: dict[str, dict[str, float]]) -> None:
 
 
 def measure(cases: Mapping[Any, Case], steps: int) -> dict[Any, Latency]:
-    """`steps` of each case, in turns, so that a noisy neighbour disturbs all alike."""
+    """Time `steps` of each case in turns, so that other processes disturb all cases alike."""
     inputs = {name: _inputs(case) for name, case in cases.items()}
-    for name, case in cases.items():  # compiles, and fills what is allocated once
+    for name, case in cases.items():  # compile, and allocate what is allocated once
         for number in range(20 * WARM_UP):
             case.step(*inputs[name][number])
     turns: dict[Any, list[list[int]]] = {name: [] for name in cases}

@@ -1,4 +1,4 @@
-"""`dcp envs` and `dcp methods`: the two tables that a run chooses from."""
+"""`dcp envs` and `dcp methods`: print the two tables that a run chooses from."""
 
 from textwrap import fill
 
@@ -7,7 +7,7 @@ from rich.table import Table
 from dcp.cli.flags import no_arguments
 from dcp.cli.main import COMMANDS, show
 
-WIDTH = 100  # of what stands below the table
+WIDTH = 100  # of the text below the table
 NUMBERS = ("S", "G", "A", "goal dims", "threshold", "steps")
 # What each entry of a column means; the methods themselves are rows of dcp.methods.table and are not named here.
 _MEANINGS = {
@@ -24,7 +24,7 @@ _MEANINGS = {
     "commanded": "and learns from what was asked for",
 }
 
-_GIFTS = {  # what a critic may give, in words
+_GIFTS = {  # what a critic may provide, in words
     "embedding": "embedding psi",
     "distance": "distance in psi-space",
     "steps": "steps to the goal",
@@ -63,7 +63,7 @@ def _explain(fixes: dict[str, int]) -> None:
 
 
 def _short(dims: tuple[int, ...]) -> str:
-    """(0, 1) -> 0, 1; a longer run of neighbours as first-last"""
+    """Write dimensions as text: (0, 1) -> 0, 1; three or more consecutive ones as first-last."""
     if len(dims) > 2 and dims == tuple(range(dims[0], dims[0] + len(dims))):
         return f"{dims[0]}-{dims[-1]}"
     return ", ".join(str(dim) for dim in dims)

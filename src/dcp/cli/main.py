@@ -1,4 +1,4 @@
-"""Finds the command and turns a user's mistake into one sentence. Imports a command only when it is called."""
+"""Find the command and turn a user's mistake into one sentence. A command is imported only when it is called."""
 
 import errno
 import os
@@ -49,12 +49,12 @@ EXIT_CODES = {
     EXIT_REQUEUE: "stopped by SIGINT or SIGTERM with a checkpoint: run it again with --resume",
     EXIT_INTERRUPTED: "(or 143) stopped at once, by a second signal or before training began; the checkpoints are good",
 }
-STOP_BY_THEMSELVES = ("train", "grid")  # these write a checkpoint, or stop other processes, before they end
-PIPE_WIDTH = 160  # a pipe has no width of its own, and a cut name is of no use
+STOP_BY_THEMSELVES = ("train", "grid")  # before they end, these write a checkpoint or stop other processes
+PIPE_WIDTH = 160  # a pipe has no width, and a truncated name is useless
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command. -> the exit code"""
+    """Run a command and return the exit code."""
     try:
         modules, argv = _imports(sys.argv[1:] if argv is None else argv)
         if argv[:1] == ["help"] and argv[1:]:
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"dcp {__version__}" if argv[:1] == ["--version"] else _help())
             return 0
         _require_command(argv[0])
-        os.environ.setdefault("PYTHONSAFEPATH", "1")  # no Python that we start looks into the current folder either
+        os.environ.setdefault("PYTHONSAFEPATH", "1")  # for child processes: keeps the current folder off their path
         module, function = (SHARED[argv[0]], argv[0]) if argv[0] in SHARED else (argv[0], "main")
         with looked_for_in(_current_folder(), modules), ExitStack() as stack:
             if argv[0] not in STOP_BY_THEMSELVES:
@@ -76,11 +76,11 @@ def main(argv: list[str] | None = None) -> int:
         print(f"dcp: {' '.join(str(error).split())}", file=sys.stderr)
         return EXIT_FAULT
     except RuntimeError as error:
-        if "MUJOCO_GL" not in str(error):  # MuJoCo refuses to be imported with a value that it does not know
+        if "MUJOCO_GL" not in str(error):  # importing MuJoCo fails for a value that it does not know
             raise
         print(f"dcp: {' '.join(str(error).split())}: unset it, or set it to egl or osmesa", file=sys.stderr)
         return EXIT_MISTAKE
-    except BrokenPipeError:  # the reader, such as head, has seen enough
+    except BrokenPipeError:  # the reader, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -95,15 +95,14 @@ def main(argv: list[str] | None = None) -> int:
 
 @contextmanager
 def stopped_at_once(module: str) -> Iterator[None]:
-    """End the process at the first Ctrl-C, whatever it is doing; `clean_up` of the command's module is called before.
+    """End the process at the first Ctrl-C, whatever it is doing, after calling `clean_up` of the command's module.
 
-    Python would raise KeyboardInterrupt wherever the main thread is next: after a compilation of a minute, or within a
-    callback of JAX, which swallows it. And while the interpreter then winds down, XLA's threads are still compiling or
-    stepping, and use what it has freed: a segmentation fault. So a thread waits for the signal and ends the process
-    with nothing wound down.
+    Python would raise KeyboardInterrupt too late, after a minute of compilation, or inside a JAX callback, which
+    swallows it. While the interpreter then shuts down, XLA's threads still compile or step and use memory that it has
+    freed, which is a segmentation fault. So a thread waits for the signal and ends the process without a shutdown.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or not _in_main_thread():
-        yield  # it is ignored, or somebody else's
+        yield  # the signal is ignored, or another handler has it
         return
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -115,7 +114,7 @@ def stopped_at_once(module: str) -> Iterator[None]:
     finally:
         signal.set_wakeup_fd(before)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.close(writer)  # the thread reads the end, and ends
+        os.close(writer)  # the thread reads the end of the file and returns
 
 
 def _stop_on_signal(reader: int, module: str) -> None:
@@ -143,7 +142,7 @@ def _require_command(name: str) -> None:
 
 
 def _imports(argv: list[str]) -> tuple[list[str], list[str]]:
-    """-> the modules of every --import, and argv without them"""
+    """Return the modules that every --import names, and argv without these flags."""
     modules, others, rest = [], [], list(argv)
     while rest:
         arg = rest.pop(0)
@@ -183,7 +182,7 @@ def _help() -> str:
 
 
 def show(table: "Table") -> None:
-    """Print a table, on a terminal or into a pipe."""
+    """Print a table to a terminal or into a pipe."""
     from rich.console import Console
 
     console = Console()
@@ -193,7 +192,7 @@ def show(table: "Table") -> None:
 
 
 def run_as_module() -> int:
-    """Run a command under `python -m`, which puts the current folder first on the path. -> the exit code"""
+    """Run a command under `python -m`, which puts the current folder first on the path; return the exit code."""
     if not sys.flags.safe_path and sys.path[0] in ("", os.getcwd()):
         del sys.path[0]
     return main()

@@ -1,4 +1,4 @@
-"""`dcp record`: evaluation episodes of a policy as a Minari data set."""
+"""`dcp record`: write a policy's evaluation episodes as a Minari data set."""
 
 import os
 import sys
@@ -95,7 +95,7 @@ def main(argv: list[str]) -> int:
 
 
 def _gymnasium_spec(arena: "Arena", fidelity: str) -> Any:
-    """Return Gymnasium's spec, by which Minari makes the environment again; None for one of the user's own."""
+    """Return Gymnasium's spec, from which Minari rebuilds the environment; None for a user's own environment."""
     from gymnasium.envs import registration
 
     from dcp.gym import gymnasium_id

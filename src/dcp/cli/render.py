@@ -1,4 +1,4 @@
-"""`dcp render`: one to four policies on the same episodes, as MP4, GIF and a page to look around in."""
+"""`dcp render`: show one to four policies on the same episodes, as MP4, GIF and an interactive page."""
 
 import os
 import sys
@@ -118,7 +118,7 @@ def _main(options: RenderOptions) -> int:
 
 
 def clean_up() -> None:
-    """Remove what a Ctrl-C leaves half written."""
+    """Remove the files that a Ctrl-C leaves half written."""
     video = sys.modules.get("dcp.render.video")
     for draft in list(video.DRAFTS) if video else ():
         draft.unlink(missing_ok=True)
@@ -168,7 +168,7 @@ def _play(
 
 
 def _stem(names: list[str], env: "Environment", own_physics: str, options: RenderOptions) -> str:
-    """Name the files by what they show, so that another view does not overwrite them."""
+    """Return a file name that says what the files show, so that another view does not overwrite them."""
     parts = [env.spec.name, "_vs_".join(names), f"seed_{options.seed}"]
     parts += [f"episode_{options.episode}"] if options.episode else []
     parts += [f"physics_{env.spec.stepped_by}"] if env.spec.stepped_by != own_physics else []
@@ -178,7 +178,7 @@ def _stem(names: list[str], env: "Environment", own_physics: str, options: Rende
 
 
 def writable(folder: Path) -> Path:
-    """Return the folder, made if need be; refuse one that cannot be written before the first minute of work."""
+    """Create the folder if it is missing and return it; refuse one that cannot be written, before the slow work."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder):
@@ -189,7 +189,7 @@ def writable(folder: Path) -> Path:
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """Show bars on stderr; where that is no terminal, nothing."""
+    """Show progress bars on stderr if it is a terminal."""
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     times = TimeElapsedColumn(), TimeRemainingColumn()

@@ -1,4 +1,4 @@
-"""`dcp report`: many runs as one page, with every figure and table of it as files."""
+"""`dcp report`: write one page about many runs, with each of its figures and tables as a file too."""
 
 import sys
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def count(number: int, noun: str) -> str:
 
 @contextmanager
 def _progress() -> Iterator["Tell"]:
-    """Show a bar on a terminal; elsewhere print a line for each kind of work."""
+    """Show a progress bar on a terminal; elsewhere print one line for each kind of work."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _Lines()

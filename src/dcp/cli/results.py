@@ -1,4 +1,4 @@
-"""`dcp results`: add runs to a ledger, check every entry of it, run one again, and make its page."""
+"""`dcp results`: add runs to a ledger, check all its entries, rerun an entry, and make the ledger's page."""
 
 import sys
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""`dcp run`: a policy on an SO-101 arm, or on a simulated one, by the controller at LeRobot's 30 Hz."""
+"""`dcp run`: run a policy on an SO-101 arm, real or simulated, with the controller at LeRobot's 30 Hz."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
 
 
 def numpy_policy(path: str) -> "ExportedPolicy":
-    """Load any policy in its NumPy form: the loop then needs nothing that compiles or collects garbage."""
+    """Load any policy in its NumPy form, so that the loop neither compiles nor collects garbage."""
     from dcp.policies.exports import export_policy, is_exported, load_exported
     from dcp.run_folder import located
 
@@ -96,7 +96,7 @@ def _run(policy: "ExportedPolicy", options: RunOptions) -> int:
             goal.read,
             arm.send_action,
             rate_hz=30,
-            safe_action=np.zeros(policy.action_size),  # no change: it holds the pose that was read last
+            safe_action=np.zeros(policy.action_size),  # no change: the arm holds the pose that was read last
             action_low=-options.speed,
             action_high=options.speed,
             stale_after=STALE_AFTER,
@@ -111,7 +111,7 @@ def _run(policy: "ExportedPolicy", options: RunOptions) -> int:
 
 
 def _control(controller: "Controller", seconds: float) -> None:
-    """Run, and print what was measured however it ends."""
+    """Run the controller, and print its measurements however it ends."""
     try:
         controller.run(seconds=seconds)
     finally:

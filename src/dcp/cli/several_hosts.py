@@ -1,4 +1,4 @@
-"""`dcp train` on several hosts: the same command on each. Host 0 leads; the others follow it."""
+"""`dcp train` on several hosts: run the same command on each. Host 0 leads, and the others follow it."""
 
 import atexit
 import shlex
@@ -14,26 +14,26 @@ AUTO = "auto"
 
 
 def named_hosts(given: dict[str, Any]) -> bool:
-    """Whether the command names several hosts. `given`: what argv sets."""
+    """Return whether the command names several hosts. `given`: the values that argv sets."""
     return any(given.get(name) is not None for name in ("hosts", *_FLAGS))
 
 
 def among_hosts(given: dict[str, Any], lead: Callable[[], int]) -> int:
-    """Join the hosts; call `lead` if this is host 0, else follow host 0. -> exit code"""
+    """Join the hosts; call `lead` on host 0, follow host 0 elsewhere. -> the exit code"""
     _refuse(given)
     _join(given)
     return _joined(given, lead) if several() else lead()
 
 
 def several() -> bool:
-    """Whether this process has joined others."""
+    """Return whether this process has joined other hosts."""
     from dcp import hosts
 
     return hosts.count() > 1
 
 
 def disconnect() -> None:
-    """Leave the other hosts, after the last program that all share: what follows is host 0's alone."""
+    """Leave the other hosts after the last shared program: only host 0 has work left."""
     from dcp import hosts
 
     hosts.disconnect()
@@ -72,7 +72,7 @@ def _join(given: dict[str, Any]) -> None:
 
 
 def _command(host: int) -> str:
-    """This command, for another host."""
+    """Return this command as another host has to run it."""
     words = ["dcp", *sys.argv[1:]]
     for at, word in enumerate(words):
         if word == "--host-id" and at + 1 < len(words):
@@ -83,7 +83,7 @@ def _command(host: int) -> str:
 
 
 def _joined(given: dict[str, Any], lead: Callable[[], int]) -> int:
-    """However this host ends, the others hear of it, and none waits for another that is gone."""
+    """Run this host's part, and tell the other hosts however it ends, so that none waits for a host that is gone."""
     from dcp import hosts
 
     try:
@@ -91,9 +91,9 @@ def _joined(given: dict[str, Any], lead: Callable[[], int]) -> int:
     except BaseException as error:
         code = _code(error)
         hosts.end_all(str(error) or type(error).__name__, code)
-        atexit.register(hosts.leave, code)  # after the sentence that main prints; before JAX waits for all hosts
+        atexit.register(hosts.leave, code)  # after main has printed its sentence, before JAX waits for all hosts
         raise
-    if several():  # they are still connected: there was nothing to train
+    if several():  # still connected, so there was nothing to train
         hosts.end_all("", code)
         atexit.register(hosts.leave, code)
     return code

@@ -1,6 +1,6 @@
-"""`dcp train --seeds`: several seeds in one command, as one program or as one process per core.
+"""`dcp train --seeds`: train several seeds with one command, as one program or as one process per core.
 
-`python -m dcp.cli.several_seeds PARENT CORES train ...` is the process of one seed.
+`python -m dcp.cli.several_seeds PARENT CORES train ...` runs the process of one seed.
 """
 
 import os
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dcp.runs.train import SeedRun
 
 AGAIN = "continue with the same command and --resume auto"
-_OURS = ("--seeds", "--seeds-as", "--display")  # flags that a single seed is not given, with their values
+_OURS = ("--seeds", "--seeds-as", "--display")  # flags that a single seed's command does not get
 
 
 def train_several(options: TrainOptions, argv: list[str]) -> int:
@@ -47,12 +47,12 @@ def train_several(options: TrainOptions, argv: list[str]) -> int:
     if seeds_as == "vmapped":
         return _as_one_program(options)
     _require_free(options)
-    check(options.settings)  # one sentence instead of one from each process
+    check(options.settings)  # report a mistake once, not once per process
     return _as_processes(options, argv)
 
 
 def default_form() -> str:
-    """On a CPU one process per core is faster: seeds share nothing, and XLA uses several cores for one run badly."""
+    """Return the faster form here. On a CPU that is one process per core: XLA scales one run badly over cores."""
     import jax
 
     return "processes" if jax.default_backend() == "cpu" else "vmapped"
@@ -67,7 +67,7 @@ def _as_one_program(options: TrainOptions) -> int:
     if options.wandb:
         raise UserError("W&B logs one run per process: use --seeds-as processes with --wandb")
     settings = in_one_program(options.settings, len(options.seeds))
-    check(settings)  # before Config: it knows the environment, and so every violation
+    check(settings)  # before Config is made: this knows the environment, so it reports every violation
     try:
         runs = train_seeds(
             Config(**vars(settings)),
@@ -129,7 +129,7 @@ def _dry_run(options: TrainOptions, seeds_as: str) -> int:
 
 
 def _require_free(options: TrainOptions) -> None:
-    """Raise UserError before the first seed begins where a folder would be refused."""
+    """Raise UserError before the first seed starts if one of the folders would be refused."""
     from dcp.runs.run_status import holds_run, taken
 
     if options.overwrite or options.resume is not None:
@@ -145,7 +145,7 @@ def _folder(options: TrainOptions, seed: int) -> Path:
 
 @dataclass(frozen=True)
 class SeedJob(Job):
-    """One seed as a `dcp train` of its own, with these flags."""
+    """Run one seed as its own `dcp train` with these flags."""
 
     flags: tuple[str, ...] = ()
     files: Path = Path()  # a temporary folder, for its log
@@ -160,11 +160,11 @@ class SeedJob(Job):
 
 
 class SeedLines(PlainTable):
-    """For logs: every line that a seed's process prints, with the seed before it."""
+    """Print every line of a seed's process with the seed in front of it, for logs."""
 
     def __init__(self, jobs: Sequence[Job]):
         self._jobs = list(jobs)
-        self._read: dict[str, int] = {}  # bytes of each log that have been shown
+        self._read: dict[str, int] = {}  # bytes of each log shown so far
 
     def update(self, lines: Sequence[Line]) -> None:
         ended = {line.name for line in lines if line.state not in ("waiting", "running")}
@@ -178,17 +178,17 @@ class SeedLines(PlainTable):
                 file.seek(self._read[job.name])
                 text = file.read()
             if job.name not in ended:
-                text = text[: text.rfind(b"\n") + 1]  # the rest of the last line is still to come
+                text = text[: text.rfind(b"\n") + 1]  # the last line is not complete yet
             self._read[job.name] += len(text)
             for line in text.decode(errors="replace").splitlines():
                 say(f"seed {job.seeds[0]}: {line.rstrip()}")
 
 
 def _as_processes(options: TrainOptions, argv: list[str]) -> int:
-    """Run as many seeds at once as there are cores, which they share evenly; fewer where memory is short."""
+    """Run as many seeds at once as there are cores, shared evenly; fewer if memory is short."""
     seeds, settings = options.seeds, options.settings.resolve(env_of(options.settings).spec.episode_length)
     at_once = min(len(seeds), cores())
-    share = cores() // at_once  # whatever memory there is: it decides the bits of a run
+    share = cores() // at_once  # independent of memory, because the number of cores decides how a run rounds
     flags = (*single(argv), "--display", "none" if options.display == "none" else "plain")
     with tempfile.TemporaryDirectory(prefix="dcp-seeds-", ignore_cleanup_errors=True) as folder:
         jobs = [
@@ -229,13 +229,13 @@ def _as_processes(options: TrainOptions, argv: list[str]) -> int:
 
 
 def runs_in_memory(settings: Settings) -> int:
-    """Return how many runs of these resolved settings the machine's memory holds at once; at least one."""
+    """Return how many runs of these resolved settings fit into memory at once; at least one."""
     there = machine_memory()
     return sys.maxsize if there is None else max(1, there // run_memory(settings))
 
 
 def single(argv: Sequence[str]) -> list[str]:
-    """Return the flags of one seed: --preset smoke --seeds 0 1 2 --steps 9 -> --preset smoke --steps 9"""
+    """Return a single seed's flags: --preset smoke --seeds 0 1 2 --steps 9 -> --preset smoke --steps 9"""
     kept, ours = [], False
     for arg in argv:
         if arg.startswith("--"):
@@ -246,7 +246,7 @@ def single(argv: Sequence[str]) -> list[str]:
 
 
 def joint_code(codes: Sequence[int | None], stopped: bool) -> int:
-    """Return one exit code for all seeds (None: never begun): requeue if any is to be requeued, else a fault if any."""
+    """Return one exit code for all seeds (None: not started): requeue if any seed asks for it, else fault if any."""
     if EXIT_REQUEUE in codes:
         return EXIT_REQUEUE
     if (stopped and any(codes)) or None in codes:

@@ -1,4 +1,4 @@
-"""`dcp train`: settings from flags, a preset or a saved config; then a run, its plots, and where they are."""
+"""`dcp train`: read settings from flags, a preset or a saved config; train, plot, and say where the files are."""
 
 import sys
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """What concerns the command and not the run's results."""
+    """Hold the options that do not affect the run's results."""
 
     settings: Settings = field(default_factory=Settings)
     seeds: tuple[int, ...] = ()
@@ -113,21 +113,21 @@ def _train(argv: list[str], given: dict[str, Any]) -> int:
 
 
 def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
-    """Let the flags that say where to start decide the defaults of all others."""
+    """Return the options. The flags that say where to start decide the defaults of all others."""
     resumed, stored = given.get("resume"), None
     if resumed not in (None, AUTO):
         from dcp.runs.run_status import read_plan
 
         stored = Settings(**asdict(read_plan(Path(resumed))[0]))
     settings = _start(given, stored)
-    if stored is not None or given.get("config") is not None:  # a file may name code
+    if stored is not None or given.get("config") is not None:  # a config may name code
         from dcp.runs.run_status import require_named
 
         require_named(settings, [value for value in given.values() if isinstance(value, str)])
     if stored is None and given.get("env") not in (None, settings.env):
-        settings = replace(settings, eval_env=None)  # another environment is judged on itself, unless a flag says more
+        settings = replace(settings, eval_env=None)  # evaluate a new environment on itself by default
     if stored is None and given.get("pool_seed") is not None:
-        settings = replace(settings, pool_seed_sha256=None)  # the config's: another file has another
+        settings = replace(settings, pool_seed_sha256=None)  # the stored checksum belongs to the config's own file
     settings = _without_settings_of_replaced_parts(settings, given)
     parts = _chosen_parts(settings, given, argv)
     options = parse(TrainOptions(settings=settings), argv, "dcp train", _description(), parts, FIRST_FLAGS)
@@ -140,14 +140,14 @@ def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
         folder = options.runs_dir / options.settings.run_path
         if not holds_run(folder):
             return replace(options, resume=None)
-        if "num_evals" not in given and "config" not in given:  # a budget may have had no room for the preset's
+        if "num_evals" not in given and "config" not in given:  # the run may have planned fewer than the preset
             options = replace(options, settings=replace(options.settings, num_evals=read_plan(folder)[0].num_evals))
         return replace(options, resume=str(folder))
     return options
 
 
 def _start(given: dict[str, Any], stored: Settings | None) -> Settings:
-    """Return what the flags add to: a preset, a config file or the defaults; for a resumed run, its own settings."""
+    """Return the settings that the flags modify: a preset, a config file, the defaults, or those of a resumed run."""
     preset, config = given.get("preset"), given.get("config")
     if preset is not None and config is not None:
         raise UserError("--preset and --config both say where to start: give only one of them")
@@ -160,20 +160,20 @@ def _start(given: dict[str, Any], stored: Settings | None) -> Settings:
 
 
 def _with_evaluations_that_fit(settings: Settings) -> Settings:
-    """Plan fewer evaluations for a budget that has no room for the preset's: only the budget was asked for."""
+    """Plan fewer evaluations if the preset's do not fit into the budget, because the user set only the budget."""
     from dcp.envs.registry import env_of
 
     try:
         resolved = settings.resolve(env_of(settings).spec.episode_length)
     except UserError:
-        return settings  # the checks say what is wrong
+        return settings  # the checks report what is wrong
     if settings.violations() or resolved.num_iterations >= settings.num_evals:
         return settings
     return replace(settings, num_evals=max(1, resolved.num_iterations))
 
 
 def _without_settings_of_replaced_parts(settings: Settings, given: dict[str, Any]) -> Settings:
-    """Drop a config's settings of a part in whose place a flag names another one."""
+    """Drop a config's settings for a part that a flag replaces."""
     replaced = [kind for kind in PARTS if given.get(kind) not in (None, getattr(settings, kind))]
     if given.get("method") not in (None, settings.method):
         replaced += [kind for kind in PARTS if getattr(settings, kind) is None]
@@ -182,9 +182,9 @@ def _without_settings_of_replaced_parts(settings: Settings, given: dict[str, Any
 
 
 def _chosen_parts(settings: Settings, given: dict[str, Any], argv: list[str]) -> dict[str, type]:
-    """Return the classes of the chosen critic, command, condition and network: their own settings are flags too.
+    """Return the classes of the chosen critic, command, condition and network, whose settings are flags too.
 
-    They are looked up only where such a flag is given, or where the help is to show them.
+    They are looked up only if such a flag is given, or for the help.
     """
     named = {name: given[name] for name in ("method", "critic", "command", "condition", "network") if name in given}
     if not any("." in name for name in given) and not (named and ("-h" in argv or "--help" in argv)):
@@ -220,15 +220,15 @@ def _description() -> str:
 def _checked(options: TrainOptions) -> Config:
     from dcp.checks import check
 
-    if not several():  # several hosts start JAX together, in `train`
-        check(options.settings)  # before Config: it knows the environment, and so every violation
+    if not several():  # several hosts start JAX together in `train`
+        check(options.settings)  # before Config is made: this knows the environment, so it reports every violation
     return Config(**vars(options.settings))
 
 
 def _offered(options: TrainOptions) -> str | None:
-    """For a bare `dcp train` whose folder holds the same run, unfinished: the folder, if a person wants to resume it.
+    """Offer to resume if the folder of a plain `dcp train` holds the same run, unfinished. -> the folder if accepted
 
-    Without a person at the terminal the sentence that refuses the folder names the command.
+    Without a person at a terminal, the sentence that refuses the folder names the command to resume.
     """
     from dcp.runs.run_status import differing, holds_run, how_far, is_finished, read_plan
 
@@ -238,7 +238,7 @@ def _offered(options: TrainOptions) -> str | None:
     try:
         plan, finished, (done, total) = read_plan(folder), is_finished(folder), how_far(folder)
     except UserError:
-        return None  # the refusal will say what is wrong with it
+        return None  # the refusal says what is wrong with the folder
     if finished or differing(*plan, options.settings):
         return None
     answer = input(f"{folder} holds this run at {done:,} of {total:,} steps. Continue it? [Y/n] ")
@@ -246,7 +246,7 @@ def _offered(options: TrainOptions) -> str | None:
 
 
 def _steps_to_resume(folder: Path, asked: Settings) -> int | None:
-    """Return the budget to continue with; None where the run has reached it already, which is told."""
+    """Return the budget to resume with; if the run has already reached it, say so and return None."""
     from dcp.runs.run_status import budget_to_resume_with, how_far
 
     steps = budget_to_resume_with(folder, asked)
@@ -257,7 +257,7 @@ def _steps_to_resume(folder: Path, asked: Settings) -> int | None:
 
 def _finished(folder: Path, plots: bool) -> int:
     if plots and not any((folder / PLOTS_DIR).glob("*")):
-        show_results(folder, plots=True)  # the process that ended the run had no time for them
+        show_results(folder, plots=True)  # the process that finished the run may not have drawn them
     return 0
 
 
