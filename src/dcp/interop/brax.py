@@ -1,10 +1,10 @@
-"""Any environment of ours as a `brax.envs.Env`, for Brax's own trainers and for libraries that train on Brax.
+"""Wrap any of our environments as a `brax.envs.Env`, for Brax's trainers and for libraries that train on Brax.
 
     from brax.training.agents.ppo import train as ppo
     mend_trainers()
     ppo.train(BraxEnv("ant_u_maze"), num_timesteps=1_000_000, num_envs=256, episode_length=1000)
 
-It has what JaxGCRL's agents read of an environment besides: `state_dim`, `goal_indices`, `goal_reach_thresh`.
+It also has what JaxGCRL's agents read from an environment: `state_dim`, `goal_indices`, `goal_reach_thresh`.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ PREFIX = "dcp/"  # of our names in Brax's registry
 
 
 class BraxEnv(Env):
-    """One instance, as Brax's are: its wrappers vmap it, keep the time limit and put an ended episode back.
+    """Wrap one instance; Brax's wrappers vmap it, apply the time limit and reset an episode that has ended.
 
-    Brax's AutoResetWrapper returns each environment to its own first state and goal for ever, as the paper's setting
-    does. A step that diverges is done, and its state is the last sound one: no NaN reaches the learner.
+    Brax's AutoResetWrapper always returns an environment to its own first state and goal, as the paper's setting does.
+    A step that diverges is done, and its state is the last sound one, so that no NaN reaches the learner.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class BraxEnv(Env):
         self.spec, self._reward = self.env.spec, reward
 
     def reset(self, rng: Array) -> State:
-        """Start an episode: `dcp.make_env(name).reset` with the same key, whichever form of JAX's keys this is."""
+        """Start the episode that `dcp.make_env(name).reset` starts with this key, in either form of JAX's keys."""
         key = rng if jnp.issubdtype(rng.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(rng)
         state = self.env.reset(key)
         zero = jnp.zeros(())
@@ -71,13 +71,13 @@ class BraxEnv(Env):
         return jnp.linalg.norm(self.spec.achieved(body) - goal)
 
     def _metrics(self, state: EnvState, diverged: Array) -> dict[str, Array]:
-        """Return JaxGCRL's names: Brax sums each over an episode, so `success` becomes the time near the goal."""
+        """Return metrics by JaxGCRL's names. Brax sums them per episode: `success` becomes the time near the goal."""
         success = state.near_goal.astype(jnp.float32)
         return {"success": success, "dist": self._distance(state), "diverged": diverged}
 
     @property
     def observation_size(self) -> int:
-        """S + G: the state, then the goal."""
+        """Return S + G: the state, then the goal."""
         return self.spec.state_size + self.spec.goal_size
 
     @property
@@ -102,16 +102,16 @@ class BraxEnv(Env):
 
 
 def mend_trainers() -> None:
-    """Put `jax.device_put_replicated` back, which Brax 0.14's trainers call and JAX 0.10 no longer has.
+    """Restore `jax.device_put_replicated`, which Brax 0.14's trainers call and JAX 0.10 no longer has.
 
-    Without it they fail on every environment, Brax's own among them. Where JAX has the function, nothing changes.
+    Without it they fail on every environment, even Brax's own. If JAX has the function, nothing changes.
     """
     if not hasattr(jax, "device_put_replicated"):
         jax.device_put_replicated = _replicated  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _replicated(tree: Any, devices: Sequence[Any]) -> Any:
-    """Return each leaf once per device along a new leading axis, as `jax.pmap` takes it."""
+    """Return the tree with one copy of each leaf per device along a new leading axis, as `jax.pmap` expects it."""
     return jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * len(devices)), tree)
 
 

@@ -1,4 +1,4 @@
-"""Any environment of ours in Gymnasium, with the goal dictionary that HER users know: one, or N as one program."""
+"""Wrap our environments for Gymnasium with HER's goal dictionary: a single one, or N as one program."""
 
 from collections.abc import Sequence
 from operator import itemgetter
@@ -21,7 +21,8 @@ Seeds = int | Sequence[int | None] | None
 
 
 class GoalEnv(HindsightGoals, gymnasium.Env[Any, np.ndarray]):
-    """Every reset draws a new start and goal, in either fidelity. Gymnasium's TimeLimit keeps the time limit."""
+    """Wrap one environment. Every reset draws a new start and goal, in either fidelity. Gymnasium's TimeLimit applies
+    the time limit."""
 
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": KINEMATIC_FPS}  # noqa: RUF012
 
@@ -44,7 +45,7 @@ class GoalEnv(HindsightGoals, gymnasium.Env[Any, np.ndarray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Start a new episode. `options={"goal": [...]}` sets its goal; the start is drawn as ever."""
+        """Start a new episode. `options={"goal": [...]}` sets its goal; the start is drawn as usual."""
         goal = self.task.wanted_goal(options)
         super().reset(seed=seed)
         if seed is None and self._words is not None:
@@ -79,7 +80,7 @@ class GoalEnv(HindsightGoals, gymnasium.Env[Any, np.ndarray]):
 
 
 class GoalVectorEnv(HindsightGoals, VectorEnv[Observation, np.ndarray, np.ndarray]):
-    """Environment i is the single environment with seed s + i, episode for episode.
+    """Wrap N environments. Environment i has the same episodes as the single environment with seed s + i.
 
     Autoreset is Gymnasium's NEXT_STEP: the step after an episode's end ignores the action and returns the next
     episode's first observation, with reward 0.
@@ -121,12 +122,12 @@ class GoalVectorEnv(HindsightGoals, VectorEnv[Observation, np.ndarray, np.ndarra
         self._programs = gym_programs(self.task.env, make_split(count))
         self._words = np.zeros((num_envs, 2), np.uint32)  # of each environment's seed
         self._episode = np.zeros(num_envs, np.int32)  # since its seed
-        self._steps = np.zeros(num_envs, np.int64)  # of the present episode
-        self._reached = np.zeros(num_envs, bool)  # near the goal at least once in it
-        self._ended = np.zeros(num_envs, bool)  # by the step before
+        self._steps = np.zeros(num_envs, np.int64)  # of the current episode
+        self._reached = np.zeros(num_envs, bool)  # near the goal at least once in this episode
+        self._ended = np.zeros(num_envs, bool)  # whether the previous step ended the episode
 
     def reset(self, *, seed: Seeds = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
-        """Start all anew. `options={"goal": ...}`, [G] for all or [N, G], sets the goals of these episodes alone."""
+        """Start new episodes. `options={"goal": ...}`, [G] for all or [N, G], sets the goals of these episodes only."""
         goal = self.task.wanted_goal(options, self.num_envs)
         super().reset(seed=seed if isinstance(seed, int) else None)
         self._seed(seed)

@@ -1,4 +1,4 @@
-"""What the single and the vector environment share: spaces, the goal dictionary, rewards that HER can recompute."""
+"""Shared code of the single and the vector environment: spaces, goal dictionary, rewards that HER can recompute."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ from dcp.errors import RunError, UserError
 from dcp.interop.gym_programs import DIVERGED, GymPrograms, Seen, check_placed, checked_goal
 from dcp.types import EnvSpec
 
-REWARDS = {"zero_one": 0.0, "minus_one": -1.0}  # what a step away from the goal is worth; a step near it, one more
+REWARDS = {"zero_one": 0.0, "minus_one": -1.0}  # the reward of a step away from the goal; a step near it gets one more
 RENDER_MODES = ("rgb_array",)
-KINEMATIC_FPS = 20  # a point maze has no seconds: as fast as the ants
+KINEMATIC_FPS = 20  # a point maze has no seconds; this matches the ants
 
 
 class GoalTask:
-    """An environment, and how its numbers are handed to Gymnasium's users."""
+    """Convert between an environment's arrays and what Gymnasium's users pass and get."""
 
     def __init__(
         self, env: str | Environment, fidelity: str, reward: str, render_mode: str | None, physics: str = "brax"
@@ -40,12 +40,12 @@ class GoalTask:
         return self.env.spec
 
     def observation(self, obs: Any) -> dict[str, np.ndarray]:
-        """[..., S + G] -> the dictionary, in memory of its own that its user may write to."""
+        """Return obs [..., S + G] as the goal dictionary, copied so that its user may write to it."""
         state, goal = self.spec.split(np.array(obs))
         return {"observation": state, "achieved_goal": self.spec.achieved(state), "desired_goal": goal}
 
     def reward(self, achieved: Any, desired: Any) -> Any:
-        """[..., G], [..., G] -> float32 [...]"""
+        """Return the reward: [..., G], [..., G] -> float32 [...]."""
         gap = np.asarray(achieved, np.float32) - np.asarray(desired, np.float32)
         near = np.sqrt(np.sum(gap * gap, axis=-1)) < np.float32(self.spec.threshold)
         return near.astype(np.float32) + np.float32(self.away)
@@ -57,7 +57,7 @@ class GoalTask:
         return wanted
 
     def wanted_goal(self, options: dict[str, Any] | None, num_envs: int | None = None) -> np.ndarray | None:
-        """Return the goal among the options of a reset, checked, or None."""
+        """Return the checked goal from a reset's options; None if they set no goal."""
         options = options or {}
         for name in options:
             if name != "goal":
@@ -65,7 +65,7 @@ class GoalTask:
         return checked_goal(self.env, options["goal"], num_envs) if options.get("goal") is not None else None
 
     def start(self, programs: GymPrograms, words: np.ndarray, episode: Any, goal: Any) -> tuple[EnvState, Seen]:
-        """Return the first state of these episodes, toward the goal if there is one."""
+        """Return the first state of these episodes, with this goal unless it is None."""
         if goal is None:
             state, seen = programs.start(words, episode)
         else:
@@ -76,7 +76,7 @@ class GoalTask:
         return state, seen
 
     def metadata(self, render_mode: str | None) -> dict[str, Any]:
-        """Give the model's own speed only if there are pictures: to ask for it builds the physics."""
+        """Return Gymnasium's metadata, with the model's frame rate only for rendering, because it needs the physics."""
         fps = KINEMATIC_FPS
         if render_mode is not None and isinstance(self.env, PhysicsEnv):
             engine: Any = self.env.engine
@@ -89,12 +89,12 @@ def _made(env: str | Environment, fidelity: str, physics: str) -> Environment:
         raise UserError(f"unknown fidelity {fidelity!r}: choose 'paper' or 'fixed'")
     if isinstance(env, str):
         return make_env(env, fidelity, physics)
-    require_stepped_by(env, None if physics == "brax" else physics)  # the default asks for nothing
+    require_stepped_by(env, None if physics == "brax" else physics)  # the default accepts any physics
     return env
 
 
 def observation_space(env: Environment) -> spaces.Dict:
-    """Return the goal dictionary in float32, with bounds that hold; one box for both goals, as HER swaps them."""
+    """Return the goal dictionary's space: float32, valid bounds, one box for both goals because HER swaps them."""
     low, high = _state_bounds(env)  # [S]
     goal = spaces.Box(env.spec.achieved(low), env.spec.achieved(high), dtype=np.float32)
     return spaces.Dict(
@@ -103,23 +103,23 @@ def observation_space(env: Environment) -> spaces.Dict:
 
 
 def _state_bounds(env: Environment) -> tuple[np.ndarray, np.ndarray]:
-    """Return [S], [S]. Nothing beyond them reaches a user: a point cannot leave its maze, and a body that does has
-    diverged."""
+    """Return the bounds [S], [S]. No user sees a state beyond them: a point cannot leave its maze, and a body outside
+    them has diverged."""
     if not isinstance(env, PointMaze | PointPushing):
         limit = np.full(env.spec.state_size, ABSURD if env.spec.physics != "none" else np.inf, np.float32)
         return -limit, limit
-    rows, columns = env.layout.walls.shape  # [2] each: between the outer walls' faces
+    rows, columns = env.layout.walls.shape  # the point moves between the outer walls' faces
     low = np.full(2, 0.5 * env.layout.scale, np.float32)
     high = np.array([rows - 1.5, columns - 1.5], np.float32) * env.layout.scale
     if isinstance(env, PointMaze):
         speed = np.full(env.spec.state_size - 2, FORCE / (1.0 - FRICTION), np.float32)
         return np.concatenate([low, -speed]), np.concatenate([high, speed])
-    span = high - low  # the point's place, the thing's, and the way between them
+    span = high - low  # point's place, thing's place, and the vector between them
     return np.concatenate([low, low, -span]), np.concatenate([high, high, span])
 
 
 class HindsightGoals:
-    """What both environments inherit: gymnasium-robotics' three methods for a goal in hindsight, and the picture.
+    """Provide gymnasium-robotics' three methods for hindsight goals, and rendering, to both environments.
 
     Goals are [G], or [..., G] for many.
     """
@@ -130,20 +130,20 @@ class HindsightGoals:
     _picture: Any = None
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """[..., G], [..., G] -> float32 [...]: the reward of a step that leads to `achieved_goal`."""
+        """Return the reward of a step that leads to `achieved_goal`: [..., G], [..., G] -> float32 [...]."""
         return self.task.reward(achieved_goal, desired_goal)
 
     def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """Read the end from `info`: reaching a goal ends nothing, so another goal would change nothing."""
+        """Return the end as `info` reports it. Reaching a goal does not end an episode, so the goals do not matter."""
         ended = terminated(info)
         return bool(ended) if np.ndim(achieved_goal) == 1 else np.broadcast_to(ended, np.shape(achieved_goal)[:-1])
 
     def compute_truncated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """Return False: Gymnasium's TimeLimit keeps time limits."""
+        """Return False, because Gymnasium's TimeLimit applies time limits."""
         return False if np.ndim(achieved_goal) == 1 else np.zeros(np.shape(achieved_goal)[:-1], bool)
 
     def _drawn(self) -> Any:
-        """Return what draws a state, made at the first call."""
+        """Return the renderer, which is made at the first call."""
         if self.render_mode is None:
             raise UserError("make the environment with render_mode='rgb_array' to render it")
         if self._state is None:
@@ -161,7 +161,7 @@ class HindsightGoals:
 
 
 def terminated(info: Any) -> Any:
-    """Read an episode's end from one info, from a vector environment's, or from a sequence of infos."""
+    """Return whether an episode ended, from one info, a vector environment's info, or a sequence of infos."""
     if isinstance(info, dict):
         return np.logical_or(info.get("done", False), info.get("diverged", False))
     return np.array([bool(terminated(one)) for one in info], bool)

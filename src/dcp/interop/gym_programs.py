@@ -1,4 +1,4 @@
-"""The programs behind the Gymnasium environments: a reset and a step, compiled once for all instances of a kind."""
+"""Reset and step of the Gymnasium environments as programs, compiled once for all instances of a kind."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,24 +18,24 @@ from dcp.envs.registry import is_ours
 from dcp.errors import UserError
 from dcp.types import Array, EnvSpec
 
-DIVERGED = 2  # among the flags
-TARGET = slice(-2, None)  # in our models the target's two slides are the last of q
+DIVERGED = 2  # its index among the flags
+TARGET = slice(-2, None)  # in our models the target's two slides come last in q
 
 
 class Seen(NamedTuple):
-    """What the host reads of a reset or a step. Two arrays, because each is a transfer."""
+    """Hold what the host reads from a reset or a step: only two arrays, because each is a transfer."""
 
     obs: Array  # [S + G]
     flags: Array  # [3]: near_goal, done, diverged
 
 
 def seed_words(seed: int) -> np.ndarray:
-    """Return uint32 [2]: the data of `jax.random.key(seed)`, and of a key of its own for seeds of up to 64 bits."""
+    """Return uint32 [2], the data of `jax.random.key(seed)`; seeds of up to 64 bits have distinct keys."""
     return np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
 
 
 def episode_key(words: Array, episode: Array) -> Array:
-    """Return the key of an episode: number k after `reset(seed=s)` starts from
+    """Return an episode's key. Episode k after `reset(seed=s)` starts from
     `env.reset(jax.random.fold_in(jax.random.key(s), k))`."""
     return jax.random.fold_in(jax.random.wrap_key_data(words, impl="threefry2x32"), episode)
 
@@ -51,7 +51,7 @@ def start_toward(env: Environment, words: Array, episode: Array, goal: Array) ->
 
 
 def advance(env: Environment, before: EnvState, action: Array) -> tuple[EnvState, Seen]:
-    """Step once. A step that diverges leaves the environment where it was, and is neither near the goal nor done."""
+    """Step once. A step that diverges leaves the state unchanged, and is neither near the goal nor done."""
     after, sound = judged_step(env, before, action)
     state = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, before)
     return state, _seen(state, sound)
@@ -69,8 +69,8 @@ class GymPrograms:
 
 
 def gym_programs(env: Environment, split: Split | None = None) -> GymPrograms:
-    """Compile for one instance, or with a split for N as one program. A user's own environment may change, so it
-    shares its programs with no other instance."""
+    """Compile the programs for one instance or, with a split, for N as one program. An instance of a user's own
+    environment does not share its programs, because it may change."""
     return _shared(env, split) if is_ours(env) else _make(env, split)
 
 
@@ -86,16 +86,16 @@ _shared = cache(_make)
 choose_where = jax.jit(choose)
 
 
-# Episodes toward a goal that the user names.
+# Episodes with a goal that the user sets.
 
 
 def reset_toward(env: Environment, key: Array, goal: Array) -> EnvState:
-    """Return the start that `env.reset(key)` draws, with this goal [G] in place of the drawn one."""
+    """Return the start that `env.reset(key)` draws, with this goal [G] instead of the drawn one."""
     if (toward := getattr(env, "reset_toward", None)) is not None:
         return toward(key, goal)
     if isinstance(env, PhysicsEnv):
         q, qd = env.draw(key)
-        _, origin = env.spec.split(env.reset_to(q.at[TARGET].set(0.0), qd).obs)  # where slides of 0 put the target
+        _, origin = env.spec.split(env.reset_to(q.at[TARGET].set(0.0), qd).obs)  # the target's place for slides of 0
         slides = (goal - origin)[np.asarray(_slide_axes(env))]
         return env.reset_to(q.at[TARGET].set(slides), qd)
     state = env.reset(key)
@@ -105,16 +105,16 @@ def reset_toward(env: Environment, key: Array, goal: Array) -> EnvState:
 
 
 def _slide_axes(env: PhysicsEnv) -> tuple[int, int]:
-    """Return which coordinates of the goal the two slides move. The stock pusher's slide along y first."""
+    """Return the goal coordinates that the two slides move. The stock pusher's first slide is along y."""
     from dcp.envs.pusher import Pusher
 
     return (1, 0) if isinstance(env, Pusher) else (0, 1)
 
 
 def checked_goal(env: Environment, goal: Any, num_envs: int | None = None) -> np.ndarray:
-    """Return the goal as float32 [G], or for N environments [N, G] from one goal or from N; refuse an impossible one.
+    """Return the goal as float32 [G], or as [N, G] for N environments, given one goal or N; refuse an impossible one.
 
-    Our physics keeps its target in q. In another environment a goal can be set if the observation is all that it knows.
+    Our physics keeps its target in q. Another environment's goal can be set if the observation is its whole state.
     """
     spec = env.spec
     if not isinstance(env, PhysicsEnv) and jax.tree.leaves(jax.eval_shape(env.reset, jax.random.key(0)).physics):
@@ -143,6 +143,6 @@ def _refuse_walls(spec: EnvSpec, goal: np.ndarray) -> None:
 
 
 def check_placed(spec: EnvSpec, wanted: np.ndarray, placed: np.ndarray) -> None:
-    """Refuse a goal off the plane that targets move in: a third number must be the height that targets have."""
+    """Refuse a goal outside the plane in which targets move: a third coordinate must equal the targets' height."""
     if not np.allclose(wanted, placed, rtol=0.0, atol=1e-4):
         raise UserError(f"{spec.name} cannot have the goal {wanted.tolist()}: the nearest is {placed.tolist()}")

@@ -1,7 +1,7 @@
-"""Policies on the Hugging Face Hub: `dcp push` and `dcp pull`.
+"""Push policies to the Hugging Face Hub and pull them: `dcp push` and `dcp pull`.
 
-What is pushed is data: safetensors, JSON, CSV, a model card and a video. Pulling fetches files of these names alone,
-and loading them runs no code.
+Only data is pushed: safetensors, JSON, CSV, a model card and a video. Pulling fetches only files of these names, and
+loading them runs no code.
 """
 
 import json
@@ -24,7 +24,7 @@ from dcp.policies.policy_file import load_policy_and_about
 from dcp.run_folder import CONFIG_FILE, METRICS_FILE, POLICY_FILE, located
 from dcp.statistics import Interval
 
-ENDPOINT = "HF_ENDPOINT"  # the client's own variable, for a Hub of one's own
+ENDPOINT = "HF_ENDPOINT"  # the client's own variable, for a private Hub
 NO_HUB = "the Hugging Face Hub needs its client: pip install 'dcp-rl[hub]'"
 CARD, EVALUATION, GIF, MP4 = "README.md", "evaluation.json", "replay.gif", "replay.mp4"
 FILES = (POLICY_FILE, CONFIG_FILE, METRICS_FILE, EVALUATION, CARD, GIF, MP4)  # all that is pushed or pulled
@@ -39,7 +39,7 @@ _LABELS = {
 
 @dataclass(frozen=True)
 class Package:
-    """A folder that is ready to be pushed, and what is missing in it."""
+    """Hold a folder that is ready to be pushed, and what is missing from it."""
 
     folder: Path
     trial: Trial
@@ -57,7 +57,7 @@ def make_package(
     license_id: str | None = None,
     tell: Callable[[str], object] = len,
 ) -> Package:
-    """Evaluate a policy, and write everything that a reader of the Hub wants to see of it into a folder."""
+    """Evaluate a policy, and write all files for its page on the Hub into a folder."""
     if is_exported(source):
         raise UserError(f"{source} is an exported policy: push the run's folder or its {POLICY_FILE}")
     target = open_target(source)
@@ -84,7 +84,7 @@ def make_package(
 
 
 def _draw(target: Target, env: Environment, folder: Path) -> list[str]:
-    """Write the video of an episode that arrives and one that does not. -> what could not be written"""
+    """Write a video of an episode that reaches the goal and one that does not. -> what could not be written"""
     from dcp.render.pictures import require_drawable
     from dcp.render.shown_episodes import Shown, make_subject, names_of, side_by_side
     from dcp.render.video import Look, write_files
@@ -92,14 +92,14 @@ def _draw(target: Target, env: Environment, folder: Path) -> list[str]:
     try:
         require_drawable(env)
         subjects = side_by_side(make_subject(target, names_of([target])[0], env, Shown(first=None)))
-    except UserError as error:  # an environment of one's own without pictures
+    except UserError as error:  # a user's own environment that cannot be rendered
         return [f"No video: {error}"]
     _, problems = write_files(env, subjects, folder, Path(GIF).stem, ("mp4", "gif"), Look())
     return problems
 
 
 def model_card(target: Target, trial: Trial, repo_id: str, video: bool, license_id: str | None = None) -> str:
-    """Return the README of the repository: metadata as the Hub reads them, scores with intervals, how to use it."""
+    """Return the repository's README: the Hub's metadata, scores with intervals, and how to use the policy."""
     hub = load_hub()
     about, env = target.about, trial.spec.name
     method, steps = about.get("method", "dcp"), about.get("env_steps")
@@ -148,7 +148,7 @@ def _shown(name: str, value: Interval) -> str:
 
 
 def push(package: Package, repo_id: str, *, private: bool = False, message: str | None = None) -> str:
-    """Upload the package's files as one commit, into a repository that is made if need be. -> its address"""
+    """Upload the package's files as one commit, and create the repository if needed. -> its address"""
     hub = load_hub()
     with told_in_a_sentence(repo_id):
         api = hub.HfApi(endpoint=os.environ.get(ENDPOINT), library_name="dcp")
@@ -163,7 +163,7 @@ def push(package: Package, repo_id: str, *, private: bool = False, message: str 
 
 
 def pull(repo_id: str, out: Path, *, revision: str | None = None) -> dict[str, Any]:
-    """Fetch a policy into a new folder, and check that it loads. -> what the policy says of itself"""
+    """Download a policy into a new folder and check that it loads. -> the policy's metadata"""
     hub = load_hub()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is there already: name another folder by --out")
@@ -194,7 +194,7 @@ def load_hub() -> Any:
 
 @contextmanager
 def told_in_a_sentence(repo_id: str) -> Iterator[None]:
-    """Turn what the Hub and its client say into a sentence for the user."""
+    """Turn errors of the Hub and its client into one sentence for the user."""
     from huggingface_hub import errors
 
     of_the_network = (errors.LocalEntryNotFoundError, getattr(errors, "HTTPError", OSError), OSError)  # httpx's own

@@ -1,6 +1,6 @@
-"""Evaluation episodes as a Minari data set, for offline learners: `dcp record`.
+"""Record evaluation episodes as a Minari data set for offline learners: `dcp record`.
 
-The episodes are those of `dcp eval` for the same seeds: starts and goals that the seed alone decides.
+The episodes are those of `dcp eval` with the same seeds: the seed alone decides starts and goals.
 """
 
 import warnings
@@ -27,7 +27,7 @@ NO_MINARI = "recording needs Minari: pip install 'dcp-rl[minari]'"
 
 
 class _Kept(NamedTuple):
-    """An environment's own state, and the action that led to it. q and qd are where `is_sound` looks for them."""
+    """Hold an environment's own state and the action that led to it. `is_sound` reads q and qd."""
 
     inner: Any
     action: Array
@@ -43,7 +43,7 @@ class _Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class _Remembering:
-    """An environment whose states remember the action that led to them, so that `watch` can see it."""
+    """Wrap an environment so that each state holds the action that led to it, for `_watch` to read."""
 
     env: Environment
 
@@ -65,17 +65,17 @@ def _watch(state: EnvState) -> tuple[Array, Array, Array]:
 
 
 class Recorded(NamedTuple):
-    """One episode of T steps."""
+    """Hold one episode of T steps."""
 
     seed: int
     obs: np.ndarray  # [T + 1, S + G]
     actions: np.ndarray  # [T, A]
     near_goal: np.ndarray  # [T]
-    terminated: bool  # by the environment; else the time limit ended it, or a step that diverged
+    terminated: bool  # by the environment; False if the time limit or a diverging step ended it
 
 
 def record_episodes(arena: Arena, policy: Policy, on_seed: Callable[[], object] = int) -> Iterator[Recorded]:
-    """Play the episodes of `arena`. One whose first step diverges has nothing to record and is left out."""
+    """Play the episodes of `arena` and yield each. An episode whose first step diverges is left out."""
     play = partial(_play, _Remembering(arena.env), arena.episodes, arena.length)
     run = play if getattr(policy, "on_host", False) else jax.jit(play, compiler_options=compiler_options())
     for seed in arena.seeds:
@@ -106,7 +106,7 @@ def write_dataset(
 ) -> Any:
     """Write a Minari data set with the goal dictionary of our Gymnasium environments. -> minari.MinariDataset
 
-    `env_spec`: a gymnasium EnvSpec, by which Minari makes the environment again.
+    `env_spec`: a gymnasium EnvSpec, from which Minari rebuilds the environment.
     """
     minari = load_minari()
     if reward not in REWARDS:
@@ -120,7 +120,7 @@ def write_dataset(
     buffers = [_buffer(env.spec, minari, episode, REWARDS[reward]) for episode in episodes]
     if not buffers:
         raise UserError("every episode diverged at its first step: there is nothing to record")
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # that there is no author, permalink, ...
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # no author, no permalink, ...
         return minari.create_dataset_from_buffers(
             dataset_id,
             buffers,

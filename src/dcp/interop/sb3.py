@@ -1,4 +1,4 @@
-"""A Stable-Baselines3 model that was trained on our goal dictionary, as a plain function for dcp's own evaluation."""
+"""Use a Stable-Baselines3 model that was trained on our goal dictionary in dcp's own evaluation."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from dcp.types import EnvSpec
 
 
 def policy_of(model: Any, spec: EnvSpec, deterministic: bool = True) -> Callable[[Any, Any], np.ndarray]:
-    """Return (state [N, S], goal [N, G]) -> action [N, A] in NumPy, for `dcp.policies.policy.HostPolicy`."""
+    """Return a NumPy function (state [N, S], goal [N, G]) -> action [N, A] for `dcp.policies.policy.HostPolicy`."""
     _check_sizes(model, spec)
 
     def act(state: Any, goal: Any) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""A simulated SO-101 with the interface of LeRobot's `Robot`: its bus, its units, its delays. Stands in for the arm.
+"""Simulate an SO-101 with the interface of LeRobot's `Robot`: its bus, its units and its delays.
 
-Physics keeps up with the clock: whoever reads or sends finds the arm where it would be by now. Faults of a real bus can
-be set: packets that are lost, a bus that hangs, a joint that is pushed beyond its limits.
+Physics follows the clock: each read or send finds the arm where it would be by now. Faults of a real bus can be set:
+lost packets, a bus that hangs, a joint that is pushed beyond its limits.
 """
 
 from collections import deque
@@ -18,13 +18,13 @@ from dcp.robots.so101_arm import CUBE, FEATURES, Units, from_radians, to_radians
 from dcp.robots.timing import Clock
 
 TIMESTEP = 0.005
-LONGEST = 1.0  # seconds of physics in one call: whoever was away longer finds the arm where it came to rest
+LONGEST = 1.0  # seconds of physics in one call; after a longer pause the arm has come to rest anyway
 MIDDLE = 2048  # the encoder's ticks at an angle of zero
 START = (0.0, -0.5, 0.6, 0.9, 0.0, 0.0)
 
 
 class SimulatedBus:
-    """Six servos on a serial line, as LeRobot's FeetechMotorsBus shows them. Positions are ticks of the encoders."""
+    """Simulate six servos on a serial line, as LeRobot's FeetechMotorsBus shows them. Positions are encoder ticks."""
 
     def __init__(self, start: Any, cube: Any, delay: float, clock: Clock):
         self.model = table_spec(TIMESTEP, cube is not None).compile()
@@ -34,7 +34,7 @@ class SimulatedBus:
             self.data.qpos[6:9] = [*np.asarray(cube, float)[:2], CUBE_HALF]
         self.delay, self.clock = delay, clock
         self.is_connected = self.has_torque = False
-        self.lost = 0  # so many of the next packets are lost
+        self.lost = 0  # how many of the next packets are lost
         self.hang = 0.0  # seconds that the next packet takes
         self._time = clock.now()
         self._waiting: deque[tuple[float, np.ndarray]] = deque()  # when each target arrives at the servos
@@ -68,7 +68,7 @@ class SimulatedBus:
             raise ConnectionError("Failed to sync read 'Present_Position': no status packet")
 
     def advance(self) -> None:
-        """Let physics catch up with the clock."""
+        """Advance the physics to the present time."""
         now = self.clock.now()
         self._time = max(self._time, now - LONGEST)
         while self._time + TIMESTEP <= now:
@@ -81,7 +81,7 @@ class SimulatedBus:
 
 
 class SimulatedSo101:
-    """LeRobot's Robot, as far as `lerobot.robots.SO101Follower` has it, without its calibration by hand."""
+    """Provide the interface of `lerobot.robots.SO101Follower`, without the manual calibration."""
 
     name = "simulated_so101"
 
@@ -92,7 +92,7 @@ class SimulatedSo101:
         start: Any = START,  # radians
         cube: Any = None,  # its place on the table, x and y; None: no cube
         delay: float = 0.02,  # seconds from a command to the servos
-        max_relative_target: float | None = None,  # in the robot's units, as LeRobot's setting of this name
+        max_relative_target: float | None = None,  # in the robot's units, like LeRobot's setting of this name
         clock: Clock | None = None,
     ):
         self.units: Units = units
@@ -117,7 +117,7 @@ class SimulatedSo101:
         self.configure()
 
     def calibrate(self) -> None:
-        """Do nothing: its zero is the model's."""
+        """Do nothing, because the robot's zero is the model's."""
 
     def configure(self) -> None:
         self.bus.has_torque = True

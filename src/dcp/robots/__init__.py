@@ -1,4 +1,4 @@
-"""A policy on a robot. Names are loaded when first used, and need NumPy alone."""
+"""Run a policy on a robot. Names are loaded when first used and need only NumPy."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,9 +1,9 @@
-"""A policy on a robot: a fixed rate, limits, and a safe action whatever happens. NumPy alone; no JAX is imported.
+"""Run a policy on a robot at a fixed rate, within limits, and with a safe action whatever happens. Needs no JAX.
 
     controller = Controller(policy, read_state, read_goal, send_action, rate_hz=50, safe_action=np.zeros(6))
     print(controller.run(seconds=60))
 
-docs/controller.md has the rules. Software cannot promise safety: keep the emergency stop within reach.
+docs/controller.md states the rules. Software cannot promise safety: keep the emergency stop within reach.
 """
 
 import gc
@@ -36,31 +36,31 @@ from dcp.robots.timing import GOAL, POLICY, SEND, STATE, WAIT, Clock, Pacer, Rec
 
 
 class Controller:
-    """Runs once: after a stop, or the end of a run, make a new one."""
+    """Run a policy on a robot, once: after a stop or the end of a run, make a new controller."""
 
     def __init__(
         self,
         policy: Callable[[np.ndarray, np.ndarray], Any],  # state [S], goal [G] -> action [A]
-        read_state: Callable[[], Any],  # [S], or a Reading: then an unchanged time means a stale state
+        read_state: Callable[[], Any],  # [S], or a Reading, whose unchanged time means a stale state
         read_goal: Callable[[], Any],  # [G]; called each step, so a goal may change
-        send_action: Callable[[np.ndarray], Any],  # never by two threads at once
+        send_action: Callable[[np.ndarray], Any],  # never called by two threads at once
         *,
         rate_hz: float,
-        safe_action: Any,  # an array, a function of the last action, or "hold": right for position targets only
+        safe_action: Any,  # an array, a function of the last action, or "hold" (only for position targets)
         action_low: Any = -1.0,  # one number, or one per joint
         action_high: Any = 1.0,
         max_change: Any = None,  # between two steps; one number, or one per joint
         start_action: Any = None,  # what the actuators do before the first step: an array, or a function that reads it
         stale_after: float | None = None,  # seconds; None: five periods, but at least 0.2
-        max_overruns: int | None = 10,  # this many missed deadlines in a row stop it; None: no number does
-        hold_seconds: float = 0.0,  # keeps sending the safe action for this long
-        warm_up: int = 2,  # reads and policy calls before the first step, with nothing sent: programs compile here
+        max_overruns: int | None = 10,  # stop after this many missed deadlines in a row; None: never
+        hold_seconds: float = 0.0,  # keep sending the safe action for this long
+        warm_up: int = 2,  # reads and policy calls before the first step, without sending: programs compile here
         start_timeout: float = 60.0,  # seconds for all that happens before the first step
         state_size: int | None = None,  # None: the policy's own, if it has one
         goal_size: int | None = None,
         action_size: int | None = None,
-        history: int = 10_000,  # steps that the percentiles are over
-        black_box: str | Path | None = None,  # a CSV file for the last steps, written when it ends
+        history: int = 10_000,  # the percentiles cover this many steps
+        black_box: str | Path | None = None,  # a CSV file of the last steps, written at the end
         black_box_steps: int = 500,
         clock: Clock | None = None,
     ):
@@ -89,7 +89,7 @@ class Controller:
         self.warm_up = _count("warm_up", warm_up, 0)
         self.black_box = None if black_box is None else Path(black_box)
         self._policy, self._reads, self._start_action = policy, {STATE: read_state, GOAL: read_goal}, start_action
-        # None: as it comes first
+        # None: the size of the first value
         self._sizes = {STATE: _size("state_size", state_size, policy), GOAL: _size("goal_size", goal_size, policy)}
         self._clock = clock or Clock()
         hold = _positive("hold_seconds", hold_seconds, or_zero=True)
@@ -101,13 +101,13 @@ class Controller:
         self._fresh = Freshness(self.stale_after, self._clock)
         self._record = Recorder(_count("history", history, 1), _count("black_box_steps", black_box_steps, 1))
         self._guard = SignalGuard()
-        self._first = self._before = math.nan  # when the first step and the one before began
+        self._first = self._before = math.nan  # when the first step and the previous step began
         self._late = 0  # missed deadlines in a row
         self._entered = self._over = self._froze = False
         self._black_box_note = ""
 
     def run(self, seconds: float | None = None, steps: int | None = None) -> Report:
-        """Run until the time or the steps are over; without either, until it is stopped. A fault raises `Stopped`."""
+        """Run for this long or this many steps; without either, run until stopped. A fault raises `Stopped`."""
         for name, value in (("seconds", seconds), ("steps", steps)):
             if value is not None and not value > 0:
                 raise UserError(f"{name} must be positive, not {value}: leave it out to run until something stops it")
@@ -123,7 +123,7 @@ class Controller:
         return self.report()
 
     def step(self) -> np.ndarray:
-        """Read, decide and send once, at once, for a loop of your own. -> what was sent, [A]"""
+        """Read, decide and send once without waiting, for your own loop. -> the action that was sent, [A]"""
         self._start()
         step = self._round()
         self._judge(step.compute > self.period)
@@ -131,7 +131,7 @@ class Controller:
         return step.sent.copy()
 
     def stop(self, reason: str = "stop() was called") -> None:
-        """Stop from any thread: the safe action is out when this returns, and no other action follows it."""
+        """Stop, from any thread. When this returns the safe action has been sent, and no other action follows."""
         with self._guard.held():
             self._gate.close(reason)
 
@@ -157,7 +157,7 @@ class Controller:
             self._guard.restore()
 
     def _start(self) -> None:
-        """Do everything but sending, once before the first step: what is wrong shows before anything moves."""
+        """Do everything except sending once before the first step, so that faults show before anything moves."""
         if not self._entered:
             raise UserError("call step() inside `with controller:`, which sends the safe action when it ends")
         if self._over:
@@ -175,7 +175,7 @@ class Controller:
             for _ in range(self.warm_up):
                 self._decide(Step(0, 0.0))
             if self.warm_up and callable(reset := getattr(self._policy, "reset", None)):
-                call("policy.reset", reset)  # a burst counts its steps
+                call("policy.reset", reset)  # a burst counts steps from here
             self._froze = freeze_garbage()
             self._check_stop()
         self._watchdog.start_is_over()
@@ -198,7 +198,7 @@ class Controller:
             self._before = now
             self._record.rows.append(step)
             action = self._decide(step)
-            self._enter(SEND)  # an action from a state that is too old is not sent
+            self._enter(SEND)  # do not send an action that was decided on a stale state
             self._send(step, action)
         step.compute = self._clock.now() - now
         self._record.finish(step)
@@ -206,12 +206,12 @@ class Controller:
         return step
 
     def _decide(self, step: Step) -> np.ndarray:
-        """Return the action that may be sent. `step` is filled in as far as it goes; nothing is sent here."""
+        """Return the action to send, without sending it. `step` is filled in as far as it goes."""
         began = self._clock.now()
         reading, step.state = self._read(STATE)
         if isinstance(reading, Reading):
-            self._fresh.check(reading)  # the goal's time is not checked: a goal may stand still
-        finite(STATE, step.state)  # after it is in the step: the black box must show it
+            self._fresh.check(reading)  # the goal's time is not checked, because a goal may stay unchanged
+        finite(STATE, step.state)  # checked after it is stored in the step, so that the black box shows it
         _, step.goal = self._read(GOAL)
         finite(GOAL, step.goal)
         decided = self._clock.now()
@@ -224,7 +224,7 @@ class Controller:
         return allowed
 
     def _read(self, name: str) -> tuple[Any, np.ndarray]:
-        """-> what the call returned, and its numbers"""
+        """Return what the call returned, and its numbers."""
         self._enter(name)
         given = call(name, self._reads[name])
         numbers = vector(name, given.value if isinstance(given, Reading) else given, self._sizes[name])
@@ -244,7 +244,7 @@ class Controller:
         self._watchdog.enter(part)
 
     def _check_stop(self) -> None:
-        """Raise if somebody stopped us, or if the watchdog is about to."""
+        """Raise if the controller was stopped, or if the watchdog is about to stop it."""
         if sentence := self._gate.reason or self._watchdog.overdue():
             raise Fault(sentence)
 
@@ -275,7 +275,7 @@ class Controller:
             LOG.error("%s; %s", sentence, self._gate.outcome)  # the loop's thread may hang and never raise it
 
     def _end(self, reason: str) -> None:
-        self._guard.busy = True  # for good: nothing interrupts the way out
+        self._guard.busy = True  # for good: no signal interrupts the stop
         self._gate.close(reason)
         self._watchdog.end()
         if self._froze:
@@ -292,9 +292,9 @@ class Controller:
 
 
 def freeze_garbage() -> bool:
-    """Keep the garbage collector from looking through what exists before the loop. -> whether it is ours to undo
+    """Exclude all objects made before the loop from garbage collection. -> whether the caller must undo it
 
-    With JAX loaded a full collection takes a tenth of a second and more.
+    With JAX loaded, a full collection takes a tenth of a second or more.
     """
     gc.collect()
     ours = gc.get_freeze_count() == 0
@@ -310,7 +310,7 @@ def _require_callable(name: str, function: Any) -> None:
 
 
 def _size(name: str, given: int | None, policy: Any) -> int | None:
-    """What the user gave, else the policy's own: an exported policy has sizes, one of dcp.load_policy has a spec."""
+    """Return the given size, else the policy's: an exported policy has sizes, one from dcp.load_policy has a spec."""
     if given is not None:
         return _count(name, given, 1)
     size = getattr(policy, name, getattr(getattr(policy, "spec", None), name, None))
@@ -318,7 +318,7 @@ def _size(name: str, given: int | None, policy: Any) -> int | None:
 
 
 def _length(*values: Any) -> int:
-    """The number of joints, from the first list of numbers: the safe action may have to be sent before any other."""
+    """Return the number of joints from the first value that is a list, because the safe action may be sent first."""
     for value in values:
         if value is not None and not callable(value) and not isinstance(value, str) and np.ndim(value) == 1:
             return len(value)

@@ -1,12 +1,12 @@
-"""A LeRobot arm behind the controller's three calls. LeRobot is not imported: any object with its methods will do.
+"""Adapt a LeRobot arm to the controller's three calls. LeRobot is not imported: any object with its methods works.
 
     arm = LeRobotArm(robot, low={"shoulder_pan.pos": -100.0, ...}, high={"shoulder_pan.pos": 100.0, ...})
     arm.goal = {"shoulder_pan.pos": 20.0, ...}
     Controller(policy, arm.read_state, arm.read_goal, arm.send_action,
                start_action=arm.start_action, safe_action="hold", rate_hz=30, max_change=0.05)
 
-The policy speaks of joints in [-1, 1], in a fixed order; the robot of named joints in its own units (degrees, or a
-percentage of the calibrated range). Actions are absolute position targets.
+The policy uses joint values in [-1, 1] in a fixed order; the robot uses named joints in its own units (degrees, or
+percent of the calibrated range). Actions are absolute position targets.
 """
 
 import threading
@@ -20,12 +20,12 @@ import numpy as np
 from dcp.errors import UserError
 from dcp.robots.safety import Reading
 
-PATIENCE = 0.1  # seconds that a send waits for a read on the same bus: a read that hangs must not block the safe action
+PATIENCE = 0.1  # seconds that a send waits for a read on the same bus: a hanging read must not block the safe action
 SLACK = 0.05  # how far outside its range an arm may rest at the start, as a share of half the range
 
 
 class Robot(Protocol):
-    """What we use of lerobot.robots.Robot."""
+    """Declare what we use of lerobot.robots.Robot."""
 
     @property
     def observation_features(self) -> Mapping[str, Any]: ...
@@ -42,12 +42,12 @@ class LeRobotArm:
     def __init__(
         self,
         robot: Robot,
-        low: Mapping[str, float],  # feature -> the robot's value that the policy knows as -1
-        high: Mapping[str, float],  # feature -> the robot's value that the policy knows as +1
+        low: Mapping[str, float],  # feature -> the robot's value for the policy's -1
+        high: Mapping[str, float],  # feature -> the robot's value for the policy's +1
         *,
         state: Sequence[str] | None = None,  # the policy's state, in its order; None: the action's features
         joints: Sequence[str] | None = None,  # the policy's action, in its order; None: the robot's own
-        goal: Sequence[str] | None = None,  # the policy's goal, in its order; None: as the state
+        goal: Sequence[str] | None = None,  # the policy's goal, in its order; None: the state's features
         lost_packets: tuple[type[Exception], ...] = (ConnectionError,),
     ):
         self.robot = robot
@@ -62,15 +62,16 @@ class LeRobotArm:
         for name in {*self.joints, *self.state, *self.goal_names}:
             if not self._low.get(name, np.nan) < self._high.get(name, np.nan):
                 raise UserError(f"{name} needs a low below its high, in the robot's units: give both")
-        self.goal: Mapping[str, float] | None = None  # in the robot's units; may be replaced at any time
-        self.last_sent: Any = None  # what the robot says it did: its own limits may have altered the action
+        self.goal: Mapping[str, float] | None = None  # in the robot's units; you may replace it at any time
+        self.last_sent: Any = None  # what the robot reports as sent: its own limits may have changed the action
         self._lost_packets = lost_packets
         self._reading: Reading | None = None
-        self._bus = threading.Lock()  # the watchdog and stop() send while the loop's thread may be reading
+        self._bus = threading.Lock()  # the watchdog and stop() may send while the loop's thread reads
         self._turn = bus_turns(self._bus)
 
     def read_state(self) -> Reading:
-        """Read [-1, 1] each. A lost packet gives the last reading with its old time: too many in a row are stale."""
+        """Read the state, each value in [-1, 1]. A lost packet repeats the last reading with its old time, so that too
+        many in a row count as stale."""
         try:
             with self._turn():
                 observation = self.robot.get_observation()
@@ -92,11 +93,11 @@ class LeRobotArm:
             self.last_sent = self.robot.send_action(target)
 
     def start_action(self) -> np.ndarray:
-        """Return the current pose as a target: where to hold, and where max_change starts."""
+        """Return the current pose as a target: the pose to hold, from which max_change counts."""
         with self._turn():
             pose = self._to_policy(self.joints, self.robot.get_observation())
         inside = np.clip(pose, -1.0, 1.0)
-        # A pose further out stays as it is, for the controller to refuse.
+        # A pose further out is left unchanged, so that the controller refuses it.
         return np.where(np.abs(pose - inside) <= SLACK, inside, pose)
 
     def _to_policy(self, names: Sequence[str], values: Mapping[str, Any]) -> np.ndarray:
@@ -109,7 +110,8 @@ class LeRobotArm:
 
 
 def bus_turns(bus: threading.Lock) -> Callable[[], AbstractContextManager[None]]:
-    """Return what gives turns on a bus. Nobody waits for ever: a read that hangs must not block the safe action."""
+    """Return a context manager for turns on a bus. Waiting ends after PATIENCE: a hanging read must not block the
+    safe action."""
 
     @contextmanager
     def turn() -> Iterator[None]:

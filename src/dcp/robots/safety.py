@@ -1,4 +1,4 @@
-"""What reaches the actuators: checked inputs, limits, one gate to send through, and signals that wait for a send."""
+"""Guard what reaches the actuators: check inputs, apply limits, send through one gate, hold signals during a send."""
 
 import logging
 import math
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from dcp.robots.timing import Report
 
 LOG = logging.getLogger("dcp.controller")
-ATTEMPTS = 3  # to send the safe action: a bus may lose a packet
-SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # SIGHUP: the ssh session that started us is gone
-INSISTENT = 3  # the signal of this number ends even a send_action that hangs
+ATTEMPTS = 3  # at sending the safe action, because a bus may lose a packet
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # SIGHUP: the ssh session that started this has ended
+INSISTENT = 3  # this many signals end even a send_action that hangs
 
-Safe = Callable[[np.ndarray | None], np.ndarray]  # the last action that was sent -> the safe action
+Safe = Callable[[np.ndarray | None], np.ndarray]  # last action sent -> safe action
 
 
 class Fault(Exception):  # noqa: N818
-    """Something wrong within a step, in one sentence; the controller stops with it."""
+    """Report a fault within a step in one sentence, which stops the controller."""
 
 
 class Stopped(RunError):  # noqa: N818
-    """The controller stopped. `reason` says why and what to do; `report` is what it measured until then."""
+    """Report that the controller stopped. `reason` says why and what to do; `report` holds its measurements."""
 
     def __init__(self, reason: str, report: "Report"):
         super().__init__(f"{reason}; {report.safe_action}")
@@ -38,14 +38,14 @@ class Stopped(RunError):  # noqa: N818
 
 
 class Reading(NamedTuple):
-    """A value and when it was measured: a time, or a counter. Only its changes matter, so any clock will do."""
+    """Hold a value and its time, or a counter. Only changes of the time matter, so any clock works."""
 
     value: Any
     time: float
 
 
 def in_one_line(error: BaseException) -> str:
-    """Return an error on one line, with the name of its class unless it is one of ours."""
+    """Return an error as one line, with its class name unless the class is ours."""
     text = " ".join(str(error).split())
     if isinstance(error, Fault | UserError) and text:
         return text
@@ -63,7 +63,7 @@ def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def vector(name: str, value: Any, size: int | None) -> np.ndarray:
-    """Copy the value as [size]: what a sensor's thread overwrites meanwhile does not reach the policy."""
+    """Return a copy of the value as [size], so that a sensor's thread cannot overwrite it under the policy."""
     try:
         numbers = np.array(value, float)
     except (TypeError, ValueError, OverflowError) as error:
@@ -83,7 +83,7 @@ def finite(name: str, numbers: np.ndarray) -> np.ndarray:
 
 
 class Freshness:
-    """Refuses a reading whose time has not changed for longer than `stale_after`, by our own clock."""
+    """Refuse a reading whose time has not changed for longer than `stale_after` by our own clock."""
 
     def __init__(self, stale_after: float, clock: Clock):
         self._stale_after, self._clock = stale_after, clock
@@ -95,7 +95,7 @@ class Freshness:
             time = float(reading.time)
         except (TypeError, ValueError) as error:
             raise Fault(f"{STATE} gave a Reading whose time is no number: give seconds or a counter") from error
-        if not math.isfinite(time):  # NaN differs from itself: it would always look new
+        if not math.isfinite(time):  # NaN differs from itself, so it would always look new
             raise Fault(f"{STATE} gave a Reading whose time is {time}: give seconds or a counter")
         now = self._clock.now()
         if time != self._time:
@@ -132,16 +132,16 @@ class Limits:
         return np.clip(action, self.low, self.high)
 
     def apply(self, action: np.ndarray, last: np.ndarray | None) -> tuple[np.ndarray, bool, bool]:
-        """-> the action to send; whether the limits altered it; whether the limit of change did"""
+        """Return the action to send, whether the limits changed it, and whether max_change did."""
         clipped = allowed = self.clip(action)
         if self.max_change is not None and last is not None:
-            with np.errstate(over="ignore"):  # an infinite bound bounds nothing
+            with np.errstate(over="ignore"):  # bounds may be infinite
                 allowed = np.clip(clipped, last - self.max_change, last + self.max_change)
-            allowed = self.clip(allowed)  # the limits have the last word
+            allowed = self.clip(allowed)  # low and high take precedence over max_change
         return allowed, bool((clipped != action).any()), bool((allowed != clipped).any())
 
     def require(self, name: str, action: np.ndarray) -> np.ndarray:
-        """Return the action, or refuse it if it is outside."""
+        """Return the action, or refuse it if it is outside the limits."""
         if (self.clip(action) != action).any():
             limit = f"{_shown(self.low)} to {_shown(self.high)}"
             raise UserError(f"{name} {_shown(action)} is outside the limits {limit}: bring it inside first")
@@ -149,7 +149,7 @@ class Limits:
 
 
 def per_joint(name: str, value: Any, size: int) -> np.ndarray:
-    """One number for all joints, or one per joint -> [A]"""
+    """Return one number for all joints, or one per joint, as [A]."""
     try:
         numbers = np.array(value, float)
     except (TypeError, ValueError, OverflowError) as error:
@@ -166,7 +166,7 @@ def _shown(numbers: np.ndarray) -> str:
 
 
 def make_safe(safe_action: Any, limits: Limits) -> Safe:
-    """From a fixed action, "hold" (send the last action again), or a user's function of the last action."""
+    """Make the safe action from an array, "hold" (send the last action again) or a function of the last action."""
     size = len(limits.low)
     if isinstance(safe_action, str):
         if safe_action != "hold":
@@ -186,13 +186,14 @@ def _known(last: np.ndarray | None) -> np.ndarray:
     return last
 
 
-# ---- the way out
+# ---- sending
 
 
 class Gate:
-    """The only way to the actuators: one caller at a time, and nothing after the stop but the safe action.
+    """Guard the only way to the actuators: one caller at a time, and after the stop only the safe action.
 
-    Whoever closes it first, the loop, the watchdog or a user's `stop()`, sends the safe action. It never opens again.
+    Whichever closes the gate first (the loop, the watchdog or a user's `stop()`) sends the safe action. A closed gate
+    stays closed.
     """
 
     def __init__(
@@ -201,21 +202,21 @@ class Gate:
         safe: Safe,
         clock: Clock,
         period: float,
-        hold: float,  # seconds in which the safe action is sent once per period
-        patience: float,  # seconds to wait for a send_action that does not return, before we say so
-        after: Callable[[], None] = lambda: None,  # called once, when the safe action is out or has failed
+        hold: float,  # seconds; until then the safe action is sent once per period
+        patience: float,  # seconds to wait for a send_action that does not return before reporting it
+        after: Callable[[], None] = lambda: None,  # called once, after the safe action was sent or failed
     ):
-        self.last: np.ndarray | None = None  # what the actuators were told last
+        self.last: np.ndarray | None = None  # the last action sent
         self.reason: str | None = None  # why it is closed
         self.outcome = "no safe action was needed yet"
         self._send, self._safe, self._clock = send, safe, clock
         self._period, self._hold, self._patience, self._after = period, hold, patience, after
         self._lock = threading.Lock()  # around every call of send_action
-        self._first = threading.Lock()  # around the decision who closes
+        self._first = threading.Lock()  # around the decision which caller closes the gate
         self._sender: int | None = None  # the thread inside send_action
-        self._tried = False  # to send the safe action
-        self._owed = False  # send_action itself asked for the stop: the safe action follows when it returns
-        self._done = threading.Event()  # whoever closed it is through, or was interrupted
+        self._tried = False  # whether sending the safe action was tried
+        self._owed = False  # send_action itself called stop(): send the safe action when it returns
+        self._done = threading.Event()  # set when the closing caller has finished or was interrupted
 
     def send(self, action: np.ndarray) -> bool:
         """Send the action, or return False if the gate is closed."""
@@ -233,7 +234,7 @@ class Gate:
         return True
 
     def close(self, reason: str) -> bool:
-        """Return True to the caller that closed it. On return the safe action has been sent, or tried, for everyone."""
+        """Close the gate, and return whether this call closed it. On return the safe action has been sent or tried."""
         with self._first:
             first = self.reason is None
             if first:
@@ -244,7 +245,7 @@ class Gate:
             return first
         if not first:
             self._done.wait()
-        if first or not self._tried:  # the first may have been interrupted before it could
+        if first or not self._tried:  # the first caller may have been interrupted before it tried
             self._take_turn()
         return first
 
@@ -252,7 +253,7 @@ class Gate:
         try:
             if not self._lock.acquire(timeout=self._patience):
                 LOG.critical("send_action has not returned: the safe action cannot be sent: use the emergency stop")
-                self._lock.acquire()  # the moment it returns, the safe action goes out
+                self._lock.acquire()  # as soon as send_action returns, the safe action follows
             try:
                 self._send_safe()
             finally:
@@ -261,7 +262,7 @@ class Gate:
             self._done.set()
 
     def _send_safe(self) -> None:
-        """Send it once, or for `hold` seconds. Never raises an Exception: what went wrong is in `outcome`."""
+        """Send the safe action once, or for `hold` seconds. Raises no Exception: `outcome` says what went wrong."""
         self._tried, self._sender = True, threading.get_ident()
         try:
             action = self._safe(self.last)
@@ -291,7 +292,7 @@ class Gate:
 
 
 class SignalGuard:
-    """While `busy`, a signal waits. Otherwise it raises where the loop is: it ends reads and sleeps too."""
+    """Delay signals while `busy`; otherwise let them raise in the loop, which ends reads and sleeps too."""
 
     def __init__(self):
         self.busy = False
@@ -301,10 +302,10 @@ class SignalGuard:
 
     def install(self) -> None:
         if threading.current_thread() is not threading.main_thread():
-            return  # Python gives signals to the main thread alone: it must call stop() itself
+            return  # only the main thread gets signals, so it must call stop() itself
         for name in SIGNALS:
             number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup
                 self._old[number] = signal.signal(number, self._handle)
 
     def restore(self) -> None:
@@ -314,9 +315,9 @@ class SignalGuard:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep signals waiting until the end of the block."""
+        """Delay signals until the end of the block."""
         if threading.current_thread() is not threading.main_thread():
-            yield  # no signal reaches this thread, and `busy` is the main thread's
+            yield  # signals reach only the main thread, which owns `busy`
             return
         before, self.busy = self.busy, True
         try:
@@ -334,14 +335,14 @@ class SignalGuard:
             self._raise(number)
 
     def _raise(self, number: int) -> None:
-        self.busy, self._pending = True, None  # what follows is the way out: it is not interrupted again
+        self.busy, self._pending = True, None  # no second signal interrupts the stop
         if number == signal.SIGINT:
             raise KeyboardInterrupt
         raise SystemExit(128 + number)
 
 
 def cause(error: BaseException | None) -> str:
-    """Name what ended a loop, from the exception that left it."""
+    """Return in words what ended a loop, from the exception that left it."""
     if error is None:
         return "the with block ended"
     if isinstance(error, KeyboardInterrupt):

@@ -1,11 +1,11 @@
-"""An SO-101 of LeRobot behind the controller's three calls, for policies of the so101 tasks.
+"""Adapt LeRobot's SO-101 to the controller's three calls, for policies of the so101 tasks.
 
     arm = So101Arm(robot, state_size=13, action_size=5)         # so101_reach
     Controller(policy, arm.read_state, goal.read, arm.send_action, safe_action=np.zeros(5), rate_hz=30, ...)
 
-The policy reads radians, speeds and the tool point, and sends changes of the present pose; the robot speaks of named
-joints in degrees, or in percent of the calibrated range. LeRobot is not imported: any object with its methods will do.
-A zero action holds the pose that was read last.
+The policy reads radians, speeds and the tool point, and sends changes of the present pose; the robot uses named
+joints in degrees, or in percent of the calibrated range. A zero action holds the pose that was read last.
+LeRobot is not imported: any object with its methods works.
 """
 
 import csv
@@ -30,14 +30,14 @@ CUBE = (
     "cube.y",
     "cube.z",
 )  # where a camera sees the cube, metres from the base; for so101_push and so101_lift
-CLOSED = 0.0  # radians: where the jaws stay in tasks that do not move them, as in training
-LIMIT_SLACK = 0.06  # radians that a reading may lie outside of a joint's range: calibration is not exact
-LOWEST_TOOL = -0.01  # metres: lower, the arm is in the table or wrongly calibrated
-LOST_IN_A_ROW = 5  # lost packets that a speed can be carried over
+CLOSED = 0.0  # radians: the jaws' angle in tasks that do not move them, as in training
+LIMIT_SLACK = 0.06  # radians that a reading may exceed a joint's range by, because calibration is not exact
+LOWEST_TOOL = -0.01  # metres: below this the arm is inside the table or wrongly calibrated
+LOST_IN_A_ROW = 5  # a speed can be computed over at most this many lost packets
 
 
 def to_radians(units: Units, joint: int, value: float) -> float:
-    """Turn the robot's number into an angle. The gripper is 0 (closed) to 100 in either unit."""
+    """Convert the robot's number to an angle. The gripper is 0 (closed) to 100 in either unit."""
     if joint == 5:
         return so101.LOW[5] + value / 100.0 * (so101.HIGH[5] - so101.LOW[5])
     if units == "degrees":
@@ -46,7 +46,7 @@ def to_radians(units: Units, joint: int, value: float) -> float:
 
 
 def from_radians(units: Units, joint: int, angle: float) -> float:
-    """Turn an angle into the robot's number."""
+    """Convert an angle to the robot's number."""
     share = (angle - so101.LOW[joint]) / (so101.HIGH[joint] - so101.LOW[joint])
     if joint == 5:
         return 100.0 * share
@@ -54,7 +54,7 @@ def from_radians(units: Units, joint: int, angle: float) -> float:
 
 
 class So101Arm:
-    """Reads states and sends actions of the so101 tasks. Refuses to go on outside of the joints' limits."""
+    """Read states and send actions of the so101 tasks. A pose outside the joints' limits is refused."""
 
     def __init__(
         self,
@@ -82,13 +82,13 @@ class So101Arm:
             raise UserError(f"the robot has no {', '.join(missing)}: an SO-101 has {', '.join(wanted)}")
         self._lost_packets, self._clock = lost_packets, clock
         self._turn = bus_turns(threading.Lock())
-        self._pose: np.ndarray | None = None  # [6]: radians, as read last
+        self._pose: np.ndarray | None = None  # [6]: radians, the last reading
         self._time = 0.0
         self._reading: Reading | None = None
         self.sent: np.ndarray | None = None  # [6]: radians, the last target
 
     def read_state(self) -> Reading:
-        """Read [S]. A lost packet gives the last reading with its old time: too many in a row are stale."""
+        """Read the state [S]. A lost packet repeats the last reading with its old time: too many in a row are stale."""
         try:
             with self._turn():
                 observation = self.robot.get_observation()
@@ -100,7 +100,7 @@ class So101Arm:
         pose = np.array([to_radians(self.units, i, float(observation[name])) for i, name in enumerate(FEATURES)])
         self._require_inside(pose)
         before = pose if self._pose is None else self._pose
-        # As in training: per control step. After lost packets the change is over several of them.
+        # Per control step, as in training. After lost packets the change spans several steps.
         steps = 1 if self._pose is None else min(max(1, round((now - self._time) * so101.RATE_HZ)), LOST_IN_A_ROW)
         speeds = (pose - before)[: self.moved] * so101.RATE_HZ / steps
         place, turn = so101.tool_pose(pose[:5])
@@ -115,7 +115,7 @@ class So101Arm:
         return self._reading
 
     def send_action(self, action: np.ndarray) -> None:
-        """Send targets for a change [A] in [-1, 1] of the pose that was read last."""
+        """Send targets that change the last pose by the action [A] in [-1, 1]."""
         if self._pose is None:
             raise UserError("the arm's pose is not known yet: read it before anything is sent")
         change = np.zeros(6)
@@ -129,13 +129,13 @@ class So101Arm:
         self.sent = target
 
     def tool(self) -> np.ndarray | None:
-        """Return the tool point [3] as read last."""
+        """Return the tool point [3] of the last reading."""
         return None if self._pose is None else so101.tool_pose(self._pose[:5])[0]
 
     def _require_inside(self, pose: np.ndarray) -> None:
         outside = np.maximum(so101.LOW - pose, pose - so101.HIGH)
         if not np.isfinite(pose).all():
-            return  # the controller names what is not finite
+            return  # the controller reports values that are not finite
         if outside.max() > LIMIT_SLACK:
             i = int(outside.argmax())
             raise UserError(
@@ -146,7 +146,7 @@ class So101Arm:
 
 
 class FixedGoal:
-    """A goal that stays."""
+    """Hold a goal that never changes."""
 
     def __init__(self, goal: Any):
         self.goal = np.asarray(goal, float)
@@ -156,7 +156,7 @@ class FixedGoal:
 
 
 class GoalFile:
-    """A goal in a text file that another program keeps writing, such as a tracker. Too old a file is refused."""
+    """Read the goal from a text file that another program, such as a tracker, keeps writing. An old file is refused."""
 
     def __init__(self, path: str | Path, size: int, timeout: float, now: Callable[[], float] = time.time):
         self.path, self.size, self.timeout, self._now = Path(path), size, timeout, now
@@ -180,7 +180,7 @@ class GoalFile:
 
 
 def replay(policy: Callable[[np.ndarray, np.ndarray], Any], path: str | Path) -> tuple[int, float]:
-    """Recompute each action of a log from its state and goal. -> the number of steps, and the largest difference"""
+    """Recompute each action of a log from its state and goal. -> the number of steps and the largest difference"""
     try:
         with Path(path).open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))

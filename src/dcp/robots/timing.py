@@ -1,4 +1,4 @@
-"""Time on a robot: a clock, deadlines, a watchdog for a loop that hangs, and a record of what each step took."""
+"""Keep time on a robot: a clock, deadlines, a watchdog for a loop that hangs, and a record of each step's time."""
 
 import csv
 import json
@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-SPIN = 0.0003  # seconds before a deadline in which sleep is not trusted; Linux oversleeps by about 0.1 ms
+SPIN = 0.0003  # seconds before a deadline without sleep, because Linux oversleeps by about 0.1 ms
 TIMINGS = ("period", "compute", "read", "policy", "send")
 VECTORS = ("state", "goal", "action", "sent")
 
 START, STATE, GOAL, POLICY, SEND = "the start", "read_state", "read_goal", "the policy", "send_action"
 BETWEEN, WAIT = "your code between two steps", "the wait for the next step"
-ADVICE = {  # by the part of a step in which the loop hangs
+ADVICE = {  # part of a step in which the loop hangs -> advice
     START: "find out what takes so long, or raise start_timeout",
     STATE: "check the sensor and its connection",
     GOAL: "check where the goal comes from",
@@ -31,7 +31,7 @@ ADVICE = {  # by the part of a step in which the loop hangs
 
 
 class Clock:
-    """Monotonic seconds of arbitrary origin. A test passes its own."""
+    """Give monotonic seconds from an arbitrary origin. A test passes its own clock."""
 
     def now(self) -> float:
         return time.perf_counter()
@@ -41,7 +41,7 @@ class Clock:
 
 
 class Pacer:
-    """Deadlines at start + k * period: the error of one wait does not carry over to the next."""
+    """Keep deadlines at start + k * period, so that the error of one wait does not carry over to the next."""
 
     def __init__(self, period: float, clock: Clock):
         self.period, self.clock = period, clock
@@ -49,29 +49,29 @@ class Pacer:
 
     @property
     def elapsed(self) -> float:
-        """The time of the current deadline."""
+        """Return the seconds from the start to the current deadline."""
         return self.k * self.period
 
     def missed(self) -> int:
-        """Count the deadlines that passed since the last wait, and skip them: late steps never bunch up."""
+        """Skip the deadlines that passed since the last wait and return their number: late steps never bunch up."""
         passed = math.floor((self.clock.now() - self.start) / self.period) - self.k
         self.k += max(passed, 0)
         return max(passed, 0)
 
     def wait(self) -> None:
-        """Sleep most of the way to the next deadline, then watch the clock."""
+        """Sleep until shortly before the next deadline, then poll the clock."""
         self.k += 1
         moment = self.start + self.k * self.period
         while (left := moment - self.clock.now()) > SPIN:
             self.clock.sleep(left - SPIN)
         while self.clock.now() < moment:
-            self.clock.sleep(0.0)  # lets other threads have Python's lock meanwhile
+            self.clock.sleep(0.0)  # lets other threads take Python's lock
 
 
 class Watchdog(threading.Thread):
-    """Notices that the loop hangs and calls `trip` with a sentence: a read that blocks cannot notice itself.
+    """Call `trip` with a sentence when the loop hangs, because a blocked loop cannot notice that itself.
 
-    Not a daemon: if the loop's thread is gone without a stop, Python waits for this one, which then trips.
+    It is not a daemon: if the loop's thread ends without a stop, Python waits for this thread, which then trips.
     """
 
     def __init__(self, clock: Clock, start_timeout: float, stale_after: float, trip: Callable[[str], object]):
@@ -83,23 +83,23 @@ class Watchdog(threading.Thread):
         self.last = clock.now()
 
     def beat(self) -> float:
-        """Tell that a step begins. -> the time"""
+        """Record that a step begins, and return the time."""
         self.last = self._clock.now()
         return self.last
 
     def start_is_over(self) -> None:
-        """From now on `stale_after` is the limit."""
+        """End the start phase: from now on `stale_after` is the limit."""
         self._part = self.between
         self.beat()
         self._limit, self._setting = self._stale_after, "stale_after"
 
     def enter(self, part: str) -> None:
-        if self._part != START:  # which lasts until `start_is_over`
+        if self._part != START:  # the start lasts until `start_is_over`
             self._part = part
 
     def overdue(self) -> str | None:
         """Return a sentence if no step has begun for too long."""
-        now = self._clock.now()  # before `last` is read: a beat in between makes us patient, not hasty
+        now = self._clock.now()  # read before `last`, so that a beat in between delays the alarm instead of causing one
         age, part = now - self.last, self._part
         if age <= self._limit:
             return None
@@ -120,15 +120,15 @@ class Watchdog(threading.Thread):
 
 @dataclass(slots=True)
 class Step:
-    """One step, filled in as it proceeds: a step that failed shows how far it came. Times in seconds."""
+    """Hold one step, filled in as it proceeds, so that a failed step shows how far it got. Times in seconds."""
 
     number: int
     time: float  # since the first step
-    period: float = math.nan  # since the step before
+    period: float = math.nan  # since the previous step
     read: float = math.nan
     policy: float = math.nan
     send: float = math.nan
-    compute: float = math.nan  # these three, and our checks
+    compute: float = math.nan  # these three and our checks
     state: np.ndarray | None = None
     goal: np.ndarray | None = None
     action: np.ndarray | None = None  # the policy's
@@ -139,7 +139,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Spread:
-    """Milliseconds; None before the first."""
+    """Hold percentiles in milliseconds; None before the first value."""
 
     p50: float | None = None
     p99: float | None = None
@@ -151,7 +151,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Report:
-    """What a controller measured of itself."""
+    """Hold a controller's measurements."""
 
     rate_hz: float
     steps: int
@@ -161,11 +161,11 @@ class Report:
     read: Spread
     policy: Spread
     send: Spread
-    overruns: int  # steps that were not done by the next deadline
-    skipped_periods: int  # deadlines left out because of them
-    clipped: int  # actions that the limits altered
-    rate_limited: int  # actions that max_change altered
-    history: int  # p50 and p99 are over this many last steps at most; max and counts are over all
+    overruns: int  # steps that missed the next deadline
+    skipped_periods: int  # deadlines skipped because of them
+    clipped: int  # actions that the limits changed
+    rate_limited: int  # actions that max_change changed
+    history: int  # p50 and p99 cover at most this many last steps; max and counts cover all
     ended: str
     safe_action: str
     black_box: str
@@ -186,7 +186,7 @@ class Report:
 
 
 class Recorder:
-    """The last steps in full, the timings of many more, and counts of all: memory does not grow."""
+    """Record the last steps in full, the timings of many more, and counts of all, in constant memory."""
 
     def __init__(self, history: int, black_box_steps: int):
         self.rows: deque[Step] = deque(maxlen=black_box_steps)
@@ -205,14 +205,14 @@ class Recorder:
         self.counts["rate_limited"] += step.rate_limited
 
     def spreads(self) -> dict[str, Spread]:
-        """Return percentiles over the ring, the maximum over everything."""
+        """Return percentiles over the last steps, and the maximum over all steps."""
         return {name: _spread(self._ring[:, i], self._max[i]) for i, name in enumerate(TIMINGS)}
 
     def report(self, **more: Any) -> Report:
         return Report(seconds=self._seconds, history=len(self._ring), **self.counts, **self.spreads(), **more)
 
     def write(self, path: Path, reason: str) -> None:
-        """Write the last steps as CSV, oldest first; the last row says why it ended."""
+        """Write the last steps as CSV, oldest first; the last row says why the run ended."""
         rows = list(self.rows)
         sizes = {name: max((np.size(x) for row in rows if (x := getattr(row, name)) is not None), default=0)
                  for name in VECTORS}  # fmt: skip
