@@ -169,3 +169,8 @@ def test_random_settings_construct_or_raise_a_user_error_and_nothing_else(sizes:
     assert config.num_batches == pairs // config.batch_size
     assert config.updates_per_iteration is not None or pairs % config.batch_size == 0
     assert config.num_updates == (config.updates_per_iteration or config.num_batches) <= config.num_batches
+
+
+def test_settings_of_parts_that_are_no_table_get_a_sentence():
+    with pytest.raises(UserError, match="component_settings is 'x': give a table of settings"):
+        Config.from_dict({"component_settings": "x", "condition.scale": 2.0})

@@ -252,7 +252,10 @@ def gathered(values: Mapping[str, Any]) -> dict[str, Any]:
             own[name] = value
         else:
             fields[name] = value
-    return fields | ({"component_settings": {**fields.get("component_settings", {}), **own}} if own else {})
+    stored = fields.get("component_settings", {})
+    if own and not isinstance(stored, Mapping):
+        raise UserError(f"component_settings is {shown(stored)}: give a table of settings, such as condition.scale")
+    return fields | ({"component_settings": {**stored, **own}} if own else {})
 
 
 def is_setting(name: str) -> bool:
