@@ -19,7 +19,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 from tests.browser import Browser  # noqa: E402
 
-WIDTH, HEIGHT = 880, 470
+WIDTH, HEIGHT = 880, 494
 FRAME = 80  # milliseconds
 HAND = """(() => { const hand = document.createElement("div"); hand.id = "hand"; document.body.append(hand);
 hand.style = "position:absolute;width:22px;height:22px;margin:-11px;border-radius:50%;border:2px solid #fff;" +
@@ -52,10 +52,10 @@ def scenes(page: Browser) -> Iterator[None]:
     for _ in range(26):  # the point walks
         walk(page, 3)
         yield
-    path = [(6.0, 5.0), (5.6, 5.8), (4.6, 6.0), (4.2, 5.2), (3.4, 4.4), (2.4, 4.6), (2.0, 5.4), (1.2, 6.0)]
+    path = [(6.0, 5.0), (5.9, 5.9), (4.9, 6.0), (4.0, 5.7), (3.9, 4.6), (3.0, 4.1), (2.2, 4.4), (1.9, 5.4), (1.2, 6.0)]
     for start, end in pairwise(path):  # the goal is dragged, and the field turns
         for i in range(1, 4):
-            place = tuple(a + (b - a) * i / 3 for a, b in zip(start, end, strict=True))
+            place = (start[0] + (end[0] - start[0]) * i / 3, start[1] + (end[1] - start[1]) * i / 3)
             page.run(f"dcpExplore.setGoal([{place[0]}, {place[1]}])")
             point_at(page, place)
             walk(page, 2)
@@ -84,6 +84,8 @@ def main() -> None:
     page.run(HAND)
     for part in (".tools", "#bar", "#dock", "#legend", "footer"):
         page.run(f"document.querySelector('{part}').style.display = 'none'")
+    tints = page.run("[...dcpExplore.panels.map((p) => p.tint), dcpExplore.data.colours.goal]")
+    marks = [channel for tint in tints for channel in bytes.fromhex(tint[1:])]
     page.run("window.requestAnimationFrame = () => 0")  # from here on, time passes when we say so
     for _ in scenes(page):
         frames.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
@@ -92,7 +94,9 @@ def main() -> None:
     seen = Image.new("RGB", (WIDTH, 4 * HEIGHT))  # a palette of the whole story
     for i in range(4):
         seen.paste(frames[i * (len(frames) - 1) // 3], (0, i * HEIGHT))
-    palette = seen.quantize(200, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    seen_most = seen.quantize(200, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    palette = Image.new("P", (1, 1))  # and the small marks' own colours, which would fall to their neighbours
+    palette.putpalette([*(seen_most.getpalette() or []), *marks])
     drawn = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     out = HERE.parent / "images" / "explore.gif"
     drawn[0].save(out, save_all=True, append_images=drawn[1:], duration=FRAME, loop=0, optimize=True)

@@ -1,6 +1,7 @@
 """The page of `dcp explore` as a reader has it: opened from disk in a headless Chromium, dragged and released."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,6 +101,30 @@ def test_the_rank_correlation_and_the_true_path_are_pythons(page: Browser):
     wanted = spearman(psi_distances(policy, points, goal), truth)
     assert abs(page.run("dcpExplore.panels[0].rank") - wanted) < 1e-4
     assert f"rank correlation {wanted:.2f}" in page.run("document.querySelector('.facts').textContent")
+
+
+def test_a_goal_in_a_wall_goes_to_the_nearest_free_place(page: Browser, u_maze: Path):
+    """Dragged, moved by key or by a link: the true path and its rank exist wherever the goal is."""
+    page.drag(at(page, (3.0, 1.0)), at(page, (2.3, 1.2)))  # into the wall from 1.5 to 2.5
+    page.wait(SETTLED)
+    np.testing.assert_allclose(page.run("dcpExplore.state.goal"), (2.51, 1.2), atol=0.02)
+    require_a_rank(page)
+    page.press("ArrowUp")
+    page.wait(SETTLED)
+    assert page.run("dcpExplore.state.goal[0]") == pytest.approx(2.51)
+    page.drag(at(page, (1.0, 1.0)), at(page, (1.9, 2.0)))  # the start, where the point has to fit
+    assert page.run("dcpExplore.state.places[0][0]") == pytest.approx(1.5 - 0.08)
+    page.open(u_maze, "#goal=1.9,1.9&start=2.2,1&step=0")
+    page.wait(SETTLED)
+    goal, start = page.run("[dcpExplore.state.goal, dcpExplore.state.places[0]]")
+    np.testing.assert_allclose([goal, start], [(1.49, 1.9), (2.58, 1.0)], atol=1e-6)
+    require_a_rank(page)
+    assert page.run("dcpExplore.truth.lengths.every(Number.isFinite)")
+
+
+def require_a_rank(page: Browser) -> None:
+    told = page.run("document.querySelector('.facts').textContent")
+    assert re.match(r"rank correlation -?\d\.\d\d", told), told
 
 
 def test_the_page_checks_itself_and_says_when_it_is_wrong(page: Browser, u_maze: Path, tmp_path: Path):
@@ -223,6 +248,8 @@ def test_recorded_bodies_are_drawn_over_the_field(chromium: Browser, env: str, t
     assert chromium.run("document.getElementById('check').textContent") == "✓ agrees with Python"
     assert chromium.run("document.querySelector('.facts').textContent").endswith("arrived at step 8")
     assert chromium.run("dcpExplore.panels[0].moment().distance") == pytest.approx(np.sqrt(size) / 3, abs=1e-3)
+    chromium.open(tmp_path / "page.html", f"#step=8&goal={','.join(['5.2'] * size)}")  # dragged, then sent as a link
+    assert chromium.run("dcpExplore.state.goal.slice(0, 2)") == [5.2, 5.2]
     assert chromium.complaints == []
 
 

@@ -5,7 +5,6 @@ import { all, byId, download, element } from "../shared/dom.js";
 import { humanCount } from "../shared/numbers.js";
 import { bytes } from "../shared/packing.js";
 import { colour, connectTheme } from "../shared/theme.js";
-import { freeNear } from "./dragging.js";
 
 const FIELDS = ["psi", "path", "none"];
 const FORMING = 700; // milliseconds per policy, when the field is watched as it forms
@@ -155,7 +154,7 @@ function connectKeys(app, { redraw, again, form }) {
     if (event.key === " " && event.target.tagName === "BUTTON") return;
     const move = MOVES[event.key], key = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (move) {
-      const from = event.shiftKey && app.task ? state.places.at(-1) : state.goal, to = freeNear(data.plane, move.map((m, i) => from[i] + m * cell), from);
+      const from = event.shiftKey && app.task ? state.places.at(-1) : state.goal, to = move.map((m, i) => from[i] + m * cell);
       if (event.shiftKey && app.task) app.setStart(state.places.length - 1, to); else app.setGoal(to);
       app.remember();
     } else if (key) key();

@@ -1,7 +1,5 @@
 // The mouse or a finger on a panel: the goal, the start, and the point itself, which is pushed while it walks.
 
-import { isFree } from "../shared/maze_plan.js";
-
 const REACH = 26; // pixels around a handle
 
 // What lies under the pointer: {kind: "goal" | "start" | "push", index}, or null.
@@ -19,12 +17,6 @@ function handleAt(panel, app, place, ratio) {
   return found[0].far <= reach ? found[0] : null;
 }
 
-// The nearest place that is free, along one axis if need be.
-export function freeNear(plane, place, last) {
-  const inside = place.map((p, i) => Math.min(plane.high[i], Math.max(plane.low[i], p)));
-  return [inside, [inside[0], last[1]], [last[0], inside[1]]].find((one) => isFree(plane, one)) ?? last;
-}
-
 export function connectDragging(panel, app) {
   const { canvas } = panel;
   let held = null;
@@ -34,8 +26,8 @@ export function connectDragging(panel, app) {
   };
   const drag = (place) => {
     if (held.kind === "push") app.push = { panel, place };
-    else if (held.kind === "goal") app.setGoal(freeNear(app.data.plane, place, app.state.goal));
-    else app.setStart(held.index, freeNear(app.data.plane, place, app.state.places[held.index]));
+    else if (held.kind === "goal") app.setGoal(place);
+    else app.setStart(held.index, place);
   };
   const take = (event) => { const { place, ratio } = placeOf(event); return handleAt(panel, app, place, ratio); };
   canvas.addEventListener("pointerdown", (event) => {
@@ -63,7 +55,7 @@ export function connectDragging(panel, app) {
   // A finger on a handle drags it; elsewhere it scrolls the page.
   canvas.addEventListener("touchstart", (event) => { if (take(event.touches[0])) event.preventDefault(); }, { passive: false });
   canvas.addEventListener("dblclick", (event) => {
-    app.setGoal(freeNear(app.data.plane, placeOf(event).place, app.state.goal));
+    app.setGoal(placeOf(event).place);
     app.remember();
   });
 }

@@ -1,6 +1,7 @@
 // Puts the parts together: the state, the panels, and a loop that recomputes what changed.
 
 import { byId, readData } from "../shared/dom.js";
+import { nearestFree } from "../shared/maze_plan.js";
 import { setTheme } from "../shared/theme.js";
 import { connectControls, drawCharts } from "./controls.js";
 import { connectDragging } from "./dragging.js";
@@ -13,6 +14,7 @@ import { firstState, readFragment, toFragment } from "./view_state.js";
 
 const SHOVE = 2.5; // actions' worth of force with which the pointer pulls the point
 const RANK_EVERY = 150; // milliseconds
+const OFF_WALLS = 0.01; // cells between a goal and a wall
 
 class App {
   constructor(data) {
@@ -31,10 +33,12 @@ class App {
   begin() {
     const asked = readFragment(location.hash, this.state);
     if (asked.theme) setTheme(asked.theme);
+    this.state.places = this.state.places.map((place, index) => this.freeStart(index, place));
     byId("panels").append(...this.panels.map((panel) => panel.root));
     for (const panel of this.panels) connectDragging(panel, this);
     this.setVersion(this.state.version);
     if (!this.task) this.chooseEpisode(this.state.episode, asked.step === null);
+    if (asked.goal) this.state.goal = this.freeGoal(asked.goal); // an episode has its own
     this.restart();
     if (asked.step !== null) this.goTo(asked.step);
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -52,16 +56,19 @@ class App {
     requestAnimationFrame(frame);
   }
 
-  // What the reader changes.
+  // What the reader changes. In a wall there is no goal and no start: the nearest free place is taken.
+
+  freeGoal(place) { return [...nearestFree(this.data.plane, place.slice(0, 2), OFF_WALLS * (this.data.plane.maze?.scale ?? 1)), ...this.state.goal.slice(2)]; }
+  freeStart(index, place) { return nearestFree(this.data.plane, place, this.task.things[index].size); }
 
   setGoal(place) {
-    this.state.goal = [...place, ...this.state.goal.slice(2)];
+    this.state.goal = this.freeGoal(place);
     for (const panel of this.panels) panel.walk?.aim();
     this.stale = true;
   }
 
   setStart(index, place) {
-    this.state.places[index] = place;
+    this.state.places[index] = this.freeStart(index, place);
     this.restart();
   }
 

@@ -155,7 +155,7 @@ export class Panel {
   tell() {
     const { now, rank, ways, app } = this, facts = [];
     const nearer = app.trueField?.complete ? ways.filter((one) => !one.wrong).length / ways.length : null;
-    if (rank !== null && rank !== undefined) facts.push(["rank correlation", rank.toFixed(2)]);
+    if (rank !== null && rank !== undefined) facts.push(["rank correlation", Number.isFinite(rank) ? rank.toFixed(2) : "–"]);
     if (nearer !== null) facts.push(["arrows that lead nearer", `${Math.round(100 * nearer)}%`]);
     facts.push(["step", now.steps], ["distance", now.distance.toFixed(2)], ["psi-distance", now.psi.toFixed(1)]);
     const outcome = now.arrived !== null ? `arrived at step ${now.arrived}` : now.ended ? "not reached" : "";

@@ -27,12 +27,11 @@ export function toFragment(state, step, theme) {
   return new URLSearchParams(parts).toString().replaceAll("%2C", ",");
 }
 
-// Change `state` as a fragment says; what is not a number or not known is passed over. -> {step, theme}
+// Change `state` as a fragment says; what is not a number or not known is passed over. -> {goal, step, theme}
 export function readFragment(text, state) {
   const asked = new URLSearchParams(text.replace(/^#/, ""));
   const numbers = (name) => asked.get(name)?.split(",").map(Number) ?? [];
   const goal = numbers("goal"), start = numbers("start");
-  if (goal.length === state.goal.length && goal.every(Number.isFinite)) state.goal = goal;
   if (start.length && start.length === 2 * state.places.length && start.every(Number.isFinite)) {
     state.places = state.places.map((_, i) => start.slice(2 * i, 2 * i + 2));
   }
@@ -41,5 +40,6 @@ export function readFragment(text, state) {
   for (const name of SWITCHES) if (asked.has(name)) state[name] = asked.get(name) === "1";
   for (const name of ["version", "episode", "speed"]) if (asked.has(name) && Number(asked.get(name)) >= 0) state[name] = Number(asked.get(name));
   const step = asked.has("step") ? Number(asked.get("step")) : null;
-  return { step: Number.isFinite(step) ? step : null, theme: asked.get("theme") };
+  const isGoal = goal.length === state.goal.length && goal.every(Number.isFinite);
+  return { goal: isGoal ? goal : null, step: Number.isFinite(step) ? step : null, theme: asked.get("theme") };
 }

@@ -47,6 +47,22 @@ export function isFree({ maze }, [x, y]) {
   return !maze || (maze.rows[Math.floor(x / maze.scale + 0.5)]?.[Math.floor(y / maze.scale + 0.5)] ?? "#") !== "#";
 }
 
+// The place nearest to one where a square of half side `room` touches no wall; without a maze, nearest in the plane.
+// Each of its coordinates is the place's own, or lies beside the face of a cell.
+export function nearestFree(plane, place, room) {
+  const { maze, low, high } = plane;
+  if (!maze) return place.map((p, i) => Math.min(high[i], Math.max(low[i], p)));
+  const body = room * (1 - 1e-3), fits = ([x, y]) => [-body, body].every((a) => [-body, body].every((b) => isFree(plane, [x + a, y + b])));
+  if (fits(place)) return [...place];
+  const along = (count, p) => [p, ...Array.from({ length: count }, (_, k) => [(k + 0.5) * maze.scale - room, (k + 0.5) * maze.scale + room]).flat()];
+  let best = place, least = Infinity;
+  for (const x of along(maze.rows.length, place[0])) for (const y of along(maze.rows[0].length, place[1])) {
+    const far = Math.hypot(x - place[0], y - place[1]);
+    if (far < least && fits([x, y])) [best, least] = [[x, y], far];
+  }
+  return [...best];
+}
+
 // Marks. Places are [x, y] of the plane, sizes its units.
 
 export function disc(c, plan, [x, y], radius, fill, rim) {
