@@ -1,1 +1,1 @@
-"""A run in time and on disk: the loop, its folder and checkpoints, what a person sees of it."""
+"""Run training: the loop, its folder and checkpoints, and what a person sees of it."""

@@ -1,12 +1,12 @@
-"""The whole run as a checkpoint, and back: arrays by Orbax, the rest as JSON. Neither can hold code.
+"""Save and load whole runs as checkpoints: arrays by Orbax, the rest as JSON. Neither can hold code.
 
     checkpoints/000000140_00003/     after 140 unrolls and 3 evaluations
       state/                         the arrays, by Orbax
       checkpoint.json                what is not an array
-      SHA256SUMS                     of all of the above; `sha256sum -c SHA256SUMS` can judge it too
+      SHA256SUMS                     of all of the above; `sha256sum -c SHA256SUMS` checks them too
 
-A checkpoint is whole or not there, and the newest two are kept. What is being written or removed is called `*.draft`;
-nobody reads that.
+A checkpoint is complete or does not exist, and the newest two are kept. While one is written or removed its name ends
+in `.draft`, which nothing reads.
 """
 
 import errno
@@ -46,18 +46,18 @@ Row = dict[str, float]
 CHECKPOINT_SCHEMA_VERSION = 1
 STATE_DIR, RECORD_FILE, SUMS_FILE = "state", "checkpoint.json", "SHA256SUMS"
 KEPT = 2
-UNSPLIT = "off"  # what split_batches was before it was noted in config.json
+UNSPLIT = "off"  # the value of split_batches before config.json stored it
 PACKAGES = ("dcp", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "brax", "mujoco", "numpy")
-# Others of these may round differently: libraries, and the processor with its number of cores.
+# A change of these may change rounding: libraries, and the processor with its number of cores.
 _DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores", "hosts"}
 _MAY_CHANGE = {"steps", "num_evals"}  # a run may be trained longer
 _DRAFT = ".draft"
 _NAME = re.compile(r"\d{9}_\d{5}")
-_ROOM = 200_000  # bytes: for the record, the sums and what Orbax adds
+_ROOM = 200_000  # bytes for checkpoint.json, SHA256SUMS and what Orbax adds
 
 
 class _Record(Struct):
-    """What is not an array: checkpoint.json."""
+    """Hold what is not an array: the content of checkpoint.json."""
 
     env_steps: Count
     unrolls: Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -72,35 +72,35 @@ class _Record(Struct):
 
 
 class DamagedError(Exception):
-    """This checkpoint is not what was written. The message says how that was seen."""
+    """Report that a checkpoint is not what was written. The message says how that was found."""
 
 
 @dataclass
 class Moment:
-    """A run between two unrolls: all that its continuation depends on besides its arrays, the `RunState`."""
+    """Hold all that a run needs to resume between two unrolls, besides its arrays (the `RunState`)."""
 
-    unrolls: int = 0  # RunState.unrolls, on the host
+    unrolls: int = 0  # RunState.unrolls, as a number on the host
     rows: list[Row] = field(default_factory=list)  # of metrics.csv, one per evaluation
     metrics: list[Row] = field(default_factory=list)  # one per iteration since the last evaluation
     diverged: int = 0  # episodes that had diverged by the last evaluation
-    seconds: float = 0.0  # of work so far, over all processes that have had a part in it
+    seconds: float = 0.0  # of work so far, in all processes that took part
 
 
 class Saver:
-    """Writes checkpoints in the background; training continues as soon as the arrays are copied.
+    """Write checkpoints in the background; training continues as soon as the arrays are copied.
 
-    An error of the writing surfaces at the next call. Without a folder, as on every host but the first, `save` only
-    takes part in gathering the arrays.
+    An error while writing is raised at the next call. Without a folder, as on every host but the first, `save` only
+    helps to gather the arrays.
     """
 
     def __init__(self, folder: Path | None, config: Config):
         self.folder, self._config = folder, config
-        self.last: int | None = None  # environment steps at the newest checkpoint that is whole
-        self._copies: dict[str, np.ndarray] = {}  # used again: fresh memory costs more than the copying
+        self.last: int | None = None  # environment steps at the newest complete checkpoint
+        self._copies: dict[str, np.ndarray] = {}  # reused, because new memory costs more than copying
         self._thread = ThreadPoolExecutor(1, "dcp-checkpoint")
         self._writing: Future[None] | None = None
         if folder is not None:
-            self._thread.submit(_orbax)  # its import takes a second, while the programs are compiled
+            self._thread.submit(_orbax)  # importing Orbax takes a second; do it while the programs compile
 
     def save(self, run: RunState, moment: Moment) -> None:
         self.wait()
@@ -114,7 +114,7 @@ class Saver:
         self._writing = self._thread.submit(self._write, draft, arrays, record)
 
     def check(self) -> None:
-        """Raise what went wrong in the background, if anything did."""
+        """Raise the error of the background thread, if there was one."""
         if self._writing is not None and self._writing.done():
             self.wait()
 
@@ -124,13 +124,13 @@ class Saver:
             writing.result()
 
     def close(self) -> None:
-        """End without an error of its own: for the end of the run, whatever it was."""
-        self._thread.shutdown()  # what was begun ends first
+        """Finish without raising, however the run ended."""
+        self._thread.shutdown()  # waits for a write in progress
         if self.folder is not None:
             remove_drafts(self.folder)
 
     def _copied(self, run: RunState) -> dict[str, np.ndarray]:
-        """Copy every array to the host, by its place in the tree: the next unroll reuses the originals' memory."""
+        """Return a host copy of every array by its path in the tree: the next unroll reuses the originals' memory."""
         for name, plain in _stored_arrays(run):
             if name not in self._copies and self.folder is not None:
                 self._copies[name] = np.empty(plain.shape, plain.dtype)
@@ -143,7 +143,7 @@ class Saver:
         ocp = _orbax()
         as_they_are = ocp.type_handlers.NumpyHandler(deepcopy_host_arrays=False)
         registry = ocp.type_handlers.create_type_handler_registry((np.ndarray, as_they_are))
-        handler = ocp.PyTreeCheckpointHandler(  # floats hardly can be compressed
+        handler = ocp.PyTreeCheckpointHandler(  # floats hardly compress
             use_compression=False, type_handler_registry=registry, **_alone(ocp)
         )
         with ocp.Checkpointer(handler, **_alone(ocp)) as writer:
@@ -155,9 +155,9 @@ class Saver:
 def load_latest(
     folder: Path, config: Config, shapes: RunState, saver: Saver, note: Callable[[str], None]
 ) -> tuple[RunState, Moment] | None:
-    """Load a run folder's newest checkpoint, or the one before it where that is damaged. -> None where there is none.
+    """Load a run folder's newest checkpoint, or the one before it if that is damaged. -> None if there is none
 
-    `note` is told what the run's owner should know.
+    `note` is called with what the run's owner should know.
     """
     remove_drafts(folder / CHECKPOINTS_DIR)
     damaged = []
@@ -168,7 +168,7 @@ def load_latest(
             note(f"The checkpoint {path} is damaged ({damage}): trying the one before it.")
             damaged.append(path)
             continue
-        for path_of_damaged in damaged:  # it would stand in the way of those to come
+        for path_of_damaged in damaged:  # it would block later checkpoints
             remove_checkpoint(path_of_damaged)
         record = read_record(path)
         saver.last = record["env_steps"]
@@ -184,9 +184,9 @@ def load_latest(
 
 
 def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, Moment]:
-    """Verify and load a checkpoint, with its arrays on the host; other hosts get theirs from here. `shapes`: a run's.
+    """Verify and load a checkpoint, with its arrays on the host, and send it to other hosts. `shapes`: of the run.
 
-    Raises `DamagedError` where its bytes are not those that were written, `UserError` where it is another run's.
+    Raises `DamagedError` if its bytes are not those that were written, `UserError` if it belongs to another run.
     """
     verify(path)
     record = _checked_record(path, read_record(path), config)
@@ -213,7 +213,7 @@ def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, Moment
 
 
 def receive(shapes: RunState) -> tuple[RunState | None, Moment]:
-    """Every host but the first: get what host 0 has loaded, or None where the run begins."""
+    """Return, on every host but the first, what host 0 has loaded; None if the run starts from the beginning."""
     kept = hosts.receive()["moment"]
     if kept is None:
         return None, Moment()
@@ -224,7 +224,7 @@ def receive(shapes: RunState) -> tuple[RunState | None, Moment]:
 
 
 def versions() -> dict[str, str]:
-    """{"python": "3.11.7", "jax": ...}: what decides a run's bits, and what else to know of it"""
+    """Return versions that affect a run's numbers, and others worth knowing: {"python": "3.11.7", "jax": ...}."""
     found = {"python": python_version()}
     for package in PACKAGES:
         try:
@@ -235,7 +235,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, str]:
-    """Return what besides versions decides how numbers are rounded."""
+    """Return what else affects rounding, besides versions: the processor and its cores."""
     kind = jax.devices()[0].device_kind
     return {"device": kind, "processor": _processor(), "cores": str(cores()), "hosts": str(hosts.count())}
 
@@ -255,31 +255,31 @@ def _compare(then: dict[str, str], now: dict[str, str], note: Callable[[str], No
         note(f"Not what this run was trained with ({', '.join(changed)}): it resumes, but maybe not bit by bit.")
 
 
-# A checkpoint as a folder.
+# A checkpoint's folder.
 
 
 def new_draft(folder: Path, unrolls: int, evaluations: int) -> Path:
-    """Make a fresh folder to write a checkpoint in. Sorted by name, later ones are later in the run."""
+    """Create an empty folder for a checkpoint. Names sort in the order of the run."""
     path = folder / f"{unrolls:09d}_{evaluations:05d}{_DRAFT}"
     shutil.rmtree(path, ignore_errors=True)
-    folder.mkdir(exist_ok=True)  # not the folders above it: a run that was moved away is not made again here
+    folder.mkdir(exist_ok=True)  # not its parents: do not recreate a run that was moved away
     path.mkdir()
     return path
 
 
 def require_room(path: Path, size: int) -> None:
-    """Refuse now rather than half-way. What else fills the disk meanwhile is seen by whoever writes."""
+    """Refuse before writing if the disk is too full. If it fills up later, the write itself fails."""
     if shutil.disk_usage(path).free < size + _ROOM:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def publish(draft: Path, record: dict[str, Any]) -> Path:
-    """Give the draft its record and its checksums, then its name; remove what is older than the last two."""
+    """Add checkpoint.json and checksums to the draft, rename it, and remove all but the last two checkpoints."""
     _write_through(draft / RECORD_FILE, json.dumps(record).encode())
     _write_through(draft / SUMS_FILE, _sums(draft).encode())
     _sync_folder(draft)
     final = draft.with_name(draft.name.removesuffix(_DRAFT))
-    if final.exists():  # the same moment, saved again
+    if final.exists():  # the same moment was saved before
         remove_checkpoint(final)
     draft.rename(final)
     _sync_folder(final.parent)
@@ -290,12 +290,12 @@ def publish(draft: Path, record: dict[str, Any]) -> Path:
 
 def checkpoints(folder: Path) -> list[Path]:
     """List the checkpoints in a folder, the newest first."""
-    found = folder.iterdir() if folder.is_dir() else []  # a user may keep other things there
+    found = folder.iterdir() if folder.is_dir() else []  # a user may keep other files there
     return sorted((path for path in found if _NAME.fullmatch(path.name) and not path.is_symlink()), reverse=True)
 
 
 def remove_checkpoint(path: Path) -> None:
-    """Remove it by way of a draft: a half-removed checkpoint must not be taken for a damaged one."""
+    """Rename the checkpoint to a draft and remove it, so that a partly removed one does not look damaged."""
     doomed = path.with_name(f"{path.name}.old{_DRAFT}")
     shutil.rmtree(doomed, ignore_errors=True)
     path.rename(doomed)
@@ -303,18 +303,18 @@ def remove_checkpoint(path: Path) -> None:
 
 
 def remove_drafts(folder: Path) -> None:
-    """Remove what a process left behind that ended while it wrote. Only for the owner of the run's lock."""
+    """Remove drafts of a process that ended while it wrote. Only the owner of the run's lock may call this."""
     for path in folder.glob(f"*{_DRAFT}"):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def verify(path: Path) -> None:
-    """Raise `DamagedError` unless every byte is the one that was written, no file is missing and none is new."""
+    """Raise `DamagedError` unless every byte is as it was written, no file is missing and none was added."""
     try:
         stored, found = (path / SUMS_FILE).read_bytes(), _sums(path).encode()
     except FileNotFoundError as error:
         raise DamagedError(f"{error.filename} is missing") from error
-    except OSError as error:  # it may be as good as ever
+    except OSError as error:  # cannot be read, which is not damage
         raise UserError(f"cannot read {error.filename} ({error.strerror}): repair that, or move {path} away") from error
     if stored == found:
         return
@@ -327,7 +327,7 @@ def verify(path: Path) -> None:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Read a checkpoint's checkpoint.json. Its types are right if it is of this version; `load` refuses others."""
+    """Read checkpoint.json. Types are checked for the current version; `load` refuses other versions."""
     try:
         record = read_json(path / RECORD_FILE, most=1024 * MEGABYTE)
     except (OSError, ValueError) as error:
@@ -345,14 +345,14 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def read_arrays(path: Path, names: Iterable[str], among_others: bool = False) -> dict[str, np.ndarray]:
-    """Read the arrays of these names. `among_others`: the checkpoint may hold more, which are not read."""
+    """Read the arrays of these names. `among_others`: the checkpoint may hold others, which are skipped."""
     ocp = _orbax()
     plain = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names}
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(**_alone(ocp)), **_alone(ocp)) as reader:
         try:
             part = {"item": dict.fromkeys(plain, 0), "partial_restore": True} if among_others else {}
             return reader.restore(path.absolute(), args=ocp.args.PyTreeRestore(restore_args=plain, **part))
-        except Exception as error:  # Orbax's and TensorStore's have no common kind
+        except Exception as error:  # Orbax's and TensorStore's errors share no class
             raise DamagedError(f"its arrays cannot be read: {' '.join(str(error).split())[:200]}") from error
 
 
@@ -360,7 +360,7 @@ POOL = "acting/command/pool"  # the name of the command's array
 
 
 def read_pool(folder: Path) -> np.ndarray | None:
-    """Return the pool [P, G] of a run folder's newest checkpoint that can be read; None where there is none."""
+    """Return the pool [P, G] of a run folder's newest readable checkpoint; None if there is none."""
     for path in checkpoints(folder / CHECKPOINTS_DIR):
         try:
             if POOL in read_record(path).get("arrays", {}):
@@ -371,7 +371,7 @@ def read_pool(folder: Path) -> np.ndarray | None:
 
 
 def _sums(folder: Path) -> str:
-    """As `sha256sum` writes them."""
+    """Return the checksums in the format of `sha256sum`."""
     entries = sorted(folder.rglob("*"))
     for entry in entries:
         if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
@@ -393,7 +393,7 @@ def _write_through(path: Path, content: bytes) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    """A name is on the disk only once its folder is."""
+    """Flush a folder to disk, because a file's name is stored in its folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -417,12 +417,12 @@ def _record(moment: Moment, config: Config, arrays: dict[str, np.ndarray]) -> di
 
 
 def _checked_record(path: Path, record: dict[str, Any], config: Config) -> dict[str, Any]:
-    """Return the record, if it is of a version that can be read and of this very run."""
+    """Return the record if its version can be read and it belongs to this run; refuse it otherwise."""
     version = record.get("schema_version")
     if type(version) is not int or version != CHECKPOINT_SCHEMA_VERSION:
         remedy = "upgrade dcp" if isinstance(version, int) and version > CHECKPOINT_SCHEMA_VERSION else "train again"
         raise UserError(f"{path} has schema_version {shown(version)}, not {CHECKPOINT_SCHEMA_VERSION}: {remedy}")
-    before = {**asdict(Settings()), "split_batches": UNSPLIT}  # fields that came later: what was done without them
+    before = {**asdict(Settings()), "split_batches": UNSPLIT}  # values for fields that were added later
     ours, theirs = asdict(config), {**before, **record["config"]}
     for name in sorted(ours.keys() - _MAY_CHANGE):
         if theirs[name] != ours[name]:
@@ -436,7 +436,7 @@ def _checked_record(path: Path, record: dict[str, Any], config: Config) -> dict[
 
 
 def _disagreement(record: dict[str, Any], config: Config) -> str | None:
-    """Say which counters do not agree with each other, or with the plan."""
+    """Return a sentence if counters disagree with each other or with the plan, else None."""
     unrolls, rows, metrics, steps = record["unrolls"], record["rows"], record["metrics"], config.env_steps_per_unroll
     if unrolls > config.num_unrolls or record["env_steps"] != unrolls * steps:
         return f"{unrolls} unrolls of {config.num_unrolls} are not {record['env_steps']} steps"
@@ -453,7 +453,7 @@ def _disagreement(record: dict[str, Any], config: Config) -> str | None:
 
 
 def require_planned(moment: Moment, config: Config, points: list[int], folder: Path) -> None:
-    """Refuse a checkpoint that has more evaluations or fewer than were planned up to its unrolls: it would not end.
+    """Refuse a checkpoint whose number of evaluations does not match its unrolls: the run would never end.
     `points`: the iterations done at each evaluation."""
     done = moment.unrolls - config.num_prefill_unrolls
     if not bisect_left(points, done) <= len(moment.rows) <= bisect_right(points, done):
@@ -464,7 +464,7 @@ def require_planned(moment: Moment, config: Config, points: list[int], folder: P
 
 
 def _stored_arrays(run: RunState) -> Iterator[tuple[str, jax.Array]]:
-    """Return what of a run goes into a checkpoint. Orbax refuses empty arrays."""
+    """Yield the named arrays that a checkpoint stores: all but empty ones, which Orbax refuses."""
     return ((name, _plain(leaf)) for name, leaf in _named(run) if leaf.size)
 
 
@@ -493,14 +493,14 @@ def _plain(leaf: Any) -> Any:
 
 
 def _describe(leaf: Any) -> str:
-    """float32[512,29]"""
+    """Return a leaf's type and shape as text: float32[512,29]."""
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.eval_shape(jax.random.key_data, leaf)
     return f"{np.dtype(leaf.dtype).name}[{','.join(map(str, leaf.shape))}]"
 
 
 def _alone(ocp: Any) -> dict[str, Any]:
-    """Among several hosts this one reads and writes by itself: Orbax would make all wait for each other."""
+    """Return options that let this host read and write alone: otherwise Orbax makes all hosts wait."""
     if hosts.count() == 1:
         return {}
     here = hosts.index()
@@ -508,7 +508,7 @@ def _alone(ocp: Any) -> dict[str, Any]:
 
 
 def _quiet(unraisable: Any) -> None:
-    """Say nothing where TensorStore reports to the loop of a reading that has failed, and been told, already."""
+    """Drop TensorStore's late reports about a read that has already failed and been reported."""
     if str(unraisable.exc_value) != "Event loop is closed":
         sys.__unraisablehook__(unraisable)
 
@@ -518,5 +518,5 @@ def _orbax() -> Any:
 
     if sys.unraisablehook is not _quiet:
         sys.unraisablehook = _quiet
-    logging.getLogger("absl").setLevel(logging.CRITICAL)  # it tells the console what our caller will
+    logging.getLogger("absl").setLevel(logging.CRITICAL)  # the caller reports the same errors
     return orbax.checkpoint

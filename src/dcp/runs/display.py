@@ -1,4 +1,4 @@
-"""What a person sees while a run, or several seeds, train: a panel on a terminal, a line per evaluation elsewhere."""
+"""Show a run, or several seeds, while they train: a panel on a terminal, one line per evaluation elsewhere."""
 
 import os
 import sys
@@ -24,14 +24,14 @@ COMPILING = "compiling (once: the next run of this kind finds it on disk)"
 
 @dataclass(frozen=True)
 class Progress:
-    """After each unroll."""
+    """Hold what a display is told after each unroll."""
 
     unrolls: int
     metrics: Sequence[Row] | None  # the iteration's, per seed; None while the replay fills
 
 
 class Display:
-    """Shows nothing but notes. Others override what they show; `dcp grid` has one of its own."""
+    """Show only notes. Subclasses override what they show; `dcp grid` has its own."""
 
     def __enter__(self) -> Self:
         return self
@@ -40,28 +40,28 @@ class Display:
         return None
 
     def joined(self, seeds: Sequence[int], unrolls: int, evaluations: int) -> None:
-        """These seeds train together from here: at the start, and whenever others join or one drops out."""
+        """Take the seeds that train together from here: at the start, and when seeds join or drop out."""
 
     def progress(self, progress: Progress) -> None:
         return None
 
     def evaluated(self, rows: Sequence[Row]) -> None:
-        """One row of metrics.csv per seed, in the order of `joined`."""
+        """Take one row of metrics.csv per seed, in the order of `joined`."""
 
     def stopping(self, signal: str) -> None:
         return None
 
     def note(self, sentence: str) -> None:
-        """What must be known, such as damage: also where nothing else is shown."""
+        """Print what the user must know, such as damage, even if nothing else is shown."""
         print(sentence, file=sys.stderr, flush=True)
 
 
-# By name, or a function that makes one.
+# A display's name, or a function that makes one.
 DisplayKind = Literal["auto", "live", "plain", "none"] | Callable[[Config, Path], Display]
 
 
 class Pace:
-    """Steps done, steps/s and time left. The first iteration and the first evaluation compile: they do not count."""
+    """Count steps and estimate steps/s and time left, without the first iteration and evaluation, which compile."""
 
     def __init__(self, config: Config, unrolls: int = 0, evaluations: int = 0):
         self.config, self.unrolls = config, unrolls
@@ -93,7 +93,7 @@ class Pace:
         return self.config.num_unrolls * self.config.env_steps_per_unroll
 
     def estimate(self) -> tuple[float, float] | None:
-        """-> steps/s, and seconds left; None before there is anything to judge by"""
+        """Return steps/s and seconds left; None before an iteration was timed."""
         if not self._iterations:
             return None
         iteration = sum(self._iterations) / len(self._iterations)
@@ -103,7 +103,7 @@ class Pace:
         return self.config.env_steps_per_unroll / iteration, left
 
     def text(self, seeds: int = 1) -> str:
-        """Speed and time left; with several seeds, the speed of all together."""
+        """Return speed and time left as text; with several seeds, their total speed."""
         if (estimate := self.estimate()) is None:
             return "-"
         speed = f"{seeds * estimate[0]:,.0f} steps/s{' in all' if seeds > 1 else ''}"
@@ -111,14 +111,14 @@ class Pace:
 
 
 def clock(seconds: int) -> str:
-    """125 -> 2:05, 3725 -> 1:02:05"""
+    """Format seconds: 125 -> 2:05, 3725 -> 1:02:05."""
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def headline(config: Config, folder: Path | None, who: str | None = None) -> str:
-    """Say how many steps will run: the budget rounded up to whole unrolls. `who`: in place of the config's seed."""
+    """Return a line with the number of steps, rounded up to whole unrolls. `who` replaces the config's seed."""
     runs = config.num_unrolls * config.env_steps_per_unroll
     asked = "" if runs == config.steps else f" ({config.steps:,} rounded up to whole unrolls)"
     return (
@@ -129,14 +129,14 @@ def headline(config: Config, folder: Path | None, who: str | None = None) -> str
 
 
 def seed_names(seeds: Sequence[int]) -> str:
-    """seeds 0, 1 and 2 as one program"""
+    """Return the seeds in words: seeds 0, 1 and 2 as one program."""
     if len(seeds) == 1:
         return f"seed {seeds[0]}"
     return f"seeds {', '.join(map(str, seeds[:-1]))} and {seeds[-1]} as one program"
 
 
 class _Paced(Display):
-    """Keeps count of the seeds and their pace. `several`: a command that trains several seeds, even if one is left."""
+    """Track the seeds and their pace. `several`: the command trains several seeds, even if only one is left."""
 
     def __init__(self, config: Config, folder: Path | None, several: bool = False):
         self._config, self._several = config, several
@@ -146,7 +146,7 @@ class _Paced(Display):
 
     def joined(self, seeds: Sequence[int], unrolls: int, evaluations: int) -> None:
         self._seeds = tuple(seeds)
-        self._pace = Pace(self._config, unrolls, evaluations)  # another number of seeds has another pace
+        self._pace = Pace(self._config, unrolls, evaluations)  # the pace depends on the number of seeds
 
     def progress(self, progress: Progress) -> None:
         self._pace.update(progress)
@@ -164,7 +164,7 @@ class _Paced(Display):
 
 
 class Plain(_Paced):
-    """For logs: a line at the start and wherever a group resumes, and one per evaluation."""
+    """Print lines for logs: one at the start and whenever a group resumes, and one per evaluation."""
 
     def __init__(self, config: Config, folder: Path | None, several: bool = False):
         super().__init__(config, folder, several)
@@ -198,11 +198,11 @@ COLUMNS = ("success_once", "time_near_goal", "critic_loss", "actor_loss", "diver
 
 
 class Panel(_Paced):
-    """For a terminal: a bar for all, a line per seed, drawn anew whenever something happened."""
+    """Draw a panel on a terminal: one bar for all seeds and one line per seed, updated on every event."""
 
     def __init__(self, config: Config, folder: Path | None, console: Console, several: bool = False):
         super().__init__(config, folder, several)
-        self._rows: dict[int, Row] = {}  # by seed: the last evaluation's, with the losses as they are now
+        self._rows: dict[int, Row] = {}  # by seed: the last evaluation's row with the current losses
         self._phase = COMPILING
         self._live = Live(self._render(), console=console, refresh_per_second=4)
 
@@ -235,7 +235,7 @@ class Panel(_Paced):
         self._live.update(self._render())
 
     def stopping(self, signal: str) -> None:
-        self._live.console.show_cursor(True)  # a second signal leaves no time for that
+        self._live.console.show_cursor(True)  # a second signal ends the process at once
         self.note(STOPPING.format(signal))
 
     def note(self, sentence: str) -> None:
@@ -252,7 +252,7 @@ class Panel(_Paced):
 
 
 def say(line: str) -> None:
-    """Print at once. A reader that has gone, as after `| head`, is no reason to end a run."""
+    """Print and flush. If the reader is gone, as after `| head`, the run continues."""
     try:
         print(line, flush=True)
     except BrokenPipeError:
@@ -260,7 +260,7 @@ def say(line: str) -> None:
 
 
 def make_display(kind: DisplayKind, config: Config, folder: Path | None, several: bool = False) -> Display:
-    """`folder`: the run's, or the first seed's of several."""
+    """Make the display of this kind. `folder`: the run's, or that of the first of several seeds."""
     if callable(kind):
         return kind(config, folder or Path())
     console = Console()

@@ -1,8 +1,8 @@
-"""The writing side of a run folder: one writer, never overwritten silently, nothing touched that is not a run's.
+"""Write run folders: one writer each, no silent overwriting, and no changes to files that are not a run's.
 
-The run that `--overwrite` replaces is kept until the new one has a result, and comes back if it gets none. A process
-may end at any line of that. config.json moves last in both directions, so what is found tells what was going on: a
-replaced run without config.json was never moved away whole, and one with it waits until the new run has a result.
+The run that `--overwrite` replaces is kept until the new run has a result, and is restored if it gets none. A process
+may end at any point of this. config.json moves last in both directions, so its place shows the state: a replaced run
+without config.json was only partly moved away; one with it is kept until the new run has a result.
 """
 
 import fcntl
@@ -35,8 +35,8 @@ from dcp.validation import require_no_links_out
 
 LOCK_FILE = ".lock"
 REPLACED_DIR = ".replaced"
-_RETURNING_DIR, _GONE_DIR = ".replaced.returning", ".replaced.gone"  # on its way back; being removed
-# All that a run writes: `--overwrite` replaces these and nothing else.
+_RETURNING_DIR, _GONE_DIR = ".replaced.returning", ".replaced.gone"  # being restored; being removed
+# All files that a run writes. `--overwrite` replaces only these.
 _WRITTEN = (
     METRICS_FILE,
     POLICY_FILE,
@@ -56,7 +56,7 @@ _DRAFTS = (  # see write_whole
 
 
 class FolderLock:
-    """One writer per folder. The operating system holds the lock, so it ends with its owner, however that ends."""
+    """Allow one writer per folder. The operating system releases the lock when its owner ends, however it ends."""
 
     def __init__(self, folder: Path):
         self._path = folder / LOCK_FILE
@@ -82,15 +82,15 @@ class FolderLock:
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
                 return descriptor
-            os.close(descriptor)  # its owner removed it meanwhile: that was a lock on nothing
+            os.close(descriptor)  # its owner has just removed the file, so this lock protects nothing
 
     def require(self) -> None:
-        """Stop where the folder was moved or removed, or the lock taken away: this process must not write there."""
+        """Raise RunError if the folder was moved or the lock removed, so that this process does not write there."""
         if lost := self.lost():
             raise RunError(lost)
 
     def lost(self) -> str | None:
-        """Say in a sentence that the folder was moved or removed; None while it is where it was."""
+        """Return a sentence if the folder was moved or removed, else None."""
         if self._descriptor is None or self._is_current(self._descriptor):
             return None
         return f"{self._path.parent} was moved or removed in the middle of its run: resume it where it is"
@@ -104,14 +104,14 @@ class FolderLock:
     def release(self) -> None:
         if self._descriptor is None:
             return
-        with suppress(OSError):  # the folder may be read-only by now: the lock ends with the descriptor
-            self._path.unlink(missing_ok=True)  # while it is still ours
+        with suppress(OSError):  # the folder may be read-only by now; closing the descriptor ends the lock
+            self._path.unlink(missing_ok=True)  # before another process can take it
         os.close(self._descriptor)
         self._descriptor = None
 
 
 def owner(folder: Path) -> str | None:
-    """Say who writes to this folder now: "process 12 on host", or None. Shares the lock for an instant to find out."""
+    """Return who writes to this folder now, as "process 12 on host", or None. Takes a shared lock for a moment."""
     try:
         descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
@@ -121,7 +121,7 @@ def owner(folder: Path) -> str | None:
     except BlockingIOError:
         return os.read(descriptor, 200).decode(errors="replace").strip() or "another process"
     except OSError:
-        return None  # whoever wants to write will be told
+        return None  # a writer gets the error
     finally:
         os.close(descriptor)
     return None
@@ -129,12 +129,12 @@ def owner(folder: Path) -> str | None:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run folder that this process may write to, until `lock` is released."""
+    """Hold a run folder that this process may write to until `lock` is released."""
 
     path: Path
     config: Config  # resolved
     lock: FolderLock
-    earlier: tuple[Budget, ...] = ()  # budgets that were raised since
+    earlier: tuple[Budget, ...] = ()  # budgets before it was raised
 
     @property
     def metrics(self) -> Path:
@@ -159,8 +159,8 @@ class RunFolder:
         write_whole(self.path / CONFIG_FILE, json.dumps(content, indent=2).encode())
 
     def save_policy(self, policy: DeployedPolicy, row: dict[str, Any], keep: bool = False) -> None:
-        """Write the policy as it is now. `keep`: also as one that later evaluations leave alone, without psi_sa."""
-        self.lock.require()  # else the folder would be made again where it was
+        """Write the current policy. `keep`: also write a copy without psi_sa that later evaluations do not replace."""
+        self.lock.require()  # otherwise a moved folder would be recreated here
         names = ("env", "eval_env", "fidelity", "physics", "method", "seed")
         about = {name: getattr(self.config, name) for name in names}
         about["env_steps"] = row["env_steps"]
@@ -174,20 +174,20 @@ class RunFolder:
         return self.fault
 
     def keep(self) -> None:
-        """Say that the run has a result: what it replaces may go."""
+        """Remove the replaced run, because this run has a result."""
         drop_replaced(self.path)
 
     def discard(self) -> None:
-        """Leave all as it was: for a run that ended before there was anything to keep."""
+        """Remove a run that ended without a result, and restore what was there before."""
         restore_replaced(self.path)
         self.lock.release()
-        with suppress(OSError):  # not empty, or not ours
+        with suppress(OSError):  # not empty, or not permitted
             for folder in (self.path, self.path.parent, self.path.parent.parent):  # seed_<n>, <method>, <env>
                 folder.rmdir()
 
 
 def claim(runs_dir: str | Path, config: Config, overwrite: bool = False) -> RunFolder:
-    """Make the folder of this resolved config, with config.json in it."""
+    """Create and lock the folder of this resolved config, and write config.json."""
     path = Path(runs_dir) / config.run_path
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -216,9 +216,9 @@ def claim(runs_dir: str | Path, config: Config, overwrite: bool = False) -> RunF
 
 
 def reopen(path: str | Path, steps: int | None = None) -> RunFolder:
-    """Open the folder of a run to resume, with a raised budget if `steps` says so (`save_config` writes it down)."""
+    """Lock the folder of a run to resume, with a raised budget if `steps` is larger (`save_config` stores it)."""
     path = Path(path)
-    read_plan(path)  # is it a run at all?
+    read_plan(path)  # refuses a folder that holds no run
     require_no_links_out(path)
     try:
         lock = FolderLock(path)
@@ -239,24 +239,24 @@ def reopen(path: str | Path, steps: int | None = None) -> RunFolder:
 
 
 def run_files(path: Path) -> list[Path]:
-    """List what a run has written here; config.json is the last."""
+    """List the files that a run has written here, config.json last."""
     return [found for pattern in _WRITTEN for found in path.glob(pattern)]
 
 
 def finish_replacing(path: Path) -> None:
-    """Finish what a process left half done. Only for the owner of the folder's lock."""
+    """Finish a replacement that another process left half done. Only the owner of the folder's lock may call this."""
     for litter in (path / _GONE_DIR, *(found for pattern in _DRAFTS for found in path.glob(pattern))):
         _remove(litter)
     _move_written(path / _RETURNING_DIR, path)
     aside = path / REPLACED_DIR
     if not (aside / CONFIG_FILE).exists():
-        _move_written(aside, path)  # it was being moved away
+        _move_written(aside, path)  # it was only partly moved away
     elif not (path / CONFIG_FILE).exists():
-        restore_replaced(path)  # the new run had not begun, or was being discarded
+        restore_replaced(path)  # the new run had not started, or was being discarded
 
 
 def keep_replaced(path: Path) -> None:
-    """Move the run that is here away. If it has no result and replaced another itself, that other one must stay."""
+    """Move the present run away. If it has no result and had replaced another run, keep that other run."""
     if (path / REPLACED_DIR).is_dir():
         _remove_written(path)
     else:
@@ -264,23 +264,23 @@ def keep_replaced(path: Path) -> None:
 
 
 def restore_replaced(path: Path) -> None:
-    """Remove this run and put the replaced one back."""
+    """Remove this run and restore the replaced one."""
     _remove_written(path)
     if (path / REPLACED_DIR).is_dir():
-        (path / REPLACED_DIR).rename(path / _RETURNING_DIR)  # from here on, what lies in the folder is the old run's
+        (path / REPLACED_DIR).rename(path / _RETURNING_DIR)  # from here on the files in the folder are the old run's
         _move_written(path / _RETURNING_DIR, path)
     _remove_empty(path)
 
 
 def drop_replaced(path: Path) -> None:
-    """Remove the replaced run: the new one has a result."""
+    """Remove the replaced run, because the new one has a result."""
     if (path / REPLACED_DIR).is_dir():
         (path / REPLACED_DIR).rename(path / _GONE_DIR)
         _remove(path / _GONE_DIR)
 
 
 def _remove_written(path: Path) -> None:
-    for found in reversed(run_files(path)):  # config.json first: what is left of this run is no run
+    for found in reversed(run_files(path)):  # config.json first, so that the rest does not count as a run
         _remove(found)
 
 
@@ -302,7 +302,7 @@ def _move_written(source: Path, target: Path) -> None:
 
 
 def _remove_empty(path: Path) -> None:
-    """The run's own folders, where nothing is left in them."""
+    """Remove the run's own folders if they are empty."""
     for folder in (path / PLOTS_DIR, path / POLICIES_DIR, path / TENSORBOARD_DIR, path):
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()

@@ -1,8 +1,8 @@
-"""The loop: drives a run, or several seeds together, through its budget from the host, and checkpoints it.
+"""Train a run, or several seeds together, through its budget, and checkpoint it: the loop on the host.
 
-What trains together is a group. A single run is a group of one, whose programs have no axis of seeds. Of several seeds
-those that have come less far go first; at the point where others are, these join. A seed whose numbers are no longer
-finite drops out, and the rest train on without it.
+Runs that train together are a group. A single run is a group of one, whose programs have no axis of seeds. Among
+several seeds those that are behind train first; the others join when these reach their position. A seed whose numbers
+are no longer finite drops out, and the rest continue without it.
 """
 
 import math
@@ -32,10 +32,10 @@ from dcp.types import Metrics
 
 
 class OneRun(Programs):
-    """The compiled programs of a single run, with what the loop asks besides: the same calls as `SeedPrograms`."""
+    """Give a single run's compiled programs the same methods as `SeedPrograms`, which the loop calls."""
 
     def begin(self, seeds: Sequence[int]) -> RunState:
-        """The config's seed is the one."""
+        """Start the run of the config's seed; `seeds` is not read."""
         return self.init()
 
     def stack(self, runs: Sequence[RunState]) -> RunState:
@@ -60,28 +60,28 @@ class OneRun(Programs):
 
 @dataclass(eq=False)
 class Member:
-    """One run of a group: what it has on the host."""
+    """Hold the host's part of one run of a group."""
 
     config: Config
     saver: Saver
     lock: FolderLock | None = None  # of its folder, if it has one
     moment: Moment = field(default_factory=Moment)
-    run: RunState | None = None  # its arrays, as a checkpoint gave them, until it joins a group
-    joined: float = 0.0  # when it joined, less the seconds of work that it had behind it
+    run: RunState | None = None  # its arrays from a checkpoint, until it joins a group
+    joined: float = 0.0  # when it joined, minus its earlier seconds of work
 
     @property
     def position(self) -> tuple[int, int]:
-        """Return unrolls and evaluations: where runs must agree to train together."""
+        """Return unrolls and evaluations, which must be equal for runs to train together."""
         return self.moment.unrolls, len(self.moment.rows)
 
     @property
     def seconds(self) -> float:
-        """wall_seconds: of the time in which this run took part, whole, however many shared it."""
+        """Return wall_seconds: the whole time in which this run took part, not divided by the runs that shared it."""
         return time.perf_counter() - self.joined
 
 
 class Watcher:
-    """Is told what happens to a group."""
+    """Receive a group's events. Override the methods that you need."""
 
     def joined(self, group: "Group") -> None:
         return None
@@ -97,14 +97,14 @@ class Watcher:
 
 
 class Group:
-    """Runs that train together: on the device one state of all, on the host what each member has besides."""
+    """Hold runs that train together: one state of all on the device, and each member's part on the host."""
 
     def __init__(self, programs: OneRun | SeedPrograms, points: list[int], watcher: Watcher | None = None):
         self.programs, self.points, self.watcher = programs, points, watcher or Watcher()
-        self.config = programs.algorithm.config  # but for the seed, every member's
+        self.config = programs.algorithm.config  # every member's, except for the seed
         self.members: list[Member] = []
         self.run: RunState = None  # pyright: ignore[reportAttributeAccessIssue]  # of all, in the members' order
-        self._paced: tuple[float, int] = (0.0, 0)  # seconds and iterations since the last evaluation, or a joining
+        self._paced: tuple[float, int] = (0.0, 0)  # seconds and iterations since the last evaluation or join
 
     @property
     def seeds(self) -> list[int]:
@@ -125,7 +125,7 @@ class Group:
         return self.position[1] == len(self.points)
 
     def admit(self, waiting: list[Member]) -> list[Member]:
-        """Take in those that are where the group is. -> those that still wait"""
+        """Let members join that are at the group's position. -> those that still wait"""
         if not waiting:
             return waiting
         here = self.position if self.members else waiting[0].position
@@ -151,7 +151,7 @@ class Group:
             self.members.append(member)
 
     def advance(self, run: RunState, metrics: Metrics | None, seconds: float) -> None:
-        """Take the state after one more unroll and, once the replay is filled, the metrics of its updates."""
+        """Store the state after one more unroll and, once the replay is filled, the metrics of its updates."""
         self.run, rows = run, None
         if metrics is not None:
             self._paced = (self._paced[0] + seconds, self._paced[1] + 1)
@@ -186,7 +186,7 @@ class Group:
             self.watcher.dropped(self, member, error)
 
     def add_rows(self, scores: list[Row]) -> None:
-        """Take each member's scores of an evaluation: they become a row of its metrics.csv."""
+        """Add each member's scores of an evaluation as a row of its metrics.csv."""
         diverged = self.programs.diverged(self.run)
         rows = [
             self._add_row(member, score, count)
@@ -221,10 +221,10 @@ class Group:
 
 
 def run_loop(group: Group, members: Sequence[Member], at_boundary: Callable[[Group], None] = lambda _: None) -> None:
-    """Train until every member that did not drop out has had its last evaluation.
+    """Train until every member has had its last evaluation or dropped out.
 
-    `at_boundary` is called after each unroll and after each evaluation; what it does with the group, and whether it
-    raises, leaves no trace in the numbers. The group's arrays are used up by the next unroll.
+    `at_boundary` is called after each unroll and each evaluation. Whatever it does with the group, even raising, does
+    not change the numbers. The next unroll consumes the group's arrays.
     """
     programs, waiting = group.programs, sorted(members, key=lambda member: member.position)
     while True:
@@ -249,7 +249,7 @@ def run_loop(group: Group, members: Sequence[Member], at_boundary: Callable[[Gro
 
 @dataclass(frozen=True)
 class Evaluation:
-    """After each evaluation: one row of metrics.csv, and the run as it is then."""
+    """Hold what `on_eval` gets: one row of metrics.csv, and the run at that moment."""
 
     row: Row
     run: RunState
@@ -257,7 +257,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Cadence:
-    """A checkpoint every so many evaluations and, between them, every so many minutes. 0: not by this clock."""
+    """Set how often to checkpoint: every `evals` evaluations and every `minutes` minutes. 0 turns one off."""
 
     evals: int = 1
     minutes: float = 15.0
@@ -268,9 +268,9 @@ class Cadence:
 
 
 class Checkpointer:
-    """Called at every boundary of the loop: saves when a checkpoint is due, and stops when a signal asks for it.
+    """Save when a checkpoint is due and stop when a signal asks for it; called at every boundary of the loop.
 
-    Several hosts save and stop together: all, when one is told to.
+    Several hosts save and stop together, as soon as one of them has to.
     """
 
     def __init__(self, cadence: Cadence, stop: StopRequest):
@@ -305,12 +305,12 @@ class Checkpointer:
 
 
 def _means(metrics: list[Row]) -> Row:
-    """Over iterations. Floats on the host are the device's float32 exactly, so a resumed run has the same means."""
+    """Return means over iterations. Host floats equal the device's float32 exactly, so a resumed run agrees."""
     return {name: float(jnp.mean(jnp.asarray([m[name] for m in metrics], np.float32))) for name in metrics[0]}
 
 
 def _require_sound(run: RunState, config: Config) -> RunState:
-    """Check first states: what diverges goes back to one, so they must be good."""
+    """Check that first states are sound, because environments that diverge return to them."""
     if not bool(jnp.all(jnp.isfinite(run.acting.episodes.env.obs))):
         raise UserError(f"reset of {config.env} gives observations that are not finite: repair it")
     return run

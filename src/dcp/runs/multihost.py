@@ -1,6 +1,6 @@
-"""What hosts that train together must have in common, and how the whole of a split array reaches a host.
+"""Keep hosts that train together in step, and bring the whole of a split array to a host.
 
-Everything here is collective: every host calls it in the same order, as it does the programs in between.
+Everything here is collective: every host makes the same calls, and runs the programs in between, in the same order.
 """
 
 import os
@@ -21,26 +21,26 @@ from dcp.config import Settings
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
 
-_PIECE = 2**26  # bytes that are passed at once
+_PIECE = 2**26  # bytes per transfer
 
 
 def start_hosts(settings: Settings) -> None:
-    """Host 0, before its first array: tell the others how many devices to make, and start together with them."""
+    """Tell the other hosts, from host 0 and before its first array, how many devices to make; start with them."""
     if hosts.count() > 1:
         hosts.send(asdict(settings))
         start_host(settings)
 
 
 def start_host(settings: Settings) -> None:
-    """Every host: make its devices, then its connections by a first exchange, while all are in step."""
-    with suppress(UserError):  # host 0 will say what is wrong
+    """Make this host's devices, and connect to the other hosts by a first exchange while all are in step."""
+    with suppress(UserError):  # host 0 reports what is wrong
         devices.prepare(settings.devices, env_of(settings).spec)
     with _gloo_to_stderr():
         highest_of_all([0])
 
 
 def highest_of_all(numbers: Sequence[int]) -> list[int]:
-    """Return for each number the highest of all hosts'. One host asks nobody."""
+    """Return, for each number, the highest over all hosts. A single host returns its own."""
     if hosts.count() == 1:
         return list(numbers)
     of_all = multihost_utils.process_allgather(np.asarray(numbers, np.int32))  # [hosts, numbers]
@@ -48,7 +48,7 @@ def highest_of_all(numbers: Sequence[int]) -> list[int]:
 
 
 def pieces(array: jax.Array) -> Iterator[tuple[Any, np.ndarray]]:
-    """Yield all of an array, as (where, what). One that is split over hosts is passed on in turns, piece by piece."""
+    """Yield all of an array as (where, what). An array that is split over hosts is transferred piece by piece."""
     if array.is_fully_addressable:
         for shard in array.addressable_shards:
             if shard.replica_id == 0:
@@ -60,7 +60,7 @@ def pieces(array: jax.Array) -> Iterator[tuple[Any, np.ndarray]]:
         count = min(rows, max(1, _PIECE // (array.nbytes // rows)))
         take = _taking(count, NamedSharding(array.sharding.mesh, PartitionSpec()))  # pyright: ignore
         for first in range(0, rows, count):
-            at = min(first, rows - count)  # the last piece is as long as the others
+            at = min(first, rows - count)  # all pieces have the same length, so the last two may overlap
             yield slice(at, at + count), np.asarray(take(array, at).addressable_shards[0].data)
 
 
@@ -96,7 +96,7 @@ def _taking(count: int, place: NamedSharding) -> Any:
 
 @contextmanager
 def _gloo_to_stderr() -> Iterator[None]:
-    """Gloo says on stdout that it has connected."""
+    """Redirect to stderr what Gloo prints to stdout when it connects."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)

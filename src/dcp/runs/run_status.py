@@ -1,6 +1,6 @@
-"""What a run folder says of its run: what was planned, how far it has come, and how to resume it.
+"""Read a run's status from its folder: what was planned, how far it got, and how to resume it.
 
-A run whose budget was raised keeps the evaluations that were planned; further ones follow at their pace.
+A run whose budget was raised keeps its planned evaluations; further ones follow at the same interval.
 """
 
 from collections.abc import Collection
@@ -17,14 +17,14 @@ from dcp.runs.checkpoint import CHECKPOINT_SCHEMA_VERSION, DamagedError, checkpo
 
 @dataclass(frozen=True)
 class Budget:
-    """A budget that a run had before it was raised."""
+    """Hold a budget that a run had before it was raised."""
 
     steps: int
     num_evals: int
 
 
 def evaluation_points(config: Config, earlier: tuple[Budget, ...] = ()) -> list[int]:
-    """Return the iterations done at each evaluation: evenly spread in each budget, the last one at its end."""
+    """Return the iterations done at each evaluation: evenly spaced in each budget, the last one at its end."""
     points: list[int] = []
     start = 0
     for budget in (*earlier, Budget(config.steps, config.num_evals)):
@@ -36,7 +36,7 @@ def evaluation_points(config: Config, earlier: tuple[Budget, ...] = ()) -> list[
 
 
 def raised(config: Config, earlier: tuple[Budget, ...], steps: int) -> tuple[Config, tuple[Budget, ...]]:
-    """Plan the same run with more steps; further evaluations lie as far apart as the last that were planned."""
+    """Plan the same run with more steps; further evaluations are as far apart as the last planned ones."""
     more = _iterations(config, steps) - config.num_iterations
     if more <= 0:  # the same number of whole unrolls
         return config, earlier
@@ -49,7 +49,7 @@ def raised(config: Config, earlier: tuple[Budget, ...], steps: int) -> tuple[Con
 
 
 def _iterations(config: Config, steps: int) -> int:
-    """Of another budget of the run. It is no `Config`: the evaluations are those of the present budget."""
+    """Return the iterations of another budget. Not by a `Config`, which would check the present evaluations too."""
     return Settings(**{**vars(config), "steps": steps}).num_iterations
 
 
@@ -58,7 +58,7 @@ _RESOLVED += ("pool_seed_fraction", "pool_seed_sha256")
 
 
 def holds_run(path: Path) -> bool:
-    """Whether this is a run folder; not, for a name that no file can have."""
+    """Return whether this is a run folder; False for a name that no file can have."""
     try:
         return (path / CONFIG_FILE).exists()
     except (OSError, ValueError):
@@ -66,7 +66,7 @@ def holds_run(path: Path) -> bool:
 
 
 def read_plan(path: Path) -> tuple[Config, tuple[Budget, ...]]:
-    """Read a run's config, and the budgets that it had before."""
+    """Read a run's config and its earlier budgets."""
     try:
         there = (path / CONFIG_FILE).is_file()
     except OSError as error:
@@ -83,25 +83,25 @@ def read_plan(path: Path) -> tuple[Config, tuple[Budget, ...]]:
 
 
 def how_far(path: Path) -> tuple[int, int]:
-    """-> environment steps after which this run can resume, and those that it was asked for"""
+    """Return the environment steps from which this run can resume, and those of its budget."""
     config, _ = read_plan(path)
     for checkpoint in checkpoints(path / CHECKPOINTS_DIR):
         try:
             return _record(checkpoint)["env_steps"], _total(config)
         except (DamagedError, UserError, LookupError):
-            continue  # the one before it counts
+            continue  # fall back to the one before it
     return 0, _total(config)
 
 
 def _record(checkpoint: Path) -> dict[str, Any]:
     record = read_record(checkpoint)
     if record.get("schema_version") != CHECKPOINT_SCHEMA_VERSION:
-        raise DamagedError("it is of another version")  # whoever resumes is told
+        raise DamagedError("it is of another version")  # resuming reports it
     return record
 
 
 def is_finished(path: Path) -> bool:
-    """Whether nothing is left to do, its last evaluation included. Damage is no reason to believe so."""
+    """Return whether the run is complete, its last evaluation included. A damaged run does not count as complete."""
     config, _ = read_plan(path)
     found = checkpoints(path / CHECKPOINTS_DIR)
     for checkpoint in found:
@@ -112,14 +112,14 @@ def is_finished(path: Path) -> bool:
             continue
     if found:
         return False
-    try:  # a run that kept no checkpoint
+    try:  # the run kept no checkpoint
         return load_run(path).metrics["env_steps"][-1] >= _total(config)
     except (UserError, LookupError):
         return False
 
 
 def has_all_results(folder: Path, config: Config) -> bool:
-    """Whether nothing is left to do, as `is_finished`, but without reading gigabytes: no checksum is verified."""
+    """Return whether the run is complete, like `is_finished`, but fast: checksums are not verified."""
     try:
         evaluations = len(load_run(folder).metrics["env_steps"])
     except (UserError, LookupError):
@@ -134,7 +134,7 @@ def has_all_results(folder: Path, config: Config) -> bool:
 
 
 def resume_command(path: Path) -> str:
-    """Say how to resume a run. Parts and environments of one's own are code: they are named again."""
+    """Return the command that resumes a run. It names the user's own parts and environments, which are code."""
     try:
         config, _ = read_plan(path)
     except UserError:
@@ -144,24 +144,24 @@ def resume_command(path: Path) -> str:
 
 
 def require_named(config: Settings, named: Collection[Any]) -> None:
-    """Refuse a config that names code unless the user names it too, or imports its module by --import."""
+    """Refuse a config that names code unless the user names it too or imports its module with --import."""
     for flag, name in config.code.items():
         require_trust(name, name if name in named else None, flag)
 
 
 def differing(stored: Config, earlier: tuple[Budget, ...], asked: Settings) -> list[str]:
-    """List the fields in which `asked` makes another run. None is the run's own value, where the run decides it."""
+    """List the fields in which `asked` is another run. None means the run's own value where the run decides it."""
     told = {name: value for name, value in asdict(asked).items() if value is not None or name not in _RESOLVED}
     names = [name for name, value in told.items() if value != getattr(stored, name)]
-    begun = {"steps": [b.steps for b in earlier], "num_evals": [b.num_evals for b in earlier]}  # before it was raised
+    begun = {"steps": [b.steps for b in earlier], "num_evals": [b.num_evals for b in earlier]}  # earlier budgets
     names = [name for name in names if told[name] not in begun.get(name, [])]
     return [name for name in names if name != "steps" or asked.steps < stored.steps]
 
 
 def budget_to_resume_with(path: Path, asked: Settings) -> int | None:
-    """Return the budget to resume with; None where the run has reached it already.
+    """Return the budget to resume with; None if the run has already reached it.
 
-    Settings that agree with the run are welcome. Others are refused by name: they would make it another run.
+    Settings that agree with the run are accepted. Others are refused by name, because they would make another run.
     """
     stored, earlier = read_plan(path)
     for name in differing(stored, earlier, asked):
@@ -178,7 +178,7 @@ def budget_to_resume_with(path: Path, asked: Settings) -> int | None:
 
 
 def taken(path: Path) -> str:
-    """Say that a folder holds a run already, and what can be done."""
+    """Return a sentence that the folder already holds a run, and what to do."""
     otherwise = "use --overwrite, another --seed or another --runs-dir"
     try:
         finished, (done, total) = is_finished(path), how_far(path)

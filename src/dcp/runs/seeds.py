@@ -1,11 +1,11 @@
-"""Several seeds as one program: every array of a run's state gets a leading axis of seeds, K.
+"""Train several seeds as one program: every array of a run's state gets a leading axis of seeds, K.
 
 A seed computes what it would compute alone, from the same random streams; only the order of floating-point sums may
 differ. Each seed has an ordinary run folder, which can be resumed alone or together with others.
 
 On an accelerator every part is one `jax.vmap` over the seeds. On a CPU the learner's pass takes one seed after another
-inside its program (`lax.map`): its matrix products fill the cores already, and batched ones do so worse.
-With several devices each has its share of the seeds, whole, and nothing passes between them.
+inside its program (`lax.map`): single matrix products already fill the cores, and batched ones are slower.
+With several devices, each trains whole seeds of its own, and nothing passes between devices.
 """
 
 from collections.abc import Sequence
@@ -35,13 +35,13 @@ S = TypeVar("S", bound=Settings)
 How = Literal["vmap", "map"]
 AXIS = "seeds"
 ALONE = "use --seeds-as processes"
-# The same number for every seed that has made as many unrolls. They have no axis: `lax.cond` then really skips the
-# scoring between two ticks of the clock, and an unroll is inserted as a slice.
+# These are equal for all seeds with the same number of unrolls, so they have no axis of seeds: then `lax.cond` really
+# skips the scoring between two ticks of the clock, and an unroll is inserted as a slice.
 SHARED = ("unrolls", "replay/head", "replay/size", "acting/command/clock")
 
 
 def require_seeds(seeds: Sequence[int]) -> None:
-    """Refuse what is not a list of seeds. Also for seeds as processes."""
+    """Refuse an invalid list of seeds. Also used for seeds as processes."""
     if not seeds:
         raise UserError("--seeds needs at least one seed, such as --seeds 0 1 2")
     for seed in seeds:
@@ -52,7 +52,7 @@ def require_seeds(seeds: Sequence[int]) -> None:
 
 
 def in_one_program(settings: S, count: int) -> S:
-    """Return the settings of each of `count` seeds: whole, on one device."""
+    """Return the settings of each of `count` seeds, each on one device."""
     if jax.process_count() > 1:
         raise UserError(f"seeds as one program run in one process, not in {jax.process_count()}: {ALONE}")
     if settings.devices not in (None, 1):
@@ -64,16 +64,16 @@ def in_one_program(settings: S, count: int) -> S:
 
 
 def require_whole(path: Path, stored: Config) -> None:
-    """Refuse to resume a run in one program with others if its environments are split over devices."""
+    """Refuse a run whose environments are split over devices: it cannot resume in one program with others."""
     if stored.devices not in (None, 1):
         raise UserError(f"{path} was begun on {stored.devices} devices, and resumes so alone: {ALONE}")
 
 
 def require_memory(settings: Settings, count: int) -> None:
-    """Refuse what does not fit: `count` seeds of settings that have passed their own checks."""
+    """Refuse `count` seeds that do not fit into memory. The settings have passed their own checks."""
     env = env_of(settings)
     if jax.default_backend() != "cpu":
-        count //= devices_for(count)  # an accelerator's memory is its own
+        count //= devices_for(count)  # each accelerator has its own memory
     needed = count * sum(memory_parts(settings.resolve(env.spec.episode_length), env.spec).values())
     there = available_memory()
     if there is not None and needed > there:
@@ -84,7 +84,7 @@ def require_memory(settings: Settings, count: int) -> None:
 
 
 def axes(run: RunState) -> RunState:
-    """0 where a leaf has the axis of seeds, None where it is shared: as `jax.vmap` takes it."""
+    """Return 0 for each leaf with the axis of seeds and None for each shared leaf, as `jax.vmap` expects it."""
     return jax.tree_util.tree_map_with_path(lambda path, _: None if _is_shared(path) else 0, run)
 
 
@@ -93,7 +93,7 @@ def _is_shared(path: Any) -> bool:
 
 
 def join(one: RunState, other: RunState) -> RunState:
-    """Return the state of the seeds of both."""
+    """Return one state with the seeds of both."""
 
     def leaf(path: Any, a: Any, b: Any) -> Any:
         return a if _is_shared(path) else jnp.concatenate([a, b])
@@ -102,14 +102,14 @@ def join(one: RunState, other: RunState) -> RunState:
 
 
 def keep(run: RunState, places: Sequence[int]) -> RunState:
-    """Return the state of the seeds at these places alone."""
+    """Return the state with only the seeds at these places."""
     chosen = jnp.asarray(places)
     return jax.tree_util.tree_map_with_path(lambda path, x: x if _is_shared(path) else x[chosen], run)
 
 
 @jax.jit
 def _one_of(run: RunState, place: Array) -> RunState:
-    """The place is an argument of one small program: a static one would be compiled for each seed."""
+    """Return one seed's run. The place is traced, because a static one would compile once per seed."""
     take = jax.lax.dynamic_index_in_dim
     return jax.tree_util.tree_map_with_path(
         lambda path, x: x if _is_shared(path) else take(x, place, keepdims=False), run
@@ -122,9 +122,10 @@ def _part_of(tree: Any, place: Array) -> Any:
 
 
 class SeedPrograms:
-    """`Programs` with a leading axis of seeds: the joint state of K in, the next one out. Keys are single runs' keys.
+    """Run `Programs` with a leading axis of seeds: the state of K seeds in, the next one out. Each seed has the keys of
+    a single run.
 
-    `donate`: the state that is handed in is used up. `learner`: how its pass goes over the seeds.
+    `donate`: calls consume the state that they get. `learner`: how the learner's pass goes over the seeds.
     """
 
     def __init__(self, algorithm: Algorithm, donate: bool = True, learner: How | None = None):
@@ -132,7 +133,7 @@ class SeedPrograms:
         self._learner: How = learner or learner_form()
 
     def jitted(self, count: int) -> "_Jitted":
-        """Compiled for so many seeds, over all devices that share them out evenly."""
+        """Return the programs for this many seeds, over as many devices as divide them evenly."""
         over = devices_for(count)
         devices = tuple(jax.local_devices()[:over]) if over > 1 else ()
         if not may_share(self.algorithm):
@@ -140,7 +141,7 @@ class SeedPrograms:
         return _shared(same_program(self.algorithm), self._donate, devices)
 
     def shapes(self) -> RunState:
-        """Of one seed's run."""
+        """Return the shapes of one seed's run."""
         return Programs(self.algorithm).shapes()
 
     def begin(self, seeds: Sequence[int]) -> RunState:
@@ -149,7 +150,7 @@ class SeedPrograms:
         return RunState(jitted.init_learner(keys[0]), acting, replay, keys[2], jnp.zeros((), jnp.int32))
 
     def stack(self, runs: Sequence[RunState]) -> RunState:
-        """Put runs of one seed each, on the host or on a device, together as one of K."""
+        """Stack single-seed runs, on the host or on a device, into one of K seeds."""
 
         def leaf(path: Any, *leaves: Any) -> Any:
             if _is_shared(path):
@@ -160,7 +161,7 @@ class SeedPrograms:
         return jax.tree_util.tree_map_with_path(leaf, *runs)
 
     def place(self, run: RunState) -> RunState:
-        """Seeds that were put together, or that are left, on the devices that share them out."""
+        """Distribute the seeds over the devices, after seeds have joined or dropped out."""
         return self.jitted(len(run.key)).place(run)
 
     def prefill(self, run: RunState) -> RunState:
@@ -168,7 +169,7 @@ class SeedPrograms:
         return self._unroll(run._replace(key=key), key_collect)[0]
 
     def iteration(self, run: RunState) -> tuple[RunState, Metrics]:
-        """-> the next state, metrics [K]"""
+        """Return the next state and metrics [K]."""
         key, key_collect, key_sample, key_update = _splits(run.key, 4)
         key_window, key_future, key_shuffle = _splits(key_sample, 3)
         run, acting_metrics = self._unroll(run._replace(key=key), key_collect)
@@ -183,21 +184,21 @@ class SeedPrograms:
         return run._replace(acting=acting, replay=replay, unrolls=run.unrolls + 1), metrics
 
     def scores(self, run: RunState, seeds: Sequence[int], index: int) -> list[dict[str, float]]:
-        """Evaluate each seed on the episodes that its evaluation of this index would have alone."""
+        """Evaluate each seed on the same episodes as when it trains alone, for the evaluation of this index."""
         keys = jnp.stack([evaluation_key(seed, index) for seed in seeds])
         records = jax.device_get(self.jitted(len(seeds)).evaluate(run.learner.params, keys))
         return [training_scores(measure(jax.tree.map(lambda x, i=i: x[i], records))) for i in range(len(seeds))]
 
     def diverged(self, run: RunState) -> list[int]:
-        """Count each seed's episodes since its start that ended because their environment diverged."""
+        """Count each seed's episodes so far that ended because their environment diverged."""
         return np.sum(run.acting.episodes.diverged, axis=1).tolist()
 
     def finite(self, run: RunState) -> list[bool]:
-        """Whether all of the learner's numbers are, per seed."""
+        """Return, per seed, whether all of the learner's numbers are finite."""
         return _finite(run.learner).tolist()
 
     def one_of(self, run: RunState, place: int) -> RunState:
-        """Return one seed's run, as it would be alone."""
+        """Return one seed's run in the form of a single run."""
         return _one_of(run, place)  # pyright: ignore[reportArgumentType]
 
     def learner_of(self, run: RunState, place: int) -> LearnerState:
@@ -205,9 +206,9 @@ class SeedPrograms:
 
 
 class _Jitted:
-    """An algorithm's parts over K seeds, each compiled once.
+    """Compile each part of an algorithm over K seeds once.
 
-    `devices`: those that share the seeds out evenly; with one or none, everything is as JAX has it.
+    `devices`: those that divide the seeds evenly; with one or none, JAX's default placement applies.
     """
 
     def __init__(self, algorithm: Algorithm, donate: bool, devices: tuple[Any, ...] = ()):
@@ -259,14 +260,15 @@ class _Jitted:
     def _collect(
         self, params: LearnerParams, acting: ActingState, replay: ReplayState, keys: Array
     ) -> tuple[ActingState, ReplayState, Metrics]:
-        """`Algorithm.collect` of every seed. The rows go in beside the vmap, which would make scatters of slices."""
+        """Run `Algorithm.collect` for every seed. Rows are inserted outside the vmap, which would turn slices into
+        scatters."""
         axes = self.axes.acting
         unroll = jax.vmap(self.algorithm.unroll, in_axes=(0, axes, 0), out_axes=(axes, 0, 0))
         acting, rows, metrics = unroll(params, acting, keys)
         return acting, insert(replay, rows, axis=1), metrics
 
     def place(self, run: RunState) -> RunState:
-        """Each seed's arrays on its device, copied: they may be donated."""
+        """Copy each seed's arrays to its device. The copies may be donated."""
         if not self._mesh:
             return jax.device_put(run, may_alias=False)
         layout = jax.tree.map(lambda spec: NamedSharding(self._mesh, spec), _specs(axes(run)))  # pyright: ignore
@@ -277,7 +279,7 @@ class _Jitted:
         return Mesh(list(self.devices), (AXIS,)) if len(self.devices) > 1 else None
 
     def _jit(self, function: Any, given: tuple[Any, ...], back: Any, donate: tuple[int, ...] = ()) -> Any:
-        """`given` and `back`: which arguments and results have the axis of seeds, as `axes` tells it."""
+        """Compile it. `given` and `back` mark, like `axes`, the arguments and results with the axis of seeds."""
         if self._mesh:
             specs = {"in_specs": _specs(given), "out_specs": _specs(back)}
             function = jax.shard_map(function, mesh=self._mesh, check_vma=False, **specs)
@@ -285,7 +287,7 @@ class _Jitted:
         return jax.jit(function, donate_argnums=donated, compiler_options=compiler_options())
 
 
-_shared = lru_cache(maxsize=4)(_Jitted)  # groups that differ in seeds or budget alone share theirs
+_shared = lru_cache(maxsize=4)(_Jitted)  # groups that differ only in seeds or budget share programs
 
 
 def learner_form() -> How:
@@ -293,7 +295,7 @@ def learner_form() -> How:
 
 
 def devices_for(count: int) -> int:
-    """Return as many devices as divide these seeds evenly."""
+    """Return the largest number of devices that divides these seeds evenly."""
     return max(n for n in range(1, jax.local_device_count() + 1) if count % n == 0)
 
 
@@ -308,7 +310,7 @@ def _finite(learner: LearnerState) -> Array:
 
 
 def _splits(keys: Array, number: int) -> tuple[Array, ...]:
-    """keys [K] -> `number` of [K]: each seed's key split as it would be alone"""
+    """Split keys [K] into `number` arrays [K], each seed's key as in a single run."""
     return tuple(jnp.moveaxis(_split(keys, number), 1, 0))
 
 

@@ -1,4 +1,4 @@
-"""What a run leaves as it goes: config, policy and rows in its folder; rows also to TensorBoard and W&B on request."""
+"""Write a run's config, policy and rows to its folder, and on request its rows to TensorBoard and W&B."""
 
 import csv
 import dataclasses
@@ -26,9 +26,9 @@ class Sink(Protocol):
 
 
 class CsvSink:
-    """One row per evaluation, on disk at once. The first row declares the columns; no later row may differ.
+    """Write one row per evaluation to disk at once. The first row sets the columns, and later rows must match.
 
-    `rows` are those of a resumed run: with them the file begins anew, whatever an earlier process left in it.
+    `rows`: those of a resumed run. The file is rewritten with them, whatever an earlier process left in it.
     """
 
     def __init__(self, path: Path, rows: Sequence[Row] = ()):
@@ -62,7 +62,7 @@ class TensorboardSink:
     def __init__(self, folder: RunFolder, rows: Sequence[Row] = ()):
         from tensorboardX import SummaryWriter
 
-        again = int(rows[-1]["env_steps"]) + 1 if rows else None  # TensorBoard forgets what lies behind it
+        again = int(rows[-1]["env_steps"]) + 1 if rows else None  # TensorBoard drops older points from this step on
         self._writer = SummaryWriter(str(folder.tensorboard), purge_step=again)
 
     def write(self, row: Row) -> None:
@@ -92,14 +92,14 @@ class WandbSink:
 
 
 def require(tensorboard: bool, wandb: bool) -> None:
-    """Refuse, before anything is trained, what needs a package that is not there."""
+    """Refuse, before training, a sink whose package is missing."""
     for extra, wanted in (("tensorboard", tensorboard), ("wandb", wandb)):
         if wanted and find_spec(_OPTIONAL[extra]) is None:
             raise UserError(f"--{extra} needs a package that is not installed: pip install 'dcp-rl[{extra}]'")
 
 
 def make_sinks(folder: RunFolder, tensorboard: bool, wandb: bool, rows: Sequence[Row] = ()) -> list[Sink]:
-    """`rows`: of a resumed run; W&B starts a run of its own for what follows them."""
+    """Make the sinks. `rows`: those of a resumed run; W&B starts a new run for the rows that follow them."""
     sinks: list[Sink] = [CsvSink(folder.metrics, rows)]
     if tensorboard:
         sinks.append(TensorboardSink(folder, rows))
@@ -127,15 +127,15 @@ class Results:
     _outputs: list[Sink] = field(default_factory=list)
 
     def begin(self, rows: Sequence[Row]) -> None:
-        """`rows`: those of a resumed run."""
+        """Write the config and open the sinks. `rows`: those of a resumed run."""
         if self.resumed:
-            self.folder.save_config()  # with the budget as it is now
+            self.folder.save_config()  # with the current budget
             self.folder.fault.unlink(missing_ok=True)  # of an earlier process
         self.rows = list(rows)
         self._outputs = make_sinks(self.folder, self.tensorboard, self.wandb, self.rows)
 
     def add(self, policy: DeployedPolicy, row: Row) -> None:
-        """Write the policy, then the row: a row in metrics.csv says that its policy is on disk."""
+        """Write the policy, then the row, so that each row in metrics.csv has its policy on disk."""
         self.folder.save_policy(policy, row, self.keep_policies)
         self.folder.keep()
         for sink in self._outputs:
@@ -147,6 +147,6 @@ class Results:
             self._outputs.pop().close()
 
     def leave(self, last: int | None) -> None:
-        """Remove a folder with nothing to keep. `last`: environment steps at the newest checkpoint."""
+        """Remove the folder if it holds no result. `last`: environment steps at the newest checkpoint."""
         if not (self.rows or self.resumed or last is not None or self.folder.fault.exists()):
             self.folder.discard()

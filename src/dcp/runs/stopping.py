@@ -1,4 +1,4 @@
-"""Why a run ends before its end: signals, numbers that are not finite, full disks, hosts that are gone."""
+"""Handle what ends a run early: signals, numbers that are not finite, full disks, lost hosts."""
 
 import errno
 import math
@@ -21,21 +21,21 @@ from dcp.runs.run_status import resume_command
 from dcp.types import Array
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_LOST_HOST = ("Gloo", "NCCL", "coordination service", "Connection closed")  # in JAX's words
+_LOST_HOST = ("Gloo", "NCCL", "coordination service", "Connection closed")  # parts of JAX's messages
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 class Interrupted(KeyboardInterrupt):
-    """Stopped by a signal. The folder holds what there was; without anything to keep there is none."""
+    """Report that a signal stopped the run. Its folder holds the results so far; without results there is none."""
 
     def __init__(self, folder: Path, evaluations: int, env_steps: int | None):
         super().__init__(f"stopped after {evaluations} evaluations")
         self.folder, self.evaluations = folder, evaluations
-        self.env_steps = env_steps  # of the checkpoint that the run can resume from; None without one
+        self.env_steps = env_steps  # at the checkpoint to resume from; None without one
 
 
 class SeedsInterrupted(Interrupted):
-    """Stopped by a signal. `folder`, `evaluations` and `env_steps` are those of the seed whose checkpoint is behind."""
+    """Report that a signal stopped several seeds. The attributes are those of the seed whose checkpoint is behind."""
 
     def __init__(self, stops: Sequence[Interrupted]):
         there = [stop for stop in stops if stop.env_steps is not None] or stops
@@ -45,16 +45,16 @@ class SeedsInterrupted(Interrupted):
 
 
 class StopRequest:
-    """SIGINT and SIGTERM: the first asks the run to stop where it can resume later, the second ends it at once.
+    """Handle SIGINT and SIGTERM: the first stops the run where it can resume later, the second ends it at once.
 
-    Within this context, `signal` is the first signal that came. Python runs its handlers between bytecodes, and a
-    training iteration is one call of many seconds. So a thread listens at the pipe that the C handler writes to: it
-    hears both signals as they come.
+    Within this context, `signal` is the first signal received. Python runs its handlers between bytecodes, and a
+    training iteration is one call of many seconds. So a thread reads the pipe that the C handler writes to, and gets
+    both signals at once.
     """
 
     def __init__(self, notice: Callable[[str], None] = lambda name: None):
         self.signal: signal.Signals | None = None
-        self._notice = notice  # called with the first signal's name, by the listening thread
+        self._notice = notice  # the listening thread calls it with the first signal's name
         self._old: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Self:
@@ -64,7 +64,7 @@ class StopRequest:
         os.set_blocking(self._mouth, False)
         self._old_mouth = signal.set_wakeup_fd(self._mouth, warn_on_full_buffer=False)
         for number in SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup: the starter's wish
+            if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup, as the user asked
                 self._old[number] = signal.signal(number, lambda *_: None)
         self._thread = threading.Thread(target=self._listen, name="dcp-signals", daemon=True)
         self._thread.start()
@@ -85,14 +85,14 @@ class StopRequest:
             if heard[0] not in SIGNALS:
                 continue
             if self.signal is not None:
-                os._exit(128 + heard[0])  # as a shell reports it; checkpoints are whole at any moment
+                os._exit(128 + heard[0])  # a shell's code for a signal; checkpoints are complete at any moment
             self.signal = signal.Signals(heard[0])
-            with suppress(Exception):  # a terminal that is gone must not make us deaf
+            with suppress(Exception):  # keep listening even if the terminal is gone
                 self._notice(self.signal.name)
 
 
 class NotFiniteError(Exception):
-    """A loss or a number of the learner's is NaN or infinite: the run stops before that reaches a checkpoint."""
+    """Stop the run on NaN or inf in a loss or in the learner before it is checkpointed."""
 
     def __init__(self, env_steps: int, metrics: dict[str, float], learner: LearnerState):
         self.env_steps, self.metrics, self.arrays = env_steps, metrics, _not_finite(learner)
@@ -101,19 +101,19 @@ class NotFiniteError(Exception):
         super().__init__(f"{first[0]} at {env_steps:,} environment steps")
 
     def seen(self) -> dict[str, object]:
-        """As JSON can hold it: what is not finite as a word."""
+        """Return the findings for JSON, with numbers that are not finite as words."""
         metrics = {name: value if math.isfinite(value) else str(value) for name, value in self.metrics.items()}
         return {"env_steps": self.env_steps, "metrics": metrics, "arrays_not_finite": self.arrays}
 
 
 @jax.jit
 def all_finite(learner: LearnerState) -> Array:
-    """Whether all parameters and Adam's moments are."""
+    """Return whether all parameters and Adam's moments are finite."""
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(learner)]))
 
 
 def _not_finite(learner: LearnerState) -> dict[str, str]:
-    """{"params/actor/out/bias": "3 of 8 numbers not finite"}"""
+    """Return the arrays that are not finite: {"params/actor/out/bias": "3 of 8 numbers not finite"}."""
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(learner):
         if count := int(np.sum(~np.isfinite(leaf))):
@@ -123,17 +123,17 @@ def _not_finite(learner: LearnerState) -> dict[str, str]:
 
 
 def explained(error: BaseException, folder: RunFolder, last: int | None) -> str | None:
-    """Say in a sentence why a run ended, where it was neither its user nor a bug. -> None for what is shown as it is.
+    """Return a sentence why a run ended if neither its user nor a bug ended it, else None.
 
     `last`: environment steps at the newest checkpoint.
     """
     kept = f"the checkpoint at {last:,} steps is kept" if last is not None else "there was no checkpoint yet"
     if isinstance(error, NotFiniteError):
         see = ""
-        with suppress(OSError):  # on a full disk the sentence must do
+        with suppress(OSError):  # on a full disk only the sentence is left
             see = f"see {folder.save_fault({**error.seen(), 'last_checkpoint': last})}; "
         return f"{error}: {see}{kept}; try a lower learning rate or a larger batch in a new run"
-    if isinstance(error, Exception) and (lost := folder.lock.lost()):  # whatever was being written then
+    if isinstance(error, Exception) and (lost := folder.lock.lost()):  # whichever write failed
         return lost
     if reason := _writing_failed(error, folder.path):
         return f"cannot write to {folder.path} ({reason}): {kept}; repair that and run `{resume_command(folder.path)}`"
@@ -144,7 +144,7 @@ def explained(error: BaseException, folder: RunFolder, last: int | None) -> str 
 
 
 def _writing_failed(error: BaseException, folder: Path) -> str | None:
-    """Return the system's reason. Orbax's errors come from C++, where the reason is a part of the text."""
+    """Return the system's reason. Orbax's errors come from C++, with the reason inside their text."""
     if isinstance(error, OSError) and error.errno is not None:
         ours = str(error.filename or "").startswith((str(folder), str(folder.absolute())))
         if ours or error.errno in _WRITING:

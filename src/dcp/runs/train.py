@@ -1,4 +1,4 @@
-"""`dcp.train`, `dcp.resume` and `dcp.train_seeds`: from a config to run folders, and on from where one stopped."""
+"""`dcp.train`, `dcp.resume` and `dcp.train_seeds`: train a config into run folders, and resume stopped runs."""
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
@@ -49,11 +49,11 @@ def train(
     """Train and write `<runs_dir>/<env>/<method>/seed_<n>/`; with `runs_dir` None, train and write nothing.
 
     `what`: an `Algorithm`, a `Config`, or an environment or its name; `settings` are fields of the config.
-    `on_eval` is called after each evaluation; its `run` is valid within the call only (its buffers are reused).
-    `resume`: continue the run that is there, if there is one. `cadence`: when to checkpoint.
+    `on_eval` is called after each evaluation; its `run` is valid only within the call (its buffers are reused).
+    `resume`: resume the run in the folder, if there is one. `cadence`: when to checkpoint.
     `keep_policies`: also keep the policy of each evaluation, in the folder policies/.
     `cache` is a folder for compiled programs, or "off"; see `dcp.compiling`.
-    With several hosts (`dcp.hosts.join`) each calls this; what host 0 was given counts, and it alone writes.
+    With several hosts (`dcp.hosts.join`) each calls this; host 0's arguments count, and only host 0 writes.
     """
     if not hosts.is_first():
         return follow(cache, what.code.values() if isinstance(what, Config) else ())
@@ -100,7 +100,7 @@ def _algorithm(what: Algorithm | Config | Environment | str | None, settings: di
 
 
 def _train_in_memory(algorithm: Algorithm, on_eval: OnEval | None, display: DisplayKind) -> TrainedRun:
-    """Train without a folder: no checkpoints, no files; what is learned is in the result."""
+    """Train without a folder, checkpoints or files, and return the result."""
     config = algorithm.config
     member = Member(config, Saver(None, config))
     with ExitStack() as stack:
@@ -143,11 +143,11 @@ def resume(
     cache: str | Path | None = None,
     cadence: Cadence = Cadence(),  # noqa: B008
 ) -> TrainedRun:
-    """Continue the run in this folder as if it had never stopped; with `steps`, train it longer than was planned.
+    """Resume the run in this folder as if it had never stopped; with `steps`, train it longer than planned.
 
-    A run without a checkpoint begins again: its config decides every number, so it ends as it would have.
-    `code`: a run folder may name parts or environments as module:name; name them too, to
-    allow them. `algorithm`: the one that began the run, where its environment or its parts have no names.
+    A run without a checkpoint starts again: its config decides every number, so the result is the same.
+    `code`: a run folder may name parts or environments as module:name; list those that you allow.
+    `algorithm`: the one that started the run, if its environment or its parts have no names.
     """
     if not hosts.is_first():
         return follow(cache, code)
@@ -177,7 +177,7 @@ _resume = resume  # `train` has an argument of that name
 def _session_of_one(
     algorithm: Algorithm, folder: RunFolder, on_eval: OnEval | None, display: DisplayKind, cadence: Cadence
 ) -> "_Session":
-    """Make the session of a single run, and tell the other hosts of it."""
+    """Make the session of a single run, and tell the other hosts about it."""
     if hosts.count() > 1:
         budgets = [asdict(budget) for budget in folder.earlier]
         hosts.send({"config": asdict(folder.config), "earlier": budgets, "folder": str(folder.path)})
@@ -188,9 +188,9 @@ def _session_of_one(
 
 
 def follow(cache: str | Path | None = None, code: Collection[str] = ()) -> TrainedRun:
-    """Every host but the first: take part in host 0's run, by the same programs in the same order; write nothing.
+    """Take part in host 0's run, on every other host: run the same programs in the same order, write nothing.
 
-    `code`: parts and environments as module:name that host 0 may name; it was named here, too.
+    `code`: the parts and environments, as module:name, that host 0 may name; this host's command names them too.
     """
     compiling.enable_cache(cache)
     settings = Settings(**hosts.receive())
@@ -213,7 +213,7 @@ def follow(cache: str | Path | None = None, code: Collection[str] = ()) -> Train
 
 @dataclass(frozen=True)
 class SeedRun:
-    """One seed's results, all of them in its folder too."""
+    """Hold one seed's results, all of which are also in its folder."""
 
     seed: int
     folder: Path
@@ -222,7 +222,7 @@ class SeedRun:
 
 
 class SeedsFaultError(RunError):
-    """Some seeds dropped out; `trained` are the others."""
+    """Report that some seeds dropped out; `trained` holds the others."""
 
     def __init__(self, faults: Sequence[str], trained: dict[int, SeedRun]):
         others = ", the others are trained" if trained else ""
@@ -245,16 +245,16 @@ def train_seeds(
     cache: str | Path | None = None,
     cadence: Cadence = Cadence(),  # noqa: B008
 ) -> dict[int, SeedRun]:
-    """Train these seeds as one program; `config.seed` is not used. -> the runs that were trained here, by seed.
+    """Train these seeds as one program; `config.seed` is not used. -> the runs that were trained here, by seed
 
-    Each seed's results are those that it would have alone, but for the order of floating-point sums, in an ordinary
-    run folder. `steps_per_second` of a seed are its own steps by the time that all took together, `wall_seconds` the
-    whole time in which it took part: the speed of all is the sum, the time is shared.
+    Each seed has an ordinary run folder with the results that it would have alone, except for the order of
+    floating-point sums. A seed's `steps_per_second` counts its own steps over the time that all took together, so the
+    total speed is the sum; its `wall_seconds` is the whole time in which it took part.
 
-    With `resume`, finished seeds are left as they are and others resume from their checkpoints. Where these are at
-    different points, the ones that are behind go first, and the others join as they catch up.
+    With `resume`, finished seeds stay as they are and others resume from their checkpoints. If these are at different
+    points, the seeds that are behind train first, and the others join when they have caught up.
 
-    A seed whose loss is not finite drops out with a fault.json, and the others train on: see `SeedsFaultError`.
+    A seed whose loss is not finite drops out with a fault.json, and the others continue: see `SeedsFaultError`.
     """
     compiling.enable_cache(cache)
     seeds = tuple(seeds)
@@ -281,7 +281,7 @@ def train_seeds(
 def _open_folders(
     config: Config, seeds: Sequence[int], runs_dir: Path, overwrite: bool, resume: bool, outputs: dict[str, Any]
 ) -> list[Results]:
-    """Those that are to be trained, each with its folder locked; all of them or, after an error, none."""
+    """Lock the folders of the runs to train and return these runs; after an error, none stays locked."""
     with ExitStack() as undo:
         runs = []
         for seed in seeds:
@@ -305,7 +305,7 @@ def _open_folders(
 
 @dataclass
 class _Session(Watcher):
-    """One process's part in training one run, or several seeds: what happens goes into the folders and the display."""
+    """Train one run or several seeds in this process, and report to their folders and to the display."""
 
     make_programs: Callable[[Config], OneRun | SeedPrograms]
     kind: DisplayKind
@@ -319,7 +319,7 @@ class _Session(Watcher):
     _display: Display = field(default_factory=Display)
 
     def train(self, runs: Sequence[Results]) -> list[tuple[Results, DeployedPolicy]]:
-        """-> what was trained to its end"""
+        """Train the runs. -> those that were trained to the end"""
         if not runs:
             return []
         first, trained = runs[0].folder, []
@@ -351,7 +351,7 @@ class _Session(Watcher):
         return trained
 
     def _by_plan(self) -> list[list[Member]]:
-        """Runs that can ever train together: of one and the same plan. Others train one after another."""
+        """Group the runs by plan: only runs with the same plan can train together. Groups train one after another."""
 
         def plan(member: Member) -> str:
             return f"{replace(member.config, seed=0)} {self._results[member].folder.earlier}"
@@ -359,7 +359,7 @@ class _Session(Watcher):
         return [list(members) for _, members in groupby(sorted(self._results, key=plan), plan)]
 
     def _start(self, members: list[Member]) -> Group:
-        """Load what each member resumes from, and open what it writes to."""
+        """Load each member's checkpoint and open its files."""
         folder = self._results[members[0]].folder
         group = Group(self.make_programs(folder.config), evaluation_points(folder.config, folder.earlier), self)
         for member in members:
@@ -389,10 +389,10 @@ class _Session(Watcher):
             self.on_eval(member, row, group.run)
 
     def dropped(self, group: Group, member: Member, error: NotFiniteError) -> None:
-        """Drop a seed: the others continue to train, a single run ends here."""
+        """Drop a seed and continue with the others; a single run ends here."""
         if not self.several:
             raise error
-        member.saver.close()  # what was begun is whole then
+        member.saver.close()  # completes a write in progress
         self.faults.append(
             f"seed {member.config.seed}: {explained(error, self._results[member].folder, member.saver.last)}"
         )
@@ -402,7 +402,7 @@ class _Session(Watcher):
             self.joined(group)
 
     def _left(self, error: BaseException) -> BaseException:
-        """After an end before the end: return what to raise. A folder in which there is nothing to keep goes."""
+        """Return what to raise after the run ended early, and remove folders that hold no result."""
         last = {member: member.saver.last for member in self._results}
         reasons = (explained(error, run.folder, last[member]) for member, run in self._results.items())
         fault = next((reason for reason in reasons if reason), None)
