@@ -1,4 +1,4 @@
-"""Tasks of the ant: mazes, a ball to push, a box to push out of the way."""
+"""The ant's tasks: mazes, a ball to push, a box to push out of the way."""
 
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ MAZE_SCALE = 4.0
 TARGET_DISTANCE = 5.0
 BALL_RADIUS = 0.5
 
-# AntPush. Fixed boxes: centre (x, y), half size (x, y). They stand on the floor and leave free a room with two arms.
+# AntPush. Fixed boxes: centre (x, y), half size (x, y). They stand on the floor around a free room with two arms.
 WALLS = {
     "A": ((-4.0, 20.0), (8.0, 8.0)),
     "B": ((8.0, 24.0), (4.0, 4.0)),
@@ -41,9 +41,9 @@ PUSH_HEIGHT = 0.75  # of the torso at the start
 
 
 class AntEnv(PhysicsEnv):
-    """What every task of the ant shares: Brax's stock model, its sizes, its noisy start and its healthy range."""
+    """Share what all of the ant's tasks have: Brax's stock model, its sizes, its noisy start and its healthy range."""
 
-    extra: int  # coordinates that slide in the model besides the ant's: of balls, boxes and the target, which is last
+    extra: int  # sliding coordinates besides the ant's: balls, boxes and, last, the target
     height = float(INIT_Q[2])  # of the torso at the start
     healthy_z = HEALTHY_Z
 
@@ -60,7 +60,7 @@ class AntEnv(PhysicsEnv):
         return q
 
     def noisy_start(self, key: Array) -> tuple[Array, Array]:
-        """Draw q = init + U(-0.1, 0.1) and qd = 0.1 N(0, 1); a task overwrites the noise of what else slides."""
+        """Draw q = init + U(-0.1, 0.1) and qd = 0.1 N(0, 1); a task overwrites the noise of its other coordinates."""
         key_q, key_qd = jax.random.split(key)
         q = jnp.asarray(self.init_q) + jax.random.uniform(key_q, (Q + self.extra,), minval=-0.1, maxval=0.1)
         return q, 0.1 * jax.random.normal(key_qd, (V + self.extra,))
@@ -139,13 +139,13 @@ class AntSoccer(AntEnv):
 class AntPush(AntEnv):
     """Push a light, tall box out of the way to reach a goal behind it. State: the ant's q and qd, the box's x, y.
 
-    The paper's physics is MuJoCo's, by MJX. On a CPU MuJoCo's own engine steps it, which is the same physics and
-    faster there; on other backends Brax's MJX pipeline does. `engine` says which by name.
+    The paper's physics is MuJoCo's, computed by MJX. On a CPU we step it with MuJoCo's own engine, which is the same
+    physics and faster there; on other backends with Brax's MJX pipeline. `engine` names one of the two.
     """
 
     extra = 5  # box x, y, z, target x, y
     height = PUSH_HEIGHT
-    links = "lagging"  # as MJX leaves them: the box in the state and an episode's end follow them
+    links = "lagging"  # as in MJX: the box in the state and an episode's end depend on them
 
     def __init__(self, name: str = "ant_push", fidelity: str = "paper", engine: Literal["mujoco", "mjx"] | None = None):
         self.fidelity, self._engine_name = fidelity, engine
@@ -160,7 +160,7 @@ class AntPush(AntEnv):
         box = models.add_sliding_body(spec, "box", BOX, "xyz", None, armature=0.0, damping=0.0, margin=0.01)
         box.add_geom(type=models.BOX, size=BOX_HALF_SIZE, mass=BOX_MASS, contype=1, conaffinity=1)
         models.add_target(spec, height=0.01, radius=0.9, range_=20.0)
-        for geom in spec.geoms:  # the stock defaults are in each geom already, so a new default would reach none
+        for geom in spec.geoms:  # each geom already has the stock defaults, so a new default would change none
             geom.density = 40.0
             geom.solimp[:3] = (0.995, 0.995, 0.01)
             geom.condim, geom.friction = 3, [1.0, 0.5, 0.5]

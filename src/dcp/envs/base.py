@@ -1,6 +1,6 @@
-"""What an environment is, and what every task on simulated physics shares.
+"""The environment protocol, and what all tasks on simulated physics share.
 
-An environment is written for one instance; whoever runs many vmaps it.
+An environment is written for one instance; callers vmap it to run many.
 """
 
 from abc import ABC, abstractmethod
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from dcp.physics.mujoco_engine import Links
 
 MUJOCO = "mujoco"
-MUJOCO_FRAMES = 5  # of each stock model's own time step: dt is the paper's
+MUJOCO_FRAMES = 5  # time steps of the stock model per environment step, so that dt is the paper's
 
 
 class EnvState(NamedTuple):
     obs: Array  # [S + G]: state, then goal
     reward: Array  # []: 1 near the goal, else 0
-    done: Array  # []: True where the episode ends early; time limits are not the environment's affair
+    done: Array  # []: True if the episode ends early; time limits are applied elsewhere
     near_goal: Array  # []: True within the threshold
-    physics: Any = ()  # whatever the environment needs besides
+    physics: Any = ()  # whatever else the environment needs
 
 
 @runtime_checkable
@@ -44,15 +44,15 @@ class Environment(Protocol):
     def step(self, state: EnvState, action: Array) -> EnvState: ...
 
 
-# Beyond this a simulated body is lost: 10 km from the maze, or crossing it many times within one time step.
-# Sound runs stay below a few hundred in every number of every observation.
+# Beyond this a simulated body has diverged: 10 km from the maze, or crossing it many times within one time step.
+# In sound runs every number of every observation stays below a few hundred.
 ABSURD = 1e4
 
 
 def is_sound(spec: EnvSpec, state: EnvState) -> Array:
-    """Return False [] where the environment diverged: NaN, infinity, or under simulated physics an absurd number.
+    """Return False [] if the environment diverged: NaN, infinity or, under simulated physics, an absurd number.
 
-    The observation may hide what diverges first, so the physics' q and qd are looked at too, where there are such.
+    The observation may hide what diverges first, so the physics' q and qd are checked too, if there are any.
     """
     limit = ABSURD if spec.physics != "none" else np.finfo(np.float32).max
     numbers = [state.obs, *(getattr(state.physics, name) for name in ("q", "qd") if hasattr(state.physics, name))]
@@ -61,7 +61,7 @@ def is_sound(spec: EnvSpec, state: EnvState) -> Array:
 
 
 def judged_step(env: Environment, state: EnvState, action: Array) -> tuple[EnvState, Array]:
-    """Step, and tell whether the new state is sound."""
+    """Step, and return the new state and whether it is sound."""
     after = env.step(state, action)
     return after, is_sound(env.spec, after)
 
@@ -72,29 +72,29 @@ def judged_reset(env: Environment, key: Array) -> tuple[EnvState, Array]:
 
 
 def sparse_state(spec: EnvSpec, state: Array, goal: Array, physics: Any = ()) -> EnvState:
-    """Make the EnvState that follows from state [S] and goal [G] by the common rules, never done."""
+    """Make the EnvState of state [S] and goal [G] by the common rules, never done."""
     near_goal = jnp.linalg.norm(spec.achieved(state) - goal) < spec.threshold
     obs = jnp.concatenate([state, goal])
     return EnvState(obs, near_goal.astype(jnp.float32), jnp.zeros((), bool), near_goal, physics)
 
 
 class PhysicsEnv(ABC):
-    """A task on simulated physics: subclasses say what model, start, observation and end are; an engine steps it."""
+    """Run a task on simulated physics. Subclasses define model, start, observation and end; an engine steps it."""
 
     spec: EnvSpec
-    links: "Links" = "current"  # what the task reads of the links, where MuJoCo's own engine steps it
-    healthy_z: tuple[float, float] | None = None  # the first link's height, outside of which an episode ends early
+    links: "Links" = "current"  # which links the task reads under MuJoCo's own engine
+    healthy_z: tuple[float, float] | None = None  # range of the first link's height; outside it an episode ends early
 
     @abstractmethod
     def model(self) -> "mujoco.MjSpec":
-        """Return the model, a new one at each call, so that the caller may edit it."""
+        """Return a new model at each call, so that the caller may edit it."""
 
     @abstractmethod
     def make_engine(self) -> Engine:
         """Return the engine that the paper's physics runs on."""
 
     def make_mujoco_engine(self) -> Engine:
-        """Return MuJoCo's own engine for the same model, with its time step and solver, five frames per step."""
+        """Return MuJoCo's own engine for this model, with the model's time step and solver, five frames per step."""
         from dcp.physics.mujoco_engine import MujocoEngine
 
         return MujocoEngine(self.model().compile(), MUJOCO_FRAMES, cores(), self.links)
@@ -104,7 +104,7 @@ class PhysicsEnv(ABC):
         task = copy(self)
         for name in list(vars(task)):
             if isinstance(getattr(type(task), name, None), cached_property):
-                del vars(task)[name]  # what follows from the physics is made anew
+                del vars(task)[name]  # cached values that depend on the physics are computed again
         task.spec = replace(self.spec, physics=MUJOCO)
         return task
 
@@ -114,14 +114,14 @@ class PhysicsEnv(ABC):
 
     @abstractmethod
     def observe(self, physics: PhysicsState, control: Array) -> tuple[Array, Array]:
-        """Return state [S] and goal [G]; `control` led here."""
+        """Return state [S] and goal [G]; `control` is what led here."""
 
     def control(self, action: Array) -> Array:
-        """Return what the actuators get for an action in [-1, 1]."""
+        """Return the actuators' input for an action in [-1, 1]."""
         return action
 
     def fallen(self, physics: PhysicsState) -> Array:
-        """Tell whether the episode ends early: []."""
+        """Return whether the episode ends early: []."""
         if self.healthy_z is None:
             return jnp.zeros((), bool)
         low, high = self.healthy_z
@@ -129,12 +129,12 @@ class PhysicsEnv(ABC):
         return (height < low) | (height > high)
 
     def reward(self, state: Array, goal: Array, control: Array, near_goal: Array) -> Array:
-        """Return 1 near the goal, unless the task has its own reward. The methods here do not read it."""
+        """Return 1 near the goal, unless the task has its own reward. Our methods do not read it."""
         return near_goal.astype(jnp.float32)
 
     @cached_property
     def engine(self) -> Engine:
-        """Build the engine at first use: a spec alone needs none. Its arrays outlive the trace that asks first."""
+        """Build the engine at first use, because a spec needs none. Its arrays outlive the trace that asks first."""
         import_brax()
         with jax.ensure_compile_time_eval():
             return self.make_mujoco_engine() if self.spec.physics == MUJOCO else self.make_engine()
@@ -158,7 +158,7 @@ class PhysicsEnv(ABC):
         return EnvState(jnp.concatenate([after, goal]), reward, self.fallen(physics), near_goal, physics)
 
     def judge(self, before: Array, after: Array, goal: Array) -> Array:
-        """Tell whether a step is near the goal; `before` [S + G] is the observation that it started from."""
+        """Return whether a step is near the goal; `before` [S + G] is the observation that it started from."""
         return self.near_goal(after, goal)
 
     def near_goal(self, state: Array, goal: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Many environments that run for ever: time limits, automatic reset, episode numbers, and what diverged."""
+"""Run many environments without end: time limits, automatic reset, episode numbers, and diverged episodes."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -16,13 +16,13 @@ from dcp.types import Array
 class EpisodeState(NamedTuple):
     env: EnvState  # [N, ...]
     first: EnvState  # [N, ...]: the state that each environment returns to in paper fidelity
-    steps: Array  # [N]: steps taken in the present episode
+    steps: Array  # [N]: steps taken in the current episode
     episode_id: Array  # [N]
     diverged: Array  # [N]: episodes so far that ended because the environment diverged
 
 
 def choose(which: Array, new: EnvState, old: EnvState) -> EnvState:
-    """`new` where `which` [N] holds, else `old`; by selection, so that a NaN that is not chosen leaves no trace."""
+    """Return `new` where `which` [N] holds, else `old`. It selects, so that a NaN that is not chosen has no effect."""
 
     def leaf(new: Array, old: Array) -> Array:
         return jnp.where(which.reshape(-1, *[1] * (old.ndim - 1)), new, old)
@@ -32,7 +32,8 @@ def choose(which: Array, new: EnvState, old: EnvState) -> EnvState:
 
 @custom_vmap
 def anywhere(flag: Array) -> Array:
-    """The flag; under a vmap, as over seeds, whether it holds in any of them. So it stays one, and cond a cond."""
+    """Return the flag; under a vmap, as over seeds, return whether any is set. So it stays a scalar, and `lax.cond`
+    stays a branch."""
     return flag
 
 
@@ -55,13 +56,13 @@ class Episodes:
         return EpisodeState(first, first, zeros, zeros, zeros)
 
     def step(self, state: EpisodeState, action: Array, key: Array) -> EpisodeState:
-        """action [N, A]. An episode that ends is followed by the next one's first state.
+        """Step all environments; action [N, A]. After an episode's end comes the next episode's first state.
 
-        What diverges ends there: its last state is dropped, so that nobody ever sees it.
+        An episode that diverges ends: its last state is dropped, so that nobody ever sees it.
         """
         env, sound = self.split.batched(partial(judged_step, self.env))(state.env, action)
         steps = state.steps + 1
-        ends = ~sound | env.done | (steps >= self.episode_length)  # [N]; what a diverged state calls done is no matter
+        ends = ~sound | env.done | (steps >= self.episode_length)  # [N]; `done` of a diverged state does not matter
         first = state.first
         if self.fidelity != "paper":
             any_ends = jnp.any(ends)
@@ -75,6 +76,6 @@ class Episodes:
         return self.split.batched(partial(judged_reset, self.env))(jax.random.split(key, self.num_envs))
 
     def _redraw(self, first: EnvState, key: Array, due: Array) -> EnvState:
-        """If `due`, a fresh start for each environment; should one be unsound, the last good start serves again."""
+        """Return a new start for each environment if `due`; an unsound one is replaced by the last good start."""
         fresh, sound = self._draw(key)
         return choose(sound & due, fresh, first)

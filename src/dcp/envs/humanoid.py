@@ -1,4 +1,4 @@
-"""The humanoid, in the open and in a maze: carry the torso to a place."""
+"""The humanoid's tasks, in the open and in a maze: move the torso to a place."""
 
 from functools import cached_property
 
@@ -17,16 +17,17 @@ INIT_Q = np.array([0.0, 0.0, 1.4, 1.0] + [0.0] * 22, np.float32)  # the target's
 TARGET_HEIGHT = 1.25
 HEALTHY_Z = (1.0, 2.0)
 TIMESTEP, FRAMES = 0.0015, 10  # dt = 0.015
-SPRING_GEAR = [350.0] * 11 + [100.0] * 6  # Brax's for spring physics; elsewhere the stock model's own
+SPRING_GEAR = [350.0] * 11 + [100.0] * 6  # Brax's values for spring physics; other physics use the stock model's
 CONTROL_LIMIT = 0.4
 HEALTHY_REWARD, CONTROL_COST = 5.0, 0.1
 TARGET_DISTANCE = (1.0, 5.0)  # in the open, from the start
 
 
 class Humanoid(PhysicsEnv):
-    """In the open. State: q, qd, inertia, velocity about the centre of mass, actuator forces. Goal: target's x, y, z.
+    """Reach a target in the open. State: q, qd, inertia, velocity about the centre of mass, actuator forces. Goal: the
+    target's x, y, z.
 
-    In paper fidelity the target's own entries are part of the state, and its kilogram of the centre of mass.
+    In paper fidelity the state includes the target's entries, and the centre of mass includes the target's kilogram.
     """
 
     links = "moving"
@@ -70,7 +71,7 @@ class Humanoid(PhysicsEnv):
         return spring_engine(self.model(), TIMESTEP, FRAMES, self.layout)
 
     def draw(self, key: Array) -> tuple[Array, Array]:
-        """Start at the origin; the target lies at a uniform distance and angle from it."""
+        """Draw a start at the origin and a target at a uniform distance and angle from it."""
         key_distance, key_angle = jax.random.split(key)
         low, high = TARGET_DISTANCE
         distance = jax.random.uniform(key_distance, minval=low, maxval=high)
@@ -78,7 +79,7 @@ class Humanoid(PhysicsEnv):
         return self.upright(jnp.zeros(2), distance * jnp.stack([jnp.cos(angle), jnp.sin(angle)]))
 
     def upright(self, start: Array, goal: Array) -> tuple[Array, Array]:
-        """start [2], goal [2] -> q, qd: without noise"""
+        """Return q and qd without noise for start [2] and goal [2]."""
         return jnp.asarray(INIT_Q).at[:2].set(start).at[-2:].set(goal), jnp.zeros(V + 2)
 
     def control(self, action: Array) -> Array:
@@ -101,7 +102,7 @@ class Humanoid(PhysicsEnv):
         return self.model().compile()
 
     def _centre_of_mass(self, physics: PhysicsState) -> tuple[Array, Array]:
-        """Each link's inertia about the centre of mass with its mass [L, 10], and its velocities [L, 6]."""
+        """Return each link's inertia about the centre of mass with its mass [L, 10], and its velocities [L, 6]."""
         from brax.base import Inertia, Motion, Transform
 
         bodies = slice(1, self._links + 1)  # without the world
@@ -122,7 +123,7 @@ class Humanoid(PhysicsEnv):
         return inertia, jnp.concatenate([mass[:, None] * moved.vel / whole, moved.ang], axis=1)
 
     def _actuator_forces(self, control: Array) -> Array:
-        """[V]: torque of each motor on its joint"""
+        """Return the torque of each motor on its joint: [V]."""
         dof = self._compiled.jnt_dofadr[self._compiled.actuator_trnid[:, 0]]
         gear = jnp.asarray(self._compiled.actuator_gear[:, 0], jnp.float32)
         limited = jnp.clip(control, -CONTROL_LIMIT, CONTROL_LIMIT)
@@ -130,7 +131,7 @@ class Humanoid(PhysicsEnv):
 
 
 class HumanoidMaze(Humanoid):
-    """Start in a maze's start cell; the target is a goal cell's centre."""
+    """Reach a goal cell's centre from a maze's start cell."""
 
     def __init__(self, name: str, layout: MazeLayout, fidelity: str = "paper"):
         super().__init__(name, fidelity, layout)

@@ -1,6 +1,6 @@
-"""Mazes as text, their walls, and their plane. A new maze is a few lines here.
+"""Mazes as text, their walls, and their plane. To add a maze, write a few lines here.
 
-A layout is a text: `#` wall, `r` start, `g` goal, `.` free.
+In a layout's text `#` is a wall, `r` a start, `g` a goal and `.` a free cell.
 """
 
 import jax.numpy as jnp
@@ -127,7 +127,7 @@ def cell_of(layout: MazeLayout, position: Array) -> tuple[Array, Array]:
 
 
 def slide(layout: MazeLayout, radius: float, position: Array, move: Array) -> tuple[Array, Array]:
-    """Move a point of this radius; walls block each axis separately, so that it slides along them.
+    """Move a point of this radius; walls block each axis separately, so that the point slides along them.
 
     position [2], move [2] -> new position [2], blocked [2]. A blocked axis stops at the wall's face.
     A move must be shorter than a cell.
@@ -161,12 +161,12 @@ def share_of_cells_visited(layout: MazeLayout, positions: Array) -> Array:
 
 
 def has_plane(spec: EnvSpec) -> bool:
-    """Tell whether goals lie in a maze's plane; they may have a height besides."""
+    """Return whether goals lie in a maze's plane; they may also have a height."""
     return spec.maze is not None and spec.maze_dims == spec.goal_dims[:2]
 
 
 def goals_at(points: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    """Return goals at these points, [K, 2] -> [K, G]; what else a goal has, such as a height, is that of `goal`."""
+    """Return goals at these points, [K, 2] -> [K, G]; other coordinates, such as a height, come from `goal`."""
     rest = np.broadcast_to(np.asarray(goal)[2:], (len(points), len(goal) - 2))
     return np.concatenate([points, rest], axis=1).astype(np.float32)
 

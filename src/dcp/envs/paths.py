@@ -28,12 +28,12 @@ CHUNK = 1 << 18  # segments times boxes that are tested together
 
 
 def steps_from_start(layout: MazeLayout) -> np.ndarray:
-    """Count the steps from the nearest start to each cell: [rows, columns], inf where no path leads."""
+    """Count the steps from the nearest start to each cell: [rows, columns], inf if there is no path."""
     return _steps_from(layout, [(i, j) for i, row in enumerate(layout.rows) for j, c in enumerate(row) if c == "r"])
 
 
 def path_lengths(layout: MazeLayout, starts: np.ndarray, goals: np.ndarray) -> np.ndarray:
-    """Measure paths from cell to cell: [N, 2], [N, 2] -> [N] in the maze's units, inf where no path leads."""
+    """Measure paths from cell to cell: [N, 2], [N, 2] -> [N] in the maze's units, inf if there is no path."""
     from_cells, to_cells = _cells(layout, starts), _cells(layout, goals)
     steps = {cell: _steps_from(layout, [cell]) for cell in set(from_cells)}
     found = [steps[start][goal] for start, goal in zip(from_cells, to_cells, strict=True)]
@@ -41,7 +41,7 @@ def path_lengths(layout: MazeLayout, starts: np.ndarray, goals: np.ndarray) -> n
 
 
 def farthest_goal(layout: MazeLayout) -> np.ndarray:
-    """Return the centre [2] of the goal cell farthest from any start, by steps; the first one among equals."""
+    """Return the centre [2] of the goal cell that is the most steps from any start; the first of equals."""
     goals = layout.cells("g")  # [K, 2]
     rows, columns = np.round(goals / layout.scale).astype(int).T
     reach = steps_from_start(layout)[rows, columns]
@@ -49,7 +49,7 @@ def farthest_goal(layout: MazeLayout) -> np.ndarray:
 
 
 def _cells(layout: MazeLayout, points: np.ndarray) -> list[tuple[int, int]]:
-    """Return the cell of each point [N, 2]; of a point beyond the maze, the nearest cell."""
+    """Return the cell of each point [N, 2]; for a point outside the maze, the nearest cell."""
     last = np.asarray(layout.walls.shape) - 1
     return [tuple(cell) for cell in np.clip(np.round(points / layout.scale), 0, last).astype(int).tolist()]
 
@@ -72,7 +72,8 @@ def _steps_from(layout: MazeLayout, starts: list[tuple[int, int]]) -> np.ndarray
 
 
 def grid_axes(layout: MazeLayout, per_cell: int = POINTS_PER_CELL) -> tuple[np.ndarray, np.ndarray]:
-    """Return the grid's x [X] and y [Y], wall to wall. Cells' corners are on it, and their centres if per_cell is even.
+    """Return the grid's x [X] and y [Y] from wall to wall. It contains cells' corners, and their centres for an even
+    per_cell.
 
     The maze's free space is every point that is not inside walls (`inside_walls`).
     """
@@ -86,8 +87,8 @@ def inside_walls(layout: MazeLayout, per_cell: int = POINTS_PER_CELL) -> np.ndar
 
 
 def wall_at(layout: MazeLayout, point: np.ndarray) -> bool:
-    """Tell whether a point [2] is in a wall, outside, or between two walls' corners. A wall's face is free."""
-    at = np.asarray(point, float) / layout.scale + 0.5  # the cell's index, from its corner on
+    """Return whether a point [2] is in a wall, outside, or between two walls' corners. A wall's face is free."""
+    at = np.asarray(point, float) / layout.scale + 0.5  # the cell's index, counted from its corner
     if not np.all(np.abs(at) < 1e6):  # nan too
         return True
     rows, columns = (sorted({int(np.ceil(a)) - 1, int(np.floor(a))}) for a in at)
@@ -113,7 +114,7 @@ def path_distances(layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_
     A path is made of straight moves between grid points, in every direction (a, b) with |a|, |b| <= 5 grid steps. The
     widest gap between two such directions is atan(1/5), so a straight line is 1 / cos(atan(1/5) / 2) - 1 = 0.5 % too
     long at most, and no path is ever too short. Shortest paths bend at walls' corners, which are points of the grid.
-    Masked inside walls and between two walls that touch at a corner; inf where no path leads.
+    Masked inside walls and between two walls that touch at a corner; inf if there is no path.
     """
     require_free(layout, goal)
     masked = inside_walls(layout, per_cell) | _closed_corners(layout, per_cell)
@@ -136,21 +137,21 @@ def _roads_from(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the corners of the goal's grid square, as flat indices, and their distances.
 
-    No wall begins inside of a square, so a straight line leads to each.
+    No wall begins inside a square, so a straight line leads to each corner.
     """
     at = (np.asarray(goal, float) / layout.scale + 0.5) * per_cell  # in grid steps
     near, far = np.floor(at + 1e-6).astype(int), np.ceil(at - 1e-6).astype(int)
     corners = [(i, j) for i in {near[0], far[0]} for j in {near[1], far[1]}]
     free = np.array([corner for corner in corners if not masked[corner]])
     lengths = np.linalg.norm(free - at, axis=1) * layout.scale / per_cell
-    # A sparse graph takes a length of zero for no road: one millionth of a grid step stands for it.
+    # A sparse graph reads a length of zero as no edge, so a millionth of a grid step replaces it.
     lengths = np.maximum(lengths, 1e-6 * layout.scale / per_cell)
     return np.asarray(np.ravel_multi_index(tuple(free.T), masked.shape)), lengths
 
 
 @lru_cache(maxsize=4)
 def _roads(layout: MazeLayout, per_cell: int) -> csr_array:
-    """Return every free straight move once, with its length: [points, points]. The same for every goal."""
+    """Return the length of every free straight move, once each: [points, points]. It is the same for every goal."""
     squares = np.kron(layout.walls, np.ones((per_cell, per_cell), bool))  # [X - 1, Y - 1]: True is wall
     closed = inside_walls(layout, per_cell) | _closed_corners(layout, per_cell)
     index = np.arange(closed.size).reshape(closed.shape)
@@ -166,7 +167,7 @@ def _roads(layout: MazeLayout, per_cell: int) -> csr_array:
 
 
 def _blocked(squares: np.ndarray, a: int, b: int) -> np.ndarray:
-    """Mark the starts of a move (a, b) that passes through a wall. Along a wall's face it does not."""
+    """Mark the starts from which a move (a, b) passes through a wall. A move along a wall's face does not."""
     if a == 0 or b == 0:  # between two squares: both must be wall
         rim = np.pad(squares, ((0, 0), (1, 1)) if b == 0 else ((1, 1), (0, 0)), constant_values=True)
         return rim[:, :-1] & rim[:, 1:] if b == 0 else rim[:-1] & rim[1:]
@@ -181,13 +182,13 @@ def _blocked(squares: np.ndarray, a: int, b: int) -> np.ndarray:
 
 
 def _closed_corners(layout: MazeLayout, per_cell: int) -> np.ndarray:
-    """Mark the grid points [X, Y] where two walls touch at a corner between two free cells: nothing passes there."""
+    """Mark the grid points [X, Y] where two walls touch at a corner between two free cells: they block paths."""
     up_left, up_right, down_left, down_right = _touching(layout, per_cell)
     return (up_left & down_right & ~up_right & ~down_left) | (up_right & down_left & ~up_left & ~down_right)
 
 
 def _touching(layout: MazeLayout, per_cell: int) -> list[np.ndarray]:
-    """Tell whether the cell on each side of a point is a wall: four [X, Y]. Inside a cell all four are that cell."""
+    """Return whether the cell on each side of a point is a wall: four [X, Y]. Inside a cell all four are that cell."""
     walls = np.pad(layout.walls, 1, constant_values=True)
 
     def sides(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -199,13 +200,13 @@ def _touching(layout: MazeLayout, per_cell: int) -> list[np.ndarray]:
 
 
 def _moves() -> list[tuple[int, int]]:
-    """Return each direction once, without its opposite; no move passes over a grid point."""
+    """Return each direction once, without its opposite; no move passes through another grid point."""
     span = range(-LONGEST_MOVE, LONGEST_MOVE + 1)
     return [(a, b) for a in range(LONGEST_MOVE + 1) for b in span if gcd(a, b) == 1 and (a > 0 or b > 0)]
 
 
 def _ends(shape: tuple[int, ...], a: int, b: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-    """Return where a move (a, b) with a >= 0 may start, and where it then ends."""
+    """Return where a move (a, b) with a >= 0 may start, and where it ends."""
     x, y = shape
     low, high = max(0, -b), y - max(0, b)
     return (slice(0, x - a), slice(low, high)), (slice(a, x), slice(low + b, high + b))
@@ -215,7 +216,7 @@ def _ends(shape: tuple[int, ...], a: int, b: int) -> tuple[tuple[slice, slice], 
 
 
 class Route(NamedTuple):
-    """A path from one point to another; empty if none leads there."""
+    """Hold a path from one point to another; empty if there is none."""
 
     points: np.ndarray  # [bends + 2, 2]
 
@@ -227,10 +228,10 @@ class Route(NamedTuple):
 
 
 class TruePaths:
-    """Finds exact shortest paths of a point without size between any two points of a maze.
+    """Find exact shortest paths of a point without size between any two points of a maze.
 
-    Such a path is straight except for bends at walls' corners, so the corners that see each other are a small graph
-    that holds every path.
+    Such a path is straight except for bends at walls' corners, so the graph of corners that see each other contains
+    every path.
     """
 
     def __init__(self, layout: MazeLayout):
@@ -240,9 +241,9 @@ class TruePaths:
 
     @cached_property
     def _between(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lengths [C, C] and predecessors [C, C] of the paths between corners."""
+        """Return lengths [C, C] and predecessors [C, C] of the paths between corners."""
         direct = self._direct(self.corners, self.corners)
-        graph = np.where(np.isfinite(direct), direct, 0.0)  # no road
+        graph = np.where(np.isfinite(direct), direct, 0.0)  # 0: no edge
         if not len(graph):
             return graph, np.zeros((0, 0), int)
         lengths, before = shortest_path(graph, directed=False, return_predecessors=True)
@@ -250,27 +251,27 @@ class TruePaths:
 
     @property
     def corner_lengths(self) -> np.ndarray:
-        """[C, C]: of the paths between corners, inf where no path leads"""
+        """Return the lengths [C, C] of the paths between corners, inf if there is no path."""
         return self._between[0]
 
     def sees(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Tell whether the straight line between two points passes through no wall: [K, 2], [K, 2] -> [K]."""
+        """Return whether the straight line between two points avoids all walls: [K, 2], [K, 2] -> [K]."""
         step = max(1, CHUNK // len(self.boxes))
         parts = [_free(a[i : i + step], b[i : i + step], self.boxes) for i in range(0, len(a), step)]
         return np.concatenate(parts) if parts else np.zeros(0, bool)
 
     def lengths(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Measure paths: [K, 2], [K, 2] -> [K]; inf where no path leads, such as from inside a wall."""
+        """Measure paths: [K, 2], [K, 2] -> [K]; inf if there is no path, such as from inside a wall."""
         return self._first(np.asarray(a, float), np.asarray(b, float))[0]
 
     def directions(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Return the unit vectors [K, 2] at a along the shortest paths to b; nan where a = b or no path leads."""
+        """Return the unit vectors [K, 2] at a along the shortest paths to b; nan if a = b or there is no path."""
         routes = self.routes(a, b)
         found = np.full((len(routes), 2), np.nan)
         for i, route in enumerate(routes):
             ahead = route.points - np.asarray(a[i], float)
             far = np.linalg.norm(ahead, axis=1)
-            if np.any(far > 1e-9):  # the first bend may be here, at a corner
+            if np.any(far > 1e-9):  # the first bend may be at a itself
                 first = np.argmax(far > 1e-9)
                 found[i] = ahead[first] / far[first]
         return found
@@ -291,12 +292,12 @@ class TruePaths:
         return Route(np.stack([a, *self.corners[bends[::-1]], b]))
 
     def _first(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return lengths [K], and the corners of the first and the last bend [K]; -1 where the path is straight."""
+        """Return lengths [K], and the corners of the first and the last bend [K]; -1 if the path is straight."""
         straight = np.where(self.sees(a, b), np.linalg.norm(a - b, axis=1), np.inf)  # [K]
         none = np.full(len(a), -1)
         if not len(self.corners):
             return straight, none, none
-        there = self._direct(a, self.corners)[:, :, None] + self._between[0][None]  # [K, C, C]: by way of each corner
+        there = self._direct(a, self.corners)[:, :, None] + self._between[0][None]  # [K, C, C]: through each corner
         first = there.argmin(axis=1)  # [K, C]: the best first bend, for each last one
         by_last = np.take_along_axis(there, first[:, None], axis=1)[:, 0] + self._direct(b, self.corners)  # [K, C]
         last = by_last.argmin(axis=1)  # [K]
@@ -306,19 +307,19 @@ class TruePaths:
         return np.minimum(bent, straight), np.where(is_bent, first, none), np.where(is_bent, last, none)
 
     def _direct(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Measure straight lines: [K, 2], [C, 2] -> [K, C]; inf where a wall is between."""
+        """Measure straight lines: [K, 2], [C, 2] -> [K, C]; inf if a wall is between."""
         left, right = np.repeat(a, len(b), axis=0), np.tile(b, (len(a), 1))
         far = np.linalg.norm(left - right, axis=1)
         return np.where(self.sees(left, right), far, np.inf).reshape(len(a), len(b))
 
 
 def _free(a: np.ndarray, b: np.ndarray, boxes: np.ndarray) -> np.ndarray:
-    """Tell whether segments from a to b [K, 2] pass through the inside of no box [W, 2 corners, 2]: [K], by slabs."""
-    enter, leave = np.zeros((len(a), len(boxes))), np.ones((len(a), len(boxes)))  # [K, W]: shares of the way
+    """Return whether segments from a to b [K, 2] avoid the inside of all boxes [W, 2 corners, 2]: [K], by slabs."""
+    enter, leave = np.zeros((len(a), len(boxes))), np.ones((len(a), len(boxes)))  # [K, W]: shares of the segment
     for axis in (0, 1):
         low, high = boxes[:, 0, axis][None], boxes[:, 1, axis][None]  # [1, W]
         start, move = a[:, axis, None], (b - a)[:, axis, None]  # [K, 1]
-        level = move == 0.0  # along this axis it stays
+        level = move == 0.0  # no move along this axis
         pace = 1.0 / np.where(level, 1.0, move)
         to_low, to_high = (low - start) * pace, (high - start) * pace
         beside = level & ((start <= low) | (start >= high))
@@ -328,10 +329,9 @@ def _free(a: np.ndarray, b: np.ndarray, boxes: np.ndarray) -> np.ndarray:
 
 
 def _wall_runs(walls: np.ndarray) -> np.ndarray:
-    """Return every longest row and column of walls as a box: low and high corner, in cells, [W, 2, 2].
+    """Return every maximal row and column of walls as a box: low and high corner, in cells, [W, 2, 2].
 
-    Both kinds, because the seam between two walls of a row is inside the row's box, that of a column inside the
-    column's.
+    Both are needed: a row's box covers the seams between its walls, a column's box those between its own.
     """
     found = []
     for axis, lines in enumerate((walls, walls.T)):
@@ -345,17 +345,17 @@ def _wall_runs(walls: np.ndarray) -> np.ndarray:
 
 
 def _around(walls: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the four cells about each inner corner of the grid, [rows - 1, columns - 1] each."""
+    """Return the four cells around each inner corner of the grid, [rows - 1, columns - 1] each."""
     return walls[:-1, :-1], walls[:-1, 1:], walls[1:, :-1], walls[1:, 1:]
 
 
 def _corners(walls: np.ndarray) -> np.ndarray:
-    """Return where one of four cells is a wall, so that a path may bend there: [C, 2], in cells."""
+    """Return the corners where one of four cells is a wall, so that a path may bend there: [C, 2], in cells."""
     return np.argwhere(sum(part.astype(int) for part in _around(walls)) == 1) + 0.5
 
 
 def _blocks(walls: np.ndarray) -> np.ndarray:
-    """Return a tiny box where two walls touch at a corner alone, so that nothing passes between them: [H, 2, 2]."""
+    """Return a tiny box where two walls touch only at a corner, so that no path passes between them: [H, 2, 2]."""
     a, b, c, d = _around(walls)
     at = np.argwhere((a & d & ~b & ~c) | (b & c & ~a & ~d)) + 0.5  # [H, 2]
     return np.stack([at - PINHOLE, at + PINHOLE], axis=1)

@@ -1,4 +1,4 @@
-"""Tasks of a point, in pure JAX, learned in minutes: mazes, a ball to push, a box to push out of the way."""
+"""A point's tasks, in pure JAX and learned in minutes: mazes, a ball to push, a box to push out of the way."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -21,14 +21,14 @@ FRICTION, FORCE = 0.8, 0.05  # inertia: velocity = FRICTION * velocity + FORCE *
 
 POINT_RADIUS = 0.15  # of a point that pushes
 PUSH_THRESHOLD = 0.25
-SUBSTEPS = 4  # of at most 0.043, far less than the point's radius: nothing is passed through
+SUBSTEPS = 4  # of at most 0.043, far less than the point's radius, so that it passes through nothing
 TOLERANCE = 1e-4  # of overlap
-REACH = 0.02  # a thing that sticks does so within this gap
+REACH = 0.02  # a thing sticks to the point within this gap
 
 ROOM = MazeLayout(("#######", "#.....#", "#.....#", "#..r..#", "#.....#", "#.....#", "#######"), scale=1.0)
 CENTRE = (3.0, 3.0)
-BALL_DISTANCE = 0.6  # of the ball's first place from the centre, in any direction
-TARGET_DISTANCE = 1.3  # of the goal, in any direction
+BALL_DISTANCE = 0.6  # of the ball's start from the centre, in any direction
+TARGET_DISTANCE = 1.3  # of the goal from the centre, in any direction
 
 TWO_ROOMS = """
 ########
@@ -41,7 +41,7 @@ DOOR = (2.0, 3.0)  # where the box starts; a cell wide, with 0.1 to spare on eit
 
 
 class PointMaze:
-    """A point in a maze: driftless, so that the theory applies exactly, or with inertia.
+    """Move a point through a maze: driftless, so that the theory applies exactly, or with inertia.
 
     State: x, y; with inertia also the velocity. Goal: x, y.
     """
@@ -68,7 +68,7 @@ class PointMaze:
         return self._state(start + noise, jnp.zeros(2), goal)
 
     def reset_to(self, q: Array, qd: Array) -> EnvState:
-        """Start from q (x, y, goal x, goal y) and qd, their velocities; the goal's are ignored."""
+        """Start from q (x, y, goal x, goal y) and qd, their velocities; the goal's velocity is ignored."""
         q, qd = jnp.asarray(q, jnp.float32), jnp.asarray(qd, jnp.float32)
         return self._state(q[:2], qd[:2], q[2:4])
 
@@ -85,32 +85,32 @@ class PointMaze:
 
 
 class Thing(NamedTuple):
-    """What a picture shows of a state besides the walls."""
+    """Describe an object that a picture shows besides the walls."""
 
     shape: Literal["disc", "square"]
     size: float  # radius, or half of the side
-    dims: tuple[int, int]  # where the state has its place
-    acts: bool  # by itself, or pushed
+    dims: tuple[int, int]  # the state's dimensions that hold its place
+    acts: bool  # True if it moves itself, False if it is pushed
 
 
 def things_of(env: Any) -> tuple[Thing, ...]:
-    """Return what to draw; nothing for an environment that is drawn as a point, or by its model."""
+    """Return the things to draw; none for an environment that is drawn as a point or by its model."""
     return getattr(env, "things", ())
 
 
 def places(things: Sequence[Thing], body: np.ndarray) -> np.ndarray:
-    """Return where each of these is: [..., S] -> [..., 2 K]."""
+    """Return each thing's place: [..., S] -> [..., 2 K]."""
     return body[..., [dim for thing in things for dim in thing.dims]]
 
 
 class PointPushing:
-    """A point that pushes a thing over the plane: what `PointSoccer` and `PointPush` share.
+    """Push a thing over the plane with a point: the shared part of `PointSoccer` and `PointPush`.
 
-    Nothing has momentum: the thing moves only while it is touched, and stays where it is left. It is pushed along the
-    contact's normal; where the task says so it also sticks to the point, as a ball does to a foot that dribbles.
-    So the system is driftless, and an action moves the thing in contact alone.
-    State: the point's x, y, the thing's x, y, and the vector from the one to the other, as contact depends on it.
-    A task says where episodes start and whose place the goal is.
+    Nothing has momentum: the thing moves only while it is touched, and then stays. It is pushed along the contact's
+    normal; in some tasks it also sticks to the point, like a ball to a dribbling foot.
+    So the system is driftless, and an action moves the thing only in contact.
+    State: the point's x, y, the thing's x, y, and the vector from one to the other, on which contact depends.
+    A task defines where episodes start and whose place the goal is.
     """
 
     shape: ClassVar[Literal["disc", "square"]]
@@ -133,7 +133,7 @@ class PointPushing:
         self.things = (Thing(self.shape, self.size, (2, 3), False), Thing("disc", POINT_RADIUS, (0, 1), True))
 
     def reset_to(self, q: Array, qd: Array | None = None) -> EnvState:
-        """Start from q: the point's x, y, the thing's x, y, the goal's x, y; nothing overlaps, nothing moves."""
+        """Start from q: the point's x, y, the thing's x, y, the goal's x, y, without overlap and at rest."""
         q = jnp.asarray(q, jnp.float32)
         return self._state(q[:2], q[2:4], q[4:6])
 
@@ -149,9 +149,9 @@ class PointPushing:
         return sparse_state(self.spec, jnp.concatenate([point, thing, thing - point]), goal)
 
     def _substep(self, point: Array, thing: Array, move: Array) -> tuple[Array, Array]:
-        """Move the point; the thing gives way as far as walls let it, the point gives way to what is left.
+        """Move the point. The thing gives way as far as walls allow; the point gives way to the remaining overlap.
 
-        Where even that leaves an overlap (the point is caught between thing and wall) neither moves.
+        If even that leaves an overlap (the point is caught between thing and wall), neither moves.
         """
         moved, _ = slide(self.layout, POINT_RADIUS, point, move)
         pushed = self._carried(point, thing, moved - point)
@@ -163,16 +163,16 @@ class PointPushing:
         return jnp.where(free, moved, point), jnp.where(free, pushed, thing)
 
     def _carried(self, point: Array, thing: Array, move: Array) -> Array:
-        """Move a thing that sticks with the point, away from it too, as far as walls let it."""
+        """Move a sticking thing along with the point, in any direction, as far as walls allow."""
         if not self.sticks:
             return thing
         held = self._touching(point, thing, REACH)[0] > 0.0
         return slide(self.layout, self.size, thing, jnp.where(held, move, 0.0))[0]
 
     def _touching(self, point: Array, thing: Array, gap: float = 0.0) -> tuple[Array, Array]:
-        """Return how deep the point lies in the thing, 0 where they are apart, and the unit normal towards the thing.
+        """Return how deep the point is in the thing, 0 if they are apart, and the unit normal towards the thing.
 
-        `gap`: still counted as touching. A square's sides lie along the axes; its corner pushes back as a corner.
+        `gap`: a distance that still counts as touching. A square's sides lie along the axes; its corners push too.
         """
         if self.shape == "disc":
             return _depth_and_normal(thing - point, POINT_RADIUS + self.size + gap)
@@ -182,17 +182,17 @@ class PointPushing:
 
 def _depth_and_normal(offset: Array, reach: float) -> tuple[Array, Array]:
     squared = jnp.sum(offset**2)
-    distance = jnp.sqrt(jnp.where(squared > 0.0, squared, 1.0))  # safe: no direction where the places are one
+    distance = jnp.sqrt(jnp.where(squared > 0.0, squared, 1.0))  # safe root: no direction if both are at one place
     normal = jnp.where(squared > 0.0, offset / distance, jnp.array([1.0, 0.0]))
     return jnp.maximum(reach - jnp.where(squared > 0.0, distance, 0.0), 0.0), normal
 
 
 class PointSoccer(PointPushing):
-    """A point pushes a ball, and the goal is the ball's place: AntSoccer without the ant.
+    """Push a ball to a goal with a point: AntSoccer without the ant.
 
-    The paper's failure in the smallest form: psi_g reads the ball alone, and no action moves the ball but in contact.
-    In `point_soccer` a ball that is touched sticks to the point, which dribbles it: one touch, and the goal's
-    coordinates are the point's to move. In `point_soccer_slick` it slips off unless it is pushed from behind.
+    It is the smallest form of the paper's failure: psi_g reads only the ball, and actions move the ball only in
+    contact. In `point_soccer` the ball sticks to the point once touched, so that the point then moves the goal's
+    coordinates. In `point_soccer_slick` it slips off unless it is pushed from behind.
     """
 
     shape: Literal["disc", "square"] = "disc"
@@ -217,9 +217,9 @@ def _any_direction(key: Array) -> Array:
 
 
 class PointPush(PointPushing):
-    """A box blocks the door to the room with the goals: AntPush without the ant.
+    """Push a box out of the door to the room with the goals: AntPush without the ant.
 
-    The goal is the point's own place. The way there is closed until the box has been pushed through the door.
+    The goal is a place for the point itself. The way there is closed until the box is pushed through the door.
     """
 
     shape: Literal["disc", "square"] = "square"

@@ -1,4 +1,4 @@
-"""Pusher: an arm of seven joints pushes a body over a table to a goal."""
+"""Pusher: an arm with seven joints pushes an object over a table to a goal."""
 
 import jax
 import jax.numpy as jnp
@@ -26,11 +26,11 @@ TRIES = 32
 
 
 class Pusher(PhysicsEnv):
-    """State: the arm's angles, tip, object, the arm's velocities. Goal: where the object should be.
+    """Push an object to a goal. State: the arm's angles, tip, object, the arm's velocities. Goal: the object's place.
 
     `pusher_hard_far`: the goal lies in Hard's square and is farther from the arm's base than the object, by at least
-    0.17. The object's range ends 0.851 from the base and the square 1.273, so there is always such a part, and the
-    object is then never closer to the goal than 0.17. The goal is uniform over that part but for one draw in 8,000
+    0.17. The object's range ends 0.851 from the base and the square 1.273, so such a part always exists, and the
+    object is never closer to the goal than 0.17. The goal is uniform over that part except for one draw in 8,000
     (`_far_goal`).
     """
 
@@ -88,30 +88,30 @@ def _uniform(key: Array, corners: tuple[tuple[float, float], tuple[float, float]
 
 
 def _scaled(at: Array, goal: Array) -> Array:
-    """Too close to the goal, JaxGCRL stretches the object's place from the origin, wherever the goal is (oddity 3)."""
+    """Scale an object's place that is too close to the goal away from the origin, as JaxGCRL does (oddity 3)."""
     distance = jnp.linalg.norm(at - goal)
     return at * jnp.where(distance < MIN_DISTANCE, MIN_DISTANCE / distance, 1.0)
 
 
 def _moved_away(at: Array, goal: Array) -> Array:
-    """Too close to the goal, the object moves straight away from it. It may leave its range, by 0.17 at most."""
+    """Move an object that is too close to the goal straight away from it. It may leave its range by at most 0.17."""
     distance = jnp.linalg.norm(at - goal)
     away = jnp.where(distance > 0.0, (at - goal) / jnp.maximum(distance, 1e-9), jnp.array([1.0, 0.0]))
     return jnp.where(distance < MIN_DISTANCE, goal + MIN_DISTANCE * away, at)
 
 
 def _far_goal(key: Array, at: Array, corners: tuple[tuple[float, float], tuple[float, float]]) -> Array:
-    """Rejection: the first of 32 tries, uniform over the square, that is far enough from the base.
+    """Draw a goal by rejection: the first of 32 tries, uniform over the square, that is far enough from the base.
 
-    Where the square's side corners are too near, the tries are from the far corner's bounding box instead: the same
-    distribution, fewer tries lost. A try fails with probability 0.33 to 0.83, by the object's place. Should all 32
-    fail (0.3 % of the draws for the worst object, 0.012 % over all objects), the goal is uniform over the largest
-    square in the far corner that is far enough altogether. So a goal is always on the arc, and nearly uniform on it.
+    If the square's side corners are too near, the tries come from the far corner's bounding box instead: the same
+    distribution with fewer failures. A try fails with probability 0.33 to 0.83, depending on the object's place. If all
+    32 fail (0.3 % of the draws for the worst object, 0.012 % over all objects), the goal is uniform over the largest
+    square in the far corner that is far enough everywhere. So a goal is always far enough, and nearly uniform.
     """
     base = np.asarray(BASE)
     low, high = np.asarray(corners[0]) - base, float(corners[1][0] - base[0])  # a square: one high for both axes
     least = jnp.linalg.norm(at - jnp.asarray(base)) + MIN_DISTANCE
-    # Past the square's side corners what is left is a corner; its bounding box wastes fewer tries.
+    # If the side corners are too near, only the far corner remains; its bounding box wastes fewer tries.
     inner = jnp.sqrt(jnp.maximum(least**2 - high**2, 0.0))
     start = jnp.where(least > np.hypot(high, low[0]), inner, low[0])
     key_tries, key_corner = jax.random.split(key)

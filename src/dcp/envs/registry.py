@@ -1,4 +1,4 @@
-"""Every environment by name. A user's own is registered from Python, or named as `module:factory`."""
+"""All environments by name. Users register their own from Python, or name them as `module:factory`."""
 
 import inspect
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from dcp.named_code import import_named
 Factory = Callable[..., Environment]  # called with `fidelity` if it takes one, else without arguments
 
 
-# Physics is imported when it is asked for: a point maze, or the list of names, needs none.
+# Physics is imported only when needed: point mazes and the list of names work without it.
 
 
 def _point_maze(name: str, layout: str, inertia: bool) -> Environment:
@@ -67,7 +67,7 @@ def _so101(name: str) -> Environment:
 
 
 def _mazes() -> dict[str, Factory]:
-    """Return any body in any maze: point_<maze>[_inertia][_eval], ant_<maze>[_eval], humanoid_<maze>[_eval]."""
+    """Return each body in each maze: point_<maze>[_inertia][_eval], ant_<maze>[_eval], humanoid_<maze>[_eval]."""
     points: dict[str, Factory] = {}
     bodies: dict[str, Factory] = {}
     for ending, layouts in (("", LAYOUTS), ("_eval", EVAL_LAYOUTS)):
@@ -96,11 +96,11 @@ OURS: dict[str, Factory] = _mazes() | {
 }
 ENVIRONMENTS = Table(
     "environment", OURS
-)  # open: it is read whenever a name is looked up, so a row that is added counts at once
+)  # open: it is read whenever a name is looked up, so an added row counts at once
 
 
 def register_env(name: str, factory: Factory) -> None:
-    """Make an environment known under a name, for `make_env` and every command."""
+    """Register an environment under a name, for `make_env` and every command."""
     if name in ENVIRONMENTS:
         raise UserError(f"an environment named {name!r} exists already: choose another name")
     ENVIRONMENTS[name] = factory
@@ -109,8 +109,8 @@ def register_env(name: str, factory: Factory) -> None:
 def make_env(name: str, fidelity: str = "paper", physics: str = "brax", randomize: str | None = None) -> Environment:
     """Make an environment by its registered name or as `module:factory`.
 
-    `fidelity`: with JaxGCRL's oddities (paper) or without (fixed). `physics`: what steps a simulated body, the paper's
-    engine (brax) or MuJoCo's own (mujoco). `randomize`: what an arm's episodes draw anew, such as gains,delay, or all.
+    `fidelity`: with JaxGCRL's oddities (paper) or without (fixed). `physics`: the engine of a simulated body, the
+    paper's (brax) or MuJoCo's own (mujoco). `randomize`: what an arm's episodes draw, such as gains,delay, or all.
     """
     if randomize not in (None, "none"):
         return _randomized(name, fidelity, physics, randomize)
@@ -134,7 +134,7 @@ def env_of(settings: Settings, name: str | None = None) -> Environment:
 
 @cache
 def _make_ours(name: str, fidelity: str, physics: str) -> Environment:
-    """Make each once: they never change, an engine takes seconds to build, and equal ones share their programs."""
+    """Make each environment once: it never changes, its engine is slow to build, and equal ones share programs."""
     return _with_physics(_call(OURS[name], fidelity), name, physics)
 
 
@@ -152,14 +152,14 @@ def _with_physics(env: Environment, name: str, physics: str) -> Environment:
         raise UserError(f"unknown physics {shown(physics)}: choose one of {', '.join(PHYSICS)}")
     if physics == "brax":
         return env
-    by_mujoco = getattr(env, "by_mujoco", None)  # a task of ours, or of one's own that is written like them
+    by_mujoco = getattr(env, "by_mujoco", None)  # ours have it, and users' tasks may
     if by_mujoco is None:
         raise UserError(f"{shown(name)} is not a model that MuJoCo could step: use physics brax")
     return by_mujoco()
 
 
 def require_stepped_by(env: Environment, physics: str | None) -> None:
-    """Refuse a physics that is asked for besides an environment that is made already, unless it has that one."""
+    """Refuse a requested physics that differs from the one of an environment that exists already."""
     if physics not in (None, env.spec.stepped_by):
         raise UserError(
             f"{env.spec.name} is stepped by {env.spec.stepped_by}, not by {physics}: leave out physics, or name the "
@@ -168,7 +168,7 @@ def require_stepped_by(env: Environment, physics: str | None) -> None:
 
 
 def is_ours(env: Environment) -> bool:
-    """Tell whether an environment is one of ours, which keep the contract by test and never change once made."""
+    """Return whether an environment is ours: tests check that ours keep the contract and never change."""
     return type(env).__module__.startswith("dcp.envs.")
 
 
@@ -199,6 +199,6 @@ def _from_module(name: str, fidelity: str) -> Environment:
 
 
 def _line(error: BaseException) -> str:
-    """Return what an error says, in one line."""
+    """Return an error's message as one line."""
     text = " ".join(str(error).split())
     return text if len(text) <= 200 else f"{text[:200]}..."

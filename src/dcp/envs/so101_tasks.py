@@ -1,8 +1,8 @@
-"""The SO-101 arm's tasks: reach a place, with a tilt or without, push a cube over the table, lift it.
+"""The SO-101 arm's tasks: reach a place, with or without a tilt, push a cube over the table, lift it.
 
-A state holds what the real arm can tell: joint angles, how they changed since the last reading, where the tool point
-is by these angles; and where the cube is, which a camera has to tell. An action is a change of the present pose, as
-LeRobot's `max_relative_target` bounds it, and the servos get the target.
+A state holds what the real arm can measure: joint angles, their change since the last reading, and the tool point that
+follows from them; and the cube's place, which needs a camera. An action is a change of the present pose, bounded like
+LeRobot's `max_relative_target`, and the servos get the resulting target.
 """
 
 from typing import Any, NamedTuple, Self
@@ -23,14 +23,14 @@ from dcp.types import Array, EnvSpec
 FRAMES = 6  # of 1/180 s: a control step is LeRobot's 1/30 s
 STEP = 1.0 / so101.RATE_HZ
 HOME = np.array([0.0, -0.5, 0.6, 0.9, 0.0, 0.0])  # the tool point ahead and low, the jaws closed
-SPREAD = np.array([1.2, 0.5, 0.4, 0.4, 0.6, 0.0])  # of the reaching tasks' starts around it
+SPREAD = np.array([1.2, 0.5, 0.4, 0.4, 0.6, 0.0])  # of the reaching tasks' starts around HOME
 LEAST_START = 0.04  # metres of the tool point above the table
 CUBE_SPREAD = np.array([0.3, 0.1, 0.1, 0.1, 0.1, 0.0])
 CUBE_RADII, CUBE_ANGLE = (0.19, 0.30), 0.7  # from the pan axis; radians to either side
 LEAST_PUSH = 0.06  # metres between cube and goal at the start
 LIFT_HEIGHTS = (0.05, 0.15)
-# Of a goal with a tilt: the gripper points down by 30 degrees or more. Flatter or lower, near the base, it would touch
-# the table.
+# Limits of a goal with a tilt: the gripper points down by at least 30 degrees. Flatter or lower, near the base, it
+# would touch the table.
 FLATTEST, LEAST_TILTED = -0.5, 0.06
 TRIES = 32
 MAX_DELAY = 2  # steps
@@ -53,7 +53,7 @@ VARIED = {
 
 
 class Draw(NamedTuple):
-    """What an episode drew; neutral where it is not randomised."""
+    """Hold an episode's random draws; neutral for what is not randomised."""
 
     factors: Array  # [3]: of gains, friction, masses
     delays: Array  # int32 [2]: of readings, of commands
@@ -62,7 +62,7 @@ class Draw(NamedTuple):
 
 
 class ArmState(NamedTuple):
-    """All that the next step needs. Newest first in both histories."""
+    """Hold all that the next step needs. Both histories start with the newest."""
 
     body: PhysicsState
     goal: Array  # [G]
@@ -84,7 +84,7 @@ class ArmState(NamedTuple):
 
 
 class So101Task(PhysicsEnv):
-    """State: the moved joints' angles and speeds, the tool point, and what the task adds."""
+    """Share what the arm's tasks have. State: the moved joints' angles and speeds, the tool point, the task's own."""
 
     links = "lagging"  # the tool point follows from the angles, and the cube's place is in q
     moved = 5  # joints that the policy moves; the jaws stay closed
@@ -109,7 +109,7 @@ class So101Task(PhysicsEnv):
         return tuple(range(2 * self.moved, 2 * self.moved + 3))
 
     def randomized(self, kinds: str) -> Self:
-        """Return this task with kinds of `RANGES` drawn anew in each episode: gains,delay, or all."""
+        """Return this task with these kinds of `RANGES` drawn in each episode: gains,delay, or all."""
         wanted = KINDS if kinds == "all" else tuple(kind.strip() for kind in kinds.split(","))
         for kind in wanted:
             if kind not in KINDS:
@@ -124,7 +124,7 @@ class So101Task(PhysicsEnv):
         return table_spec(STEP / FRAMES, self.cube)
 
     def drawn_model(self) -> mujoco.MjSpec:
-        """Return the model for pictures: with meshes, where the user has them."""
+        """Return the model for pictures, with meshes if the user has them."""
         return drawn_spec(self.model())
 
     def make_engine(self) -> Engine:
@@ -177,19 +177,19 @@ class So101Task(PhysicsEnv):
         return self._begin(q, qd, self.draw_goal(key_goal, q), self.draw_episode(key_episode))
 
     def reset_toward(self, key: Array, goal: Array) -> EnvState:
-        """Return the start that `reset` draws, with this goal [G] in place of the drawn one."""
+        """Return the start that `reset` draws, with this goal [G] instead of the drawn one."""
         key_start, _, key_episode = jax.random.split(key, 3)
         return self._begin(*self.draw(key_start), goal, self.draw_episode(key_episode))
 
     def reset_to(self, q: Array, qd: Array) -> EnvState:
-        """Start here, with the goal and the episode's draws of key 0."""
+        """Start from q and qd, with the goal and the episode's draws of key 0."""
         q, qd = jnp.asarray(q, jnp.float32), jnp.asarray(qd, jnp.float32)
         return self._begin(q, qd, self.draw_goal(jax.random.key(0), q), self.draw_episode(jax.random.key(0)))
 
     def _begin(self, q: Array, qd: Array, goal: Array, draw: Draw) -> EnvState:
         body = self.engine.init(q, qd)
         reading = self._read(body, draw)
-        readings = jnp.tile(reading, (MAX_DELAY + 2, 1))  # it stood still before
+        readings = jnp.tile(reading, (MAX_DELAY + 2, 1))  # the arm was at rest before
         commands = jnp.tile(reading[:6], (MAX_DELAY + 1, 1))
         return self._seen(ArmState(body, goal, readings, commands, draw))
 
@@ -210,7 +210,7 @@ class So101Task(PhysicsEnv):
         return self._seen(arm._replace(body=body, readings=readings, commands=commands))
 
     def _read(self, body: PhysicsState, draw: Draw) -> Array:
-        """Return what the sensors give now: [6 + 3]."""
+        """Return the sensors' present readings: [6 + 3]."""
         angles = body.q[:6] + draw.offsets
         if "encoders" in self.randomize:
             tick = 2 * np.pi / so101.TICKS_PER_TURN
@@ -238,19 +238,20 @@ class So101Task(PhysicsEnv):
         return reading[6:9] if self.cube else jnp.zeros(0)
 
     def achieved(self, q: Array) -> Array:
-        """Return the achieved goal [G] as it truly is, whatever the sensors say."""
+        """Return the true achieved goal [G], not the sensors' reading of it."""
         return so101.tool_pose(q[:5], jnp)[0]
 
 
 class Reach(So101Task):
-    """Goal: the tool point's place."""
+    """Reach a place with the tool point, which is the goal."""
 
     def __init__(self, name: str = "so101_reach"):
         super().__init__(name, goal_size=3, more=0, threshold=0.02, episode_length=100)
 
 
 class ReachPose(So101Task):
-    """Goal: the tool point's place, and the gripper's tilt as a length (`so101.tilt_of`): 0.03 is 17 degrees of it."""
+    """Reach a pose. Goal: the tool point's place, and the gripper's tilt as a length (`so101.tilt_of`; 0.03 is 17
+    degrees)."""
 
     def __init__(self, name: str = "so101_reach_pose"):
         super().__init__(name, goal_size=4, more=1, threshold=0.03, episode_length=100)
@@ -266,7 +267,7 @@ class ReachPose(So101Task):
         return jnp.append(place, so101.tilt_of(turn))
 
     def draw_goal(self, key: Array, q: Array) -> Array:
-        """Draw a pose and take its place and tilt: the first of many that reaches where goals are, pointing down."""
+        """Return the place and tilt of a drawn pose: the first of many in the goals' range that points down."""
         low, high = jnp.asarray(so101.LOW[None, :5]), jnp.asarray(so101.HIGH[None, :5])
         poses = jax.random.uniform(key, (8 * TRIES, 5), minval=low, maxval=high)
         poses = jnp.concatenate([poses, jnp.asarray(HOME[:5])[None]])
@@ -276,7 +277,7 @@ class ReachPose(So101Task):
 
 
 class Push(So101Task):
-    """Goal: the cube's place on the table. The state has the cube's place beside the arm's."""
+    """Push a cube to a place on the table, which is the goal. The state also has the cube's place."""
 
     cube, spread = True, CUBE_SPREAD
 
@@ -295,7 +296,7 @@ class Push(So101Task):
 
 
 class Lift(So101Task):
-    """Goal: a place in the air for the cube. The policy moves the jaws too."""
+    """Lift a cube to a place in the air, which is the goal. The policy moves the jaws too."""
 
     cube, spread, moved = True, CUBE_SPREAD, 6
 
@@ -318,7 +319,7 @@ TASKS = {"so101_reach": Reach, "so101_reach_pose": ReachPose, "so101_push": Push
 
 
 def draw_on_table(key: Array) -> Array:
-    """Draw uniformly from a part of a ring before the arm: [2]."""
+    """Draw a place uniformly from a part of a ring in front of the arm: [2]."""
     key_radius, key_angle = jax.random.split(key)
     low, high = CUBE_RADII
     radius = jnp.sqrt(jax.random.uniform(key_radius, minval=low**2, maxval=high**2))
@@ -327,7 +328,7 @@ def draw_on_table(key: Array) -> Array:
 
 
 def draw_in_reach(key: Array) -> Array:
-    """Draw uniformly from the shell of `so101.in_reach`, by rejection: [3]."""
+    """Draw a place uniformly from the shell of `so101.in_reach`, by rejection: [3]."""
     key_radius, key_angle, key_height = jax.random.split(key, 3)
     low, high = so101.RADII
     radii = jnp.sqrt(jax.random.uniform(key_radius, (TRIES,), minval=low**2, maxval=high**2))
@@ -340,5 +341,5 @@ def draw_in_reach(key: Array) -> Array:
 
 
 def _first(good: Array, values: Array) -> Array:
-    """Return the first of values [K + 1, ...] that is good [K]; the last one where none is."""
+    """Return the first of values [K + 1, ...] that is good [K]; the last one if none is."""
     return values[jnp.where(jnp.any(good), jnp.argmax(good), len(good))]

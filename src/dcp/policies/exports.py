@@ -1,7 +1,7 @@
-"""A policy as one file that runs without dcp: `export_policy` writes NumPy, ONNX or StableHLO, `load_exported` reads.
+"""Export policies to files that run without dcp: `export_policy` writes NumPy, ONNX, StableHLO; `load_exported` reads.
 
-StableHLO takes any policy that JAX can trace, ONNX most of them (onnx_form.py), and NumPy's form takes dcp's own parts.
-Reading needs no JAX unless the file is StableHLO.
+StableHLO works for any policy that JAX can trace, ONNX for most of them (onnx_form.py), and NumPy for dcp's own parts.
+Only StableHLO files need JAX to be read.
 """
 
 import io
@@ -24,24 +24,24 @@ from dcp.validation import parse_json
 if TYPE_CHECKING:
     from dcp.policies.policy import DeployedPolicy
 
-ENDINGS = {"onnx": ".onnx", "stablehlo": ".stablehlo", "numpy": ".npz"}  # by format
+ENDINGS = {"onnx": ".onnx", "stablehlo": ".stablehlo", "numpy": ".npz"}  # format -> suffix
 STABLEHLO_METADATA, STABLEHLO_ARTEFACT = "dcp.json", "policy.jax_export"  # the entries of the zip file
 PLATFORMS = ("cpu", "cuda", "tpu")
-DATE = (1980, 1, 1, 0, 0, 0)  # of the zip file's entries: the same policy gives the same file
-TOLERANCE = 1e-4  # mean difference of actions in [-1, 1]: rounding stays far below, a forgotten layer far above
-CHECKED = 64  # inputs that a file is compared on
+DATE = (1980, 1, 1, 0, 0, 0)  # of the zip file's entries, so that the same policy gives the same file
+TOLERANCE = 1e-4  # mean difference of actions in [-1, 1]: far above rounding, far below a missing layer
+CHECKED = 64  # inputs on which a file is compared
 
 
 # ---- reading
 
 
 def is_exported(path: str | Path) -> bool:
-    """Tell by its ending whether a file is one of `dcp export`, not a run folder or a policy file of `dcp train`."""
+    """Return whether a file's suffix is one of `dcp export`: not a run folder, not a policy file of `dcp train`."""
     return Path(path).suffix in ENDINGS.values() and not Path(path).is_dir()
 
 
 def format_of(path: str | Path) -> str:
-    """Return the format that a file's ending stands for."""
+    """Return the format of a file's suffix."""
     suffix = Path(path).suffix
     form = next((form for form, ending in ENDINGS.items() if ending == suffix), None)
     if form is None:
@@ -59,7 +59,7 @@ def load_exported(path: str | Path) -> ExportedPolicy:
         raise UserError(f"there is no file {path}: write one with `dcp export`")
     try:
         policy = _read(path)
-        # One step: the sizes are those of the metadata, and what compiles at the first call has compiled.
+        # One step checks that the sizes match the metadata, and compiles what compiles at the first call.
         action = policy.infer(np.zeros(policy.state_size, np.float32), np.zeros(policy.goal_size, np.float32))
         wanted = (policy.action_chunk * policy.action_size,)
         if action.shape != wanted:
@@ -67,7 +67,7 @@ def load_exported(path: str | Path) -> ExportedPolicy:
         return policy
     except UserError:
         raise
-    except Exception as error:  # what protobuf, onnxruntime, zipfile and XLA raise has no class in common
+    except Exception as error:  # errors of protobuf, onnxruntime, zipfile and XLA share no class
         raise UserError(
             f"{path} is not a whole policy of `dcp export` ({_short(error)}): export or copy it again"
         ) from error
@@ -79,7 +79,7 @@ def _read(path: Path) -> ExportedPolicy:
     if path.suffix == ENDINGS["onnx"]:
         return _onnx_form().OnnxForm(path.read_bytes())
     with zipfile.ZipFile(path) as archive:
-        if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:  # ours is not packed
+        if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:  # our files are not compressed
             raise ValueError("its entries are larger than the file")
         metadata = parse_json(archive.read(STABLEHLO_METADATA).decode("utf-8"))
         return StableHloForm(metadata, archive.read(STABLEHLO_ARTEFACT))
@@ -90,7 +90,7 @@ class NumpyForm(NumpyPolicy):
 
 
 class StableHloForm(ExportedPolicy):
-    """jax.export's artefact; compiled at the first call with a batch size."""
+    """Run jax.export's artefact; it compiles at the first call with each batch size."""
 
     mistake = UserError
 
@@ -110,8 +110,8 @@ class StableHloForm(ExportedPolicy):
 
 
 def _require_stable_calls(program: str) -> None:
-    """Refuse a program that calls anything but what JAX itself lets an export call: a stranger's could name a callback
-    by its address in memory."""
+    """Refuse a program with calls other than those that JAX allows in exports: an untrusted one could call any memory
+    address."""
     from jax._src.export import _export
 
     called = re.findall(r'custom_call\s*@"?([^\s("]+)|call_target_name\s*=\s*"([^"]*)"', program)
@@ -121,7 +121,7 @@ def _require_stable_calls(program: str) -> None:
 
 
 def _onnx_form() -> Any:
-    """Load the module that needs the package onnx, which may be missing."""
+    """Import the module that needs the optional package onnx."""
     try:
         from dcp.policies import onnx_form
     except ImportError as error:
@@ -139,7 +139,7 @@ def _short(error: Exception) -> str:
 def export_policy(
     path: str | Path, form: str, out: str | Path | None = None, burst: tuple[int, int] | None = None
 ) -> Path:
-    """Write the policy of a run folder or policy file as one file, by default beside it. -> its path"""
+    """Export the policy of a run folder or policy file to one file, by default beside it. -> its path"""
     from dcp.policies.policy_file import load_policy_and_about, write_whole
 
     if form not in ENDINGS:
@@ -160,7 +160,7 @@ def export_policy(
 
 
 def _folder(path: Path) -> Path:
-    """Return the run's folder, or the current one for a policy of the zoo: nothing is written into the package."""
+    """Return the run's folder, or the current one for a zoo policy, so that nothing is written into the package."""
     if not path.exists():
         return Path()
     return path if path.is_dir() else path.parent
@@ -179,7 +179,7 @@ def encode(
 
 
 def compare(policy: "DeployedPolicy", content: bytes, form: str) -> None:
-    """Refuse a file that acts otherwise: inputs small and large, together and one by one, and at the goal itself."""
+    """Refuse a file whose actions differ, on small and large inputs, in a batch and one by one, and at the goal."""
     random, spec = np.random.default_rng(0), policy.spec
     scale = np.geomspace(0.1, 3.0, CHECKED)[:, None]
     state = (scale * random.standard_normal((CHECKED, spec.state_size))).astype(np.float32)
@@ -200,7 +200,7 @@ def compare(policy: "DeployedPolicy", content: bytes, form: str) -> None:
 
 
 def _metadata(policy: "DeployedPolicy", about: Mapping[str, Any], burst: tuple[int, int] | None) -> dict[str, Any]:
-    """Return what every exported file says of itself."""
+    """Return the metadata of every exported file."""
     s = policy.spec
     return {
         "format": FORMAT,
@@ -230,7 +230,7 @@ def _burst(burst: tuple[int, int] | None) -> dict[str, int] | None:
 
 
 def _stablehlo_bytes(policy: "DeployedPolicy", metadata: dict[str, Any]) -> bytes:
-    """jax.export's artefact and the metadata in one zip file. JAX traces the policy's own `act`, whatever its parts."""
+    """Return a zip file of jax.export's artefact and the metadata. JAX traces the policy's own `act`."""
     artefact = _traced(policy).serialize()
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
@@ -240,7 +240,7 @@ def _stablehlo_bytes(policy: "DeployedPolicy", metadata: dict[str, Any]) -> byte
 
 
 def _traced(policy: "DeployedPolicy") -> Any:
-    """Export `act` for any batch size; row by row if one of its parts wants to know the size."""
+    """Export `act` for any batch size; row by row if a part needs to know the size."""
     import jax
     import jax.numpy as jnp
     from jax import export
@@ -262,19 +262,19 @@ def _traced(policy: "DeployedPolicy") -> Any:
             ) from first
 
 
-# ---- dcp's own parts, without Flax: what the NumPy form and our ONNX graph are written from
+# ---- dcp's own parts without Flax, for the NumPy form and our ONNX graph
 
 
 class Layer(NamedTuple):
-    """Dense, then LayerNorm, then the activation, then the residual connection."""
+    """Hold a layer: Dense, then LayerNorm, then the activation, then the residual connection."""
 
     arrays: dict[str, np.ndarray]  # kernel [in, out], bias [out]; scale and shift [out] of LayerNorm, if it has one
     activation: str | None
-    residual: bool  # adds what the last such layer, or the first layer, gave
+    residual: bool  # adds the output of the last residual layer, or of the first layer
 
 
 def foreign_part(policy: "DeployedPolicy") -> str | None:
-    """Name a part of the policy that the NumPy form and our ONNX graph do not know, or return None."""
+    """Return the name of a part that the NumPy form and our ONNX graph do not support, or None."""
     from dcp.critics.table import CRITICS
     from dcp.methods.conditions import RawGoal
     from dcp.networks import MLP, NETWORKS, Residual
@@ -292,7 +292,7 @@ def foreign_part(policy: "DeployedPolicy") -> str | None:
 
 
 def _psi_g_is_a_network(critic: Any) -> bool:
-    """Tell whether psi_g is the backbone of the goal's coordinates and nothing more, as our forms compute it."""
+    """Return whether psi_g is just the network applied to the goal's coordinates, as our forms compute it."""
     from dcp.critics.contrastive import Contrastive
     from dcp.critics.quasimetric import TMD, Quasimetric
     from dcp.critics.survival import ChronoSRL
@@ -307,7 +307,7 @@ def _condition_name(policy: "DeployedPolicy") -> str:
 
 
 def own_networks(policy: "DeployedPolicy") -> dict[str, list[Layer]]:
-    """Describe what our networks compute: psi_g and the actor's mean. `compare` finds what is forgotten here."""
+    """Return the layers of psi_g and of the actor's mean. `compare` finds whatever is missing here."""
     size = policy.action_chunk * policy.spec.action_size
     *hidden, last = _layers(policy, policy.actor)
     kernel, bias = last.arrays["kernel"], last.arrays["bias"]
@@ -328,7 +328,7 @@ def _layers(policy: "DeployedPolicy", params: Any) -> list[Layer]:
 
 
 def _residual_layers(shape: Any, params: Any) -> list[Layer]:
-    """Return the first layer, then each block's: its last one adds what the block was given."""
+    """Return the first layer, then each block's layers; a block's last layer adds the block's input."""
     blocks, each = shape.shape
     layers = [Layer({name: np.asarray(array) for name, array in params["first"].items()}, shape.activation, False)]
     for block in range(blocks):

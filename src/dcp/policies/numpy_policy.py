@@ -1,10 +1,10 @@
-"""A policy of `dcp export --format numpy`, run by NumPy alone. Copy this one file to a robot; it needs nothing of dcp.
+"""Run a policy of `dcp export --format numpy` with only NumPy. Copy this one file to a robot; it does not need dcp.
 
     policy = NumpyPolicy.load("policy.npz")
     action = policy(observation, goal)  # [S], [G] -> [A], or many at once
 
-A step for one observation allocates next to nothing: every layer writes into memory of its own, and psi_g(goal) is kept
-while the goal's numbers stay the same. So use one policy in one thread only.
+A step for one observation allocates almost nothing: every layer writes into its own memory, and psi_g(goal) is kept
+while the goal stays the same. So use one policy in only one thread.
 Written for Python 3.9 and NumPy 1.20 or newer: robots often have older versions than dcp needs.
 """
 
@@ -21,9 +21,9 @@ import numpy as np
 
 FORMAT, SCHEMA_VERSION = "dcp.exported_policy", 2  # 2 has action chunks
 METADATA = "dcp"  # the entry of the file that holds the metadata, as JSON
-ROWS = 1024  # of a batch, computed at once: larger batches would only take more memory
+ROWS = 1024  # computed at once; more would only take more memory
 
-Calls = list[Callable[[], Any]]  # in place, one after the other
+Calls = list[Callable[[], Any]]  # made in order, each in place
 
 
 def numbers(name: str, value: Any, mistake: type[ValueError] = ValueError) -> np.ndarray:
@@ -36,7 +36,7 @@ def numbers(name: str, value: Any, mistake: type[ValueError] = ValueError) -> np
 def paired(
     state: np.ndarray, goal: np.ndarray, sizes: tuple[int, int], mistake: type[ValueError] = ValueError
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Broadcast to [..., S] and [..., G]: one goal may serve many states, and one state many goals."""
+    """Broadcast to [..., S] and [..., G], so that one goal may serve many states, and one state many goals."""
     for name, value, size in (("observation", state, sizes[0]), ("goal", goal, sizes[1])):
         if value.ndim == 0 or value.shape[-1] != size:
             raise mistake(f"this policy's {name} has {size} numbers, not shape {value.shape}")
@@ -49,7 +49,7 @@ def paired(
 
 
 def _whole(values: dict[str, Any], name: str, least: int = 1) -> int:
-    """Return a number of the metadata, where anything may stand: text, true, a number of 900 digits."""
+    """Return a whole number of the metadata, or refuse what is none: text, true, a number of 900 digits."""
     value, most = values[name], 1_000_000
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"{name} is no whole number from {least} to {most}")
@@ -57,7 +57,7 @@ def _whole(values: dict[str, Any], name: str, least: int = 1) -> int:
 
 
 class Burst:
-    """Uniform actions in the last `length` steps of every `period`: their share is exactly length / period."""
+    """Draw uniform actions in the last `length` steps of every `period`: their share is exactly length / period."""
 
     def __init__(self, period: int, length: int) -> None:
         if not 0 <= length <= period or period < 1:
@@ -69,7 +69,7 @@ class Burst:
         self.step, self.random = 0, np.random.default_rng(seed)
 
     def action(self, shape: tuple[int, ...]) -> np.ndarray | None:
-        """Count one step. -> a random action, or None where the policy acts"""
+        """Count one step. -> a random action, or None if the policy acts"""
         step, self.step = self.step, self.step + 1
         if step % self.period < self.period - self.length:
             return None
@@ -77,9 +77,9 @@ class Burst:
 
 
 class ExportedPolicy:
-    """What all exported forms share: sizes, inputs of one row or many, the burst. A form adds `infer`."""
+    """Share what all exported forms have: sizes, inputs of one row or many, the burst. A form adds `infer`."""
 
-    mistake: ClassVar[type[ValueError]] = ValueError  # what a wrong input or file raises, with one sentence
+    mistake: ClassVar[type[ValueError]] = ValueError  # raised with one sentence for a wrong input or file
 
     def __init__(self, metadata: dict[str, Any]) -> None:
         if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
@@ -91,7 +91,7 @@ class ExportedPolicy:
             _whole(metadata, f"{name}_size") for name in ("state", "goal", "action")
         )
         self.action_chunk = _whole({"action_chunk": 1, **metadata}, "action_chunk")
-        self._planned, self._turn = np.empty(0, np.float32), 0  # the chunk that is being taken, and which is next
+        self._planned, self._turn = np.empty(0, np.float32), 0  # the current chunk, and the next action's index
         self._single = (self.state_size,), (self.goal_size,)
         dims = metadata["goal_dims"] if isinstance(metadata["goal_dims"], list) else []
         self.goal_dims: tuple[int, ...] = tuple(_whole({"goal_dims": dim}, "goal_dims", 0) for dim in dims)
@@ -104,28 +104,28 @@ class ExportedPolicy:
         self.burst = Burst(_whole(burst, "period"), _whole(burst, "length", 0)) if burst else None
 
     def infer(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
-        """[S], [G] -> [A] or [B, S], [B, G] -> [B, A], without the burst. A policy of chunks gives all H of them."""
+        """Act without the burst: [S], [G] -> [A] or [B, S], [B, G] -> [B, A]. With chunks, all H actions."""
         raise NotImplementedError
 
     def reset(self, seed: int = 0) -> None:
-        """Begin an episode: with a new chunk, and the burst's period from its start, by this seed's random numbers."""
+        """Start an episode with a new chunk and a new period of the burst, whose random numbers come from this seed."""
         self._turn = 0
         if self.burst:
             self.burst.reset(seed)
 
     def __call__(self, observation: Any, goal: Any) -> np.ndarray:
-        """One step: state [..., S], goal [..., G] -> action [..., A]. One goal may serve many states."""
+        """Take one step: state [..., S], goal [..., G] -> action [..., A]. One goal may serve many states."""
         state, goal = numbers("observation", observation, self.mistake), numbers("goal", goal, self.mistake)
         if (state.shape, goal.shape) != self._single:
             return self._many(state, goal)
         action = self.burst.action((self.action_size,)) if self.burst else None
-        if self.action_chunk > 1:  # a burst interrupts a chunk, and does not delay it
+        if self.action_chunk > 1:  # a burst overrides a chunk's actions without delaying the chunk
             planned = self._in_turn(state, goal)
             return planned if action is None else action
         return self.infer(state, goal) if action is None else action
 
     def _in_turn(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
-        """Return the next action of the chunk: after all H, or for another number of rows, a new one is planned."""
+        """Return the next action of the chunk; plan a new chunk after all H, or if the number of rows changes."""
         if self._turn == 0 or self._planned.shape[:-1] != state.shape[:-1]:
             self._planned, self._turn = self.infer(state, goal), 0
         first = self._turn * self.action_size
@@ -146,17 +146,17 @@ class ExportedPolicy:
 
 
 class Layer(NamedTuple):
-    """Dense, LayerNorm, activation, residual connection; the kernel holds what can be computed beforehand."""
+    """Hold Dense, LayerNorm, activation, residual connection; the kernel includes all that can be precomputed."""
 
     kernel: np.ndarray  # [in + 1, out]: the bias is the last row
     scale: np.ndarray | None  # [out], of LayerNorm
     shift: np.ndarray | None  # [out]
     activation: str | None
-    residual: bool  # adds what the last such layer, or the first layer, gave
+    residual: bool  # adds the output of the last residual layer, or of the first layer
 
 
 def _swish(h: np.ndarray, scratch: np.ndarray) -> Calls:
-    """x sigmoid(x) = y + y tanh(y) at y = x / 2; the half is in the kernel. tanh does not overflow."""
+    """Compute x sigmoid(x) = y + y tanh(y) at y = x / 2; the half is in the kernel. tanh does not overflow."""
     return [partial(np.tanh, h, scratch), partial(np.multiply, scratch, h, scratch), partial(np.add, h, scratch, h)]
 
 
@@ -165,7 +165,7 @@ def _relu(h: np.ndarray, scratch: np.ndarray) -> Calls:
 
 
 class Activation(NamedTuple):
-    factor: float  # on what it is given
+    factor: float  # on its input
     in_place: Callable[[np.ndarray, np.ndarray], Calls]
 
 
@@ -182,7 +182,7 @@ def _layer(arrays: dict[str, np.ndarray], name: str, about: dict[str, Any], in_s
     factor = ACTIVATIONS[activation].factor if activation else 1.0
     kernel, scale, shift = np.vstack([kernel, bias]), None, None
     if about["norm"]:
-        kernel -= kernel.mean(axis=1, keepdims=True)  # the outputs' mean is then zero, as LayerNorm wants it
+        kernel -= kernel.mean(axis=1, keepdims=True)  # makes the outputs' mean zero, as LayerNorm does
         scale, shift = (np.float32(factor) * arrays[f"{name}/{part}"] for part in ("scale", "shift"))
         if not scale.shape == shift.shape == bias.shape:
             raise ValueError(f"{name}'s LayerNorm does not fit")
@@ -198,7 +198,7 @@ def _require_finite(arrays: dict[str, np.ndarray]) -> None:
 
 
 def _aligned(kernel: np.ndarray) -> np.ndarray:
-    """In float32, at the start of a cache line: a tenth faster to multiply with."""
+    """Return the kernel in float32, aligned to a cache line, which makes products a tenth faster."""
     memory = np.empty(4 * kernel.size + 64, np.uint8)
     start = -memory.ctypes.data % 64
     aligned = memory[start : start + 4 * kernel.size].view(np.float32).reshape(kernel.shape)
@@ -215,12 +215,12 @@ def _layers(arrays: dict[str, np.ndarray], name: str, about: list[dict[str, Any]
 
 
 def _squares(x: np.ndarray) -> np.ndarray:
-    """[B, D] -> [B, 1]"""
+    """Return the sums of squares: [B, D] -> [B, 1]."""
     return np.einsum("bd,bd->b", x, x)[:, None]
 
 
 def _normalise(h: np.ndarray, scale: np.ndarray, shift: np.ndarray, epsilon: float) -> None:
-    """LayerNorm of a centred h, in place."""
+    """Apply LayerNorm to a centred h, in place."""
     size = h.shape[-1]
     np.divide(h, math.sqrt(h.dot(h) / size + epsilon) if h.ndim == 1 else np.sqrt(_squares(h) / size + epsilon), h)
     np.multiply(h, scale, h)
@@ -228,12 +228,12 @@ def _normalise(h: np.ndarray, scale: np.ndarray, shift: np.ndarray, epsilon: flo
 
 
 def _buffer(size: int, rows: int | None) -> np.ndarray:
-    """Has one number more than asked for, a 1, which multiplies the bias."""
+    """Return a buffer with one more number than asked for, a 1, which multiplies the bias."""
     return np.ones((size + 1,) if rows is None else (rows, size + 1), np.float32)
 
 
 class Network:
-    """An MLP over memory of its own, for one input (rows None) or a batch: write `input`, run, read `output`."""
+    """Run an MLP in its own memory, for one input (rows None) or a batch: write `input`, run, read `output`."""
 
     def __init__(self, layers: list[Layer], epsilon: float, rows: int | None) -> None:
         self._calls: Calls = []
@@ -260,7 +260,7 @@ class Network:
 
 
 class RawGoal:
-    """The actor reads the goal's coordinates."""
+    """Give the actor the goal's coordinates."""
 
     networks = ("actor",)
 
@@ -272,7 +272,7 @@ class RawGoal:
 
 
 class Direction:
-    """The actor reads direction and distance from psi_g(achieved) to psi_g(goal): zero where the two are equal."""
+    """Give the actor direction and distance from psi_g(achieved) to psi_g(goal), zero if the two are equal."""
 
     networks = ("psi_g", "actor")
 
@@ -305,19 +305,19 @@ class Direction:
 
 
 class DirectionAndGoal(Direction):
-    """The actor reads direction, distance and the goal's coordinates."""
+    """Give the actor direction, distance and the goal's coordinates."""
 
     def write(self, achieved: np.ndarray, goal: np.ndarray) -> None:
         super().write(achieved, goal)
         self._goal[...] = goal
 
 
-# Those of dcp.methods.conditions that need no derivative of psi_g.
+# The conditions of dcp.methods.conditions that need no derivative of psi_g.
 CONDITIONS = {"raw_goal": RawGoal, "direction": Direction, "direction_and_goal": DirectionAndGoal}
 
 
 class Program(NamedTuple):
-    """Memory and calls for one step, or for a batch of so many rows."""
+    """Hold memory and calls for one step, or for a batch of a given number of rows."""
 
     state: np.ndarray  # [..., S]: the actor's input begins with it
     condition: RawGoal | Direction  # writes the rest of the actor's input
@@ -346,12 +346,12 @@ class NumpyPolicy(ExportedPolicy):
 
     @classmethod
     def load(cls, path: str | Path) -> NumpyPolicy:
-        """Read arrays and JSON: a file cannot run code."""
+        """Load a policy. The file holds only arrays and JSON, so it cannot run code."""
         found: list[str] = []
         try:
             with np.load(path, allow_pickle=False) as file:
                 found = file.files
-                # np.savez packs nothing, so a file whose arrays are larger than itself is none of ours
+                # np.savez does not compress, so a file whose arrays are larger than itself is not ours
                 if sum(entry.file_size for entry in file.zip.infolist()) > Path(path).stat().st_size:
                     raise ValueError("its arrays are larger than the file")
                 arrays = {name: file[name] for name in file.files}
@@ -359,10 +359,10 @@ class NumpyPolicy(ExportedPolicy):
                 return cls(json.loads(str(arrays[METADATA])), arrays)
         except FileNotFoundError:
             raise cls.mistake(f"there is no file {path}: name one that `dcp export` wrote") from None
-        except Exception as error:  # zipfile's, NumPy's and JSON's have no class in common
+        except Exception as error:  # errors of zipfile, NumPy and JSON share no class
             reason = (
                 f" ({str(error)[:200]})" if type(error) is ValueError and METADATA in found else ""
-            )  # NumPy's words do not help
+            )  # NumPy's message does not help
             sentence = f"{path} is not a whole policy of `dcp export`{reason}: export or copy it again"
             raise cls.mistake(sentence) from error
 

@@ -1,7 +1,7 @@
-"""The policy as an ONNX graph: state and goal in, action out, the condition computed inside.
+"""Write and run a policy as an ONNX graph: state and goal in, action out, the condition computed inside.
 
-dcp's own parts are written node by node. What depends on the goal alone then ends in the tensor `psi_goal`, so that a
-runtime may cut the graph there and keep psi_g(goal) between steps. A policy with parts of a user's goes to jax2onnx.
+dcp's own parts are written node by node. What depends only on the goal ends in the tensor `psi_goal`, so that a
+runtime can cut the graph there and keep psi_g(goal) between steps. jax2onnx traces a policy with a user's own parts.
 """
 
 import json
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from dcp.policies.policy import DeployedPolicy
 
 OPSET, IR_VERSION = 17, 8  # LayerNormalization came with 17; every onnxruntime since 1.12 knows them
-TRACED_OPSET = 21  # what jax2onnx writes for; every onnxruntime since 1.20 knows it
+TRACED_OPSET = 21  # jax2onnx's; every onnxruntime since 1.20 knows it
 BATCH = "batch"
-PSI_GOAL = "psi_goal"  # the tensor that depends on the goal alone
+PSI_GOAL = "psi_goal"  # the tensor that depends only on the goal
 
 
 class OnnxForm(ExportedPolicy):
-    """An ONNX file in onnxruntime. Two sessions where the graph has `psi_goal`: psi_g runs once per goal."""
+    """Run an ONNX file in onnxruntime. With `psi_goal` it has two sessions, so that psi_g runs once per goal."""
 
     mistake = UserError
 
@@ -40,8 +40,8 @@ class OnnxForm(ExportedPolicy):
         super().__init__(parse_json(stored[METADATA]))
         _require_sound(model)
         self._encoder: Any = None
-        self._goal = ["goal"] if self.metadata["condition"] == "direction_and_goal" else []  # read beside its psi
-        self._kept = b"", np.empty(0)  # a goal's bytes and its psi: replaced together, whatever threads there are
+        self._goal = ["goal"] if self.metadata["condition"] == "direction_and_goal" else []  # read besides psi
+        self._kept = b"", np.empty(0)  # a goal's bytes and its psi, replaced together for thread safety
         if any(PSI_GOAL in node.output for node in model.graph.node):
             self._encoder = _session(_part(model, ["goal"], [PSI_GOAL]))
             content = _part(model, ["state", *self._goal, PSI_GOAL], ["action"])
@@ -64,7 +64,7 @@ class OnnxForm(ExportedPolicy):
 
 
 def _require_sound(model: onnx.ModelProto) -> None:
-    """Refuse weights in other files, which a stranger's graph could name anywhere, and such as are not finite."""
+    """Refuse weights that are not finite, and weights in other files, because an untrusted graph may name any file."""
     for tensor in get_all_tensors(model):
         if uses_external_data(tensor):
             raise ValueError(f"its weights {tensor.name[:100]!r} lie in another file")
@@ -84,8 +84,8 @@ def _session(content: bytes) -> Any:
     except ImportError as error:
         raise UserError("an ONNX file needs onnxruntime here: pip install 'dcp-rl[onnx]'") from error
     options = runtime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # a step is too small to be shared out
-    options.log_severity_level = 4  # what is wrong comes as an exception
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # a step is too small to split over threads
+    options.log_severity_level = 4  # faults come as exceptions
     return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
@@ -118,7 +118,7 @@ def _traced_model(policy: "DeployedPolicy", foreign: str) -> onnx.ModelProto:
             opset=TRACED_OPSET,
         )
         _session(model.SerializeToString())
-    except Exception as error:  # it raises what it meets
+    except Exception as error:  # jax2onnx may raise anything
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(f"jax2onnx cannot write {foreign} as ONNX ({reason}): choose --format stablehlo") from error
     return model
@@ -128,7 +128,7 @@ def _traced_model(policy: "DeployedPolicy", foreign: str) -> onnx.ModelProto:
 
 
 class Graph:
-    """Nodes in order. `add` returns the name of the node's output."""
+    """Collect nodes in order. `add` returns the name of the node's output."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -169,7 +169,7 @@ ACTIVATIONS: dict[str, Callable[[Graph, str], str]] = {
 
 
 def _direction(graph: Graph, psi_g: list[Layer], goal_dims: tuple[int, ...]) -> list[str]:
-    """Algorithm 1, Direction, with the safe norm: zero where the achieved goal is the goal."""
+    """Add Algorithm 1's Direction with the safe norm, which is zero if the achieved goal is the goal."""
     achieved = graph.add("Gather", "state", graph.constant("goal_dims", np.asarray(goal_dims, np.int64)), axis=1)
     psi_goal = graph.mlp("psi_g", psi_g, "goal", PSI_GOAL)
     difference = graph.add("Sub", psi_goal, graph.mlp("psi_g", psi_g, achieved, "psi_state"))
@@ -179,7 +179,7 @@ def _direction(graph: Graph, psi_g: list[Layer], goal_dims: tuple[int, ...]) -> 
     return [graph.add("Div", difference, divisor, to="direction"), magnitude]
 
 
-# By the condition's name: what the actor reads besides the state.
+# A condition's name -> what the actor reads besides the state.
 CONDITIONS: dict[str, Callable[[Graph, list[Layer], tuple[int, ...]], list[str]]] = {
     "raw_goal": lambda graph, psi_g, goal_dims: ["goal"],
     "direction": _direction,

@@ -1,4 +1,4 @@
-"""What is deployed: state and goal in, action out. No pool, no planner: a policy takes a Condition, never a Command."""
+"""Policies for deployment: state and goal in, action out. They have a Condition but no Command: no pool, no planner."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -19,11 +19,11 @@ from dcp.types import Array, EnvSpec, Params
 PolicyState = Any
 PERIOD, LENGTH = 100, 10  # the paper's burst
 _BURST_STREAM = 0x75727374  # keeps the burst's random stream apart from the policy's
-_FIXED = ["spec", "network", "critic", "condition", "action_chunk"]  # of a policy as an argument of a program
+_FIXED = ["spec", "network", "critic", "condition", "action_chunk"]  # static fields of a policy as a program's argument
 
 
 class Policy(Protocol):
-    """Anything that acts: ours, a burst around it, another library's model."""
+    """Declare what acts: our policy, a burst around it, or another library's model."""
 
     def init(self, key: Array) -> PolicyState: ...
 
@@ -31,12 +31,12 @@ class Policy(Protocol):
 
 
 class ChunkState(NamedTuple):
-    actions: Array  # [..., H * A]: the chunk that is being taken
-    step: Array  # []: which of them is next; at 0 the policy plans anew
+    actions: Array  # [..., H * A]: the current chunk
+    step: Array  # []: the next action's index; at 0 the policy plans a new chunk
 
 
 def _in_turn(chunk: Any, planned: Array, length: int) -> tuple[Any, Array]:
-    """Take the next action of the chunk, or the first of a new one. Without a state every call plans anew."""
+    """Return the next action of the chunk, or the first of a new one. Without a state every call plans a new chunk."""
     if length == 1:
         return chunk, planned
     size = planned.shape[-1] // length
@@ -50,7 +50,7 @@ def _in_turn(chunk: Any, planned: Array, length: int) -> tuple[Any, Array]:
 @partial(jax.tree_util.register_dataclass, data_fields=["actor", "critic_params"], meta_fields=_FIXED)
 @dataclass(frozen=True)
 class DeployedPolicy:
-    """The deterministic actor. Replacing z by g in the condition is all that deployment changes."""
+    """Act with the deterministic actor. Deployment only replaces z by g in the condition."""
 
     spec: EnvSpec
     network: Network
@@ -65,27 +65,27 @@ class DeployedPolicy:
         return read(self.critic, Problem(self.spec.in_chunks(self.action_chunk), self.network), self.critic_params)
 
     def init(self, key: Array) -> Any:
-        """Begin with a new chunk, where actions are chunks: they are then taken open loop."""
+        """Return the first policy state. If actions are chunks, they are taken open loop, starting with a new one."""
         if self.action_chunk == 1:
             return ()
         return ChunkState(jnp.zeros(self.action_chunk * self.spec.action_size), jnp.zeros((), jnp.int32))
 
     def act(self, policy_state: Any, state: Array, goal: Array) -> tuple[Any, Array]:
-        """state [..., S], goal [..., G] -> action [..., A]. With () for a state, the first action of a new chunk."""
+        """Act: state [..., S], goal [..., G] -> action [..., A]. With policy_state (), a new chunk's first."""
         return _in_turn(policy_state, self.plan(state, goal), self.action_chunk)
 
     def plan(self, state: Array, goal: Array) -> Array:
-        """-> the whole chunk, [..., H * A]"""
+        """Return the whole chunk: [..., H * A]."""
         return jnp.tanh(self.heads(state, goal)[0])
 
     def heads(self, state: Array, goal: Array) -> tuple[Array, Array]:
-        """-> mean and log std before the squashing, [..., H * A] each"""
+        """Return mean and log std before squashing: [..., H * A] each."""
         condition = self.condition(self.representation, self.spec.achieved(state), goal)
         return actor_heads(self.network, self.actor, state, condition)
 
     def __call__(self, observation: Any, goal: Any) -> np.ndarray:
-        """NumPy in, NumPy out, one or many: state [..., S], goal [..., G] -> action [..., A]. One goal may serve many
-        states, and one state many goals. A policy of chunks plans anew at each call: `Stepper` takes them whole."""
+        """Act on NumPy arrays, one or many: state [..., S], goal [..., G] -> action [..., A]. One goal may serve many
+        states, and one state many goals. Each call plans a new chunk; `Stepper` takes whole chunks."""
         state, goal = numbers("observation", observation, UserError), numbers("goal", goal, UserError)
         if state.shape != (self.spec.state_size,) or goal.shape != (self.spec.goal_size,):
             state, goal = paired(state, goal, (self.spec.state_size, self.spec.goal_size), UserError)
@@ -95,27 +95,27 @@ class DeployedPolicy:
         return np.asarray(_act(self._on_device, state, goal))
 
     def planned(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
-        """Return whole chunks, NumPy in and out: state [B, S], goal [B, G] -> [B, H * A]"""
+        """Return whole chunks, NumPy in and out: state [B, S], goal [B, G] -> [B, H * A]."""
         return np.asarray(_plan(self._on_device, state, goal))
 
     @cached_property
     def _on_device(self) -> "DeployedPolicy":
-        """Parameters that came from a file are NumPy's, and would be copied anew at each call."""
+        """Return the policy with its parameters on the device, so that NumPy arrays are not copied at each call."""
         return jax.device_put(self)
 
     def save(self, path: str | Path, **about: Any) -> Path:
-        """Write the policy to a file that `dcp.load_policy` reads. `about`: what else the file should say of it."""
+        """Write the policy to a file that `dcp.load_policy` reads. `about`: further metadata for the file."""
         from dcp.policies.policy_file import save_policy
 
         return save_policy(path, self, {"env": self.spec.name, **about})
 
     def without_critic(self) -> "DeployedPolicy":
-        """Return what deployment needs, and the psi landscape: a contrastive critic's psi_sa serves training alone."""
+        """Return what deployment and the psi landscape need. A contrastive critic's psi_sa serves only training."""
         return replace(self, critic_params=deployed_params(self.critic, self.critic_params))
 
 
 def deployed_params(critic: Critic, params: Params) -> Params:
-    """Return what of a critic's parameters the actor reads, where the critic says so; else all of them."""
+    """Return the critic's parameters that the actor reads, if the critic names them; else all of them."""
     keep = getattr(critic, "deployed", None)
     return params if keep is None else keep(params)
 
@@ -133,7 +133,7 @@ def _act(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
 @partial(jax.tree_util.register_dataclass, data_fields=["policy"], meta_fields=[])
 @dataclass(frozen=True)
 class SampledPolicy:
-    """The stochastic actor, as it explores in training: tanh of a sample in place of tanh of the mean."""
+    """Act with the stochastic actor, as in training: tanh of a sample instead of tanh of the mean."""
 
     policy: DeployedPolicy
 
@@ -151,9 +151,9 @@ class SampledPolicy:
 
 @dataclass(frozen=True)
 class HostPolicy:
-    """Any function of NumPy arrays, state [N, S] and goal [N, G] -> action [N, A]: another library's model, an export.
+    """Act with any NumPy function, state [N, S], goal [N, G] -> action [N, A]: another library's model, an export.
 
-    It is called from Python at every step. With `restart` it is told that new episodes begin.
+    Python calls it at every step, and calls `restart`, if given, when new episodes begin.
     """
 
     function: Callable[[np.ndarray, np.ndarray], Any]
@@ -175,7 +175,7 @@ class HostPolicy:
 
 
 def as_policy(policy: "Policy | Callable[[np.ndarray, np.ndarray], Any]") -> Policy:
-    """A policy as it is; a plain function, or an exported policy, as one of the host."""
+    """Return a policy unchanged, and a plain function or an exported policy as a `HostPolicy`."""
     if hasattr(policy, "act"):
         return policy  # pyright: ignore[reportReturnType]
     if not callable(policy):
@@ -184,23 +184,23 @@ def as_policy(policy: "Policy | Callable[[np.ndarray, np.ndarray], Any]") -> Pol
 
 
 class BurstState(NamedTuple):
-    inner: Any  # the policy's own
+    inner: Any  # the policy's own state
     key: Array
     step: Array  # []: steps so far
 
 
 def is_random(step: Any, period: Any, length: Any) -> Any:
-    """Tell whether the burst acts at this step, counted from 0."""
+    """Return whether the burst acts at this step, counted from 0."""
     return step % period >= period - length
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["policy", "period", "length"], meta_fields=[])
 @dataclass(frozen=True)
 class PeriodicBurst:
-    """The paper's periodic burst: uniform actions in the last `length` steps of each `period`, around any policy.
+    """Add the paper's periodic burst to any policy: uniform actions in the last `length` steps of each `period`.
 
-    So an episode starts with the policy itself, and the share of random steps is exactly L / P. The policy's own action
-    is computed at random steps too: its random stream is the same as without the burst.
+    So an episode starts with the policy itself, and the share of random steps is exactly L / P. The policy also
+    computes its action at random steps, so that its random stream is the same as without the burst.
     """
 
     policy: Policy
@@ -212,7 +212,7 @@ class PeriodicBurst:
         return getattr(self.policy, "on_host", False)
 
     def init(self, key: Array) -> BurstState:
-        inner = self.policy.init(key)  # the same key: with L = 0 the policy does what it does alone
+        inner = self.policy.init(key)  # the same key, so that with L = 0 the policy acts as it does alone
         return BurstState(inner, jax.random.fold_in(key, _BURST_STREAM), jnp.zeros((), jnp.int32))
 
     def act(self, policy_state: BurstState, state: Array, goal: Array) -> tuple[BurstState, Array]:
@@ -232,9 +232,9 @@ def with_burst(policy: "Policy | Callable[..., Any]", period: int = PERIOD, leng
 
 
 class Stepper:
-    """Any policy as a plain call that keeps the policy's state: stepper(observation, goal) -> action.
+    """Call any policy as a function that keeps the policy's state: stepper(observation, goal) -> action.
 
-    stepper = Stepper(with_burst(load_policy(path), 100, 10)); one episode at a time, `reset` begins the next.
+    stepper = Stepper(with_burst(load_policy(path), 100, 10)). It plays one episode at a time; `reset` starts the next.
     """
 
     def __init__(self, policy: "Policy | Callable[..., Any]", seed: int = 0):
@@ -246,7 +246,7 @@ class Stepper:
         self._state = self.policy.init(jax.random.key(seed))
 
     def __call__(self, observation: Any, goal: Any) -> np.ndarray:
-        """[..., S], [..., G] -> [..., A]; each call is a step, whatever its batch."""
+        """Take one step for the whole batch: [..., S], [..., G] -> [..., A]."""
         state, goal = np.asarray(observation, np.float32), np.asarray(goal, np.float32)
         self._state, action = self._act(self.policy, self._state, state, goal)
         return np.asarray(action)

@@ -1,4 +1,4 @@
-"""A policy as a file: named arrays and one JSON string. It cannot run code, and needs no environment to be loaded."""
+"""Save and load policies as named arrays and one JSON string. Loading runs no code and needs no environment."""
 
 import hashlib
 import json
@@ -27,12 +27,12 @@ from dcp.validation import MEGABYTE, Count, FormatError, Name, Size, checked, pa
 
 POLICY_SCHEMA_VERSION = 3  # 2 stores the critic, the condition and the network as components; 3 has action chunks
 KINDS = ("network", "critic", "condition")  # the parts of a policy
-_KEY = "dcp"  # the one metadata entry: safetensors would write two in any order
+_KEY = "dcp"  # the only metadata entry, because safetensors writes several in no fixed order
 _SUM = "sha256"
 
 
 def save_policy(path: str | Path, policy: DeployedPolicy, about: Mapping[str, Any]) -> Path:
-    """Write the policy whole or not at all. `about` says where it comes from: env, method, and what else is of use."""
+    """Write the policy completely or not at all. `about` says where it comes from: env, method, and more."""
     path = Path(path)
     metadata = {
         "schema_version": POLICY_SCHEMA_VERSION if policy.action_chunk > 1 else 2,
@@ -43,18 +43,18 @@ def save_policy(path: str | Path, policy: DeployedPolicy, about: Mapping[str, An
     }
     named = _named({"actor": policy.actor, "critic": policy.critic_params})
     arrays = {name: np.asarray(array, order="C") for name, array in named.items()}
-    metadata[_SUM] = _sum(json.loads(json.dumps(metadata)), arrays)  # as a reader will find it: tuples are lists
+    metadata[_SUM] = _sum(json.loads(json.dumps(metadata)), arrays)  # as JSON returns it: tuples become lists
     write_whole(path, save(arrays, {_KEY: json.dumps(metadata)}))
     return path
 
 
 def load_policy(path: str | Path) -> DeployedPolicy:
-    """Load a policy file or a run folder's policy; `zoo/<env>/<method>` names one that comes with the package."""
+    """Load a policy file or a run folder's policy; `zoo/<env>/<method>` names one from the package."""
     return load_policy_and_about(path)[0]
 
 
 def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, Any]]:
-    """Return both from one reading: a run that is being trained replaces its file at any moment."""
+    """Return a policy and its metadata from one read, because a run in training may replace its file at any moment."""
     path = _policy_file(path)
     arrays, metadata = _read(path)
     try:
@@ -78,19 +78,19 @@ def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, A
 
 
 def policy_about(path: str | Path) -> dict[str, Any]:
-    """Return what was said of the policy when it was saved: env, method and so on."""
+    """Return the metadata that was saved with the policy: env, method and so on."""
     return dict(_read(_policy_file(path))[1].get("about", {}))
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write so that a reader finds the old file or the new one, never a half."""
+    """Write a file so that a reader finds either the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with draft.open("wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())  # a power cut must not leave the name without the content
+            os.fsync(file.fileno())  # after a power cut the file must not be empty
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
@@ -106,12 +106,12 @@ def _policy_file(path: str | Path) -> Path:
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return the arrays, and the metadata of the present schema with its version, sum, spec and about checked."""
+    """Return the arrays, and the metadata in the current schema with version, checksum, spec and about checked."""
     try:
         with safe_open(path, framework="numpy") as file:
             stored = (file.metadata() or {}).get(_KEY)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except Exception as error:  # safetensors', and NumPy's for a type that it does not know
+    except Exception as error:  # safetensors' errors, and NumPy's for an unknown type
         raise UserError(
             f"{path} is not a readable safetensors file ({one_line(error)}): train or copy it again"
         ) from error
@@ -138,7 +138,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise UserError(f"{path} is damaged ({error}): train or copy it again") from error
 
 
-# What the metadata must be. The spec and the parts have schemas of their own: EnvSpec, and each part's fields.
+# Schemas of the metadata. The spec and the parts have their own: EnvSpec, and each part's fields.
 
 
 class _Version(Struct):
@@ -146,7 +146,7 @@ class _Version(Struct):
 
 
 class _About(Struct):
-    """What readers print or look up; anything else may be said besides."""
+    """Check the entries that readers print or look up; others are allowed."""
 
     env: Name | None = None
     eval_env: Name | None = None
@@ -182,7 +182,7 @@ _METHODS = {"network": ("init", "apply"), "critic": ("init", "representation"), 
 
 
 def _made(kind: str, part: _Part) -> Any:
-    """Build the part, if its class has what this kind of part has: no other class of a module is made for a file."""
+    """Build the part if its class has the methods of its kind, so that a file cannot build an unrelated class."""
     made = TABLES[kind].find(part.name)
     if missing := [name for name in _METHODS[kind] if not callable(getattr(made, name, None))]:
         raise UserError(f"{shown(part.name)} is no {kind}: it has no {missing[0]}")
@@ -190,7 +190,7 @@ def _made(kind: str, part: _Part) -> Any:
 
 
 def _sum(metadata: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 of all that the file says: its metadata without the sum itself, and every array with name and shape."""
+    """Return the SHA-256 of the metadata, without the checksum itself, and of every array with its name and shape."""
     said = {name: value for name, value in metadata.items() if name != _SUM}
     digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
@@ -200,7 +200,7 @@ def _sum(metadata: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _require_sum(metadata: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuse a file whose checksum does not fit. Files of before have none."""
+    """Refuse a file whose checksum does not match. Older files have none."""
     if _SUM in metadata and metadata[_SUM] != _sum(metadata, arrays):
         raise FormatError("its checksum does not fit: a byte has changed since it was written")
 
@@ -212,7 +212,7 @@ def _require_finite(arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _require_bounded(parts: Mapping[str, _Part], arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuse numbers that would keep us busy: an MLP has an array for each layer, and nothing has 10,000 layers."""
+    """Refuse sizes that would take too long: an MLP has an array per layer, and nothing has 10,000 layers."""
     for kind, part in parts.items():
         layers = len(arrays) if part.name == "mlp" else 10_000
         for name, value in part.settings.items():
@@ -223,7 +223,7 @@ def _require_bounded(parts: Mapping[str, _Part], arrays: Mapping[str, np.ndarray
 
 
 def _from_1(arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Before parts could be a user's own: an MLP, the contrastive critic, and a condition without settings."""
+    """Convert schema 1, which had only an MLP, the contrastive critic, and a condition without settings."""
     checked(metadata, _Metadata1)
     shape = metadata["networks"]
     mlp = {name: shape[name] for name in MLP.from_config if name in shape}
@@ -239,7 +239,7 @@ def _from_1(arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> tuple[di
 
 
 class _Sizes(Struct):
-    """The ranges of an EnvSpec's numbers; its types are its own."""
+    """Check the ranges of an EnvSpec's numbers; EnvSpec itself checks the types."""
 
     name: Name
     state_size: Size
@@ -252,7 +252,7 @@ class _Sizes(Struct):
 
 def _spec(stored: dict[str, Any]) -> EnvSpec:
     checked(stored, _Sizes)
-    spec = checked(stored, EnvSpec)  # files of before have no physics and no fixes
+    spec = checked(stored, EnvSpec)  # older files have no physics and no fixes
     if unknown := sorted(stored.keys() - asdict(spec).keys()):
         raise FormatError(f"spec has {shown(unknown[0])}, which this dcp does not know")
     if len(spec.goal_dims) != spec.goal_size:
@@ -268,7 +268,7 @@ def _spec(stored: dict[str, Any]) -> EnvSpec:
 
 
 def _named(tree: Params) -> dict[str, Any]:
-    """{"actor": {"out": {"bias": b}}} -> {"actor/out/bias": b}"""
+    """Flatten a tree to names: {"actor": {"out": {"bias": b}}} -> {"actor/out/bias": b}."""
     return {_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
@@ -276,9 +276,9 @@ def _name(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
-@lru_cache(maxsize=16)  # tracing takes longer than all else here
+@lru_cache(maxsize=16)  # tracing takes longer than everything else here
 def _shapes(spec: EnvSpec, network: Any, critic: Any, condition: Any, chunk: int) -> tuple[Params, Params]:
-    """Return what the actor's and the critic's parameters look like, without a number of them."""
+    """Return the shapes of the actor's and the critic's parameters, without their values."""
     spec = spec.in_chunks(chunk)
     size = condition.size(spec, critic.repr_dim)
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0)))
@@ -287,9 +287,9 @@ def _shapes(spec: EnvSpec, network: Any, critic: Any, condition: Any, chunk: int
 
 
 def _assembled(spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, np.ndarray], chunk: int) -> DeployedPolicy:
-    """Return the policy of these parts. The arrays must be exactly those that the parts have, in any pytree.
+    """Return the policy of these parts. The arrays must be exactly the parts' own, in any pytree.
 
-    A policy may come without what serves training alone, such as psi_sa.
+    Parameters that serve only training, such as psi_sa, may be missing.
     """
     network, critic, condition = parts["network"], parts["critic"], parts["condition"]
     actor, params = _shapes(spec, network, critic, condition, chunk)
@@ -300,7 +300,7 @@ def _assembled(spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, np.ndarra
         wanted = {name: (leaf.shape, leaf.dtype) for name, leaf in _named(like).items()}
         wrong = [name for name in sorted(wanted.keys() | stored.keys()) if wanted.get(name) != stored.get(name)]
         if not wrong:
-            # The arrays stay NumPy's until they are used: starting a device takes as long as everything else here.
+            # The arrays stay in NumPy until used, because starting a device takes as long as everything else here.
             found = jax.tree_util.tree_map_with_path(lambda path, _: arrays[_name(path)], like)
             return DeployedPolicy(spec, network, critic, condition, found["actor"], found["critic"], chunk)
     raise ValueError(f"array {wrong[0]} is {stored.get(wrong[0])}, not {wanted.get(wrong[0])}")
