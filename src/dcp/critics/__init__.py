@@ -1,1 +1,1 @@
-"""What psi is, and what trains it."""
+"""Critics: what psi is, and what trains it."""

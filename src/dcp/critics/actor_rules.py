@@ -1,6 +1,6 @@
-"""How the actor acts while it is trained, and what it learns from: SAC's rule, TD3's, and imitation.
+"""Rules by which the actor explores and learns: SAC's, TD3's, and imitation.
 
-A critic names the rule that fits it (`actor_rule`); without a word it is SAC's, as in the paper.
+A critic names its rule (`actor_rule`); the default is SAC's, as in the paper.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from dcp.types import Array, Batch, masked_mean
 
 @dataclass(frozen=True)
 class Soft:
-    """Algorithm 1, ActorLoss: move to where the critic values (s, a) for the goal, with SAC's entropy."""
+    """Apply Algorithm 1's ActorLoss: raise the critic's value of (s, a) for the goal, with SAC's entropy."""
 
     learns_temperature: ClassVar[bool] = True
     delay: int = 1
@@ -41,12 +41,12 @@ class Soft:
 
 @dataclass(frozen=True)
 class Deterministic:
-    """TD3: maximise the value of tanh(mean), and explore by noise around it. The log std is not used."""
+    """Apply TD3's rule: maximise the value of tanh(mean), and explore by noise around it. The log std is not used."""
 
     learns_temperature: ClassVar[bool] = False
     delay: int = 2
-    exploration: float = 0.4  # std of the noise on actions that are taken
-    smoothing: float = 0.2  # std of the noise on those that the critic bootstraps from, cut at `cut`
+    exploration: float = 0.4  # std of the noise on the actions taken
+    smoothing: float = 0.2  # std of the noise, clipped at `cut`, on the actions that the critic bootstraps from
     cut: float = 0.5
 
     def explore(self, mean: Array, log_std: Array, noise: Array) -> Array:
@@ -70,7 +70,7 @@ class Deterministic:
 
 @dataclass(frozen=True)
 class Imitation:
-    """GCBC: raise the probability of the action that once led to the goal, -log pi(a | s, g)."""
+    """Apply GCBC's rule: raise the probability of the action that once led to the goal, by -log pi(a | s, g)."""
 
     learns_temperature: ClassVar[bool] = False
     delay: int = 1

@@ -1,7 +1,7 @@
 """The paper's critic, and contrastive losses over logits [B, B].
 
-Row i is (s, a)_i, column j is goal j, the diagonal holds the positives. Where `valid` [B] is given, the others are
-no positives, but negatives of the rest.
+Row i is (s, a)_i, column j is goal j, the diagonal holds the positives. If `valid` [B] is given, the other rows are
+not positives but still serve as negatives.
 """
 
 from collections.abc import Callable
@@ -23,12 +23,12 @@ Contrast = Callable[..., Array]  # logits [B, B], and `valid` [B] or None where 
 
 
 def forward_infonce(logits: Array, valid: Array | None = None) -> Array:
-    """Equation 1. Row-wise: the negatives of an (s, a) are the other goals."""
+    """Return equation 1's loss. Row-wise: the negatives of an (s, a) are the other goals."""
     return -masked_mean(jnp.diag(logits) - logsumexp(logits, axis=1), valid)
 
 
 def backward_infonce(logits: Array, valid: Array | None = None) -> Array:
-    """Algorithm 1, CriticLoss. Column-wise: the negatives of a goal are the other (s, a)."""
+    """Return Algorithm 1's CriticLoss. Column-wise: the negatives of a goal are the other (s, a)."""
     return -masked_mean(jnp.diag(logits) - logsumexp(logits, axis=0), valid)
 
 
@@ -37,14 +37,14 @@ def symmetric_infonce(logits: Array, valid: Array | None = None) -> Array:
 
 
 def binary_nce(logits: Array, valid: Array | None = None) -> Array:
-    """Every one of the B x B pairs is judged on its own: positive on the diagonal, negative elsewhere."""
+    """Classify each of the B x B pairs by itself: positive on the diagonal, negative elsewhere."""
     signs = 2.0 * jnp.eye(logits.shape[0]) - 1.0
     judged = None if valid is None else ~jnp.diag(~valid)  # [B, B]
     return masked_mean(jax.nn.softplus(-signs * logits), judged)
 
 
 def contrast(name: str, logits: Array, valid: Array | None) -> Array:
-    """The loss of this name. One's own that knows nothing of chunks is called without `valid` while there are none."""
+    """Return the loss of this name. A user's loss without a `valid` argument works as long as there are no chunks."""
     loss = CONTRASTIVE_LOSSES.find(name)
     if valid is None:
         return loss(logits)
@@ -56,12 +56,13 @@ def contrast(name: str, logits: Array, valid: Array | None) -> Array:
 
 
 def logsumexp_penalty(logits: Array) -> Array:
-    """Keep the logits from drifting together, which InfoNCE cannot see. Row-wise, as JaxGCRL's."""
+    """Penalise a common drift of the logits, which InfoNCE cannot see. Row-wise, as in JaxGCRL."""
     return jnp.mean(logsumexp(logits, axis=1) ** 2)
 
 
 def infonce_accuracy(logits: Array) -> Array:
-    """Share of (s, a) whose own goal has the highest logit. Chance: 1 / B. A tie is a miss, so collapse scores 0."""
+    """Return the share of (s, a) whose own goal has the highest logit. Chance is 1 / B. A tie is a miss, so that a
+    collapse scores 0."""
     rivals = jnp.where(jnp.eye(logits.shape[0], dtype=bool), -jnp.inf, logits)  # [B, B]
     return jnp.mean(jnp.diag(logits) > jnp.max(rivals, axis=1))
 
@@ -79,7 +80,7 @@ CONTRASTIVE_LOSSES = Table(
 
 @dataclass(frozen=True)
 class Contrastive:
-    """The paper's critic: psi_sa(s, a) and psi_g(g) are close when (s, a) tends to lead to g."""
+    """Train the paper's critic: psi_sa(s, a) and psi_g(g) are close if (s, a) tends to lead to g."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"future_goal"})
     gives: ClassVar[frozenset[str]] = frozenset({"embedding", "distance"})
@@ -103,7 +104,7 @@ class Contrastive:
     def loss(
         self, problem: Problem, params: Params, carried: tuple[()], batch: Batch, key: Array
     ) -> tuple[Array, Metrics]:
-        """Return Algorithm 1's CriticLoss: InfoNCE on hindsight goals. The commanded goal plays no part in it."""
+        """Return Algorithm 1's CriticLoss: InfoNCE on hindsight goals. It does not use the commanded goal."""
         assert batch.future_goal is not None
         psi_sa = self.psi_sa(problem, params, batch.state, batch.action)  # [B, D]
         psi_g = self.psi_g(problem, params, batch.future_goal)  # [B, D]
@@ -132,7 +133,7 @@ class Contrastive:
         return Representation(encode_goal, distance, value)
 
     def deployed(self, params: Params) -> Params:
-        """Return what a policy reads: psi_sa serves training alone."""
+        """Return the parameters that a policy reads. psi_sa serves only training."""
         return {"psi_g": params["psi_g"]}
 
     def psi_sa(self, problem: Problem, params: Params, state: Array, action: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The Eikonal regulariser: a distance that grows by one for each unit of way, |grad_x d(x, g)| = 1."""
+"""The Eikonal regulariser: make a distance grow by one per unit of length, |grad_x d(x, g)| = 1."""
 
 from collections.abc import Callable
 
@@ -9,10 +9,10 @@ from dcp.types import Array
 
 
 def eikonal_penalty(distance: Callable[[Array, Array], Array], achieved: Array, goal: Array) -> Array:
-    """Mean of (|grad_x d(x, g)| - 1)^2 at the achieved goals, [B, G], for goals [B, G]. -> []
+    """Return the mean of (|grad_x d(x, g)| - 1)^2 at the achieved goals [B, G], for goals [B, G]: [].
 
-    The gradient is taken along the goal's own coordinates, where walls and bodies have no contact forces. A row that
-    stands at its goal has no direction of steepest way, and is left out.
+    The gradient is taken in the goal's own coordinates, where walls and bodies have no contact forces. A row that is
+    at its goal has no steepest direction and is left out.
     """
     slopes = jax.vmap(jax.grad(lambda x, g: distance(x[None], g[None])[0]))(achieved, goal)  # [B, G]
     square = jnp.sum(slopes**2, axis=-1)  # [B]

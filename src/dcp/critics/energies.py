@@ -1,6 +1,6 @@
-"""How well psi_sa and psi_g agree: higher is better. Each energy has a pairwise form by matrix product.
+"""Energies say how well psi_sa and psi_g agree: higher is better. Each has a pairwise form by matrix product.
 
-The plain form takes [..., D], [..., D] -> [...]; the pairwise form [B, D], [B, D] -> [B, B] never holds a [B, B, D].
+The plain form maps [..., D], [..., D] -> [...]. The pairwise form [B, D], [B, D] -> [B, B] needs no array [B, B, D].
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class Energy(NamedTuple):
 
 
 def norm(x: Array, y: Array) -> Array:
-    """The paper's: the negative distance."""
+    """Return the paper's energy, the negative distance."""
     return -jnp.sqrt(jnp.sum((x - y) ** 2, axis=-1) + NORM_EPS)
 
 
@@ -35,7 +35,7 @@ def dot(x: Array, y: Array) -> Array:
 
 
 def _unit(x: Array) -> Array:
-    """By its own norm; the safe root keeps the gradient of a zero vector finite."""
+    """Divide by the norm; the safe root keeps the gradient of a zero vector finite."""
     return x * jax.lax.rsqrt(jnp.maximum(jnp.sum(x**2, axis=-1, keepdims=True), TINY))
 
 
@@ -48,10 +48,10 @@ def pairwise_dot(x: Array, y: Array) -> Array:
 
 
 def pairwise_square(x: Array, y: Array) -> Array:
-    """|x|^2 + |y|^2 - 2 xy, about the mean of y: a common offset would cost digits."""
+    """Return |x|^2 + |y|^2 - 2 xy, computed about the mean of y because a common offset would cost digits."""
     centre = jax.lax.stop_gradient(jnp.mean(y, axis=0, keepdims=True))  # [1, D]
     x, y = x - centre, y - centre
-    # Full precision: what a GPU may round in a product by default is as large as the distance of a positive pair.
+    # Full precision: a GPU's default rounding error in a product is as large as the distance of a positive pair.
     product = jnp.matmul(x, y.T, precision=jax.lax.Precision.HIGHEST)  # [B, B]
     square = jnp.sum(x**2, axis=-1)[:, None] + jnp.sum(y**2, axis=-1)[None, :] - 2.0 * product  # [B, B]
     return jnp.maximum(square, 0.0)

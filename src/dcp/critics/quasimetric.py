@@ -1,8 +1,8 @@
-"""Critics whose distance obeys the triangle inequality by construction, and is not symmetric: CMD-1 and TMD.
+"""Critics with an asymmetric distance that obeys the triangle inequality by construction: CMD-1 and TMD.
 
-d(x, y) leads from x to y. `MRN` and `IQE` are distances between latents of size D; a critic below trains
-phi = psi_sa(s, a) and psi = psi_g(g) so that d(phi, psi) is short when (s, a) tends to lead to g. psi of the state's
-achieved goal stands for the state, so the inequality holds among goals' latents.
+d(x, y) is the distance from x to y. `MRN` and `IQE` are distances between latents of size D; the critics train
+phi = psi_sa(s, a) and psi = psi_g(g) so that d(phi, psi) is short if (s, a) tends to lead to g. psi of the achieved
+goal represents the state, so the inequality holds among goals' latents.
 """
 
 import math
@@ -27,13 +27,13 @@ class Distance(NamedTuple):
 
 
 def safe_root(square: Array) -> Array:
-    """Return the root, with gradient 0 at 0."""
+    """Return the square root, with gradient 0 at 0."""
     apart = square > 0.0
     return jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0)
 
 
 def mrn(x: Array, y: Array, mix: Array, components: int) -> Array:
-    """Return the mean over components of max_i relu(x_i - y_i), over its first half, plus |x - y|, over its second."""
+    """Return the mean over components of max_i relu(x_i - y_i) over the first half plus |x - y| over the second."""
     difference = (x - y).reshape(*jnp.broadcast_shapes(x.shape, y.shape)[:-1], components, 2, -1)
     one_way = jnp.max(jax.nn.relu(difference[..., 0, :]), axis=-1)  # [..., components]
     both_ways = safe_root(jnp.sum(difference[..., 1, :] ** 2, axis=-1))
@@ -41,7 +41,7 @@ def mrn(x: Array, y: Array, mix: Array, components: int) -> Array:
 
 
 def pairwise_mrn(x: Array, y: Array, mix: Array, components: int) -> Array:
-    """The same for all pairs, with the batch as the last axes: [components, D / 2 components, B, B] is never held."""
+    """Return `mrn` for all pairs. The batch axes are last: [components, D / 2 components, B, B] is never stored."""
     x, y = (z.T.reshape(components, 2, -1, z.shape[0]) for z in (x, y))
     difference = x[..., :, None] - y[..., None, :]  # [components, 2, D / 2 components, B, B]
     one_way = jnp.max(jax.nn.relu(difference[:, 0]), axis=1)  # [components, B, B]
@@ -50,7 +50,7 @@ def pairwise_mrn(x: Array, y: Array, mix: Array, components: int) -> Array:
 
 
 def _union(left: Array, right: Array) -> Array:
-    """Return length of the union of intervals [left, right] with ascending left ends, [k, ...] -> [...]"""
+    """Return the length of the union of intervals [left, right] with ascending left ends: [k, ...] -> [...]."""
     total, reached = right[0] - left[0], right[0]
     for i in range(1, left.shape[0]):
         total += jax.nn.relu(right[i] - jnp.maximum(left[i], reached))
@@ -59,13 +59,13 @@ def _union(left: Array, right: Array) -> Array:
 
 
 def _mixed(lengths: Array, mix: Array) -> Array:
-    """[components, ...] -> [...]: a mean + (1 - a) max, a = sigmoid(mix)"""
+    """Return a mean + (1 - a) max with a = sigmoid(mix): [components, ...] -> [...]."""
     share = jax.nn.sigmoid(mix)
     return share * jnp.mean(lengths, axis=0) + (1.0 - share) * jnp.max(lengths, axis=0)
 
 
 def iqe(x: Array, y: Array, mix: Array, components: int) -> Array:
-    """Each component is the length of the union over i of [x_i, max(x_i, y_i)]; their mean and their max are mixed."""
+    """Mix the mean and the max of the components: each is the length of the union over i of [x_i, max(x_i, y_i)]."""
     x, y = jnp.broadcast_arrays(x, y)
     x, y = (z.reshape(*z.shape[:-1], components, -1) for z in (x, y))  # [..., components, k]
     order = jnp.argsort(jax.lax.stop_gradient(x), axis=-1)
@@ -74,11 +74,11 @@ def iqe(x: Array, y: Array, mix: Array, components: int) -> Array:
 
 
 def pairwise_iqe(x: Array, y: Array, mix: Array, components: int) -> Array:
-    """The same for all pairs. The order of left ends is x's alone, so it is sorted once, and y follows by a product."""
+    """Return `iqe` for all pairs. Only x decides the order of left ends, so x is sorted once, and y by a product."""
     x, y = (z.reshape(z.shape[0], components, -1) for z in (x, y))  # [B, components, k]
     order = jnp.argsort(jax.lax.stop_gradient(x), axis=-1)
     chosen = jax.nn.one_hot(order, x.shape[-1])  # [B, components, k, k]
-    high = jax.lax.Precision.HIGHEST  # a choice, not an approximation
+    high = jax.lax.Precision.HIGHEST  # the product selects, so it must be exact
     left = jnp.einsum("ackm,acm->kca", chosen, x, precision=high)[..., None]  # [k, components, B, 1]
     right = jnp.maximum(left, jnp.einsum("ackm,bcm->kcab", chosen, y, precision=high))  # [k, components, B, B]
     return _mixed(_union(left, right), mix)
@@ -89,9 +89,9 @@ DISTANCES = {"mrn": Distance(mrn, pairwise_mrn), "iqe": Distance(iqe, pairwise_i
 
 @dataclass(frozen=True)
 class Quasimetric:
-    """CMD-1: InfoNCE with logits (c(g_j) - d(phi_i, psi_j)) / sqrt(D), and a penalty on their log-sum-exp.
+    """Train CMD-1: InfoNCE with logits (c(g_j) - d(phi_i, psi_j)) / sqrt(D), and a penalty on their log-sum-exp.
 
-    c(g) takes up how common a goal is, which a distance cannot. The actor minimises d.
+    c(g) learns how common a goal is, which a distance cannot express. The actor minimises d.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"future_goal"})
@@ -147,14 +147,14 @@ class Quasimetric:
         return loss, {"critic_loss": infonce, **self._metrics(logits, params, psi)}
 
     def _pairs(self, problem: Problem, params: Params, batch: Batch) -> tuple[Array, Array, Array]:
-        """-> phi [B, D], psi [B, D], d(phi_i, psi_j) [B, B]"""
+        """Return phi [B, D], psi [B, D] and d(phi_i, psi_j) [B, B]."""
         assert batch.future_goal is not None
         phi = self.psi_sa(problem, params, batch.state, batch.action)
         psi = self.psi_g(problem, params, batch.future_goal)
         return phi, psi, DISTANCES[self.quasimetric].pairwise(phi, psi, params["mix"], self.components)
 
     def _metrics(self, logits: Array, params: Params, psi: Array) -> Metrics:
-        """Return how asymmetric the distance is between goals of the batch: |d - d'| as a share of d + d'."""
+        """Return the metrics, with the asymmetry of the distance between the batch's goals: |d - d'| over d + d'."""
         there, back = self._apart(params, psi, jnp.roll(psi, 1, axis=0)), self._apart(params, jnp.roll(psi, 1, 0), psi)
         return {
             "infonce_accuracy": infonce_accuracy(logits),
@@ -194,7 +194,7 @@ class Quasimetric:
         return None
 
     def deployed(self, params: Params) -> Params:
-        """Return what a policy reads: psi_sa and c serve training alone."""
+        """Return the parameters that a policy reads. psi_sa and c serve only training."""
         return {name: params[name] for name in ("psi_g", "mix")}
 
     def psi_sa(self, problem: Problem, params: Params, state: Array, action: Array) -> Array:
@@ -207,18 +207,18 @@ class Quasimetric:
 
 
 def backward_divergence(apart: Array, onward: Array, log_discount: float) -> Array:
-    """TMD's backward term: least where d = d' - log discount, linear once d - d' exceeds 3. Gradients reach d alone."""
+    """Return TMD's backward term: least at d = d' - log discount, linear if d - d' exceeds 3. Only d has gradients."""
     excess = apart - jax.lax.stop_gradient(onward)
-    # Where the linear branch is taken the exponential must not overflow: its gradient would be 0 times inf.
+    # In the linear branch the exponential must not overflow, or its gradient would be 0 times inf.
     return jnp.where(excess > 3.0, excess, jnp.exp(log_discount + jnp.minimum(excess, 3.0)) - apart)
 
 
 @dataclass(frozen=True)
 class TMD(Quasimetric):
-    """Temporal metric distillation: con + inv + 0.05 back. d settles at -log discount for each step.
+    """Train temporal metric distillation: con + inv + 0.05 back. d settles at -log discount per step.
 
     con: InfoNCE, for each goal over the (s, a), with logits -d(phi_i, psi_j) / sqrt(D);
-    inv: mean d(psi(s), phi(s, a)): acting costs nothing, since the best action does not;
+    inv: mean d(psi(s), phi(s, a)), which should be zero because the best action adds no distance;
     back: d(phi_i, psi_j) against d(psi(s'_i), psi_j) - log discount, half over all pairs, half over the diagonal.
     """
 

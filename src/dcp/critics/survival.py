@@ -1,11 +1,11 @@
 """Survival critics: SRL, which predicts when a goal is reached, and ChronoSRL, whose psi-distance is that time.
 
-With W one-step bins, p0 = sig(l0) and hazards h_k = sig(l_k), the chance that the goal has not been near before step k:
+With W one-step bins, p0 = sig(l0) and hazards h_k = sig(l_k), S_k is the probability of not being near before step k:
 
     log S_k = log(1 - p0) + sum_{j < k} log(1 - h_j)                        S_0 = 1 - p0
 
-The goal is first near at step tau (0: it is near now), or never within the window: then it counts as not reached within
-all W steps. The loss is the negative log-likelihood
+The goal is first near at step tau (0: now), or never within the window; then it counts as not reached within all W
+steps. The loss is the negative log-likelihood
 
     -log p0 (tau = 0);   -(log S_tau + log h_tau) (tau >= 1, at most W - 1);   -log S_W (never)
 
@@ -27,19 +27,19 @@ from dcp.critics.value import without_psi, without_value
 from dcp.interfaces import CriticState, Hindsight, Problem, Representation
 from dcp.types import Array, Batch, EnvSpec, Metrics, Params, masked_mean
 
-BASIS = 64  # functions of time that the hazards are made of
-FILM = 0.1  # how far the goal bends the features of the state
+BASIS = 64  # basis functions of time for the hazards
+FILM = 0.1  # how strongly the goal modulates the state's features
 
 
 def log_survival(logit_0: Array, logits: Array) -> Array:
-    """l0 [...], l [..., W] -> log S_k for k = 0 .. W, [..., W + 1]"""
+    """Return log S_k for k = 0 .. W: l0 [...], l [..., W] -> [..., W + 1]."""
     stays = -jax.nn.softplus(logits)  # log(1 - h)
     first = -jax.nn.softplus(logit_0)[..., None]  # log(1 - p0)
     return jnp.concatenate([first, first + jnp.cumsum(stays, axis=-1)], axis=-1)
 
 
 def hazard_loss(logit_0: Array, logits: Array, hit_time: Array, hit: Array) -> Array:
-    """l0 [B], l [B, W], steps to the goal [B], whether it is reached [B] -> negative log-likelihood [B]"""
+    """Return the negative log-likelihood [B] for l0 [B], l [B, W], steps to the goal [B], whether it is reached [B]."""
     survival = log_survival(logit_0, logits)  # [B, W + 1]
     at = jnp.minimum(hit_time, logits.shape[-1] - 1)[:, None]  # [B, 1]
     log_hazard = jax.nn.log_sigmoid(jnp.take_along_axis(logits, at, 1))  # [B, 1]
@@ -49,25 +49,25 @@ def hazard_loss(logit_0: Array, logits: Array, hit_time: Array, hit: Array) -> A
 
 
 def arrival_probabilities(logit_0: Array, logits: Array) -> Array:
-    """Chances to be there now, at each of the steps 0 .. W - 1, and not within W: [..., W + 2], which sum to one"""
+    """Return the probabilities to be there now, at each step 0 .. W - 1, and not within W: [..., W + 2], sum 1."""
     survival = jnp.exp(log_survival(logit_0, logits))
     now = jax.nn.sigmoid(logit_0)[..., None]
     return jnp.concatenate([now, survival[..., :-1] - survival[..., 1:], survival[..., -1:]], axis=-1)
 
 
 def discounted_wait(logit_0: Array, logits: Array, discount: float) -> Array:
-    """sum_{k < W} discount^k S_k, [...]"""
+    """Return sum_{k < W} discount^k S_k: [...]."""
     survival = jnp.exp(log_survival(logit_0, logits)[..., :-1])  # [..., W]
     return survival @ jnp.asarray(discount ** np.arange(survival.shape[-1]), survival.dtype)
 
 
 @dataclass(frozen=True)
 class SRL:
-    """Survival reinforcement learning: hazards of reaching the goal at each step to come. It has no distance."""
+    """Train survival reinforcement learning: hazards of reaching the goal at each future step. It has no distance."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"future_goal", "goal_sequence", "hit_time", "hit"})
     gives: ClassVar[frozenset[str]] = frozenset({"survival"})
-    from_config: ClassVar[tuple[str, ...]] = ("repr_dim",)  # here the size of what its head reads: nobody else can
+    from_config: ClassVar[tuple[str, ...]] = ("repr_dim",)  # the size of the latents, which only its head reads
 
     repr_dim: int = 64
     horizon: int | None = None
@@ -146,7 +146,7 @@ class SRL:
         return self.psi_sa(problem, params, batch.state, batch.action), z_g
 
     def _head(self, problem: Problem, params: Params, z_sa: Array, z_g: Array) -> tuple[Array, Array, Array]:
-        """[..., E], [..., E] -> l0 [...], l [..., W], what else the head says [..., K]"""
+        """Return l0 [...], l [..., W] and the head's other outputs [..., K] for latents [..., E], [..., E]."""
         bent = z_g @ params["film"]["kernel"] + params["film"]["bias"].reshape([1] * (z_g.ndim - 1) + [-1])
         scale, shift = jnp.split(bent, 2, axis=-1)
         z = (1.0 + FILM * scale) * z_sa + FILM * shift
@@ -158,7 +158,7 @@ class SRL:
         return carried
 
     def survival(self, problem: Problem, params: Params, state: Array, action: Array, goal: Array) -> Array:
-        """Chances that the goal has not been near before step k, for k = 0 .. W: [..., W + 1]"""
+        """Return the probabilities S_k that the goal was not near before step k, for k = 0 .. W: [..., W + 1]."""
         z_sa, z_g = self.psi_sa(problem, params, state, action), self.psi_g(problem, params, goal)
         logit_0, logits, _ = self._head(problem, params, z_sa, z_g)
         return jnp.exp(log_survival(logit_0, logits))
@@ -170,14 +170,14 @@ class SRL:
         return Representation(without_psi, without_psi, value if "head" in params else without_value)
 
     def _value(self, problem: Problem, params: Params, state: Array, action: Array, goal: Array) -> tuple[Array, Array]:
-        """-> Q [...], what else the head says [..., K]"""
+        """Return Q [...] and the head's other outputs [..., K]."""
         z_sa, z_g = self.psi_sa(problem, params, state, action), self.psi_g(problem, params, goal)
         logit_0, logits, more = self._head(problem, params, z_sa, z_g)
         assert self.gamma is not None
         return -discounted_wait(logit_0, logits, self.gamma), more
 
     def deployed(self, params: Params) -> Params:
-        """Return what a policy reads: nothing."""
+        """Return the parameters that a policy reads: none."""
         return {}
 
     def psi_sa(self, problem: Problem, params: Params, state: Array, action: Array) -> Array:
@@ -185,18 +185,18 @@ class SRL:
         return self._normed(problem.network.apply(params["psi_sa"], jnp.concatenate([state, action], axis=-1)))
 
     def psi_g(self, problem: Problem, params: Params, goal: Array) -> Array:
-        """goal [..., G] -> [..., E]: the goal m times over, as if the body stayed there"""
+        """Encode goal [..., G] -> [..., E], repeated m times as if the body stayed there."""
         repeated = jnp.concatenate([goal] * self.goal_steps, axis=-1)
         return self._normed(problem.network.apply(params["psi_g"], repeated))
 
     def _normed(self, z: Array) -> Array:
-        """SRL's latents have mean 0 and variance 1."""
+        """Normalise a latent to mean 0 and variance 1."""
         z = z - jnp.mean(z, axis=-1, keepdims=True)
         return z * jax.lax.rsqrt(jnp.mean(z**2, axis=-1, keepdims=True) + 1e-6)
 
 
 def occupancy_bins(horizon: int) -> tuple[int, ...]:
-    """Return edges of the bins of later steps: 0, then 32 of geometric widths up to the horizon, duplicates gone."""
+    """Return the bins' edges in steps: 0, then 32 of geometric widths up to the horizon, without duplicates."""
     edges = np.unique(np.rint(np.geomspace(1.0, horizon, 33)).astype(int))
     return (0, *(int(edge) for edge in edges))
 
@@ -207,14 +207,14 @@ def huber(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class ChronoSRL(SRL):
-    """SRL whose distance |psi_sa(s, a) - psi_g(g)| is kappa times the steps to the goal. Four terms, each of weight 1:
+    """Train SRL with a distance |psi_sa(s, a) - psi_g(g)| of kappa times the steps to the goal. Four terms of weight 1:
 
-    hazards: as SRL's;
-    time: Huber(d - kappa tau) where the goal is reached at tau >= 1;
-    separation: max(0, kappa W - d) for a row and another row's goal, unless that is within the task's threshold of its
-    own, and for a row whose goal is never reached;
-    occupancy: cross-entropy of how near the goal the body stays, over bins of later steps.
-    The actor maximises Q + beta sum_k D_k sig(o_k), D_k the discounted steps of a bin, beta the share of falling rows.
+    hazards: as in SRL;
+    time: Huber(d - kappa tau) if the goal is reached at tau >= 1;
+    separation: max(0, kappa W - d) for a row and another row's goal, unless that goal is within the task's threshold of
+    the row's own, and for a row whose goal is never reached;
+    occupancy: cross-entropy of how much the body stays near the goal, over bins of later steps.
+    The actor maximises Q + beta sum_k D_k sig(o_k); D_k: a bin's discounted steps, beta: the share of falling rows.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({*SRL.needs, "occupancy", "occupancy_seen", "falls"})
@@ -262,7 +262,7 @@ class ChronoSRL(SRL):
         return loss, metrics | {"time_loss": time, "separation_loss": separation, "occupancy_loss": occupancy}
 
     def geometry(self, z_sa: Array, z_g: Array, batch: Batch, threshold: float) -> tuple[Array, Array]:
-        """Return the time and separation terms. z_sa [B, D], z_g [B, D]"""
+        """Return the time and separation terms of z_sa [B, D] and z_g [B, D]."""
         assert batch.hit_time is not None and batch.hit is not None and batch.future_goal is not None
         assert self.kappa is not None and self.horizon is not None
         valid = jnp.ones(batch.hit.shape, bool) if batch.valid is None else batch.valid
@@ -277,7 +277,7 @@ class ChronoSRL(SRL):
         return time, masked_mean(hinge, counted)
 
     def actor_value(self, problem: Problem, params: Params, batch: Batch, action: Array, goal: Array) -> Array:
-        """Q, and staying near the goal as far as bodies fall: [B]"""
+        """Return Q plus the worth of staying near the goal, weighted by the share of rows whose bodies fall: [B]."""
         value, occupied = self._value(problem, params, batch.state, action, goal)
         assert batch.falls is not None and self.gamma is not None
         discounts = self.gamma ** np.arange(self.horizon or 0)
@@ -310,7 +310,7 @@ class ChronoSRL(SRL):
         return self.eikonal * eikonal_penalty(distance, problem.spec.achieved(batch.state), batch.future_goal)
 
     def deployed(self, params: Params) -> Params:
-        """Return what a policy reads: psi_sa and the head serve training alone."""
+        """Return the parameters that a policy reads. psi_sa and the head serve only training."""
         return {"psi_g": params["psi_g"]}
 
     def _normed(self, z: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Every critic by name."""
+"""All critics by name."""
 
 from dcp.components import Table
 from dcp.critics.contrastive import Contrastive

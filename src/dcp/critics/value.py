@@ -2,7 +2,7 @@
 
     y = r + discount^H (1 - terminal) (min_k Q'_k(s', a', g) - alpha log pi(a' | s', g)),  loss = mean_k (Q_k - y)^2 / 2
 
-r is 1 for each next state near the goal, else 0, and reaching the goal ends nothing. H is an action chunk's length.
+r is 1 for each next state near the goal, else 0; reaching the goal does not end an episode. H is a chunk's length.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,8 @@ class Targets(NamedTuple):
 
 @dataclass(frozen=True)
 class SAC:
-    """Twin Q with SAC's entropy. Goals by HER: an episode's last achieved goal where the window has its time limit."""
+    """Train twin Q with SAC's entropy and HER's final goals: an episode's last achieved goal, if the window holds its
+    time limit."""
 
     needs: ClassVar[frozenset[str]] = frozenset(
         {"future_goal", "next_state", "has_next", "terminal", "reward", "next_action"}
@@ -75,7 +76,7 @@ class SAC:
         return loss, {"critic_loss": loss, "value": jnp.mean(values), "reward": jnp.mean(b.reward)}
 
     def after(self, problem: Problem, params: Params, carried: Targets) -> Targets:
-        """The slow copies move when the actor does."""
+        """Update the slow copies whenever the actor steps."""
         rate = jnp.where(carried.updates % self.actor_rule.delay == 0, self.target_rate, 0.0)
         slow = jax.tree.map(lambda new, old: rate * new + (1.0 - rate) * old, params, carried.params)
         return Targets(slow, carried.updates + 1)
@@ -87,22 +88,22 @@ class SAC:
         return Representation(without_psi, without_psi, value if params else without_value)
 
     def deployed(self, params: Params) -> Params:
-        """Return what a policy reads: nothing."""
+        """Return the parameters that a policy reads: none."""
         return {}
 
     def value(self, problem: Problem, params: Params, state: Array, action: Array, goal: Array) -> Array:
-        """Return what the actor maximises: the lesser of the two."""
+        """Return what the actor maximises: the smaller of the two values."""
         return jnp.min(self.both(problem, params, state, action, goal), axis=0)
 
     def both(self, problem: Problem, params: Params, state: Array, action: Array, goal: Array) -> Array:
-        """state [..., S], action [..., A], goal [..., G] -> [2, ...]"""
+        """Return both values: state [..., S], action [..., A], goal [..., G] -> [2, ...]."""
         x = jnp.concatenate([state, action, goal], axis=-1)
         return jnp.stack([problem.network.apply(params[name], x)[..., 0] for name in ("q_1", "q_2")])
 
 
 @dataclass(frozen=True)
 class TD3(SAC):
-    """Twin Q with a deterministic actor: it steps every other update, and its slow copy draws the next action."""
+    """Train twin Q with a deterministic actor, which steps every other update; its slow copy gives the next action."""
 
     exploration: float = 0.4
     """Std of the noise on actions that are taken."""
@@ -114,17 +115,17 @@ class TD3(SAC):
         return Deterministic(exploration=self.exploration, smoothing=self.smoothing)
 
     def value(self, problem: Problem, params: Params, state: Array, action: Array, goal: Array) -> Array:
-        """Return what the actor maximises: the first."""
+        """Return what the actor maximises: the first value."""
         return self.both(problem, params, state, action, goal)[0]
 
 
 @dataclass(frozen=True)
 class GCBC:
-    """The floor: no critic at all. The actor imitates the actions that once led to the hindsight goal."""
+    """Use no critic, as a lower baseline: the actor imitates the actions that once led to the hindsight goal."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"future_goal"})
     gives: ClassVar[frozenset[str]] = frozenset()
-    actor_goals: ClassVar[tuple[str, ...]] = ("future",)  # what it was asked for is not what it did
+    actor_goals: ClassVar[tuple[str, ...]] = ("future",)  # its actions did not lead to the commanded goal
     actor_rule: ClassVar[ActorRule] = Imitation()
 
     @property

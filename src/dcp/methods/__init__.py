@@ -1,1 +1,1 @@
-"""The paper: commands, conditions and the table that names them."""
+"""The paper's methods: commands, conditions and the table that combines them."""

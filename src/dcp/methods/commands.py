@@ -1,4 +1,4 @@
-"""Which goal the rollout asks for: the environment's own, or a visited state that stands in for it."""
+"""Choose the goal that the rollout asks for: the environment's own, or a visited state in its place."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Self
@@ -13,7 +13,7 @@ from dcp.types import Array, EnvSpec, Metrics
 
 @dataclass(frozen=True)
 class FinalGoal:
-    """The command of CRL: ask for the environment's own goal."""
+    """Ask for the environment's own goal, as CRL does."""
 
     has_pool: ClassVar[bool] = False
 
@@ -32,7 +32,7 @@ class FinalGoal:
 class PoolState(NamedTuple):
     pool: Array  # [P, G]: achieved goals, a ring shared by all environments
     seeded: Array  # []: the first slots hold seeds and are never overwritten
-    head: Array  # []: the next open slot, counted behind the seeds
+    head: Array  # []: the next open slot, counted from the end of the seeds
     clock: Array  # []: environment steps since the start; one scalar, so that lax.cond really skips the scoring
     subgoal: Array  # [N, G]: z, as chosen at the last tick
     chosen_for: Array  # [N, G]: the goal that z was chosen for
@@ -40,7 +40,7 @@ class PoolState(NamedTuple):
 
 @dataclass(frozen=True)
 class PooledSubgoal:
-    """The command of SSGC and DCP: ask for a visited state that stands in for the goal."""
+    """Ask for a visited state instead of the goal, as SSGC and DCP do."""
 
     has_pool: ClassVar[bool] = True
     from_config: ClassVar[tuple[str, ...]] = (
@@ -50,16 +50,16 @@ class PooledSubgoal:
     pool_size: int = 512  # P
     num_candidates: int = 32  # C
     subgoal_period: int = 25  # environment steps between two choices
-    pool_refresh_steps: int | None = None  # environment steps in which the ring is replaced once; None: an episode
+    pool_refresh_steps: int | None = None  # environment steps in which the whole ring is replaced; None: an episode
     score: str | Score = "inner_product"
     final_goal_share: float = 0.0  # share of the environments that are commanded g itself
-    threshold: float | None = None  # within it a state counts as being at z; None: the environment's
+    threshold: float | None = None  # a state within this distance counts as at z; None: the environment's
 
     def __post_init__(self) -> None:
         SCORES.find(self.score)
 
     def for_task(self, spec: EnvSpec, episode_length: int) -> Self:
-        """Fill in what the task decides."""
+        """Return this command with the defaults that depend on the task."""
         return replace(
             self,
             pool_refresh_steps=self.pool_refresh_steps or episode_length,
@@ -67,7 +67,7 @@ class PooledSubgoal:
         )
 
     def init(self, achieved: Array, goal: Array, seed_states: Array | None = None) -> PoolState:
-        """The pool starts from the first achieved goals, repeated as needed; seeds take the first slots."""
+        """Fill the pool with the first achieved goals, repeated as needed; seeds take the first slots."""
         num_seeds = 0 if seed_states is None else min(len(seed_states), self.pool_size)
         pool = achieved[jnp.arange(self.pool_size) % achieved.shape[0]]  # [P, G]
         if seed_states is not None:
@@ -92,11 +92,11 @@ class PooledSubgoal:
         return state, self.commanded(state, goal)
 
     def visit(self, state: PoolState, achieved: Array, key: Array) -> PoolState:
-        """States enter at random moments, so that the ring is replaced once in `pool_refresh_steps`."""
+        """Add achieved goals at random moments, so that the whole ring is replaced in `pool_refresh_steps` steps."""
         key_count, key_who = jax.random.split(key)
         assert self.pool_refresh_steps is not None
         open_slots = self.pool_size - state.seeded
-        rate = open_slots / self.pool_refresh_steps  # entries a step, on average
+        rate = open_slots / self.pool_refresh_steps  # average entries per step
         most = self.pool_size // self.pool_refresh_steps + 1
         whole = open_slots // self.pool_refresh_steps
         count = whole + (jax.random.uniform(key_count) < rate - whole).astype(jnp.int32)
@@ -104,7 +104,7 @@ class PooledSubgoal:
         slots = state.seeded + (state.head + jnp.arange(most)) % jnp.maximum(open_slots, 1)  # [most]
         count = jnp.minimum(count, open_slots)
         enters = jnp.arange(most) < count
-        slots = jnp.where(enters, slots, self.pool_size)  # out of bounds: dropped
+        slots = jnp.where(enters, slots, self.pool_size)  # an index out of bounds is dropped
         pool = state.pool.at[slots].set(achieved[who], mode="drop")
         return state._replace(pool=pool, head=(state.head + count) % jnp.maximum(open_slots, 1))
 
@@ -116,7 +116,7 @@ class PooledSubgoal:
         The pool is encoded once for all environments, and the candidates are gathered from it.
         """
         num_envs = goal.shape[0]
-        lots = jax.random.uniform(key, (num_envs, self.pool_size))  # the C highest lots: without replacement
+        lots = jax.random.uniform(key, (num_envs, self.pool_size))  # the C highest lots: a draw without replacement
         candidates = jax.lax.top_k(lots, self.num_candidates)[1]  # [N, C]
         psi_pool = representation.encode_goal(pool)  # [P, D]
         psi_state = representation.encode_goal(achieved)  # [N, D]
@@ -126,16 +126,16 @@ class PooledSubgoal:
         return pool[best]  # [N, G]
 
     def commanded(self, state: PoolState, goal: Array) -> Array:
-        """z; or g itself in a share of the environments, and where the goal changed since z was chosen."""
+        """Return z; but g itself in a share of the environments, and where the goal changed since z was chosen."""
         num_envs = goal.shape[0]
         takes_goal = jnp.arange(num_envs) < round(self.final_goal_share * num_envs)  # [N]
         changed = jnp.any(goal != state.chosen_for, axis=-1)  # [N]
         return jnp.where((takes_goal | changed)[:, None], goal, state.subgoal)
 
     def metrics(self, state: PoolState, achieved: Array, goal: Array) -> Metrics:
-        """Return how wide the pool is, and where z lies between s and g (in the goal's own coordinates).
+        """Return the pool's width, and where z lies between s and g (in the goal's own coordinates).
 
-        z is what the scorer chose, for every environment: also where `final_goal_share` commands g instead.
+        z is the scorer's choice for every environment, even where `final_goal_share` commands g instead.
         """
         off_centre = state.pool - jnp.mean(state.pool, axis=0, keepdims=True)  # [P, G]
         to_subgoal = jnp.linalg.norm(state.subgoal - achieved, axis=-1)  # [N]

@@ -1,7 +1,7 @@
-"""What the actor sees of its goal: raw coordinates, the paper's direction and distance in psi-space, or a variation.
+"""Show the actor its goal: as raw coordinates, as the paper's direction and distance in psi-space, or a variation.
 
-All of them read the achieved and the commanded goal alone, so each works at deployment, without a pool. Where the two
-are equal, directions are zero and gradients finite. docs/conditions.md has a section for each.
+All conditions read only the achieved and the commanded goal, so they work at deployment without a pool. If the two are
+equal, directions are zero and gradients finite. docs/conditions.md has a section on each.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from dcp.types import Array, EnvSpec
 
 @dataclass(frozen=True)
 class RawGoal:
-    """The condition of CRL and SSGC: the actor reads the goal's coordinates."""
+    """Show the goal's coordinates, as in CRL and SSGC."""
 
     needs_embedding: ClassVar[bool] = False
 
@@ -28,7 +28,7 @@ class RawGoal:
 
 
 def direction_and_magnitude(psi_s: Array, psi_z: Array) -> tuple[Array, Array]:
-    """Algorithm 1, Direction. Safe norm: z may equal s, and then both are zero with finite gradients."""
+    """Return Algorithm 1's Direction. The norm is safe: if z equals s, both are zero with finite gradients."""
     difference = psi_z - psi_s  # [..., D]
     square = jnp.sum(difference**2, axis=-1, keepdims=True)  # [..., 1]
     apart = square > 0.0
@@ -38,24 +38,24 @@ def direction_and_magnitude(psi_s: Array, psi_z: Array) -> tuple[Array, Array]:
 
 
 def pulled_back(representation: Representation, achieved: Array, commanded: Array) -> Array:
-    """J^T u: the direction u in psi-space, in the goal's own coordinates. achieved [..., G], commanded [..., G] -> same
+    """Return J^T u, the psi-space direction u in the goal's own coordinates: [..., G], [..., G] -> [..., G].
 
-    J is psi_g's Jacobian at the achieved goal. Of all small moves in these coordinates, the one along J^T u takes
-    psi(s) farthest along u. For a norm it is the steepest way down: -grad_s |psi(z) - psi(s)|.
+    J is psi_g's Jacobian at the achieved goal. Of all small moves in these coordinates, the one along J^T u moves
+    psi(s) farthest along u. For a norm it is the steepest descent: -grad_s |psi(z) - psi(s)|.
     """
     psi_s, pull = jax.vjp(representation.encode_goal, achieved)
     return pull(direction_and_magnitude(psi_s, representation.encode_goal(commanded))[0])[0]
 
 
 def bearing(representation: Representation, achieved: Array, commanded: Array) -> tuple[Array, Array]:
-    """-> J^T u as a unit vector [..., G], and its norm [..., 1]: how fast the distance falls along it"""
+    """Return J^T u as a unit vector [..., G], and its norm [..., 1]: how fast the distance falls along it."""
     gradient = pulled_back(representation, achieved, commanded)
     return direction_and_magnitude(jnp.zeros_like(gradient), gradient)
 
 
 @dataclass(frozen=True)
 class Direction:
-    """The paper's one idea: the actor sees where to go in psi-space, and how far it is."""
+    """Show direction and distance in psi-space, which is the paper's one idea."""
 
     def size(self, spec: EnvSpec, repr_dim: int) -> int:
         return repr_dim + 1
@@ -68,7 +68,7 @@ class Direction:
 
 @dataclass(frozen=True)
 class Gradient:
-    """The theory's own form (appendix, pullback): the unit vector of J^T u in the goal's coordinates, and its norm.
+    """Show the theory's own form (appendix, pullback): J^T u in the goal's coordinates as a unit vector, and its norm.
 
     J^T u is minus the gradient of |psi(z) - psi(s)| at s, the statistic that theorem 1 calls sufficient.
     """
@@ -82,7 +82,7 @@ class Gradient:
 
 @dataclass(frozen=True)
 class DirectionAndGoal:
-    """[d, r, g]: the paper's direction and distance, and the goal's coordinates beside them."""
+    """Show [d, r, g]: the paper's direction and distance, and the goal's coordinates."""
 
     def size(self, spec: EnvSpec, repr_dim: int) -> int:
         return repr_dim + 1 + spec.goal_size
@@ -93,7 +93,7 @@ class DirectionAndGoal:
 
 @dataclass(frozen=True)
 class Steps:
-    """The direction, and the distance in environment steps: for a critic whose distance is calibrated in time."""
+    """Show the direction, and the distance in environment steps, for a critic whose distance is calibrated in time."""
 
     needs_steps: ClassVar[bool] = True
 
@@ -112,7 +112,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class TwoStep:
-    """Direction and distance now, and again from the point one step along J^T u: [d, r, d', r']."""
+    """Show [d, r, d', r']: direction and distance now, and from the point one step along J^T u."""
 
     step: float | None = None
     """The way to the second point in the goal's coordinates, never beyond the goal. None: the task's threshold."""
@@ -133,9 +133,9 @@ class TwoStep:
 
 @dataclass(frozen=True)
 class Curvature:
-    """[d, r, c]: c = r times the rate at which d turns on the way along J^T u: -(1 - d d^T) J v, v its unit vector.
+    """Show [d, r, c] with c = r times the rate at which d turns along J^T u: -(1 - d d^T) J v, v the unit vector.
 
-    The turn itself grows as 1 / r near the goal; times r it stays as small as J, and is zero at the goal.
+    The rate grows as 1 / r near the goal; times r it stays bounded by J, and it is zero at the goal.
     """
 
     def size(self, spec: EnvSpec, repr_dim: int) -> int:

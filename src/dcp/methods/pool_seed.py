@@ -1,4 +1,4 @@
-"""Seeds of the pool: states without actions, read from a file. Loading one never runs code."""
+"""Read seeds for the pool, states without actions, from a file. Loading a file never runs code."""
 
 import csv
 import hashlib
@@ -15,13 +15,13 @@ from dcp.errors import UserError
 from dcp.types import EnvSpec
 from dcp.validation import open_regular
 
-LARGEST = 100_000_000  # bytes, packed or unpacked: thousands of pools of the largest state
+LARGEST = 100_000_000  # bytes, compressed or not: enough for thousands of pools of the largest state
 FORMS = "an NPZ file with an array `states` or `goals`, or a CSV of numbers"
 
 
 @dataclass(frozen=True)
 class Table:
-    """An array [K, ...] as bytes: it compares and hashes, so that equal trainers still share their programs."""
+    """Hold an array [K, width] as bytes, which compare and hash, so that equal trainers share their programs."""
 
     content: bytes  # float32
     width: int
@@ -38,23 +38,23 @@ class Table:
 
 @dataclass(frozen=True)
 class PoolSeed:
-    """What the file holds, checked against an environment."""
+    """Hold the file's content, checked against an environment."""
 
     goals: np.ndarray  # [K, G]
-    states: np.ndarray | None  # [K, S]; None where the file holds goals alone
+    states: np.ndarray | None  # [K, S]; None if the file holds only goals
     sha256: str
 
 
 @dataclass(frozen=True)
 class Seeds:
-    """What one run takes of it."""
+    """Hold what one run uses of the file."""
 
     pool: Table  # [slots, G]: never overwritten
-    critic: Table | None  # [K, S]: also in the critic's data; each once
+    critic: Table | None  # [K, S]: each also once in the critic's data
 
 
 def read(path: str, spec: EnvSpec) -> PoolSeed:
-    """Return the file's rows, or one sentence on what is wrong with it."""
+    """Return the file's rows, or raise UserError with one sentence on what is wrong."""
     content = _content(path)
     is_npz = zipfile.is_zipfile(io.BytesIO(content))
     rows, is_state = (_from_npz if is_npz else _from_csv)(path, content, spec)  # float64
@@ -68,7 +68,7 @@ def read(path: str, spec: EnvSpec) -> PoolSeed:
 
 
 def seeds_of(config: Config, spec: EnvSpec) -> tuple[Seeds | None, str | None]:
-    """-> what this resolved config takes of its seed file, and the file's hash; None where it names none"""
+    """Return what this resolved config uses of its seed file, and the file's hash; None if it names no file."""
     if config.pool_seed is None:
         return None, None
     found = read(config.pool_seed, spec)
@@ -85,7 +85,7 @@ def seeded_slots(pool_size: int, fraction: float) -> int:
 
 
 def spread(rows: int, slots: int) -> np.ndarray:
-    """[slots]: which row each slot holds: evenly through the file, each as often as the next, give or take one"""
+    """Return the row of each slot [slots], spread evenly over the file: two rows' counts differ by at most one."""
     return np.arange(slots) * rows // slots
 
 
@@ -116,7 +116,7 @@ def _from_npz(path: str, content: bytes, spec: EnvSpec) -> tuple[np.ndarray, boo
             rows = arrays[names[0]]
     except UserError:
         raise
-    except Exception as error:  # zip, zlib, a damaged header, a pickled object: whatever NumPy may meet
+    except Exception as error:  # zip, zlib, a damaged header, a pickled object: NumPy raises many kinds
         raise UserError(f"{wrong} ({type(error).__name__}): write it with numpy.savez, numbers only") from error
     wanted = spec.state_size if names[0] == "states" else spec.goal_size
     if rows.ndim != 2 or rows.shape[1] != wanted or rows.dtype.kind not in "fiu":
@@ -128,7 +128,7 @@ def _from_npz(path: str, content: bytes, spec: EnvSpec) -> tuple[np.ndarray, boo
 
 
 def _from_csv(path: str, content: bytes, spec: EnvSpec) -> tuple[np.ndarray, bool]:
-    """The number of columns tells states from goals. A first line that is no numbers is a header."""
+    """Return the rows and whether they are states, by the number of columns. A first line of text is a header."""
     try:
         lines = [line for line in csv.reader(io.StringIO(content.decode("utf-8-sig"))) if line]
     except (ValueError, csv.Error) as error:

@@ -1,4 +1,4 @@
-"""Which visited state should stand in for the goal? Each rule scores candidates; the highest wins.
+"""Choose the visited state that replaces the goal: each rule scores candidates, and the highest score wins.
 
 A rule reads psi_state [..., D], psi_candidates [..., C, D], psi_goal [..., D] and returns [..., C].
 """
@@ -17,7 +17,7 @@ TINY = 1e-12  # keeps the cosine finite for a zero vector
 
 
 def inner_product(representation: Representation, psi_state: Array, psi_candidates: Array, psi_goal: Array) -> Array:
-    """Equation 2, the paper's: <psi_g(z), psi_g(g)>. It favours long vectors, whatever their direction."""
+    """Return the paper's equation 2, <psi_g(z), psi_g(g)>. It favours long vectors, whatever their direction."""
     return jnp.einsum("...cd,...d->...c", psi_candidates, psi_goal)
 
 
@@ -53,9 +53,9 @@ PROGRESS = 0.1  # share of the way to the goal that `quasimetric` asks of a cand
 
 
 def quasimetric(representation: Representation, psi_state: Array, psi_candidates: Array, psi_goal: Array) -> Array:
-    """The least d(s, z) + d(z, g) of the candidates that are a tenth of the way nearer to the goal than s is.
+    """Prefer the least d(s, z) + d(z, g) among candidates that are at least a tenth nearer to the goal than s is.
 
-    `on_path` alone is content with z = s, whose detour is zero. Where no candidate makes progress, it is `on_path`.
+    `on_path` alone accepts z = s, whose detour is zero. If no candidate makes progress, this equals `on_path`.
     """
     whole = representation.distance(psi_state, psi_goal)[..., None]  # [..., 1]
     onward = representation.distance(psi_candidates, psi_goal[..., None, :])  # [..., C]
@@ -64,7 +64,7 @@ def quasimetric(representation: Representation, psi_state: Array, psi_candidates
 
 
 def _last(scores: Array, where: Array) -> Array:
-    """Rank these candidates below all others: scores [..., C] are not above zero"""
+    """Rank these candidates below all others. No score [..., C] may be above zero."""
     return scores + jnp.where(where, 2.0 * jnp.min(scores, axis=-1, keepdims=True), 0.0)
 
 

@@ -1,4 +1,4 @@
-"""The paper as a table. Everything that is not in a row is the same for every method."""
+"""The paper's methods as a table. Everything that is not in a row is the same for every method."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ class Method(NamedTuple):
     actor_goal: ActorGoal
 
 
-PAPER = ("crl", "ssgc", "dcp", "dcp_no_pool")  # the rows of the paper, which share its critic
+PAPER = ("crl", "ssgc", "dcp", "dcp_no_pool")  # the paper's rows, which share its critic
 METHODS = Table(
     "method",
     {
@@ -34,13 +34,13 @@ METHODS = Table(
         "crl": Method(Contrastive, FinalGoal, RawGoal, "future"),  # the hindsight goal
         "ssgc": Method(Contrastive, PooledSubgoal, RawGoal, "commanded"),  # z, as stored
         "dcp": Method(Contrastive, PooledSubgoal, Direction, "commanded"),
-        "dcp_no_pool": Method(Contrastive, FinalGoal, Direction, "commanded"),  # the fourth cell: an ablation for free
+        "dcp_no_pool": Method(Contrastive, FinalGoal, Direction, "commanded"),  # an ablation: the fourth combination
         # Other critics: docs/critics.md
         "cmd": Method(Quasimetric, FinalGoal, RawGoal, "future"),
         "tmd": Method(TMD, FinalGoal, RawGoal, "future"),
         "srl": Method(SRL, FinalGoal, RawGoal, "future"),
         "chronosrl": Method(ChronoSRL, FinalGoal, RawGoal, "future"),
-        "chronosrl_direction": Method(ChronoSRL, FinalGoal, Direction, "future"),  # the interface alone is new
+        "chronosrl_direction": Method(ChronoSRL, FinalGoal, Direction, "future"),  # differs only in what the actor sees
         "sac_her": Method(SAC, FinalGoal, RawGoal, "future"),
         "td3_her": Method(TD3, FinalGoal, RawGoal, "future"),
         "gcbc": Method(GCBC, FinalGoal, RawGoal, "future"),
@@ -63,10 +63,10 @@ assert [table.kind for table in (CRITICS, COMMANDS, CONDITIONS, NETWORKS)] == li
 
 
 def named_parts(settings: Settings) -> dict[str, Any]:
-    """Return which row or class each part of the configured agent is: the config's own, else its method's."""
+    """Return the row or class of each part of the agent: the config's, else its method's."""
     chosen = {kind: getattr(settings, kind) for kind in (*PARTS, "actor_goal")}
     if all(chosen[kind] is not None for kind in PARTS) and settings.method not in METHODS:
-        return {**chosen, "actor_goal": chosen["actor_goal"] or "commanded"}  # the method's name is a label
+        return {**chosen, "actor_goal": chosen["actor_goal"] or "commanded"}  # the method's name is only a label
     method = METHODS.find(settings.method)
     return {kind: getattr(method, kind) if chosen[kind] is None else chosen[kind] for kind in chosen}
 
@@ -79,14 +79,14 @@ def make_part(kind: str, settings: Settings) -> Any:
 
 
 def make_agent(settings: Settings, spec: EnvSpec) -> Agent:
-    """Compose the configured method for this environment, or refuse parts that do not fit together."""
+    """Build the configured method for this environment, or refuse parts that do not fit together."""
     parts = {kind: make_part(kind, settings) for kind in PARTS}
     agent = Agent(actor_goal=named_parts(settings)["actor_goal"], **parts)
     return for_task(checked(agent), spec, settings.episode_length)
 
 
 def for_task(agent: Agent, spec: EnvSpec, episode_length: int | None = None) -> Agent:
-    """Let the critic, the command and the condition fill in what the task decides, where they want to."""
+    """Return the agent whose critic, command and condition have filled in defaults that depend on the task."""
 
     def filled(part: Any) -> Any:
         fill_in = getattr(part, "for_task", None)
@@ -97,12 +97,12 @@ def for_task(agent: Agent, spec: EnvSpec, episode_length: int | None = None) -> 
 
 
 def needs(agent: Agent) -> frozenset[str]:
-    """Return the fields of a Batch that this agent's losses read, besides state, action and commanded goal."""
+    """Return the fields of a Batch that this agent's losses read besides state, action and commanded goal."""
     return agent.critic.needs | ({"future_goal"} if agent.actor_goal == "future" else frozenset())
 
 
 def checked(agent: Agent) -> Agent:
-    """Refuse what does not fit together: data that the replay does not have, psi where the critic has none."""
+    """Return the agent if its parts fit together; refuse missing replay data, or a need for psi without one."""
     unknown = sorted(needs(agent) - set(Batch._fields[3:]))
     if unknown:
         name, known = CRITICS.name_of(type(agent.critic)), ", ".join(Batch._fields[3:])
@@ -133,7 +133,7 @@ def checked(agent: Agent) -> Agent:
 
 
 def config_of(agent: Agent, config: Config) -> Config:
-    """Write an agent's parts and settings into the config, so that `make_agent` builds this agent from it again."""
+    """Return the config with an agent's parts and settings, from which `make_agent` builds this agent again."""
     fields: dict[str, Any] = {"actor_goal": agent.actor_goal}
     settings: dict[str, Any] = {}
     for kind in PARTS:
@@ -145,7 +145,7 @@ def config_of(agent: Agent, config: Config) -> Config:
         values = settings_of(part)
         fields |= {field: value for field, value in values.items() if field in shared}
         settings |= {f"{kind}.{field}": value for field, value in values.items() if field not in shared}
-    method = config.method  # a name of the user's own stays
+    method = config.method  # keep a name that the user chose
     if method in METHODS:
         method = next((name for name, row in METHODS.items() if _is_row(agent, row)), "own")
     return replace(config, method=method, component_settings=settings, **fields)

@@ -1,6 +1,6 @@
-"""The paper's three theorems as executable statements, and (diagnostics/) their quantities on a trained agent.
+"""The paper's three theorems as executable statements; diagnostics/ measures their quantities on a trained agent.
 
-Systems with known d*: `control_systems`, `unicycle`. The theorems: `theorems`. Their hypotheses: `counterexamples`.
-NumPy in double precision throughout. Letters: n state, m action; a function takes one state unless it says [..., n].
-The figures of docs/theory.md are drawn by docs/theory/make.py.
+`control_systems` and `unicycle` have systems with known d*, `theorems` the theorems, `counterexamples` what their
+hypotheses are for. All is NumPy in double precision. Letters: n state, m action; functions take one state unless they
+say [..., n]. docs/theory/make.py draws the figures of docs/theory.md.
 """

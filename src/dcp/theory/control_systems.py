@@ -1,4 +1,4 @@
-"""Control-affine systems whose optimal cost to go d* is known, and what the HJB equation says at one state.
+"""Control-affine systems with a known optimal cost to go d*, and the HJB equation at one state.
 
 Dynamics f0(s) + G(s) a, running cost c0 + a'R(s)a / 2, free arrival time. With p the gradient of d*(., g) at s, HJB is
 0 = min_a [c0 + a'Ra/2 + p'(f0 + Ga)] = c0 + p'f0 - p'Dp/2, where D = G R^-1 G'.
@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 
 
 class Terms(NamedTuple):
-    """The system at one state."""
+    """Hold a system's dynamics and cost at one state."""
 
     f0: np.ndarray  # [n] drift
     G: np.ndarray  # [n, m]
@@ -25,25 +25,25 @@ class Terms(NamedTuple):
 
     @property
     def D(self) -> np.ndarray:  # noqa: N802
-        """[n, n]: G R^-1 G', which turns a gradient into a velocity."""
+        """Return G R^-1 G' [n, n], which turns a gradient into a velocity."""
         return self.G @ np.linalg.solve(self.R, self.G.T)
 
 
 class System(Protocol):
-    """A system whose optimal cost to go d* is known."""
+    """Declare a system whose optimal cost to go d* is known."""
 
     def terms(self, s: np.ndarray) -> Terms: ...
 
     def distance(self, s: np.ndarray, g: np.ndarray) -> np.ndarray:
-        """[..., n], [..., n] -> [...]: d*(s, g)."""
+        """Return d*(s, g): [..., n], [..., n] -> [...]."""
         ...
 
     def gradient(self, s: np.ndarray, g: np.ndarray) -> np.ndarray:
-        """[..., n], [..., n] -> [..., n]: d* by s."""
+        """Return the gradient of d* in s: [..., n], [..., n] -> [..., n]."""
         ...
 
     def on_path(self, s: np.ndarray, g: np.ndarray, share: float) -> np.ndarray:
-        """[n]: a state of the optimal path from s to g; share 0 is s, share 1 is g."""
+        """Return a state [n] on the optimal path from s to g; share 0 is s, share 1 is g."""
         ...
 
 
@@ -61,7 +61,7 @@ def feedback(terms: Terms, p: np.ndarray) -> np.ndarray:
 
 
 def hjb_residual(terms: Terms, p: np.ndarray) -> float:
-    """Return c0 + p'f0 - p'Dp/2: zero where p is a gradient of d*."""
+    """Return c0 + p'f0 - p'Dp/2, which is zero if p is a gradient of d*."""
     return float(terms.c0 + p @ terms.f0 - p @ terms.D @ p / 2)
 
 
@@ -71,12 +71,12 @@ def unit(vector: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Curved:
-    """Coordinates y = B (s + bend sin(s_2) e_1) of a space of constant curvature.
+    """Describe a space of constant curvature in coordinates y = B (s + bend sin(s_2) e_1).
 
     Without drift d* is sqrt(2 c0) times the length of the shortest path under the metric M(s) = D(s)^-1. So a space of
     constant curvature k (a sphere for k > 0, a plane for k = 0, a hyperbolic plane for k < 0) seen through any smooth
-    coordinates is an exact system: the plane in straight coordinates is the linear-quadratic point, d* = sqrt(2 c0)
-    |g - s|_M with M = G^-T R G^-1; every other one has G and R that change from state to state.
+    coordinates is an exact system. The plane in straight coordinates is the linear-quadratic point, d* = sqrt(2 c0)
+    |g - s|_M with M = G^-T R G^-1; in all others G and R depend on the state.
     """
 
     B: np.ndarray  # [n, n] invertible
@@ -87,38 +87,38 @@ class Curved:
     c0: float = 1.0
 
     def chart(self, s: np.ndarray) -> np.ndarray:
-        """[..., n] -> [..., n]: y of s."""
+        """Return y of s: [..., n] -> [..., n]."""
         bent = np.array(s, float)
         bent[..., 0] += self.bend * np.sin(bent[..., 1])
         return bent @ self.B.T
 
     def state(self, y: np.ndarray) -> np.ndarray:
-        """[..., n] -> [..., n]: s of y."""
+        """Return s of y: [..., n] -> [..., n]."""
         s = y @ np.linalg.inv(self.B).T
         s[..., 0] -= self.bend * np.sin(s[..., 1])
         return s
 
     def chart_jacobian(self, s: np.ndarray) -> np.ndarray:
-        """[..., n] -> [..., n, n]"""
+        """Return dy / ds: [..., n] -> [..., n, n]."""
         bent = np.broadcast_to(np.eye(s.shape[-1]), (*s.shape, s.shape[-1])).copy()
         bent[..., 0, 1] += self.bend * np.cos(s[..., 1])
         return self.B @ bent
 
     def metric(self, s: np.ndarray) -> np.ndarray:
-        """[..., n] -> [..., n, n]: M(s), the squared length of a small step."""
+        """Return M(s), which gives the squared length of a small step: [..., n] -> [..., n, n]."""
         jacobian, y = self.chart_jacobian(s), self.chart(s)
         stretch = 2 / (1 + self.curvature * np.sum(y * y, -1))  # stereographic coordinates
         return stretch[..., None, None] ** 2 * np.swapaxes(jacobian, -1, -2) @ jacobian
 
     def terms(self, s: np.ndarray) -> Terms:
-        """R as given; G such that G R^-1 G' = M^-1."""
+        """Return the terms with the given R, and G such that G R^-1 G' = M^-1."""
         n = len(s)
         R = (np.eye(n) if self.R0 is None else self.R0) * (1 + self.R_swing * np.sin(s[0]))  # noqa: N806
         root_of_inverse = np.linalg.inv(np.linalg.cholesky(self.metric(s))).T
         return Terms(np.zeros(n), root_of_inverse @ np.linalg.cholesky(R).T, R, self.c0)
 
     def distance(self, s: np.ndarray, g: np.ndarray) -> np.ndarray:
-        """sin_k(d / 2)^2 = q with q = |x - y|^2 / ((1 + k |x|^2) (1 + k |y|^2)) in coordinates x, y."""
+        """Solve sin_k(d / 2)^2 = q with q = |x - y|^2 / ((1 + k |x|^2) (1 + k |y|^2)) in coordinates x, y."""
         q, *_ = self._chord(self.chart(s), self.chart(g))
         return np.sqrt(2 * self.c0) * 2 * _arcsine(np.sqrt(q), self.curvature)
 
@@ -131,7 +131,7 @@ class Curved:
         return np.sqrt(2 * self.c0) * np.einsum("...ji,...j->...i", jacobian, by_x)
 
     def on_path(self, s: np.ndarray, g: np.ndarray, share: float) -> np.ndarray:
-        """Go straight on from x: seen from x (Moebius addition) a shortest path is a straight line."""
+        """Follow a straight line from x, because a shortest path is straight as seen from x (Moebius addition)."""
         x, y = self.chart(s), self.chart(g)
         seen = _moebius_add(-x, y, self.curvature)
         reach = np.linalg.norm(seen)
@@ -145,7 +145,7 @@ class Curved:
 
 
 def _arcsine(x: np.ndarray, k: float) -> np.ndarray:
-    """The inverse of sin(root k t) / root k, and its limits for k = 0 and k < 0."""
+    """Return the inverse of sin(root k t) / root k, and its limits for k = 0 and k < 0."""
     root = np.sqrt(abs(k))
     if k > 0:
         return np.arcsin(np.minimum(root * x, 1.0)) / root
@@ -160,24 +160,24 @@ def _tangent(x: np.ndarray, k: float) -> np.ndarray:
 
 
 def _moebius_add(x: np.ndarray, y: np.ndarray, k: float) -> np.ndarray:
-    """The motion of the space that takes the origin to x, applied to y."""
+    """Apply to y the motion of the space that takes the origin to x."""
     xy, xx, yy = x @ y, x @ x, y @ y
     return ((1 - 2 * k * xy - k * yy) * x + (1 + k * xx) * y) / (1 - 2 * k * xy + k * k * xx * yy)
 
 
 class _Arrival(NamedTuple):
     cost: np.ndarray  # [...]
-    gradient: np.ndarray  # [..., n]: by s, for this arrival time
-    pull: np.ndarray  # [..., k]: what the goal's coordinates are worth
+    gradient: np.ndarray  # [..., n]: in s, for this arrival time
+    pull: np.ndarray  # [..., k]: the multipliers of the goal's coordinates
 
 
 @dataclass(frozen=True)
 class Linear:
-    """ds/dt = A s + w + G a: linear drift, wind and inertia.
+    """Describe ds/dt = A s + w + G a: linear drift, wind and inertia.
 
-    For an arrival time T the least cost is c0 T + e'(C W C')^-1 e / 2, with e = g - C s_free(T) what the drift alone
-    misses by and W(T) the controllability Gramian. The goal is C s: all of the state (C = 1), or only some coordinates,
-    as a place is for a body with inertia.
+    For an arrival time T the least cost is c0 T + e'(C W C')^-1 e / 2, where e = g - C s_free(T) is the error left by
+    the drift alone and W(T) is the controllability Gramian. The goal is C s: the whole state (C = 1), or only some
+    coordinates, such as the place of a body with inertia.
     """
 
     A: np.ndarray  # [n, n] drift
@@ -186,7 +186,7 @@ class Linear:
     c0: float = 1.0
     wind: np.ndarray | None = None  # [n] constant drift
     goal_rows: np.ndarray | None = None  # [k, n]: C; the whole state if not given
-    longest: float = 20.0  # arrival times beyond are not looked for
+    longest: float = 20.0  # the longest arrival time that is searched
 
     @property
     def _C(self) -> np.ndarray:  # noqa: N802
@@ -203,18 +203,18 @@ class Linear:
         return float(self._arriving(self.arrival(s, g), s, g).cost)
 
     def gradient(self, s: np.ndarray, g: np.ndarray) -> np.ndarray:
-        """[n]: at the best T its change counts nothing, so only s's own part is left."""
+        """Return the gradient [n]. At the best T the cost's slope in T is zero, so only the part in s is left."""
         return self._arriving(self.arrival(s, g), s, g).gradient
 
     def on_path(self, s: np.ndarray, g: np.ndarray, share: float) -> np.ndarray:
-        """[n]: where the optimal path is after `share` of its time."""
+        """Return the state [n] on the optimal path after `share` of its time."""
         T = self.arrival(s, g)  # noqa: N806
         flow, gramian, blown = self._flow(np.asarray(share * T))
         rest, *_ = self._flow(np.asarray((1 - share) * T))
         return flow @ s + blown + gramian @ rest.T @ self._C.T @ self._arriving(T, s, g).pull
 
     def arrival(self, s: np.ndarray, g: np.ndarray) -> float:
-        """Return the best T. The cost's slope in T is HJB's residual, so its zero is found to the last digits."""
+        """Return the best T. The cost's slope in T is HJB's residual, whose zero is found to the last digits."""
         times = np.geomspace(1e-2, self.longest, 60)
         best = int(np.argmin(self._arriving(times, s, g).cost))
         low, high = times[max(best - 1, 0)], times[min(best + 1, len(times) - 1)]
@@ -226,7 +226,7 @@ class Linear:
         return float(brentq(slope, low, high, xtol=1e-14))  # pyright: ignore[reportArgumentType]
 
     def _arriving(self, time: np.ndarray | float, s: np.ndarray, g: np.ndarray) -> _Arrival:
-        """Return the best that can be done with arrival at a given time [...]."""
+        """Return the optimum for arrival at a given time [...]."""
         flow, gramian, blown = self._flow(np.asarray(time))
         missing = g - (flow @ s + blown) @ self._C.T  # [..., k]
         pull = np.linalg.solve(self._C @ gramian @ self._C.T, missing[..., None])[..., 0]  # [..., k]: (C W C')^-1 e
@@ -234,7 +234,7 @@ class Linear:
         return _Arrival(self.c0 * time + np.sum(missing * pull, -1) / 2, gradient, pull)
 
     def _flow(self, time: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """e^{At} [..., n, n], W(t) [..., n, n] and where the wind alone takes the origin [..., n]: Van Loan's
+        """Return e^{At} [..., n, n], W(t) [..., n, n] and where the wind alone takes the origin [..., n], by Van Loan's
         matrix exponential."""
         n = len(self.A)
         D = self.G @ np.linalg.solve(self.R, self.G.T)  # noqa: N806
@@ -247,9 +247,9 @@ class Linear:
 
 
 def _exponential(x: np.ndarray) -> np.ndarray:
-    """[..., n, n]: Taylor's series, scaled and squared. SciPy's hands every small matrix to a pool of threads, which
-    is far slower where cores are busy."""
-    squarings = max(0, int(np.ceil(np.log2(max(float(np.abs(x).sum(-1).max()), 1e-9)))) + 4)  # the rest is below 1/16
+    """Return the matrix exponential [..., n, n] by Taylor's series, scaled and squared. SciPy's version hands every
+    small matrix to a pool of threads, which is far slower on busy cores."""
+    squarings = max(0, int(np.ceil(np.log2(max(float(np.abs(x).sum(-1).max()), 1e-9)))) + 4)  # scaled below 1/16
     small = x / 2**squarings
     result, power = np.eye(x.shape[-1]) + small, small
     for order in range(2, 13):
@@ -261,7 +261,7 @@ def _exponential(x: np.ndarray) -> np.ndarray:
 
 
 def point_with_inertia(dimensions: int = 1, c0: float = 1.0) -> Linear:
-    """x'' = a, the goal a place x: d* by hand is min_T c0 T + 3 |g - x - v T|^2 / (2 T^3). State [x, v]."""
+    """Return x'' = a with state [x, v] and a place x as goal: d* is min_T c0 T + 3 |g - x - v T|^2 / (2 T^3)."""
     zero, one = np.zeros((dimensions, dimensions)), np.eye(dimensions)
     return Linear(
         A=np.block([[zero, one], [zero, zero]]),

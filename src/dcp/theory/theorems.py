@@ -1,18 +1,18 @@
-"""The paper's three theorems as functions of a system, a state and a goal. docs/theory.md says what holds.
+"""The paper's three theorems as functions of a system, a state and a goal. docs/theory.md says which parts hold.
 
-Theorem 1: the optimal action depends on the goal through the gradient of d* alone. `hjb_action` finds the action from
-values of d* only, without its gradient and without the law, so that the two can be compared.
+Theorem 1: the optimal action depends on the goal only through the gradient of d*. `hjb_action` finds the action from
+values of d* alone, without its gradient and without the law, so that the two can be compared.
 
-Theorem 2: the direction toward a waypoint z on the way is nearly the direction toward g. The paper's bound, the bound
-that we can prove, and both sides measured for a system, a triple (s, z, g) and an error of d_psi. Our proof needs the
-triangle inequality and smoothness alone:
+Theorem 2: the direction toward a waypoint z on the path is nearly the direction toward g. Here are the paper's bound,
+the bound that we can prove, and both sides measured for a system, a triple (s, z, g) and an error of d_psi. Our proof
+needs only the triangle inequality and smoothness:
 
 - k(x) = d*(x, z) + d*(z, g) - d*(x, g) >= 0 for every x, k(s) = eps, and its gradient is 2L-Lipschitz. Stepping
   sqrt(eps / L) downhill, 0 <= eps - |grad k| t + L t^2 gives |grad d*(s, z) - grad d*(s, g)| <= 2 sqrt(L eps).
 - h = d_psi - d* has |h| <= delta and a 2L-Lipschitz gradient, so (Landau) |grad h| <= 2 sqrt(L delta).
-- Both start from grad d*(s, g), whose norm is at least m. A vector off by e m is turned by arcsin(e) at most.
+- Both start from grad d*(s, g), whose norm is at least m. An error of e m turns a vector by at most arcsin(e).
 
-Nothing there needs driftless dynamics. It does need L to hold in a ball of radius sqrt(max(delta, eps) / L) around s.
+The proof does not need driftless dynamics. It needs L to hold in a ball of radius sqrt(max(delta, eps) / L) around s.
 
 Theorem 3: only the part of the gradient that lies in im G(s) reaches the action.
 """
@@ -27,11 +27,11 @@ from scipy.optimize import minimize
 
 from dcp.theory.control_systems import System, Terms, feedback, running_cost, unit, velocity
 
-STEP = 1e-4  # of the central difference along the motion, in theorem 1
+STEP = 1e-4  # of theorem 1's central difference along the motion
 
 
 def hjb_action(system: System, s: np.ndarray, g: np.ndarray, largest: float | None = None) -> np.ndarray:
-    """[m]: argmin_a c(s, a) + the rate at which d*(., g) changes along f(s, a); within a box, if `largest` is given."""
+    """Return argmin_a of c(s, a) plus the rate of d*(., g) along f(s, a): [m], within a box if `largest` is given."""
     terms = system.terms(s)
 
     def bracket(action: np.ndarray) -> float:
@@ -46,7 +46,7 @@ def hjb_action(system: System, s: np.ndarray, g: np.ndarray, largest: float | No
 
 
 def _newton(objective: Callable[[np.ndarray], float], x: np.ndarray, step: float = 0.1) -> np.ndarray:
-    """Minimise by Newton's method on values alone: the differences are wide, because the values are rounded."""
+    """Minimise by Newton's method on values alone. The differences are wide because the values are rounded."""
     m = len(x)
     unit_steps = step * np.eye(m)
     for _ in range(20):
@@ -64,9 +64,9 @@ def _newton(objective: Callable[[np.ndarray], float], x: np.ndarray, step: float
 
 
 def magnitude_from_direction(terms: Terms, direction: np.ndarray) -> float:
-    """|grad d*|, from its unit direction u alone: HJB, c0 + r u'f0 - r^2 u'Du/2 = 0, has one positive root if c0 > 0.
+    """Return |grad d*| from its unit direction u: HJB, c0 + r u'f0 - r^2 u'Du/2 = 0, has one positive root if c0 > 0.
 
-    So with a price of time the direction says everything: the magnitude that theorem 1 asks for besides is no news.
+    So with a price of time the direction is enough: the magnitude that theorem 1 also requires follows from it.
     """
     along, stiff = direction @ terms.f0, direction @ terms.D @ direction
     return float((along + np.sqrt(along**2 + 2 * terms.c0 * stiff)) / stiff)
@@ -80,19 +80,19 @@ def paper_bound(L: float, m: float, delta: float, eps: float) -> float:  # noqa:
 
 
 def proven_bound(L: float, m: float, delta: float, eps: float) -> float:  # noqa: N803
-    """At most 4 sqrt(2 L delta) / m + 2 sqrt(2 L eps) / m, as long as 2 sqrt(L delta) + 2 sqrt(L eps) <= m."""
+    """Return our bound: at most 4 sqrt(2 L delta) / m + 2 sqrt(2 L eps) / m if 2 sqrt(L delta) + 2 sqrt(L eps) <= m."""
     of_delta, of_eps = 2 * np.sqrt(L * delta) / m, 2 * np.sqrt(L * eps) / m
     return min(2.0, _largest_turn(of_delta + of_eps) + _largest_turn(of_delta))
 
 
 def _largest_turn(error: float) -> float:
-    """|p/|p| - q/|q|| at most, for |p - q| <= error |q|."""
+    """Return the largest |p/|p| - q/|q|| for |p - q| <= error |q|."""
     return float(2 * np.sin(np.arcsin(error) / 2)) if error <= 1 else 2.0
 
 
 @dataclass(frozen=True)
 class Ripple:
-    """An error of d_psi: h(x) = delta sin(wave'(x - at)), steepest at `at`."""
+    """Model an error of d_psi: h(x) = delta sin(wave'(x - at)), steepest at `at`."""
 
     delta: float
     wave: np.ndarray  # [n]
@@ -110,12 +110,12 @@ class Ripple:
 
 
 def sharpest_ripple(delta: float, curvature: float, direction: np.ndarray, at: np.ndarray) -> Ripple:
-    """Return the ripple of size delta with the steepest slope that this Lipschitz constant of its gradient allows."""
+    """Return the ripple of size delta with the steepest slope for this Lipschitz constant of its gradient."""
     return Ripple(delta, np.sqrt(curvature / delta) * unit(direction), at)
 
 
 class Gap(NamedTuple):
-    """Both sides of theorem 2 at one (s, z, g)."""
+    """Hold both sides of theorem 2 at one (s, z, g)."""
 
     measured: float  # |d(z) - d(g)|
     eps: float
@@ -133,14 +133,14 @@ class Gap(NamedTuple):
 
 
 def slack(system: System, s: np.ndarray, z: np.ndarray, g: np.ndarray) -> float:
-    """Return the eps of (B1), how much longer the way over z is; zero where rounding makes it negative."""
+    """Return the eps of (B1), how much longer the path over z is; zero if rounding makes it negative."""
     return max(0.0, float(system.distance(s, z) + system.distance(z, g) - system.distance(s, g)))
 
 
 def gap(
     system: System, s: np.ndarray, z: np.ndarray, g: np.ndarray, of_z: Ripple | None = None, of_g: Ripple | None = None
 ) -> Gap:
-    """Measure the left side, and the constants of (B1), (B2) and (B3) at s with d_psi = d* + a ripple for each goal."""
+    """Measure the left side and the constants of (B1), (B2) and (B3) at s, with d_psi = d* + a ripple for each goal."""
     still = Ripple(0.0, np.zeros_like(s), s)
     ripples = (of_z or still, of_g or still)
     directions = [-unit(system.gradient(s, goal) + r.gradient(s)) for goal, r in zip((z, g), ripples, strict=True)]
@@ -153,9 +153,9 @@ def gap(
 def lipschitz_constant(
     system: System, s: np.ndarray, goals: tuple[np.ndarray, ...], size: float, added: float = 0.0
 ) -> float:
-    """Return L of (B2), the smallest we find that holds in the ball of radius sqrt(size / L) where it is needed.
+    """Return L of (B2): the smallest that we find to hold in the ball of radius sqrt(size / L) where it is needed.
 
-    d* has a corner at its goal, so a ball that reaches a goal has no L: a larger L then wants a smaller ball.
+    d* has a corner at its goal, so no L holds in a ball that reaches a goal; a larger L then makes the ball smaller.
     """
     L = _steepest(system, s[None], goals) + added  # noqa: N806
     for _ in range(60):
@@ -171,7 +171,7 @@ def lipschitz_constant(
 
 
 def _steepest(system: System, points: np.ndarray, goals: tuple[np.ndarray, ...]) -> float:
-    """The largest norm of d*'s Hessian over points [K, n] and goals; central differences of the gradient."""
+    """Return the largest norm of d*'s Hessian over points [K, n] and goals, by central differences of the gradient."""
     step = 1e-5
     shifts = step * np.eye(points.shape[-1])[:, None]  # [n, 1, n]
     largest = 0.0
@@ -183,7 +183,7 @@ def _steepest(system: System, points: np.ndarray, goals: tuple[np.ndarray, ...])
 
 
 def _ball(n: int) -> np.ndarray:
-    """[K, n]: points of the unit ball, its rim and centre among them; the same ones every time."""
+    """Return fixed points [K, n] of the unit ball, including its surface and centre."""
     directions = unit(np.random.default_rng(0).normal(size=(12 * n, n)))
     return np.concatenate([np.zeros((1, n)), 0.5 * directions, directions])
 
@@ -192,17 +192,17 @@ def _ball(n: int) -> np.ndarray:
 
 
 def controllable_part(G: np.ndarray, p: np.ndarray) -> np.ndarray:  # noqa: N803
-    """[n, m], [n] -> [n]: the projection of p onto im G."""
+    """Return the projection of p onto im G: [n, m], [n] -> [n]."""
     return G @ np.linalg.pinv(G) @ p
 
 
 def controllable_share(G: np.ndarray, p: np.ndarray) -> float:  # noqa: N803
-    """Return rho: how much of the gradient's norm actions can move, 0 to 1."""
+    """Return rho, the share of the gradient's norm that actions can move: 0 to 1."""
     return float(np.linalg.norm(controllable_part(G, p)) / np.linalg.norm(p))
 
 
 def action_bounds(terms: Terms, p: np.ndarray) -> tuple[float, float]:
-    """Return bounds of |a*| by the projection's norm: (iii)'s lower one with its constant written out, (ii)'s upper."""
+    """Return bounds of |a*| by the projection's norm: (iii)'s lower bound with its constant, and (ii)'s upper bound."""
     part = np.linalg.norm(controllable_part(terms.G, p))
     gains = np.linalg.svd(terms.G, compute_uv=False)
     weakest = gains[gains > 1e-12 * gains[0]][-1]
@@ -211,13 +211,13 @@ def action_bounds(terms: Terms, p: np.ndarray) -> tuple[float, float]:
 
 
 def regret(terms: Terms, p: np.ndarray, action: np.ndarray) -> float:
-    """Return how much worse than a* an action is in HJB's bracket: |a - a*|^2 in R, halved."""
+    """Return how much worse than a* an action is in HJB's bracket: half of |a - a*|^2 in R's norm."""
     gap = action - feedback(terms, p)
     return float(gap @ terms.R @ gap / 2)
 
 
 def orientation_errors(terms: Terms, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """[K, n] -> [K]: the angle by which a* turns when the unit direction of p is off by each row of `noise`."""
+    """Return the angle by which a* turns if each row of `noise` is added to p's unit direction: [K, n] -> [K]."""
     true = unit(feedback(terms, unit(p)))
     seen = np.array([unit(feedback(terms, unit(p) + error)) for error in noise])
     return np.arccos(np.clip(seen @ true, -1, 1))
@@ -226,5 +226,5 @@ def orientation_errors(terms: Terms, p: np.ndarray, noise: np.ndarray) -> np.nda
 def minimising_action(
     cost: Callable[[np.ndarray], float], motion: Callable[[np.ndarray], np.ndarray], p: np.ndarray, m: int
 ) -> np.ndarray:
-    """[m]: argmin_a cost(a) + p'f(a), for any cost and dynamics: part (i) does not ask for a quadratic one."""
+    """Return argmin_a cost(a) + p'f(a) [m] for any cost and dynamics: part (i) does not need a quadratic cost."""
     return minimize(lambda a: cost(a) + p @ motion(a), np.full(m, 0.1), method="BFGS", options={"gtol": 1e-9}).x

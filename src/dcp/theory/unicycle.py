@@ -1,8 +1,8 @@
-"""A car without inertia, state (x, y, heading): it drives and turns but never slides sideways. im G is two of three.
+"""A car without inertia, state (x, y, heading): it drives and turns but never slides sideways. im G has dimension 2.
 
 Optimal paths solve Hamilton's equations from s, with the gradient p of d* as the costate: p'Dp = 2 c0 leaves an angle
-and the sideways part of p free, so a shot (angle, sideways, time) ends at one goal, and d* = 2 c0 time as long as the
-path is the shortest one. `solve` finds the shot for a goal; all is the same seen from the car, so s is the origin.
+and the sideways part of p free, so a shot (angle, sideways, time) ends at one goal, and d* = 2 c0 time if the path is
+the shortest one. `solve` finds the shot for a goal in the car's own frame, where s is the origin.
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ import numpy as np
 from dcp.theory.control_systems import Terms
 
 STEPS = 32  # of Runge-Kutta, along one path
-LONGEST = 4.0  # shots of the table, in time
+LONGEST = 4.0  # time of the table's longest shots
 
 
 class Shots(NamedTuple):
-    """Optimal paths from the origin that fit a goal, the cheapest first."""
+    """Hold the optimal paths from the origin to a goal, the cheapest first."""
 
     cost: np.ndarray  # [K]
     gradient: np.ndarray  # [K, 3]: p at s
@@ -36,13 +36,13 @@ class Unicycle:
         return Terms(np.zeros(3), G, np.diag([self.drive_price, self.turn_price]), self.c0)
 
     def costate(self, angle: np.ndarray, sideways: np.ndarray) -> np.ndarray:
-        """[...], [...] -> [..., 3]: every p with p'Dp = 2 c0 at heading 0."""
+        """Return the p with p'Dp = 2 c0 at heading 0: [...], [...] -> [..., 3]."""
         ahead = -np.sqrt(2 * self.c0 * self.drive_price) * np.cos(angle)
         turn = -np.sqrt(2 * self.c0 * self.turn_price) * np.sin(angle)
         return np.stack(np.broadcast_arrays(ahead, sideways, turn), -1)
 
     def shoot(self, parameters: np.ndarray, keep: bool = False) -> np.ndarray:
-        """[..., 3] -> [..., 3]: where a shot from the origin ends; with `keep` the whole path [STEPS + 1, ..., 3]."""
+        """Return where a shot from the origin ends, [..., 3] -> [..., 3]; with `keep` the path [STEPS + 1, ..., 3]."""
         angle, sideways, time = np.moveaxis(parameters, -1, 0)
         p = self.costate(angle, sideways)
         y = np.concatenate([np.zeros_like(p), p], -1)  # [..., 6]
@@ -57,7 +57,7 @@ class Unicycle:
         return np.stack(path) if keep else y[..., :3]
 
     def _motion(self, y: np.ndarray) -> np.ndarray:
-        """Hamilton's equations: s' = -D p, p' = (p'Dp)_s / 2. Only the heading's costate changes."""
+        """Return Hamilton's equations: s' = -D p, p' = (p'Dp)_s / 2. Only the heading's costate changes."""
         heading, px, py, turn = y[..., 2], y[..., 3], y[..., 4], y[..., 5]
         cos, sin = np.cos(heading), np.sin(heading)
         drive = -(px * cos + py * sin) / self.drive_price
@@ -67,7 +67,7 @@ class Unicycle:
         )
 
     def solve(self, s: np.ndarray, g: np.ndarray) -> Shots:
-        """Find shots from s to g [3], the cheapest first: the table's best of each kind, then Newton's method."""
+        """Find shots from s to g [3], the cheapest first: the table's best of each kind, then apply Newton."""
         goal = seen_from(s, g)
         table, ends = _table(self)  # [kinds, K, 3]
         nearest = np.sum((ends - goal) ** 2, -1).argmin(-1)
@@ -87,7 +87,7 @@ class Unicycle:
         return self.solve(s, g).gradient[0]
 
     def _newton(self, shots: np.ndarray, goal: np.ndarray) -> np.ndarray:
-        """[K, 3]: every shot drawn to the goal at once; steps are kept short, so that none flies off."""
+        """Move all shots to the goal at once, [K, 3]; steps are kept short, so that none diverges."""
         step = 1e-6
         probes = step * np.concatenate([np.zeros((1, 3)), np.eye(3), -np.eye(3)])[:, None]  # [7, 1, 3]
         for _ in range(12):
@@ -109,15 +109,15 @@ def seen_from(s: np.ndarray, g: np.ndarray) -> np.ndarray:
 
 
 def _turned(p: np.ndarray, heading: float) -> np.ndarray:
-    """[..., 3]: the plane's part turned by the heading."""
+    """Rotate the plane's part by the heading: [..., 3]."""
     cos, sin = np.cos(heading), np.sin(heading)
     return np.stack([cos * p[..., 0] - sin * p[..., 1], sin * p[..., 0] + cos * p[..., 1], p[..., 2]], -1)
 
 
 @lru_cache(maxsize=4)
 def _table(car: Unicycle) -> tuple[np.ndarray, np.ndarray]:
-    """[kinds, K, 3] twice: shots in every direction, and where they end. A kind is an eighth of the angles, a sign of
-    the sideways part and a range of times: paths of several kinds may reach one goal, the shortest is asked for."""
+    """Return shots in every direction and their ends, [kinds, K, 3] each. A kind is an eighth of the angles, a sign of
+    the sideways part and a range of times: paths of several kinds may reach a goal, and we need the shortest."""
     angles = np.linspace(-np.pi, np.pi, 48, endpoint=False).reshape(8, 1, 6, 1)
     sides = np.sinh(np.linspace(0.01, 3.5, 16))
     angle, sideways = np.broadcast_arrays(angles, np.stack([sides, -sides])[:, None])  # [8, 2, 6, 16]

@@ -1,4 +1,4 @@
-"""Every measure of one agent: gathered once, each part by itself, as one object of plain numbers: `dcp diagnose`."""
+"""Run all measures of one agent on the same states, and return one object of plain numbers: `dcp diagnose`."""
 
 import math
 import time
@@ -41,8 +41,8 @@ def diagnose(
     seed: int = 0,
     tell: Callable[[str], object] = len,
 ) -> dict[str, Any]:
-    """Return the content of diagnosis.json. The seed decides episodes, samples and subgoals; `tell` is called with the
-    name of each piece of work."""
+    """Return the content of diagnosis.json. The seed decides episodes, samples and subgoals. `tell` is called with the
+    name of each step of the work."""
     start = time.perf_counter()
     target = open_target(source)
     made = environment_of(target, env)
@@ -68,7 +68,7 @@ def _require_sense(parts: Sequence[str], episodes: int | None, states: int, seed
 
 
 def require_psi(target: Target) -> DeployedPolicy:
-    """Return the policy, or refuse one without a psi to measure."""
+    """Return the target's policy, or refuse one without a psi."""
     if not isinstance(target.policy, DeployedPolicy):
         raise UserError(f"{target.label} holds no psi to measure: name the run's folder or its policy.safetensors")
     return target.policy
@@ -107,7 +107,7 @@ def _about(target: Target, subject: Subject) -> dict[str, Any]:
 
 
 def _plain(tree: Any) -> Any:
-    """Convert for JSON, which has no nan and no arrays: what is unknown is null, and clouds have five digits."""
+    """Convert for JSON, which has no nan and no arrays: nan becomes null, and arrays are rounded to five digits."""
     if isinstance(tree, dict):
         return {name: _plain(value) for name, value in tree.items()}
     if isinstance(tree, np.ndarray):

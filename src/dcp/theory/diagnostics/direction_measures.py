@@ -1,6 +1,6 @@
-"""The learned direction on a trained agent: theorem 2's gaps, alignment with the true way, theorem 3's controllability.
+"""Measure an agent's learned direction: theorem 2's gaps, alignment with the true path, theorem 3's controllability.
 
-Each part takes a Subject and returns what is said of it and what is drawn.
+Each part takes a Subject and returns its numbers and what to draw.
 """
 
 from dataclasses import replace
@@ -24,13 +24,13 @@ from dcp.theory.diagnostics.distance_measures import rank_correlation
 from dcp.theory.diagnostics.visited_states import Found, Subject, Truth, Visits, actions, learned
 from dcp.types import Array, MazeLayout
 
-SLACK_BINS = (0.0, 1.0, 4.0, 16.0, np.inf)  # in the environment's thresholds
-ORACLE_SHARES = (0.2, 0.8)  # of the way from s to g
+SLACK_BINS = (0.0, 1.0, 4.0, 16.0, np.inf)  # in units of the environment's threshold
+ORACLE_SHARES = (0.2, 0.8)  # of the path from s to g
 DISTANCE_BINS = 4
-MOST_GOALS = 16  # free cells of a maze, as goals of its alignment
+MOST_GOALS = 16  # free cells of a maze that serve as goals of its alignment
 STEPS = (1, 10, 50)  # k of controllability
-OFFSET = 0.25  # of an action, whose range is [-1, 1]
-MOVES = 0.01  # of the threshold: a smaller move is none
+OFFSET = 0.25  # of an action in [-1, 1]
+MOVES = 0.01  # of the threshold: smaller moves count as none
 MOVED, PHYSICS_MOVED = 64, 16  # states from which actions are tried
 
 
@@ -38,14 +38,14 @@ MOVED, PHYSICS_MOVED = 64, 16  # states from which actions are tried
 
 
 class Gaps(NamedTuple):
-    """Of one kind of z, at K states."""
+    """Hold the gaps of one kind of z at K states."""
 
     subgoal: np.ndarray  # [K, G]
     state: np.ndarray  # [K]: of the unit gradients, theorem 2's left side
     psi: np.ndarray  # [K]: of the directions in psi-space
-    magnitude: np.ndarray  # [K]: of the distances, relative to that to g
+    magnitude: np.ndarray  # [K]: of the distances, relative to the distance to g
     action: np.ndarray  # [K]: of the actor's outputs
-    slack: np.ndarray  # [K]: the detour, in the goal's units; nan where no path leads
+    slack: np.ndarray  # [K]: the detour, in the goal's units; nan if there is no path
     there: np.ndarray  # [K]: d*(s, z)
     onward: np.ndarray  # [K]: d*(z, g)
 
@@ -57,8 +57,8 @@ def gaps(subject: Subject) -> Found:
 
     It lies in [0, 2]: 0 where both point the same way, sqrt(2) at a right angle, 2 opposite. The theorem bounds it by
     8 sqrt(2 L delta)/m + 2 sqrt(2 L eps)/m, where eps is the detour over z: slack = d*(s,z) + d*(z,g) - d*(s,g).
-    The same in psi-space, u(x) = unit(psi(x) - psi(s)), is what the actor of DCP reads; beside it stand the distance
-    that it reads, |d_psi(s,z) - d_psi(s,g)| / d_psi(s,g), and what it makes of both, |a(s,z) - a(s,g)|.
+    DCP's actor reads the same in psi-space, u(x) = unit(psi(x) - psi(s)). We also measure the gap of the distance that
+    it reads, |d_psi(s,z) - d_psi(s,g)| / d_psi(s,g), and of its action, |a(s,z) - a(s,g)|.
     """
     config = subject.config
     found = {kind: gaps_to(subject, z) for kind, z in choose_subgoals(subject).items()}
@@ -70,7 +70,7 @@ def gaps(subject: Subject) -> Found:
 
 
 def choose_subgoals(subject: Subject) -> dict[str, np.ndarray]:
-    """Return kind -> z [K, G]. The scorer has the run's settings; a method without a pool, what they would pick."""
+    """Return z [K, G] by kind. The scorer has the run's settings, even if its method has no pool."""
     visits, seed = subject.visits, subject.seed
     rng = np.random.default_rng(seed)
     pooled = replace(subject.config, command="pooled_subgoal")
@@ -94,7 +94,7 @@ def _select(
 
 
 def gaps_to(subject: Subject, subgoal: np.ndarray) -> Gaps:
-    """Compare the way to z [K, G] with the way to g at every sampled state."""
+    """Compare the direction to z [K, G] with the direction to g at every sampled state."""
     policy, truth, visits = subject.policy, subject.truth, subject.visits
     achieved, goal = visits.achieved, visits.goal
     toward_z = jax.device_get(learned(policy, achieved, subgoal.astype(np.float32)))
@@ -116,13 +116,13 @@ def gaps_to(subject: Subject, subgoal: np.ndarray) -> Gaps:
 
 
 def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """[K]: nan where one of the two is no direction (z at s)."""
+    """Return the distances [K] of two directions; nan if one of them is zero (z at s)."""
     both = np.any(a != 0.0, axis=1) & np.any(b != 0.0, axis=1)
     return np.where(both, np.linalg.norm(a - b, axis=1), np.nan)
 
 
 def summarize_gaps(found: dict[str, Gaps], visits: Visits) -> dict[str, Any]:
-    """Return what the JSON says of all kinds."""
+    """Return the JSON object for all kinds."""
     slack, gap, episode = _joined(found, visits)
     by_slack = []
     for low, high in pairwise(threshold * visits.spec.threshold for threshold in SLACK_BINS):
@@ -139,9 +139,9 @@ def summarize_gaps(found: dict[str, Gaps], visits: Visits) -> dict[str, Any]:
 
 
 def _summary(found: Gaps, visits: Visits) -> dict[str, Any]:
-    """Summarise one kind. On path: the detour over z is shorter than the distance at which a goal counts as reached.
+    """Summarise one kind. z is on the path if the detour over z is below the threshold for reaching a goal.
 
-    A z that is g itself, or s, is on every path: `midway` leaves both out, `state_away` the gaps of a z at g.
+    A z at g or at s is on every path: `midway` leaves out both, `state_away` leaves out the gaps of a z at g.
     """
     threshold, episode = visits.spec.threshold, visits.episode
     known = np.isfinite(found.slack)
@@ -166,18 +166,18 @@ def _joined(found: dict[str, Gaps], visits: Visits) -> tuple[np.ndarray, np.ndar
     return slack[known], gap[known], np.tile(visits.episode, len(kinds))[known]
 
 
-# Alignment: does the learned direction point along the true way?
+# Alignment: does the learned direction point along the true path?
 
 
 class Alignment(NamedTuple):
-    """At K points, each with a goal."""
+    """Hold the alignment at K points, each with a goal."""
 
-    pulled: np.ndarray  # [K]: cosine of J^T u with the true direction; nan where one of the two is none
+    pulled: np.ndarray  # [K]: cosine of J^T u with the true direction; nan if one of them is zero
     descent: np.ndarray  # [K]: of -grad_s d_psi
     straight: np.ndarray  # [K]: of the straight line
     elsewhere: np.ndarray  # [K]: of J^T u toward another goal
     difference: float  # the largest |J^T u - (-grad_s d_psi)|, relative to the longest of them
-    length: np.ndarray  # [K]: of the true way
+    length: np.ndarray  # [K]: of the true path
     shown: np.ndarray  # [K, G]: J^T u as unit vectors
     true: np.ndarray  # [K, G]
 
@@ -185,14 +185,14 @@ class Alignment(NamedTuple):
 def alignment(subject: Subject) -> Found:
     """Measure the cosine of the learned direction with the shortest path's first step.
 
-    Two forms of the learned direction: -grad_s d_psi, and the pullback J^T u of the direction in psi-space. For a norm
-    they are the same (the paper's identity); both are measured, and how far they are apart. 1: along the path; 0:
-    across it; -1: away. Two baselines stand beside them:
+    The learned direction has two forms: -grad_s d_psi, and the pullback J^T u of the direction in psi-space. For a norm
+    they are equal (the paper's identity); we measure both, and their difference. 1 is along the path, 0 across it, -1
+    away from it. There are two baselines:
 
     - the straight line to the goal. An untrained psi is nearly linear, and a random linear map into many dimensions
-      keeps directions: what is no better than the straight line was not learned.
-    - the learned direction toward another place than the goal (a random visited place; over the maze a random point):
-      chance. It is above 0 where most places lie on one side.
+      keeps directions: a result no better than the straight line was not learned.
+    - chance: the learned direction toward another place than the goal (a random visited place; over the maze a random
+      point). It is above 0 if most places lie on one side.
     """
     policy, truth, visits, spec = subject.policy, subject.truth, subject.visits, subject.env.spec
     others = np.random.default_rng(subject.seed).permutation(visits.achieved)
@@ -203,13 +203,13 @@ def alignment(subject: Subject) -> Found:
             f"the goals of {spec.name} are no points of a maze: the straight line is taken as the true way"
         )
         return said, {"visited": visited.pulled}
-    # A large maze has fewer points for each cell, or nobody could tell its arrows apart.
+    # A large maze gets fewer points per cell, so that its arrows stay legible.
     points = maze_points(spec.maze, 4 if max(spec.maze.walls.shape) <= 6 else 2)
     cells = goals_at(spec.maze.scale * np.argwhere(~spec.maze.walls), visits.goals[0])  # the centre of each free cell
     goals = cells[np.random.default_rng(subject.seed).permutation(len(cells))[:MOST_GOALS]]
     over, which = _align_over(subject, points, goals, subject.seed)
     said |= {"maze": summarize_alignment(over, which), "goals": len(goals)}
-    # One goal's arrows over the maze: the goal that is farthest by path, at the height of the others.
+    # Arrows over the maze for one goal: the farthest by path, at the height of the others.
     goal = np.append(farthest_goal(spec.maze), goals[0, 2:]) if len(spec.maze.cells("g")) else goals[0]
     found, _ = _align_over(subject, points, goal[None], seed=0)
     arrows = {"points": points, "learned": found.shown[:, :2], "true": found.true[:, :2], "cosine": found.pulled}
@@ -236,13 +236,13 @@ def align(policy: DeployedPolicy, truth: Truth, achieved: np.ndarray, goal: np.n
 
 
 def _cosine(vectors: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """[K]: nan where a vector is zero, or the true direction unknown."""
+    """Return cosines [K]; nan if a vector is zero or the true direction is unknown."""
     own = unit(np.asarray(vectors, float))
     return np.where(np.any(own != 0.0, axis=1), np.sum(own * units, axis=1), np.nan)
 
 
 def _align_over(subject: Subject, points: np.ndarray, goals: np.ndarray, seed: int) -> tuple[Alignment, np.ndarray]:
-    """Align every point [., 2] with every goal [M, G]; return also which goal [K]."""
+    """Align every point [., 2] with every goal [M, G]; also return each pair's goal [K]."""
     achieved = np.concatenate([goals_at(points, goal) for goal in goals])
     which = np.repeat(np.arange(len(goals)), len(points))
     others = np.random.default_rng(seed).integers(0, len(achieved), len(achieved))
@@ -250,7 +250,7 @@ def _align_over(subject: Subject, points: np.ndarray, goals: np.ndarray, seed: i
 
 
 def maze_points(layout: MazeLayout, per_cell: int) -> np.ndarray:
-    """Return points [K, 2] evenly over the free cells, off their faces."""
+    """Return points [K, 2] spread evenly over the free cells, away from their edges."""
     rows, columns = layout.walls.shape
     steps = (np.arange(per_cell) + 0.5) / per_cell - 0.5
     x, y = ((np.arange(n)[:, None] + steps[None]).ravel() * layout.scale for n in (rows, columns))
@@ -259,7 +259,7 @@ def maze_points(layout: MazeLayout, per_cell: int) -> np.ndarray:
 
 
 def summarize_alignment(found: Alignment, groups: np.ndarray) -> dict[str, Any]:
-    """Return what the JSON says. groups [K]: episodes or goals, whose number decides the intervals."""
+    """Return the JSON object. groups [K]: episodes or goals, whose number decides the intervals."""
     known = np.isfinite(found.pulled)
     return {
         "pulled_back": clustered_mean(found.pulled, groups, -1.0, 1.0).as_json(),
@@ -275,7 +275,7 @@ def summarize_alignment(found: Alignment, groups: np.ndarray) -> dict[str, Any]:
 
 
 def _by_distance(found: Alignment, groups: np.ndarray) -> list[dict[str, Any]]:
-    """Return the same cosine for near and far goals: quarters of the points by the true way's length."""
+    """Return the cosine for near and far goals: by quarters of the points, sorted by the true path's length."""
     known = np.isfinite(found.pulled) & np.isfinite(found.length)
     if not known.any():
         return []
@@ -297,10 +297,10 @@ def _by_distance(found: Alignment, groups: np.ndarray) -> list[dict[str, Any]]:
 
 
 class Controllability(NamedTuple):
-    """At K states, after k steps."""
+    """Hold the controllability at K states after k steps."""
 
     share: np.ndarray  # [K]: |P v|
-    cosine: np.ndarray  # [K]: nan where nothing can be moved
+    cosine: np.ndarray  # [K]: nan if actions can move nothing
     progress: np.ndarray  # [K]
     true_share: np.ndarray  # [K]: |P t|, of the true direction
     movable: np.ndarray  # [K]: whether actions can move the goal coordinates at all
@@ -310,10 +310,9 @@ class Controllability(NamedTuple):
 def controllability(subject: Subject) -> Found:
     """Measure how much of the learned direction actions can follow, and whether that is the useful part.
 
-    psi_g reads goal coordinates and torques enter velocities, so at one instant no action moves what psi reads, for
-    every body with inertia. So the map over k environment steps is measured: x_k(e) are the goal coordinates after k
-    steps from s under the actor's own actions with an offset e held throughout, and M_k = d x_k / d e [G, A] by central
-    differences.
+    psi_g reads goal coordinates, but torques change velocities, so at one instant no action moves what psi reads, for
+    any body with inertia. So we measure the map over k environment steps: x_k(e) are the goal coordinates after k steps
+    from s under the actor's own actions with a constant offset e, and M_k = d x_k / d e [G, A] by central differences.
 
         v   = unit(-grad_s d_psi(s, g))        the learned direction, in goal coordinates
         P_k = projection onto the image of M_k: the directions in which actions can move the goal coordinates in k steps
@@ -338,7 +337,7 @@ def controllability(subject: Subject) -> Found:
 def action_maps(
     env: Environment, policy: DeployedPolicy, start: EnvState, goal: np.ndarray, steps: tuple[int, ...]
 ) -> dict[int, np.ndarray]:
-    """Return M_k of states [K, ...] as {k: [K, G, A]}; nan where a body diverged."""
+    """Return M_k of states [K, ...] as {k: [K, G, A]}; nan if a body diverged."""
     found = np.asarray(_maps_program(env, steps)(policy, start, jnp.asarray(goal)))  # [len(steps), K, G, A]
     return dict(zip(steps, found, strict=True))
 
@@ -349,7 +348,7 @@ def _maps_program(env: Environment, steps: tuple[int, ...]) -> Any:
 
 
 def _maps(env: Environment, steps: tuple[int, ...], policy: DeployedPolicy, start: EnvState, goal: Array) -> Array:
-    """Step all offsets of all states side by side, [K, 1 + 2A, ...]; the first has none and leads the others."""
+    """Step all offsets of all states together, [K, 1 + 2A, ...]. The copy without offset decides all actions."""
     size = env.spec.action_size
     offsets = OFFSET * jnp.concatenate([jnp.zeros((1, size)), jnp.eye(size), -jnp.eye(size)])  # [1 + 2A, A]
     copies = jax.tree.map(lambda x: jnp.repeat(x, len(offsets), axis=0), start)  # [K * (1 + 2A), ...]

@@ -1,6 +1,6 @@
-"""The learned distance on a trained agent: is it a measure of time, a quasimetric, and does psi keep what goals say?
+"""Measure an agent's learned distance: is it a measure of time, a quasimetric, and does psi preserve the goals?
 
-Each part takes a Subject and returns what is said of it and what is drawn.
+Each part takes a Subject and returns its numbers and what to draw.
 """
 
 from typing import Any, NamedTuple
@@ -13,30 +13,30 @@ from dcp.statistics import UNKNOWN, Interval, clustered_mean, clustered_share, c
 from dcp.theory.diagnostics.visited_states import Found, Subject, Visits, energy_distances, jacobians, psi
 
 PAIRS = 2000
-LONGEST = 100  # steps: 1 / (1 - discount), beyond which the critic has seen few pairs
+LONGEST = 100  # steps: 1 / (1 - discount); the critic has seen few pairs beyond
 DRAWN = 400  # points of a cloud
-ROUNDING = 1e-3  # relative: NORM_EPS makes a distance of zero 0.001, and float32 has its own
-BLIND = 0.1  # the smallest singular value is below this part of the largest
+ROUNDING = 1e-3  # relative: NORM_EPS turns a distance of zero into 0.001, and float32 rounds
+BLIND = 0.1  # psi is blind if the smallest singular value is below this share of the largest
 
 
 # Calibration
 
 
 class Pairs(NamedTuple):
-    """Two moments of one episode."""
+    """Hold pairs of moments of one episode each."""
 
     episode: np.ndarray  # [K]
     start: np.ndarray  # [K]
     end: np.ndarray  # [K]
-    steps: np.ndarray  # [K]: until the agent was first near the later state; 0 if it was from the beginning
+    steps: np.ndarray  # [K]: until the agent was first near the later state; 0 if it was near from the start
 
 
 def calibration(subject: Subject) -> Found:
-    """Measure d_psi against the steps between visited states, the steps to the goal, and the true way.
+    """Compare d_psi with the steps between visited states, the steps to the goal, and the true path.
 
-    Hindsight pairs are two states of one episode, up to its first success, as the critic was trained on. Their time is
-    that from the first to the moment at which the agent first came within the threshold of the second: an agent that
-    waits there is not farther away. A perfect measure of time has rank correlation 1 and a line through zero.
+    Hindsight pairs are two states of one episode up to its first success, like the critic's training pairs. Their time
+    runs from the first state until the agent first came within the threshold of the second: an agent that waits there
+    is not farther away. A perfect measure of time has rank correlation 1 and a line through zero.
     """
     policy, visits, seed = subject.policy, subject.visits, subject.seed
     pairs = hindsight_pairs(visits, seed)
@@ -65,7 +65,7 @@ def calibration(subject: Subject) -> Found:
 
 
 def hindsight_pairs(visits: Visits, seed: int, count: int = PAIRS) -> Pairs:
-    """Draw pairs at most 100 steps apart. A pair that is near from the beginning has no way between it: left out."""
+    """Draw pairs at most 100 steps apart, without pairs that are near each other from the start."""
     rng = np.random.default_rng(seed)
     last = np.where(visits.reached >= 0, visits.reached, visits.ends)  # [H]
     episode = rng.choice(np.flatnonzero(last > 0), count) if np.any(last > 0) else np.zeros(0, int)
@@ -83,19 +83,19 @@ def _first_near_the_end(path: np.ndarray, threshold: float) -> int:
 
 
 def _before_success(visits: Visits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return every state before its episode's success: time and episode [K, 2], steps left [K], goal [K, G]."""
+    """Return all states before their episode's success: time and episode [K, 2], steps left [K], goal [K, G]."""
     found = [(t, h) for h in np.flatnonzero(visits.reached > 0) for t in range(visits.reached[h])]
     at = np.array(found, int).reshape(-1, 2)
     return at, visits.reached[at[:, 1]] - at[:, 0], visits.goals[at[:, 1]]
 
 
 def _distances(policy: DeployedPolicy, achieved: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    """[K, G], [K, G] -> [K]: d_psi"""
+    """Return d_psi: [K, G], [K, G] -> [K]."""
     return np.linalg.norm(np.asarray(psi(policy, achieved)) - np.asarray(psi(policy, goal)), axis=1)
 
 
 def _fit(x: np.ndarray, d_psi: np.ndarray, episodes: np.ndarray) -> dict[str, Any]:
-    """Compare d_psi with x: order, line, and the number of pairs."""
+    """Compare d_psi with x: rank correlation, line, and the number of pairs."""
     known = np.isfinite(x) & np.isfinite(d_psi)
     x, d_psi, episodes = x[known].astype(float), d_psi[known].astype(float), episodes[known]
     order = rank_correlation(x, d_psi, episodes).as_json()
@@ -103,7 +103,7 @@ def _fit(x: np.ndarray, d_psi: np.ndarray, episodes: np.ndarray) -> dict[str, An
 
 
 def rank_correlation(x: np.ndarray, y: np.ndarray, episodes: np.ndarray) -> Interval:
-    """Return Spearman's correlation of x [K] and y [K], with the bootstrap's interval over these episodes [K]."""
+    """Return Spearman's correlation of x [K] and y [K] with a bootstrap interval over these episodes [K]."""
     return clustered_statistic(lambda rows: spearman(x[rows], y[rows]), episodes)
 
 
@@ -132,9 +132,9 @@ def _slope(x: np.ndarray, y: np.ndarray) -> float:
 def energies(subject: Subject) -> Found:
     """Measure whether the critic's own distance, -energy(psi_sa(s, a), psi_g(g)), is a quasimetric.
 
-    d(s, g) is taken with the actor's own action toward g. d_psi = |psi_g - psi_g| is a norm: it is zero at home,
-    symmetric and obeys the triangle inequality by construction, so nothing of it is measured. d(s, g) need not: psi_sa
-    and psi_g are two networks. A quasimetric may be asymmetric (that is no fault), must be zero at home, and needs
+    d(s, g) uses the actor's own action toward g. d_psi = |psi_g - psi_g| is a norm: it is zero at g = s, symmetric, and
+    obeys the triangle inequality by construction, so it is not measured. d(s, g) need not, because psi_sa and psi_g
+    are two networks. A quasimetric may be asymmetric (that is no fault), must be zero at g = s, and needs
     d(s, g) <= d(s, w) + d(w, g). Triples s, w, g of visited states are drawn at random.
     """
     policy, visits = subject.policy, subject.visits
@@ -149,7 +149,7 @@ def energies(subject: Subject) -> Found:
         return {}, {}
 
     def distances(state: np.ndarray, toward: np.ndarray) -> np.ndarray:
-        """[K, S], [K, S] -> [K]; the energy l2 is a square, of which the root is a distance."""
+        """Return distances: [K, S], [K, S] -> [K]. The energy l2 is a square, so its root is taken."""
         found = energy_distances(policy, jnp.asarray(state), jnp.asarray(visits.spec.achieved(toward)))
         return np.sqrt(np.asarray(found, float)) if energy == "l2" else np.asarray(found, float)
 
@@ -157,7 +157,7 @@ def energies(subject: Subject) -> Found:
     s = visits.state
     w, g = (s[rng.permutation(len(s))] for _ in range(2))
     s_g, s_w, w_g, w_s, home = (distances(a, b) for a, b in ((s, g), (s, w), (w, g), (w, s), (s, s)))
-    excess = (s_g - s_w - w_g) / np.maximum(s_g, 1e-12)  # of what the detour should have cost at least
+    excess = (s_g - s_w - w_g) / np.maximum(s_g, 1e-12)  # relative violation of the triangle inequality
     violated = excess > ROUNDING
     asymmetry = np.abs(s_w - w_s) / np.maximum(0.5 * (s_w + w_s), 1e-12)
     return {
@@ -173,10 +173,10 @@ def energies(subject: Subject) -> Found:
 
 
 def conditioning(subject: Subject) -> Found:
-    """Measure the singular values of psi_g's Jacobian, and how many dimensions psi uses.
+    """Measure the singular values of psi_g's Jacobian and the number of dimensions that psi uses.
 
-    The actor's direction u and the gradient J^T u say the same where J_psi has full rank; where its smallest singular
-    value is near zero, moves in one direction of the goal's coordinates are hardly seen by psi.
+    The actor's direction u and the gradient J^T u carry the same information if J_psi has full rank. If its smallest
+    singular value is near zero, psi hardly sees moves in one direction of the goal's coordinates.
     """
     policy, visits = subject.policy, subject.visits
     strength = np.linalg.svd(np.asarray(jacobians(policy, visits.achieved)), compute_uv=False)  # [K, min(D, G)]
@@ -196,7 +196,7 @@ def conditioning(subject: Subject) -> Found:
 
 
 def effective_rank(singular_values: np.ndarray) -> np.ndarray:
-    """[..., R] -> [...]: exp of the entropy of the values' shares; R where all are equal, 1 where one is left alone."""
+    """Return exp of the entropy of the values' shares, [..., R] -> [...]: R if all are equal, 1 if one is left."""
     shares = singular_values / np.maximum(singular_values.sum(axis=-1, keepdims=True), 1e-30)
     logs = np.log(np.where(shares > 0.0, shares, 1.0))
     return np.exp(-np.sum(shares * logs, axis=-1))

@@ -1,6 +1,6 @@
-"""What a diagnosis looks at: visited states, the true way from each, and what the agent's networks say there.
+"""Gather what a diagnosis needs: visited states, the true path from each, and the networks' outputs there.
 
-Letters as in `types`, and K states, H episodes.
+Letters as in `types`; K states, H episodes.
 """
 
 from dataclasses import dataclass, field
@@ -25,14 +25,14 @@ from dcp.types import Array, EnvSpec, MazeLayout
 
 
 class Visits(NamedTuple):
-    """H episodes of T steps, and K of their states that are not at their goal yet."""
+    """Hold H episodes of T steps, and K of their states that are not at their goal yet."""
 
     spec: EnvSpec
     states: np.ndarray  # [T + 1, H, S]
     goals: np.ndarray  # [H, G]
     ends: np.ndarray  # [H]: the index of each episode's last state
     reached: np.ndarray  # [H]: the index of the first state near the goal; -1 if none is
-    env_states: EnvState  # [T + 1, H, ...]: whole, physics included
+    env_states: EnvState  # [T + 1, H, ...]: complete, including physics
     at: np.ndarray  # [K, 2]: time and episode of the sampled states
 
     @property
@@ -56,19 +56,19 @@ class Visits(NamedTuple):
         return self.goals[self.episode]
 
     def env_state(self, count: int) -> EnvState:
-        """[count, ...]: the first of the sampled, ready to be stepped"""
+        """Return the first `count` sampled states, ready to be stepped: [count, ...]."""
         time, episode = self.at[:count].T
         return jax.tree.map(lambda x: x[time, episode], self.env_states)
 
     def pool(self, size: int, seed: int) -> np.ndarray:
-        """[size, G]: achieved goals of any moment, as training's pool would hold them; repeated if there are fewer"""
+        """Return random achieved goals [size, G], as in training's pool; repeated if there are fewer."""
         alive = np.arange(len(self.states))[:, None] <= self.ends[None]  # [T + 1, H]
         achieved = self.spec.achieved(self.states[alive])
         return achieved[np.resize(np.random.default_rng(seed).permutation(len(achieved)), size)]
 
 
 def gather(env: Environment, policy: DeployedPolicy, seed: int, episodes: int, length: int, states: int) -> Visits:
-    """Play the stochastic actor, as it fills training's pool. The seed decides everything."""
+    """Play episodes with the stochastic actor, which also fills training's pool. The seed decides everything."""
     key = jax.random.key(seed)
     record: Record = jax.device_get(_program(env, episodes, length)(policy, key))
     observed, goals = env.spec.split(record.watched.obs)  # [T + 1, H, ...]
@@ -91,7 +91,7 @@ def _program(env: Environment, episodes: int, length: int) -> Any:
 
 
 def _sample(counts: np.ndarray, states: int, rng: np.random.Generator) -> np.ndarray:
-    """[K, 2]: random moments of `counts` [T + 1, H], as many of each episode as there are, or nearly so."""
+    """Return random moments [K, 2] where `counts` [T + 1, H] holds, as evenly over the episodes as possible."""
     found = []
     for episode in range(counts.shape[1]):
         times = rng.permutation(np.flatnonzero(counts[:, episode]))
@@ -101,30 +101,30 @@ def _sample(counts: np.ndarray, states: int, rng: np.random.Generator) -> np.nda
     return np.array([(time, episode) for _, time, episode in sorted(found, key=lambda x: x[0])[:states]])
 
 
-# The true way to a goal, in the goal's own coordinates: along a maze's paths, else straight.
+# The true path to a goal, in the goal's own coordinates: through the maze, else straight.
 
 
 class StraightTruth:
-    """The straight line."""
+    """Take the straight line as the true path."""
 
     name: ClassVar[str] = "straight"
 
     def lengths(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """[K, G], [K, G] -> [K]: how far it is; inf where no way leads."""
+        """Return lengths: [K, G], [K, G] -> [K]; inf if there is no path."""
         return np.linalg.norm(b - a, axis=1)
 
     def directions(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """[K, G], [K, G] -> [K, G]: the unit vector that shortens the way fastest; nan where there is none."""
+        """Return the unit vectors that shorten the path fastest: [K, G], [K, G] -> [K, G]; nan if there is none."""
         far = self.lengths(a, b)[:, None] > 0.0
         return np.where(far, unit(np.asarray(b - a, float)), np.nan)
 
     def between(self, a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
-        """[K, G], [K, G], [K] -> [K, G]: the point after this share of the way; nan where none leads."""
+        """Return the points after these shares of the path: [K, G], [K, G], [K] -> [K, G]; nan if there is no path."""
         return a + share[:, None] * (b - a)
 
 
 class PathTruth:
-    """Shortest paths of a point without size through the maze. What goals have besides the plane is not compared."""
+    """Take the maze's shortest paths of a point without size. Goal coordinates outside the plane are ignored."""
 
     name: ClassVar[str] = "path"
 
@@ -150,7 +150,7 @@ Truth = StraightTruth | PathTruth
 
 
 def leads_through_things(env: Any) -> bool:
-    """Tell whether the true way ignores something that stands in it until it is pushed away."""
+    """Return whether the true path ignores an object that blocks it until it is pushed away."""
     return has_plane(env.spec) and any(not thing.acts for thing in things_of(env))
 
 
@@ -158,11 +158,11 @@ def truth_of(spec: EnvSpec) -> Truth:
     return PathTruth(spec.maze) if spec.maze is not None and has_plane(spec) else StraightTruth()
 
 
-# What the agent's networks say at many states: each program is compiled once for policies of one shape.
+# The networks' outputs at many states: each program compiles once for policies of one shape.
 
 
 class Learned(NamedTuple):
-    """The way from s to a goal, as psi has it."""
+    """Hold psi's direction and distance from s to a goal."""
 
     direction: Array  # [K, D]: u, in psi-space
     magnitude: Array  # [K]: d_psi
@@ -172,7 +172,7 @@ class Learned(NamedTuple):
 
 @partial(jax.jit, compiler_options=QUICK_COMPILE)
 def learned(policy: DeployedPolicy, achieved: Array, commanded: Array) -> Learned:
-    """Return the way from achieved [K, G] to commanded [K, G]. Where both are one point every part is zero."""
+    """Return direction and distance from achieved [K, G] to commanded [K, G]; all zero if both are one point."""
     representation = policy.representation
 
     def of_one(s: Array, z: Array) -> Learned:
@@ -187,35 +187,35 @@ def learned(policy: DeployedPolicy, achieved: Array, commanded: Array) -> Learne
 
 @partial(jax.jit, compiler_options=QUICK_COMPILE)
 def actions(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
-    """state [K, S], goal [K, G] -> [K, A]: the deployed actor's"""
+    """Return the deployed actor's actions: state [K, S], goal [K, G] -> [K, A]."""
     return policy.act((), state, goal)[1]
 
 
 @partial(jax.jit, compiler_options=QUICK_COMPILE)
 def psi(policy: DeployedPolicy, goal: Array) -> Array:
-    """[K, G] -> [K, D]"""
+    """Return psi_g of goals: [K, G] -> [K, D]."""
     return policy.representation.encode_goal(goal)
 
 
 @partial(jax.jit, compiler_options=QUICK_COMPILE)
 def jacobians(policy: DeployedPolicy, achieved: Array) -> Array:
-    """[K, G] -> [K, D, G]: J_psi"""
+    """Return J_psi: [K, G] -> [K, D, G]."""
     return jax.vmap(jax.jacfwd(policy.representation.encode_goal))(achieved)
 
 
 @partial(jax.jit, compiler_options=QUICK_COMPILE)
 def energy_distances(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
-    """[K, S], [K, G] -> [K]: -energy of the state, the actor's own action toward the goal, and the goal"""
+    """Return -energy of the state with the actor's own action toward the goal: [K, S], [K, G] -> [K]."""
     action = policy.act((), state, goal)[1]
     return -policy.representation.value(state, action, goal)
 
 
-Found = tuple[dict[str, Any], dict[str, Any]]  # what a part returns: what is said, and what is drawn
+Found = tuple[dict[str, Any], dict[str, Any]]  # what a part returns: its numbers, and what to draw
 
 
 @dataclass(frozen=True)
 class Subject:
-    """An agent, where it is looked at, and the states at which."""
+    """Hold an agent, its environment, and the states at which it is measured."""
 
     policy: DeployedPolicy
     env: Environment
@@ -223,4 +223,4 @@ class Subject:
     truth: Truth
     visits: Visits
     seed: int
-    notes: list[str] = field(default_factory=list)  # a sentence for everything that was left out
+    notes: list[str] = field(default_factory=list)  # a sentence for each thing that was left out
