@@ -137,9 +137,9 @@ class Contrastive:
         return {"psi_g": params["psi_g"]}
 
     def psi_sa(self, problem: Problem, params: Params, state: Array, action: Array) -> Array:
-        """state [..., S], action [..., A] -> [..., D]"""
+        """Encode state [..., S] and action [..., A] -> [..., D]."""
         return problem.network.apply(params["psi_sa"], jnp.concatenate([state, action], axis=-1))
 
     def psi_g(self, problem: Problem, params: Params, goal: Array) -> Array:
-        """goal [..., G] -> [..., D]"""
+        """Encode goal [..., G] -> [..., D]."""
         return problem.network.apply(params["psi_g"], goal)

@@ -181,7 +181,7 @@ class SRL:
         return {}
 
     def psi_sa(self, problem: Problem, params: Params, state: Array, action: Array) -> Array:
-        """state [..., S], action [..., A] -> [..., E]"""
+        """Encode state [..., S] and action [..., A] -> [..., E]."""
         return self._normed(problem.network.apply(params["psi_sa"], jnp.concatenate([state, action], axis=-1)))
 
     def psi_g(self, problem: Problem, params: Params, goal: Array) -> Array:

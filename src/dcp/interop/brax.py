@@ -34,8 +34,8 @@ class BraxEnv(Env):
     def __init__(
         self, env: str | Environment, fidelity: str = "paper", physics: str = "brax", reward: Reward = "zero_one"
     ):
-        """`reward`: zero_one (1 near the goal, else 0), minus_one (0 near the goal, else -1), or distance (minus the
-        distance to the goal), for learners without hindsight."""
+        """Wrap an environment. `reward`: zero_one (1 near the goal, else 0), minus_one (0 near the goal, else -1), or
+        distance (minus the distance to the goal), for learners without hindsight."""
         if reward not in get_args(Reward):
             raise UserError(f"unknown reward {reward!r}: choose one of {', '.join(get_args(Reward))}")
         if not isinstance(env, str):

@@ -103,7 +103,7 @@ class GoalVectorEnv(HindsightGoals, VectorEnv[Observation, np.ndarray, np.ndarra
         devices: int | None = None,
         physics: str = "brax",
     ):
-        """`max_episode_steps`: None for the environment's own, -1 for no limit. `devices`: as in `dcp train`."""
+        """Make N environments. `max_episode_steps`: None: the default, -1: no limit. `devices`: as in `dcp train`."""
         if num_envs < 1:
             raise UserError(f"num_envs is {num_envs}: at least one environment is needed")
         self.task = GoalTask(env, fidelity, reward, render_mode, physics)

@@ -32,7 +32,7 @@ class Table:
 
     @property
     def rows(self) -> np.ndarray:
-        """[K, width]"""
+        """Return the array [K, width]."""
         return np.frombuffer(self.content, np.float32).reshape(-1, self.width)
 
 

@@ -71,7 +71,7 @@ class DeployedPolicy:
         return ChunkState(jnp.zeros(self.action_chunk * self.spec.action_size), jnp.zeros((), jnp.int32))
 
     def act(self, policy_state: Any, state: Array, goal: Array) -> tuple[Any, Array]:
-        """Act: state [..., S], goal [..., G] -> action [..., A]. With policy_state (), a new chunk's first."""
+        """Act: state [..., S], goal [..., G] -> action [..., A]. Without a policy_state, plan a new chunk."""
         return _in_turn(policy_state, self.plan(state, goal), self.action_chunk)
 
     def plan(self, state: Array, goal: Array) -> Array:

@@ -279,7 +279,7 @@ class _Jitted:
         return Mesh(list(self.devices), (AXIS,)) if len(self.devices) > 1 else None
 
     def _jit(self, function: Any, given: tuple[Any, ...], back: Any, donate: tuple[int, ...] = ()) -> Any:
-        """Compile it. `given` and `back` mark, like `axes`, the arguments and results with the axis of seeds."""
+        """Compile a function. `given` and `back` mark, like `axes`, arguments and results with the axis of seeds."""
         if self._mesh:
             specs = {"in_specs": _specs(given), "out_specs": _specs(back)}
             function = jax.shard_map(function, mesh=self._mesh, check_vma=False, **specs)

@@ -37,22 +37,22 @@ class Visits(NamedTuple):
 
     @property
     def episode(self) -> np.ndarray:
-        """[K]"""
+        """Return the sampled states' episodes: [K]."""
         return self.at[:, 1]
 
     @property
     def state(self) -> np.ndarray:
-        """[K, S]"""
+        """Return the sampled states: [K, S]."""
         return self.states[tuple(self.at.T)]
 
     @property
     def achieved(self) -> np.ndarray:
-        """[K, G]"""
+        """Return the sampled states' achieved goals: [K, G]."""
         return self.spec.achieved(self.state)
 
     @property
     def goal(self) -> np.ndarray:
-        """[K, G]"""
+        """Return the sampled states' goals: [K, G]."""
         return self.goals[self.episode]
 
     def env_state(self, count: int) -> EnvState:
