@@ -97,7 +97,7 @@ def test_a_pipe_in_place_of_a_file_hangs_nobody(command: str, name: str, run: Pa
     os.mkfifo(run / name)
     argv = {
         "report": ["report", str(tmp_path / "runs"), "--out", str(tmp_path / "page")],
-        "compare": ["compare", str(run), str(other)],
+        "compare": ["compare", str(run), str(other), "--out", str(tmp_path / "both.png")],
         "eval": ["eval", str(run), "--episodes", "2"],
         "resume": ["train", "--resume", str(run), "--display", "none", "--no-plots"],
     }[command]
