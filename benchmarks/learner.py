@@ -2,7 +2,8 @@
 
 The textbook form holds the [B, B, D] differences and jits each loss and each optimizer step on its own; both forms
 report the same metrics.
-`ours` is the update as training runs it, in a scan; `ours_single` is one jitted call an update.
+`ours` is the update as training runs it on this machine: critic and actor side by side where there are two cores.
+`ours_one_program` is a scan of whole updates, `ours_single` one jitted call per update.
 """
 
 import sys
@@ -23,6 +24,7 @@ from dcp.critics.contrastive import Contrastive
 from dcp.learner import Learner, LearnerParams, LearnerState
 from dcp.methods.table import make_agent
 from dcp.networks import actor_heads
+from dcp.side_by_side import SideBySide, pays
 from dcp.types import Array, Batch, EnvSpec
 
 ANT = EnvSpec("ant", state_size=29, goal_size=2, action_size=8, goal_dims=(0, 1), threshold=0.5, episode_length=1000)
@@ -126,6 +128,14 @@ def main() -> None:
         jitted, state = jax.jit(run, compiler_options=options), learner.init(jax.random.key(0))
         return lambda: jitted(state)
 
+    def as_trained(learner: Learner):
+        if not pays(learner):
+            return scanned(learner, compiler_options())
+        sides, state = SideBySide(learner), learner.init(jax.random.key(0))
+        order = jnp.arange(UPDATES * 256).reshape(UPDATES, 256)
+        steps = (order, jax.vmap(learner.noise, in_axes=(0, None))(keys, 256), keys, None)
+        return lambda: sides.updates(state, batches, steps)
+
     single = jax.jit(learner.update, compiler_options=compiler_options())
 
     def ours_single() -> LearnerState:
@@ -145,10 +155,12 @@ def main() -> None:
 
     forms = {
         "textbook": plain,
-        "ours": scanned(learner, compiler_options()),
+        "ours": as_trained(learner),
+        "ours_one_program": scanned(learner, compiler_options()),
         "ours_xla_default": scanned(learner, None),
         "ours_single": ours_single,
-        "ours_dcp": scanned(dcp, compiler_options()),
+        "ours_dcp": as_trained(dcp),
+        "ours_dcp_one_program": scanned(dcp, compiler_options()),
     }
     times = {f"{name}_ms": 1e3 * s / UPDATES for name, s in in_turns(forms, rounds=7).items()}
     ratio = times["textbook_ms"] / times["ours_ms"]

@@ -41,6 +41,8 @@ from dcp.replay import (
     shuffled_batches,
     with_resting_pairs,
 )
+from dcp.side_by_side import SideBySide
+from dcp.side_by_side import pays as pays_side_by_side
 from dcp.types import Array, Batch, Metrics, Transition
 
 
@@ -253,6 +255,12 @@ class Algorithm:
         """Pass over the windows' pairs in shuffled batches, all or `updates_per_iteration`; return mean metrics."""
         return self.updates(learner, *self.pairs(windows, key_future, key_shuffle), key_update)
 
+    def pairs_and_steps(self, windows: Transition, *keys: Array) -> tuple[Batch, Any]:
+        """Do all of `learn` but the updates."""
+        key_future, key_shuffle, key_update = keys
+        pairs, order = self.pairs(windows, key_future, key_shuffle)
+        return pairs, self.steps(order, key_update)
+
     def pairs(self, windows: Transition, key_future: Array, key_shuffle: Array) -> tuple[Batch, Array]:
         """-> every pair of the windows, with its hindsight goal, and the shuffled order of their batches"""
         config, wanted = self.config, needs(self.agent)
@@ -264,13 +272,17 @@ class Algorithm:
 
     def updates(self, learner: LearnerState, pairs: Batch, order: Array, key: Array) -> tuple[LearnerState, Metrics]:
         """order [updates, B]: which pairs each update sees"""
-        keys = jax.random.split(key, order.shape[0])
-        noise = jax.vmap(self.learner.noise, in_axes=(0, None))(keys, order.shape[1])  # [updates, B, A]
-        if self.splits_batches:  # each device takes its share of every batch; XLA sums and gathers what all must know
-            order, noise = jax.lax.with_sharding_constraint((order, noise), self.split.along(1))
-        steps = (order, noise, keys, self._resting_states(order, key))
+        steps = self.steps(order, key)
         forms = {"cpu": self._updates, "default": self._updates_in_few_launches}
         return jax.lax.platform_dependent(learner, pairs, steps, **forms)
+
+    def steps(self, order: Array, key: Array) -> tuple[Array, Array, Array, Array | None]:
+        """-> what each update sees besides the pairs: which of them, noise [updates, B, A], key, states of the pool"""
+        keys = jax.random.split(key, order.shape[0])
+        noise = jax.vmap(self.learner.noise, in_axes=(0, None))(keys, order.shape[1])
+        if self.splits_batches:  # each device takes its share of every batch; XLA sums and gathers what all must know
+            order, noise = jax.lax.with_sharding_constraint((order, noise), self.split.along(1))
+        return order, noise, keys, self._resting_states(order, key)
 
     def _updates(self, learner: LearnerState, pairs: Batch, steps: Any) -> tuple[LearnerState, Metrics]:
         learner, metrics = jax.lax.scan(partial(self._update, pairs), learner, steps)
@@ -379,7 +391,11 @@ class Programs:
         return windows if self.jitted.learns_everywhere else self.split.on_first(windows)
 
     def learn(self, learner: LearnerState, windows: Transition, *keys: Array) -> tuple[LearnerState, Metrics]:
-        return self.jitted.learn(learner, windows, *keys)
+        """Learn by one program; on a CPU by two side by side, where that pays."""
+        side_by_side = self.jitted.side_by_side
+        if side_by_side is None:
+            return self.jitted.learn(learner, windows, *keys)
+        return side_by_side.updates(learner, *self.jitted.pairs_and_steps(windows, *keys))
 
     def shapes(self) -> RunState:
         """Return what `init` would give, without its numbers."""
@@ -434,6 +450,17 @@ class _Jitted:
         layout = whole if self.learns_everywhere else {}
         donated = 0 if self.donate else ()
         return jax.jit(self.algorithm.learn, donate_argnums=donated, compiler_options=compiler_options(), **layout)
+
+    @cached_property
+    def side_by_side(self) -> SideBySide | None:
+        """Not where the learner is on several devices, or where somebody has a `learn` of their own."""
+        learner = self.algorithm.learner
+        alone = not self.learns_everywhere and type(self.algorithm) is Algorithm
+        return SideBySide(learner) if alone and pays_side_by_side(learner) else None
+
+    @cached_property
+    def pairs_and_steps(self):
+        return jax.jit(self.algorithm.pairs_and_steps, compiler_options=compiler_options())
 
     @cached_property
     def evaluate(self):

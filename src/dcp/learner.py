@@ -170,18 +170,23 @@ class Learner:
 
         `critic_batch`: what the critic learns from, where that is not what the actor learns from.
         """
-        target_entropy = -self.config.target_entropy_scale * self.spec.action_size
-        actor, log_prob = self.actor_loss(params, batch, noise)
+        actor, of_actor = self.loss_of_actor(params, batch, noise)
         for_critic = batch if critic_batch is None else critic_batch
         key = jax.random.key(0) if key is None else key
         for_critic = self.with_next_action(params, delayed.actor if delayed else params.actor, for_critic, key)
-        critic, metrics = self.agent.critic.loss(self.problem, params.critic, carried, for_critic, key)
-        metrics |= {"actor_loss": actor}
+        critic, of_critic = self.agent.critic.loss(self.problem, params.critic, carried, for_critic, key)
+        return critic + actor, of_critic | of_actor
+
+    def loss_of_actor(self, params: LearnerParams, batch: Batch, noise: Array) -> tuple[Array, Metrics]:
+        """Return the sum of the actor's and the temperature's loss, neither of which trains the critic."""
+        actor, log_prob = self.actor_loss(params, batch, noise)
+        metrics = {"actor_loss": actor}
         if not self.rule.learns_temperature:
-            return critic + actor, metrics
+            return actor, metrics
+        target_entropy = -self.config.target_entropy_scale * self.spec.action_size
         temperature = alpha_loss(params.log_alpha, log_prob, target_entropy)
         metrics |= {"alpha": jnp.exp(params.log_alpha), "entropy": -jnp.mean(log_prob)}
-        return critic + actor + temperature, metrics
+        return actor + temperature, metrics
 
     def update(self, state: LearnerState, batch: Batch, key: Array) -> tuple[LearnerState, Metrics]:
         return self.step(state, batch, self.noise(key, batch.action.shape[0]), key=key)
@@ -201,11 +206,67 @@ class Learner:
         """Actor and temperature step with the critic as it was: all gradients are taken before any step."""
         losses = jax.grad(self.loss, has_aux=True)
         gradients, metrics = losses(state.params, batch, noise, critic_batch, state.carried, key, state.delayed)
+        params, optimizer = self._stepped(gradients, state)
+        carried = self.agent.critic.after(self.problem, params.critic, state.carried)
+        return LearnerState(params, optimizer, carried, self._follow(state.delayed, params.actor)), metrics
+
+    def _stepped(self, gradients: Any, state: LearnerState) -> tuple[LearnerParams, Any]:
         steps, optimizer = self.optimizer_step(gradients, state)
         params = optax.apply_updates(state.params, steps)
         assert isinstance(params, LearnerParams)
+        return params, optimizer
+
+    @property
+    def has_sides(self) -> bool:
+        """Tell whether the critic learns without the actor, so that each can step by itself (`side_by_side.py`)."""
+        rates = (self.config.actor_learning_rate, self.config.critic_learning_rate, self.config.alpha_learning_rate)
+        return "next_action" not in self.agent.critic.needs and self.rule.delay == 1 and len(set(rates)) == 1
+
+    def sides(self, state: LearnerState) -> tuple[LearnerState, LearnerState]:
+        """Return the critic's part of a state, and the actor's with the temperature: () stands for what is left out."""
+        optimizer: Any = state.optimizer
+        (count, *moments), empty = optimizer
+
+        def only(params: LearnerParams, critic: bool) -> Any:
+            none: Any = ()
+            return LearnerParams(none, params.critic, none) if critic else params._replace(critic=none)
+
+        def part(critic: bool) -> LearnerState:
+            adam = optax.ScaleByAdamState(count, *(only(moment, critic) for moment in moments))
+            return LearnerState(only(state.params, critic), (adam, empty), state.carried if critic else ())
+
+        return part(critic=True), part(critic=False)
+
+    def joined(self, critic: LearnerState, actor: LearnerState) -> LearnerState:
+        """Undo `sides`."""
+        optimizers: Any = critic.optimizer, actor.optimizer
+        ((count, *of_critic), empty), ((_, *of_actor), _) = optimizers
+        moments = (one._replace(critic=other.critic) for one, other in zip(of_actor, of_critic, strict=True))
+        params = actor.params._replace(critic=critic.params.critic)
+        return LearnerState(params, (optax.ScaleByAdamState(count, *moments), empty), critic.carried)
+
+    def critic_step(self, state: LearnerState, batch: Batch, key: Array) -> tuple[LearnerState, Metrics]:
+        """Do the critic's part of `step`, on the critic's side of a state."""
+
+        def loss(critic: Params) -> tuple[Array, Metrics]:
+            return self.agent.critic.loss(self.problem, critic, state.carried, batch, key)
+
+        gradients, metrics = jax.grad(loss, has_aux=True)(state.params.critic)
+        params, optimizer = self._stepped(state.params._replace(critic=gradients), state)
         carried = self.agent.critic.after(self.problem, params.critic, state.carried)
-        return LearnerState(params, optimizer, carried, self._follow(state.delayed, params.actor)), metrics
+        return LearnerState(params, optimizer, carried), metrics
+
+    def actor_step(
+        self, state: LearnerState, critic: Params, batch: Batch, noise: Array
+    ) -> tuple[LearnerState, Metrics]:
+        """Do the rest of `step`, on the actor's side of a state. critic: its parameters before their own step"""
+
+        def loss(params: LearnerParams) -> tuple[Array, Metrics]:
+            return self.loss_of_actor(params._replace(critic=critic), batch, noise)
+
+        gradients, metrics = jax.grad(loss, has_aux=True)(state.params)
+        params, optimizer = self._stepped(gradients, state)
+        return LearnerState(params, optimizer), metrics
 
     def _follow(self, delayed: Any, actor: Params) -> Any:
         """Update the slow copy: it moves when the actor does."""
