@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from dcp.critics.contrastive import Contrastive
 from dcp.errors import UserError
 from dcp.interfaces import Problem
-from dcp.networks import MLP, Residual, actor_heads, init_actor
+from dcp.networks import MLP, Residual, actor_heads, init_actor, turned_on_the_way_back
 from dcp.types import Array, EnvSpec, Params
 
 SPEC = EnvSpec("five", state_size=5, goal_size=2, action_size=3, goal_dims=(0, 1), threshold=0.5, episode_length=10)
@@ -235,3 +235,42 @@ def test_a_residual_network_starts_like_the_others_and_counts_its_parameters(dep
 def test_a_depth_that_is_no_whole_number_of_blocks_is_refused():
     with pytest.raises(UserError, match="depth 10 is not a whole number of blocks of 4 layers: use 8"):
         Residual(depth=10)
+
+
+def test_a_gradient_that_is_turned_is_the_same_and_its_wide_factor_is_left_as_it_lies():
+    """x^T g of 256 rows and 16 columns, as (g^T x)^T: XLA must not write the second as the first."""
+    x, kernel = (jnp.array(np.random.default_rng(n).normal(size=(256, n)), jnp.float32) for n in (256, 16))
+
+    def loss(kernel: Array, turn) -> Array:
+        return jnp.sum(jnp.tanh(jax.lax.dot_general(x, turn(kernel), (((1,), (1,)), ((), ())))) ** 2)
+
+    turned = jax.jit(jax.grad(lambda kernel: loss(kernel, turned_on_the_way_back)))
+    plain = jax.jit(jax.grad(lambda kernel: loss(kernel, jnp.transpose)))
+    assert_allclose(turned(kernel), plain(kernel), rtol=1e-5, atol=1e-5)
+    assert "f32[16,256]" in str(turned.lower(kernel).compile().as_text())
+    assert "f32[16,256]" not in str(plain.lower(kernel).compile().as_text())
+
+
+def test_the_last_layer_of_a_wide_network_takes_that_form_and_a_narrow_one_does_not():
+    for width, turned in ((256, True), (64, False)):
+        network = MLP(width=width, depth=1)
+        params = network.init(jax.random.key(0), 3, 16)
+
+        def loss(params: Params, network: MLP = network) -> Array:
+            return jnp.sum(network.apply(params, jnp.ones((256, 3))) ** 2)
+
+        assert ("optimization_barrier" in jax.jit(jax.grad(loss)).lower(params).as_text()) is turned
+
+
+def test_a_wide_network_can_be_differentiated_forward_in_its_input_and_within_a_gradient():
+    """As a condition does that shows the actor how psi turns."""
+    network = MLP(width=128, depth=1)
+    params, x = network.init(jax.random.key(0), 2, 4), jnp.array([[0.3, -0.2]])
+
+    def speed(params: Params) -> Array:
+        return jnp.sum(jax.jvp(lambda x: network.apply(params, x), (x,), (jnp.ones_like(x),))[1] ** 2)
+
+    step = 1e-3 * jax.tree.map(jnp.ones_like, params)["out"]["kernel"]
+    moved = {**params, "out": {**params["out"], "kernel": params["out"]["kernel"] + step}}
+    slope = jnp.sum(jax.grad(speed)(params)["out"]["kernel"] * step)
+    assert_allclose(speed(moved) - speed(params), slope, rtol=0.05)

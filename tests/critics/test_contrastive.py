@@ -1,12 +1,21 @@
 """Contrastive losses against numbers by hand. Row i is (s, a)_i, column j is goal j."""
 
-from math import exp, log
+from math import exp, inf, log, nan
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax.nn import logsumexp
 from numpy.testing import assert_allclose
 
-from dcp.critics.contrastive import CONTRASTIVE_LOSSES, infonce_accuracy, logsumexp_penalty
+from dcp.critics.contrastive import (
+    CONTRASTIVE_LOSSES,
+    infonce_accuracy,
+    logsumexp_of_rows,
+    logsumexp_penalty,
+    row_max,
+)
 
 LOGITS = jnp.array([[2.0, 1.0], [0.0, -1.0]])
 
@@ -57,3 +66,18 @@ def test_the_accuracy_is_the_share_of_rows_whose_own_goal_is_highest():
 
 def test_a_collapsed_representation_scores_no_accuracy():
     assert infonce_accuracy(jnp.zeros((4, 4))) == 0.0
+
+
+@pytest.mark.parametrize("columns", [7, 128, 130, 256])
+def test_a_rows_maximum_in_two_steps_is_the_maximum(columns: int):
+    x = np.random.default_rng(0).normal(size=(9, columns)).astype(np.float32)
+    x[1], x[2, 5], x[3, -1], x[4, 0] = -inf, nan, inf, 9.0
+    assert np.array_equal(jax.jit(row_max)(x), np.max(x, axis=1), equal_nan=True)
+
+
+def test_the_log_of_a_rows_sum_is_jaxs_bit_by_bit_and_so_is_its_gradient():
+    logits = jnp.array(np.random.default_rng(0).normal(size=(128, 128)) * 5, jnp.float32)
+    for of in (logsumexp_of_rows, jax.grad(lambda x: jnp.mean(logsumexp_of_rows(x) ** 2))):
+        jaxs = jax.grad(lambda x: jnp.mean(logsumexp(x, axis=1) ** 2)) if of is not logsumexp_of_rows else None
+        wanted = jax.jit(jaxs or (lambda x: logsumexp(x, axis=1)))(logits)
+        assert np.array_equal(jax.jit(of)(logits), wanted)

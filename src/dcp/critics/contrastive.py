@@ -17,6 +17,7 @@ from dcp.components import Table
 from dcp.critics.energies import ENERGIES
 from dcp.errors import UserError
 from dcp.interfaces import CriticState, Problem, Representation
+from dcp.networks import WIDE
 from dcp.types import Array, Batch, Metrics, Params, masked_mean
 
 Contrast = Callable[..., Array]  # logits [B, B], and `valid` [B] or None where actions are chunks
@@ -24,7 +25,7 @@ Contrast = Callable[..., Array]  # logits [B, B], and `valid` [B] or None where 
 
 def forward_infonce(logits: Array, valid: Array | None = None) -> Array:
     """Return equation 1's loss. Row-wise: the negatives of an (s, a) are the other goals."""
-    return -masked_mean(jnp.diag(logits) - logsumexp(logits, axis=1), valid)
+    return -masked_mean(jnp.diag(logits) - logsumexp_of_rows(logits), valid)
 
 
 def backward_infonce(logits: Array, valid: Array | None = None) -> Array:
@@ -43,6 +44,29 @@ def binary_nce(logits: Array, valid: Array | None = None) -> Array:
     return masked_mean(jax.nn.softplus(-signs * logits), judged)
 
 
+_LANES = 16
+
+
+def row_max(x: Array) -> Array:
+    """Return `jnp.max(x, axis=1)`. A CPU compares one number after another within a row, but columns side by side."""
+    rows, columns = x.shape
+    if columns < WIDE or columns % _LANES:
+        return jnp.max(x, axis=1)
+
+    def in_two_steps(x: Array) -> Array:
+        lanes = jnp.max(x.reshape(rows, -1, _LANES), axis=1)  # [rows, lanes]
+        return jnp.max(jax.lax.optimization_barrier(lanes), axis=1)
+
+    return jax.lax.platform_dependent(x, cpu=in_two_steps, default=lambda x: jnp.max(x, axis=1))
+
+
+def logsumexp_of_rows(logits: Array) -> Array:
+    """Return `logsumexp(logits, axis=1)`, by `row_max`."""
+    top = row_max(jax.lax.stop_gradient(logits))
+    top = jnp.where(jnp.isfinite(top), top, 0.0)
+    return jnp.log(jnp.sum(jnp.exp(logits - top[:, None]), axis=1)) + top
+
+
 def contrast(name: str, logits: Array, valid: Array | None) -> Array:
     """Return the loss of this name. A user's loss without a `valid` argument works as long as there are no chunks."""
     loss = CONTRASTIVE_LOSSES.find(name)
@@ -57,14 +81,14 @@ def contrast(name: str, logits: Array, valid: Array | None) -> Array:
 
 def logsumexp_penalty(logits: Array) -> Array:
     """Penalise a common drift of the logits, which InfoNCE cannot see. Row-wise, as in JaxGCRL."""
-    return jnp.mean(logsumexp(logits, axis=1) ** 2)
+    return jnp.mean(logsumexp_of_rows(logits) ** 2)
 
 
 def infonce_accuracy(logits: Array) -> Array:
     """Return the share of (s, a) whose own goal has the highest logit. Chance is 1 / B. A tie is a miss, so that a
     collapse scores 0."""
     rivals = jnp.where(jnp.eye(logits.shape[0], dtype=bool), -jnp.inf, logits)  # [B, B]
-    return jnp.mean(jnp.diag(logits) > jnp.max(rivals, axis=1))
+    return jnp.mean(jnp.diag(logits) > row_max(rivals))
 
 
 CONTRASTIVE_LOSSES = Table(
