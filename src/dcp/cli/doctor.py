@@ -31,7 +31,7 @@ class DoctorOptions:
     runs_dir: Path = Path("runs")
     """Where runs will go: is there room, and can it be written?"""
     self_test: bool = True
-    """Train for a moment in a temporary folder."""
+    """Train for a moment in a temporary folder; on a GPU, also time updates under each of our options for it."""
     json: bool = False
     """One JSON object in place of the table."""
     gpu: bool = False
@@ -62,7 +62,7 @@ def _checks(options: DoctorOptions) -> dict[str, Callable[[], Iterable[Check]]]:
         "Python": check_of.python,
         "packages": check_of.packages,
         "JAX": check_of.jax_starts,
-        "GPU": check_of.gpu,
+        "GPU": partial(_gpu, options.self_test and not options.gpu),  # --gpu tries its options later
         "memory": check_of.memory,
         "disk for runs": partial(check_of.runs_disk, options.runs_dir),
         "disk for cache": check_of.cache_disk,
@@ -78,6 +78,14 @@ def _checks(options: DoctorOptions) -> dict[str, Callable[[], Iterable[Check]]]:
         envs = options.gpu_envs or tuple(ENVIRONMENTS)
         checks["training on this device"] = partial(doctor_gpu.checks, envs, options.gpu_report)
     return checks
+
+
+def _gpu(with_options: bool) -> Iterator[Check]:
+    from dcp.cli import doctor_gpu
+
+    yield from check_of.gpu()
+    if with_options:
+        yield from doctor_gpu.option_checks()
 
 
 def _run(checks: dict[str, Callable[[], Iterable[Check]]]) -> Iterator[Check]:

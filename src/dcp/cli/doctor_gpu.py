@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dcp import __version__
-from dcp.cli.doctor_checks import Check
+from dcp.cli.doctor_checks import Check, look
 from dcp.errors import UserError
 from dcp.render.offscreen import ProbeError, in_a_process
 
@@ -64,6 +64,26 @@ def checks(envs: tuple[str, ...], report: Path) -> Iterator[Check]:
     yield from _advice(found)
     report.write_text(json.dumps(found, indent=1) + "\n")
     yield Check("report", "ok", f"{report.absolute()}: please send it to us")
+
+
+def option_checks() -> Iterator[Check]:
+    """Try our options on a GPU, if JAX uses one: yield a row for each that fails, and which to set."""
+    try:
+        platform = look()["platform"]
+    except ProbeError:  # the check of JAX reports it
+        return
+    if platform not in ("gpu", "cuda"):
+        return
+    from dcp.compiling import GRAPHS_VARIABLE
+
+    updates: dict[str, Any] = {}
+    for row in _rows(platform):
+        try:
+            updates[row] = _update(row)
+        except ProbeError as error:
+            advice = f"Do not set {GRAPHS_VARIABLE}={row} on this machine."
+            yield Check(f"options {row}", "missing", str(error), advice)
+    yield from _advice({"updates": updates})
 
 
 def _rows(platform: str) -> list[str]:
