@@ -59,6 +59,17 @@ class Hindsight:
     bins: tuple[int, ...] = ()  # edges of the bins of `occupancy`, in steps
 
 
+class ActorStep(NamedTuple):
+    """What the actor's loss is computed from."""
+
+    value: Callable[[Array], Array]  # action [B, A] -> [B]: what the actor maximises
+    mean: Array  # [B, A], before the tanh
+    log_std: Array  # [B, A]
+    noise: Array  # [B, A]
+    alpha: Array  # []: the temperature
+    batch: Batch
+
+
 class ActorRule(Protocol):
     """How the actor acts while it is trained, and what it learns from. `critics/actor_rules.py` has ours."""
 
@@ -77,15 +88,8 @@ class ActorRule(Protocol):
         """[B, A] each -> the action that a critic bootstraps from [B, A], its log probability [B]"""
         ...
 
-    def loss(
-        self,
-        value: Callable[[Array], Array],
-        heads: tuple[Array, Array],
-        noise: Array,
-        alpha: Array,
-        batch: Batch,
-    ) -> tuple[Array, Array]:
-        """value: action [B, A] -> [B]; heads: mean, log std -> the loss [], the log probability of a draw [B]"""
+    def loss(self, step: ActorStep) -> tuple[Array, Array]:
+        """Return the loss [] and the log probability of an action [B]."""
         ...
 
 

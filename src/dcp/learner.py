@@ -10,7 +10,7 @@ import optax
 
 from dcp.config import Config
 from dcp.critics.actor_rules import actor_rule_of
-from dcp.interfaces import ActorRule, Agent, Network, Problem, Representation, actor_value, read
+from dcp.interfaces import ActorRule, ActorStep, Agent, Network, Problem, Representation, actor_value, read
 from dcp.networks import MLP, actor_heads, alpha_loss, init_actor
 from dcp.types import Array, Batch, EnvSpec, Metrics, Params
 
@@ -138,10 +138,10 @@ class Learner:
         assert goal is not None
         representation = self.representation(params.critic)
         condition = self.agent.condition(representation, self.spec.achieved(batch.state), goal)
-        heads = actor_heads(self.network, params.actor, batch.state, condition)
+        mean, log_std = actor_heads(self.network, params.actor, batch.state, condition)
         value = actor_value(self.agent.critic, self.problem, params.critic, batch, goal)
         alpha = jax.lax.stop_gradient(jnp.exp(params.log_alpha))
-        return self.rule.loss(value, heads, noise, alpha, batch)
+        return self.rule.loss(ActorStep(value, mean, log_std, noise, alpha, batch))
 
     def with_next_action(self, params: LearnerParams, actor: Params, batch: Batch, key: Array) -> Batch:
         """Add what this actor would do at the next state, for a critic that bootstraps from it."""

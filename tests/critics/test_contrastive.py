@@ -11,11 +11,13 @@ from numpy.testing import assert_allclose
 
 from dcp.critics.contrastive import (
     CONTRASTIVE_LOSSES,
+    Contrastive,
     infonce_accuracy,
     logsumexp_of_rows,
     logsumexp_penalty,
     row_max,
 )
+from dcp.errors import UserError
 
 LOGITS = jnp.array([[2.0, 1.0], [0.0, -1.0]])
 
@@ -81,3 +83,9 @@ def test_the_log_of_a_rows_sum_is_jaxs_bit_by_bit_and_so_is_its_gradient():
         jaxs = jax.grad(lambda x: jnp.mean(logsumexp(x, axis=1) ** 2)) if of is not logsumexp_of_rows else None
         wanted = jax.jit(jaxs or (lambda x: logsumexp(x, axis=1)))(logits)
         assert np.array_equal(jax.jit(of)(logits), wanted)
+
+
+def test_an_eikonal_term_without_a_distance_is_refused_in_one_sentence():
+    Contrastive(energy="l2", eikonal=0.1)
+    with pytest.raises(UserError, match="eikonal needs a distance, and the energy dot has none: use norm or l2"):
+        Contrastive(energy="dot", eikonal=0.1)

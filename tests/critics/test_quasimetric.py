@@ -1,6 +1,7 @@
 """MRN and IQE by hand and as quasimetrics; CMD's and TMD's losses against plain loops over their formulas."""
 
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from dcp.critics.contrastive import Contrastive
 from dcp.critics.eikonal import eikonal_penalty
 from dcp.critics.quasimetric import DISTANCES, TMD, Quasimetric, backward_divergence
 from dcp.envs.registry import make_env
@@ -152,16 +154,21 @@ def test_the_eikonal_penalty_by_hand():
     assert_allclose(eikonal_penalty(distance, x, jnp.zeros((2, 2))), 4.0, rtol=1e-6)
 
 
-def test_the_eikonal_switch_adds_its_weight_times_the_penalty_with_finite_gradients():
+@pytest.mark.parametrize(
+    "make", [partial(Quasimetric, repr_dim=16, components=4), partial(Contrastive, energy="l2", repr_dim=16)]
+)
+def test_the_eikonal_switch_adds_its_weight_times_the_penalty_with_finite_gradients(make: Any):
     batch = make_batch()
     batch = batch._replace(future_goal=batch.future_goal.at[0].set(batch.state[0, :2]))
-    plain, switched = (Quasimetric(repr_dim=16, components=4, eikonal=weight) for weight in (0.0, 0.5))
+    plain, switched = make(eikonal=0.0), make(eikonal=0.5)
     params = plain.init(jax.random.split(jax.random.key(0)), PROBLEM).params
     without, with_it = (critic.loss(PROBLEM, params, (), batch, jax.random.key(0))[0] for critic in (plain, switched))
     representation = plain.representation(PROBLEM, params)
 
     def distance(x: jax.Array, g: jax.Array) -> jax.Array:
-        return representation.distance(representation.encode_goal(x), representation.encode_goal(g))
+        psi_x, psi_g = representation.encode_goal(x), representation.encode_goal(g)
+        same = jnp.all(psi_x == psi_g, axis=-1, keepdims=True)  # where a norm has no gradient
+        return representation.distance(jnp.where(same, jax.lax.stop_gradient(psi_x) + 1.0, psi_x), psi_g)
 
     penalty = eikonal_penalty(distance, batch.state[:, :2], batch.future_goal)
     assert float(penalty) > 0.0

@@ -18,6 +18,7 @@ from dcp.critics.survival import (
     hazard_loss,
     log_survival,
     occupancy_bins,
+    running_sums,
 )
 from dcp.interfaces import Problem
 from dcp.networks import MLP
@@ -70,6 +71,14 @@ def test_the_likelihood_is_a_plain_loop_over_its_formula():
             wanted.append(-(start + sum(stays[:at]) + math.log(sig(logits[i][at]))))
     found = hazard_loss(*(jnp.array(x, jnp.float32) for x in (first, logits)), jnp.array(times), jnp.array(hit))
     assert_allclose(found, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 32, 33, 1000])
+def test_running_sums_by_blocks_are_running_sums(size: int):
+    x = np.random.default_rng(0).uniform(-9.0, 0.0, (2, 3, size))
+    found, back = jax.vjp(running_sums, jnp.array(x, jnp.float32))
+    assert_allclose(found, np.cumsum(x, axis=-1), rtol=1e-5)
+    assert_allclose(back(jnp.array(x, jnp.float32))[0], np.cumsum(x[..., ::-1], axis=-1)[..., ::-1], rtol=1e-5)
 
 
 def test_the_chances_to_arrive_sum_to_one_and_survival_never_rises():

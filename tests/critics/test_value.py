@@ -15,7 +15,7 @@ from dcp.critics.actor_rules import Deterministic, Imitation
 from dcp.critics.value import SAC, TD3
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.interfaces import Problem
+from dcp.interfaces import ActorStep, Problem
 from dcp.learner import Learner, LearnerState
 from dcp.methods.table import make_agent
 from dcp.networks import MLP, log_prob_squashed, sample_squashed
@@ -133,10 +133,10 @@ def test_imitation_is_the_negative_log_probability_of_the_stored_actions_that_co
     mean, log_std, noise = (jnp.array([[0.1, -0.2], [0.3, 0.4]]), jnp.full((2, 2), -1.0), jnp.array([[1.0, -0.5]] * 2))
     action, log_prob = sample_squashed(mean, log_std, noise)
     batch = make_batch()._replace(action=action, valid=jnp.array([True, False]))
-    loss, _ = Imitation().loss(lambda a: a[:, 0], (mean, log_std), noise, jnp.ones(()), batch)
-    assert_allclose(loss, -log_prob[0], rtol=1e-4)
-    at_the_bounds = batch._replace(action=jnp.ones((2, 2)))
-    slope = jax.grad(lambda m: Imitation().loss(lambda a: a[:, 0], (m, log_std), noise, jnp.ones(()), at_the_bounds)[0])
+    step = ActorStep(lambda a: a[:, 0], mean, log_std, noise, jnp.ones(()), batch)
+    assert_allclose(Imitation().loss(step)[0], -log_prob[0], rtol=1e-4)
+    at_the_bounds = step._replace(batch=batch._replace(action=jnp.ones((2, 2))))
+    slope = jax.grad(lambda m: Imitation().loss(at_the_bounds._replace(mean=m))[0])
     assert np.all(np.isfinite(slope(mean)))
 
 

@@ -1,17 +1,16 @@
 """Rules by which the actor explores and learns: SAC's, TD3's, and imitation.
 
-A critic names its rule (`actor_rule`); the default is SAC's, as in the paper.
+A critic names its rule (`actor_rule`); the default is SAC's, as in the paper. `interfaces.ActorRule` has the shapes.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
-from dcp.interfaces import ActorRule
+from dcp.interfaces import ActorRule, ActorStep
 from dcp.networks import log_prob_squashed, sample_squashed
-from dcp.types import Array, Batch, masked_mean
+from dcp.types import Array, masked_mean
 
 
 @dataclass(frozen=True)
@@ -27,16 +26,20 @@ class Soft:
     def next_action(self, mean: Array, log_std: Array, noise: Array) -> tuple[Array, Array]:
         return sample_squashed(mean, log_std, noise)
 
-    def loss(
-        self,
-        value: Callable[[Array], Array],
-        heads: tuple[Array, Array],
-        noise: Array,
-        alpha: Array,
-        batch: Batch,
-    ) -> tuple[Array, Array]:
-        action, log_prob = sample_squashed(*heads, noise)  # [B, A], [B]
-        return jnp.mean(alpha * log_prob - value(action)), log_prob
+    def loss(self, step: ActorStep) -> tuple[Array, Array]:
+        action, log_prob = sample_squashed(step.mean, step.log_std, step.noise)  # [B, A], [B]
+        return jnp.mean(step.alpha * log_prob - step.value(action)), log_prob
+
+
+@dataclass(frozen=True)
+class Imitation(Soft):
+    """Apply GCBC's rule: raise the probability of the action that once led to the goal, by -log pi(a | s, g)."""
+
+    learns_temperature: ClassVar[bool] = False
+
+    def loss(self, step: ActorStep) -> tuple[Array, Array]:
+        log_prob = log_prob_squashed(step.mean, step.log_std, step.batch.action)  # [B]
+        return -masked_mean(log_prob, step.batch.valid), log_prob
 
 
 @dataclass(frozen=True)
@@ -56,41 +59,9 @@ class Deterministic:
         smooth = jnp.clip(self.smoothing * noise, -self.cut, self.cut)
         return jnp.clip(jnp.tanh(mean) + smooth, -1.0, 1.0), jnp.zeros(mean.shape[:-1])
 
-    def loss(
-        self,
-        value: Callable[[Array], Array],
-        heads: tuple[Array, Array],
-        noise: Array,
-        alpha: Array,
-        batch: Batch,
-    ) -> tuple[Array, Array]:
-        action = jnp.tanh(heads[0])
-        return -jnp.mean(value(action)), jnp.zeros(action.shape[:-1])
-
-
-@dataclass(frozen=True)
-class Imitation:
-    """Apply GCBC's rule: raise the probability of the action that once led to the goal, by -log pi(a | s, g)."""
-
-    learns_temperature: ClassVar[bool] = False
-    delay: int = 1
-
-    def explore(self, mean: Array, log_std: Array, noise: Array) -> Array:
-        return sample_squashed(mean, log_std, noise)[0]
-
-    def next_action(self, mean: Array, log_std: Array, noise: Array) -> tuple[Array, Array]:
-        return sample_squashed(mean, log_std, noise)
-
-    def loss(
-        self,
-        value: Callable[[Array], Array],
-        heads: tuple[Array, Array],
-        noise: Array,
-        alpha: Array,
-        batch: Batch,
-    ) -> tuple[Array, Array]:
-        log_prob = log_prob_squashed(*heads, batch.action)  # [B]
-        return -masked_mean(log_prob, batch.valid), log_prob
+    def loss(self, step: ActorStep) -> tuple[Array, Array]:
+        action = jnp.tanh(step.mean)
+        return -jnp.mean(step.value(action)), jnp.zeros(action.shape[:-1])
 
 
 def actor_rule_of(critic: Any) -> ActorRule:

@@ -6,6 +6,7 @@ not positives but still serve as negatives.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from typing import ClassVar
 
@@ -14,7 +15,8 @@ import jax.numpy as jnp
 from jax.nn import logsumexp
 
 from dcp.components import Table
-from dcp.critics.energies import ENERGIES
+from dcp.critics.eikonal import eikonal_term
+from dcp.critics.energies import ENERGIES, OF_DISTANCE, euclidean
 from dcp.errors import UserError
 from dcp.interfaces import CriticState, Problem, Representation
 from dcp.networks import WIDE
@@ -114,10 +116,14 @@ class Contrastive:
     contrastive_loss: str = "backward"
     logsumexp_penalty: float = 0.1
     repr_dim: int = 64
+    eikonal: float = 0.0
+    """Weight of (|grad d| - 1)^2 along the achieved goal, for the energies norm and l2; 0: none."""
 
     def __post_init__(self) -> None:
         ENERGIES.find(self.energy)
         CONTRASTIVE_LOSSES.find(self.contrastive_loss)
+        if self.eikonal and self.energy not in OF_DISTANCE:
+            raise UserError(f"critic.eikonal needs a distance, and the energy {self.energy} has none: use norm or l2")
 
     def init(self, keys: Array, problem: Problem) -> CriticState:
         spec, network = problem
@@ -135,6 +141,8 @@ class Contrastive:
         logits = ENERGIES.find(self.energy).pairwise(psi_sa, psi_g)  # [B, B]
         infonce = contrast(self.contrastive_loss, logits, batch.valid)
         loss = infonce + self.logsumexp_penalty * logsumexp_penalty(logits)
+        if self.eikonal:
+            loss += self.eikonal * eikonal_term(problem, partial(self.psi_g, problem, params), euclidean, batch)
         return loss, {"critic_loss": infonce, "infonce_accuracy": infonce_accuracy(logits)}
 
     def after(self, problem: Problem, params: Params, carried: tuple[()]) -> tuple[()]:

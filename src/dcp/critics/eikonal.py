@@ -5,10 +5,20 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from dcp.types import Array
+from dcp.interfaces import Problem
+from dcp.types import Array, Batch
+
+Distance = Callable[[Array, Array], Array]  # [..., D], [..., D] -> [...]
 
 
-def eikonal_penalty(distance: Callable[[Array, Array], Array], achieved: Array, goal: Array) -> Array:
+def eikonal_term(problem: Problem, encode: Callable[[Array], Array], distance: Distance, batch: Batch) -> Array:
+    """Return the penalty for a critic's distance between psi of the achieved goals and psi of their hindsight goals."""
+    assert batch.future_goal is not None
+    achieved = problem.spec.achieved(batch.state)
+    return eikonal_penalty(lambda x, g: distance(encode(x), encode(g)), achieved, batch.future_goal)
+
+
+def eikonal_penalty(distance: Distance, achieved: Array, goal: Array) -> Array:
     """Return the mean of (|grad_x d(x, g)| - 1)^2 at the achieved goals [B, G], for goals [B, G]: [].
 
     The gradient is taken in the goal's own coordinates, where walls and bodies have no contact forces. A row that is

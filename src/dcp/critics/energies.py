@@ -22,6 +22,17 @@ class Energy(NamedTuple):
     pairwise: Callable[[Array, Array], Array]
 
 
+def safe_root(square: Array) -> Array:
+    """Return the square root, with gradient 0 at 0."""
+    apart = square > 0.0
+    return jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0)
+
+
+def euclidean(x: Array, y: Array) -> Array:
+    """Return the distance, with gradient 0 where x = y."""
+    return safe_root(jnp.sum((x - y) ** 2, axis=-1))
+
+
 def norm(x: Array, y: Array) -> Array:
     """Return the paper's energy, the negative distance."""
     return -jnp.sqrt(jnp.sum((x - y) ** 2, axis=-1) + NORM_EPS)
@@ -80,3 +91,4 @@ ENERGIES = Table(
         "cosine": Energy(cosine, pairwise_cosine),
     },
 )
+OF_DISTANCE = ("norm", "l2")  # the energies that are functions of |x - y|

@@ -8,6 +8,7 @@ goal represents the state, so the inequality holds among goals' latents.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -15,7 +16,8 @@ import jax.numpy as jnp
 
 from dcp.components import unknown
 from dcp.critics.contrastive import contrast, infonce_accuracy, logsumexp_penalty
-from dcp.critics.eikonal import eikonal_penalty
+from dcp.critics.eikonal import eikonal_term
+from dcp.critics.energies import safe_root
 from dcp.errors import UserError
 from dcp.interfaces import CriticState, Problem, Representation
 from dcp.types import Array, Batch, Metrics, Params, masked_mean
@@ -24,12 +26,6 @@ from dcp.types import Array, Batch, Metrics, Params, masked_mean
 class Distance(NamedTuple):
     plain: Callable[[Array, Array, Array, int], Array]  # [..., D], [..., D], mix [], components -> [...]
     pairwise: Callable[[Array, Array, Array, int], Array]  # [B, D], [B, D], mix [], components -> [B, B]
-
-
-def safe_root(square: Array) -> Array:
-    """Return the square root, with gradient 0 at 0."""
-    apart = square > 0.0
-    return jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0)
 
 
 def mrn(x: Array, y: Array, mix: Array, components: int) -> Array:
@@ -167,13 +163,8 @@ class Quasimetric:
     def _eikonal(self, problem: Problem, params: Params, batch: Batch) -> Array | float:
         if not self.eikonal:
             return 0.0
-
-        def distance(achieved: Array, goal: Array) -> Array:
-            psi_s, psi_g = (self.psi_g(problem, params, x) for x in (achieved, goal))
-            return self._apart(params, psi_s, psi_g)
-
-        assert batch.future_goal is not None
-        return self.eikonal * eikonal_penalty(distance, problem.spec.achieved(batch.state), batch.future_goal)
+        encode, distance = partial(self.psi_g, problem, params), partial(self._apart, params)
+        return self.eikonal * eikonal_term(problem, encode, distance, batch)
 
     def after(self, problem: Problem, params: Params, carried: tuple[()]) -> tuple[()]:
         return carried

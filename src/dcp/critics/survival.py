@@ -14,38 +14,51 @@ and the actor maximises Q = -sum_{k < W} gamma^k S_k: minus the discounted numbe
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.critics.eikonal import eikonal_penalty
-from dcp.critics.energies import pairwise_square
-from dcp.critics.quasimetric import safe_root
+from dcp.critics.eikonal import eikonal_term
+from dcp.critics.energies import euclidean, pairwise_square, safe_root
 from dcp.critics.value import without_psi, without_value
 from dcp.interfaces import CriticState, Hindsight, Problem, Representation
 from dcp.types import Array, Batch, EnvSpec, Metrics, Params, masked_mean
 
+BLOCK = 32  # bins that are summed by one product
 BASIS = 64  # basis functions of time for the hazards
 FILM = 0.1  # how strongly the goal modulates the state's features
+
+
+def running_sums(x: Array) -> Array:
+    """Return jnp.cumsum along the last axis, by products with triangles of ones: blocks, then the blocks' totals."""
+    blocks = -(-x.shape[-1] // BLOCK)
+    padding = [(0, 0)] * (x.ndim - 1) + [(0, blocks * BLOCK - x.shape[-1])]
+    parts = jnp.pad(x, padding).reshape(*x.shape[:-1], blocks, BLOCK)
+    high = jax.lax.Precision.HIGHEST  # a GPU's default would round the sums to three digits
+    within = jnp.matmul(parts, jnp.asarray(np.triu(np.ones((BLOCK, BLOCK))), x.dtype), precision=high)
+    before = jnp.matmul(within[..., -1], jnp.asarray(np.triu(np.ones((blocks, blocks)), 1), x.dtype), precision=high)
+    return (within + before[..., None]).reshape(*x.shape[:-1], -1)[..., : x.shape[-1]]
 
 
 def log_survival(logit_0: Array, logits: Array) -> Array:
     """Return log S_k for k = 0 .. W: l0 [...], l [..., W] -> [..., W + 1]."""
     stays = -jax.nn.softplus(logits)  # log(1 - h)
     first = -jax.nn.softplus(logit_0)[..., None]  # log(1 - p0)
-    return jnp.concatenate([first, first + jnp.cumsum(stays, axis=-1)], axis=-1)
+    return jnp.concatenate([first, first + running_sums(stays)], axis=-1)
 
 
 def hazard_loss(logit_0: Array, logits: Array, hit_time: Array, hit: Array) -> Array:
     """Return the negative log-likelihood [B] for l0 [B], l [B, W], steps to the goal [B], whether it is reached [B]."""
-    survival = log_survival(logit_0, logits)  # [B, W + 1]
-    at = jnp.minimum(hit_time, logits.shape[-1] - 1)[:, None]  # [B, 1]
-    log_hazard = jax.nn.log_sigmoid(jnp.take_along_axis(logits, at, 1))  # [B, 1]
-    arrives = (jnp.take_along_axis(survival, at, 1) + log_hazard)[:, 0]
-    now = jax.nn.log_sigmoid(logit_0)
-    return -jnp.where(hit, jnp.where(hit_time == 0, now, arrives), survival[:, -1])
+    # With log h = l - softplus(l) and log(1 - h) = -softplus(l), both cases are sums up to a last bin.
+    step, at = jnp.arange(logits.shape[-1])[None, :], jnp.minimum(hit_time, logits.shape[-1] - 1)[:, None]
+    summed = (step <= at) | ~hit[:, None]  # [B, W]
+    waits = jnp.sum(jnp.where(summed, jax.nn.softplus(logits), 0.0), axis=1)
+    arrives = jnp.sum(jnp.where((step == at) & hit[:, None], logits, 0.0), axis=1)
+    later = jax.nn.softplus(logit_0) + waits - arrives
+    return jnp.where(hit & (hit_time == 0), jax.nn.softplus(-logit_0), later)
 
 
 def arrival_probabilities(logit_0: Array, logits: Array) -> Array:
@@ -258,7 +271,8 @@ class ChronoSRL(SRL):
         crossed = jax.nn.softplus(occupied) - batch.occupancy * occupied  # [B, K]
         occupancy = masked_mean(crossed, seen)
         loss = nll + self.time * time + self.separation * separation + self.occupancy * occupancy
-        loss += self._eikonal(problem, params, batch)
+        if self.eikonal:
+            loss += self.eikonal * eikonal_term(problem, partial(self.psi_g, problem, params), euclidean, batch)
         return loss, metrics | {"time_loss": time, "separation_loss": separation, "occupancy_loss": occupancy}
 
     def geometry(self, z_sa: Array, z_g: Array, batch: Batch, threshold: float) -> tuple[Array, Array]:
@@ -266,7 +280,7 @@ class ChronoSRL(SRL):
         assert batch.hit_time is not None and batch.hit is not None and batch.future_goal is not None
         assert self.kappa is not None and self.horizon is not None
         valid = jnp.ones(batch.hit.shape, bool) if batch.valid is None else batch.valid
-        own = safe_root(jnp.sum((z_sa - z_g) ** 2, axis=-1))  # [B]
+        own = euclidean(z_sa, z_g)  # [B]
         reached = valid & batch.hit & (batch.hit_time >= 1)
         time = masked_mean(huber(own - self.kappa * batch.hit_time), reached)
         apart = safe_root(pairwise_square(z_sa, z_g))  # [B, B]
@@ -289,25 +303,12 @@ class ChronoSRL(SRL):
         def encode_goal(goal: Array) -> Array:
             return self.psi_g(problem, params, goal)
 
-        def distance(psi_from: Array, psi_to: Array) -> Array:
-            return safe_root(jnp.sum((psi_from - psi_to) ** 2, axis=-1))
-
         def steps(psi_from: Array, psi_to: Array) -> Array:
             assert self.kappa is not None
-            return distance(psi_from, psi_to) / self.kappa
+            return euclidean(psi_from, psi_to) / self.kappa
 
-        return super().representation(problem, params)._replace(encode_goal=encode_goal, distance=distance, steps=steps)
-
-    def _eikonal(self, problem: Problem, params: Params, batch: Batch) -> Array | float:
-        if not self.eikonal:
-            return 0.0
-
-        def distance(achieved: Array, goal: Array) -> Array:
-            psi_s, psi_g = (self.psi_g(problem, params, x) for x in (achieved, goal))
-            return safe_root(jnp.sum((psi_s - psi_g) ** 2, axis=-1))
-
-        assert batch.future_goal is not None
-        return self.eikonal * eikonal_penalty(distance, problem.spec.achieved(batch.state), batch.future_goal)
+        plain = super().representation(problem, params)
+        return plain._replace(encode_goal=encode_goal, distance=euclidean, steps=steps)
 
     def deployed(self, params: Params) -> Params:
         """Return the parameters that a policy reads. psi_sa and the head serve only training."""
