@@ -173,13 +173,13 @@ def test_the_page_holds_every_run_and_escapes_what_people_write(copied, tmp_path
     entry.write_text(entry.read_text().replace("A. Tester", "</script><b>"))
     assert main(["results", "page", "--ledger", str(copied), "--out", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
-    assert "1 run" in capsys.readouterr().out and '"method": "dcp"' in page
+    assert "1 run" in capsys.readouterr().out and '"method":"dcp"' in page
     assert "</script><b>" not in page
 
 
 def test_wrong_words_get_a_sentence(tmp_path, capsys):
     for words, sentence in [
-        ([], "say one of add, check, rerun, page"),
+        ([], "choose one of add, check, rerun, page"),
         (["add"], "needs a run's folder"),
         (["check", "x"], "takes no 'x'"),
         (["check", "--ledger", str(tmp_path / "none")], "there is no ledger"),

@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +12,8 @@ from dcp.errors import UserError
 
 ACTIONS = {
     "add": "RUN ...: check finished or unfinished runs, evaluate their policies once more, and add them.",
-    "check": "Check every entry, and that the tables of README.md are those of the entries.",
-    "rerun": "ENTRY: train an entry's config anew for its first evaluations, and compare the numbers.",
+    "check": "Check every entry, and that the tables of README.md match the entries.",
+    "rerun": "ENTRY: train an entry's config again for its first evaluations, and compare the numbers.",
     "page": "Write the entries as one page with filters (--out).",
 }
 
@@ -32,9 +31,9 @@ class ResultsOptions:
     commit: str = ""
     """With add: the commit of dcp's source that trained it, if you know it."""
     write: bool = False
-    """With check: write the tables into the ledger's README.md anew."""
+    """With check: rewrite the tables in the ledger's README.md."""
     evaluate: bool = False
-    """With check: let every policy run its logged evaluation once more (a minute for each ant)."""
+    """With check: also repeat every policy's logged evaluation (a minute for each ant)."""
     evaluations: int = 2
     """With rerun: how many evaluations to train for."""
     out: Path = Path("ledger.html")
@@ -46,15 +45,15 @@ def main(argv: list[str]) -> int:
     options = parse(ResultsOptions(), argv, "dcp results", "\n".join([COMMANDS["results"], "", "what to do:", *rows]))
     action, *named = options.words or ("",)
     if action not in ACTIONS:
-        raise UserError(f"dcp results does not know {action!r}: say one of {', '.join(ACTIONS)}")
+        raise UserError(f"dcp results does not know {action!r}: choose one of {', '.join(ACTIONS)}")
     if action in ("check", "page") and named:
-        raise UserError(f"dcp results {action} takes no {named[0]!r}: name the ledger by --ledger")
+        raise UserError(f"dcp results {action} takes no {named[0]!r}: name the ledger with --ledger")
     if action == "add":
         return _add(named, options)
     if action == "rerun":
         return _rerun(named, options)
     if not options.ledger.is_dir():
-        raise UserError(f"there is no ledger at {options.ledger}: add a run first, or name it by --ledger")
+        raise UserError(f"there is no ledger at {options.ledger}: add a run first, or name it with --ledger")
     return _check(options) if action == "check" else _page(options)
 
 
@@ -117,21 +116,18 @@ def _rerun(named: list[str], options: ResultsOptions) -> int:
         print("Numbers differ: bits are promised for the same machine, cores and versions.", file=sys.stderr)
         print("\n".join(told), file=sys.stderr)
         return EXIT_FAULT
-    print("Every number is the logged one.")
+    print("Every number equals the logged one.")
     return 0
 
 
 def _page(options: ResultsOptions) -> int:
-    import json
-    from importlib.resources import files
-
     from dcp.ledger import index
+    from dcp.pages.whole_page import asset, theme, whole_page
     from dcp.policies.policy_file import write_whole
 
-    found = index(options.ledger)
-    data = json.dumps(found).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    template = files("dcp").joinpath("ledger.html").read_text(encoding="utf-8")
-    page = template.replace("{{title}}", escape("Results: every run, with filters")).replace("{{data}}", data)
+    found, title = index(options.ledger), "Results: every run, with filters"
+    style = theme() + asset("ledger/style.css")
+    page = whole_page("ledger/page.html", found, "ledger/main.js", title=title, style=style)
     write_whole(options.out, page.encode())
     print(f"wrote {options.out}: {count(len(found), 'run')}")
     return 0

@@ -1,4 +1,4 @@
-"""Arrays as short text inside a page: exact (float32), or in two bytes per number. `shared/packing.js` reads them."""
+"""Write arrays as short text for a page: exact (float32), or two bytes per number. `shared/packing.js` reads it."""
 
 import base64
 from typing import Any

@@ -1,7 +1,7 @@
-"""One HTML file from a template, style sheets, ES modules and data. Nothing is loaded from elsewhere.
+"""Make one HTML file from a template, style sheets, ES modules and data. Nothing is loaded from elsewhere.
 
-A browser that opens a file from disk loads no module from another file. So each module becomes a function of its own
-in one script: `import { a } from "./b.js"` reads what `export` left in b's. This takes named imports and exports alone.
+A browser that opens a file from disk does not load modules from other files. So each module becomes a function in one
+script, and `import { a } from "./b.js"` reads what b's function returned. Only named imports and exports are supported.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ _IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const)\b)", re.MULTILINE)
 _EXPORTED = re.compile(r"^export (?:async )?(?:function|class|const) (\w+)", re.MULTILINE)
 _EXPORT_LIST = re.compile(r"export\s*\{([^}]*)\};?\s*$")
-# Pictures may come from the page alone; a page that is embedded elsewhere may be shown in a frame.
+# Pictures may come only from the page itself. A page may be shown in a frame.
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {}; base-uri 'none'; "
     "form-action 'none'"
@@ -37,12 +37,13 @@ def theme() -> str:
 def whole_page(template: str, data: Any, entry: str, title: str, scripts: list[str] | None = None, **slots: str) -> str:
     """Fill the {{slots}} of a template of this package. `entry`: the page's main module; `data`: what it reads.
 
-    The policy lets only this module's script run, and `scripts` of the slots, whatever a name smuggles in.
+    The policy lets only this script and `scripts` of the slots run, even if a run's name contains a script.
     """
     own = script(entry)
     policy = content_policy([f"\n{own}\n", *(scripts or [])])
     filled = {"title": escape(title), "data": script_json(data), "script": own, "policy": escape(policy), **slots}
-    return re.sub(r"\{\{(\w+)\}\}", lambda slot: filled[slot[1]], asset(template))
+    text = asset(template).replace("{{head}}", asset("shared/head.html").rstrip())
+    return re.sub(r"\{\{(\w+)\}\}", lambda slot: filled[slot[1]], text)
 
 
 def content_policy(scripts: list[str]) -> str:
@@ -59,7 +60,7 @@ def script_json(data: Any) -> str:
 
 
 def script(entry: str) -> str:
-    """Return one script that does what the module `entry`, such as `explore/main.js`, does with all that it imports."""
+    """Return the module `entry`, such as `explore/main.js`, and all that it imports as one script."""
     found: dict[str, str] = {}
     _add_module(PurePosixPath(entry), found, ())
     return "\n".join(["(() => {", '"use strict";', *found.values(), "})();"])
