@@ -117,11 +117,11 @@ FAULTS = {
     "infinite state": ({"state": lambda: [np.inf, 0.0]}, {}, "read_state gave a value that is not finite"),
     "short state": ({"state": lambda: [0.0]}, {}, r"read_state gave shape \(1,\), not 2 numbers"),
     "batched state": ({"state": lambda: [[0.0, 0.0]]}, {}, r"read_state gave shape \(1, 2\)"),
-    "no numbers": ({"state": lambda: {"a": 1}}, {}, "read_state gave a dict that is no list of numbers"),
-    "no state": ({"state": lambda: "gone"}, {}, "read_state gave a str that is no list of numbers"),
+    "no numbers": ({"state": lambda: {"a": 1}}, {}, "read_state gave a dict that is not a list of numbers"),
+    "no state": ({"state": lambda: "gone"}, {}, "read_state gave a str that is not a list of numbers"),
     "broken sensor": ({"state": lambda: 1 / 0}, {}, r"read_state failed \(ZeroDivisionError: division by zero\)"),
     "NaN time": ({"state": lambda: Reading([0.0, 0.0], np.nan)}, {}, "a Reading whose time is nan"),
-    "no time": ({"state": lambda: Reading([0.0, 0.0], None)}, {}, "a Reading whose time is no number"),  # type: ignore
+    "no time": ({"state": lambda: Reading([0.0, 0.0], None)}, {}, "a Reading whose time is not a number"),  # type: ignore
     "NaN goal": ({"goal": [np.nan, 1.0]}, {}, "read_goal gave a value that is not finite"),
     "long goal": ({"goal": [1.0, 1.0, 1.0]}, {}, r"read_goal gave shape \(3,\), not 2 numbers"),
     "NaN action": ({}, {"policy": lambda s, g: [0.0, np.nan]}, "the policy gave a value that is not finite"),
@@ -329,7 +329,7 @@ def test_what_is_no_fault_goes_through_but_only_after_the_safe_action(error: typ
 def test_the_end_of_a_run_sends_the_safe_action_and_the_controller_has_served():
     robot = FakeRobot(FakeClock())
     controller = robot.controller()
-    assert controller.run(steps=2).ended == "ran its course of 2 steps"
+    assert controller.run(steps=2).ended == "completed its 2 steps"
     assert robot.ended_safely()
     for again in (controller.run, controller.step, controller.__enter__):
         with pytest.raises(UserError, match="make a new one"):

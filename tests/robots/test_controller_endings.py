@@ -88,7 +88,7 @@ def test_a_simulated_robot_is_driven_in_real_time(tiny_run: TrainedRun, capsys: 
     assert main([str(tiny_run.folder), "--seconds", "0.5", "--stale-after", "20"]) == 0
     said = capsys.readouterr().out
     assert "point_u_maze: the simulator at 20 Hz, the controller at 20 Hz" in said
-    assert "ended: ran its course" in said and "the safe action was sent" in said
+    assert "ended: completed its" in said and "the safe action was sent" in said
     assert "the goal was" in said
 
 

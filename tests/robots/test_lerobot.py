@@ -132,12 +132,12 @@ def test_reads_and_sends_take_turns_on_the_bus_but_a_hung_read_does_not_keep_the
     reader = threading.Thread(target=arm.read_state)
     reader.start()
     inside.wait(30.0)
-    assert not arm._bus.acquire(blocking=False)
+    assert not arm._bus.lock.acquire(blocking=False)
     arm.send_action(np.zeros(6))  # after a moment of patience
     assert len(robot.actions) == 1 and not release.is_set()
     release.set()
     reader.join()
-    assert arm._bus.acquire(blocking=False)
+    assert arm._bus.lock.acquire(blocking=False)
 
 
 @pytest.mark.parametrize(

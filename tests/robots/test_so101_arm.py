@@ -80,7 +80,7 @@ def test_the_arm_arrives_and_its_log_replays(tmp_path: Path, units):
     report = setting.controller().run(seconds=4)
     assert report.steps == 120
     assert float(np.linalg.norm(setting.arm.tool() - GOAL)) < 0.01
-    assert setting.why() == "ran its course of 120 steps"
+    assert setting.why() == "completed its 120 steps"
     assert replay(toward, setting.log) == (120, 0.0)
     steps, largest = replay(lambda state, goal: toward(state, goal) + 0.5, setting.log)
     assert (steps, largest) == (120, pytest.approx(0.5))
@@ -206,7 +206,7 @@ def test_ctrl_c_stops_it(tmp_path: Path):
 
 
 def test_a_policy_of_another_task_is_refused():
-    with pytest.raises(UserError, match="29 numbers of state and 8 of action is for no so101 task"):
+    with pytest.raises(UserError, match="29 numbers of state and 8 of action fits no so101 task"):
         So101Arm(SimulatedSo101(), 29, 8)
 
 
@@ -235,9 +235,9 @@ def test_without_power_the_arm_sinks(tmp_path: Path):
     ("flags", "sentence"),
     [
         ([], "no policy to run"),
-        (["zoo/point_u_maze/dcp", "--speed", "2"], "--speed 2 is no share"),
+        (["zoo/point_u_maze/dcp", "--speed", "2"], "--speed is 2, a share of the trained speed"),
         (["zoo/point_u_maze/dcp"], "this policy's goal has 2 numbers, not 0"),
-        (["zoo/point_u_maze/dcp", "--goal", "1", "1"], "is for no so101 task"),
+        (["zoo/point_u_maze/dcp", "--goal", "1", "1"], "fits no so101 task"),
         (["zoo/point_u_maze/dcp", "--goal", "1", "1", "--robot", "so101_follower"], "needs --port"),
         (["zoo/point_u_maze/dcp", "--goal", "1", "1", "--robot", "so101_follower", "--port", "x"], "lerobot[feetech]"),
     ],

@@ -116,7 +116,7 @@ class Controller:
                 self._watchdog.between = WAIT
                 self._start()
                 self._loop(math.inf if seconds is None else seconds, math.inf if steps is None else steps)
-                self._end(f"ran its course of {self._record.counts['steps']} steps")
+                self._end(f"completed its {self._record.counts['steps']} steps")
             except BaseException as error:
                 self._end(cause(error))
                 raise

@@ -12,7 +12,7 @@ percent of the calibrated range). Actions are absolute position targets.
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from dcp.errors import UserError
 from dcp.robots.safety import Reading
 
-PATIENCE = 0.1  # seconds that a send waits for a read on the same bus: a hanging read must not block the safe action
+PATIENCE = 0.1  # seconds that a send waits for a read on the same bus
 SLACK = 0.05  # how far outside its range an arm may rest at the start, as a share of half the range
 
 
@@ -36,6 +36,47 @@ class Robot(Protocol):
     def get_observation(self) -> Mapping[str, Any]: ...
 
     def send_action(self, action: dict[str, Any]) -> Any: ...
+
+
+class Bus:
+    """Let one thread at a time talk to the robot: the watchdog and stop() may send while the loop's thread reads.
+
+    Waiting ends after PATIENCE, so that a hanging read does not block the safe action.
+    """
+
+    def __init__(self, robot: Robot, lost_packets: tuple[type[Exception], ...]):
+        self.lock = threading.Lock()
+        self._robot, self._lost_packets = robot, lost_packets
+        self._reading: Reading | None = None
+
+    def read(self, reading_of: Callable[[Mapping[str, Any]], Reading]) -> Reading:
+        """Turn an observation into a reading. A lost packet repeats the last reading with its old time, so that too
+        many in a row count as stale."""
+        try:
+            observation = self.observe()
+        except self._lost_packets:
+            if self._reading is None:
+                raise
+            return self._reading
+        self._reading = reading_of(observation)
+        return self._reading
+
+    def observe(self) -> Mapping[str, Any]:
+        with self._turn():
+            return self._robot.get_observation()
+
+    def send(self, action: dict[str, Any]) -> Any:
+        with self._turn():
+            return self._robot.send_action(action)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        mine = self.lock.acquire(timeout=PATIENCE)
+        try:
+            yield
+        finally:
+            if mine:
+                self.lock.release()
 
 
 class LeRobotArm:
@@ -64,23 +105,11 @@ class LeRobotArm:
                 raise UserError(f"{name} needs a low below its high, in the robot's units: give both")
         self.goal: Mapping[str, float] | None = None  # in the robot's units; you may replace it at any time
         self.last_sent: Any = None  # what the robot reports as sent: its own limits may have changed the action
-        self._lost_packets = lost_packets
-        self._reading: Reading | None = None
-        self._bus = threading.Lock()  # the watchdog and stop() may send while the loop's thread reads
-        self._turn = bus_turns(self._bus)
+        self._bus = Bus(robot, lost_packets)
 
     def read_state(self) -> Reading:
-        """Read the state, each value in [-1, 1]. A lost packet repeats the last reading with its old time, so that too
-        many in a row count as stale."""
-        try:
-            with self._turn():
-                observation = self.robot.get_observation()
-        except self._lost_packets:
-            if self._reading is None:
-                raise
-            return self._reading
-        self._reading = Reading(self._to_policy(self.state, observation), time.monotonic())
-        return self._reading
+        """Read the state, each value in [-1, 1]."""
+        return self._bus.read(lambda seen: Reading(self._to_policy(self.state, seen), time.monotonic()))
 
     def read_goal(self) -> np.ndarray:
         if self.goal is None:
@@ -89,13 +118,11 @@ class LeRobotArm:
 
     def send_action(self, action: np.ndarray) -> None:
         target = {name: self._to_robot(name, x) for name, x in zip(self.joints, action, strict=True)}
-        with self._turn():
-            self.last_sent = self.robot.send_action(target)
+        self.last_sent = self._bus.send(target)
 
     def start_action(self) -> np.ndarray:
         """Return the current pose as a target: the pose to hold, from which max_change counts."""
-        with self._turn():
-            pose = self._to_policy(self.joints, self.robot.get_observation())
+        pose = self._to_policy(self.joints, self._bus.observe())
         inside = np.clip(pose, -1.0, 1.0)
         # A pose further out is left unchanged, so that the controller refuses it.
         return np.where(np.abs(pose - inside) <= SLACK, inside, pose)
@@ -107,22 +134,6 @@ class LeRobotArm:
 
     def _to_robot(self, name: str, value: float) -> float:
         return self._low[name] + (float(value) + 1.0) / 2.0 * (self._high[name] - self._low[name])
-
-
-def bus_turns(bus: threading.Lock) -> Callable[[], AbstractContextManager[None]]:
-    """Return a context manager for turns on a bus. Waiting ends after PATIENCE: a hanging read must not block the
-    safe action."""
-
-    @contextmanager
-    def turn() -> Iterator[None]:
-        mine = bus.acquire(timeout=PATIENCE)
-        try:
-            yield
-        finally:
-            if mine:
-                bus.release()
-
-    return turn
 
 
 def _known(kind: str, names: Sequence[str], features: Mapping[str, Any]) -> None:

@@ -52,7 +52,7 @@ def in_one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
 
 
-# ---- inputs
+# Inputs
 
 
 def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -67,7 +67,7 @@ def vector(name: str, value: Any, size: int | None) -> np.ndarray:
     try:
         numbers = np.array(value, float)
     except (TypeError, ValueError, OverflowError) as error:
-        raise Fault(f"{name} gave a {type(value).__name__} that is no list of numbers: return one array") from error
+        raise Fault(f"{name} gave a {type(value).__name__} that is not a list of numbers: return one array") from error
     if numbers.ndim != 1 or (size is not None and len(numbers) != size):
         wanted = "one row of numbers" if size is None else f"{size} numbers"
         raise Fault(f"{name} gave shape {numbers.shape}, not {wanted}: check what it returns and in which order")
@@ -94,7 +94,7 @@ class Freshness:
         try:
             time = float(reading.time)
         except (TypeError, ValueError) as error:
-            raise Fault(f"{STATE} gave a Reading whose time is no number: give seconds or a counter") from error
+            raise Fault(f"{STATE} gave a Reading whose time is not a number: give seconds or a counter") from error
         if not math.isfinite(time):  # NaN differs from itself, so it would always look new
             raise Fault(f"{STATE} gave a Reading whose time is {time}: give seconds or a counter")
         now = self._clock.now()
@@ -107,7 +107,7 @@ class Freshness:
             )
 
 
-# ---- limits
+# Limits
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def _known(last: np.ndarray | None) -> np.ndarray:
     return last
 
 
-# ---- sending
+# Sending
 
 
 class Gate:

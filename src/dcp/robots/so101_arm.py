@@ -3,14 +3,13 @@
     arm = So101Arm(robot, state_size=13, action_size=5)         # so101_reach
     Controller(policy, arm.read_state, goal.read, arm.send_action, safe_action=np.zeros(5), rate_hz=30, ...)
 
-The policy reads radians, speeds and the tool point, and sends changes of the present pose; the robot uses named
+The policy reads radians, speeds and the tool point, and sends changes of the current pose; the robot uses named
 joints in degrees, or in percent of the calibrated range. A zero action holds the pose that was read last.
 LeRobot is not imported: any object with its methods works.
 """
 
 import csv
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,16 +19,12 @@ import numpy as np
 
 from dcp import so101
 from dcp.errors import UserError
-from dcp.robots.lerobot import Robot, bus_turns
+from dcp.robots.lerobot import Bus, Robot
 from dcp.robots.safety import Reading
 
 Units = Literal["degrees", "percent"]
 FEATURES = tuple(f"{joint}.pos" for joint in so101.JOINTS)
-CUBE = (
-    "cube.x",
-    "cube.y",
-    "cube.z",
-)  # where a camera sees the cube, metres from the base; for so101_push and so101_lift
+CUBE = ("cube.x", "cube.y", "cube.z")  # metres from the base, by a camera; for so101_push and so101_lift
 CLOSED = 0.0  # radians: the jaws' angle in tasks that do not move them, as in training
 LIMIT_SLACK = 0.06  # radians that a reading may exceed a joint's range by, because calibration is not exact
 LOWEST_TOOL = -0.01  # metres: below this the arm is inside the table or wrongly calibrated
@@ -73,29 +68,23 @@ class So101Arm:
         extra = state_size - (2 * action_size + 3)
         if action_size not in (5, 6) or extra not in (0, 1, 3):
             raise UserError(
-                f"a policy with {state_size} numbers of state and {action_size} of action is for no so101 task: "
+                f"a policy with {state_size} numbers of state and {action_size} of action fits no so101 task: "
                 "use one that was trained on so101_reach, so101_reach_pose, so101_push or so101_lift"
             )
         self.has_tilt, self.has_cube = extra == 1, extra == 3
         wanted = FEATURES + (CUBE if self.has_cube else ())
         if missing := [name for name in wanted if name not in robot.observation_features]:
             raise UserError(f"the robot has no {', '.join(missing)}: an SO-101 has {', '.join(wanted)}")
-        self._lost_packets, self._clock = lost_packets, clock
-        self._turn = bus_turns(threading.Lock())
+        self._bus, self._clock = Bus(robot, lost_packets), clock
         self._pose: np.ndarray | None = None  # [6]: radians, the last reading
         self._time = 0.0
-        self._reading: Reading | None = None
         self.sent: np.ndarray | None = None  # [6]: radians, the last target
 
     def read_state(self) -> Reading:
-        """Read the state [S]. A lost packet repeats the last reading with its old time: too many in a row are stale."""
-        try:
-            with self._turn():
-                observation = self.robot.get_observation()
-        except self._lost_packets:
-            if self._reading is None:
-                raise
-            return self._reading
+        """Read the state [S]."""
+        return self._bus.read(self._reading_of)
+
+    def _reading_of(self, observation: Mapping[str, Any]) -> Reading:
         now = self._clock()
         pose = np.array([to_radians(self.units, i, float(observation[name])) for i, name in enumerate(FEATURES)])
         self._require_inside(pose)
@@ -111,8 +100,7 @@ class So101Arm:
         extra = [so101.tilt_of(turn)] if self.has_tilt else []
         extra = [float(observation[name]) for name in CUBE] if self.has_cube else extra
         self._pose, self._time = pose, now
-        self._reading = Reading(np.concatenate([pose[: self.moved], speeds, place, extra]), now)
-        return self._reading
+        return Reading(np.concatenate([pose[: self.moved], speeds, place, extra]), now)
 
     def send_action(self, action: np.ndarray) -> None:
         """Send targets that change the last pose by the action [A] in [-1, 1]."""
@@ -124,8 +112,7 @@ class So101Arm:
         if self.moved == 5:
             target[5] = CLOSED
         numbers = {name: float(from_radians(self.units, i, target[i])) for i, name in enumerate(FEATURES)}
-        with self._turn():
-            self.robot.send_action(numbers)
+        self._bus.send(numbers)
         self.sent = target
 
     def tool(self) -> np.ndarray | None:
@@ -193,7 +180,7 @@ def replay(policy: Callable[[np.ndarray, np.ndarray], Any], path: str | Path) ->
             steps += 1
             largest = max(largest, float(np.abs(np.asarray(policy(state, goal)) - action).max()))
     if not steps:
-        raise UserError(f"{path} is no log of `dcp run`: it has no step with a state, a goal and an action")
+        raise UserError(f"{path} is not a log of `dcp run`: it has no step with a state, a goal and an action")
     return steps, largest
 
 
