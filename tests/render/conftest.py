@@ -1,11 +1,12 @@
-"""Poses and episodes made by hand: nothing here steps physics, so nothing compiles it."""
+"""Poses and episodes made by hand, for which nothing is compiled; and episodes that `dcp render` would show."""
 
 import numpy as np
 import pytest
 
 from dcp.envs.registry import make_env
+from dcp.evaluation.targets import open_target
 from dcp.render.offscreen import find_backend
-from dcp.render.shown_episodes import Episode
+from dcp.render.shown_episodes import Episode, Shown, make_subject
 
 YAW = (np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5))  # 90 degrees about z: w, x, y, z
 
@@ -27,6 +28,11 @@ def point_walk(steps: int = 40, reached: int | None = None, **guides) -> Episode
     """Along the U maze's first row, from (1, 1) to (1, 3)."""
     points = np.stack([np.ones(steps + 1), np.linspace(1.0, 3.0, steps + 1)], axis=-1)
     return Episode(points, np.array([3.0, 3.0]), None, reached, **guides)
+
+
+def shown_episodes(env, policy, seed: int, first: int, num_episodes: int, steps: int) -> list[Episode]:
+    shown = Shown(seed, first, num_episodes, steps, direction="off")
+    return make_subject(open_target(policy), "the policy", env, shown).episodes
 
 
 @pytest.fixture(scope="session")

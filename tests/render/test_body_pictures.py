@@ -105,7 +105,7 @@ def test_a_picture_of_a_state_needs_nothing_else(ant):
 
 
 def test_absurd_sizes_are_refused():
-    with pytest.raises(UserError, match="width 0: a picture has 64 to 4096"):
+    with pytest.raises(UserError, match="width 0: use 64 to 4096"):
         make_drawing(make_env("point_u_maze"), width=0)
     with pytest.raises(UserError, match="height 5000"):
         make_drawing(make_env("point_u_maze"), height=5000)

@@ -8,7 +8,7 @@ from dcp.analysis.style import BLUE, FREE, GOAL_COLOUR, ORANGE, WALL
 from dcp.envs.registry import make_env
 from dcp.render import make_picture
 from dcp.render.pictures import DIRECTION_COLOUR, SUBGOAL_COLOUR, MazePicture, Moment
-from dcp.render.shown_episodes import shown_episodes
+from tests.render.conftest import shown_episodes
 
 ENV = make_env("point_u_maze")
 SHOWN = 3.5  # cells from side to side

@@ -26,12 +26,11 @@ from dcp.render.shown_episodes import (
     one_of_each,
     pulled_back,
     sees_direction,
-    shown_episodes,
     side_by_side,
     subgoals,
     visited_pool,
 )
-from tests.render.conftest import point_walk
+from tests.render.conftest import point_walk, shown_episodes
 
 STEPS = 20
 

@@ -1,9 +1,9 @@
-"""Who is shown, and their episodes with everything that a picture needs. The seed decides them, so policies are shown
-alike.
+"""The policies that are shown, and their episodes with everything that a picture needs.
 
-Two things of a method's inner life can be drawn: the direction that the actor sees, and the subgoal that training would
-have commanded from here, out of states that the policy itself visits. At deployment z is the goal; the policy reads
-neither.
+The seed decides starts and goals, so all policies are shown on the same episodes: those that `dcp eval` measures.
+
+Two things inside a method can be drawn: the direction that the actor sees, and the subgoal that training would have
+commanded here, chosen from states that the policy itself visits. The policy uses neither: at deployment z is the goal.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,8 +33,8 @@ from dcp.policies.policy import DeployedPolicy, Policy
 from dcp.types import Array
 
 AFTER_SUCCESS = 30  # steps shown after the goal is reached
-# Episodes are played so many at a time, however few are shown: one compiled program serves all, and an episode does
-# not change with how many others are shown (rounding differs between programs, and contact makes much of it).
+# Episodes are played in batches of this size, even if only one is shown: one compiled program serves all, and an
+# episode does not depend on how many others are shown (programs round differently, and contacts amplify that).
 TOGETHER = 32
 _POOL_STREAM = 0x706F6F6C  # keeps the pool's episodes apart from the ones that are shown
 
@@ -65,13 +65,13 @@ class Episode(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """A policy as it is shown: its name, what it was trained for, and its episodes."""
+    """A policy as it is shown: its name, its steps of training, and its episodes."""
 
     name: str
     env_steps: int | None
     episodes: list[Episode]
-    numbers: tuple[int, ...] = ()  # of these episodes in the seed's set, where the title is to say them
-    outcomes: tuple[bool, ...] = ()  # of all episodes that were played: whether the goal was reached
+    numbers: tuple[int, ...] = ()  # of these episodes in the seed's set, if the title shows them
+    outcomes: tuple[bool, ...] = ()  # for every episode that was played: whether it reached the goal
 
     @property
     def title(self) -> str:
@@ -85,7 +85,7 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True)
 class Shown:
-    """Which episodes, and what is drawn of them."""
+    """Say which episodes to show, and what to draw."""
 
     seed: int = 0
     first: int | None = 0  # of the seed's episodes; None: one that arrives and one that does not
@@ -99,7 +99,7 @@ class Shown:
 def common_env(
     targets: Sequence[Target], env: str | None, eval_layout: bool, physics: str | None = None
 ) -> Environment:
-    """Return the first target's environment, or the named one; refuse it where another target does not fit into it."""
+    """Return the named environment, or the first target's; refuse one that does not fit another target."""
     made = environment_of(targets[0], env, eval_layout, physics=physics)
     for other in targets[1:]:
         environment_of(other, env or targets[0].env, eval_layout, targets[0].fidelity, physics or targets[0].physics)
@@ -107,7 +107,7 @@ def common_env(
 
 
 def names_of(targets: Sequence[Target]) -> list[str]:
-    """Return the methods; with seeds, or with paths, where these do not tell the policies apart."""
+    """Return the methods as names; add seeds, or use paths, if these do not tell the policies apart."""
     methods = [str(target.about.get("method") or Path(target.label).stem) for target in targets]
     seeded = [f"{name} seed {target.about.get('seed')}" for name, target in zip(methods, targets, strict=True)]
     for names in (methods, seeded):
@@ -119,7 +119,7 @@ def names_of(targets: Sequence[Target]) -> list[str]:
 def make_subject(
     target: Target, name: str, env: Environment, shown: Shown, tell: Callable[[str], object] = len
 ) -> Subject:
-    """Play the target's episodes: with simulated physics, most of a minute the first time. `tell` hears of it."""
+    """Play the target's episodes. With simulated physics the first time takes most of a minute; `tell` reports it."""
     length = shown.steps or (target.config.episode_length if target.config else None) or env.spec.episode_length
     policy, acting = target.policy, variant(target.policy, shown.burst)
     has_psi = isinstance(policy, DeployedPolicy)
@@ -127,7 +127,7 @@ def make_subject(
         raise UserError(f"{target.label} has no representation to show a direction of: leave out --direction")
     last = (shown.first or 0) + shown.num_episodes
     together = -(-last // TOGETHER) * TOGETHER
-    kept = 2 * env.spec.state_size + env.spec.goal_size  # of each step: the observation, and q with as many numbers
+    kept = 2 * env.spec.state_size + env.spec.goal_size  # per step: the observation, and q with as many numbers
     require_room(env.spec, together, length, kept)
     played = play(env, acting, goal_set_key(shown.seed), together, length, tell)
     numbers = one_of_each(played) if shown.first is None else tuple(range(shown.first, last))
@@ -142,7 +142,7 @@ def make_subject(
 
 
 def one_of_each(played: Sequence[Episode]) -> tuple[int, ...]:
-    """Return an episode that arrives, after the median time of those that do, and the first one that does not."""
+    """Return the arriving episode with the median time, and the first one that does not arrive."""
     arriving = [number for number, episode in enumerate(played) if episode.reached is not None]
     arriving.sort(key=lambda number: played[number].reached or 0)
     failing = [number for number, episode in enumerate(played) if episode.reached is None]
@@ -150,7 +150,7 @@ def one_of_each(played: Sequence[Episode]) -> tuple[int, ...]:
 
 
 def side_by_side(subject: Subject) -> list[Subject]:
-    """Return a subject per episode, so that they are shown beside each other in place of one after another."""
+    """Return a subject per episode, so that they are shown side by side instead of one after another."""
     numbered = zip(subject.episodes, subject.numbers, strict=True)
     return [subject._replace(episodes=[episode], numbers=(number,)) for episode, number in numbered]
 
@@ -177,14 +177,6 @@ def _with_subgoals(
         episode._replace(subgoals=subgoals(command, policy, pool, episode, key))
         for episode, key in zip(episodes, keys, strict=True)
     ]
-
-
-def shown_episodes(
-    env: Environment, policy: Policy, seed: int, first: int, num_episodes: int, steps: int
-) -> list[Episode]:
-    """Play episodes `first`, ... of the frozen set that `dcp eval --seeds <seed>` measures."""
-    last = first + num_episodes
-    return play(env, policy, goal_set_key(seed), -(-last // TOGETHER) * TOGETHER, steps)[first:last]
 
 
 def play(
@@ -221,7 +213,7 @@ def _run(env: Environment, num_episodes: int, steps: int, policy: Policy, key: A
 
 @cached_by_env
 def _program(env: Environment, num_episodes: int, steps: int) -> Program:
-    """Compile once for all policies that differ in their parameters alone."""
+    """Compile once for all policies that differ only in their parameters."""
     return Program(jax.jit(partial(_run, env, num_episodes, steps), compiler_options=QUICK_COMPILE))
 
 
@@ -237,7 +229,7 @@ def directions(policy: DeployedPolicy, episode: Episode) -> np.ndarray:
 
 
 def visited_pool(env: Environment, acting: Policy, command: PooledSubgoal, seed: int, steps: int) -> np.ndarray:
-    """Return [P, G]: states that `acting`, the policy or a burst around it, visits in episodes of its own."""
+    """Return [P, G]: states that `acting`, the policy or a burst around it, visits in separate episodes."""
     key = jax.random.fold_in(jax.random.key(seed), _POOL_STREAM)
     states = np.concatenate([episode.achieved for episode in play(env, acting, key, TOGETHER, steps)])  # [K, G]
     order = np.random.default_rng(seed).permutation(len(states))
@@ -247,8 +239,8 @@ def visited_pool(env: Environment, acting: Policy, command: PooledSubgoal, seed:
 def subgoals(
     command: PooledSubgoal, policy: DeployedPolicy, pool: np.ndarray, episode: Episode, key: Array
 ) -> np.ndarray:
-    """Return [T + 1, G]: training's choice of z from the pool [P, G], chosen anew every period as in training."""
-    at = jnp.asarray(episode.achieved[:: command.subgoal_period])  # [K, G]: each tick as an environment of its own
+    """Return [T + 1, G]: training's choice of z from the pool [P, G], which changes every period as in training."""
+    at = jnp.asarray(episode.achieved[:: command.subgoal_period])  # [K, G]: each tick as if it were another environment
     goal = jnp.broadcast_to(jnp.asarray(episode.goal), at.shape)
     chosen = command.select_subgoal(jnp.asarray(pool), at, goal, policy.representation, key)
     return np.repeat(np.asarray(chosen), command.subgoal_period, axis=0)[: len(episode.achieved)]
