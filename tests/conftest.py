@@ -17,7 +17,7 @@ import jax
 import pytest
 
 from dcp.runs.sinks import TrainedRun
-from dcp.runs.train import train
+from dcp.runs.training import train
 from tests.tiny import LONGER, tiny_config
 
 jax.config.update("jax_numpy_rank_promotion", "raise")

@@ -14,7 +14,7 @@ from dcp.envs.point_tasks import PointMaze
 from dcp.evaluation.rollout import evaluation_key
 from dcp.runs.run_status import evaluation_points
 from dcp.runs.sinks import TrainedRun
-from dcp.runs.train import train
+from dcp.runs.training import train
 from tests.tiny import tiny_config
 
 

@@ -376,7 +376,7 @@ class _EnoughError(Exception):
 
 def rerun(folder: Path, evaluations: int, say: Callable[[str], object] = print) -> list[str]:
     """Train an entry's config again up to this many evaluations. -> a sentence for each number that differs"""
-    from dcp.runs.train import train
+    from dcp.runs.training import train
 
     config, _ = read_plan(folder)
     logged, told = _rows(folder), []

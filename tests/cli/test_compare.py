@@ -55,7 +55,7 @@ def test_runs_that_have_not_begun_are_compared_without_a_picture(tmp_path, capsy
         ([], "takes two run folders, not 0"),
         (["{a}"], "takes two run folders, not 1"),
         (["{a}", "{a}/nowhere"], "there is no folder"),
-        (["{a}", "{a}"], "one and the same run"),
+        (["{a}", "{a}"], "are the same run"),
         (["{a}", "{a}", "--out", "c.gif"], ".png or .pdf"),
         (["{a}", "{a}", "--outt", "c"], "--out"),
     ],

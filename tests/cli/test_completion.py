@@ -51,6 +51,6 @@ def test_zsh_reads_the_same_and_a_mistake_is_one_sentence(capsys):
     assert main(["completion", "zsh"]) == 0
     assert "bashcompinit" in capsys.readouterr().out
     assert main(["completion", "tcsh"]) == 2
-    assert capsys.readouterr().err == "dcp: there is none for 'tcsh': choose one of bash, zsh, fish\n"
+    assert capsys.readouterr().err == "dcp: there is no script for 'tcsh': choose one of bash, zsh, fish\n"
     assert main(["completion"]) == 2
     assert capsys.readouterr().err == "dcp: name your shell: choose one of bash, zsh, fish\n"

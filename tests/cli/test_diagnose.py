@@ -83,7 +83,7 @@ def test_a_method_without_a_pool_is_not_said_to_train_with_waypoints(diagnosed: 
     assert content is not None and content["gaps"]["has_pool"]
     without = {**content, "gaps": {**content["gaps"], "has_pool": False}}
     (with_pool, crl) = (" ".join(_texts(figures(each)["gaps"]())) for each in (content, without))
-    assert "In training a waypoint stands in for the goal" in with_pool and "chosen by" in with_pool
+    assert "In training a waypoint replaces the goal" in with_pool and "chosen by" in with_pool
     assert "trains without waypoints" in crl and "chosen by" not in crl and "would choose" in crl
     assert (
         "would choose" in found_rows(without)[0][0].measure and "would choose" not in found_rows(content)[0][0].measure

@@ -107,7 +107,7 @@ def test_a_sweep_confirms_the_best_burst_on_other_episodes(run: Path, capsys):
     main(["eval", str(run), "--json", "--out", str(run / "plain")])
     none = json.loads(capsys.readouterr().out)[0]["summary"]["success_once"]["mean"]
     gained = max(part["success_once"] for part in content["tried"]) > none
-    assert ("No burst of these reached more goals than none" in shown) == (not gained)
+    assert ("None of these bursts reached more goals than no burst" in shown) == (not gained)
     assert [part["burst"] for part in content["tried"]] == [[10, 5], [50, 5], [50, 10]]  # L = P is no burst
     best = max(content["tried"], key=lambda part: part["success_once"])
     chosen = next(part for part in content["tried"] if part["burst"] == content["burst"])
@@ -178,7 +178,7 @@ def test_an_exports_results_stand_beside_its_runs(run: Path, capsys):
     assert names[str(run / "policy.npz")] == names[str(run)].replace(".json", "_policy.npz.json")
     capsys.readouterr()
     assert main(["eval", str(run / "policy.npz"), "--burst"]) == 2
-    assert "a burst of its own" in capsys.readouterr().err
+    assert "already has a burst inside" in capsys.readouterr().err
 
 
 def test_many_seeds_have_a_file_name_that_fits(run: Path):

@@ -76,7 +76,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_is_played(tiny_
 def test_a_picture_of_an_absurd_size_is_refused_at_once(tiny_run, tmp_path, capsys):
     assert main(["render", str(tiny_run.folder), "--width", "9", "--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert "width 9: a picture has 64 to 4096 pixels a side" in said and "playing" not in said
+    assert "width 9: use 64 to 4096 pixels per side" in said and "playing" not in said
 
 
 def test_an_episode_that_is_named_is_shown_alone(tiny_run, tmp_path, capsys):

@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[2]
         ("--seeds 0 1 --seeds-as vmapped --devices 2", "in one program a seed is kept whole: leave --devices out"),
         ("--seeds 0 1 --seeds-as vmapped --env nowhere", "unknown environment 'nowhere'"),
         ("--seeds 0 1 --width 0", "width is 0: use at least 1"),
-        ("--seeds 0 1 --resume auto --overwrite", "--resume continues what --overwrite would replace"),
+        ("--seeds 0 1 --resume auto --overwrite", "--resume resumes what --overwrite would replace"),
     ],
 )
 def test_a_mistake_gives_one_sentence(flags: str, sentence: str, tmp_path: Path, capsys):

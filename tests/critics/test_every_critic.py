@@ -21,7 +21,7 @@ from dcp.interfaces import hindsight_of
 from dcp.methods.table import needs
 from dcp.policies.exports import export_policy, load_exported
 from dcp.policies.policy_file import load_policy
-from dcp.runs.train import train, train_seeds
+from dcp.runs.training import train, train_seeds
 from dcp.types import Transition
 from tests.runs.same_run import assert_same_run
 from tests.runs.test_resume import resume, stopped
@@ -98,7 +98,7 @@ def test_vmapped_seeds_are_the_runs_that_they_would_be_alone(critic: str, tmp_pa
 def test_two_devices_learn_what_one_learns(critic: str):
     program = (
         "import json, sys\n"
-        "from dcp.runs.train import train\n"
+        "from dcp.runs.training import train\n"
         "from tests.critics.test_every_critic import short_config\n"
         "rows = [train(short_config(sys.argv[1], num_evals=1, devices=n), runs_dir=None, display='none').rows[-1]\n"
         "        for n in (2, 1)]\n"

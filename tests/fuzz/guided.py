@@ -15,7 +15,7 @@ with atheris.instrument_imports(include=["dcp", "safetensors.numpy"], enable_loa
     from dcp import validation  # noqa: F401
     from dcp.errors import UserError
     from dcp.policies import numpy_policy, policy_file  # noqa: F401
-    from dcp.runs.train import train
+    from dcp.runs.training import train
 
 from tests.fuzz.loaders import KINDS
 from tests.tiny import tiny_config

@@ -138,7 +138,7 @@ def _start_peak() -> None:
 def main(argv: list[str]) -> int:
     kind, count, seed = argv[0], int(argv[1]), int(argv[2]) if len(argv) > 2 else 0
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    from dcp.runs.train import train
+    from dcp.runs.training import train
     from tests.fuzz.loaders import KINDS
     from tests.tiny import tiny_config
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dcp.config import Config
-from dcp.runs.train import resume, train
+from dcp.runs.training import resume, train
 from tests.tiny import LONGER, tiny_config
 
 KINDS = ("in writing", "from the start", "in writing", "in training")

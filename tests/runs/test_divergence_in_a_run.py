@@ -8,7 +8,7 @@ import pytest
 from dcp.algorithm import RunState
 from dcp.envs.registry import ENVIRONMENTS
 from dcp.errors import UserError
-from dcp.runs.train import train
+from dcp.runs.training import train
 from tests.tiny import tiny_config
 from tests.toys import BrittleLine
 

@@ -20,7 +20,7 @@ from dcp.runs import checkpoint as files
 from dcp.runs.folder import FolderLock
 from dcp.runs.loop import Evaluation
 from dcp.runs.sinks import TrainedRun
-from dcp.runs.train import resume, train
+from dcp.runs.training import resume, train
 from tests.runs.same_run import assert_same_run, final_arrays
 from tests.tiny import LONGER, LONGER_FLAGS, tiny_config
 

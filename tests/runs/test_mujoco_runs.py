@@ -23,7 +23,7 @@ from dcp.evaluation.targets import environment_of, open_target
 from dcp.evaluation.trial import arena_for
 from dcp.interop.goal_env import GoalEnv
 from dcp.runs.sinks import TrainedRun
-from dcp.runs.train import resume, train
+from dcp.runs.training import resume, train
 from tests.runs.same_run import assert_same_run
 from tests.runs.test_resume import lives, stopped
 from tests.tiny import tiny_config

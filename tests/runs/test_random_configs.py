@@ -165,7 +165,7 @@ def test_accepted_configs_train_one_iteration_and_every_number_is_finite(count: 
     answers = trained(drawn, "iteration" if same_every_time else "whole", {} if same_every_time else UNCACHED)
     for values, answer in zip(drawn, answers, strict=True):
         config = Config(**values)
-        assert not answer["problem"], f"dcp.runs.train.train(Config(**{values!r}))\n{answer['problem']}"
+        assert not answer["problem"], f"dcp.runs.training.train(Config(**{values!r}))\n{answer['problem']}"
         assert not answer["not_finite"], f"Config(**{values!r}): {answer['not_finite']}"
         assert answer["updates"] == config.num_updates
 

@@ -24,7 +24,7 @@ from dcp.runs import checkpoint as files
 from dcp.runs.loop import Cadence, Evaluation
 from dcp.runs.run_status import evaluation_points, raised
 from dcp.runs.sinks import TrainedRun
-from dcp.runs.train import resume, train
+from dcp.runs.training import resume, train
 from tests.runs.same_run import assert_same_run, final_arrays, metrics
 from tests.tiny import FLAGS, LONGER, LONGER_FLAGS, tiny_config
 
@@ -315,7 +315,7 @@ class TestCommandLine:
             ("--method crl", "--method crl is not the run's dcp"),
             ("--preset demo", "is not the run's"),
             ("--steps 400", "--steps 400 is below the run's 12000: steps can only be raised"),
-            ("--overwrite", "--resume continues what --overwrite would replace"),
+            ("--overwrite", "--resume resumes what --overwrite would replace"),
             ("--checkpoint-evals -1", "checkpoint-evals"),
         ],
     )
@@ -341,7 +341,7 @@ class TestCommandLine:
         assert main(["train", *LONGER_FLAGS, "--runs-dir", str(runs)]) == 2
         folder = runs / tiny_config().run_path
         said = capsys.readouterr().err
-        assert f"holds a run at 8,800 of 12,000 steps: continue it with `dcp train --resume {folder}`" in said
+        assert f"holds a run at 8,800 of 12,000 steps: resume it with `dcp train --resume {folder}`" in said
 
     def test_a_person_is_asked_whether_to_continue(self, halfway: Path, longer_run, tmp_path: Path, monkeypatch):
         runs = tmp_path / "runs"

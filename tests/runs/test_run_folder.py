@@ -22,7 +22,7 @@ from dcp.runs.folder import claim, run_files
 from dcp.runs.loop import Evaluation
 from dcp.runs.sinks import CsvSink, TrainedRun
 from dcp.runs.stopping import Interrupted
-from dcp.runs.train import train
+from dcp.runs.training import train
 from tests.tiny import tiny_config
 
 TIMING = {"steps_per_second", "wall_seconds"}
@@ -180,7 +180,7 @@ def test_a_run_that_ends_before_its_first_evaluation_leaves_no_folder(tmp_path: 
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dcp.runs.train.run_loop", interrupted)
+    monkeypatch.setattr("dcp.runs.training.run_loop", interrupted)
     with pytest.raises(Interrupted) as stop:
         train(tiny_config(), runs_dir=tmp_path, display="none")
     assert stop.value.evaluations == 0

@@ -17,7 +17,7 @@ from dcp.replay import with_resting_pairs
 from dcp.run_folder import read_config_file
 from dcp.runs.loop import Cadence
 from dcp.runs.sinks import TrainedRun
-from dcp.runs.train import resume, train
+from dcp.runs.training import resume, train
 from dcp.types import Batch
 from tests.tiny import FLAGS, tiny_config
 

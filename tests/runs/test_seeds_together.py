@@ -24,7 +24,7 @@ from dcp.runs.loop import Cadence
 from dcp.runs.seeds import SeedPrograms
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.stopping import SeedsInterrupted
-from dcp.runs.train import SeedRun, SeedsFaultError, resume, train, train_seeds
+from dcp.runs.training import SeedRun, SeedsFaultError, resume, train, train_seeds
 from tests.runs.same_run import TIMING, assert_same_run, final_arrays, metrics
 from tests.tiny import tiny_config
 
@@ -165,7 +165,7 @@ class TestGoingOn:
     def test_other_settings_make_other_runs(self, folders: Path):
         with pytest.raises(UserError, match=r"--discount 0\.9 is not the run's 0\.99"):
             train_seeds(tiny_config(discount=0.9), SEEDS, runs_dir=folders, resume=True, display="none")
-        with pytest.raises(UserError, match=r"seed_3 holds a run at .* of 4,000 steps: continue it"):
+        with pytest.raises(UserError, match=r"seed_3 holds a run at .* of 4,000 steps: resume it"):
             train_seeds(tiny_config(), SEEDS, runs_dir=folders, display="none")
 
 
@@ -201,7 +201,7 @@ def test_when_one_seed_drops_out_the_other_goes_on(together: Trained, tmp_path: 
     poison(monkeypatch, 0)
     with pytest.raises(SeedsFaultError, match=r"^1 seed dropped out, the others are trained: seed 3: ") as fault:
         train_seeds(tiny_config(), SEEDS, runs_dir=tmp_path, display="none")
-    assert "The others train on." in capsys.readouterr().err
+    assert "The others continue." in capsys.readouterr().err
     assert (folder(tmp_path, 3) / "fault.json").exists()
     assert list(fault.value.trained) == [0]
     assert_close(fault.value.trained[0].rows, together.runs[0].rows)
@@ -210,7 +210,7 @@ def test_when_one_seed_drops_out_the_other_goes_on(together: Trained, tmp_path: 
 
 ON_TWO_DEVICES = """
 import json, sys, jax
-from dcp.runs.train import train_seeds
+from dcp.runs.training import train_seeds
 from dcp.runs.loop import Group
 from tests.tiny import tiny_config
 

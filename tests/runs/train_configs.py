@@ -16,7 +16,7 @@ import numpy as np
 
 from dcp.algorithm import Programs, RunState, make_algorithm
 from dcp.config import Config
-from dcp.runs.train import train
+from dcp.runs.training import train
 
 
 def not_finite(row: dict[str, Any], state: RunState) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dcp.algorithm import Programs, RunState, make_algorithm
 from dcp.runs.loop import Evaluation
-from dcp.runs.train import resume, train
+from dcp.runs.training import resume, train
 from tests.runs.same_run import assert_same_run
 from tests.tiny import tiny_config
 

@@ -21,7 +21,7 @@ class CompareOptions:
     out: Path = Path("compare.png")
     """The picture's file; a PDF of the same name is written beside it."""
     json: bool = False
-    """Print what was found as JSON in place of the tables."""
+    """Print what was found as JSON instead of the tables."""
 
 
 def main(argv: list[str]) -> int:

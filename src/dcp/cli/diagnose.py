@@ -27,19 +27,19 @@ class DiagnoseOptions:
     skip: tuple[str, ...] = ()
     """Measure all but these."""
     env: str | None = None
-    """Look at the agent on this environment. Default: the one that the run was evaluated on."""
+    """Study the agent on this environment. Default: the one that the run was evaluated on."""
     episodes: int | None = None
     """Episodes that are played. Default: 64, and 16 under simulated physics."""
     states: int = 256
-    """Visited states at which the measures are taken."""
+    """Number of visited states at which to measure."""
     seed: int = 0
-    """Decides episodes, samples and subgoals."""
+    """Seed of the episodes, samples and subgoals."""
     figures: bool = True
-    """Draw the figures, too."""
+    """Also draw the figures."""
     out: Path | None = None
-    """Write into this folder in place of <run>/diagnosis."""
+    """Write into this folder instead of <run>/diagnosis."""
     json: bool = False
-    """Print the numbers as JSON in place of the words."""
+    """Print the numbers as JSON instead of text."""
 
 
 def main(argv: list[str]) -> int:

@@ -29,11 +29,11 @@ exit code: 0, or 1 if there is a problem"""
 @dataclass(frozen=True)
 class DoctorOptions:
     runs_dir: Path = Path("runs")
-    """Where runs will go: is there room, and can it be written?"""
+    """The folder for runs, which is checked for room and write access."""
     self_test: bool = True
     """Train for a moment in a temporary folder; on a GPU, also time updates under each of our options for it."""
     json: bool = False
-    """One JSON object in place of the table."""
+    """Print one JSON object instead of the table."""
     gpu: bool = False
     """Measure training on this device in about five minutes, compare it with a CPU's numbers, and write a report."""
     gpu_envs: tuple[str, ...] = ()

@@ -386,7 +386,7 @@ def train_a_moment(folder: str) -> dict[str, Any]:
 
     from dcp.policies.policy_file import load_policy
     from dcp.presets import preset_config
-    from dcp.runs.train import train
+    from dcp.runs.training import train
 
     run = train(preset_config("smoke", **OVERRIDES), runs_dir=folder, display="none")
     for row in run.rows:

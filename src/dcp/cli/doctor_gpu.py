@@ -236,7 +236,7 @@ def time_updates() -> dict[str, Any]:
         jax.block_until_ready(program(learner, batch, order, jax.random.key(3)))
         calls += 1
     ms = 1e3 * (time.perf_counter() - started) / (calls * UPDATES)
-    words = f"{ms:.2f} ms an update (DCP, batch {config.batch_size}){_memory_words(_peak_memory())}"
+    words = f"{ms:.2f} ms per update (DCP, batch {config.batch_size}){_memory_words(_peak_memory())}"
     row = gpu_graphs() if jax.default_backend() != "cpu" else "xla"
     return {"found": words, "ms": ms, "compile_seconds": compiled, "graphs": row, "peak_gb": _peak_memory()}
 

@@ -29,9 +29,9 @@ class EvalOptions:
     physics: Physics | None = None
     """What steps simulated bodies. Default: what the run was trained with."""
     randomize: str | None = None
-    """What each episode of a so101 task draws anew, such as gains,delay, or all; none. Default: as in training."""
+    """What changes between episodes of a so101 task: all, none, or names like gains,delay. Default: as in training."""
     burst: Burst = None
-    """P L: random actions in the last L of every P steps, beside none on the same episodes. Alone: 100 10."""
+    """P L: random actions in the last L of every P steps, next to none on the same episodes. Without values: 100 10."""
     burst_sweep: bool = False
     """Try every burst of --periods and --lengths, and confirm the best on other episodes."""
     periods: tuple[int, ...] = (50, 100, 200)
@@ -39,13 +39,13 @@ class EvalOptions:
     lengths: tuple[int, ...] = (5, 10, 20)
     """L of the sweep."""
     stochastic: bool = False
-    """Draw actions from the actor's distribution in place of its mean."""
+    """Draw actions from the actor's distribution instead of using its mean."""
     as_logged: bool = False
-    """Repeat the run's last evaluation on its very episodes, and compare with metrics.csv."""
+    """Repeat the run's last evaluation on the same episodes, and compare with metrics.csv."""
     out: Path | None = None
-    """Write here in place of the run's folder."""
+    """Write here instead of the run's folder."""
     json: bool = False
-    """Print the results as JSON in place of the table."""
+    """Print the results as JSON instead of the table."""
 
 
 def main(argv: list[str]) -> int:
@@ -74,7 +74,7 @@ def _arena(target: "Target", options: EvalOptions) -> "Arena":
 
     variant(target.policy, options.burst, options.stochastic)
     if target.burst and (options.burst or options.burst_sweep):
-        raise UserError(f"{target.label} has a burst of its own inside: leave out --burst, or export it without")
+        raise UserError(f"{target.label} already has a burst inside: leave out --burst, or export it without one")
     return arena_for(
         target,
         options.env,
@@ -94,7 +94,7 @@ def _require_sense(options: EvalOptions) -> None:
         raise UserError(f"nothing to evaluate: name a run's folder, a policy file or one of the zoo{there}")
     plain = EvalOptions()
     if not options.burst_sweep and (options.periods, options.lengths) != (plain.periods, plain.lengths):
-        raise UserError("--periods and --lengths are those of a sweep: add --burst-sweep, or give --burst P L")
+        raise UserError("--periods and --lengths belong to a sweep: add --burst-sweep, or give --burst P L")
     if options.burst and options.burst_sweep:
         raise UserError("--burst tries one burst and --burst-sweep many: give only one of them")
     elsewhere = options.env or options.eval_layout or options.physics or options.randomize

@@ -107,7 +107,7 @@ def repeat(targets: list[Target]) -> int:
     same = True
     for target in targets:
         if target.config is None:
-            raise UserError(f"{target.label} has no config beside it: --as-logged needs a run's folder")
+            raise UserError(f"{target.label} has no config.json next to it: --as-logged needs a run's folder")
         index, then = _logged(target)
         with _working(f"{target.label}: evaluation {index + 1} once more"):
             trial = arena_for(target).trial(target.policy, [evaluation_key(target.config.seed, index)])
@@ -117,7 +117,7 @@ def repeat(targets: list[Target]) -> int:
             same &= value == then[name]
         show(table)
     if same:
-        print("Every number is the logged one, bit for bit.")
+        print("Every number equals the logged one, bit for bit.")
         return 0
     print("Numbers differ: bits are promised for the same machine, cores, versions and number of devices.")
     for target in targets:
@@ -237,7 +237,7 @@ def _show_sweep(title: str, found: Sweep, gains: dict[tuple[int, int], Paired], 
         f"{_points(confirmed.success_once)} (95%)."
     )
     if found.tried[found.best].all.success.mean() <= found.without.all.success.mean():
-        print("No burst of these reached more goals than none.")
+        print("None of these bursts reached more goals than no burst.")
 
 
 def random_share(burst: tuple[int, int], episode_length: int) -> float:
@@ -300,7 +300,7 @@ def compare(trials: list[tuple[str, Trial]]) -> None:
             print(f"{label} was stepped by {engines[1]} and {first} by {engines[0]}: they are not paired.")
             continue
         if one.goal_sets() != other.goal_sets():
-            print(f"{label} met other episodes than {first}: they are not paired.")
+            print(f"{label} had other episodes than {first}: they are not paired.")
             continue
         gain = paired(one.all, other.all)
         print(

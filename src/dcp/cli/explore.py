@@ -29,15 +29,15 @@ class ExploreOptions:
     physics: Physics | None = None
     """What steps simulated bodies. Default: what the first run was trained with."""
     seed: int = 0
-    """Names a frozen set of recorded episodes, those of `dcp eval --seeds`: for simulated bodies."""
+    """For simulated bodies: names the frozen set of episodes to record, as in `dcp eval --seeds`."""
     episodes: int = 4
-    """How many are recorded."""
+    """How many episodes to record."""
     steps: int | None = None
     """Steps of a recorded episode, at most. Default: the run's own."""
     out: Path = Path("explore.html")
-    """The page: one file, which needs neither a network nor dcp."""
+    """The page to write: one file that needs neither a network nor dcp."""
     open: bool = True
-    """Open the page in a browser, where the command is given on a terminal."""
+    """Open the page in a browser, if the command runs on a terminal."""
 
 
 def main(argv: list[str]) -> int:

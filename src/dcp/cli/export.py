@@ -19,7 +19,7 @@ class ExportOptions:
     out: Path | None = None
     """Default: policy.onnx, policy.stablehlo or policy.npz in the run's folder."""
     burst: Burst = None
-    """P L: the file asks its runtime for random actions in the last L of every P steps. Alone: 100 10."""
+    """P L: the file asks its runtime for random actions in the last L of every P steps. Without values: 100 10."""
 
 
 def main(argv: list[str]) -> int:

@@ -66,10 +66,11 @@ def parse(
     extra: Mapping[str, type] | None = None,
     first: tuple[str, ...] = (),
 ) -> T:
-    """Return `default` with the values that argv sets. `--help` prints the help and exits with 0; `first` lead it.
+    """Return `default` with the values that argv sets. `--help` prints the help and exits with 0.
 
-    `extra`: dataclasses by prefix. `{"condition": Direction}` adds a flag `--condition.scale` for the field `scale`.
-    Its value goes into the field `component_settings` as {"condition.scale": 2.0}.
+    `first`: the flags at the top of the help.
+    `extra` maps prefixes to dataclasses: `{"condition": Direction}` adds `--condition.scale` for the field `scale`. Its
+    value goes into the field `component_settings` as {"condition.scale": 2.0}.
     """
     given = read(default, argv, prog, extra or {})
     if "-h" in argv or "--help" in argv:

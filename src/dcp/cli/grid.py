@@ -52,31 +52,31 @@ class GridOptions:
     runs_dir: Path = Path("runs")
     """Results go to <runs-dir>/<env>/<method>/seed_<n>/; on a cluster, a folder that all machines share."""
     own_code: tuple[str, ...] = ()
-    """What the file names as module:name, environments or parts, and may be loaded: it is code."""
+    """Environments and parts that the file names as module:name and that may be loaded. They are code."""
     launcher: LauncherName = "local"
     """local: processes here. ray: tasks of a Ray cluster. slurm: array jobs, through submitit."""
     seeds_as: SeedsAs | None = None
-    """vmapped: seeds of a cell as one program. processes: one each. Default: vmapped on a GPU."""
+    """vmapped: the seeds of a cell as one program. processes: one process per seed. Default: vmapped on a GPU."""
     retries: int = 2
-    """How often a run that failed or was killed is resumed from its checkpoint."""
+    """How many times to resume a run that failed or was killed."""
     max_runs: int | None = None
-    """At most this many at once. Default: as many as cores, memory and GPUs allow."""
+    """At most this many runs at once. Default: as many as cores, memory and GPUs allow."""
     cores_per_run: int = 1
-    """Cores of each run: they decide its bits. One is the most efficient where there are many runs."""
+    """Cores per run. The number decides how results round; one is the most efficient for many runs."""
     memory: str | None = None
     """Memory for all runs at once here, such as 12GB. Default: nine tenths of what is free."""
     gpus_per_run: float | None = None
-    """GPUs of each run, or a share of one, such as 0.25. Default: 1 where there are any."""
+    """GPUs per run, or a share of one, such as 0.25. Default: 1 if there is any."""
     dry_run: bool = False
     """Print the runs, their state and what they will take, and run nothing."""
     calibration: bool = True
     """With --dry-run: measure the time of runs whose kind has not been measured on this machine."""
     calibrate: bool = False
-    """With --dry-run: measure all kinds anew."""
+    """With --dry-run: measure all kinds again."""
     status: bool = False
-    """Print how the grid stands, from its folders alone, and run nothing: for another terminal."""
+    """Print how far the grid is, from its folders, and run nothing. For a second terminal."""
     pause: bool = False
-    """Stop the grid's processes on this machine where they are (SIGSTOP), and run nothing."""
+    """Pause the grid's processes on this machine (SIGSTOP), and run nothing."""
     unpause: bool = False
     """Let paused processes continue, and run nothing."""
     report: bool = True

@@ -27,13 +27,13 @@ class LandscapeOptions:
     env: str | None = None
     """Draw this environment's maze. Default: the one that each run was evaluated on."""
     rollouts: int | None = None
-    """Episodes drawn into each panel. Default: 6, and 0 under simulated physics, which compiles for a minute."""
+    """Episodes drawn into each panel. Default: 6, or 0 under simulated physics, which compiles for a minute."""
     directions: bool = True
-    """Draw which way each field points, too."""
+    """Also draw which way each field points."""
     out: Path = Path("landscape.png")
     """The picture's file; a PDF of the same name is written beside it."""
     json: bool = False
-    """Print the numbers as JSON in place of the table."""
+    """Print the numbers as JSON instead of the table."""
 
 
 def main(argv: list[str]) -> int:
@@ -135,7 +135,7 @@ def _show(views: "list[View]", options: LandscapeOptions, files: list[Path], phy
     if any(v.likeness.order < v.straight_line.order for v in views):
         print(f"{BELOW_STRAIGHT}.")
     for v in (v for v in views if options.range == "panel" and hardly_moved(v)):
-        print(f"{v.label}: its episodes saw few distances, so its colours are those of its free space.")
+        print(f"{v.label}: its episodes cover few distances, so its colours span those of the free space.")
     print(f"Wrote {' and '.join(str(file) for file in files)}.")
 
 

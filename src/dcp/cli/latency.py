@@ -50,9 +50,9 @@ class LatencyOptions:
     policy: Annotated[str, POSITIONAL] = ""
     """A run's folder, a policy file or zoo/<env>/<method>: all forms. An exported file: that form."""
     steps: int = 5000
-    """Steps that are timed in each form, once with one goal and once with a new goal at each."""
+    """Steps to time in each form, once with a fixed goal and once with a new goal at each step."""
     json: bool = False
-    """Print the results as JSON in place of the table."""
+    """Print the results as JSON instead of the table."""
 
 
 def main(argv: list[str]) -> int:

@@ -55,8 +55,8 @@ def envs(argv: list[str]) -> int:
 
 
 def _explain(fixes: dict[str, int]) -> None:
-    print("physics: the paper's; --physics mujoco steps all but the points by MuJoCo's own engine instead.")
-    print("steps: of an episode. fixed: with --fidelity fixed every episode draws a new start and goal, and:")
+    print("physics: the paper's; --physics mujoco steps all but the points with MuJoCo's own engine instead.")
+    print("steps: per episode. fixed: with --fidelity fixed every episode draws a new start and goal, and:")
     for fix, number in fixes.items():
         print(fill(fix, WIDTH, initial_indent=f"  {number}  ", subsequent_indent=" " * 5))
     print("Your own: dcp train --env module:factory")

@@ -23,7 +23,7 @@ COMMANDS = {
     "train": "Train a policy and write its run folder.",
     "eval": "Measure policies on the same fresh episodes, with or without bursts.",
     "render": "Show episodes as MP4, GIF and an interactive page.",
-    "explore": "Make a page to drag the goal in and watch the direction field turn.",
+    "explore": "Make a page on which you drag the goal and watch the direction field turn.",
     "export": "Write a policy as one ONNX, StableHLO or NumPy file.",
     "run": "Run a policy on an SO-101 arm of LeRobot, or on a simulated one.",
     "latency": "Time a policy's single step in each form.",
@@ -31,17 +31,18 @@ COMMANDS = {
     "record": "Write evaluation episodes as a Minari data set.",
     "push": "Share a policy on the Hugging Face Hub, with a card, its scores and a video.",
     "pull": "Fetch a policy from the Hugging Face Hub.",
-    "landscape": "Draw psi-distances over a maze, beside the true ones.",
-    "compare": "Show in what two runs differ.",
-    "grid": "Run many runs: here, on a Ray cluster or under SLURM.",
+    "landscape": "Draw psi-distances over a maze next to the true ones.",
+    "compare": "Show how two runs differ.",
+    "grid": "Train many runs: here, on a Ray cluster or under SLURM.",
     "results": "Keep a ledger of runs that anyone can check and add to.",
-    "diagnose": "Measure what an agent's representation knows, beside the truth.",
+    "diagnose": "Compare what an agent's representation knows with the truth.",
     "envs": "List the environments with their sizes.",
     "methods": "List the methods and what sets them apart.",
     "completion": "Print a script that completes commands and flags in bash, zsh or fish.",
     "doctor": "Check what this machine has and lacks, and train for a moment.",
 }
-SHARED = {"envs": "listing", "methods": "listing", "push": "hub", "pull": "hub"}  # modules of several commands
+# Modules of several commands.
+SHARED = {"envs": "listing", "methods": "listing", "push": "push_pull", "pull": "push_pull"}
 EXIT_CODES = {
     0: "done",
     EXIT_FAULT: "a fault, such as a full disk or a loss that is not finite: see the sentence; checkpoints are kept",

@@ -30,7 +30,7 @@ class PushOptions:
     dry_run: bool = False
     """Write what would be pushed into --out, and push nothing."""
     out: Path | None = None
-    """Keep what is pushed in this folder too."""
+    """Also keep what is pushed in this folder."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class PullOptions:
 def push(argv: list[str]) -> int:
     options = parse(PushOptions(), argv, "dcp push", COMMANDS["push"])
     if len(options.names) != 2:
-        raise UserError("name what to push and where to: `dcp push runs/ant_u_maze/dcp/seed_0 owner/name`")
+        raise UserError("name what to push, and the repository: `dcp push runs/ant_u_maze/dcp/seed_0 owner/name`")
     if options.dry_run and options.out is None:
         raise UserError("--dry-run writes what would be pushed into a folder: name it by --out")
     from dcp import compiling

@@ -37,9 +37,9 @@ class RecordOptions:
     physics: Physics | None = None
     """What steps simulated bodies. Default: what the run was trained with."""
     burst: Burst = None
-    """P L: random actions in the last L of every P steps. Alone: 100 10."""
+    """P L: random actions in the last L of every P steps. Without values: 100 10."""
     stochastic: bool = False
-    """Draw actions from the actor's distribution in place of its mean."""
+    """Draw actions from the actor's distribution instead of using its mean."""
     out: Path | None = None
     """Folder of data sets. Default: $MINARI_DATASETS_PATH, else Minari's own, ~/.minari/datasets."""
 

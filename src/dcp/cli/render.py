@@ -42,9 +42,9 @@ class RenderOptions:
     seed: int = 0
     """Names a frozen set of starts and goals: those of `dcp eval --seeds`."""
     episode: int | None = None
-    """The first of them that is shown. Default: for one policy, one that arrives beside one that does not; else 0."""
+    """The first episode to show. Default: for one policy, one that arrives next to one that does not; else 0."""
     episodes: int = 1
-    """How many are shown, one after another."""
+    """How many episodes to show, one after another."""
     steps: int | None = None
     """Steps of an episode, at most. Default: the run's own."""
     env: str | None = None
@@ -54,17 +54,17 @@ class RenderOptions:
     physics: Physics | None = None
     """What steps simulated bodies. Default: what the first run was trained with."""
     burst: Burst = None
-    """P L: random actions in the last L of every P steps. Alone: 100 10."""
+    """P L: random actions in the last L of every P steps. Without values: 100 10."""
     camera: Literal["fixed", "tracking", "top"] = "fixed"
-    """From where simulated bodies are seen. Points in mazes are always seen from above."""
+    """The camera's view of simulated bodies. Points in mazes are always seen from above."""
     direction: Literal["auto", "on", "off"] = "auto"
     """The arrow of what the actor sees: auto draws it for policies that see a direction."""
     subgoal: bool = False
-    """Draw the state that training would command now, out of those that this policy visits."""
+    """Draw the subgoal that training would command now, chosen from states that this policy visits."""
     stride: int | None = None
-    """Environment steps a frame. Default: 2 for simulated bodies, 1 for points."""
+    """Environment steps per frame. Default: 2 for simulated bodies, 1 for points."""
     format: tuple[Literal["mp4", "gif", "html"], ...] | None = None
-    """What to write. Default: all three, without MP4 where PyAV is not installed."""
+    """What to write. Default: all three, but no MP4 if PyAV is not installed."""
     width: int = 480
     """Pixels of one policy's picture."""
     height: int = 400

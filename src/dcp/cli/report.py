@@ -28,7 +28,7 @@ class ReportOptions:
     out: Path = Path("report")
     """Folder for report.html, figures/ and tables/."""
     checkpoints: tuple[int, ...] = CHECKPOINTS
-    """Environment steps at which tables compare; the nearest evaluation counts."""
+    """Environment steps at which the tables compare runs, each by its nearest evaluation."""
     x: Literal["steps", "seconds"] = "steps"
     """Horizontal axis of the figures, and of the page when it opens."""
 

@@ -42,9 +42,9 @@ class RunOptions:
     units: Literal["degrees", "percent"] = "degrees"
     """The arm's units: degrees (LeRobot's use_degrees), or percent of the calibrated range."""
     log: Path = Path("run.csv")
-    """Write every step here, and why it ended."""
+    """Write every step, and why the run ended, to this file."""
     replay: Path | None = None
-    """Move nothing: recompute the actions of this log, and tell how much they differ."""
+    """Move nothing: recompute the actions of this log, and print how much they differ."""
 
 
 def main(argv: list[str]) -> int:
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
     if not options.policy:
         raise UserError("no policy to run: name a run's folder, a policy file or an exported NumPy file")
     if not 0.0 < options.speed <= 1.0:
-        raise UserError(f"--speed {options.speed:g} is no share of the trained speed: use a number above 0, at most 1")
+        raise UserError(f"--speed is {options.speed:g}, a share of the trained speed: use a number above 0, at most 1")
     policy = numpy_policy(options.policy)
     if options.replay is not None:
         return _replay(policy, options.replay)
@@ -142,8 +142,8 @@ def _goal(policy: "ExportedPolicy", options: RunOptions, fixed: Any, from_file: 
 
         if not so101.in_reach(np.asarray(options.goal[:3])):
             raise UserError(
-                f"the goal {' '.join(f'{x:g}' for x in options.goal[:3])} is outside of where the policy was trained "
-                "(docs/so101.md): choose one 13 to 38 cm from the shoulder, before the arm, 2 to 40 cm high"
+                f"the goal {' '.join(f'{x:g}' for x in options.goal[:3])} is outside what the policy was trained on "
+                "(docs/so101.md): choose one 13 to 38 cm from the shoulder, in front of the arm, 2 to 40 cm high"
             )
     return fixed(options.goal)
 

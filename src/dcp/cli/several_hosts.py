@@ -43,7 +43,7 @@ def _refuse(given: dict[str, Any]) -> None:
     flags = {name: f"--{name.replace('_', '-')}" for name in _FLAGS}
     missing = [flag for name, flag in flags.items() if given.get(name) is None]
     if given.get("hosts") and len(missing) < len(_FLAGS):
-        raise UserError(f"--hosts takes {AUTO} alone: give either --hosts {AUTO} or {', '.join(flags.values())}")
+        raise UserError(f"--hosts takes only {AUTO}: give either --hosts {AUTO} or {', '.join(flags.values())}")
     if not given.get("hosts") and missing:
         raise UserError(f"several hosts need {', '.join(flags.values())}: add {', '.join(missing)}")
     if "seeds" in given:
@@ -101,7 +101,7 @@ def _joined(given: dict[str, Any], lead: Callable[[], int]) -> int:
 
 def _follow(given: dict[str, Any]) -> int:
     from dcp.runs.stopping import Interrupted
-    from dcp.runs.train import follow
+    from dcp.runs.training import follow
 
     try:
         follow(given.get("cache"), code=[value for value in given.values() if isinstance(value, str)])

@@ -30,7 +30,7 @@ from dcp.runs.display import say
 
 if TYPE_CHECKING:
     from dcp.runs.stopping import SeedsInterrupted
-    from dcp.runs.train import SeedRun
+    from dcp.runs.training import SeedRun
 
 AGAIN = "continue with the same command and --resume auto"
 _OURS = ("--seeds", "--seeds-as", "--display")  # flags that a single seed's command does not get
@@ -62,7 +62,7 @@ def _as_one_program(options: TrainOptions) -> int:
     from dcp.runs.loop import Cadence
     from dcp.runs.seeds import in_one_program
     from dcp.runs.stopping import SeedsInterrupted
-    from dcp.runs.train import SeedsFaultError, train_seeds
+    from dcp.runs.training import SeedsFaultError, train_seeds
 
     if options.wandb:
         raise UserError("W&B logs one run per process: use --seeds-as processes with --wandb")
@@ -103,7 +103,7 @@ def _show(runs: "dict[int, SeedRun]", options: TrainOptions) -> None:
 def _stopped(stop: "SeedsInterrupted") -> int:
     if stop.env_steps is None:
         kept = [one for one in stop.stops if one.evaluations]
-        print(f"Stopped without a checkpoint: {'what there is' if kept else 'nothing'} was kept.")
+        print(f"Stopped without a checkpoint: {'the results so far were' if kept else 'nothing was'} kept.")
         return EXIT_INTERRUPTED
     print(f"Stopped with a checkpoint of each seed at {stop.env_steps:,} environment steps or more: {AGAIN}.")
     return EXIT_REQUEUE
@@ -115,7 +115,7 @@ def _dry_run(options: TrainOptions, seeds_as: str) -> int:
     from dcp.runs.seeds import in_one_program, require_memory
 
     how = "as one program" if seeds_as == "vmapped" else "one process per core"
-    print(f"{len(options.seeds)} seeds, {how}; what follows is of one of them.\n")
+    print(f"{len(options.seeds)} seeds, {how}; what follows describes one of them.\n")
     settings = options.settings
     if seeds_as == "vmapped":
         settings = in_one_program(settings, len(options.seeds))

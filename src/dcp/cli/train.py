@@ -23,7 +23,7 @@ class TrainOptions:
 
     settings: Settings = field(default_factory=Settings)
     seeds: tuple[int, ...] = ()
-    """Several seeds in place of --seed, each with a run folder of its own."""
+    """Several seeds instead of --seed, each with its own run folder."""
     seeds_as: Literal["vmapped", "processes"] | None = None
     """All seeds in one program, or one process per core. Default: vmapped on an accelerator, processes on a CPU."""
     preset: str | None = None
@@ -35,11 +35,11 @@ class TrainOptions:
     overwrite: bool = False
     """Replace the run that is there."""
     resume: str | None = None
-    """A run's folder, to continue as if it had never stopped; --steps may be raised. auto: these settings' run."""
+    """A run's folder, to resume as if it had never stopped; --steps may be raised. auto: the run of these settings."""
     checkpoint_evals: int = 1
-    """Checkpoint after every this many evaluations; 0: never because of an evaluation."""
+    """Checkpoint after this many evaluations; 0: not after evaluations."""
     checkpoint_minutes: float = 15.0
-    """Checkpoint when this many minutes have passed since the last one; 0: never because of the time."""
+    """Checkpoint this many minutes after the last one; 0: not by time."""
     dry_run: bool = False
     """Print what would run and everything that is wrong with it, and train nothing."""
     plots: bool = True
@@ -59,7 +59,7 @@ class TrainOptions:
     num_hosts: int | None = None
     """Hosts that train together."""
     host_id: int | None = None
-    """Which of them this is, from 0. Host 0 writes the run folder and prints."""
+    """This host's number, from 0. Host 0 writes the run folder and prints."""
     hosts: Literal["auto"] | None = None
     """auto: the hosts of this SLURM or MPI job, as JAX finds them."""
     join_seconds: float = 300.0
@@ -199,7 +199,7 @@ def _chosen_parts(settings: Settings, given: dict[str, Any], argv: list[str]) ->
 
 def _require_sense(options: TrainOptions, given: dict[str, Any]) -> None:
     if options.resume is not None and options.overwrite:
-        raise UserError("--resume continues what --overwrite would replace: give only one of them")
+        raise UserError("--resume resumes what --overwrite would replace: give only one of them")
     if not options.seeds:
         if options.seeds_as is not None or "seeds" in given:
             raise UserError("--seeds needs at least one seed, such as --seeds 0 1 2")
@@ -273,7 +273,7 @@ def _stopped(stop: "Interrupted", plots: bool) -> int:
     if not stop.evaluations:
         print("Stopped before the first evaluation: nothing was kept.")
         return EXIT_INTERRUPTED
-    print(f"Stopped after {stop.evaluations} evaluations; what there is was kept.")
+    print(f"Stopped after {stop.evaluations} evaluations; the results so far were kept.")
     show_results(stop.folder, plots)
     return EXIT_INTERRUPTED
 

@@ -1,7 +1,7 @@
-"""Run one job in this process. Every launcher does; `python -m dcp.grid.worker JOB.json PARENT` is a child process.
+"""Run one job in this process, for every launcher. `python -m dcp.grid.worker JOB.json PARENT` is a child process.
 
 The folder decides what happens: an empty one starts a run; a run that was stopped or killed resumes from its checkpoint
-and ends with the same bits; a finished run is left alone.
+and ends with the same bits; a finished run is not touched.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ from dcp.runs.folder import owner
 
 WAIT = 2.0  # seconds between two looks at a folder that another process writes to
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_held: list[int] = []  # descriptors of the locks on this process's cores, for as long as it lives
+_held: list[int] = []  # descriptors of the locks on this process's cores, held until it ends
 
 
 class Outcome(NamedTuple):
@@ -68,12 +68,12 @@ def _train_when_free(job: Job, say: Callable[[str], None]) -> None:
             return _train(job)
         except UserError:
             if all(owner(folder) is None for folder in job.folders):
-                raise  # else another process was quicker, and the error was about its lock
+                raise  # otherwise another process was faster, and the error was about its lock
 
 
 def _train(job: Job) -> None:
     from dcp.grid.grid_display import heartbeat
-    from dcp.runs.train import resume, train, train_seeds
+    from dcp.runs.training import resume, train, train_seeds
 
     settings, folder, display = job.settings, job.folders[0], heartbeat(job.progress)
     if len(job.seeds) > 1:
@@ -89,7 +89,7 @@ def _train(job: Job) -> None:
 
 
 def begin_child(parent: int, cores: int) -> bool:
-    """Pin this process to cores of its own, and have it end with its parent. Return False where that has ended.
+    """Pin this process to its own cores, and make it end with its parent. Return False if the parent has ended.
 
     The kernel sends SIGTERM when the parent ends, however it ends.
     """
@@ -105,7 +105,7 @@ def begin_child(parent: int, cores: int) -> bool:
 def keep_priority(file: Path = Path("/proc/self/autogroup")) -> None:
     """Give this session the priority of its process, so that `nice -n 19 dcp grid` is nice to other sessions.
 
-    A worker is a session of its own, and Linux shares the processor among sessions first (autogroups): without this,
+    A worker has its own session, and Linux shares the processor among sessions first (autogroups). Without this,
     niceness would only count within the session.
     """
     with suppress(OSError):  # a kernel without autogroups
@@ -115,9 +115,9 @@ def keep_priority(file: Path = Path("/proc/self/autogroup")) -> None:
 def pin(count: int) -> None:
     """Keep this process on this many of its cores; call it before JAX starts.
 
-    The number decides how XLA computes, and so the bits of a run. Each core has a file, and the process that computes
-    on it holds the file's lock until it ends. So the jobs of several grids and launchers on one machine do not share a
-    core while another one is free.
+    The number of cores decides how XLA rounds. Each core has a file, and the process that computes on it holds the
+    file's lock until it ends. So the jobs of several grids and launchers on one machine do not share a core while
+    another one is free.
     """
     if not hasattr(os, "sched_setaffinity"):
         return
@@ -133,7 +133,7 @@ def pin(count: int) -> None:
 
 
 def _claim(allowed: list[int], count: int) -> list[int]:
-    """Lock at most `count` cores that are free; none where their files cannot be written."""
+    """Lock at most `count` free cores; none if their files cannot be written."""
     folder = Path(tempfile.gettempdir()) / f"dcp-cores-{os.getuid()}"
     claimed: list[int] = []
     try:
@@ -157,7 +157,7 @@ def _claim(allowed: list[int], count: int) -> list[int]:
 
 
 def main(argv: list[str]) -> int:
-    """Run the job of a file, as a child of the process that is named."""
+    """Run the job of a file, as a child of the named process."""
     file, parent = argv
     job = Job.from_json(Path(file).read_text(encoding="utf-8"))
     if not begin_child(int(parent), job.resources.cores):

@@ -252,7 +252,7 @@ def _compare(then: dict[str, str], now: dict[str, str], note: Callable[[str], No
     changed = [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
     changed = [change for change in changed if change.split()[0] in _DECIDE_BITS]
     if changed:
-        note(f"Not what this run was trained with ({', '.join(changed)}): it resumes, but maybe not bit by bit.")
+        note(f"Not what this run was trained with ({', '.join(changed)}): it resumes, but perhaps not bit for bit.")
 
 
 # A checkpoint's folder.

@@ -18,7 +18,7 @@ from rich.text import Text
 from dcp.config import Config
 
 Row = dict[str, float]
-STOPPING = "{}: stopping after this iteration, with a checkpoint (once more: at once)"
+STOPPING = "{}: stopping after this iteration, with a checkpoint (a second signal stops at once)"
 COMPILING = "compiling (once: the next run of this kind finds it on disk)"
 
 

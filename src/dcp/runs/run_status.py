@@ -183,12 +183,10 @@ def taken(path: Path) -> str:
     try:
         finished, (done, total) = is_finished(path), how_far(path)
     except UserError:
-        return f"{path} holds a run already: {otherwise}"
+        return f"{path} already holds a run: {otherwise}"
     if finished:
-        return f"{path} holds a finished run: train it longer by --resume with more --steps, or {otherwise}"
-    return (
-        f"{path} holds a run at {done:,} of {total:,} steps: continue it with `{resume_command(path)}`, or {otherwise}"
-    )
+        return f"{path} holds a finished run: train it longer with --resume and more --steps, or {otherwise}"
+    return f"{path} holds a run at {done:,} of {total:,} steps: resume it with `{resume_command(path)}`, or {otherwise}"
 
 
 def _total(config: Config) -> int:

@@ -66,7 +66,7 @@ def in_one_program(settings: S, count: int) -> S:
 def require_whole(path: Path, stored: Config) -> None:
     """Refuse a run whose environments are split over devices: it cannot resume in one program with others."""
     if stored.devices not in (None, 1):
-        raise UserError(f"{path} was begun on {stored.devices} devices, and resumes so alone: {ALONE}")
+        raise UserError(f"{path} was begun on {stored.devices} devices and can only resume on as many: {ALONE}")
 
 
 def require_memory(settings: Settings, count: int) -> None:

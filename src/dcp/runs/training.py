@@ -397,7 +397,7 @@ class _Session(Watcher):
             f"seed {member.config.seed}: {explained(error, self._results[member].folder, member.saver.last)}"
         )
         self._dropped.append(member)
-        self._display.note(f"{self.faults[-1]}{'. The others train on.' if group.members else ''}")
+        self._display.note(f"{self.faults[-1]}{'. The others continue.' if group.members else ''}")
         if group.members:
             self.joined(group)
 
