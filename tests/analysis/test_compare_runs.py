@@ -181,7 +181,7 @@ def test_numbers_of_different_environments_and_episodes_are_told(tmp_path):
         in tables_of(compare(a, b))["compare_results"].notes[1]
     )
     c = write_run(tmp_path / "c", episode_length=77)
-    assert compare(a, c).elsewhere.endswith("steps an episode and B for 77")
+    assert compare(a, c).elsewhere.endswith("steps per episode and B for 77")
     assert compare(a, write_run(tmp_path / "d", method="crl")).elsewhere == ""
 
 
@@ -204,7 +204,7 @@ def test_mistakes_are_one_sentence(tmp_path):
     a = write_run(tmp_path / "runs" / "a")
     write_run(tmp_path / "runs" / "b", seed=1)
     for one, other, words in (
-        (a, a, "one and the same run"),
+        (a, a, "are the same run"),
         (a, tmp_path / "nothing", "there is no folder"),
         (a, tmp_path / "runs", "holds 2 runs: name one of"),
     ):

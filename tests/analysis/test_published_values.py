@@ -47,7 +47,7 @@ def test_on_far_goals_it_is_the_other_way_round(tmp_path: Path):
         ({"episode_length": 500}, "time near the goal is of 1,000 steps, ours of 500"),
         ({"network": "mlp"}, "residual networks, ours mlp"),
         ({"depth": 12}, "depths 1, 2, 4, 8, 16, 32, 64, ours 12"),
-        ({"fidelity": "fixed"}, "the same start and goal in every episode, ours draws anew"),
+        ({"fidelity": "fixed"}, "the same start and goal in every episode, ours draws new ones"),
         ({"physics": "mujoco"}, "Brax's physics, ours mujoco"),
     ],
 )

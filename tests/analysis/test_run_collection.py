@@ -59,7 +59,7 @@ def test_a_torn_last_line_is_left_out_and_told(tmp_path: Path):
         file.write("3,3000000,0.")
     [run] = collect([tmp_path]).runs
     assert run.metrics["env_steps"].tolist() == STEPS
-    assert "torn" in run.remark
+    assert "incomplete" in run.remark
 
 
 def test_nan_stays_nan_and_is_told(tmp_path: Path):

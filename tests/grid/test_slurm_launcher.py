@@ -219,6 +219,6 @@ def test_mistakes_are_told_in_one_sentence(
 def test_what_sbatch_refuses_is_passed_on(tmp_path: Path, slurm: Path):
     (slurm / "sbatch").write_text("#!/bin/sh\necho sbatch: error: invalid partition specified: gqu >&2\nexit 1\n")
     jobs = planned(tmp_path, seed=[0, 1])[1]
-    with pytest.raises(UserError, match=r"did not take the jobs .*invalid partition specified: gqu"):
+    with pytest.raises(UserError, match=r"did not accept the jobs .*invalid partition specified: gqu"):
         SlurmLauncher(jobs, SlurmOptions("gqu")).submit(jobs)
     assert not (tmp_path / "grid/slurm/jobs.json").exists() and files(tmp_path / "point_u_maze") == {}

@@ -43,7 +43,7 @@ def test_a_policy_is_pushed_with_its_card_and_pulled_again(hub: Hub, tiny_run, t
     state, goal = np.array([4.0, 4.0]), np.array([4.0, 8.0])
     np.testing.assert_array_equal(load_policy(out)(state, goal), tiny_run.policy(state, goal))
     assert main(["pull", "me/maze", "--out", str(out)]) == 2
-    assert "is there already: name another folder" in capsys.readouterr().err
+    assert "already exists: name another folder" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -92,10 +92,10 @@ def test_pulling_fetches_known_files_alone_and_loading_imports_nothing(hub: Hub,
     [
         (["pull"], "name what to pull: `dcp pull owner/name`"),
         (["pull", "me/nothing"], "the Hub has no me/nothing that you may read"),
-        (["pull", "a/b/c"], "'a/b/c' is no repository's name: write it as owner/name"),
-        (["pull", "me/other"], "me/other has no policy.safetensors: it is no policy of `dcp push`"),
+        (["pull", "a/b/c"], "'a/b/c' is not the name of a repository: write it as owner/name"),
+        (["pull", "me/other"], "me/other has no policy.safetensors: `dcp push` did not make it"),
         (["pull", "me/other", "--revision", "v9"], "check the name and the revision"),
-        (["push", "{run}"], "name what to push and where to"),
+        (["push", "{run}"], "name what to push, and the repository"),
         (["push", "{run}", "me/maze", "--dry-run"], "--dry-run writes what would be pushed into a folder"),
         (["push", "x.npz", "me/maze"], "x.npz is an exported policy: push the run's folder"),
         (["push", "zoo/point_u_maze/dpc", "me/maze"], "did you mean zoo/point_u_maze/dcp?"),
@@ -129,7 +129,7 @@ def test_without_the_client_the_sentence_names_the_extra(tiny_run, capsys, monke
 
 
 def test_a_dry_run_writes_what_would_be_pushed(tiny_run, tmp_path: Path, capsys):
-    """Of a policy file alone, which has no config beside it."""
+    """Of a policy file alone, which has no config next to it."""
     file = Path(shutil.copy(tiny_run.folder / "policy.safetensors", tmp_path))
     assert main(["push", str(file), "me/maze", *EIGHT, "--no-video", "--dry-run", "--out", str(tmp_path / "out")]) == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {

@@ -44,7 +44,7 @@ def test_a_policys_episodes_are_written_and_read_back_by_minari(tiny_run, folder
         assert (episode.rewards.sum() > 0) == trial.success[i] == episode.infos["is_success"][-1]
         assert not episode.terminations.any() and episode.truncations.tolist() == [False] * 249 + [True]
     assert main(argv) == 2
-    assert "there is a data set dcp/point_u_maze/dcp-v0 already: name another" in capsys.readouterr().err
+    assert "the data set dcp/point_u_maze/dcp-v0 already exists: name another" in capsys.readouterr().err
 
 
 def test_the_actions_lead_from_each_observation_to_the_next(tiny_run):
@@ -88,7 +88,7 @@ def test_an_end_by_the_environment_is_a_termination_and_a_policy_of_the_host_is_
     ("argv", "sentence"),
     [
         ([], "nothing to record: name a run's folder"),
-        (["{run}", "--dataset", "a b"], "'a b' is no name for a data set: write it as dcp/ant_u_maze/name-v0"),
+        (["{run}", "--dataset", "a b"], "'a b' is not a name for a data set: write it as dcp/ant_u_maze/name-v0"),
         (["{run}", "--reward", "dense"], "unknown value 'dense' for --reward: choose one of zero_one, minus_one"),
     ],
 )

@@ -215,7 +215,7 @@ def test_a_control_that_is_no_number_diverges_where_mujoco_would_take_it_for_zer
 def test_a_model_that_remembers_more_than_is_kept_is_refused():
     xml = """<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody>
              <actuator><motor joint="j" delay="0.01" nsample="4"/></actuator></mujoco>"""
-    with pytest.raises(UserError, match="is not for this engine: use physics brax"):
+    with pytest.raises(UserError, match="remember more than q and qd: use physics brax"):
         MujocoEngine(mujoco.MjModel.from_xml_string(xml), 5, 1)
 
 

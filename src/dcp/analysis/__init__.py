@@ -1,1 +1,1 @@
-"""Reads run folders and policies, and makes tables and pictures of them. Never imports the trainer."""
+"""Read run folders and policies, and make tables and pictures of them. Nothing here imports the trainer."""

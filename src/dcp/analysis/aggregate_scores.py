@@ -1,4 +1,4 @@
-"""All environments together: interquartile means, probability of improvement and performance profiles."""
+"""Compare methods over all environments: interquartile means, probability of improvement, performance profiles."""
 
 import math
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ SCORE = {
     "time_near_goal": "the share of an episode's steps that are near the goal",
 }
 INTERVALS = (
-    "In brackets: 95% intervals by a stratified bootstrap, which draws the seeds of each environment again; "
+    "In brackets: 95% intervals by a stratified bootstrap, which resamples the seeds of each environment; "
     "none if an environment has a single seed."
 )
 NUM_LEVELS = 101  # of a performance profile
@@ -60,14 +60,14 @@ def aggregate_section(collection: Collection) -> Section:
 
 
 def compared_methods(collection: Collection) -> list[str]:
-    """Return those with runs in at least half of the environments: a rare one would leave little in common."""
+    """Return the methods with runs in at least half of the environments: a rare one would leave few in common."""
     environments = collection.environments
     counts = {name: sum(bool(collection.of(env, name)) for env in environments) for name in collection.methods}
     return [name for name, count in counts.items() if 2 * count >= len(environments)]
 
 
 def common_environments(collection: Collection) -> list[str]:
-    """Return where each of them has a run: averages over other sets of environments would compare tasks."""
+    """Return the environments where every method has a run, so that averages do not compare different tasks."""
     methods = compared_methods(collection)
     return [env for env in collection.environments if all(collection.of(env, name) for name in methods)]
 
@@ -83,7 +83,7 @@ def final_scores(collection: Collection, metric: str) -> Scores:
 
 
 def _score(run: Run, metric: str, steps: float) -> float:
-    """Return the score; nan without an evaluation near or a length to divide by, so that the average is unknown too."""
+    """Return the score; nan without a near evaluation or an episode length, so that the average is unknown too."""
     at = nearest(run, steps)
     if at is None:
         return math.nan
@@ -110,7 +110,7 @@ def aggregate_table(collection: Collection, metric: str) -> Table:
 
 
 def improvement_table(collection: Collection, metric: str) -> Table:
-    """Hold every method against every other: how likely a run of the row beats a run of the column."""
+    """Compare every method with every other: how likely a run of the row beats a run of the column."""
     scores = final_scores(collection, metric)
     rows = []
     for method, tasks in scores.items():
@@ -123,7 +123,7 @@ def improvement_table(collection: Collection, metric: str) -> Table:
         "The probability that a run of the row's method beats one of the column's in the same environment, "
         "averaged over environments; a tie is half a win.",
         INTERVALS,
-        "Where one method wins every pair the bootstrap finds nothing to vary, and its interval has no width.",
+        "If one method wins every pair, the bootstrap has nothing to vary and the interval has no width.",
     )
     title = f"{METRICS[metric].name}: probability of improvement"
     return Table(f"improvement_{metric}", title, ("Method", *(f"over {name}" for name in scores)), tuple(rows), notes)
@@ -152,7 +152,7 @@ def aggregate_figure(collection: Collection) -> Figure:
 
 
 def _draw_estimates(axes: Axes, scores: Scores) -> None:
-    """Draw a bar for the interval, a line across it for the estimate. What is not known has neither."""
+    """Draw a bar for the interval and a line across it for the estimate; nothing for an unknown one."""
     colour_of = colours(list(scores))
     for row, (method, tasks) in enumerate(scores.items()):
         found = bootstrap(interquartile_mean, tasks)
@@ -161,7 +161,7 @@ def _draw_estimates(axes: Axes, scores: Scores) -> None:
         axes.plot([found.mean], [row], "|", color=colour_of[method], markersize=15, markeredgewidth=2.5)
     axes.set_yticks(range(len(scores)), list(scores))
     axes.set_ylim(len(scores) - 0.5, -0.5)
-    axes.set_xlim(0.0, 1.05 * axes.get_xlim()[1])  # differences look as large as they are
+    axes.set_xlim(0.0, 1.05 * axes.get_xlim()[1])  # from 0 to 1, so that differences look as large as they are
     axes.grid(False, axis="y")
 
 
@@ -186,6 +186,6 @@ def profile_figure(collection: Collection, metric: str) -> Figure:
 
 
 def _top(scores: Scores) -> float:
-    """Return the first tenth that no score exceeds: curves of low scores need the room."""
+    """Return the first tenth that no score exceeds, so that curves of low scores fill the axis."""
     known = [score for tasks in scores.values() for task in tasks for score in task if math.isfinite(score)]
     return min(1.0, max(0.1, math.ceil(10.0 * max(known, default=1.0)) / 10.0))

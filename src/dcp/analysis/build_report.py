@@ -1,4 +1,4 @@
-"""One self-contained page over any set of runs, and every figure and table of it as files."""
+"""Write one self-contained page about any set of runs, and each of its figures and tables as files."""
 
 import io
 import re
@@ -47,13 +47,13 @@ class Report:
 def build_report(
     runs: Sequence[str | Path], out: Path, checkpoints: Sequence[int], x: XAxis = "steps", tell: Tell = lambda *_: None
 ) -> Report:
-    """Write report.html, figures/ and tables/ into `out`. `tell` hears what is being done."""
+    """Write report.html, figures/ and tables/ into `out`. `tell` is called with what is being done."""
     is_new = not out.exists()
     require_writable(out)
     tell("reading runs", 0, 1)
     try:
         collection = collect(runs)
-    except UserError:  # a mistake leaves nothing behind
+    except UserError:  # a mistake must leave nothing behind
         if is_new:
             out.rmdir()
         raise
@@ -88,13 +88,13 @@ def _section_makers(checkpoints: Sequence[int]) -> dict[str, Callable[[Collectio
 
 
 def statistics_sections(collection: Collection, checkpoints: Sequence[int] = CHECKPOINTS) -> list[Section]:
-    """Return the sections that these runs have something for: who is better, checkpoints, bursts, saturation."""
+    """Return the sections that these runs have data for: which method is better, checkpoints, bursts, saturation."""
     found = [summary_section(collection), aggregate_section(collection), checkpoint_section(collection, checkpoints)]
     return [section for section in [*found, *burst_sections(collection)] if section.tables or section.text]
 
 
 def with_safe_names(sections: Sequence[Section]) -> list[Section]:
-    """Make file names of run folders' names: letters, digits, - and _ alone, and no two alike."""
+    """Turn names into file names of letters, digits, - and _, no two alike."""
     for_figures, for_tables, for_anchors = set[str](), set[str](), set[str]()
     safe = []
     for section in sections:
@@ -108,7 +108,7 @@ def with_safe_names(sections: Sequence[Section]) -> list[Section]:
 def _free(name: str, taken: set[str]) -> str:
     plain = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:LONGEST_NAME] or "part"
     candidate, number = plain, 2
-    while candidate.lower() in taken:  # some file systems do not tell A from a
+    while candidate.lower() in taken:  # some file systems ignore case
         candidate, number = f"{plain}_{number}", number + 1
     taken.add(candidate.lower())
     return candidate
@@ -124,20 +124,20 @@ def _draw_all(sections: list[Section], out: Path, tell: Tell) -> dict[str, bytes
 
 
 def draw(figure: FigureSpec, folder: Path) -> bytes | str:
-    """Write both files of one figure. Returns its PNG, or the sentence why it could not be drawn."""
+    """Write both files of one figure. -> its PNG, or a sentence why it could not be drawn"""
     try:
         drawn = figure.make()
-    except UserError as error:  # such as a policy that is damaged: the other figures are still wanted
+    except UserError as error:  # such as a damaged policy: draw the other figures
         return f"Not drawn: {error}."
     with writing_to(folder):
         png = save(drawn, folder / f"{figure.name}.png")
-        drawn.set_layout_engine("none")  # both files are laid out alike, by one pass
+        drawn.set_layout_engine("none")  # lay out once, so that both files look alike
         save(drawn, folder / f"{figure.name}.pdf")
         return png.read_bytes()
 
 
 def for_page(picture: bytes) -> bytes:
-    """Shrink a PNG to fewer pixels and 256 colours: as good on a screen, and a fraction of the bytes."""
+    """Shrink a PNG to fewer pixels and 256 colours, which looks as good on a screen with far fewer bytes."""
     with Image.open(io.BytesIO(picture)) as image:
         small = image.convert("RGB")
         small.thumbnail((PAGE_WIDTH, 2 * PAGE_WIDTH), Image.Resampling.LANCZOS)
@@ -169,7 +169,7 @@ def _page(
 
 
 def _within_bounds(pictures: dict[str, bytes | str], sections: list[Section]) -> dict[str, bytes | str]:
-    """Return the page's copies of the figures that it shows; what no longer fits is said to be in its file."""
+    """Return the page's copies of its figures; for those that no longer fit, a sentence that names the file."""
     shown: dict[str, bytes | str] = {}
     room = PICTURE_BYTES
     for name in (figure.name for section in sections for figure in section.figures):
@@ -177,7 +177,7 @@ def _within_bounds(pictures: dict[str, bytes | str], sections: list[Section]) ->
         if isinstance(picture, bytes):
             picture = for_page(picture)
             room -= len(picture)
-        shown[name] = picture if room >= 0 else f"The page is full: see `{FIGURES_DIR}/{name}.png` beside it."
+        shown[name] = picture if room >= 0 else f"The page is full: see `{FIGURES_DIR}/{name}.png` next to it."
     return shown
 
 

@@ -1,4 +1,4 @@
-"""The paper's burst and saturation tables from `dcp eval`: mean and population std over trained seeds."""
+"""Make the paper's burst and saturation tables from `dcp eval`: mean and population std over trained seeds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ BOLD = "Bold: a gain above its standard deviation."
 
 
 def burst_sections(collection: Collection) -> list[Section]:
-    """Return the tables of bursts, and of saturation. Results that are all unfit leave no table, only words."""
+    """Return the tables of bursts and of saturation; if no result can be used, only a sentence."""
     bursts = Section("Periodic bursts", "bursts", tables=tuple(burst_tables(collection)))
     if table := saturation_table(collection):
         return [bursts, Section("Saturation", "saturation", tables=(table,))]
@@ -27,7 +27,7 @@ def burst_sections(collection: Collection) -> list[Section]:
 
 
 def burst_tables(collection: Collection) -> list[Table]:
-    """Return one table for each P and L that was evaluated, beside no burst on the same episodes."""
+    """Return one table for each P and L, compared with no burst on the same episodes."""
     results, unused = eval_results(collection)
     bursts = sorted({result.burst for result in results if result.burst})
     return [_burst_table([r for r in results if r.burst == burst], burst, unused) for burst in bursts]
@@ -62,9 +62,9 @@ def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str])
     gains = {key: [r.gain for r in found] for key, found in {**groups, **everything}.items()}
     rows = [_burst_row(key, found, gains, published) for key, found in {**groups, **everything}.items()]
     columns = ["Environment", "Method", "Seeds", "Reach (%)", "Gain by the burst", "Wins/ties/losses"]
-    columns += [f"Gain less that of {paper_values.BASELINE}"] if paper_values.BASELINE in methods else []
+    columns += [f"Gain minus {paper_values.BASELINE}'s"] if paper_values.BASELINE in methods else []
     columns += (
-        ["Reach, paper", "Gain, paper", "W/T/L, paper", f"Less {paper_values.BASELINE}, paper"] if published else []
+        ["Reach, paper", "Gain, paper", "W/T/L, paper", f"Minus {paper_values.BASELINE}'s, paper"] if published else []
     )
     if paper_values.BASELINE not in methods:
         rows = [Row((*row.cells[:6], *row.cells[7:]), row.environment, row.method) for row in rows]
@@ -73,7 +73,7 @@ def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str])
         f"Burst: random actions in the last {burst[1]} of every {burst[0]} steps, on the same episodes.",
         STD,
         BOLD,
-        "Wins, ties and losses: trained seeds whose reach the burst raises, leaves and lowers.",
+        "Wins, ties and losses: trained seeds whose reach the burst raises, leaves unchanged and lowers.",
         *([f"{ALL}: over all (environment, seed) pairs."] if several else []),
         *_episodes(chosen),
         *left,
@@ -128,7 +128,7 @@ def _groups(results: Sequence[EvalResult]) -> dict[Key, list[EvalResult]]:
 
 
 def _spread(values: Sequence[float], sign: bool = False) -> Cell:
-    """Return the population std, as in the paper. For one value it would always be 0 and say nothing."""
+    """Return the population std, as in the paper; nan for one value, where it would always be 0."""
     std = float(np.std(values)) if len(values) > 1 else None
     return number(float(np.mean(values)), std, count=len(values), sign=sign)
 
@@ -142,14 +142,14 @@ def _paper(published: Published | None, sign: bool = False) -> Cell:
 
 
 def _episodes(chosen: Sequence[EvalResult]) -> list[str]:
-    """Say on how many episodes, and whether policies of one environment met different ones or were trained longer."""
+    """Say how many episodes were used, and whether policies of one environment had others or trained longer."""
     counts = sorted({result.episodes for result in chosen})
     said = [f"Episodes of each policy: {', '.join(map(str, counts))}."]
     for environment in in_order(result.environment for result in chosen):
         seen = {(r.episodes, r.eval_seeds) for r in chosen if r.environment == environment}
         if len(seen) > 1:
             said.append(
-                f"{environment}: not all policies met the same episodes, so differences between them are rough."
+                f"{environment}: not all policies had the same episodes, so differences between them are rough."
             )
         steps = sorted({r.env_steps for r in chosen if r.environment == environment})
         if steps[0] < 0.9 * steps[-1]:

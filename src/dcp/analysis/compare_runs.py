@@ -1,4 +1,4 @@
-"""Two runs beside each other: in what they differ and what each reached; as tables, as text and as a figure."""
+"""Compare two runs: how they differ and what each reached, as tables, text and a figure."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ from dcp.run_folder import CONFIG_FILE, read_config_file
 from dcp.statistics import Interval, paired_success_interval, success_difference_error, t_interval
 from dcp.validation import read_text
 
-# What decides the episodes of an evaluation, besides its number: equal ones meet the same starts and goals.
+# Settings that, with an evaluation's number, decide its starts and goals.
 _EPISODES = ("seed", "eval_env", "eval_episodes", "episode_length", "fidelity", "physics")
 BARS = "▁▂▃▄▅▆▇█"
 MOST_POINTS = 12
@@ -35,7 +35,7 @@ class Difference(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """One metric at the evaluations that both runs had, as shown (percent, steps)."""
+    """One metric at the evaluations that both runs have, in shown units (percent, steps)."""
 
     steps: np.ndarray  # [K]
     a: np.ndarray  # [K]
@@ -43,13 +43,13 @@ class Shared(NamedTuple):
 
 
 class PairedEval(NamedTuple):
-    """The same episodes by both policies: what `dcp eval` found, a less b."""
+    """Results of `dcp eval` with both policies on the same episodes, a minus b."""
 
     name: str
     success: tuple[float, float]  # percent: a, b
     gain: Interval  # of success, points
     time_gain: Interval  # of time near goal, steps
-    wins: int  # reached by a alone
+    wins: int  # reached only by a
     ties: int
     losses: int
 
@@ -100,12 +100,12 @@ class Comparison:
 
     @cached_property
     def same_episodes(self) -> bool:
-        """Whether evaluations of one number are on the same episodes: their differences are then paired."""
+        """Return whether evaluations with the same number have the same episodes, so that differences are paired."""
         return all(self.a.run.config.get(name) == self.b.run.config.get(name) for name in _EPISODES)
 
     @property
     def elsewhere(self) -> str:
-        """Return what makes their numbers answers to different questions; empty if nothing does."""
+        """Return why their numbers cannot be compared; empty if they can."""
         configs = [run.config for run in (self.a.run, self.b.run)]
         a, b = ((config.get("eval_env") or config.get("env"), config.get("episode_length")) for config in configs)
         physics = [config.get("physics", "brax") for config in configs]
@@ -113,7 +113,7 @@ class Comparison:
             return f"A was evaluated on {a[0]} and B on {b[0]}"
         if physics[0] != physics[1]:
             return f"A was stepped by {physics[0]} and B by {physics[1]}"
-        return "" if a[1] == b[1] else f"A was evaluated for {a[1]} steps an episode and B for {b[1]}"
+        return "" if a[1] == b[1] else f"A was evaluated for {a[1]} steps per episode and B for {b[1]}"
 
     @property
     def metrics(self) -> list[str]:
@@ -139,7 +139,7 @@ def compare(a: str | Path, b: str | Path) -> Comparison:
     """Compare two run folders, or folders with one run below."""
     one, other = _side(a), _side(b)
     if one.run.folder.resolve() == other.run.folder.resolve():
-        raise UserError(f"{a} and {b} are one and the same run: name two")
+        raise UserError(f"{a} and {b} are the same run: name two")
     return Comparison(one, other)
 
 
@@ -156,7 +156,7 @@ def _side(path: str | Path) -> Side:
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
-    """Return only what differs, in a's order, then what b alone has."""
+    """Return only what differs, in a's order, then what only b has."""
     found = [Difference(name, _text(a, name), _text(b, name)) for name in dict.fromkeys([*a, *b])]
     return [each for each in found if each.a != each.b]
 
@@ -169,7 +169,7 @@ def _text(values: Mapping[str, Any], name: str) -> str:
 
 
 def _paired(mine: EvalRecord, other: EvalRecord) -> PairedEval | None:
-    """Return None unless both met the same episodes, stepped alike, and kept them one by one."""
+    """Return None unless both have the same episodes and physics, and kept each episode's result."""
     if mine.content.get("physics", "brax") != other.content.get("physics", "brax"):
         return None
     goals, others_goals = (_goal_sets(record) for record in (mine, other))
@@ -179,7 +179,7 @@ def _paired(mine: EvalRecord, other: EvalRecord) -> PairedEval | None:
     gain = a[0] - b[0]
     wins, losses = int(np.sum(gain > 0)), int(np.sum(gain < 0))
     found = paired_success_interval(wins, losses, len(gain))
-    half = 100.0 * max(found.high - found.mean, found.mean - found.low)  # as wide to both sides as to the wider one
+    half = 100.0 * max(found.high - found.mean, found.mean - found.low)  # symmetric: as wide as the wider side
     return PairedEval(
         mine.path.stem,
         (100.0 * float(a[0].mean()), 100.0 * float(b[0].mean())),
@@ -192,7 +192,7 @@ def _paired(mine: EvalRecord, other: EvalRecord) -> PairedEval | None:
 
 
 def _goal_sets(record: EvalRecord) -> list[Any]:
-    """None among them for what a damaged file lacks."""
+    """Return the values; None for those that a damaged file lacks."""
     return [seed.get("goal_set_sha256") if isinstance(seed, dict) else None for seed in record.content["seeds"]]
 
 
@@ -237,12 +237,12 @@ def results_table(found: Comparison) -> Table:
             gap = float(np.mean(shared.a - shared.b))
             means = (number(float(np.mean(shared.a))), number(float(np.mean(shared.b))))
             rows.append(Row((Cell(name), *means, number(gap, sign=True), Cell(""))))
-    notes = ["± : 95% interval by the number of episodes alone (Agresti and Caffo); it knows nothing of seeds."]
+    notes = ["± : 95% interval from the number of episodes (Agresti and Caffo); it does not cover seeds."]
     if found.elsewhere:
-        notes.append(f"{found.elsewhere}: a difference between them is none between what was learned.")
+        notes.append(f"{found.elsewhere}: a difference between them says nothing about what was learned.")
     if found.same_episodes:
-        notes.append("Equal seeds and evaluation settings: evaluations of one number are on the same episodes.")
-    notes.append("Two runs are one seed each: a difference between them is no statement about what they differ in.")
+        notes.append("Equal seeds and evaluation settings: evaluations with the same number have the same episodes.")
+    notes.append("Each run is one seed, so a difference between them does not show what their settings do.")
     return Table("compare_results", "Results", ("", *found.names, "A - B", "±"), tuple(rows), tuple(notes))
 
 
@@ -262,13 +262,13 @@ def _at(steps: float, value: float) -> Cell:
 
 
 def points_table(found: Comparison) -> Table:
-    """Return the evaluations that both had; at most a dozen, evenly chosen, the last always."""
+    """Return the evaluations that both have: at most a dozen, evenly chosen, always with the last."""
     shared = {metric: found.shared(metric) for metric in found.metrics}
     steps = next(iter(shared.values())).steps
     shown = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_POINTS)).round().astype(int))
     columns, rows = ["environment steps"], []
     for metric in map(METRICS.__getitem__, found.metrics):
-        columns += [f"{metric.label}: A", f"{metric.name}: B", f"{metric.name}: A - B"]  # no two alike: a CSV's names
+        columns += [f"{metric.label}: A", f"{metric.name}: B", f"{metric.name}: A - B"]  # distinct names for a CSV
     for at in shown if len(steps) else []:
         cells = [Cell(f"{steps[at]:,.0f}", float(steps[at]))]
         for each in shared.values():
@@ -286,19 +286,19 @@ def _evals_table(found: Comparison) -> Table:
         record = Cell(f"{each.wins} / {each.ties} / {each.losses}")
         rows.append(Row((Cell(each.name), *map(number, each.success), *gains, record)))
     columns = ("dcp eval", "success of A (%)", "of B", "A - B", "time near goal, A - B", "A wins / ties / B wins")
-    notes = ("The same episodes by both: mean difference and 95% t-interval over episodes.",)
+    notes = ("Both on the same episodes: mean difference and 95% t-interval over episodes.",)
     return Table("compare_evals", "On the same episodes", columns, tuple(rows), notes)
 
 
 def sparkline(side: Side, metric: str, top: float) -> str:
-    """Draw a curve in one line of text; a gap where nothing was measured."""
+    """Draw a curve in one line of text, with a gap where nothing was measured."""
     _, values = curve(side.run.metrics, metric)
     levels = np.clip(values / max(top, 1e-9), 0.0, 1.0) * (len(BARS) - 1)
     return "".join(" " if math.isnan(level) else BARS[round(level)] for level in levels.tolist())
 
 
 def curves_in_text(found: Comparison) -> list[str]:
-    """Draw both metrics of both runs, on one scale each."""
+    """Draw both metrics of both runs, each on one scale."""
     lines = []
     for metric in found.metrics:
         sides = ((found.names[0], found.a), (found.names[1], found.b))
@@ -314,7 +314,7 @@ def curves_in_text(found: Comparison) -> list[str]:
 
 
 def comparison_figure(found: Comparison) -> Figure:
-    """Draw both curves over each other, and their difference below."""
+    """Draw both curves in one plot, and their difference below."""
     if not found.metrics:
         raise UserError("nothing to plot: one of the two runs has no evaluation yet")
     with house_style():
@@ -345,7 +345,7 @@ def _colours(found: Comparison) -> tuple[str, str]:
 def _draw_curves(axes: Axes, found: Comparison, metric: str) -> None:
     shown = METRICS[metric]
     marks = zip((found.a, found.b), found.names, _colours(found), ("o", "s"), ("-", "--"), strict=True)
-    for side, name, colour, marker, line in marks:  # told apart in grey print, too
+    for side, name, colour, marker, line in marks:  # distinct in grey print too
         steps, values = curve(side.run.metrics, metric)
         axes.plot(steps, values, line, color=colour, marker=marker, markersize=3.8, label=name)
     axes.set_ylabel(shown.label)
@@ -373,7 +373,7 @@ def compare_sections(collection: Collection) -> list[Section]:
     if len(runs) != 2:
         return []
     found = compare(runs[0].folder, runs[1].folder)
-    caption = "Both runs over each other; below, A less B at the evaluations that both had."
+    caption = "Both runs; below, A minus B at the evaluations that both have."
     figures = (FigureSpec("compare", caption, partial(comparison_figure, found)),) if found.metrics else ()
     words = f"A is {runs[0].folder}, B is {runs[1].folder}."
     return [Section("The two runs", "compare", figures, tuple(comparison_tables(found)), words)]

@@ -1,4 +1,4 @@
-"""Learning curves: of one run, of many seeds of many methods, and as the panels of a report's page."""
+"""Draw learning curves: of one run, of many seeds of many methods, and as the panels of a report's page."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -24,10 +24,10 @@ UNITS = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
 
 
 class SeedsCurve(NamedTuple):
-    """What the seeds of one method say together, at the evaluations that all of them had."""
+    """Statistics over the seeds of one method, at the evaluations that all of them have."""
 
     steps: np.ndarray  # [K]
-    seconds: np.ndarray  # [K]: mean over seeds of the time at which each had that evaluation; nan if one kept no time
+    seconds: np.ndarray  # [K]: mean over seeds of the time of that evaluation; nan if one recorded no time
     mean: np.ndarray  # [K]: nan where a seed's value is
     half_width: np.ndarray  # [K]: 95% Student t; nan for fewer than three seeds
     num_seeds: int
@@ -46,7 +46,7 @@ def curve(run: Columns, metric: str, x: XAxis = "steps") -> tuple[np.ndarray, np
 
 
 def over_seeds(runs: Sequence[Columns], metric: str) -> SeedsCurve:
-    """Average the seeds. The shortest one ends the mean: a mean over fewer seeds would be another quantity.
+    """Average the seeds. The mean ends with the shortest seed: over fewer seeds it would be another quantity.
 
     Seeds that were never evaluated at the same step have no mean: K is 0.
     """
@@ -72,14 +72,14 @@ def _clock(run: Columns) -> np.ndarray:
 
 
 def recorded(methods: Mapping[str, Sequence[Columns]], metric: str, x: XAxis = "steps") -> dict[str, list[Columns]]:
-    """Return the runs that can be drawn: those with the metric, the steps and the axis; no method without any."""
+    """Return the runs that can be drawn, those with the metric, the steps and the axis, and only methods with any."""
     needed = {metric, "env_steps", X_COLUMNS[x]}
     found = {label: [run for run in runs if needed <= run.keys()] for label, runs in methods.items()}
     return {label: runs for label, runs in found.items() if runs}
 
 
 def plot_run(axes: Axes, run: Columns, metric: str, colour: str) -> None:
-    """Draw one run. A gap in the record is a gap in the line; the dots show what was measured."""
+    """Draw one run, with a dot per evaluation and a gap where values are missing."""
     axes.plot(*curve(run, metric), color=colour, marker="o", markersize=3.5, zorder=3)
     _dress(axes, metric, "steps")
 
@@ -110,7 +110,7 @@ def _plot_seeds(axes: Axes, label: str, runs: Sequence[Columns], metric: str, x:
         axes.fill_between(at, low, high, color=colour, alpha=0.14, linewidth=0, zorder=1)
     if not len(at):
         count += ", never evaluated at the same step"
-    dot = "o" if len(at) == 1 else None  # a line through one point is nothing
+    dot = "o" if len(at) == 1 else None  # a line through one point is invisible
     axes.plot(at, together.mean, color=colour, marker=dot, markersize=3.5, label=f"{label} ({count})", zorder=3)
 
 
@@ -130,9 +130,9 @@ def methods_figure(
     methods: Mapping[str, Sequence[Columns]],
     title: str,
     x: XAxis = "steps",
-    colour_of: Mapping[str, str] | None = None,  # where several figures must agree on more than the methods' own
+    colour_of: Mapping[str, str] | None = None,  # where several figures must agree beyond the methods' own colours
 ) -> Figure:
-    """Draw both metrics of several methods, several seeds each. A run has its line where it recorded what is shown."""
+    """Draw both metrics of several methods with several seeds each. A run has a line where it has data."""
     shown = {metric: recorded(methods, metric, x) for metric in METRICS}
     shown = {metric: found for metric, found in shown.items() if found}
     if not shown:
@@ -156,7 +156,7 @@ def _dress(axes: Axes, metric: str, x: XAxis) -> None:
     shown = METRICS.get(metric, Metric(metric, 1.0, None))
     axes.set_ylabel(shown.label)
     (step_axis if x == "steps" else _time_axis)(axes)
-    top = shown.top or axes.get_ylim()[1]  # bands may pass what is possible; the axis does not
+    top = shown.top or axes.get_ylim()[1]  # bands may exceed the possible values; the axis does not
     axes.set_ylim(-0.015 * top, 1.015 * top)  # a line at either end keeps its full width
     axes.set_xlim(left=0.0)
 
@@ -177,7 +177,7 @@ def _time_axis(axes: Axes) -> None:
 
 _WORDS = (
     "Bold: mean over seeds. Band: two-sided 95% Student-t interval of the mean. Thin: each seed. A mean is over all "
-    "seeds of its method, so it ends where the shortest run ends; over time it stands at the seeds' mean time of each "
+    "seeds of its method, so it ends where the shortest run ends; over time it is at the seeds' mean time of each "
     "evaluation. Point at a curve for its values, or use the arrow keys."
 )
 _SWITCHES = (
@@ -188,7 +188,7 @@ _SWITCHES = (
 
 
 def curve_section(collection: Collection, names: Names, x: XAxis) -> Section:
-    """Return the section whose figures are for papers; the page shows `curve_panels` in their place."""
+    """Return the section whose figures are for papers; the page shows `curve_panels` instead."""
     figures = tuple(
         FigureSpec(
             f"curves_{environment}",
@@ -242,7 +242,7 @@ def _panel(at: int, environment: str, files: str, collection: Collection, names:
 
 
 def curve_notes(collection: Collection, environment: str) -> list[str]:
-    """Say what a reader of one environment's curves must know: missing seeds, means that end before the lines."""
+    """Return notes on one environment's curves: missing seeds, means that end before the lines."""
     alone = [method for method in collection.methods if len(collection.of(environment, method)) == 1]
     notes = [f"{', '.join(alone)}: one seed, so no interval."] if alone else []
     for method in collection.methods:

@@ -1,4 +1,4 @@
-"""The figures of a diagnosis: one overview, and each panel by itself.
+"""Draw the figures of a diagnosis: one overview, and each panel by itself.
 
 Each panel asks a question in its title and says how to read the answer.
 """
@@ -26,7 +26,7 @@ RIGHT_ANGLE = 2.0**0.5
 
 
 def directions(axes: Axes, content: dict[str, Any]) -> None:
-    """Draw the maze with the learned and the true arrows; without a maze, how often which cosine."""
+    """Draw the maze with the learned and the true arrows; without a maze, a histogram of cosines."""
     drawn = content["drawn"]["alignment"]
     if "maze" not in drawn:
         return _cosines(axes, drawn, content["alignment"]["visited"])
@@ -76,7 +76,7 @@ def gaps(axes: Axes, content: dict[str, Any]) -> None:
     axes.set_ylim(0.0, 2.0)
     axes.set_ylabel("difference of the directions")
     has_pool = content["gaps"]["has_pool"]
-    use = "In training a waypoint stands in for the goal." if has_pool else "This method trains without waypoints."
+    use = "In training a waypoint replaces the goal." if has_pool else "This method trains without waypoints."
     _titled(axes, "Does a waypoint show the goal's direction?", f"{use} 0: same direction; 2: opposite")
 
 
@@ -85,7 +85,7 @@ def _kind_name(kind: str, content: dict[str, Any]) -> str:
 
 
 def waypoints(axes: Axes, content: dict[str, Any]) -> None:
-    """Draw where the scorer's z lie: at the goal, on the way, off it."""
+    """Draw where the scorer's z are: at the goal, on the way, or off it."""
     kinds = [(kind, content["gaps"]["kinds"][kind]) for kind in ("random", "scorer")]
     for at, (_, each) in enumerate(kinds):
         goal, midway, on = (each[name]["mean"] or 0.0 for name in ("at_goal", "on_path_midway", "on_path"))
@@ -160,7 +160,7 @@ def controllability(axes: Axes, content: dict[str, Any]) -> None:
     axes.set_yticks(np.linspace(0.0, 1.0, 6))
     axes.set_ylabel("of a direction of length 1")
     axes.legend(fontsize=7.5, loc="upper left", ncols=1)
-    note = "In so many steps. 0: no action moves what the goal is about; 1: all of it"
+    note = "Within k steps. 0: actions cannot move along it at all; 1: along all of it"
     _titled(axes, "Can actions follow the learned direction?", note)
 
 
@@ -184,7 +184,7 @@ def _array(values: Any) -> np.ndarray:
 def _bar(
     axes: Axes, at: float, estimate: dict[str, Any], colour: str, width: float = 0.62, label: str | None = None
 ) -> None:
-    """Draw a bar with its interval and its number; nothing where nothing is known."""
+    """Draw a bar with its interval and its number; nothing for an unknown value."""
     mean, low, high = (estimate[name] for name in ("mean", "low", "high"))
     axes.bar(at, mean or 0.0, width, color=colour, label=label)
     if mean is None:
@@ -201,7 +201,7 @@ def _titled(axes: Axes, question: str, note: str) -> None:
 
 Panel = Callable[[Axes, dict[str, Any]], None]
 OVERVIEW = "overview"
-# name -> the part that it needs, and who draws it
+# name -> the part that it needs, and the function that draws it
 PANELS: dict[str, tuple[str, Panel]] = {
     "directions": ("alignment", directions),
     "gaps": ("gaps", gaps),
@@ -216,7 +216,7 @@ IN_OVERVIEW = ("directions", "gaps", "waypoints", "controllability", "calibratio
 
 
 def figures(content: dict[str, Any]) -> dict[str, Callable[[], Figure]]:
-    """Return name -> who draws it, of every figure that there are numbers for."""
+    """Return name -> function that draws it, for every figure with numbers."""
     there = {name: panel for name, (part, panel) in PANELS.items() if content.get(part)}
     alone = {name: partial(_alone, content, panel) for name, panel in there.items()}
     shown = [there[name] for name in IN_OVERVIEW if name in there]

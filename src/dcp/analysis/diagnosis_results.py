@@ -1,4 +1,4 @@
-"""What `dcp diagnose` found: its file in the run's folder, its rows in plain words, and its section of the report."""
+"""Write and read the results of `dcp diagnose`: the file in the run's folder, rows in words, the report's section."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -19,18 +19,18 @@ UNKNOWN = "-"
 MOST_OVERVIEWS = 6  # in a page; the table has every run
 COLUMNS = ("environment", "run", "measure", "found", "95% interval", "to compare with")
 NOTES = (
-    "Intervals are over episodes (over the maze: goals) of one agent: they say nothing of other seeds.",
-    "A waypoint z is on the way if the detour by way of it is shorter than the radius within which a goal is reached.",
+    "Intervals are over episodes (over the maze: goals) of one agent and do not cover other seeds.",
+    "A waypoint z is on the way if the detour through it is shorter than the radius within which a goal is reached.",
     "Straight line: a direction that knows no walls. Chance: the learned direction toward another place.",
 )
 
-Estimate = dict[str, Any]  # mean, low, high; None where it is not known
+Estimate = dict[str, Any]  # mean, low, high; None if not known
 
 
 def write_diagnosis(folder: Path, content: dict[str, Any], with_figures: bool = True) -> list[Path]:
-    """Write the numbers, then the figures; figures of an earlier diagnosis do not stay beside other numbers."""
+    """Write the numbers and the figures, and remove figures of an earlier diagnosis."""
     with writing_to(folder):
-        for name in (OVERVIEW, *PANELS):  # by name: --out may be a folder with pictures of the user's own
+        for name in (OVERVIEW, *PANELS):  # by name, because --out may hold the user's own pictures
             (folder / f"{name}.png").unlink(missing_ok=True)
         write_whole(folder / FILE, json.dumps(content, indent=1, allow_nan=False).encode())
         drawn = figures(content) if with_figures else {}
@@ -115,7 +115,7 @@ def _energies(part: dict[str, Any]) -> Iterator[Found]:
     yield _share(
         "Triples in which the critic's distance breaks the triangle inequality", part["triangle_violations"], "0%"
     )
-    yield _share("Its difference between there and back", part["asymmetry"], "no fault: a way back may be longer")
+    yield _share("Its difference between there and back", part["asymmetry"], "not a fault: the way back may be longer")
     yield _share("Its distance from a state to itself, of a usual distance", part["at_home"], "0%")
 
 
@@ -123,7 +123,7 @@ def _conditioning(part: dict[str, Any]) -> Iterator[Found]:
     used = part["psi_rank"]
     yield Found("Dimensions that the representation uses", f"{used:.1f}", UNKNOWN, f"of {part['psi_size']}", used)
     least = "Least sensitive direction of the representation, of the most sensitive"
-    yield _share(least, part["smallest_by_largest"], "100%: all alike; 0%: one direction is not seen")
+    yield _share(least, part["smallest_by_largest"], "100%: all equal; 0%: one direction has no effect")
 
 
 def _number(measure: str, estimate: Estimate, beside: str) -> Found:
@@ -172,14 +172,14 @@ def diagnosis_sections(collection: Collection) -> list[Section]:
                 continue
             lines += [_found_row(run, env, method, each) for each in found]
             if make is not None:
-                caption = f"{env}, {method}, seed {run.seed}: what its representation knows, beside the truth."
+                caption = f"{env}, {method}, seed {run.seed}: what its representation knows, next to the truth."
                 drawn.append(FigureSpec(f"diagnosis_{env}_{method}_{run.seed}", caption, make, env, method))
     if not lines and not said:
         return []
     if drawn[MOST_OVERVIEWS:]:
         said.append(f"{len(drawn) - MOST_OVERVIEWS} further overviews are in the folders `<run>/{FOLDER}`.")
     table = Table("diagnoses", "What representations know", COLUMNS, tuple(lines), NOTES)
-    text = " ".join(["Agents that `dcp diagnose` has looked at.", *said])
+    text = " ".join(["Agents that `dcp diagnose` has measured.", *said])
     return [Section("Diagnoses", "diagnoses", tuple(drawn[:MOST_OVERVIEWS]), (table,) if lines else (), text)]
 
 

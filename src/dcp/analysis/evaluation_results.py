@@ -1,4 +1,4 @@
-"""The results of `dcp eval`: intervals over episodes, the files in the run's folder, and the same files read again."""
+"""Write and read the results of `dcp eval`: intervals over episodes, and the files in the run's folder."""
 
 import csv
 import io
@@ -35,7 +35,7 @@ def estimates(measures: Measures) -> dict[str, Interval]:
 
 
 class Paired(NamedTuple):
-    """The same episodes twice, `after` against `before`: differences of success and of time near goal."""
+    """Compare two evaluations on the same episodes: success and time near goal, `after` minus `before`."""
 
     success_once: Interval
     time_near_goal: Interval
@@ -92,12 +92,12 @@ def as_csv(trial: Trial) -> str:
 
 
 def _plain(value: Any) -> int | float:
-    """Return a bool as 0 or 1, and a float32 as the shortest number that is it."""
+    """Return a bool as 0 or 1, and a float32 as the shortest text that reads back as the same number."""
     return int(value) if np.issubdtype(type(value), np.integer) or isinstance(value, np.bool_) else float(str(value))
 
 
 def write(folder: Path, name: str, content: dict[str, Any], episodes: str) -> list[Path]:
-    """Write <folder>/evals/<name>.json and .csv, each whole or not at all."""
+    """Write <folder>/evals/<name>.json and .csv, each completely or not at all."""
     paths = [folder / EVALS_DIR / f"{name}{ending}" for ending in (".json", ".csv")]
     with writing_to(folder / EVALS_DIR):
         write_whole(paths[0], json.dumps(finite(content), indent=1, allow_nan=False).encode())
@@ -116,7 +116,7 @@ def finite(tree: Any) -> Any:
 
 @dataclass(frozen=True)
 class EvalResult:
-    """One trained policy on one set of episodes, in percent; perhaps with a burst too, on the same episodes."""
+    """Results of one trained policy on one set of episodes, in percent, without and perhaps also with a burst."""
 
     environment: str
     method: str
@@ -125,7 +125,7 @@ class EvalResult:
     reach: float  # episodes that were near their goal at least once
     reach_with_burst: float  # nan without a burst
     saturation: float  # action components beyond 0.95, without a burst
-    env_steps: int  # that the policy was trained for
+    env_steps: int  # of the policy's training
     episodes: int
     eval_seeds: tuple[int, ...]
     source: str
@@ -136,7 +136,7 @@ class EvalResult:
 
     @property
     def gain(self) -> float:
-        """Return the gain: exactly 0 for a tie, since equal shares of as many episodes differ by rounding alone."""
+        """Return the gain; exactly 0 for a tie, because equal shares may differ by rounding."""
         return round(self.reach_with_burst - self.reach, 9)
 
 
@@ -159,23 +159,23 @@ def eval_results(collection: Collection) -> tuple[list[EvalResult], list[str]]:
 def one_each(results: list[EvalResult]) -> tuple[list[EvalResult], list[str]]:
     """Choose one per run: of its latest policy, with most episodes, then the first by file name.
 
-    Returns those, and a sentence for each that was left out.
+    -> those, and a sentence for each that was left out
     """
     chosen: dict[tuple[str, str, int], EvalResult] = {}
     left = []
     for result in sorted(results, key=lambda r: (-r.env_steps, -r.episodes, r.source)):
         identity = (*result.key, result.seed)
         if identity in chosen and _same_episodes(result, chosen[identity]):
-            continue  # a burst's file and the file of its other half
+            continue  # a file with a burst, and one of the same episodes without
         if identity in chosen:
-            left.append(f"{result.source}: left out, {chosen[identity].source} is of the same run.")
+            left.append(f"{result.source}: left out, because {chosen[identity].source} belongs to the same run.")
         else:
             chosen[identity] = result
     return sorted(chosen.values(), key=lambda r: r.seed), left
 
 
 def _same_episodes(one: EvalResult, other: EvalResult) -> bool:
-    """Whether two files hold the same numbers of the same policy without a burst, and one of them a burst besides."""
+    """Return whether two files hold the same numbers without a burst, and one of them also a burst."""
     names = ("env_steps", "episodes", "eval_seeds", "reach", "saturation")
     return (one.burst is None) != (other.burst is None) and all(getattr(one, n) == getattr(other, n) for n in names)
 

@@ -1,4 +1,4 @@
-"""Landscapes as figures: several runs beside the maze's true distances, one run alone, and the report's section."""
+"""Draw landscapes: several runs next to the maze's true distances, a single run, and the report's section."""
 
 import textwrap
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from dcp.policies.policy import DeployedPolicy
 from dcp.run_folder import POLICY_FILE
 
 CONTOURS = 16
-COLOURS = "YlGnBu"  # light is near: the order survives grey print and every kind of colour blindness
+COLOURS = "YlGnBu"  # light is near; the order survives grey print and colour blindness
 REGION = "#D6E8F2"
 PSI_LABEL = r"$\Vert\psi_g(x, y) - \psi_g(g)\Vert$"
 RHO = "\u03c1"
@@ -38,8 +38,8 @@ BELOW_STRAIGHT = (
     "Below the straight line's rank correlation: away from the ways that episodes took, psi says far and not how far, "
     "so a valley along these ways goes with a poor order over the whole maze"
 )
-MAX_COLUMNS = 5  # panels in a row, the maze's own among them
-PANEL, GAP, LEFT = 2.75, 0.16, 0.5  # inches: a panel with the gap beside it, and what is left of the first
+MAX_COLUMNS = 5  # panels in a row, including the maze's own
+PANEL, GAP, LEFT = 2.75, 0.16, 0.5  # inches: a panel with the gap next to it, and the space left of the first
 TITLE, LINE, TICKS, BAR = 0.5, 0.17, 0.3, 0.62  # above a panel (and a line more), below it, and for a colour bar
 
 
@@ -48,7 +48,7 @@ def draw_landscape(
 ) -> QuadContourSet:
     """Draw filled contours, walls, rollouts up to their success, start cells and goal.
 
-    Returns what a colour bar describes. `limits`: the colours' range; what lies beyond has the colour at its end.
+    Return what a colour bar needs. `limits`: the colours' range; values beyond it have the colour of its end.
     """
     low, high = limits or (0.0, max(float(landscape.distance.max()), 1e-6))
     levels = MaxNLocator(CONTOURS).tick_values(low, high) if limits is None else np.linspace(low, high, CONTOURS + 1)
@@ -63,7 +63,7 @@ def draw_landscape(
 
 
 def _beyond(distance: np.ma.MaskedArray, low: float, high: float) -> str:
-    """Say at which ends of the colours there are distances beyond."""
+    """Return at which ends of the colour range distances lie beyond it."""
     under, over = bool((distance < low).any()), bool((distance > high).any())
     return {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[under, over]
 
@@ -71,7 +71,7 @@ def _beyond(distance: np.ma.MaskedArray, low: float, high: float) -> str:
 def draw_paths(axes: Axes, rollouts: Sequence[MazePath]) -> None:
     for path in rollouts:
         points = path.until_reached.points
-        for colour, width in (("white", 2.8), (INK, 1.3)):  # a pale rim keeps the line legible on dark ground
+        for colour, width in (("white", 2.8), (INK, 1.3)):  # a pale edge keeps the line legible on a dark background
             line = {"color": colour, "linewidth": width, "solid_joinstyle": "round", "solid_capstyle": "round"}
             axes.plot(points[:, 1], points[:, 0], zorder=5, **line)
 
@@ -86,7 +86,7 @@ def draw_ends(axes: Axes, landscape: Landscape, size: float = 1.0) -> None:
 
 
 class Strip(NamedTuple):
-    """One row of panels: views of one place, the first row of a place led by its truth."""
+    """One row of panels: views of one place. The first row of a place starts with its true distances."""
 
     views: list[View]
     ranges: list[tuple[float, float]]
@@ -108,7 +108,7 @@ def landscapes_figure(views: Sequence[View], colours: str = "panel", with_direct
     handles, ncols = _handles(views, with_directions), 6 if columns > 3 else 3
     note = ""
     if any(each.likeness.order < each.straight_line.order for each in views):
-        note = textwrap.fill(f"* {BELOW_STRAIGHT}.", round(15 * width))  # characters of its size
+        note = textwrap.fill(f"* {BELOW_STRAIGHT}.", round(15 * width))  # characters at that font size
     foot = 0.3 + 0.25 * -(-len(handles) // ncols) + 0.15 * (note.count("\n") + bool(note))
     height = sum(sum(_row_heights(strip, with_directions)) for strip in strips) + foot
     with house_style():
@@ -150,12 +150,12 @@ def _row_heights(strip: Strip, with_directions: bool) -> list[float]:
 
 
 def _title_height(strip: Strip) -> float:
-    """Of the first row: a label that tells runs apart by their paths has a line more."""
+    """Return the title height of the first row: labels with paths have another line."""
     return TITLE + LINE * max(each.label.count("\n") for each in strip.views)
 
 
 def _place(figure: Figure, strip: Strip, columns: int, top: float, heights: list[float]) -> np.ndarray:
-    """Return axes [rows, columns] of one size, each below the other: whatever stands around them moves none."""
+    """Return aligned axes [rows, columns] of one size, whatever is drawn around them."""
     width, height = figure.get_size_inches()
     size = (PANEL - GAP) / width, _panel_height(strip) / height
     panels = np.empty((len(heights), columns), object)
@@ -168,7 +168,7 @@ def _place(figure: Figure, strip: Strip, columns: int, top: float, heights: list
 
 
 def _draw_strip(figure: Figure, panels: np.ndarray, strip: Strip) -> None:
-    """panels [1 or 2, columns]: distances, and directions if there is room for them."""
+    """Fill panels [1 or 2, columns] with distances and, if there is a second row, directions."""
     first = strip.views[0]
     if strip.with_truth:
         lengths = np.ma.masked_invalid(first.truth.landscape.distance)
@@ -210,7 +210,7 @@ def _shares(likeness: Likeness) -> str:
 
 
 def _arrows(axes: Axes, landscape: Landscape, points: np.ndarray, ways: np.ndarray, nearer: np.ndarray) -> None:
-    """Draw ways [K, 2] at points [K, 2]: blue where they lead nearer to the goal, else vermilion."""
+    """Draw directions [K, 2] at points [K, 2]: blue where they lead nearer to the goal, else vermilion."""
     draw_maze(axes, landscape.layout)
     length = 0.8 * landscape.layout.scale / arrows_per_cell(landscape.layout)
     for which, colour in ((nearer, BLUE), (~nearer, VERMILION)):
@@ -219,7 +219,7 @@ def _arrows(axes: Axes, landscape: Landscape, points: np.ndarray, ways: np.ndarr
 
 
 def _plain(axes: Axes, leftmost: bool) -> None:
-    """Show coordinates once per row: every panel of it has the same."""
+    """Show coordinates once per row, because all its panels share them."""
     axes.set_xlabel("")
     axes.set_ylabel("x (row)" if leftmost else "", fontsize=8)
     axes.tick_params(labelsize=7.5, labelleft=leftmost, pad=1)
@@ -279,20 +279,20 @@ def landscape_figure(
     return figure
 
 
-# The report's section: of each method in each maze, the first seed that has a policy. No episode is played.
+# The report's section: the first seed with a policy of each method in each maze. No episode is played.
 
 MOST_METHODS = 8  # and their variants, in one maze
 TABLE_COLUMNS = ("environment", "run", "actor sees", "rank correlation", "basin (%)", "points nearer (%)")
 REPORT_CAPTION = (
-    "{env}: distances in psi-space to the goal that is farthest by path, beside the true ones. Colours: 1st to 99th "
+    "{env}: distances in psi-space to the goal that is farthest by path, next to the true ones. Colours: 1st to 99th "
     "percentile over the free space. Arrows: the direction that a direction-conditioned actor sees, in the plane."
 )
 TABLE_NOTES = (
     "Rank correlation: Spearman's, of the psi-distance and the length of the shortest path, over the free space.",
     "Basin: share of the free space from which going down the psi-distance ends at the goal.",
     "Points nearer: where the direction that a direction-conditioned actor sees leads to a shorter path.",
-    "A straight line knows no walls: what lies below it has learned less of the maze than the plane's own distance.",
-    "One seed each: a look at single representations, not a statement about methods.",
+    "A straight line ignores walls: a run below it has learned less about the maze than plain distance knows.",
+    "One seed each: this shows single representations and does not compare methods.",
 )
 
 
@@ -330,8 +330,8 @@ def _first_views(collection: Collection, env: str) -> tuple[dict[str, View], lis
 
 
 def _in_a_maze(run: Run) -> bool:
-    """Whether a report can draw it: it neither runs a stranger's environment nor starts physics, which alone would
-    tell the height of a humanoid's goals. `dcp landscape` does."""
+    """Return whether a report can draw it. A report neither runs a stranger's environment nor starts physics, which it
+    would need for the height of a humanoid's goals; `dcp landscape` does."""
     name = run.config.get("eval_env") or run.config.get("env")
     if name not in ENVIRONMENTS:
         return False

@@ -1,4 +1,4 @@
-"""A maze from above: on Matplotlib's axes for figures, and with Pillow for moving pictures."""
+"""Draw a maze from above: on Matplotlib's axes for figures, and with Pillow for moving pictures."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from dcp.analysis.style import BLUE, BORDER, FREE, GOAL_COLOUR, GREEN, ORANGE, P
 from dcp.envs.point_tasks import Thing
 from dcp.types import MazeLayout
 
-SMOOTH = 3  # drawn so many times larger, then reduced
+SMOOTH = 3  # drawn this many times larger, then reduced
 POINT_RADIUS = 0.085  # cells
 ARROW, ARROW_HEAD = 0.38, 0.12  # cells
 
@@ -25,7 +25,7 @@ def draw_maze(axes: Axes, layout: MazeLayout) -> None:
         corner = ((j - 0.5) * scale, (i - 0.5) * scale)
         axes.add_patch(Rectangle(corner, scale, scale, facecolor=WALL, linewidth=0, antialiased=False, zorder=3))
     rows, columns = layout.walls.shape
-    near, far = 0.5 - BORDER, 1.5 - BORDER  # only the inner rim of the outermost cells is shown
+    near, far = 0.5 - BORDER, 1.5 - BORDER  # only the inner edge of the outer walls is shown
     axes.set_xlim(near * scale, (columns - far) * scale)
     axes.set_ylim((rows - far) * scale, near * scale)
     axes.set_aspect("equal")
@@ -47,18 +47,18 @@ def draw_arrows(axes: Axes, points: np.ndarray, ways: np.ndarray, length: float,
 
 
 def arrows_per_cell(layout: MazeLayout) -> int:
-    """Return the number in each direction: a large maze has fewer, or nobody could tell them apart."""
+    """Return the number of arrows per cell side: fewer in a large maze, to keep them apart."""
     return 4 if max(layout.walls.shape) <= 6 else 2
 
 
 class MazeCanvas:
-    """A picture of the walls, and copies of it with whatever moves. Rows run downwards, as in the maze's text."""
+    """Draw the walls once, and copies with whatever moves. Rows run downwards, as in the maze's text."""
 
     def __init__(self, layout: MazeLayout, threshold: float, width: int, height: int):
-        """Make it as large as fits into so many pixels."""
+        """Make it as large as fits into this many pixels."""
         self.layout, self.threshold = layout, threshold
         rows, columns = layout.walls.shape
-        rim = 2.0 * (1.0 - BORDER)  # cells of the outermost walls that are cut away
+        rim = 2.0 * (1.0 - BORDER)  # cells of the outer walls that are cut away
         self.cell = round(SMOOTH * min(width / (columns - rim), height / (rows - rim)))
         self.size = tuple(SMOOTH * round((n - rim) * self.cell / SMOOTH) for n in (columns, rows))
         self.maze = Image.new("RGB", self.size, FREE)
@@ -104,7 +104,7 @@ class MazeCanvas:
     def _disc(
         self, draw: ImageDraw.ImageDraw, centre: np.ndarray, radius: float, colour: str | None, rim: str | None = None
     ) -> None:
-        """Return the disc's radius in cells. A goal's disc is exactly where it counts as reached."""
+        """Return the disc's radius in cells. A goal's disc is exactly the area in which it counts as reached."""
         draw.ellipse(self._around(centre, radius), fill=colour, outline=rim, width=max(SMOOTH, self.cell // 40))
 
     def _thing(self, draw: ImageDraw.ImageDraw, thing: Thing, place: np.ndarray) -> None:

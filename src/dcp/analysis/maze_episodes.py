@@ -1,4 +1,4 @@
-"""Deterministic episodes of a policy in a maze, as paths in its plane."""
+"""Play deterministic episodes of a policy in a maze, as paths in its plane."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -26,15 +26,15 @@ class MazePath(NamedTuple):
 
     @property
     def until_reached(self) -> "MazePath":
-        """Return the path up to its success: what an agent does at the goal says nothing about the way there."""
+        """Return the path up to its success, without what the agent does at the goal."""
         return self if self.reached is None else MazePath(self.points[: self.reached + 1], self.goal, self.reached)
 
 
 @dataclass(frozen=True)
 class Toward:
-    """An environment whose episodes all have one goal: of several resets, the one whose goal lies nearest is taken.
+    """Wrap an environment so that all episodes have about the same goal: of several resets, take the nearest goal.
 
-    Goals may live in the physics, so they are drawn by the environment itself and never written into it.
+    The physics may hold the goal, so the environment itself draws it, and it is never overwritten.
     """
 
     env: Environment
@@ -58,7 +58,7 @@ class Toward:
 @partial(jax.tree_util.register_dataclass, data_fields=["policy", "goal"], meta_fields=[])
 @dataclass(frozen=True)
 class Aimed:
-    """A policy that is told one goal, whichever its episode has."""
+    """Wrap a policy so that it always gets this goal, whatever the episode's goal is."""
 
     policy: Policy
     goal: Any  # [G]
@@ -71,7 +71,7 @@ class Aimed:
 
 
 def shows_maze(spec: EnvSpec) -> bool:
-    """Whether goals are points of a maze's plane, so that the maze can be drawn with them."""
+    """Return whether goals are points of a maze's plane, so that the maze can be drawn with them."""
     return spec.maze is not None and spec.goal_dims == spec.maze_dims
 
 
@@ -86,7 +86,7 @@ def paths(env: Environment, policy: Policy, seed: int, num_episodes: int, episod
     maze_of(env.spec)
     if all(isinstance(leaf, np.ndarray | jax.Array) for leaf in jax.tree.leaves(policy)) and isinstance(env, Hashable):
         run = partial(_program(env, num_episodes, episode_length), policy)
-    else:  # a policy that is no tree of arrays is part of its program
+    else:  # a policy that is not a tree of arrays becomes part of the program
         run = jax.jit(partial(_run, env, num_episodes, episode_length, policy), compiler_options=QUICK_COMPILE)
     record = jax.device_get(run(jax.random.key(seed)))
     state, goal = env.spec.split(record.watched)  # [T + 1, N, ...]
@@ -110,16 +110,16 @@ def _observation(state: EnvState) -> Array:
 
 @lru_cache(maxsize=4)
 def _program(env: Environment, num_episodes: int, episode_length: int) -> Callable[[Policy, Array], Record]:
-    """Compile once for all policies that differ in their parameters alone."""
+    """Compile once for all policies that differ only in their parameters."""
     return jax.jit(partial(_run, env, num_episodes, episode_length), compiler_options=QUICK_COMPILE)
 
 
 def paths_toward(
     env: Environment, policy: Policy, goal: np.ndarray, num_episodes: int, episode_length: int
 ) -> list[MazePath]:
-    """Play fresh episodes with one and the same goal [G], be it one that the environment draws or not.
+    """Play fresh episodes with the same goal [G], even if the environment never draws that one.
 
-    The episode is one whose own goal lies nearest, and the policy is told the goal that was asked for.
+    The episode is one whose own goal is nearest, and the policy gets the goal that was asked for.
     """
     aimed = Aimed(policy, np.asarray(goal, np.float32))
     found = paths(Toward(env, tuple(np.asarray(goal).tolist())), aimed, 0, num_episodes, episode_length)
@@ -127,6 +127,6 @@ def paths_toward(
 
 
 def _judged(path: MazePath, goal: np.ndarray, threshold: float) -> MazePath:
-    """Judge by the goal that was asked for: the episode's own may be another."""
+    """Judge by the goal that was asked for, because the episode's own may differ."""
     near = np.flatnonzero(np.linalg.norm(path.points[1:] - goal[None], axis=-1) < threshold)
     return MazePath(path.points, goal, int(near[0]) + 1 if len(near) else None)

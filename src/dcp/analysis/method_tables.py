@@ -1,4 +1,4 @@
-"""The paper's tables with our numbers: both metrics at checkpoints, and two methods against each other."""
+"""Make the paper's tables with our numbers: both metrics at checkpoints, and two methods against each other."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ from dcp.statistics import (
     verdict,
 )
 
-# Checkpoints: both metrics at given numbers of steps, the paper's values beside ours.
+# Checkpoints: both metrics at given numbers of steps, with the paper's values next to ours.
 
 APART = "†"
 CHECKPOINT_RULE = (
@@ -45,7 +45,7 @@ CHECKPOINT_RULE = (
     "their range."
 )
 BEST = "Bold: the highest mean of an environment at a checkpoint, where every method has three seeds; a tie has none."
-OVERLAP = f"{APART}: our interval and the paper's do not overlap. Fewer than three seeds have no interval, so no sign."
+OVERLAP = f"{APART}: our interval and the paper's do not overlap. Fewer than three seeds have no interval, so no mark."
 
 Column = tuple[str, list[Cell]]  # heading, one cell per group
 
@@ -70,7 +70,7 @@ def intervals_overlap(ours: Interval, paper: Published) -> bool | None:
 def best_of(found: Mapping[Key, Interval]) -> set[Key]:
     """Return each environment's method with strictly the highest mean, unrounded. Only finite means are compared.
 
-    An environment where a method has fewer than three seeds has no best one.
+    No method is best in an environment where one has fewer than three seeds.
     """
     best = set()
     for environment in {environment for environment, _ in found}:
@@ -176,26 +176,26 @@ def _checkpoint_notes(collection: Collection, ends: dict[str, float], empty: Seq
     return notes
 
 
-# Summary: two methods by a stated rule, and the statistics that the paper does not give.
+# Summary: two methods compared by a stated rule, and statistics that the paper does not give.
 
 SUMMARY_METRICS = ("time_near_goal", "success_once")  # the paper's columns
 ARROWS = {"up": "↑", "down": "↓", "about": "≈"}
 DIFFERS, EARLY = "≠", "‡"
 SUMMARY_TEXT = (
-    "The first table answers as the paper's summary does. The others say how large a difference is, and how sure "
-    "the seeds can make us of it: intervals that hold zero, or a p near one, are an answer too."
+    "The first table is the paper's summary. The others say how large a difference is, and how sure the seeds can make "
+    "us of it: an interval that contains zero, or a p near one, is an answer too."
 )
 ARROW_RULE = (
     f"≈ marks a difference of at most {100 * SMALL:g}% of the larger mean, or of less than {NEGLIGIBLE} pooled "
-    "standard deviations of the seeds; otherwise the arrow names the higher mean. It is no test of significance."
+    "standard deviations of the seeds; otherwise the arrow points to the higher mean. It is not a test of significance."
 )
 UNDECIDED = "undecided"
 FEW_SEEDS = (
-    f"{UNDECIDED.capitalize()}: a method has fewer than {FEWEST_SEEDS} seeds there, so nothing can be said of a winner."
+    f"{UNDECIDED.capitalize()}: a method has fewer than {FEWEST_SEEDS} seeds there, which is too few to name a winner."
 )
 PAPER_ARROW = (
-    f"{DIFFERS}: the paper's sign is another one. It is of the end of the paper's runs; where that is not near the "
-    "steps compared here, it is named and the signs are not held against each other."
+    f"{DIFFERS}: the paper's sign differs. It belongs to the end of the paper's runs; if that is not near the steps "
+    "compared here, the table says so and does not compare the signs."
 )
 WHERE = "Both methods are compared at the last evaluation that every one of their runs has reached."
 
@@ -207,13 +207,13 @@ class Comparison:
     environment: str
     metric: str
     steps: float
-    furthest: float  # where the longest of these runs is
+    furthest: float  # steps of the longest of these runs
     ours: dict[int, float]  # seed -> value as shown
     theirs: dict[int, float]
 
     @property
     def has_few_seeds(self) -> bool:
-        """Whether a side has too few seeds for an interval, a test or a winner."""
+        """Return whether a side has too few seeds for an interval, a test or a winner."""
         return min(len(self.ours), len(self.theirs)) < FEWEST_SEEDS
 
     @property
@@ -238,18 +238,18 @@ class Comparison:
 
     @property
     def paper_end(self) -> int | None:
-        """Return where the paper's runs end, if that is not near: its sign then answers another question."""
+        """Return where the paper's runs end if that is not near, so that its sign does not apply."""
         end = paper_values.end(self.environment)
         return None if end is None or abs(self.steps - end) <= REACH * end else end
 
     @property
     def is_early(self) -> bool:
-        """Whether longer runs are cut short here, by more than evaluations that lie a little apart."""
+        """Return whether longer runs are compared well before their end."""
         return self.steps < 0.9 * self.furthest
 
 
 def summary_section(collection: Collection) -> Section:
-    """Hold the first method against each other one that it shares an environment with."""
+    """Compare the first method with every other that shares an environment with it."""
     tables = []
     method, *others = collection.methods or [""]
     for baseline in others:
@@ -273,7 +273,7 @@ def compare_methods(collection: Collection, metric: str, method: str, baseline: 
 
 
 def summary_table(collection: Collection, method: str = METHOD, baseline: str = BASELINE) -> Table | None:
-    """Return the paper's table, its arrows beside ours if it compares the same two methods. None without a pair."""
+    """Return the paper's table, with its arrows next to ours if it compares the same methods. None without a pair."""
     by_metric = {name: compare_methods(collection, name, method, baseline) for name in SUMMARY_METRICS}
     first = by_metric[SUMMARY_METRICS[0]]
     if not first:
@@ -301,7 +301,7 @@ def summary_table(collection: Collection, method: str = METHOD, baseline: str = 
 
 
 def comparison_table(collection: Collection, metric: str, method: str, baseline: str) -> Table:
-    """Return means, effect size, paired test and probability of improvement, environment by environment."""
+    """Return means, effect size, paired test and probability of improvement for each environment."""
     parts = compare_methods(collection, metric, method, baseline)
     tests = [None if part.has_few_seeds else part.test for part in parts]
     corrected = holm([test.p_value if test else math.nan for test in tests])
@@ -394,5 +394,5 @@ def _few_seeds_note(parts: Sequence[Comparison], note: str = FEW_SEEDS) -> list[
 
 
 def _early_note(parts: Sequence[Comparison]) -> list[str]:
-    note = f"{EARLY}: longer runs are compared before their end, because a shorter one is among them."
+    note = f"{EARLY}: longer runs are compared before their end, because one run is shorter."
     return [note] if any(part.is_early for part in parts) else []

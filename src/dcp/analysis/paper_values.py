@@ -1,11 +1,11 @@
-"""The paper's published numbers, to stand beside ours, and its names: elsewhere in analysis no method is named."""
+"""The paper's published numbers and names. Nothing else in analysis names a method."""
 
 import json
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-METHODS = METHOD, BASELINE, _ABLATION = ("dcp", "crl", "ssgc")  # in its order; the first against the second
+METHODS = METHOD, BASELINE, _ = ("dcp", "crl", "ssgc")  # in its order; the first against the second
 _MAZES = ("ant_big_maze", "ant_hardest_maze", "ant_u_maze", "humanoid_u_maze")
 ENVIRONMENTS = (*_MAZES, "ant_push", "pusher_easy", "pusher_hard", "pusher_hard_far", "ant_soccer")  # the paper's order
 CHECKPOINTS = (10_000_000, 25_000_000, 50_000_000, 75_000_000, 100_000_000)
@@ -24,7 +24,7 @@ def _tables() -> dict[str, Any]:
 
 
 def checkpoint(metric: str, environment: str, method: str, steps: int) -> Published | None:
-    """Return the paper's value; None where it has a dash, or lacks the environment, the method or the checkpoint."""
+    """Return the paper's value; None if it has a dash, or lacks the environment, the method or the checkpoint."""
     if steps not in CHECKPOINTS:
         return None
     return _published(_row(metric, environment, method)[CHECKPOINTS.index(steps)])
@@ -49,7 +49,7 @@ def burst(environment: str, method: str, what: str) -> Published | None:
 
 
 def burst_advantage(environment: str) -> float | None:
-    """Return DCP's gain less CRL's."""
+    """Return DCP's gain minus CRL's."""
     tables = _tables()["burst"]
     if environment == "all":
         return tables["overall"]["difference"]

@@ -1,4 +1,4 @@
-"""What a representation learned of a maze: psi-distances over its free space and the way they point, beside the truth.
+"""Compare what a representation learned about a maze, psi-distances and directions over its free space, with the truth.
 
 The truth is the length of the shortest path. Both are compared by the order of distances and by where they lead.
 """
@@ -41,7 +41,7 @@ class Landscape(NamedTuple):
 def psi_landscape(
     policy: DeployedPolicy, layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_PER_CELL
 ) -> Landscape:
-    """Return distances in the critic's space to one goal. Points on a wall's face belong to the free cell beside it."""
+    """Return distances in the critic's space to one goal. Points on a wall's face count as free."""
     x, y = grid_axes(layout, per_cell)
     points = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)  # [X * Y, 2]
     distance = psi_distances(policy, points, goal).reshape(len(x), len(y))
@@ -55,12 +55,12 @@ def psi_distances(policy: DeployedPolicy, points: np.ndarray, goal: np.ndarray) 
 
 
 def directions(policy: DeployedPolicy, points: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    """points [K, 2], goal [G] -> [K, 2]: the way that a direction-conditioned actor is shown, as unit vectors."""
+    """points [K, 2], goal [G] -> [K, 2]: the direction that a direction-conditioned actor sees, as unit vectors."""
     pulled = np.asarray(pulled_back(policy, goals_at(points, goal), jnp.asarray(goal, jnp.float32)))[:, :2]
     return unit(pulled)
 
 
-# The policy is an argument: runs that differ in their parameters alone share one program.
+# The policy is an argument, so runs that differ only in their parameters share one program.
 @partial(jax.jit, compiler_options=QUICK_COMPILE)
 def _distances(policy: DeployedPolicy, at: Array, goal: Array) -> Array:
     representation = policy.representation
@@ -85,7 +85,7 @@ class Truth(NamedTuple):
 
 
 class Likeness(NamedTuple):
-    """Of a field and its directions with the truth. nan where one of the two is constant."""
+    """Measure how well a field and its directions agree with the truth; nan if one of the two is constant."""
 
     order: float  # Spearman's rank correlation of the distances, over the free points of the fine grid
     basin: float  # share of these points from which steepest descent ends at the goal
@@ -98,28 +98,28 @@ def true_landscape(layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_
     x, y = grid_axes(layout, per_cell)
     landscape = Landscape(layout, np.asarray(goal), x, y, lengths)
     heights = lengths.filled(np.inf)
-    gap = per_cell // arrows_per_cell(layout)  # compared points are so far apart, and half as far from cells' faces
+    gap = per_cell // arrows_per_cell(layout)  # between compared points; half of it to cells' faces
     i, j = np.meshgrid(*(np.arange(gap // 2, n - 1, gap) for n in heights.shape), indexing="ij")
-    i, j = i[np.isfinite(heights[i, j])], j[np.isfinite(heights[i, j])]  # [K]: wherever a path leads from
+    i, j = i[np.isfinite(heights[i, j])], j[np.isfinite(heights[i, j])]  # [K]: points with a path to the goal
     slope = np.stack([heights[i + 1, j] - heights[i - 1, j], heights[i, j + 1] - heights[i, j - 1]], axis=-1)
     return Truth(landscape, np.stack([x[i], y[j]], axis=-1), unit(-slope))
 
 
 def rank_correlation(a: np.ma.MaskedArray, b: np.ma.MaskedArray) -> float:
-    """Return Spearman's, over the points that are free in both and finite."""
+    """Return Spearman's rank correlation over the points that are free in both and finite."""
     both = ~np.ma.getmaskarray(a) & ~np.ma.getmaskarray(b) & np.isfinite(a.data) & np.isfinite(b.data)
     return spearman(a.data[both], b.data[both], least=2)
 
 
 def leads_nearer(directions: np.ndarray, truth: Truth) -> np.ndarray:
-    """Return [K]: where a direction [K, 2] makes the path shorter, so within 90 degrees of the steepest way."""
+    """Return [K]: whether a direction [K, 2] makes the path shorter, so is within 90 degrees of the steepest one."""
     return np.sum(directions * truth.directions, axis=-1) > 0.0
 
 
 def basin(distance: np.ma.MaskedArray, truth: Truth, threshold: float) -> np.ndarray:
     """Return [X, Y]: True where going down the field, always to the lowest of eight neighbours, ends near the goal.
 
-    Moves go between free points and slide along walls. Elsewhere a local minimum holds whoever only goes down.
+    Moves go between free points and slide along walls. From all other points descent ends in a local minimum.
     """
     free = np.isfinite(truth.landscape.distance.filled(np.inf))
     height = np.where(free, distance.data, np.inf)
@@ -130,14 +130,14 @@ def basin(distance: np.ma.MaskedArray, truth: Truth, threshold: float) -> np.nda
         seen = padded[1 + i : 1 + i + shape[0], 1 + j : 1 + j + shape[1]].ravel()
         better = seen < best
         lowest[better], best[better] = index[better] + i * shape[1] + j, seen[better]
-    while not np.array_equal(lowest[lowest], lowest):  # each pass doubles the way that is followed
+    while not np.array_equal(lowest[lowest], lowest):  # each pass doubles the length of the path that is followed
         lowest = lowest[lowest]
     arrived = _straight_distances(truth.landscape).ravel() <= threshold
     return arrived[lowest].reshape(shape) & free
 
 
 def likeness(distance: np.ma.MaskedArray, directions: np.ndarray, truth: Truth, threshold: float) -> Likeness:
-    """`threshold`: how near to the goal counts as there, the environment's own."""
+    """Compare a field with the truth. `threshold`: the environment's, within which the goal is reached."""
     free = np.isfinite(truth.landscape.distance.filled(np.inf))
     return Likeness(
         rank_correlation(distance, truth.landscape.distance),
@@ -147,7 +147,7 @@ def likeness(distance: np.ma.MaskedArray, directions: np.ndarray, truth: Truth, 
 
 
 def straight_line(truth: Truth, threshold: float) -> Likeness:
-    """Return what would be had without knowing a wall: distance and direction as the crow flies."""
+    """Return the likeness of the straight line, which ignores walls."""
     distance = np.ma.masked_array(_straight_distances(truth.landscape), np.ma.getmaskarray(truth.landscape.distance))
     return likeness(distance, unit(truth.landscape.goal[:2][None] - truth.points), truth, threshold)
 
@@ -157,7 +157,7 @@ def _straight_distances(landscape: Landscape) -> np.ndarray:
     return np.hypot(landscape.x[:, None] - landscape.goal[0], landscape.y[None, :] - landscape.goal[1])
 
 
-# A run's landscape with all that is drawn and said of it.
+# A run's landscape with everything that is drawn and reported about it.
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class View:
     directions: np.ndarray  # [K, 2]: at the truth's points
     basin: np.ndarray  # [X, Y]: where going down the field ends at the goal
     likeness: Likeness
-    straight_line: Likeness  # of the maze: what any run is to be held against
+    straight_line: Likeness  # of the maze, to compare any run with
     paths: tuple[MazePath, ...] = ()
     visited: np.ndarray | None = None  # [V]: psi-distances along the drawn paths; None without any
 
@@ -183,7 +183,7 @@ class View:
 
     @property
     def place(self) -> tuple[Any, ...]:
-        """Return what views of one place share: they have one truth, and stand in one row."""
+        """Return a key that views of one place share: they have the same truth and are in one row."""
         return self.landscape.layout.walls.tobytes(), self.landscape.layout.scale, tuple(self.landscape.goal.tolist())
 
 
@@ -194,7 +194,7 @@ def view(
     rollouts: int | None = None,
     per_cell: int = POINTS_PER_CELL,
 ) -> View:
-    """`rollouts` None: as many as cost little, so none where physics would have to be compiled first."""
+    """Make a view of one run. `rollouts` None: a few, but none if physics would have to be compiled first."""
     policy, layout = _with_psi(target), plane_of(env.spec)
     at = goal_of(env, goal)
     truth, straight = _truth(layout, tuple(at.tolist()), per_cell, env.spec.threshold)
@@ -234,12 +234,12 @@ def plane_of(spec: EnvSpec) -> MazeLayout:
 
 def _with_psi(target: Target) -> DeployedPolicy:
     if not isinstance(target.policy, DeployedPolicy):
-        raise UserError(f"{target.label} holds no psi to look at: name the run's folder or its policy.safetensors")
+        raise UserError(f"{target.label} holds no psi: name the run's folder or its policy.safetensors")
     return target.policy
 
 
 def maze_env(target: Target, env: str | None = None) -> Environment:
-    """Return the environment whose maze is drawn: the one named, else the one that the run was evaluated on."""
+    """Return the environment whose maze is drawn: the named one, else the one that the run was evaluated on."""
     _with_psi(target)
     found = environment_of(target, env)
     plane_of(found.spec)
@@ -247,7 +247,7 @@ def maze_env(target: Target, env: str | None = None) -> Environment:
 
 
 def goal_of(env: Environment, goal: Sequence[float] | np.ndarray | None) -> np.ndarray:
-    """Return [G]: the goal asked for, else the centre of the goal cell that is farthest by path."""
+    """Return [G]: the given goal, else the centre of the goal cell that is farthest by path."""
     layout, size = plane_of(env.spec), env.spec.goal_size
     if goal is None:
         return np.append(farthest_goal(layout), _rest(env)).astype(np.float64)
@@ -259,8 +259,8 @@ def goal_of(env: Environment, goal: Sequence[float] | np.ndarray | None) -> np.n
 
 
 def _rest(env: Environment) -> np.ndarray:
-    """Return what a goal has besides its place in the plane, such as a height: as in a goal that the environment draws.
-    Under physics that takes half a minute, so whoever draws many views asks once."""
+    """Return a goal's numbers besides its place in the plane, such as a height, from a goal that the environment draws.
+    Under physics that takes half a minute, so call it once for many views."""
     if env.spec.goal_size == 2:
         return np.zeros(0)
     return np.asarray(env.spec.split(jax.jit(env.reset)(jax.random.key(0)).obs)[1])[2:]
@@ -277,7 +277,7 @@ def rollouts_for(spec: EnvSpec, rollouts: int | None) -> int:
 
 
 def _name_of(target: Target) -> str:
-    """Return method and seed where they are known."""
+    """Return method and seed as far as they are known."""
     method = target.config.method if target.config else target.about.get("method")
     seed = target.config.seed if target.config else target.about.get("seed")
     if method is None:
@@ -286,7 +286,7 @@ def _name_of(target: Target) -> str:
 
 
 def told_apart(views: Sequence[View], targets: Sequence[Target]) -> list[View]:
-    """Add their paths to the labels of runs that have one name in one place."""
+    """Add paths to the labels of runs with the same label in the same place."""
     names = [(v.place, v.env, v.label) for v in views]
     return [
         replace(v, label=f"{v.label}\n{_short(t.label)}") if names.count(name) > 1 else v
@@ -300,8 +300,8 @@ def _short(path: str, width: int = 34) -> str:
 
 def colour_ranges(views: Sequence[View], kind: str = "panel") -> list[tuple[float, float]]:
     """Return the 1st to the 99th percentile of distances. Kinds: along each view's own paths (panel, the paper's),
-    along all views' paths (common), over each view's free space (space); without paths, over the free space, and so
-    for a panel whose run hardly moved: the few distances that it saw would leave the rest in two colours."""
+    along all views' paths (common), over each view's free space (space). The free space also serves without paths, and
+    for a run that hardly moved: with the few distances that it saw, the rest would have two colours."""
     over_space = [kind == "space" or v.visited is None or (kind == "panel" and hardly_moved(v)) for v in views]
     along = [
         v.landscape.distance.compressed() if space or v.visited is None else v.visited
@@ -313,12 +313,12 @@ def colour_ranges(views: Sequence[View], kind: str = "panel") -> list[tuple[floa
 
 
 def _widened(low: float, high: float) -> tuple[float, float]:
-    """Widen an empty range: an agent that never moved has seen one distance alone."""
+    """Widen an empty range: an agent that never moved has seen only one distance."""
     return (float(low), float(high)) if high - low > 1e-6 else (float(low) - 0.5, float(high) + 0.5)
 
 
 def hardly_moved(view: View) -> bool:
-    """Whether the distances that a run visited are so few that colours over them show little of its field."""
+    """Return whether a run visited so few distances that colours over them show little of its field."""
     if view.visited is None:
         return False
     seen, space = (np.percentile(each, [LOW, HIGH]) for each in (view.visited, view.landscape.distance.compressed()))

@@ -1,7 +1,7 @@
-"""Other papers' published numbers beside ours, only where environment, layout, steps and metric agree.
+"""Show other papers' numbers next to ours, only if environment, layout, steps and metric agree.
 
 `published.json` is an extract: time at goal of Scaled CRL (its table 1) and of ChronoSRL (its website's data). A number
-is shown where a run was trained and evaluated as those were; otherwise the table says what differs.
+is shown if a run was trained and evaluated in the same way; otherwise the table says what differs.
 """
 
 import json
@@ -19,7 +19,7 @@ from dcp.statistics import t_interval
 
 LAST = 5  # evaluations that a published value is the mean of
 EPISODE = 1000  # steps
-NEAR = 0.01  # how far our steps may lie from theirs: of theirs
+NEAR = 0.01  # how far our steps may lie from theirs, as a share of theirs
 _COLUMNS = ("environment", "method", "seeds", "time near goal, ours", "source", "method there", "published", "compared")
 
 
@@ -29,7 +29,7 @@ def _sources() -> dict[str, Any]:
 
 
 def differences(run: Run, published: Mapping[str, Any]) -> list[str]:
-    """Say everything in which a run differs from the published runs of its environment: empty where they agree."""
+    """Return all differences between a run and the published runs of its environment; empty if there are none."""
     config = run.config
     found = []
     evaluated = config.get("eval_env") or config["env"]
@@ -44,7 +44,7 @@ def differences(run: Run, published: Mapping[str, Any]) -> list[str]:
     if config.get("physics") != "brax":
         found.append(f"Brax's physics, ours {config.get('physics')}")
     if config.get("fidelity") != "paper":
-        found.append("the same start and goal in every episode, ours draws anew")
+        found.append("the same start and goal in every episode, ours draws new ones")
     depths = sorted({int(depth) for values in published["values"].values() for depth in values})
     if config.get("network") != "residual":
         found.append(f"residual networks, ours {config.get('network')}")
@@ -54,16 +54,16 @@ def differences(run: Run, published: Mapping[str, Any]) -> list[str]:
 
 
 def published_sections(collection: Collection) -> list[Section]:
-    """Return the section, where an environment of the collection is one of the published ones."""
+    """Return the section if an environment of the collection is among the published ones."""
     rows = [row for (_, label), runs in collection.groups.items() for row in _rows(label, runs)]
     if not rows:
         return []
     notes = [f"{name}: {source['title']}; ± {source['spread']}." for name, source in _sources().items()]
     notes.append(
         f"Time near goal: steps of {EPISODE:,}, the mean of a run's last {LAST} evaluations, then over seeds; ours "
-        "with a 95% interval. A published value stands where environment, layout, steps, metric and depth agree."
+        "with a 95% interval. A published value is shown if environment, layout, steps, metric and depth agree."
     )
-    table = Table("published", "Beside published values", _COLUMNS, tuple(rows), tuple(notes))
+    table = Table("published", "Compared with published values", _COLUMNS, tuple(rows), tuple(notes))
     return [Section("Published values", "published", tables=(table,))]
 
 

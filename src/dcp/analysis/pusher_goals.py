@@ -1,4 +1,4 @@
-"""Where the pusher's goals lie: on the near arc, which means pulling the object back, or on the far one."""
+"""Show where the pusher's goals are: on the near arc, which means pulling the object back, or on the far one."""
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
@@ -42,7 +42,7 @@ class Draws(NamedTuple):
 
     @property
     def near(self) -> np.ndarray:
-        """[K]: the goal is nearer to the arm's base than the object: it has to be pulled back, from behind"""
+        """[K]: the goal is nearer to the arm's base than the object, which has to be pulled back from behind"""
         return self.margin < 0.0
 
 
@@ -83,7 +83,7 @@ def _draw_panel(axes: Axes, draws: Draws) -> None:
     goals, near = draws.goals[:SHOWN], draws.near[:SHOWN]
     share = round(100 * draws.near.mean())
     axes.set_title(f"{draws.name}\n{share}% near arc, {100 - share}% far arc", fontsize=10)
-    for which, colour, marker in ((near, VERMILION, "o"), (~near, BLUE, "^")):  # told apart in grey print, too
+    for which, colour, marker in ((near, VERMILION, "o"), (~near, BLUE, "^")):  # distinct in grey print too
         axes.scatter(*goals[which].T, s=13, color=colour, marker=marker, alpha=0.65, linewidth=0, zorder=3)
     _outline(axes, draws.goal_range, "-")
     _outline(axes, draws.object_range, "--")
@@ -127,9 +127,9 @@ def geometry_table(draws: Sequence[Draws]) -> Table:
         cells = (Cell(each.name), number(100.0 * share.mean, spread), number(float(margin.mean), digits=2))
         gap = np.linalg.norm(each.goals - each.objects, axis=1)
         rows.append(Row((*cells, number(float(gap.mean()), digits=2)), each.name))
-    columns = ("environment", "goals on the near arc (%)", "goal's radius less object's (m)", "object to goal (m)")
+    columns = ("environment", "goals on the near arc (%)", "goal's radius minus object's (m)", "object to goal (m)")
     notes = (
-        f"{len(draws[0].goals)} first states each, drawn by the environment's own reset; ± by their number (Wilson).",
+        f"{len(draws[0].goals)} first states each, drawn by the environment's own reset; ± by Wilson's interval.",
         "Near arc: the goal is nearer to the arm's base than the object, which then has to be pulled back from behind.",
     )
     return Table("pusher_goals", "The pusher's goal geometry", columns, tuple(rows), notes)
@@ -141,7 +141,7 @@ def pusher_sections(collection: Collection) -> list[Section]:
         return []
     draws = [draw_goals(name) for name in NAMES]
     caption = (
-        f"The pusher's goals, {SHOWN} of {DRAWS} drawn. Dotted: as far from the arm's base as the shown object. Goals "
+        f"The pusher's goals, {SHOWN} of {DRAWS} drawn. Dotted: the shown object's distance from the arm's base. Goals "
         "inside need a pull from behind, goals outside a push. Each goal is coloured by the object drawn with it."
     )
     figure = FigureSpec("pusher_goals", caption, partial(pusher_figure, draws))

@@ -28,14 +28,14 @@ _SCRIPT_BLOCK = re.compile(r"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOT
 
 @dataclass(frozen=True)
 class Names:
-    """Environments and methods by number, which a page filters by: a number needs no escaping, whatever a name is."""
+    """Number environments and methods for the page's filters: a number needs no escaping, whatever the name is."""
 
     environments: tuple[str, ...]
     methods: tuple[str, ...]
 
     @classmethod
     def of(cls, collection: Collection) -> "Names":
-        """Take the collection's order; what has no evaluation yet comes last."""
+        """Take the collection's order; those without an evaluation come last."""
         environments = dict.fromkeys([*collection.environments, *(run.env for run in collection.runs if run.env)])
         methods = dict.fromkeys([*collection.methods, *(run.label for run in collection.runs if run.label)])
         return cls(tuple(environments), tuple(methods))
@@ -46,7 +46,7 @@ class Names:
         return colours(list(self.methods))
 
     def tags(self, environment: str = "", method: str = "") -> str:
-        """Return the attributes of an element of an environment, a method, or both. Without any it shows always."""
+        """Return the attributes of an element of an environment, a method, or both. Without any it is always shown."""
         return _tag("environment", environment, self.environments) + _tag("method", method, self.methods)
 
     def styles(self) -> str:
@@ -139,7 +139,7 @@ def _section_html(part: Section, pictures: dict[str, bytes | str], names: Names,
 def table_html(table: Table, number: int, names: Names, before: Sequence[Table] = (), heading: bool = True) -> str:
     """Return a table that sorts and filters. `number` is its place among the page's tables, for its files.
 
-    A note that a table `before` it has said is not said again.
+    A note of a table `before` it is not repeated.
     """
     heads = "".join(_head(table, at) for at in range(len(table.columns)))
     rows = "\n".join(_row(table, at, names) for at in range(len(table.rows)))
@@ -186,7 +186,7 @@ def _head(table: Table, at: int) -> str:
 
 
 def _row(table: Table, at: int, names: Names) -> str:
-    """Return a row. Rows of one environment stay together until they are sorted; its name is in full ink once."""
+    """Return a row. Rows of one environment stay together until sorted; only the first shows its name in full."""
     row, environments = table.rows[at], [row.environment for row in table.rows]
     again = bool(row.environment) and at > 0 and row.environment == environments[at - 1]
     cells = [
@@ -205,13 +205,13 @@ def _row(table: Table, at: int, names: Names) -> str:
 
 
 def _swatch(cell: Cell, row: Row, names: Names) -> str:
-    """Put a method's colour in the curves beside its name."""
+    """Show a method's colour next to its name."""
     named = cell.text == row.method and row.method in names.methods
     return f'<i class="swatch m{names.methods.index(row.method)}"></i>' if named else ""
 
 
 def _cell(cell: Cell, column: str, numeric: bool, again: bool, swatch: str) -> str:
-    """`column`: its heading, which a narrow screen shows beside it, where rows stand as cards."""
+    """`column`: its heading, which a narrow screen, where rows are cards, shows next to it."""
     classes = [] if numeric else ["sentence" if len(cell.text) > SENTENCE else "words"]
     classes += ["missing"] if cell.text == DASH else []
     classes += ["again"] if again else []
@@ -242,7 +242,7 @@ def figure_html(figure: FigureSpec, picture: bytes | str, names: Names) -> str:
 
 
 def figure_files(name: str) -> str:
-    """Return links into the folder beside the page."""
+    """Return links into the folder next to the page."""
     links = [f'<a href="figures/{escape(name)}.{kind}">{kind.upper()}</a>' for kind in ("png", "pdf")]
     return f'<span class="files">{" ".join(links)}</span>'
 
@@ -252,7 +252,7 @@ def paragraphs(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Escape; what stands between backticks is code."""
+    """Escape the text; what is between backticks becomes code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 

@@ -1,4 +1,4 @@
-"""What the report's page shows of every run: its state, its row in the table, and its rendered episodes."""
+"""Show every run on the report's page: its state, its row in the table, and its rendered episodes."""
 
 import io
 import os
@@ -16,7 +16,7 @@ from dcp.analysis.run_collection import FINISHED, NO_EVALUATION, Collection, Run
 FEW_REMARKS = 8  # more are opened by a click
 _KEY = (
     ("finished", "finished"),
-    ("going", "running or stopped; filled as far as it came"),
+    ("going", "running or stopped; filled up to its progress"),
     ("nothing-yet", "no evaluation"),
     ("damaged", "damaged"),
 )
@@ -25,7 +25,7 @@ _COLUMNS += ("success once (%)", "time near goal", "hours", "folder")
 MOVING_BYTES = 3_000_000  # of all embedded GIFs together
 GIF_BYTES = 1_200_000  # of one
 MAX_CARDS = 96
-STILL_SIDE, STILL_FRAME = 260, 30  # pixels; the frame that is shown while it stands still, if there are as many
+STILL_SIDE, STILL_FRAME = 260, 30  # pixels; the frame that is shown before it plays, if there are that many
 EPISODE = "episode.gif"
 
 
@@ -48,7 +48,7 @@ def states_html(collection: Collection, names: Names) -> str:
 def runs_table(collection: Collection) -> Table:
     order = {key: at for at, key in enumerate(collection.groups)}
     runs = sorted(collection.runs, key=lambda run: (order.get((run.env, run.label), len(order)), _seed(run)))
-    notes = ("Success and time near goal: of the run's own last evaluation.",)
+    notes = ("Success and time near goal: from the run's last evaluation.",)
     repeated = set(map(id, collection.repeated))
     return Table("runs", "Every run", _COLUMNS, tuple(_run_row(run, id(run) in repeated) for run in runs), notes)
 
@@ -88,13 +88,13 @@ def _key(collection: Collection) -> str:
 
 
 def _remarks(collection: Collection) -> str:
-    """Return a sentence for everything that is not whole."""
+    """Return a sentence for everything that is missing or damaged."""
     items = "".join(f"<li>{prose(remark)}</li>" for remark in collection.remarks)
     if not items:
         return ""
     opened = " open" if len(collection.remarks) <= FEW_REMARKS else ""
     return (
-        f"<details{opened}><summary>What is not whole ({len(collection.remarks)})</summary>"
+        f"<details{opened}><summary>What is missing or damaged ({len(collection.remarks)})</summary>"
         f'<ul class="remarks">{items}</ul></details>\n'
     )
 
@@ -125,7 +125,7 @@ def _last(run: Run, column: str, factor: float, digits: int) -> Cell:
     return number(factor * float(values[-1]), digits=digits) if len(values) else absent("not recorded")
 
 
-# Rendered episodes, where runs have them: a still that plays when pointed at, and links to the files.
+# Rendered episodes of runs that have them: a still picture that plays when pointed at, and links to the files.
 
 
 def make_gallery(collection: Collection, names: Names, out: Path) -> tuple[str, list[str]]:
@@ -193,7 +193,7 @@ def _card(run: Run, embed: bool, moving: list[str], names: Names, out: Path) -> 
 
 
 def _still(path: Path) -> bytes | None:
-    """Return a small picture of one frame; None for a file that is no picture."""
+    """Return a small picture of one frame; None if the file is not a picture."""
     try:
         with Image.open(path) as image:
             image.seek(min(STILL_FRAME, getattr(image, "n_frames", 1) - 1))
@@ -212,5 +212,5 @@ def _result(run: Run) -> str:
 
 
 def _relative(path: Path, out: Path) -> str:
-    """Return the way from the page to the file; a name is quoted whole, so that none can be a scheme."""
+    """Return the path from the page to the file, quoted so that no name can act as a URL scheme."""
     return "/".join(quote(part, safe="") for part in Path(os.path.relpath(path.resolve(), out.resolve())).parts)

@@ -1,4 +1,4 @@
-"""Tables as data, their CSV, Markdown and LaTeX files, and the sections that are handed to a report."""
+"""Hold tables as data, write them as CSV, Markdown and LaTeX, and declare the sections of a report."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from dcp.errors import UserError
 from dcp.policies.policy_file import write_whole
 
-DASH, MINUS = "\u2013", "\u2212"  # the first where nothing was measured
+DASH, MINUS = "\u2013", "\u2212"  # the first: nothing was measured
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
@@ -53,12 +53,12 @@ class Cell:
     count: int | None = None  # seeds behind the number
     bold: bool = False
     marker: str = ""  # a sign after the text; the table's notes explain it
-    hover: str = ""  # more about this cell, where a page can show it
+    hover: str = ""  # more about this cell, shown if the page can
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row; a page filters by its environment and method, where it has them."""
+    """A row; a page filters by its environment and method, if it has them."""
 
     cells: tuple[Cell, ...]
     environment: str = ""
@@ -79,19 +79,19 @@ class Table:
                 raise ValueError(f"a row of {self.name} has {len(row.cells)} cells for {len(self.columns)} columns")
 
     def is_numeric(self, column: int) -> bool:
-        """Whether a column is aligned to the right and sorted as numbers. A dash among words is no number."""
+        """Return whether a column is aligned to the right and sorted as numbers. A dash among words is not a number."""
         cells = [row.cells[column] for row in self.rows]
         return any(cell.value is not None for cell in [c for c in cells if c.text != DASH] or cells)
 
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """A figure that is not drawn yet: a page may want it as PNG and PDF, or not at all."""
+    """A figure that is not drawn yet, because a page may need it as PNG and PDF, or not at all."""
 
     name: str  # of its files, without ending
     caption: str
     make: Callable[[], Figure]
-    environment: str = ""  # where it shows one alone: what a page filters by
+    environment: str = ""  # if it shows only one: what a page filters by
     method: str = ""
 
 
@@ -109,7 +109,7 @@ class Section:
 def number(
     value: float, spread: float | None = None, *, count: int | None = None, digits: int = 1, sign: bool = False
 ) -> Cell:
-    """Return a cell such as 18.4 ± 5.4, the way the paper prints it. What is not finite is shown as what it is."""
+    """Return a cell such as 18.4 ± 5.4, as the paper prints it. Numbers that are not finite are shown as nan or inf."""
     text = shown(value, digits, sign)
     if spread is not None and math.isfinite(value) and math.isfinite(spread):
         text += f" ± {shown(spread, digits)}"
@@ -124,12 +124,12 @@ def shown(value: float, digits: int = 1, sign: bool = False) -> str:
 
 
 def absent(hover: str = "") -> Cell:
-    """Return the cell of a place where nothing was measured."""
+    """Return the cell for a value that was not measured."""
     return Cell(DASH, math.nan, hover=hover)
 
 
 def to_csv(table: Table) -> str:
-    """Return unrounded numbers; what stands beside a number (±, seeds, marker) has a column of its own."""
+    """Return unrounded numbers; what follows a number (±, seeds, marker) has its own column."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     parts = [_csv_parts(table, at) for at in range(len(table.columns))]
@@ -157,7 +157,7 @@ def _csv_parts(table: Table, at: int) -> list[tuple[str, Callable[[Cell], str]]]
 
 
 def _plain(value: float | None, otherwise: str = "") -> str:
-    """Return the field of a CSV file: empty where nothing was measured; a nan that was measured stays one."""
+    """Return the field of a CSV file: empty if nothing was measured; a measured nan stays nan."""
     if value is None or (math.isnan(value) and otherwise == DASH):
         return "" if otherwise == DASH else otherwise
     return str(value)
@@ -187,7 +187,7 @@ def _pipes(cells: Iterable[str]) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """Return a table environment that needs the package booktabs alone."""
+    """Return a table environment that needs only the package booktabs."""
     aligned = "".join("r" if table.is_numeric(at) else "l" for at in range(len(table.columns)))
     lines = [r"\begin{table}[t]", r"\centering", rf"\caption{{{_latex(' '.join((table.title + '.', *table.notes)))}}}"]
     lines += [rf"\label{{tab:{table.name}}}", rf"\begin{{tabular}}{{{aligned}}}", r"\toprule"]
@@ -200,7 +200,7 @@ def to_latex(table: Table) -> str:
 
 
 def _in_groups(table: Table) -> bool:
-    """Whether environments have several rows, so that a line between them helps."""
+    """Return whether environments have several rows, so that a line between them helps."""
     environments = [row.environment for row in table.rows]
     return len(set(environments)) < len(environments)
 
@@ -222,7 +222,7 @@ WRITERS: dict[str, Callable[[Table], str]] = {"csv": to_csv, "md": to_markdown, 
 
 
 def write_table(table: Table, folder: Path) -> list[Path]:
-    """Write <folder>/<name>.csv, .md and .tex, each whole or not at all."""
+    """Write <folder>/<name>.csv, .md and .tex, each completely or not at all."""
     paths = []
     for ending, writer in WRITERS.items():
         paths.append(folder / f"{table.name}.{ending}")
@@ -233,7 +233,7 @@ def write_table(table: Table, folder: Path) -> list[Path]:
 
 @contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
-    """Turn what the system says of a folder that cannot be written to into a sentence for the user."""
+    """Turn the system's error about a folder that cannot be written to into a sentence for the user."""
     try:
         yield
     except OSError as error:
@@ -241,7 +241,7 @@ def writing_to(folder: Path) -> Iterator[None]:
 
 
 def require_writable(folder: Path) -> None:
-    """Check before minutes of work that the folder can be made and written to."""
+    """Check that the folder can be made and written to, before minutes of work."""
     with writing_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

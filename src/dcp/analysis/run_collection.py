@@ -1,4 +1,4 @@
-"""Run folders as the analysis sees them: found, read, and put into groups of seeds that may be averaged.
+"""Find run folders, read them, and group them by seeds that may be averaged.
 
 Nothing is filled in, nothing is interpolated, and nothing is written.
 """
@@ -25,11 +25,11 @@ from dcp.validation import read_json, read_text
 EVALS_DIR, VIDEOS_DIR = "evals", "videos"
 FEWEST_SEEDS = 3  # for an interval, and for a winner
 FINISHED, NO_EVALUATION, DAMAGED = "finished", "no evaluation", "damaged"
-REACH = 0.1  # how far an evaluation may lie from a checkpoint that it stands for: of the checkpoint's steps
+REACH = 0.1  # how far an evaluation may be from the checkpoint that it represents, as a share of its steps
 _VIDEO_ENDINGS, _PLOT_ENDINGS = (".mp4", ".gif", ".html"), (".png", ".gif", ".svg", ".pdf")
 _EXPECTED = ("env_steps", "success_once", "time_near_goal")
 _METHODS = tuple(dict.fromkeys((*paper_values.METHODS, *METHODS)))  # the paper's order, then the table's
-# Runs that differ in these alone are seeds of one and the same thing, of other lengths perhaps.
+# Runs that differ only in these are seeds of the same configuration, perhaps of different lengths.
 _EVALUATION = ("eval_env", "num_evals", "eval_episodes")
 _NOT_A_VARIANT = ("env", "method", "seed", "steps", "devices", "split_batches", *_EVALUATION)
 _MUJOCO_IS_THE_PAPERS = ("ant_push",)
@@ -40,8 +40,8 @@ Key = tuple[str, str]  # environment, label of the method
 
 class Metric(NamedTuple):
     label: str
-    factor: float  # what is stored times this is what is shown
-    top: float | None  # the largest value there can be
+    factor: float  # shown value = stored value times this
+    top: float | None  # the largest possible value
 
     @property
     def name(self) -> str:
@@ -69,7 +69,7 @@ class EvalRecord:
         return found if isinstance(found, dict) else {}
 
 
-@dataclass(frozen=True, eq=False)  # arrays have no single truth: a run is itself
+@dataclass(frozen=True, eq=False)  # compared by identity, because arrays have no single truth value
 class Run:
     folder: Path
     config: dict[str, Any] = field(default_factory=dict)  # empty if it cannot be read
@@ -78,12 +78,12 @@ class Run:
     evals: tuple[EvalRecord, ...] = ()
     videos: tuple[Path, ...] = ()
     plots: tuple[Path, ...] = ()
-    label: str = ""  # the method, with settings that set it apart from other runs of the collection
+    label: str = ""  # the method, with settings in which it differs from other runs of the collection
     remark: str = ""  # what a reader must know besides the state
 
     @property
     def env(self) -> str:
-        """Return where it was trained, and where it was evaluated if that is elsewhere."""
+        """Return the environment it was trained on, and the one it was evaluated on if that differs."""
         trained, evaluated = str(self.config.get("env", "")), self.config.get("eval_env")
         return trained if evaluated in (None, trained) else f"{trained} on {evaluated}"
 
@@ -121,11 +121,11 @@ def read_run(folder: Path) -> Run:
     run = Run(folder, evals=evals, videos=videos, plots=plots, remark="; ".join(bad))
     try:
         stored = read_config_file(folder / CONFIG_FILE)["config"]
-        run = replace(run, config=asdict(Config.from_dict(stored)))  # a field that it lacks had its default
+        run = replace(run, config=asdict(Config.from_dict(stored)))  # a missing field had its default
         metrics, torn = read_metrics(folder / METRICS_FILE)
     except UserError as error:
         return replace(run, state=f"{DAMAGED}: {error}")
-    remarks = [run.remark, "the last line of metrics.csv is torn and left out" if torn else "", _nans(metrics)]
+    remarks = [run.remark, "the last line of metrics.csv is incomplete and left out" if torn else "", _nans(metrics)]
     run = replace(run, metrics=metrics, remark="; ".join(filter(None, remarks)))
     return replace(run, state=_state(run))
 
@@ -164,7 +164,7 @@ def read_metrics(path: Path) -> tuple[dict[str, np.ndarray], bool]:
 
 
 def _require_columns(name: str, header: list[str], values: np.ndarray) -> None:
-    """values: [evaluations, columns]. What was measured may be nan; when it was measured may not."""
+    """Check values [evaluations, columns]. A measure may be nan, but not the steps at which it was taken."""
     for column in _EXPECTED:
         if header.count(column) != 1:
             raise UserError(f"{name} {'has two columns' if column in header else 'lacks the column'} {column}")
@@ -183,7 +183,7 @@ def _is_whole(row: list[str], header: list[str]) -> bool:
 
 
 def read_evals(folder: Path) -> tuple[tuple[EvalRecord, ...], list[str]]:
-    """Return what `dcp eval` left there, and a sentence for each file that it did not write."""
+    """Return the results of `dcp eval` there, and a sentence for each file that it did not write."""
     records, bad = [], []
     for path in sorted(folder.glob("*.json")):
         try:
@@ -204,7 +204,7 @@ def _files(folder: Path, endings: tuple[str, ...]) -> tuple[Path, ...]:
 
 @dataclass(frozen=True)
 class Collection:
-    """Every run that was found, good or not; `groups` holds what statistics may be made of."""
+    """Hold every run that was found, good or not; `groups` holds the runs that statistics may use."""
 
     runs: tuple[Run, ...]
     loose_evals: tuple[EvalRecord, ...] = ()  # results of `dcp eval --out`, or of the zoo: in no run folder
@@ -222,7 +222,7 @@ class Collection:
 
     @cached_property
     def repeated(self) -> list[Run]:
-        """Return runs of a seed that a longer run already stands for: they would count it twice."""
+        """Return runs whose seed a longer run already covers: they would count it twice."""
         seen: set[tuple[str, str, int]] = set()
         left = []
         for run in sorted(self.runs, key=lambda run: -run.num_evaluations):  # stable: ties in the order of the paths
@@ -253,7 +253,7 @@ class Collection:
 
     @cached_property
     def remarks(self) -> list[str]:
-        """Return a sentence for everything that is not whole. Nothing is ever filled in for it."""
+        """Return a sentence for everything that is missing or damaged. Nothing is ever filled in for it."""
         said = [f"{run.folder}: {run.state}." for run in self.runs if run.state != FINISHED]
         said += [f"{run.folder}: {run.remark}." for run in self.runs if run.remark]
         said += self.unread
@@ -289,7 +289,7 @@ def collect(paths: Sequence[str | Path]) -> Collection:
 
 
 def _walk(start: Path) -> Iterator[Path]:
-    """Find run folders and folders of loose results. What lies inside a run, such as checkpoints, is its own."""
+    """Find run folders and folders of loose results. Folders inside a run, such as checkpoints, belong to it."""
     for folder, inner, files in os.walk(start):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
         is_run = CONFIG_FILE in files
@@ -300,7 +300,7 @@ def _walk(start: Path) -> Iterator[Path]:
 
 
 def _labelled(runs: list[Run]) -> list[Run]:
-    """Tell runs of one method apart by the settings that differ: they are never averaged together."""
+    """Label runs of one method by the settings that differ: they are never averaged together."""
     values: dict[Key, dict[str, set[str]]] = {}
     for run in runs:
         into = values.setdefault((run.env, run.method), {})
@@ -318,7 +318,7 @@ def _labelled(runs: list[Run]) -> list[Run]:
 
 
 def names_physics(about: Mapping[str, Any]) -> bool:
-    """Whether a label names the physics: another one makes another task, also where every run has it."""
+    """Return whether a label names the physics: other physics are another task, even if every run has them."""
     return about.get("physics", "brax") != "brax" and about.get("env") not in _MUJOCO_IS_THE_PAPERS
 
 
@@ -333,13 +333,13 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(dict.fromkeys(names), key=rank)
 
 
-# Which evaluation of a run stands for a number of environment steps.
+# Which evaluation of a run represents a number of environment steps.
 
 
 def nearest(run: Run, steps: float) -> int | None:
     """Return the evaluation nearest to these steps, if it lies within a tenth of them and one evaluation interval.
 
-    The second half keeps a run that is still on its way to 100M from being quoted at 100M when it is at 92M.
+    Because of the second condition, a run that is at 92M on its way to 100M is not quoted at 100M.
     """
     if not run.num_evaluations:
         return None
@@ -350,20 +350,20 @@ def nearest(run: Run, steps: float) -> int | None:
 
 
 def values_at(runs: Sequence[Run], metric: str, steps: float) -> dict[int, float]:
-    """Return seed -> value as shown, of the seeds that have an evaluation near; nan if that is what was measured."""
+    """Return seed -> value as shown, for seeds with a near evaluation; nan if nan was measured."""
     places = [(run, nearest(run, steps)) for run in runs]
     factor = METRICS[metric].factor
     return {run.seed: float(factor * run.metrics[metric][at]) for run, at in places if at is not None}
 
 
 def interval_at(runs: Sequence[Run], metric: str, steps: float) -> Interval | None:
-    """Return the interval over the seeds that have an evaluation near; None if none has."""
+    """Return the interval over the seeds with a near evaluation; None if there are none."""
     values = list(values_at(runs, metric, steps).values())
     return seeds_interval(values) if values else None
 
 
 def seeds_interval(values: Sequence[float]) -> Interval:
-    """Return Student's t interval; of fewer than three seeds their range, which promises nothing of further seeds.
+    """Return Student's t interval; for fewer than three seeds their range, which says nothing about further seeds.
 
     With two seeds t is 12.7: an interval would be wider than anything that was measured.
     """
@@ -373,5 +373,5 @@ def seeds_interval(values: Sequence[float]) -> Interval:
 
 
 def common_end(runs: Sequence[Run]) -> float:
-    """Return the last evaluation of the run that has come least far: every one of them can be quoted there."""
+    """Return the last evaluation of the shortest run, at which all of them can be compared."""
     return min(run.env_steps for run in runs)

@@ -1,4 +1,4 @@
-"""The pictures that a finished run leaves behind: its curve, and in a maze its landscape and a GIF of its episodes."""
+"""Draw a finished run: its curve, and in a maze its landscape and a GIF of its episodes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ AFTER_SUCCESS = 6  # steps shown after the goal is reached
 
 
 def save_run_plots(folder: Path) -> list[Path]:
-    """Write what applies into <folder>/plots: the curve always, landscape and GIF where goals lie in a maze's plane."""
+    """Write into <folder>/plots: the curve, and landscape and GIF if goals lie in a maze's plane."""
     run = load_run(folder)
     require_no_links_out(run.plots, of=run.folder)
     config = Config.from_dict(run.config)
@@ -85,7 +85,7 @@ def _captioned(maze: Image.Image, episode: MazePath, at: int, caption: str, font
 
 
 def _palette() -> Image.Image:
-    """Make one palette for all frames: every colour, and its blends with what it is drawn on."""
+    """Make one palette for all frames: every colour, and its blends with the colours below it."""
     base = [np.array(ImageColor.getrgb(c)) for c in (FREE, WALL, GOAL_COLOUR, SKY, BLUE, INK)]
     blends = [np.round(a + (b - a) * k / 6) for a in base for b in base for k in range(6)]
     unique = np.unique(np.array(blends + base, np.uint8), axis=0)  # at most 156

@@ -1,4 +1,4 @@
-"""How every figure looks: light, legible, and told apart by colour-blind readers (Okabe and Ito's colours)."""
+"""Set how every figure looks: light, legible, and clear to colour-blind readers (Okabe and Ito's colours)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ WALL, INK, FREE = "#6E757D", "#2B2B2B", "#FFFFFF"
 BORDER = 0.25  # how much of a maze's outermost wall is drawn, in cells
 START_COLOUR, GOAL_COLOUR = GREEN, VERMILION
 
-# The same, lighter where they stand on a dark ground.
+# The same, lighter, for dark backgrounds.
 ON_DARK = {
     "#0072B2": "#4DA6E0",
     "#D55E00": "#F08A4B",
@@ -65,13 +65,13 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Make figures that are made and saved inside look alike; nothing outside changes."""
+    """Apply the style to figures that are made and saved inside this context."""
     with matplotlib.rc_context(STYLE):
         yield
 
 
 def colours(labels: list[str]) -> dict[str, str]:
-    """Return a colour per label: a method keeps its own in every figure, others take what is left, in order."""
+    """Return a colour per label: a method has the same one in every figure, others get the remaining ones in order."""
     taken = {label: _METHOD_COLOURS[label] for label in labels if label in _METHOD_COLOURS}
     left = [colour for colour in PALETTE if colour not in taken.values()]
     others = [label for label in labels if label not in taken]
@@ -94,7 +94,7 @@ def step_axis(axes: Axes) -> None:
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Save a figure without timestamp or version: the same figure gives the same bytes."""
+    """Save a figure without timestamp or version, so that the same figure gives the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with house_style():  # ticks are made while drawing
         figure.savefig(path, metadata=_METADATA.get(path.suffix))

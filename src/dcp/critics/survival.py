@@ -94,7 +94,7 @@ class SRL:
     random_share: float = 0.1
     """Of the goals: the achieved goal of any row of the window."""
     goal_steps: int = 1
-    """m: a goal is so many achieved goals in a row, all of which must be near (32 for a humanoid)."""
+    """m: a goal is this many achieved goals in a row, and all of them must be near (32 for a humanoid)."""
 
     @property
     def hindsight(self) -> Hindsight:

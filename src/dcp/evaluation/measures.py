@@ -10,7 +10,7 @@ BINS = 4  # of the distance between start and goal
 
 
 class Bin(NamedTuple):
-    """Episodes whose goal lies so far from their start: from `low`, up to `high` (in the last bin: inclusive)."""
+    """Episodes by the distance from start to goal: from `low` up to `high`, which only the last bin includes."""
 
     low: float
     high: float
@@ -19,16 +19,16 @@ class Bin(NamedTuple):
 
 
 class Measures(NamedTuple):
-    """Of N episodes of T steps. An episode that never reaches its goal has a first reach of 0."""
+    """Hold measures of N episodes of T steps. An episode that never reaches its goal has a first reach of 0."""
 
     start: np.ndarray  # [N, S + G]: the first observations
     time_near_goal: np.ndarray  # [N]: steps within the threshold
     first_reach: np.ndarray  # [N]: the step that first came within it, from 1; 0 if none did
     final_distance: np.ndarray  # [N]
-    start_distance: np.ndarray  # [N]: straight, from where the goal is measured
+    start_distance: np.ndarray  # [N]: in a straight line
     saturation: np.ndarray  # [N]: share of action components beyond 0.95
     diverged: np.ndarray  # [N]
-    steps: np.ndarray  # [N]: that counted
+    steps: np.ndarray  # [N]: steps that counted
     cumulative_reach: np.ndarray  # [T]: share of episodes that were near their goal by this step
 
     @property
@@ -46,7 +46,7 @@ class Measures(NamedTuple):
         }
 
     def by_distance(self, distance: np.ndarray | None = None, bins: int = BINS) -> list[Bin]:
-        """Return success by how far the goal lies from the start; `distance` [N] replaces the straight one."""
+        """Return success by the distance from start to goal; `distance` [N] replaces the straight line's."""
         distance = self.start_distance if distance is None else distance
         edges = np.linspace(distance.min(), distance.max(), bins + 1)
         where = np.clip(np.searchsorted(edges, distance, side="right") - 1, 0, bins - 1)  # [N]

@@ -1,4 +1,4 @@
-"""Episodes of any policy, from fresh starts and goals that the key alone decides.
+"""Play episodes of any policy. Only the key decides their starts and goals.
 
 Training's evaluations and `dcp eval` run the same compiled program (`compiled`), so both give the same bits.
 """
@@ -29,7 +29,7 @@ def nothing(state: EnvState) -> tuple[()]:
 
 
 class Record(NamedTuple):
-    """What every measure needs of N episodes of T steps. Observations are kept only where `watch` asks for them."""
+    """Hold what the measures need of N episodes of T steps. Observations are kept only if `watch` asks for them."""
 
     start: Array  # [N, S + G]: the first observations
     distance: Array  # [T + 1, N]: between achieved goal and goal
@@ -54,11 +54,11 @@ def rollout(
     split: Split = ONE_DEVICE,
     watch: Watch = nothing,
 ) -> Record:
-    """Play episodes. The policy has no part in starts and goals, so policies are paired by the key.
+    """Play episodes. The policy does not affect starts and goals, so the same key gives every policy the same episodes.
 
-    An episode that ends early adds nothing after its end: `alive` tells which steps count. A step that diverges does
+    Nothing counts after an episode has ended: `alive` says which steps count. A step that diverges does
     not count, and the environment stays at its last sound state. `watch` sees every state; what it returns is kept.
-    A policy of the host (`on_host`) is stepped from Python, any other in one compiled loop.
+    A policy with `on_host` is called from Python at each step, any other inside one compiled loop.
     """
     key_reset, key_policy = jax.random.split(key)
     if getattr(policy, "on_host", False):
@@ -92,7 +92,7 @@ def _for_all(policy: Policy, state: Any, seen: tuple[Array, Array]) -> Any:
 
 @dataclass(frozen=True)
 class Deployment:
-    """Where and for how long policies are tried."""
+    """Set where policies are evaluated, on how many episodes and for how long."""
 
     env: Environment
     num_episodes: int
@@ -104,14 +104,14 @@ class Deployment:
 
 
 def compiled(deployment: Deployment) -> Callable[[Any, Array], Record]:
-    """Jit `episodes`. A policy's parameters are arguments, so policies that differ in them alone share the program."""
+    """Jit `episodes`. A policy's parameters are arguments, so policies that differ only in them share the program."""
     split = deployment.split
-    layout: dict[str, Any] = {"out_shardings": split.whole} if split.spans_hosts else {}  # each host measures it all
+    layout: dict[str, Any] = {"out_shardings": split.whole} if split.spans_hosts else {}  # on every host
     return jax.jit(deployment.episodes, compiler_options=compiler_options(), **layout)
 
 
 def _require_action(spec: EnvSpec, action: Array) -> None:
-    """Refuse a policy of other sizes: a single number would be broadcast over all of the environment's actions."""
+    """Refuse a policy whose actions have another size: one number would be broadcast over all of the action."""
     if action.shape[-1] != spec.action_size:
         raise UserError(f"the policy's actions have {action.shape[-1]} numbers, but {spec.name}'s {spec.action_size}")
 
@@ -135,7 +135,7 @@ def _distance_to_goal(spec: EnvSpec, obs: Array) -> Array:
 
 
 def _record(spec: EnvSpec, watch: Watch, first: EnvState, seen: Any) -> Record:
-    steps, distance, watched = seen  # [T, N, ...]; the last two also have something to say of the first state
+    steps, distance, watched = seen  # [T, N, ...]; the last two also have a value for the first state
     at_first = (_distance_to_goal(spec, first.obs), jax.vmap(watch)(first))
     whole = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest]), at_first, (distance, watched))
     near_goal, alive, diverged, saturated = steps
@@ -145,7 +145,7 @@ def _record(spec: EnvSpec, watch: Watch, first: EnvState, seen: Any) -> Record:
 def _by_host(
     env: Environment, policy: Policy, keys: tuple[Array, Array], sizes: tuple[int, int], split: Split, watch: Watch
 ) -> Record:
-    """Take the same steps, one program call each, with the policy between them."""
+    """Take the same steps with one program call each, and call the policy in between."""
     num_episodes, episode_length = sizes
     split = split.that_divides(num_episodes)
     make = _host_programs if isinstance(env, Hashable) else _host_programs.__wrapped__

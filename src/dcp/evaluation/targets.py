@@ -24,7 +24,7 @@ IDENTITY = ("env", "method", "seed", "eval_env", "fidelity", "physics")  # what 
 
 @dataclass(frozen=True)
 class Target:
-    """Something that acts, and what is known of where it comes from."""
+    """Hold something that acts, and what is known about its origin."""
 
     label: str
     policy: Policy
@@ -64,7 +64,7 @@ class Target:
 
     @property
     def randomize(self) -> str | None:
-        """Return what the run's episodes drew anew, as far as is known."""
+        """Return what changed between the run's episodes, as far as is known."""
         return self.config.randomize if self.config else None
 
 
@@ -108,7 +108,7 @@ def _exported(label: str, exported: ExportedPolicy, config: Config | None = None
 
 
 def _config(folder: Path, about: dict[str, Any]) -> Config | None:
-    """Return the config beside a policy; None where it is another run's: a file may be put anywhere."""
+    """Return the config next to a policy; None if it is another run's, because a file may be moved anywhere."""
     path = folder / CONFIG_FILE
     if not path.is_file():
         return None
@@ -129,10 +129,10 @@ def environment_of(
     physics: str | None = None,
     randomize: str | None = None,
 ) -> Environment:
-    """Return the environment that is asked for, else the target's own. Refuse one whose sizes are not the target's.
+    """Return the given environment, or the target's own. Refuse one whose sizes are not the target's.
 
-    `physics`: what steps it, in place of what the target was trained with. `randomize`: what its episodes draw anew, in
-    place of what training drew; none: nothing.
+    `physics`: what steps it, instead of what the target was trained with. `randomize`: what changes between episodes,
+    instead of what changed in training; "none": nothing.
     """
     if env is not None and not isinstance(env, str):
         require_stepped_by(env, physics)
@@ -140,7 +140,7 @@ def environment_of(
     else:
         name = env or target.env
         if name is None:
-            raise UserError(f"{target.label} does not say where it belongs: name an environment by --env")
+            raise UserError(f"{target.label} does not say which environment it is for: name one with --env")
         if env is None:
             require_trust(name, None, "env")
         name = _eval_layout(name) if eval_layout else name

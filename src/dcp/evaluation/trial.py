@@ -1,6 +1,6 @@
-"""Evaluate policies on frozen sets of episodes, which the seed, the environment and their number alone decide.
+"""Evaluate policies on frozen sets of episodes. The seed, the environment and their number decide each set.
 
-`evaluate` is the way in from Python; `sweep` finds the best burst.
+From Python, call `evaluate`; `sweep` finds the best burst.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from dcp.policies.policy import DeployedPolicy, Policy, SampledPolicy, with_burs
 from dcp.types import Array, EnvSpec
 
 EPISODES = 128
-GOAL_SETS = 0x676F616C  # an evaluation's index that training never reaches: these episodes are new to every run
+GOAL_SETS = 0x676F616C  # an evaluation index that training never reaches, so every run sees new episodes
 NUMBERS = 3  # kept of each step of an episode, as 32 bits: a distance, three flags, the saturation
 COMPILING = "compiling (up to a minute under simulated physics, the first time)"
 CONFIRMATION = GOAL_SETS + 1  # the second set of each seed
@@ -71,7 +71,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Arena:
-    """Where policies are tried, and on which episodes."""
+    """Set where policies are evaluated, and on which episodes."""
 
     env: Environment
     episodes: int
@@ -80,7 +80,7 @@ class Arena:
     count: int = 1  # devices
 
     def trial(self, policy: Policy, keys: Sequence[Array] | None = None, tell: Callable[[str], object] = len) -> Trial:
-        """Evaluate a policy on the frozen set of each seed, or on `keys`. `tell` hears what takes the time."""
+        """Evaluate a policy on the frozen set of each seed, or on `keys`. `tell` is called with what takes time."""
         split = devices.make_split(self.count)
         deployment = Deployment(self.env, self.episodes, self.length, split)
         keys = keys or [goal_set_key(seed) for seed in self.seeds]
@@ -111,7 +111,7 @@ _shared = lru_cache(maxsize=4)(_make_program)
 
 
 def require_room(spec: EnvSpec, episodes: int, length: int, numbers: int) -> None:
-    """Refuse episodes that memory cannot hold; `numbers` are kept of each step, and the environments run at once."""
+    """Refuse episodes that memory cannot hold. `numbers` are kept per step, and all environments run at once."""
     each = 4 * (numbers * (length + 1) + 32 * (spec.state_size + spec.goal_size))  # bytes
     there = available_memory()
     if there is not None and episodes * each > there:
@@ -134,7 +134,7 @@ def arena_for(
     randomize: str | None = None,
     episode_length: int | None = None,
 ) -> Arena:
-    """Return where to try the target. What is not given is the run's own: training's compiled program serves again."""
+    """Return where to evaluate the target. Defaults are the run's own, so training's compiled program is reused."""
     made, config = environment_of(target, env, eval_layout, fidelity, physics, randomize), target.config
     if episodes is None:
         episodes = config.eval_episodes if config else EPISODES
@@ -146,7 +146,7 @@ def arena_for(
         if not 0 <= seed < 2**32:
             raise UserError(f"the seed {seed} names no episodes: use whole numbers from 0, below 2**32")
     if len(set(seeds)) != len(seeds):
-        raise UserError(f"the seeds {' '.join(map(str, seeds))} name one set of episodes twice: name each once")
+        raise UserError(f"the seeds {' '.join(map(str, seeds))} name a set of episodes twice: name each once")
     own = env is None and not eval_layout and physics in (None, target.physics)
     wanted = config.devices if config and own else None
     devices.prepare(wanted, made.spec)
@@ -215,7 +215,7 @@ def combinations(periods: Sequence[int], lengths: Sequence[int]) -> list[tuple[i
 def sweep(
     arena: Arena, policy: Policy, bursts: Sequence[tuple[int, int]], on_trial: Callable[[str], object] = len
 ) -> Sweep:
-    """Try bursts on one set of episodes and confirm the best on another: the best of many flatters itself.
+    """Try bursts on one set of episodes and confirm the best on another, because the best of many is partly luck.
 
     P and L are arguments of one program, so all bursts together are compiled once.
     """

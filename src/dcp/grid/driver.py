@@ -14,7 +14,7 @@ from dcp.grid.launcher import Launcher, Status
 
 POLL = 0.5  # seconds
 ENDED = ("finished", "failed", "stopped")
-STOPPING = "stopping: every run writes a checkpoint first (once more: at once)"
+STOPPING = "stopping: every run writes a checkpoint first (a second signal stops them at once)"
 
 
 class GridDisplay(Protocol):
@@ -89,7 +89,7 @@ class Driver:
 
 
 def retriable(code: int | None) -> bool:
-    """Whether another attempt may end otherwise: not after success, nor after a mistake, which it would repeat."""
+    """Return whether another attempt may end differently: not after success, nor after a user's mistake."""
     return code not in (0, EXIT_MISTAKE)
 
 

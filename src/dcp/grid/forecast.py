@@ -1,7 +1,8 @@
-"""Forecast what a grid will take: the time of each job, where that number is from, and the time of all of them.
+"""Forecast how long a grid will take: each job's time, where that number comes from, and the total.
 
-A finished run of the same kind on this machine says it best; else a calibration: a short training, measured once and
-kept. `python -m dcp.grid.forecast JOB.json PARENT` is the process that measures; it prints one line of JSON.
+The best source is a finished run of the same kind on this machine; otherwise a calibration, which is a short training
+that is measured once and kept. `python -m dcp.grid.forecast JOB.json PARENT` is the process that measures; it prints
+one line of JSON.
 """
 
 import heapq
@@ -31,8 +32,8 @@ from dcp.run_folder import CONFIG_FILE, read_config_file
 
 NOT_MEASURED = "not measured"
 FILE = "calibration.json"
-# What has little or no effect on the time of a step. Methods do have one, but to calibrate each would take three times
-# as long: docs/grid_forecast.md.
+# Settings with little or no effect on the time of a step. The method has some effect, but calibrating each method would
+# take three times as long: docs/grid_forecast.md.
 _FREE = ("method", "seed", "steps", "eval_env", "num_evals", "eval_episodes", "actor_goal", "score", "discount")
 _FREE += ("final_goal_share", "logsumexp_penalty", "target_entropy_scale", "min_replay_rows", "pool_refresh_steps")
 _FREE += ("actor_learning_rate", "critic_learning_rate", "alpha_learning_rate", "energy", "contrastive_loss")
@@ -41,14 +42,14 @@ _FREE += ("actor_learning_rate", "critic_learning_rate", "alpha_learning_rate", 
 @dataclass(frozen=True)
 class Cost:
     seconds: float | None  # of the steps that are left
-    how: str  # where the number is from
+    how: str  # where the number comes from
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one process with one seed takes, alone on its cores."""
+    """Hold the time and memory of one process with one seed, alone on its cores."""
 
-    compile_seconds: float  # of the training programs; short where the cache on disk had them
+    compile_seconds: float  # of the training programs; short if they were in the cache on disk
     unroll_seconds: float
     iteration_seconds: float  # an unroll and its updates
     peak_bytes: float
@@ -86,7 +87,7 @@ class Forecaster:
         return cls(processor, file, paces, read_calibrations(file))
 
     def unknown(self, jobs: Sequence[Job], anew: bool) -> list[Job]:
-        """Return one job of each kind that is to be measured. `anew`: also of those that were."""
+        """Return one job of each kind to be measured. `anew`: include kinds that were measured before."""
         found = {self._kind(job): job for job in reversed(jobs)}
         known = () if anew else (*self.paces, *self.measured)
         return [job for name, job in reversed(found.items()) if name not in known]
@@ -132,7 +133,7 @@ def _pace(entry: Entry, on: Resources, processor: str) -> float | None:
 
 
 def total_seconds(jobs: Sequence[Job], seconds: Callable[[Job], float], free: FreeResources) -> float:
-    """Return when the last job ends, if they start as the local launcher starts them: in order, whenever one fits."""
+    """Return when the last job ends if jobs start as under the local launcher: in order, as soon as one fits."""
     free, waiting, now = deepcopy(free), list(jobs), 0.0
     running: list[tuple[float, int, Job, tuple[str, ...]]] = []
     while waiting or running:
@@ -152,7 +153,7 @@ def calibration_file() -> Path:
 
 
 def read_calibrations(path: Path) -> dict[str, Measured]:
-    """Return what was measured, by kind; nothing where the file is damaged or of another version."""
+    """Return what was measured, by kind; nothing if the file is damaged or of another version."""
     try:
         return {key: Measured(**values) for key, values in read_json(path).items()}
     except TypeError:
@@ -164,7 +165,7 @@ def save_calibration(path: Path, key: str, measured: Measured) -> None:
 
 
 def measure(job: Job, environ: Mapping[str, str] | None = None) -> Measured:
-    """Measure a job in a process of its own, on as many cores as a run has; raise RunError where that fails."""
+    """Measure a job in its own process, on as many cores as a run has; raise RunError if that fails."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "job.json"
         path.write_text(replace(job, seeds=job.seeds[:1]).to_json(), encoding="utf-8")
@@ -188,7 +189,7 @@ def _measure_here(config: Config, cores: int) -> dict[str, float]:
     compiling.enable_cache()
     stages = Programs(make_algorithm(config))
     run = jax.block_until_ready(stages.init())
-    # On one core the processor's time is what an idle machine would take, whatever else is running here.
+    # On one core, processor time is what an idle machine would take, even if other processes run now.
     clock = time.process_time if cores == 1 and jax.default_backend() == "cpu" else time.perf_counter
 
     def timed(program: Any, run: Any) -> tuple[Any, float]:

@@ -1,7 +1,7 @@
-"""What a person sees of a grid: a live table on a terminal; elsewhere a line whenever a run's state changes.
+"""Show a grid: a live table on a terminal, elsewhere a line whenever a run's state changes.
 
-A job's launcher tells its state. Evaluations come from its run folder. Between two evaluations, which may be half an
-hour apart, its process writes a heartbeat: a small file for the table alone; it may be missing or old.
+A job's state comes from its launcher, its evaluations from its run folder. Evaluations may be half an hour apart, so in
+between its process writes a heartbeat: a small file only for the table, which may be missing or old.
 """
 
 import time
@@ -25,12 +25,12 @@ from dcp.run_folder import METRICS_FILE, load_run
 from dcp.runs.display import Display, Pace, Progress, clock, say
 
 EVERY = 1.0  # seconds between two heartbeats
-STALE = 600.0  # seconds after which a heartbeat no longer tells the speed
+STALE = 600.0  # seconds after which a heartbeat no longer shows the speed
 STYLES = {"running": "cyan", "waiting": "dim", "finished": "green", "failed": "red", "stopped": "yellow"}
-ORDER = ("running", "failed", "stopped", "waiting", "finished")  # a low terminal cuts from the end
-TITLES = ("state", "", "steps/s", "left", "success", "near goal")  # beside the run's name and a bar
-GAP, BAR, NAME = 2, 16, 24  # columns of a terminal; no bar where it would leave the names fewer than NAME
-REASONS = 3  # lines that tell why runs failed
+ORDER = ("running", "failed", "stopped", "waiting", "finished")  # a terminal with few lines drops the last ones
+TITLES = ("state", "", "steps/s", "left", "success", "near goal")  # besides the run's name and a bar
+GAP, BAR, NAME = 2, 16, 24  # columns of a terminal; without a bar if names would have fewer than NAME
+REASONS = 3  # lines that say why runs failed
 PLAIN_EVERY = 60.0  # seconds between two summaries in a log
 
 
@@ -46,7 +46,7 @@ class Beat:
 
 
 class Heartbeat(Display):
-    """A display that writes heartbeats and shows nothing."""
+    """Write heartbeats and show nothing."""
 
     def __init__(self, config: Config, file: Path, clock: Callable[[], float] = time.monotonic):
         self._config, self._pace, self._file, self._clock = config, Pace(config), file, clock
@@ -70,7 +70,7 @@ class Heartbeat(Display):
         self._written = self._clock()
         speed, left = self._pace.estimate() or (None, None)
         beat = Beat(self._pace.steps, self._pace.total, speed, left, time.time())
-        with suppress(OSError):  # a missing number in the table is no reason to end a run
+        with suppress(OSError):  # a run must not end because a number is missing in the table
             write_json(self._file, asdict(beat))
 
 
@@ -82,7 +82,7 @@ def heartbeat(file: Path) -> Callable[[Config, Path], Display]:
 
 
 def read_beat(file: Path) -> Beat | None:
-    """Return the last heartbeat; None where there is none that can be read."""
+    """Return the last heartbeat; None if none can be read."""
     try:
         return Beat(**read_json(file))
     except TypeError:
@@ -108,7 +108,7 @@ class Line:
 
 
 class LineReader:
-    """Makes the lines of the table. Reads a run folder again only when its metrics have changed."""
+    """Make the lines of the table. A run folder is read again only when its metrics have changed."""
 
     def __init__(self) -> None:
         self._rows: dict[Path, tuple[float, Row | None]] = {}
@@ -139,7 +139,7 @@ class LineReader:
         return Line(job.name, status.state, min(done, total), total, len(job.seeds), speed=speed, left=left, **told)
 
     def _notice(self, job: Job) -> str:
-        """Judge a run anew only after another evaluation."""
+        """Judge a run again only after another evaluation."""
         folder = job.folders[0]
         changed = self._rows[folder][0]
         if folder not in self._notices or self._notices[folder][0] != changed:
@@ -161,7 +161,7 @@ class LineReader:
 
 
 def lines_from_folders(entries: Sequence[Entry], jobs: Sequence[Job]) -> list[Line]:
-    """Make the table's lines without a driver: who holds a run folder's lock is running."""
+    """Make the table's lines without a driver: a run is running if a process holds its folder's lock."""
     reader = LineReader()
     lines = [reader.of_entry(e) for e in entries if e.status.kind in ("finished", "broken")]
     begun = {entry.folder.absolute(): entry.status.done for entry in entries}
@@ -173,7 +173,7 @@ def lines_from_folders(entries: Sequence[Entry], jobs: Sequence[Job]) -> list[Li
 
 
 class PlainTable:
-    """For logs: changes of state, evaluations of running jobs, and the total once a minute."""
+    """Print lines for logs: changes of state, evaluations of running jobs, and the total once a minute."""
 
     def __init__(self) -> None:
         self._told: dict[str, tuple[str, float | None]] = {}
@@ -186,7 +186,7 @@ class PlainTable:
         return None
 
     def update(self, lines: Sequence[Line]) -> None:
-        if not self._told:  # what was finished before is told in one line
+        if not self._told:  # runs that were finished before share one line
             before = {line.name: _mark(line) for line in lines if line.state == "finished"}
             self._told |= before
             if before:
@@ -222,7 +222,7 @@ class LiveTable:
         self._live.update(render(lines, console.height - 4 - REASONS, console.width), refresh=True)
 
     def note(self, sentence: str) -> None:
-        self._live.console.print(Text(sentence))  # as it is: rich would read [brackets] as markup
+        self._live.console.print(Text(sentence))  # not with rich, which would read [brackets] as markup
 
 
 def make_table() -> PlainTable | LiveTable:
@@ -255,7 +255,7 @@ def render(lines: Sequence[Line], height: int, width: int) -> RenderableType:
 
 
 def _cells(line: Line) -> list[str]:
-    """As in `TITLES`."""
+    """Return a line's cells in the order of `TITLES`."""
     return [
         line.state if line.attempt < 2 else f"{line.state}, attempt {line.attempt}",
         f"{line.done / line.total:4.0%}" if line.total else "-",
@@ -267,7 +267,7 @@ def _cells(line: Line) -> list[str]:
 
 
 def _short(name: str, width: int) -> str:
-    """Cut the beginning: the method and the seed at the end tell runs apart."""
+    """Cut the beginning of a name, because method and seed at its end tell runs apart."""
     return name if len(name) <= width else f"…{name[len(name) - width + 1 :]}"
 
 
@@ -307,10 +307,10 @@ def summary(lines: Sequence[Line]) -> str:
 
 
 def time_left(lines: Sequence[Line]) -> float | None:
-    """Divide the steps that are left by the present speed; None before there is one.
+    """Return the steps that are left divided by the current speed, at least the time of the slowest job; None before a
+    speed is known.
 
-    It is no less than the slowest job takes alone. Environments differ in speed, so this is rough until one of each has
-    run: `--dry-run` knows better.
+    Environments differ in speed, so this is rough until each has run. `--dry-run` is more accurate.
     """
     open_lines = [line for line in lines if line.state in ("running", "waiting")]
     speed = sum(line.speed * line.seeds for line in open_lines if line.speed is not None)

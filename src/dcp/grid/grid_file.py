@@ -1,6 +1,6 @@
-"""A grid file, and the runs it expands to: each checked before anything starts, each with a folder of its own.
+"""Read a grid file and expand it to runs. Each run is checked before anything starts, and has its own folder.
 
-The file is TOML. It names any setting, as one value for all runs, a product, a zip, or a row for an environment:
+The file is TOML. It sets any setting: one value for all runs, a product, a zip, or a row for an environment:
 
 preset = "paper"                # settings to start from, by environment; optional
 folder = "batch_{batch_size}"   # separates runs that differ in more than env, method and seed
@@ -40,7 +40,7 @@ from dcp.validation import MEGABYTE, read_text, require_shallow
 
 Values = dict[str, list[Any]]
 KEYS = ("preset", "folder", "set", "product", "zip", "rows")
-GRIDS: dict[str, dict[str, Any]] = {  # built-in grids, as a file would say them
+GRIDS: dict[str, dict[str, Any]] = {  # built-in grids, in the form of a file's content
     "paper": {
         "preset": "paper",
         "product": {"env": list(ENVIRONMENTS), "method": list(METHODS), "seed": [0, 1, 2, 3, 4]},
@@ -59,7 +59,7 @@ PURPOSES = {
 
 @dataclass(frozen=True)
 class GridFile:
-    """A grid as it was read. Every name has been checked; values are checked once they are runs."""
+    """A grid as it was read. Names have been checked; values are checked when the runs are made."""
 
     source: str  # for error messages: the file's path, or the built-in grid's name
     preset: str | None = None
@@ -71,13 +71,13 @@ class GridFile:
 
 
 def read_grid(path: Path) -> GridFile:
-    """Read a grid file; raise UserError where it is not one."""
+    """Read a grid file; raise UserError if it is not one."""
     try:
         content = tomllib.loads(read_text(path, most=MEGABYTE))
         require_shallow(content)
     except OSError as error:
         raise UserError(f"cannot read {path} ({error.strerror}): name a grid file, or use --preset") from error
-    except (ValueError, RecursionError) as error:  # TOML's own, or an integer of more digits than Python takes
+    except (ValueError, RecursionError) as error:  # TOML's own, or an integer too long for Python
         raise UserError(f"{path} is not TOML ({one_line(error)}): correct the file") from error
     return parse_grid(content, str(path))
 
@@ -146,7 +146,7 @@ def _fields(table: Any, where: str, source: str) -> dict[str, Any]:
         if isinstance(value, list) and where not in ("[product]", "[[zip]]"):
             raise UserError(f"{source}: {name} in {where} is a list: several values go under [product] or [[zip]]")
     if "env" in table and where.startswith("[rows"):
-        raise UserError(f"{source}: env in {where} is what chooses the row: put it under [product] or [set]")
+        raise UserError(f"{source}: env in {where} chooses the row: put it under [product] or [set]")
     return table
 
 
@@ -205,9 +205,9 @@ def expand(grid: GridFile, where: Sequence[str] = ()) -> list[Run]:
 
 
 def check_runs(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Run]:
-    """Return the runs with what their environments decide filled in; raise UserError where one of them is wrong.
+    """Return the runs with the settings that their environments decide; raise UserError if a run is wrong.
 
-    `own`: what the file names as module:name and the user allows. It is code, and the file may be a stranger's.
+    `own`: the module:name entries of the file that the user allows. They are code, and the file may be a stranger's.
     """
     from dcp.checks import violations
 
@@ -225,7 +225,7 @@ def check_runs(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Run]:
             raise UserError(f"{run.path}: {'; '.join(problems)}")
         spec = env_of(settings).spec
         settings = settings.resolve(spec.episode_length)
-        if settings.pool_seed is not None:  # a folder whose run used a file of other content holds another run
+        if settings.pool_seed is not None:  # if the file's content has changed, the folder holds another run
             settings = replace(settings, pool_seed_sha256=read_pool_seed(settings.pool_seed, spec).sha256)
         checked.append(replace(run, settings=settings))
     return checked

@@ -1,6 +1,6 @@
 """Runs, the status of their folders, and jobs: a job is one run, or several seeds that train as one program.
 
-A run's status is read from its folder alone, so a grid that is started again, or on another machine, knows as much as
+A run's status is read only from its folder, so a grid that is started again, or on another machine, knows as much as
 the first one did.
 """
 
@@ -69,15 +69,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that decides what a process does. The names of its files follow from it, so a new grid finds them."""
+    """Hold everything that decides what a process does. Its file names follow from that, so a new grid finds them."""
 
     settings: Settings  # with the first of the seeds
     seeds: tuple[int, ...]
-    runs_dir: Path  # the grid's; absolute, and shared storage where jobs run on several machines
+    runs_dir: Path  # the grid's; absolute, and on shared storage if jobs run on several machines
     subfolder: str = ""  # from the grid file's `folder`: separates cells whose env, method and seed agree
     resources: Resources = field(default_factory=Resources)
     code: Path | None = None  # the folder in which the user's modules, and a file of seeds, are looked for
-    imports: tuple[str, ...] = ()  # modules of the user's to import before the run begins
+    imports: tuple[str, ...] = ()  # the user's modules to import before the run begins
 
     @property
     def root(self) -> Path:
@@ -117,7 +117,7 @@ class Job:
 
     def command(self) -> list[str]:
         """Return the command of a child process that runs the saved job."""
-        # -P: a module in the current folder is never taken for one of Python's
+        # -P: a module in the current folder must not replace one of Python's
         return [sys.executable, "-P", "-m", "dcp.grid.worker", str(self.file), str(os.getpid())]
 
     def to_json(self) -> str:
@@ -135,7 +135,7 @@ class Job:
             content = checked(parse_json(text), _JobFile)
             settings = Settings(**content.config)
         except (FormatError, TypeError) as error:
-            raise UserError(f"this is no job of `dcp grid` ({one_line(error)}): start the grid again") from error
+            raise UserError(f"this is not a job of `dcp grid` ({one_line(error)}): start the grid again") from error
         job = content.job
         return cls(
             settings,
@@ -152,7 +152,7 @@ class Job:
 
 
 class _StoredJob(Struct):
-    """A job in its file, beside the config."""
+    """A job in its file, next to the config."""
 
     seeds: tuple[int, ...]
     runs_dir: str
@@ -195,7 +195,7 @@ def last_row(folder: Path) -> Row | None:
 
 
 def holder(job: Job) -> str | None:
-    """Say which process writes to the job's folders now: "process 12 on host"; None where none does."""
+    """Say which process writes to the job's folders now: "process 12 on host"; None if none does."""
     return next((found for folder in job.folders if (found := owner(folder)) is not None), None)
 
 
@@ -212,7 +212,7 @@ def pause(jobs: Sequence[Job], number: signal.Signals) -> list[str]:
 
 
 def stopped_learning(metrics: Mapping[str, Any], batch_size: int) -> str:
-    """Say that a run has collapsed; empty for one that has not, or that is too young to tell.
+    """Return a sentence if a run has collapsed; empty if it has not, or if it is too early to tell.
 
     Its critic no longer tells goals apart (at most twice chance), or its success over the last three evaluations is
     less than half of what it was over its best three.
@@ -230,10 +230,10 @@ def stopped_learning(metrics: Mapping[str, Any], batch_size: int) -> str:
 
 
 def survey(runs: Sequence[Run], runs_dir: Path) -> list[Entry]:
-    """Look into the folder of every run; raise UserError where one holds another run."""
+    """Look into the folder of every run; raise UserError if one holds another run."""
     entries = [Entry(run, runs_dir / run.path, run_status(runs_dir / run.path, run.settings)) for run in runs]
     if others := [entry.status.why for entry in entries if entry.status.kind == "other"]:
-        more = f" ({len(others) - 1} more folders hold other runs, too)" if len(others) > 1 else ""
+        more = f" ({len(others) - 1} more folders also hold other runs)" if len(others) > 1 else ""
         raise UserError(f"{others[0]}{more}")
     return entries
 
@@ -246,11 +246,11 @@ def make_jobs(
     cwd: Path,
     imports: Sequence[str] = (),
 ) -> list[Job]:
-    """Make jobs of the runs that are new or interrupted, in the grid's order. `each`: what every job has.
+    """Make jobs of the runs that are new or interrupted, in the grid's order. `each`: the resources of every job.
 
-    Memory is estimated here unless `each` says it. Vmapped: the seeds of a cell are one job; where their checkpoints
-    are at different steps, those behind go first. A cell has one folder above its seeds: a folder template that names
-    {seed} makes each seed a cell of its own.
+    Memory is estimated here unless `each` sets it. Vmapped: the seeds of a cell are one job; if their checkpoints are
+    at different steps, those behind go first. A cell has one folder above its seeds, so a folder template with {seed}
+    makes each seed a separate cell.
     """
     groups: dict[tuple[str, Settings], list[Settings]] = {}
     for entry in entries:
@@ -269,7 +269,7 @@ def make_jobs(
 
 
 def write_json(file: Path, content: dict[str, Any]) -> None:
-    """Write a small file that a grid and its jobs share; a reader finds the old content or the new, never a half."""
+    """Write a small file that a grid and its jobs share; a reader finds either the old content or the new."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     draft.write_text(json.dumps(content, indent=2), encoding="utf-8")
@@ -277,7 +277,7 @@ def write_json(file: Path, content: dict[str, Any]) -> None:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Return what `write_json` wrote; an empty dictionary where there is no such file, or none that can be read."""
+    """Return what `write_json` wrote; an empty dictionary if the file is missing or cannot be read."""
     try:
         content = validation.read_json(file)
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
-"""What the driver asks of a launcher, and the launchers by name: local processes, Ray tasks, SLURM jobs.
+"""Declare what the driver needs of a launcher, and make launchers by name: local processes, Ray tasks, SLURM jobs.
 
-A launcher does not know how far a run is: that is read from run folders.
+A launcher does not know how far a run is; run folders do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,20 +19,20 @@ class Status:
     """The state of a job's latest attempt, according to its launcher."""
 
     state: State
-    why: str = ""  # one sentence, of a job that failed or was stopped
+    why: str = ""  # one sentence, for a job that failed or was stopped
     where: str = ""  # "process 123", "node a, task 5", "SLURM job 17_3"
     code: int | None = None  # its exit code, once it has ended: `retriable` judges it
 
 
 class Launcher(Protocol):
-    """Runs each job in a process of its own, by `worker.run_job`.
+    """Run each job in its own process, by `worker.run_job`.
 
     A job that is submitted again is another attempt; the driver does that for jobs whose latest attempt has ended.
-    Where jobs of an earlier process of the same grid still run, the launcher adopts them, or `run_job` waits for them.
+    If jobs of an earlier process of the same grid still run, the launcher adopts them, or `run_job` waits for them.
     """
 
     def require(self) -> None:
-        """Raise UserError, before anything starts, where a package, a cluster or resources for a job are missing."""
+        """Raise UserError, before anything starts, if a package, a cluster or resources for a job are missing."""
         ...
 
     def submit(self, jobs: Sequence[Job]) -> None: ...
@@ -55,7 +55,7 @@ class RayOptions:
     """Flags of one launcher: the field `ray_address` becomes `--ray-address`."""
 
     ray_address: str | None = None
-    """Ray: the head node of a cluster that runs, as host:port, or auto. Default: one on this machine, for this grid."""
+    """Ray: the head node of a running cluster, as host:port, or auto. Default: one on this machine, for this grid."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Run jobs on this machine: a process for each, on cores of its own, as many at once as fit."""
+"""Run jobs on this machine: one process for each, on its own cores, as many at once as fit."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ class _Child:
 
 
 class LocalLauncher:
-    """Child processes end with this one: the kernel sends them SIGTERM, and they write a checkpoint."""
+    """Run jobs as child processes. When this process ends, the kernel sends them SIGTERM: they write a checkpoint."""
 
     def __init__(self, free: FreeResources, jobs: Sequence[Job] = (), environ: Mapping[str, str] | None = None):
         self._free, self._planned = free, list(jobs)
@@ -54,7 +54,7 @@ class LocalLauncher:
         return dict(self._statuses)
 
     def stop(self) -> None:
-        """Stop the children. A second KeyboardInterrupt ends them at once; checkpoints are whole at any moment."""
+        """Stop the children. A second KeyboardInterrupt ends them at once; checkpoints are complete at any moment."""
         for job in self._waiting:
             self._statuses[job.name] = Status("stopped", "it had not begun")
         self._waiting.clear()
@@ -64,7 +64,7 @@ class LocalLauncher:
             self._terminate()
 
     def close(self) -> None:
-        """Close, also after an error of our own."""
+        """Stop what still runs, also after an error."""
         self._waiting.clear()
         if self._children:
             self.stop()
@@ -72,7 +72,7 @@ class LocalLauncher:
     def _start(self, job: Job, gpus: tuple[str, ...]) -> None:
         try:
             job.save()
-            # A session of its own: Ctrl-C is for the grid, which passes it on.
+            # In its own session: Ctrl-C goes to the grid, which passes it on.
             variables = gpu_variables(gpus, job.resources.gpus, bool(self._free.gpus))
             process = start_worker(job, self._environ | variables, start_new_session=True)
         except OSError as error:  # a full disk, or too many processes: this job has failed, the others continue

@@ -1,6 +1,6 @@
 """Run jobs as tasks of a Ray cluster. Ray decides where and when.
 
-A task whose worker was killed, or whose node is gone, Ray runs again elsewhere; the run resumes from its checkpoint.
+If a task's worker is killed or its node is lost, Ray runs the task elsewhere and the run resumes from its checkpoint.
 """
 
 import logging
@@ -22,16 +22,16 @@ from dcp.grid.launcher import RayOptions, Status
 from dcp.grid.resources import FreeResources, require_fit, scheduled_variables
 from dcp.grid.worker import run_job
 
-RETRIES = 5  # by Ray, of one task whose worker or node is lost; a run that fails by itself is the driver's to retry
+RETRIES = 5  # by Ray, of a task whose worker or node is lost; the driver retries runs that fail by themselves
 CONNECT = 5.0  # seconds in which somebody must listen at a cluster's address
 STATUS = 30.0  # seconds in which `ray status` must answer; it imports Ray first
-OBJECT_STORE = 80 * 2**20  # bytes: only small messages pass through it. Ray's least is 75 MiB
+OBJECT_STORE = 80 * 2**20  # bytes: only small messages pass through it; Ray's minimum is 75 MiB
 _QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 
 
 class RayLauncher:
     def __init__(self, jobs: Sequence[Job], options: RayOptions, free: FreeResources):
-        """`free`: of this machine, for a cluster that is started here; `free.jobs` limits what runs at once."""
+        """Run `jobs`. `free`: of this machine, for a cluster that is started here; `free.jobs`: jobs at once."""
         self._planned, self._address, self._free = list(jobs), options.ray_address, free
         self._ray: Any = None
         self._marker: Path | None = None
@@ -74,7 +74,7 @@ class RayLauncher:
         return dict(self._statuses)
 
     def stop(self) -> None:
-        """Stop the workers. A second KeyboardInterrupt ends them at once; checkpoints are whole at any moment."""
+        """Stop the workers. A second KeyboardInterrupt ends them at once; checkpoints are complete at any moment."""
         for job in self._waiting:
             self._statuses[job.name] = Status("stopped", "it had not begun")
         self._waiting.clear()
@@ -109,7 +109,7 @@ class RayLauncher:
             job = self._waiting.pop(0)
             ticket = self._tickets[job.name] = uuid.uuid4().hex
             wanted = node_resources(job)
-            task = self._ray.remote(max_calls=1)(run_task)  # a worker each: JAX starts once, with the run's threads
+            task = self._ray.remote(max_calls=1)(run_task)  # one worker per task: JAX starts with the run's threads
             task = task.options(
                 name=job.name,
                 num_cpus=wanted["CPU"],
@@ -154,11 +154,11 @@ class RayLauncher:
 
 
 class StoppedError(Exception):
-    """A signal stopped the worker, and the run has its checkpoint: Ray may run the task elsewhere."""
+    """Report that a signal stopped the worker after a checkpoint, so that Ray may run the task elsewhere."""
 
 
 def run_task(text: str, marker: str, ticket: str) -> tuple[int, str]:
-    """Run a job in a Ray worker. `marker`: a file that the grid wrote. Return the exit code, and why it is not 0."""
+    """Run a job in a Ray worker. `marker`: a file that the grid wrote. -> the exit code, and why it is not 0"""
     job = Job.from_json(text)
     if not Path(marker).exists():
         return EXIT_MISTAKE, (
@@ -185,7 +185,7 @@ def _started_file(job: Job) -> Path:
 
 @contextmanager
 def _printing_to(log: Path) -> Iterator[None]:
-    """Redirect also what C++ prints: XLA's messages must not end up in a folder of Ray's on another machine."""
+    """Redirect what Python and C++ print, so that XLA's messages do not end up in Ray's folder on another machine."""
     log.parent.mkdir(parents=True, exist_ok=True)
     before = {number: os.dup(number) for number in (1, 2)}
     with log.open("ab") as file:
@@ -202,7 +202,7 @@ def _printing_to(log: Path) -> Iterator[None]:
 
 
 def ray_package() -> Any:
-    """Import Ray; raise UserError where it is not installed."""
+    """Import Ray; raise UserError if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -212,15 +212,15 @@ def ray_package() -> Any:
 
 
 def start_cluster(free: FreeResources) -> Any:
-    """Start a cluster of this machine alone, on the loopback, which ends with this process."""
-    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # as on those: bind to the loopback only
+    """Start a cluster of only this machine, on the loopback interface, that ends with this process."""
+    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # as there, bind only to the loopback interface
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # Ray would leave one in the home folder
     ray = ray_package()
     memory = {} if free.memory_bytes is None else {"_memory": free.memory_bytes}
     sizes = {"num_cpus": free.cores, "num_gpus": len(free.gpus), "object_store_memory": OBJECT_STORE, **memory}
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"os\.fork\(\) was called")  # by Ray, which starts a program at once
+            warnings.filterwarnings("ignore", r"os\.fork\(\) was called")  # by Ray, which replaces the child at once
             ray.init(address="local", include_dashboard=False, **sizes, **_QUIET)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise UserError(f"Ray does not start on this machine ({_line(error)}): use --launcher local") from error
@@ -246,7 +246,7 @@ def join_cluster(address: str) -> Any:
 
 
 def _require_listener(address: str) -> None:
-    """Raise UserError in seconds where nobody listens: Ray itself would try for minutes."""
+    """Raise UserError within seconds if nothing listens there: Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "/" in host:
         raise UserError(f"--ray-address {address} is not an address: name host:port of the head node, or auto")
@@ -257,7 +257,7 @@ def _require_listener(address: str) -> None:
 
 
 def _require_ray(address: str) -> None:
-    """Raise UserError where the listener is not Ray, by `ray status`: `ray.init` would end our own process there."""
+    """Raise UserError if the listener is not Ray, by `ray status`: `ray.init` would end our own process."""
     command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "status", "--address", address]
     try:
         subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=STATUS, check=True)
@@ -273,7 +273,7 @@ def _no_cluster(address: str, why: str) -> str:
 
 
 def require_nodes(nodes: Sequence[dict[str, Any]], jobs: Sequence[Job]) -> None:
-    """Raise UserError where a job fits onto none of the nodes: Ray would wait for ever."""
+    """Raise UserError if a job fits on none of the nodes: Ray would wait forever."""
     there = [node["Resources"] for node in nodes if node["Alive"]]
     for job in jobs:
         wanted = node_resources(job)

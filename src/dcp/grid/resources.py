@@ -4,7 +4,7 @@ A job's peak memory is estimated from the sizes of its runs:
 
     peak = process + seeds * (arrays + state)
 
-arrays: every part that `checks.memory_parts` knows; state: replay, learner and pool once more, for the copy that a
+arrays: every part that `checks.memory_parts` knows. state: a second replay, learner and pool, for the copy that a
 checkpoint is written from. The constants are measured: docs/grid_forecast.md.
 """
 
@@ -29,7 +29,7 @@ MB = 10**6
 PROCESS = {"none": 600 * MB, "spring": 1_800 * MB, "generalized": 1_100 * MB, "mjx": 1_600 * MB, "mujoco": 800 * MB}
 STATE = ("replay", "learner and its optimizer", "the pool")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_ROUNDING = 1e-6  # three times a third of a GPU fits into one
+_ROUNDING = 1e-6  # three jobs with a third of a GPU each fit into one
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class FreeResources:
     jobs: int | None = None  # how many more may run at once; None: any number
 
     def take(self, needed: Resources) -> tuple[str, ...] | None:
-        """Reserve what a job needs. Return the indices of its GPUs, or None where it does not fit now."""
+        """Reserve what a job needs. -> the indices of its GPUs, or None if it does not fit now"""
         if needed.cores > self.cores or (self.jobs is not None and self.jobs < 1):
             return None
         if self.memory_bytes is not None and needed.memory_bytes > self.memory_bytes:
             return None
-        # The fullest GPUs that still fit it: whole ones stay free for jobs that need them whole.
+        # The fullest GPUs that still have room, so that whole ones stay free for jobs that need a whole one.
         count, each = (int(needed.gpus), 1.0) if needed.gpus >= 1 else (int(needed.gpus > 0), needed.gpus)
         free = sorted((left, index) for index, left in self.gpus.items() if left >= each - _ROUNDING)
         if len(free) < count:
@@ -78,7 +78,7 @@ class FreeResources:
 
 
 def require_fit(free: FreeResources, jobs: Sequence["Job"]) -> None:
-    """Raise UserError where a job does not fit into the empty machine: it would wait for ever."""
+    """Raise UserError if a job does not fit into the empty machine: it would wait forever."""
     for job in jobs:
         needed = job.resources
         if needed.cores > free.cores:
@@ -95,7 +95,7 @@ def require_fit(free: FreeResources, jobs: Sequence["Job"]) -> None:
 
 
 def require_gpu_memory(jobs: Sequence["Job"], gpus: Sequence[int]) -> None:
-    """Raise UserError where a job's arrays exceed its share of the smallest GPU. `gpus`: bytes of each."""
+    """Raise UserError if a job's arrays exceed its share of the smallest GPU. `gpus`: bytes of each."""
     for job in jobs if gpus else ():
         share, needed = job.resources.gpus, device_memory(job.settings, len(job.seeds))
         there = share * min(gpus)
@@ -109,7 +109,7 @@ def require_gpu_memory(jobs: Sequence["Job"], gpus: Sequence[int]) -> None:
 def run_memory(settings: Settings, seeds: int = 1, *, on_gpu: bool = False) -> int:
     """Estimate a process's peak in bytes of the machine's memory.
 
-    On a GPU the arrays are there, and only checkpoints pass through the machine's memory.
+    With a GPU, the arrays are in its memory, and only checkpoints pass through the machine's.
     """
     spec = env_of(settings).spec
     parts = memory_parts(settings, spec)
@@ -140,7 +140,7 @@ class Gpu(NamedTuple):
 
 @cache
 def gpus() -> tuple[Gpu, ...]:
-    """List NVIDIA's GPUs, only those of CUDA_VISIBLE_DEVICES where it is set.
+    """List NVIDIA's GPUs; if CUDA_VISIBLE_DEVICES is set, only those that it names.
 
     JAX is not asked: it would take most of a GPU's memory for the grid's own process.
     """
@@ -165,11 +165,11 @@ def gpu_variables(gpus: tuple[str, ...], share: float, there: bool) -> dict[str,
 def scheduled_variables(resources: Resources) -> dict[str, str]:
     """Return the environment variables of a process that Ray or SLURM starts.
 
-    XLA gets as many threads as the run has cores, however many the machine has: they decide the bits of a run.
+    XLA gets one thread per core of the run, not of the machine, because their number decides how a run rounds.
     """
     return {"NPROC": str(resources.cores), **_memory_share(resources.gpus)}
 
 
 def _memory_share(gpus: float) -> dict[str, str]:
-    """Limit JAX's share of a GPU's memory: it takes three quarters unless it is told otherwise."""
+    """Limit JAX's share of a GPU's memory, which is three quarters by default."""
     return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 * gpus:.3f}"} if 0 < gpus < 1 else {}

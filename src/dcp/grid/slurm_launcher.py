@@ -1,9 +1,9 @@
 """Run jobs as SLURM's array jobs, through submitit. SLURM queues, runs and requeues them.
 
-They outlive this process. So their numbers are written down, and a grid that is started again watches those that exist.
-Within a job, a parent process runs the worker as its child and takes SLURM's signals:
-SIGUSR2 (the time is nearly up, or the node is wanted): the run writes a checkpoint and ends with 75; submitit requeues.
-SIGTERM (somebody cancels the job, or SLURM itself will requeue it): a checkpoint and 75, and nothing more.
+Jobs outlive this process. So their numbers are stored, and a grid that is started again watches the jobs that exist.
+Within a job, a parent process runs the worker as its child and handles SLURM's signals:
+SIGUSR2 (the time is nearly up, or the node is needed): the run writes a checkpoint and ends with 75; submitit requeues.
+SIGTERM (somebody cancels the job, or SLURM itself will requeue it): the run writes a checkpoint and ends with 75.
 """
 
 import math
@@ -26,12 +26,12 @@ from dcp.grid.local_launcher import last_line, start_worker
 from dcp.grid.resources import scheduled_variables
 
 TIMEOUTS = 1_000  # times that a run may be requeued after its time was up
-NOTICE = 300  # seconds before the end of its time at which a job is told: one iteration and a checkpoint must fit
+NOTICE = 300  # seconds before its time is up at which a job gets a signal: one iteration and a checkpoint must fit
 LAG = 300.0  # seconds after submission in which SLURM's accounting may not know a job yet
-GRACE = 15.0  # seconds in which the report of a job that has ended may still be on its way through a network
+GRACE = 15.0  # seconds that the report of a job that has ended may take to arrive on a network file system
 WAIT = 2.0
 ENDS = (signal.SIGTERM, signal.SIGINT)
-REQUEUES = (signal.SIGUSR1, signal.SIGUSR2)  # submitit listens to the second, unless it is told otherwise
+REQUEUES = (signal.SIGUSR1, signal.SIGUSR2)  # submitit listens to the second by default
 
 
 class SlurmLauncher:
@@ -116,7 +116,7 @@ class SlurmLauncher:
         except (OSError, RuntimeError) as error:
             told = " ".join(str(error).split())[:300]
             raise UserError(
-                f"SLURM did not take the jobs ({told}): see --slurm-partition and the flags beside it"
+                f"SLURM did not accept the jobs ({told}): see --slurm-partition and the other --slurm flags"
             ) from error
         self._jobs |= {job.name: (job, handle) for job, handle in zip(jobs, handles, strict=True)}
         numbers = {job.name: {"id": self._jobs[job.name][1].job_id, "at": time.time()} for job in jobs}
@@ -137,7 +137,7 @@ class SlurmLauncher:
             "slurm_account": options.slurm_account,
             "slurm_array_parallelism": self._most or len(jobs),
             "slurm_signal_delay_s": min(NOTICE, options.slurm_time * 60 // 4),
-            "slurm_srun_args": [f"--cpus-per-task={needed.cores}"],  # srun no longer takes sbatch's number
+            "slurm_srun_args": [f"--cpus-per-task={needed.cores}"],  # srun no longer inherits sbatch's number
             "slurm_additional_parameters": {"requeue": True},  # when a node is lost
         }
         return {name: value for name, value in asked.items() if value is not None}
@@ -151,14 +151,14 @@ class SlurmLauncher:
         return self._ended[job.name]
 
     def _ask(self, job: Job, handle: Any) -> Status:
-        """Return the job's own report on how it ended; SLURM's accounting, where there is none."""
+        """Return the job's own report on how it ended; without one, SLURM's accounting."""
         where = f"SLURM job {handle.job_id}"
         report = read_report(job, handle)
         if report is not None and report.code is not None:
             return Status("failed" if report.code else "finished", report.why, where, report.code)
         state = str(handle.state).upper()
         if handle.done():
-            if state.startswith("CANCELLED"):  # somebody wanted that: no other attempt
+            if state.startswith("CANCELLED"):  # on purpose: no other attempt
                 return Status("stopped", "cancelled in SLURM", where, EXIT_MISTAKE)
             since = self._silent_since.setdefault(job.name, time.monotonic())
             if time.monotonic() - since > GRACE:
@@ -168,13 +168,13 @@ class SlurmLauncher:
         return Status("running", where=f"{where} on {report.host}")
 
     def _adopt(self, jobs: Sequence[Job]) -> set[str]:
-        """Take over the jobs of an earlier process of this grid that SLURM still has. Return their names."""
+        """Take over the jobs of an earlier process of this grid that SLURM still has. -> their names"""
         if self._cluster == "local" or not jobs:
             return set()
         record, folder = read_json(_folder(jobs[0]) / "jobs.json"), _folder(jobs[0]) / "submitit"
         known = {job.name: record[job.name] for job in jobs if job.name in record and job.name not in self._jobs}
         submitit = self._submitit()
-        # All handles first: then submitit asks about them in one call.
+        # Make all handles first, so that submitit asks about them in one call.
         handles = {name: submitit.SlurmJob(folder, entry["id"]) for name, entry in known.items()}
         for job in jobs:
             if job.name in handles and _exists(job, handles[job.name], known[job.name]["at"]):
@@ -183,7 +183,7 @@ class SlurmLauncher:
 
 
 def _exists(job: Job, handle: Any, submitted_at: float) -> bool:
-    """Whether SLURM still has this job, waiting or running."""
+    """Return whether SLURM still has this job, waiting or running."""
     report = read_report(job, handle)
     if (report is not None and report.code is not None) or handle.done():
         return False
@@ -210,13 +210,13 @@ def report_file(job: Job) -> Path:
 
 
 def read_report(job: Job, handle: Any = None) -> JobReport | None:
-    """Return the report; with a handle only if it is of that attempt."""
+    """Return the report; with a handle, only if it belongs to that attempt."""
     report = JobReport(**stored) if (stored := read_json(report_file(job))) else None
     return None if report is None or (handle is not None and report.id != handle.job_id) else report
 
 
 class SlurmTask:
-    """What submitit pickles: a path. The method `checkpoint` tells submitit that the job may be requeued."""
+    """Hold what submitit pickles: a path. The method `checkpoint` tells submitit that the job may be requeued."""
 
     def __init__(self, file: str):
         self.file = file
@@ -244,13 +244,13 @@ class SlurmTask:
 
 
 def _run_worker(job: Job) -> tuple[int, bool]:
-    """Return the worker's exit code, and whether it was told to end for good."""
+    """Return the worker's exit code, and whether it should not be requeued."""
     heard: list[int] = []
     child: subprocess.Popen[bytes] | None = None
 
     def pass_on(number: int, _: object) -> None:
         heard.append(number)
-        if child is not None and len(heard) == 1:  # a second would end it at once
+        if child is not None and len(heard) == 1:  # a second signal would end it at once
             child.send_signal(signal.SIGINT)
 
     for number in (*ENDS, *REQUEUES):
@@ -274,4 +274,4 @@ def _requeue() -> Callable[[], None]:
         handler = signal.getsignal(number)
         if callable(handler):
             return lambda: handler(number, None)
-    raise RuntimeError("not within a job of submitit's")
+    raise RuntimeError("not within a submitit job")

@@ -28,7 +28,7 @@ class GoalTask:
         if reward not in REWARDS:
             raise UserError(f"unknown reward {reward!r}: choose {' or '.join(map(repr, REWARDS))}")
         if render_mode is not None and render_mode not in RENDER_MODES:
-            raise UserError(f"unknown render_mode {render_mode!r}: only 'rgb_array' is there")
+            raise UserError(f"unknown render_mode {render_mode!r}: use 'rgb_array'")
         self.away = REWARDS[reward]
         self.observation_space = observation_space(self.env)
         self.action_space = spaces.Box(-1.0, 1.0, (self.spec.action_size,), np.float32)
@@ -61,7 +61,7 @@ class GoalTask:
         options = options or {}
         for name in options:
             if name != "goal":
-                raise UserError(f"unknown option {name!r}: a reset takes 'goal' alone")
+                raise UserError(f"unknown option {name!r}: a reset takes only 'goal'")
         return checked_goal(self.env, options["goal"], num_envs) if options.get("goal") is not None else None
 
     def start(self, programs: GymPrograms, words: np.ndarray, episode: Any, goal: Any) -> tuple[EnvState, Seen]:

@@ -166,14 +166,14 @@ def pull(repo_id: str, out: Path, *, revision: str | None = None) -> dict[str, A
     """Download a policy into a new folder and check that it loads. -> the policy's metadata"""
     hub = load_hub()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is there already: name another folder by --out")
+        raise UserError(f"{out} already exists: name another folder with --out")
     with tempfile.TemporaryDirectory() as folder:
         with told_in_a_sentence(repo_id):
             where = {"local_dir": folder, "endpoint": os.environ.get(ENDPOINT)}
             hub.snapshot_download(repo_id, revision=revision, allow_patterns=list(FILES), **where)
         found = [name for name in FILES if (Path(folder) / name).is_file()]
         if POLICY_FILE not in found:
-            raise UserError(f"{repo_id} has no {POLICY_FILE}: it is no policy of `dcp push`")
+            raise UserError(f"{repo_id} has no {POLICY_FILE}: `dcp push` did not make it")
         _, about = load_policy_and_about(Path(folder))
         try:
             out.mkdir(parents=True, exist_ok=True)
@@ -207,7 +207,7 @@ def told_in_a_sentence(repo_id: str) -> Iterator[None]:
             f"the Hub has no {repo_id} that you may read: check the name and the revision, or set HF_TOKEN"
         ) from error
     except errors.HFValidationError as error:
-        raise UserError(f"{repo_id!r} is no repository's name: write it as owner/name") from error
+        raise UserError(f"{repo_id!r} is not the name of a repository: write it as owner/name") from error
     except errors.HfHubHTTPError as error:
         code = getattr(getattr(error, "response", None), "status_code", None)
         if code in (401, 403):

@@ -1,6 +1,6 @@
 """Record evaluation episodes as a Minari data set for offline learners: `dcp record`.
 
-The episodes are those of `dcp eval` with the same seeds: the seed alone decides starts and goals.
+The episodes are those of `dcp eval` with the same seeds: only the seed decides starts and goals.
 """
 
 import warnings
@@ -114,9 +114,9 @@ def write_dataset(
     try:
         minari.dataset.minari_dataset.parse_dataset_id(dataset_id)
     except ValueError as error:
-        raise UserError(f"{dataset_id!r} is no name for a data set: write it as dcp/ant_u_maze/name-v0") from error
+        raise UserError(f"{dataset_id!r} is not a name for a data set: write it as dcp/ant_u_maze/name-v0") from error
     if dataset_id in minari.list_local_datasets():
-        raise UserError(f"there is a data set {dataset_id} already: name another one by --dataset")
+        raise UserError(f"the data set {dataset_id} already exists: name another one with --dataset")
     buffers = [_buffer(env.spec, minari, episode, REWARDS[reward]) for episode in episodes]
     if not buffers:
         raise UserError("every episode diverged at its first step: there is nothing to record")

@@ -112,7 +112,7 @@ class SimulatedSo101:
 
     def connect(self, calibrate: bool = True) -> None:
         if self.is_connected:
-            raise UserError("the simulated arm is connected already: disconnect it first")
+            raise UserError("the simulated arm is already connected: disconnect it first")
         self.bus.is_connected = True
         self.configure()
 

@@ -11,7 +11,7 @@ from dcp.types import Array
 
 
 class PhysicsState(Protocol):
-    """What a task may read, whichever engine made it."""
+    """Declare what a task may read, whichever engine made it."""
 
     @property
     def q(self) -> Array: ...  # [Q]: generalized positions
@@ -35,6 +35,6 @@ class Engine(Protocol):
 
 
 def import_brax() -> None:
-    """Import Brax without MJX's remarks on stdout that an optional backend of its own is missing."""
+    """Import Brax without MJX's messages on stdout that its optional backend is missing."""
     with contextlib.redirect_stdout(io.StringIO()):
         import brax  # noqa: F401

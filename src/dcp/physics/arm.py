@@ -1,4 +1,4 @@
-"""A chain of hinges: where its links are, its mass matrix and its bias forces, environments last.
+"""A chain of hinges: where its links are, its mass matrix and its bias forces. Environments are the last axis.
 
 The same quantities as brax.kinematics, brax.generalized.dynamics and brax.generalized.mass, by the same algorithms
 (composite rigid bodies, recursive Newton-Euler), with spatial vectors taken at one fixed point.
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class Arm:
-    """The first links of a system as a chain: H hinges, each turning one link about a coordinate axis of its own.
+    """Hold the first links of a system as a chain: H hinges, each turning one link about one coordinate axis.
 
-    The axis passes through the link's origin. What is no such chain is refused.
+    The axis passes through the link's origin. Other systems are refused.
     """
 
     def __init__(self, sys: "System", links: int):
@@ -80,8 +80,8 @@ def combine(frame: Array, local: np.ndarray) -> Vec:
 def pose(arm: Arm, q: Array) -> Pose:
     """Place the links; q [H, N].
 
-    On a CPU by a scan, because XLA would compute a chain anew for every link that hangs on it; elsewhere written out,
-    because each of a loop's rounds would be several launches.
+    On a CPU this is a scan, because XLA would compute the chain again for every link that depends on it. Elsewhere the
+    loop is unrolled, because each of its rounds would be several launches.
     """
     envs = q.shape[-1:]
 
@@ -103,7 +103,7 @@ def pose(arm: Arm, q: Array) -> Pose:
 
 
 def _turns(arm: Arm, q: Array) -> Array:
-    """Return each hinge's own rotation [H, 3, 3, N]: cosine, sine and a constant, in their places."""
+    """Return each hinge's rotation matrix [H, 3, 3, N]."""
     with_cos, with_sin, fixed = np.zeros((3, arm.hinges, 3, 3), np.float32)
     for hinge, k in enumerate(arm.axis):
         i, j = (k + 1) % 3, (k + 2) % 3
@@ -129,7 +129,7 @@ def rotations(arm: Arm, q: Array) -> Array:
 def _sums(half: Callable[[np.ndarray], np.ndarray], parts: Sequence[Array]) -> list[Array]:
     """Sum each part [H, N] over a link and all before it (np.tril) or after it (np.triu).
 
-    A matrix product, because XLA would compute the parts anew for each link.
+    This is a matrix product, because XLA would compute the parts again for each link.
     """
     stacked = jnp.stack(parts, axis=1)  # [H, P, N]
     links, count, envs = stacked.shape
@@ -187,7 +187,7 @@ def link_inertia(arm: Arm, pose: Pose) -> Inertia:
 
 
 def _barrier(parts: Sequence[Array]) -> list[Array]:
-    """Have XLA compute these once, however many read them."""
+    """Have XLA compute these once, even if many operations read them."""
     return list(jax.lax.optimization_barrier(tuple(parts)))
 
 

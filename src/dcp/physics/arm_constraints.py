@@ -1,6 +1,6 @@
 """Forces that keep an arm's joints within their limits and its gripper apart from table and object.
 
-brax.generalized.constraint and its solver, environments last. D = hinges and the pushed body's slides.
+As brax.generalized.constraint and its solver. Environments are the last axis. D: hinges and the pushed body's slides.
 """
 
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class GripperContacts(NamedTuple):
 class Gripper:
     """Capsules fixed to one link of the arm, the table (a plane of the world), and one capsule on a sliding body.
 
-    What is no such gripper is refused.
+    Other grippers are refused.
     """
 
     def __init__(self, model: mujoco.MjModel, arm_links: int):
@@ -83,7 +83,7 @@ class Gripper:
         touching = tables + capsules + bodies
         materials = np.concatenate([model.geom_friction[:, :1], model.geom_solref, model.geom_solimp], axis=1)[touching]
         if np.ptp(materials, axis=0).any():
-            raise ValueError("all that touches must be of one material: friction, solref and solimp")
+            raise ValueError("everything that touches must have the same friction, solref and solimp")
         self.friction, *softness = materials[0].tolist()  # sliding friction; solref and solimp
         self.softness = Softness(*softness)
         matrix = np.zeros(9)
@@ -146,11 +146,11 @@ def _upright(normal: Vec) -> Vec:
 def closest_points(
     middle: Vec, along: Vec, half: Array | np.ndarray, middle2: Vec, along2: Vec, half2: float
 ) -> tuple[Vec, Vec]:
-    """Return the closest points of two segments: between the lines, then mended where an end cuts them. As in MJX.
+    """Return the closest points of two segments: those of the lines, then corrected at the segments' ends. As in MJX.
 
-    MJX mends the point of one segment or the other, whichever comes out closer. Off the ends the two differ by about
-    1e-11 in squared distance, less than float32 resolves, and by 2e-4 in the contact's normal: Brax tosses a coin.
-    So the difference is computed from the places along the segments, where it is no difference of squares.
+    MJX corrects the point of one segment or of the other, whichever is closer. Past the ends the two differ by about
+    1e-11 in squared distance, which is less than float32 resolves, and by 2e-4 in the contact's normal: in Brax chance
+    decides. So the difference is computed from the positions along the segments, without subtracting squares.
     """
     between = middle - middle2
     cosine, a, b = along.dot(along2), along.dot(between), along2.dot(between)
@@ -173,7 +173,7 @@ def _mended(place: Array, half: Array | np.ndarray | float) -> Array:
 
 
 class ConstraintInputs(NamedTuple):
-    """What the constraints of some environments depend on."""
+    """Hold what the constraints of some environments depend on."""
 
     origin: Array  # [H, 3, N]: the hinges
     hinge: Array  # [H, 3, N]: their axes
@@ -232,7 +232,7 @@ class Constraints:
         return to_joints(projected_gradient(multiply, b, self.iterations, self.halvings, moving))
 
     def forces_of_all(self, at: ConstraintInputs) -> Array:
-        """Return the same forces from a loop of fixed length with few and wide operations: a form for GPUs."""
+        """Return the same forces from a loop of fixed length with few, wide operations, for GPUs."""
         limits, jacobian, diagonal, aref = self._rows(at)
         rows = jnp.concatenate([jnp.eye(limits.shape[0])[..., None] * limits[None], jacobian])  # [R, D, N]
         moved = jax.vmap(partial(self._accelerate, at))(rows)  # [R, D, N]: what each row's force accelerates
@@ -267,7 +267,8 @@ class Constraints:
         count = contacts.dist.shape[0]
         reach = Vec(*(p[:, None] - at.origin[None, :, i] for i, p in enumerate(contacts.pos)))  # [C, H, N]
         swing = Vec(*(at.hinge[None, :, i] for i in range(3))).cross(reach)
-        # The gripper is the second body on the table, the first against the pushed body, which no table touches.
+        # The gripper is the second body in contacts with the table, and the first in those with the pushed body, which
+        # does not touch the table.
         side = np.where(np.arange(count) < table, 1.0, -1.0).astype(np.float32)[:, None, None]
         moved = np.where(np.arange(count) < table, 0.0, 1.0).astype(np.float32)[:, None, None]
         reaches = (np.arange(self.hinges) <= self.gripper.link).astype(np.float32)[None, :, None]
@@ -289,9 +290,9 @@ class Constraints:
         return rows, jnp.where(acts, diagonal, 0.0), jnp.where(acts, aref, 0.0)
 
 
-# Brax's constraint solver, iterate by iterate: jaxopt's accelerated projected gradient with backtracking. Two savings:
-# residuals are linear, so the extrapolated point's follows from two known ones and costs no product with A; and a
-# halving ends when no environment needs one, not after the allowed number.
+# Brax's constraint solver with the same iterates: jaxopt's accelerated projected gradient with backtracking. It saves
+# time in two ways. Residuals are linear, so the extrapolated point's follows from two known ones without a product with
+# A. And halving ends when no environment needs it any more, not after the allowed number.
 
 
 class _Iterate(NamedTuple):
@@ -315,7 +316,7 @@ class _Search(NamedTuple):
 def projected_gradient(
     multiply: Callable[[Array], Array], b: Array, iterations: int, halvings: int, moving: Array
 ) -> Array:
-    """Minimise |A x + b|^2 / 2 over x >= 0; stops long before it converges, so the path counts, not only the aim.
+    """Minimise |A x + b|^2 / 2 over x >= 0. It stops long before it converges, so every iterate must be Brax's.
 
     multiply: x [R, N] -> A x; b [R, N]; moving [N]: where there is anything to solve. -> x [R, N]
     """
@@ -391,7 +392,7 @@ def _weighted(rows: Array, of: Array) -> Array:
 
 
 def bounded_projected_gradient(problem: RowProblem, iterations: int, halvings: int, moving: Array) -> Array:
-    """Take the same path as `projected_gradient` in `iterations` rounds; each tries all step lengths at once."""
+    """Compute the iterates of `projected_gradient` in `iterations` rounds that each try all step lengths at once."""
     halves = jnp.asarray(0.5 ** np.arange(halvings + 1), jnp.float32)[:, None, None]  # [K, 1, 1]
     eps = float(jnp.finfo(jnp.float32).eps)
     b = problem.b

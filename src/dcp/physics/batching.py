@@ -1,4 +1,4 @@
-"""How arrays are laid out so that XLA's programs are fast on a CPU; no number depends on it."""
+"""Lay out arrays so that XLA's programs are fast on a CPU. No number depends on the layout."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def environments_last(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn a function of pytrees of [..., N] arrays into one of a single environment; its vmap is that last axis.
+    """Turn a function of pytrees of [..., N] arrays into one for a single environment, whose vmap uses that last axis.
 
     Without it vmap would put environments first, and a CPU would vectorise over three numbers at a time. A further
     vmap, such as over K seeds, makes K * N environments of them: the engine's loops then end once for all of them.
@@ -64,9 +64,9 @@ def _merging_vmaps(function: Callable[..., Any]) -> Callable[..., Any]:
 def compute_once(values: T) -> T:
     """Have XLA compute these values once: a pytree of arrays that broadcast against each other, floats or booleans.
 
-    XLA on CPUs fuses a value into each of its readers and computes it there again, dozens of times in contact maths,
-    and it sees through an optimization barrier. It does not see through a buffer that is written in place. A GPU has
-    arithmetic to spare, and each write to the buffer would be a launch: there the values stay as they are.
+    On a CPU, XLA fuses a value into each operation that reads it and computes it again there, dozens of times in the
+    contact maths, even across an optimization barrier. It does not do so across a buffer that is written in place. On a
+    GPU arithmetic is cheap and each write to the buffer would be a launch, so there the values stay as they are.
     """
     return concatenate_once([values])
 

@@ -1,8 +1,8 @@
 """Every contact of a model that the spring solver must see: with itself, with the floor and with a maze's walls.
 
-Walls are looked up on the maze's grid: a geom looks at the 2 x 2 cells nearest to it and at nothing else of the maze,
-so the cost does not grow with it. Exact as long as a geom reaches no farther than half a wall's height (a quarter of a
-cell) from its centre, which is checked.
+Walls are looked up on the maze's grid: only the 2 x 2 cells nearest to a geom are tested, so the cost does not grow
+with the maze. This is exact as long as a geom reaches no farther than half a wall's height (a quarter of a cell) from
+its centre, which is checked.
 """
 
 from collections import defaultdict
@@ -33,7 +33,7 @@ PLANE, SPHERE, CAPSULE, BOX = (
 
 
 def colliding_pairs(model: mujoco.MjModel) -> Iterator[tuple[int, int]]:
-    """Yield pairs by MuJoCo's rule: matching contype and conaffinity, not of one body, not of parent and child.
+    """Yield pairs by MuJoCo's rule: contype and conaffinity match; not within one body or between parent and child.
 
     The geom of the lower type comes first.
     """
@@ -191,7 +191,7 @@ class ContactFinder:
         world, between = [], []
         for (kind, _), (a, b) in self._pairs.items():
             if kind == PLANE:
-                # The world second: which of two bodies is named first changes nothing but the normal's sign.
+                # The world comes second: the order of two bodies only changes the normal's sign.
                 touches = (touch._replace(normal=-touch.normal) for touch in _on_floor(frames, a, b))
                 world += [(touch, b.ids, a.ids) for touch in touches]
             else:

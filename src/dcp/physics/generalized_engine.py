@@ -1,8 +1,8 @@
 """Brax's generalized pipeline for an arm that pushes a body on a table: the same numbers, without the waste.
 
-Brax spends nearly all of its time here in the constraint solver, on rows that are zero (limits and contacts that are
-not violated) and on iterations after the end. Here only environments where something is violated enter the solver, in
-groups; and everything is computed with environments last, which is what a CPU vectorises over.
+Brax spends nearly all of its time in the constraint solver, on rows that are zero (limits and contacts that are not
+violated) and on iterations after convergence. Here only environments with a violated constraint enter the solver, in
+groups, and environments are the last axis, over which a CPU vectorises.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class GeneralizedState(NamedTuple):
-    """What the next step needs (q, qd) and what a task reads."""
+    """Hold what the next step needs (q, qd) and what a task reads."""
 
     q: Array  # [Q]
     qd: Array  # [Q]
@@ -33,7 +33,7 @@ class GeneralizedState(NamedTuple):
 
 
 class GeneralizedEngine:
-    """For a chain of hinges and bodies that slide in the world; other models are refused when it is built."""
+    """Step a chain of hinges and bodies that slide in the world. Other models are refused when the engine is built."""
 
     def __init__(self, sys: "System", frames: int, group: int = 128):
         """`group`: environments that are solved together."""
@@ -98,8 +98,9 @@ class GeneralizedEngine:
     def _constrain(self, at: ConstraintInputs) -> Array:
         """Solve the constraints' forces [D, N].
 
-        On a CPU for the environments that have any, a group at a time, until each is solved. Elsewhere for all at once
-        in a fixed number of rounds: a loop whose end only the data knows has the host wait for the device in each.
+        On a CPU the environments with violated constraints are solved, a group at a time, until each has converged.
+        Elsewhere all are solved at once in a fixed number of rounds: with a loop whose length depends on the data, the
+        host would wait for the device in each round.
         """
         return jax.lax.platform_dependent(at, cpu=self._constrain_in_groups, default=self.constraints.forces_of_all)
 

@@ -20,7 +20,7 @@ WALL = "wall"  # wall geoms are named wall_<row>_<column>
 
 
 def stock(name: str) -> mujoco.MjSpec:
-    """Return a stock asset (ant, humanoid, pusher), ready for edits. Brax wants bodies without joints fused."""
+    """Return a stock asset (ant, humanoid, pusher), ready for edits. Brax needs bodies without joints to be fused."""
     return mujoco.MjSpec.from_string(_fused(name))
 
 
@@ -41,7 +41,7 @@ def system(spec: mujoco.MjSpec, timestep: float | None = None) -> "System":
     if timestep is not None:
         model.opt.timestep = timestep
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # Brax says at each load that MJX is its successor
+        warnings.simplefilter("ignore", UserWarning)  # Brax warns at each load that MJX is its successor
         return mjcf.load_model(model)
 
 
@@ -52,7 +52,7 @@ def set_contact(spec: mujoco.MjSpec, geoms: Sequence[str], contype: int, conaffi
 
 
 def set_init_q(spec: mujoco.MjSpec, q: Sequence[float]) -> None:
-    """Say where Brax starts the model."""
+    """Set the position in which Brax starts the model."""
     for numeric in spec.numerics:
         if numeric.name == "init_qpos":
             spec.delete(numeric)
@@ -72,7 +72,7 @@ def add_sliding_body(
 
 
 def add_target(spec: mujoco.MjSpec, height: float, radius: float, range_: float) -> None:
-    """Add the goal's mark: it slides in the plane and touches nothing."""
+    """Add the goal's marker, which slides in the plane and touches nothing."""
     body = add_sliding_body(spec, "target", (0.0, 0.0, height), "xy", range_, armature=0.0, damping=0.0)
     colour = [0.85, 0.2, 0.2, 0.6]
     body.add_geom(type=SPHERE, size=[radius, 0, 0], mass=1.0, contype=0, conaffinity=0, rgba=colour)

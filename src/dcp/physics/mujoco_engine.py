@@ -1,9 +1,9 @@
 """MuJoCo's physics: by its own C engine on all cores, or by MJX in XLA's programs.
 
-A compiled program calls the C engine by `jax.pure_callback`, so rollouts, evaluations and whatever else steps an
-environment stay the programs that they are; a vmap over environments, or over seeds, is one call with all of them.
-MuJoCo's `Batch` keeps nothing between calls that counts. All that the next step needs is in the state, warm start
-included: a checkpoint is exact, and neither the number of threads nor who else is stepped changes a bit.
+A compiled program calls the C engine by `jax.pure_callback`, so rollouts and evaluations need no other program. A vmap
+over environments, or over seeds, is one call with all of them. Everything that the next step needs is in the state,
+including the solver's warm start, and nothing in MuJoCo's `Batch` carries over between calls. So a checkpoint is exact,
+and neither the number of threads nor the other environments of a call change a bit.
 """
 
 import ctypes
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from brax.base import Motion, System, Transform
     from mujoco.batch import Batch
 
-# What a task reads of the links: their frames where the step's last frame began, as MJX leaves them; where it ended; or
-# these and how they move.
+# What a task reads of the links: their frames at the start of the step's last frame, as in MJX; at its end; or those at
+# its end with velocities.
 Links = Literal["lagging", "current", "moving"]
 _STAGES = {"lagging": mujoco.mjtStage.mjSTAGE_NONE, "current": mujoco.mjtStage.mjSTAGE_POS}
 _STAGES["moving"] = mujoco.mjtStage.mjSTAGE_VEL
 _EXACT = ("qpos", "qvel", "act", "qacc_warmstart")  # all that decides the next step; controls come with it
 _STATE = mujoco.mjtState
-_UNKEPT = (_STATE.mjSTATE_HISTORY, _STATE.mjSTATE_PLASTIC, _STATE.mjSTATE_PLUGIN)  # would too, where a model has them
+_UNKEPT = (_STATE.mjSTATE_HISTORY, _STATE.mjSTATE_PLASTIC, _STATE.mjSTATE_PLUGIN)  # would too, if a model had them
 _SIZES_KEPT = 4  # training's, evaluation's, and two more numbers of environments
-_CALLING = Lock()  # virtual devices, or programs side by side, call at the same time; all threads serve one call
+_CALLING = Lock()  # virtual devices or concurrent programs may call at the same time; each call uses all threads
 
 
 class MujocoState(NamedTuple):
@@ -50,7 +50,7 @@ class MujocoEngine:
     """MuJoCo's C engine. A step is one call for all environments, on a pool of threads.
 
     `varied`: groups of the model's fields, such as (("body_mass", "body_inertia"),), that each environment multiplies
-    by a factor of its own at each step. Constants that MuJoCo derives from them at compilation stay the model's.
+    by its own factor at each step. Constants that MuJoCo derives from them at compilation stay as in the model.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class MujocoEngine:
     ):
         if any(mujoco.mj_stateSize(model, int(part)) for part in _UNKEPT):
             raise UserError(
-                "a model whose delays, plastic bodies or plugins remember more than q and qd is not for this engine: "
+                "this engine cannot step a model whose delays, plastic bodies or plugins remember more than q and qd: "
                 "use physics brax"
             )
-        model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)  # whoever diverges is ours to reset
+        model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)  # we reset environments that diverge
         self.sys, self.frames, self.threads, self.links, self.varied = model, frames, threads, links, varied
         self._batch = lru_cache(maxsize=_SIZES_KEPT)(self._make_batch)
         self._quaternions = _quaternions(model)
@@ -131,7 +131,7 @@ class MujocoEngine:
                 batch.expand(name)[:] = factor.reshape(-1, *[1] * own.ndim) * own
 
     def _normalise(self, rows: np.ndarray) -> None:
-        """Make the quaternions of drawn starts [N, K] units, as MJX does before anyone sees them."""
+        """Normalise the quaternions of drawn starts [N, K], as MJX does first."""
         for at in self._quaternions:
             part = rows[:, at : at + 4]
             part /= np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-15)  # a zero stays one
@@ -149,8 +149,8 @@ class MujocoEngine:
 
         try:
             call()
-        except SimulationError as error:  # such as a heap of contacts that no memory holds
-            batch.bind("qpos")[error.ids] = np.nan  # diverged, for whoever judges the step
+        except SimulationError as error:  # such as more contacts than fit into memory
+            batch.bind("qpos")[error.ids] = np.nan  # marks the step as diverged
 
     def _read(self, batch: "Batch", many: tuple[int, ...]) -> dict[str, np.ndarray]:
         out = {"q": batch.bind("qpos"), "qd": batch.bind("qvel")}
@@ -163,7 +163,7 @@ class MujocoEngine:
         return {**found, "exact": rows.view(np.uint32).reshape(*many, -1)}
 
     def _motion(self, batch: "Batch") -> dict[str, np.ndarray]:
-        """Return each link's own velocities; MuJoCo has those that it would have at its tree's centre of mass."""
+        """Return each link's own velocities; MuJoCo's refer to the centre of mass of the link's tree."""
         motion = batch.bind("cvel")[:, 1:]  # [N, L, 6]: turning, then moving
         arm = batch.bind("xpos")[:, 1:] - batch.bind("subtree_com")[:, self.sys.body_rootid[1:]]
         return {"ang": motion[..., :3], "vel": motion[..., 3:] + np.cross(motion[..., :3], arm)}
@@ -185,8 +185,8 @@ def _quaternions(model: mujoco.MjModel) -> list[int]:
     return [at + skipped[kind] for kind, at in kinds if kind in skipped]
 
 
-# MuJoCo reports each diverged step on stderr and in a file MUJOCO_LOG.TXT, unless a function is set to take the text.
-# Episodes count them instead. This is a function of C that does nothing, so that no thread waits for Python.
+# MuJoCo reports each diverged step on stderr and in a file MUJOCO_LOG.TXT, unless a handler is set. Episodes count them
+# instead, so this handler does nothing. It is a C function, so that no thread waits for Python.
 _IGNORE = ctypes.cast(
     ctypes.CDLL(None if os.name == "posix" else "msvcrt").strlen, ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 )
@@ -204,7 +204,7 @@ def _calling() -> Iterator[None]:
 
 
 class MjxState(NamedTuple):
-    """All that the next step needs, of the many fields of `mjx.Data`."""
+    """Hold the fields of `mjx.Data` that the next step needs."""
 
     q: Array  # [Q]
     qd: Array  # [V]

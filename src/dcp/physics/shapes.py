@@ -1,7 +1,7 @@
 """Where two shapes touch: MJX's contact maths in closed form, on arrays of pairs of any one shape.
 
-Each function gives dist (negative where they penetrate), pos (midway) and the unit normal from the first shape to the
-second. A pair that does not penetrate contributes nothing to the spring solver; its pos and normal mean nothing.
+Each function returns dist (negative where they penetrate), pos (midway) and the unit normal from the first shape to the
+second. The spring solver ignores a pair that does not penetrate, whose pos and normal have no meaning.
 """
 
 from typing import NamedTuple

@@ -66,7 +66,7 @@ GRIPPER_GEOMS = (
 
 
 def arm_spec(timestep: float = 0.005) -> mujoco.MjSpec:
-    """Return the arm alone, as a new model that the caller may edit."""
+    """Return only the arm, as a new model that the caller may edit."""
     spec = mujoco.MjSpec()
     spec.compiler.degree = False
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
@@ -128,7 +128,7 @@ def _add_geom(body: mujoco.MjsBody, geom: Geom) -> mujoco.MjsGeom:
 def drawn_spec(spec: mujoco.MjSpec) -> mujoco.MjSpec:
     """Return the model with Menagerie's meshes in place of the arm's primitives, if MENAGERIE_ROOT names a checkout.
 
-    For pictures alone: what is drawn changes, and no body or joint.
+    Only for pictures: no body or joint changes.
     """
     root = os.environ.get(MENAGERIE)
     if not root:

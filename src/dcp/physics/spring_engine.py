@@ -1,8 +1,8 @@
 """Brax's spring pipeline, number for number, with environments innermost and contacts found on the maze's grid.
 
-Brax starts a state and reads joint coordinates from it; the frames between are ours, because vmapped as Brax writes
-them they leave a CPU three numbers at a time. Left out is what changes nothing: walls far away (a contact that does not
-penetrate has no impulse) and joint coordinates between the frames of one step (nothing reads them there).
+Brax initialises a state and computes joint coordinates from it. The frames in between are ours, because under a vmap of
+Brax's code a CPU vectorises over only three numbers. We leave out what has no effect: distant walls (a contact that
+does not penetrate has no impulse) and joint coordinates between the frames of one step (nothing reads them).
 `brax.spring.pipeline` and this agree frame by frame: see tests/physics/test_spring_engine.py.
 """
 
@@ -36,7 +36,7 @@ def spring_engine(
 
 
 class SpringState(NamedTuple):
-    """What the next step needs (links' centres of mass) and what a task reads."""
+    """Hold what the next step needs (links' centres of mass) and what a task reads."""
 
     q: Array  # [Q]
     qd: Array  # [V]
@@ -47,7 +47,7 @@ class SpringState(NamedTuple):
 
 
 class Links(NamedTuple):
-    """Links of N environments at their centres of mass, [L, N] each. All that a frame hands to the next."""
+    """Links of N environments at their centres of mass, [L, N] each. This is all that one frame passes to the next."""
 
     pos: Vec
     rot: Quat
@@ -56,7 +56,7 @@ class Links(NamedTuple):
 
 
 class SpringEngine:
-    """Steps any model of motors, hinges and pairs of slides; other models are refused when it is built."""
+    """Step any model of motors, hinges and pairs of slides. Other models are refused when the engine is built."""
 
     def __init__(self, sys: "System", frames: int, contacts: ContactFinder):
         if sys.enable_fluid or sys.spring_inertia_scale != 1.0:
@@ -72,7 +72,7 @@ class SpringEngine:
         mass = np.asarray(link.inertia.mass) ** (1.0 - float(sys.spring_mass_scale))
         self.mass = mass[:, None].astype(np.float32)  # [L, 1]
         # Brax's contact solver reads a single number of inverse inertia for a link: entry `link` of all inverse
-        # matrices laid end to end, here unit matrices. An oversight, surely; the paper's physics all the same.
+        # matrices laid end to end, here unit matrices. Surely an oversight, but it is the paper's physics.
         self.contact_inertia = np.tile(np.eye(3, dtype=np.float32).ravel(), size)[:size, None]  # [L, 1]
         self.centre = np.asarray(link.inertia.transform.pos)  # [L, 3]: centre of mass in the link's frame
         self.joint = np.asarray(link.joint.pos)  # [L, 3]: joint in the link's frame

@@ -44,7 +44,7 @@ class Angles(NamedTuple):
 
 
 class Joints:
-    """Links of one kind: as many hinges each, or two slides. Free links pull at nothing and have no such group."""
+    """Hold links of one kind: with the same number of hinges, or with two slides. Free links have no joint forces."""
 
     def __init__(self, sys: "System", links: list[int], dof: np.ndarray, slides: bool):
         """`dof` [dofs, G]: where each axis is in tau."""
@@ -91,7 +91,7 @@ class Joints:
         return turn
 
     def _sliding(self, joint: JointState, force: Vec, torque: Vec, motors: list[Array]) -> Wrench:
-        """Return force and torque of two slides: free along them, without turning about any axis."""
+        """Return force and torque of two slides, which move freely along their axes and do not turn."""
         axes = [constant(axis) for axis in self.axes]
         force = force - _combined(axes, [axis.dot(force) for axis in axes])
         over = [self._beyond(k, axis.dot(joint.pos)) for k, axis in enumerate(axes)]

@@ -1,4 +1,4 @@
-"""Episodes as pictures, videos and a page to look around in. Loaded when asked for: MuJoCo and Pillow are heavy."""
+"""Show episodes as pictures, videos and an interactive page. Loaded on demand, because MuJoCo and Pillow are heavy."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""Simulated bodies by MuJoCo: the camera, the model in our colours, what is drawn into it; the same for the page."""
+"""Draw simulated bodies with MuJoCo: the camera, the model in our colours, goals and trails; the same for the page."""
 
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -16,14 +16,14 @@ from dcp.types import EnvSpec
 FIELD = 30.0  # degrees, from the picture's lower to its upper edge
 FROM_ABOVE = -90.0  # degrees of elevation
 STEEP = -68.0  # over walls
-# A maze lies as its text does: x (row) downwards, y (column) to the right. Elsewhere x is to the right and y upwards.
+# A maze is drawn like its text: x (row) downwards, y (column) to the right. Elsewhere x is to the right and y upwards.
 AZIMUTH_MAZE, AZIMUTH = 180.0, 90.0
 MARGIN = 1.04
 SKY_LOW, SKY_HIGH = "#FFFFFF", "#DCE8F2"
-MOVABLE, HIDDEN = ("ball", "box", "object", "cube"), ("target", "goal")  # hidden: the models' own marks of the goal
+MOVABLE, HIDDEN = ("ball", "box", "object", "cube"), ("target", "goal")  # hidden: the models' own goal markers
 WALL_SHARE = 0.4  # how much of a wall's height is drawn
 LAMP = (0.35, 0.45, -1.0)  # where its light goes
-SAMPLES = 4  # a pixel, against jagged edges
+SAMPLES = 4  # per pixel, against jagged edges
 SHADOW_PIXELS = 2048
 UPRIGHT = np.eye(3)
 TRAIL_PIECES = 120
@@ -35,7 +35,7 @@ EMISSION = 0.4  # what shines by itself shows its colour in the shade too
 
 
 class BodyPicture:
-    """A camera before one task. Brax's q is MuJoCo's qpos: the models are one, joints and quaternions in one order."""
+    """Draw one task. Brax's q is MuJoCo's qpos: model, joints and quaternions are in the same order."""
 
     def __init__(self, env: Any, width: int, height: int, camera: Camera = "fixed"):
         self.spec, self.aspect = env.spec, width / height
@@ -60,7 +60,7 @@ class BodyPicture:
         mujoco.mj_camlight(self.model, self.data)
 
     def body(self, moment: Moment) -> np.ndarray:
-        """Return [3]: the body that moves freely, or where there is none what achieves the goal."""
+        """Return [3]: the body that moves freely; without one, what has to reach the goal."""
         if self.model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE:
             return np.array(self.data.qpos[:3])
         return np.append(moment.achieved[:2], self.view.floor)
@@ -69,7 +69,7 @@ class BodyPicture:
         self.renderer.close()
 
 
-# Cameras: a fixed view of everything, one that goes along, or a plan
+# Cameras: a fixed view of everything, one that follows the body, or a plan
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class View:
     high: np.ndarray  # [3]
     azimuth: float  # degrees: where the camera looks
     elevation: float  # degrees, of the fixed camera
-    tracking: float  # and of the one that goes along
+    tracking: float  # and of the one that follows
     near: float  # metres of it that the latter shows
 
     @property
@@ -96,7 +96,7 @@ class View:
         return float(self.low[2])
 
 
-# Where there is no maze. The pusher is seen from behind its object: from before it the arm would hide it.
+# Without a maze. The pusher is seen from behind its object, because from the front the arm would hide it.
 VIEWS = {
     "ant_push": View(np.array([-6.5, -6.5, 0.0]), np.array([24.0, 24.0, 1.0]), AZIMUTH, STEEP, -50.0, near=13.0),
     "ant_soccer": View(np.array([-6.5, -6.5, 0.0]), np.array([6.5, 6.5, 1.0]), AZIMUTH, -50.0, -40.0, near=7.0),
@@ -147,7 +147,7 @@ def axes_of(azimuth: float, elevation: float) -> tuple[np.ndarray, np.ndarray, n
 def _fit(
     corners: np.ndarray, forward: np.ndarray, right: np.ndarray, up: np.ndarray, aspect: float
 ) -> tuple[float, float]:
-    """Return the least distance that has all corners [K, 3] in the picture, and how far up the camera must look.
+    """Return the smallest distance at which all corners [K, 3] are in the picture, and how far up the camera must look.
 
     A corner at height v and depth w is in the picture if |v - shift| <= (distance + w) tan; likewise to the sides.
     """
@@ -159,7 +159,7 @@ def _fit(
     return float(distance), float((above - below) / 2)
 
 
-# The task's model as it is drawn: its own bodies in our colours, under our light. The physics' model stays untouched.
+# The task's model as it is drawn: its bodies in our colours and light. The model of the physics is not changed.
 
 
 def rgb(colour: str) -> tuple[float, float, float]:
@@ -174,12 +174,12 @@ def tile_of(spec: EnvSpec) -> float:
 
 
 def body_colour(body: str) -> str:
-    """Return blue for what acts, orange for what is pushed, grey for what stands."""
+    """Return blue for what acts, orange for what is pushed, grey for what does not move."""
     return {"world": WALL, **dict.fromkeys(MOVABLE, ORANGE)}.get(body, BLUE)
 
 
 def drawn_model(spec: mujoco.MjSpec, view: View, tile: float, width: int, height: int) -> mujoco.MjModel:
-    """Compile for pictures of up to this size; the floor is tiled, and shadows are sharp where the view is."""
+    """Compile for pictures of up to this size, with a tiled floor and shadows that are sharp in view."""
     extent = float(np.linalg.norm(view.high - view.low)) / 2
     _paint(spec, tile)
     _light(spec, view, extent)
@@ -203,7 +203,7 @@ def _paint(spec: mujoco.MjSpec, tile: float) -> None:
     for geom in spec.geoms:
         body = geom.parent.name
         if geom.type == mujoco.mjtGeom.mjGEOM_PLANE:
-            geom.material, geom.rgba, geom.size = "dcp_floor", [1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 1.0]  # without end
+            geom.material, geom.rgba, geom.size = "dcp_floor", [1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 1.0]  # infinite
         else:
             seen = body not in HIDDEN and geom.rgba[3] > 0.0
             geom.material, geom.rgba = "", [*rgb(body_colour(body)), float(seen)]
@@ -212,13 +212,13 @@ def _paint(spec: mujoco.MjSpec, tile: float) -> None:
 
 
 def _lower(wall: mujoco.MjsGeom) -> None:
-    """Lower a wall to a share of its height, so that it hides no body behind it. Where it stands is as it was."""
+    """Lower a wall to a share of its height, so that it hides no body behind it. Its place does not change."""
     foot, half = wall.pos[2] - wall.size[2], WALL_SHARE * wall.size[2]
     wall.pos[2], wall.size[2] = foot + half, half
 
 
 def _light(spec: mujoco.MjSpec, view: View, extent: float) -> None:
-    """Hang a lamp high up that throws shadows, with enough light from the eye to see into them."""
+    """Add a lamp high up that casts shadows, and enough light from the camera to see into them."""
     for light in spec.lights:
         spec.delete(light)
     lamp = mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
@@ -227,16 +227,16 @@ def _light(spec: mujoco.MjSpec, view: View, extent: float) -> None:
     spec.worldbody.add_light(type=lamp, pos=view.centre - 4.0 * extent * away, dir=away, castshadow=True, **grey)
     head = spec.visual.headlight
     head.ambient, head.diffuse, head.specular = [0.42] * 3, [0.22] * 3, [0.05] * 3
-    # Where shadows end they are speckled: out of sight, which for a camera that sees far is farther away.
+    # The shadow map's edge is speckled, so it is put out of sight, farther away for a camera that sees far.
     spec.visual.map.shadowclip = 2.0 if view.elevation <= STEEP else 4.0
     spec.visual.map.znear, spec.visual.map.zfar = 0.02, 12.0
 
 
-# Goal, subgoal, direction and trail as geoms of MuJoCo's scene: they are in the picture and not in the model.
+# Goal, subgoal, direction and trail are geoms of MuJoCo's scene: in the picture, but not in the model.
 
 
 def add_overlays(scene: mujoco.MjvScene, moment: Moment, radius: float, view: View) -> None:
-    """Add what a moment has. `radius` is the threshold: within it a goal counts as reached."""
+    """Add what a moment holds. `radius` is the threshold within which a goal counts as reached."""
     if moment.trail is not None:
         _trail(scene, moment.trail, view)
     if moment.subgoal is not None:
@@ -247,7 +247,7 @@ def add_overlays(scene: mujoco.MjvScene, moment: Moment, radius: float, view: Vi
 
 
 def _place(scene: Any, goal: np.ndarray, radius: float, floor: float, colour: str) -> None:
-    """Mark a goal: one with a height is reached within a ball, one without anywhere above its disc."""
+    """Mark a goal: with a height by a ball within which it is reached, without one by a disc."""
     if len(goal) >= 3:
         _geom(scene, mujoco.mjtGeom.mjGEOM_SPHERE, [radius] * 3, goal[:3], colour, 0.55)
         return
@@ -258,20 +258,20 @@ def _place(scene: Any, goal: np.ndarray, radius: float, floor: float, colour: st
 
 
 def _arrow(scene: Any, moment: Moment, radius: float, view: View) -> None:
-    """Draw from the body into the direction, just above it."""
+    """Draw an arrow from the body in the direction, just above it."""
     assert moment.direction is not None
     if not np.any(moment.direction):
         return
     height = moment.achieved[2] + 1.2 * radius if len(moment.achieved) >= 3 else view.floor + 2.0 * radius
     start = np.array([*moment.achieved[:2], height])
-    # MuJoCo draws an arrow half as long as it is told.
+    # MuJoCo draws an arrow at half the given length.
     end = start + 2.0 * ARROW * view.width * np.append(moment.direction, 0.0)
     geom = _geom(scene, mujoco.mjtGeom.mjGEOM_ARROW, [1.0] * 3, start, DIRECTION_COLOUR, 1.0)
     mujoco.mjv_connector(geom, mujoco.mjtGeom.mjGEOM_ARROW, ARROW_WIDTH * view.width, start, end)
 
 
 def _trail(scene: Any, trail: np.ndarray, view: View) -> None:
-    """Draw flat boxes: round ones are a hundred times as many triangles."""
+    """Draw flat boxes: capsules would have a hundred times as many triangles."""
     points, thick = trail[:: max(1, -(-len(trail) // TRAIL_PIECES)), :2], TRAIL_WIDTH * view.width
     for start, end in pairwise(points):
         length = float(np.linalg.norm(end - start))
@@ -296,7 +296,7 @@ def _geom(scene: Any, kind: Any, size: Any, pos: Any, colour: str, alpha: float,
 
 
 class PageScene:
-    """A model as numbers: its visible geoms, and where its bodies are in each pose. Needs no OpenGL."""
+    """Describe a model in numbers: its visible geoms, and where its bodies are in each pose. Needs no OpenGL."""
 
     def __init__(self, env: Any):
         own = env.model()
@@ -338,7 +338,7 @@ class PageScene:
         }
 
     def _geom(self, i: int) -> dict[str, Any]:
-        """Describe a geom. One of the world has no body (-1): its place is the world's."""
+        """Describe a geom. One that is fixed to the world has body -1 and a place in the world."""
         model, body = self.model, int(self.model.geom_bodyid[i])
         name = model.body(body).name
         return {

@@ -1,7 +1,7 @@
-"""What the page of `dcp explore` knows: the plane, each policy's networks, its pool, its episodes, and test vectors.
+"""Make the page of `dcp explore` from the plane, each policy's networks, pool and episodes, and test vectors.
 
-The page computes psi-distances, directions and, for tasks of a point, actions and steps by itself; the test vectors let
-it check that against what Python computed.
+The page itself computes psi-distances, directions and, for point tasks, actions and steps. With the test vectors it
+checks its results against Python's.
 """
 
 import base64
@@ -49,7 +49,7 @@ RESERVED = 250_000  # of these: everything but networks and episodes
 CHECKED = 24  # test vectors of each kind
 KNOWN = ("raw_goal", "direction", "direction_and_goal")  # conditions: see `pages/explore/policy.js`
 WALK = 40  # steps of the test walk
-MARGIN = 0.15  # around everything that happens, where no maze bounds the plane
+MARGIN = 0.15  # around everything that happens, if no maze bounds the plane
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Subject:
 
     name: str
     target: Target
-    episodes: list[Episode]  # recorded ones; none where the page steps the task itself
+    episodes: list[Episode]  # recorded ones; none if the page steps the task itself
     pool: np.ndarray | None  # [P, G]
-    pool_of: str = ""  # where the pool comes from, for a reader
+    pool_of: str = ""  # where the pool comes from, in words
 
 
 class Version(NamedTuple):
@@ -82,7 +82,7 @@ def explore_page(data: dict[str, Any]) -> str:
 
 
 def runs_in_page(env: Environment, policy: DeployedPolicy) -> bool:
-    """Tell whether the page can step the task and run the policy: others are shown by recorded episodes."""
+    """Return whether the page can step the task and run the policy. Otherwise it shows recorded episodes."""
     known = foreign_part(policy) is None and CONDITIONS.name_of(type(policy.condition)) in KNOWN
     return known and _task(env) is not None and policy.action_chunk == 1
 
@@ -91,7 +91,7 @@ def require_psi(target: Target) -> DeployedPolicy:
     """Return the target's policy, if the page can compute its psi_g."""
     policy = target.policy
     if not isinstance(policy, DeployedPolicy):
-        raise UserError(f"{target.label} holds no psi to look at: name the run's folder or its policy.safetensors")
+        raise UserError(f"{target.label} holds no psi: name the run's folder or its policy.safetensors")
     # The parts of an exported policy that sees a direction: psi_g is one of them.
     foreign = foreign_part(replace(policy, condition=Direction()))
     if foreign or _metric(policy) is None:
@@ -102,7 +102,7 @@ def require_psi(target: Target) -> DeployedPolicy:
 
 
 def _metric(policy: DeployedPolicy) -> dict[str, Any] | None:
-    """Describe the critic's distance, or return None where the page does not know it."""
+    """Describe the critic's distance; return None if the page does not know it."""
     critic: Any = policy.critic
     if type(critic) is Contrastive:
         return {"kind": "norm"}
@@ -113,7 +113,7 @@ def _metric(policy: DeployedPolicy) -> dict[str, Any] | None:
 
 
 def pool_of(target: Target, env: Environment, policy: DeployedPolicy, length: int) -> tuple[np.ndarray | None, str]:
-    """Return the run's pool [P, G] from its newest checkpoint; else states that the policy visits; None without one."""
+    """Return the run's pool [P, G] from its newest checkpoint, else states that the policy visits, else None."""
     command = _command(target, env.spec)
     if command is None:
         return None, ""
@@ -133,7 +133,7 @@ def _command(target: Target, spec: EnvSpec) -> PooledSubgoal | None:
 
 
 def page_data(env: Environment, subjects: Sequence[Subject]) -> dict[str, Any]:
-    """Return what the page knows, as JSON carries it."""
+    """Return the page's data, ready for JSON."""
     spec, task = env.spec, _task(env)
     live = task is not None and all(runs_in_page(env, require_psi(s.target)) for s in subjects)
     state, goal = _first(env, subjects)
@@ -184,11 +184,11 @@ def _title(subject: Subject) -> str:
     return subject.name if steps is None else f"{subject.name}, {human_count(steps)} steps"
 
 
-# The plane, and what happens in it first.
+# The plane, and the first state and goal.
 
 
 def _plane(env: Environment, subjects: Sequence[Subject]) -> dict[str, Any]:
-    """Describe what is seen: a maze up to the inner rim of its outermost walls, or wherever something happens."""
+    """Describe the view: a maze up to the inner edge of its outer walls, or the area where something happens."""
     maze = env.spec.maze
     if maze is not None:
         return maze_plane(maze)
@@ -201,7 +201,7 @@ def _plane(env: Environment, subjects: Sequence[Subject]) -> dict[str, Any]:
 
 
 def _paths(spec: EnvSpec) -> dict[str, Any] | None:
-    """Describe the walls for exact shortest paths. Two corners between which no path leads: -1."""
+    """Describe the walls for exact shortest paths. -1: no path leads between two corners."""
     if spec.maze is None:
         return None
     paths = TruePaths(spec.maze)
@@ -222,7 +222,7 @@ def _first(env: Environment, subjects: Sequence[Subject]) -> tuple[np.ndarray, n
 
 
 def _task(env: Environment) -> dict[str, Any] | None:
-    """Describe a task of a point whose steps the page can compute, or return None."""
+    """Describe a point task whose steps the page can compute; else return None."""
     if type(env) is PointMaze:
         return {
             "kind": "maze",
@@ -280,7 +280,7 @@ def _that_fit(versions: list[list[Version]], live: bool, others: int) -> list[li
 
 
 def _spread(length: int, count: int) -> list[int]:
-    """Return at most `count` places of `length`, evenly, the last one among them."""
+    """Return at most `count` of `length` indices, evenly spaced, including the last."""
     count = min(count, length)
     return sorted({length - 1 - round(i * (length - 1) / max(count - 1, 1)) for i in range(count)})
 
@@ -337,7 +337,7 @@ def _pool(subject: Subject, spec: EnvSpec) -> dict[str, Any] | None:
 
 
 def random_goals(env: Environment, count: int, seed: int) -> np.ndarray:
-    """Return [count, G]: places anywhere in the maze's free cells, else about the first goal."""
+    """Return [count, G]: places in the maze's free cells, or around the first goal."""
     random, spec = np.random.default_rng(seed), env.spec
     if spec.maze is None:
         return random.normal(size=(count, spec.goal_size)).astype(np.float32)
@@ -355,7 +355,7 @@ def random_states(env: Environment, count: int, seed: int) -> np.ndarray:
 
 
 def check_vectors(env: Environment, policy: DeployedPolicy, live: bool, count: int = CHECKED) -> dict[str, Any]:
-    """Return inputs, and what Python computes of them: the page must find the same."""
+    """Return inputs and Python's results for them, which the page must reproduce."""
     at, goals, states = random_goals(env, count, 0), random_goals(env, count, 1), random_states(env, count, 2)
     representation = policy.representation
     psi = [np.asarray(representation.encode_goal(jnp.asarray(x))) for x in (at, goals)]
@@ -371,7 +371,7 @@ def check_vectors(env: Environment, policy: DeployedPolicy, live: bool, count: i
 
 
 def walks(env: Any, policy: DeployedPolicy, states: np.ndarray, goals: np.ndarray, steps: int) -> np.ndarray:
-    """Step a task of a point with the policy, from states [N, S] to goals [N, G]: [N, steps + 1, S]."""
+    """Step a point task with the policy, from states [N, S] to goals [N, G]: [N, steps + 1, S]."""
     spec = env.spec
 
     def one(now: Any, _: None) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""Which OpenGL MuJoCo draws with, off-screen. Really tried: whether a library is there says little about it."""
+"""Find the OpenGL backend that MuJoCo can draw with off-screen, by trying each: an installed library may still fail."""
 
 import json
 import os
@@ -31,16 +31,16 @@ SCENE = """
 
 
 class ProbeError(Exception):
-    """A child process did not do what it was asked for; the message says why in one line."""
+    """Report that a child process failed; the message says why in one line."""
 
 
 def first_line(error: Exception) -> str:
-    """Return an exception in one line; of our own, the message alone."""
+    """Return an exception as one line; for our own, only the message."""
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     return text if text and type(error).__module__.startswith("dcp.") else f"{type(error).__name__}: {text}"
 
 
-# The function's result, or its failure, is the last line: packages print remarks of their own before it.
+# The last line is the function's result or its failure: packages print other lines before it.
 _CHILD = """
 import importlib, json, sys
 from dcp.render.offscreen import first_line
@@ -53,7 +53,7 @@ print("\\n" + json.dumps(answer))
 
 
 def in_a_process(function: Callable[..., Any], *args: str, timeout: float, env: dict[str, str] | None = None) -> Any:
-    """Call the function in a Python of its own, where native code may crash, hang or leave a mess. Result as JSON."""
+    """Call the function in its own Python process, because native code may crash or hang. The result passes as JSON."""
     command = [sys.executable, "-P", "-c", _CHILD, function.__module__, function.__name__, *args]
     try:
         child = subprocess.run(
@@ -85,7 +85,7 @@ class Found(NamedTuple):
 
 
 def find_backend() -> Found:
-    """Try each backend in a process of its own: a failed try can leave OpenGL's loader unusable."""
+    """Try each backend in its own process: a failed attempt can leave OpenGL's loader unusable."""
     failures: list[str] = []
     for backend in BACKENDS.get(platform.system(), ()):
         try:
@@ -98,7 +98,7 @@ def find_backend() -> Found:
 
 
 def draw() -> None:
-    """Draw a red ball that fills the picture, and look at its middle."""
+    """Draw a red ball that fills the picture, and check the middle pixel."""
     import mujoco
 
     model = mujoco.MjModel.from_xml_string(SCENE)
@@ -112,7 +112,7 @@ def draw() -> None:
 
 
 def advice() -> str:
-    """Return what to do where nothing draws."""
+    """Return what to do if no backend works."""
     if chosen := os.environ.get("PYOPENGL_PLATFORM"):
         return f"PYOPENGL_PLATFORM is {chosen!r}: unset it. Debian, Ubuntu: apt install libegl1 libgl1, or libosmesa6"
     if platform.system() == "Linux":
@@ -121,7 +121,7 @@ def advice() -> str:
 
 
 def require_renderer() -> None:
-    """Refuse before work that would be for nothing without a renderer. What MUJOCO_GL names is taken at its word."""
+    """Raise UserError before slow work if there is no renderer. A backend that MUJOCO_GL names is not tried."""
     chosen = os.environ.get("MUJOCO_GL", "").strip().lower()
     if not chosen:
         _working_backend()
@@ -138,7 +138,7 @@ def make_renderer(model: "mujoco.MjModel", height: int, width: int) -> "mujoco.R
         _use(_working_backend())
     try:
         return mujoco.Renderer(model, height, width)
-    except Exception as error:  # each backend has exceptions of its own
+    except Exception as error:  # each backend has its own exceptions
         reason = " ".join(str(error).split())[:200]
         blame = f"MUJOCO_GL is {chosen!r}, which draws nothing here" if chosen else "MuJoCo draws nothing here"
         raise UserError(f"{blame} ({reason}): {'unset it. ' if chosen else ''}{advice()}") from error
@@ -153,7 +153,7 @@ def _working_backend() -> str:
 
 
 def _use(backend: str) -> None:
-    """Tell MuJoCo here: it reads MUJOCO_GL while it is imported, long before anyone wants a picture."""
+    """Set MuJoCo's backend here, because MuJoCo reads MUJOCO_GL only when it is imported."""
     import mujoco
 
     if platform.system() == "Linux":

@@ -1,4 +1,4 @@
-"""One environment's state as a picture: what Gymnasium calls rgb_array, and what every frame of a video is made of."""
+"""Draw one environment's state: Gymnasium's rgb_array, and each frame of a video."""
 
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -21,7 +21,7 @@ COLOURS = {"goal": GOAL_COLOUR, "subgoal": SUBGOAL_COLOUR, "direction": DIRECTIO
 
 
 class Moment(NamedTuple):
-    """One step of an episode. Coordinates are the goal's: x, y and, where goals have a height, z."""
+    """One step of an episode. Coordinates are the goal's: x, y and, if goals have a height, z."""
 
     achieved: np.ndarray  # [G]
     goal: np.ndarray  # [G]
@@ -33,7 +33,7 @@ class Moment(NamedTuple):
 
 
 class MazePicture:
-    """The plan, centred; beside it the walls go on."""
+    """Draw the plan in the centre, with walls on both sides."""
 
     def __init__(self, env: Any, width: int, height: int):
         self.width, self.height, self.things = width, height, things_of(env)
@@ -71,10 +71,10 @@ def make_drawing(env: Environment, width: int = WIDTH, height: int = HEIGHT, cam
 
 
 def require_drawable(env: Environment, width: int = WIDTH, height: int = HEIGHT) -> None:
-    """Refuse an environment that cannot be drawn, or an absurd size, in a sentence."""
+    """Raise UserError for an environment that cannot be drawn, or an absurd size."""
     for name, size in (("width", width), ("height", height)):
         if not SMALLEST <= size <= LARGEST:
-            raise UserError(f"{name} {size}: a picture has {SMALLEST} to {LARGEST} pixels a side")
+            raise UserError(f"{name} {size}: use {SMALLEST} to {LARGEST} pixels per side")
     in_plane = shows_maze(env.spec) or (env.spec.maze is not None and things_of(env))
     if env.spec.physics == "none" and not in_plane:
         raise UserError(f"{env.spec.name} cannot be drawn: it has neither simulated bodies nor goals in a maze's plane")
@@ -104,5 +104,5 @@ class Picture:
 
 
 def make_picture(env: Environment, width: int = WIDTH, height: int = HEIGHT, camera: Camera = "fixed") -> Picture:
-    """Return what turns a state into a picture. Raises UserError with what to install where nothing can draw bodies."""
+    """Return what turns a state into a picture. Raise UserError with what to install if bodies cannot be drawn."""
     return Picture(env, make_drawing(env, width, height, camera))

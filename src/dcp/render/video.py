@@ -1,6 +1,6 @@
-"""Videos: frames with one panel per policy, each on the same episode, and the files that they are written to.
+"""Make videos: frames with one panel per policy, all on the same episode, and their files.
 
-MP4 by PyAV, GIF by Pillow. A file appears under its name when it is whole.
+PyAV writes MP4 and Pillow GIF. A file gets its name when it is complete.
 """
 
 import os
@@ -28,7 +28,7 @@ HOLD_SECONDS = 1.0  # for an episode's last frame
 FPS = 30
 CODECS = ("libx264", "libopenh264", "mpeg4")  # the first that this build of FFmpeg has
 GIF_FRAMES, GIF_WIDTH, GIF_COLOURS = 150, 720, 96
-NO_AV = "MP4 files need PyAV: pip install 'dcp-rl[video]' (GIF and HTML go without)"
+NO_AV = "MP4 files need PyAV: pip install 'dcp-rl[video]' (GIF and HTML do not)"
 Format = Literal["mp4", "gif", "html"]
 FORMATS: tuple[Format, ...] = ("mp4", "gif", "html")
 STRIDE_BODIES, STRIDE_POINT = 2, 1
@@ -39,7 +39,7 @@ STRIDE_BODIES, STRIDE_POINT = 2, 1
 
 class Frame(NamedTuple):
     image: np.ndarray  # uint8 [H, W, 3]
-    seconds: float | None = None  # how long it stands; None: as any other
+    seconds: float | None = None  # how long it is shown; None: as any other
 
 
 def _indices(subjects: Sequence[Subject], number: int, stride: int) -> list[int]:
@@ -62,7 +62,7 @@ def frames(subjects: Sequence[Subject], drawing: Drawing, stride: int) -> Iterat
         panels: dict[int, Image.Image] = {}
         for at in shown:
             for i, (subject, path) in enumerate(zip(subjects, paths, strict=True)):
-                if i not in panels or at - stride < subject.episodes[number].last:  # else it has been shown to its end
+                if i not in panels or at - stride < subject.episodes[number].last:  # else it was shown to its end
                     panels[i] = _panel(subject, number, at, path, drawing, caption)
             yield Frame(np.asarray(_beside(list(panels.values()), subjects)), HOLD_SECONDS if at == shown[-1] else None)
 
@@ -118,7 +118,7 @@ def _panel(subject: Subject, number: int, at: int, steady: np.ndarray, drawing: 
 
 
 def _beside(panels: Sequence[Image.Image], subjects: Sequence[Subject]) -> Image.Image:
-    """Join the panels in a row, and below them what the colours mean. Even sizes: video wants them."""
+    """Join the panels in a row, with a legend of the colours below. Sizes are even, as video codecs need."""
     width = sum(panel.width for panel in panels) + GAP * (len(panels) - 1)
     height = panels[0].height + LEGEND
     image = Image.new("RGB", (width + width % 2, height + height % 2), PAPER)
@@ -145,7 +145,7 @@ def _legend(draw: ImageDraw.ImageDraw, middle: int, subjects: Sequence[Subject])
 
 @cache
 def font(name: str, size: int) -> ImageFont.FreeTypeFont:
-    """Load a font that Matplotlib brings along."""
+    """Load a font that comes with Matplotlib."""
     return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{name}.ttf", size)
 
 
@@ -160,11 +160,11 @@ def load_av() -> Any:
     return av
 
 
-DRAFTS: set[Path] = set()  # that are being written; removed where the process is stopped
+DRAFTS: set[Path] = set()  # that are being written; removed if the process is stopped
 
 
 class _Draft:
-    """A file that has its name only once it is whole."""
+    """Write a file that gets its name only when it is complete."""
 
     def __init__(self, path: Path):
         self.path, self.draft = path, path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
@@ -178,13 +178,13 @@ class _Draft:
 
 
 class Mp4Writer:
-    """H.264 in yuv420p where FFmpeg can, which every browser and player opens."""
+    """Write H.264 in yuv420p if FFmpeg can, which every browser and player opens."""
 
     def __init__(self, path: Path, fps: int = FPS):
         self._av = load_av()
         self.path, self._file, self._fps = path, _Draft(path), fps
         self._container = self._av.open(str(self._file.draft), "w", options={"movflags": "faststart"})
-        self._stream: Any = None  # av.VideoStream, once the first frame tells its size
+        self._stream: Any = None  # av.VideoStream, once the size is known from the first frame
 
     def _open(self, image: np.ndarray) -> Any:
         codec = next(name for name in CODECS if name in self._av.codecs_available)
@@ -210,7 +210,7 @@ class Mp4Writer:
 
 
 class GifWriter:
-    """Thinned out, reduced, and in one palette for all frames, so that what stands still costs nothing."""
+    """Write a GIF with fewer, smaller frames and one palette for all, so that what does not move costs nothing."""
 
     def __init__(self, path: Path, num_frames: int, fps: int = FPS):
         self.path, self._file = path, _Draft(path)
@@ -244,7 +244,7 @@ class GifWriter:
 
 
 def _palette(images: list[Image.Image]) -> Image.Image:
-    """Choose the colours of a few frames, and those that mean something, however small their share."""
+    """Choose colours from a few frames, and always those with a meaning, even if they cover little."""
     some = images[:: max(1, len(images) // 4)][:5]
     column = Image.new("RGB", (some[0].width, sum(image.height for image in some)))
     for number, image in enumerate(some):
@@ -259,7 +259,7 @@ def _palette(images: list[Image.Image]) -> Image.Image:
 
 @contextmanager
 def writing(writers: Sequence[Mp4Writer | GifWriter]) -> Iterator[Callable[[Frame], None]]:
-    """Write all files at once: each frame is drawn a single time. After an error none of them is left behind."""
+    """Write all files together, so that each frame is drawn only once. After an error none of them is left behind."""
     whole = False
 
     def write(frame: Frame) -> None:
@@ -294,7 +294,7 @@ def write_files(
     look: Look,
     on_frame: Callable[[int, int], object] = lambda done, total: None,
 ) -> tuple[list[Path], list[str]]:
-    """Return the files, and a sentence for each that failed. `on_frame` gets the frames done, of how many."""
+    """Return the files, and a sentence for each that failed. `on_frame` gets the number of frames done and in all."""
     stride, problems = look.stride_for(env), []
     written: list[Path] = []
     if "html" in formats:

@@ -1,4 +1,4 @@
-"""A page to look around in: one file, no network. The episodes are inside, as numbers; the browser draws them."""
+"""Make an interactive page: one file that holds the episodes as numbers. The browser draws them without a network."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from dcp.render.shown_episodes import Episode, Subject
 from dcp.render.video import FPS
 from dcp.types import MazeLayout
 
-TINTS = (BLUE, INK, "#B8860B", "#7F7F7F")  # of the policies, where they are overlaid and in the chart
+TINTS = (BLUE, INK, "#B8860B", "#7F7F7F")  # of the policies, when they are overlaid and in the chart
 
 
 def save_page(path: Path, env: Environment, subjects: Sequence[Subject], stride: int) -> Path:
@@ -31,7 +31,7 @@ def page(data: dict[str, Any]) -> str:
 
 
 def page_data(env: Environment, subjects: Sequence[Subject], stride: int) -> dict[str, Any]:
-    """Return what the page knows, as JSON carries it."""
+    """Return the page's data, ready for JSON."""
     spec, bodies = env.spec, {"body": BLUE, "pushed": ORANGE}
     data = {
         "title": f"{spec.name}: {', '.join(subject.title for subject in subjects)}",
@@ -54,7 +54,7 @@ def page_data(env: Environment, subjects: Sequence[Subject], stride: int) -> dic
 
 
 def maze_plane(maze: MazeLayout) -> dict[str, Any]:
-    """Describe what is seen of a maze: up to the inner rim of its outermost walls."""
+    """Describe the view of a maze: up to the inner edge of its outer walls."""
     near, far = 0.5 - BORDER, 1.5 - BORDER
     high = [(n - far) * maze.scale for n in maze.walls.shape]
     rows = ["".join("#" if cell == "#" else "." for cell in row) for row in maze.rows]
@@ -69,7 +69,7 @@ def _subjects(subjects: Sequence[Subject], stride: int, scene: Any) -> list[dict
 
 
 def _episode(episode: Episode, stride: int, scene: Any) -> dict[str, Any]:
-    """Pack every `stride`-th step and the last; a subgoal stays until the next is chosen, so that is enough."""
+    """Pack every `stride`-th step and the last. That is enough for subgoals too, because they change rarely."""
     steps = [*range(0, episode.last, stride), episode.last]
 
     def packed(values: np.ndarray | None) -> dict[str, Any] | None:
