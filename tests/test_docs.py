@@ -1,6 +1,7 @@
 """What the documents name is there: files, links, and in docs/paper_to_code.md every function and class."""
 
 import re
+import tomllib
 import traceback
 from importlib import import_module
 from pathlib import Path
@@ -55,6 +56,16 @@ def test_paper_to_code_names_what_exists():
             if owner is None or (rest and not has(owner, rest[0])):
                 missing.append(f"{path}.py: {name}")
     assert missing == []
+
+
+def test_architecture_names_every_room_and_the_order_of_imports():
+    page = (ROOT / "docs/architecture.md").read_text()
+    rooms = {p.name + "/" * p.is_dir() for p in (ROOT / "src/dcp").iterdir() if p.suffix == ".py" or p.is_dir()}
+    unnamed = [room for room in sorted(rooms) if not room.startswith("__") and room not in page]
+    assert unnamed == []
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["id"] == "layers")
+    assert f"`{' -> '.join(layers).replace('(', '').replace(')', '')}`" in page
 
 
 class TracedError(Exception):
