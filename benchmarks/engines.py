@@ -1,13 +1,13 @@
 """Environment steps/s with the policy in the loop: MuJoCo's own engine against Brax, for each of the nine.
 
-The SO-101 arm's tasks have MuJoCo's engine alone.
+The SO-101 arm's tasks have only MuJoCo's engine.
 
     python benchmarks/engines.py [NAME ...]
 
 MuJoCo's and our engine of the paper's physics run `dcp train`'s own unroll at the paper's settings: DCP's command and
 actor, the step, automatic reset, and the insertion into the replay. Plain Brax is its own pipeline on the same task, as
 in benchmarks/environments.py: random actions, nothing else, so that `ratios`, which are to it, favour it. (MJX's
-Cholesky factors, several at once in one program with a policy, can wait for each other for ever on a CPU of few cores.)
+Cholesky factors, several at once in one program with a policy, can wait for each other forever on a CPU of few cores.)
 `ratios_to_ours` are to ours, over the cores as `dcp train` splits it. All three are measured in turns.
 """
 

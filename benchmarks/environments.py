@@ -56,7 +56,7 @@ def plain_env(name: str) -> Any:
 
     ours: Any = make_env(name)
     pipeline = {"spring": spring, "generalized": generalized, "mjx": mjx}[ours.spec.physics]
-    env = copy(ours)  # whoever asks for the name gets the same object, whose engine must stay
+    env = copy(ours)  # asking for the name gives the same object, whose engine must stay
     sys = models.system(ours.model()) if ours.spec.physics == "mjx" else ours.engine.sys
     env.__dict__["engine"] = PlainEngine(pipeline, sys, ours.engine.frames)
     return env

@@ -242,7 +242,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--side", choices=("ours", "plain", "both"), default="both")
     parser.add_argument("--envs", type=int, default=512)
-    parser.add_argument("--lines", type=int, default=0, help="show so many lines of ours that launch most")
+    parser.add_argument("--lines", type=int, default=0, help="show this many of our lines that launch most")
     parser.add_argument("--graphs", default="loops", help="our options for GPUs: a row of compiling.GPU_GRAPHS")
     args = parser.parse_args()
     if args.lines:

@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--physics", choices=PHYSICS, default="brax")
     parser.add_argument("--method", default="dcp")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--devices", type=int, help="split the environments over so many; default: as dcp train does")
+    parser.add_argument("--devices", type=int, help="split the environments over these; default: as dcp train")
     args = parser.parse_args()
 
     env = args.env or ("ant_u_maze" if args.physics == "brax" else "pusher_hard")

@@ -144,7 +144,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--stale-after", type=float, default=0.5)
-    parser.add_argument("--freeze-after", type=float, default=0.0, help="the sensor stops after so many seconds")
+    parser.add_argument("--freeze-after", type=float, default=0.0, help="the sensor stops after this many seconds")
     parser.add_argument("--black-box", type=Path, help="a CSV file for the last steps")
     try:
         return drive(parser.parse_args(argv))

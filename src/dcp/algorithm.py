@@ -50,7 +50,7 @@ class Plan(NamedTuple):
     """The chunk of actions that each environment is taking."""
 
     actions: Array  # [N, H * A]
-    step: Array  # [N]: which of them is next; at 0 the actor plans anew
+    step: Array  # [N]: which of them is next; at 0 the actor plans again
 
 
 class ActingState(NamedTuple):
@@ -488,7 +488,7 @@ class _Jitted:
 
 
 def _jitted(algorithm: Algorithm, donate: bool) -> _Jitted:
-    """Runs that differ in seed or budget alone share theirs: five seeds in one process are compiled once."""
+    """Share programs between runs that differ only in seed or budget: five seeds in one process are compiled once."""
     return _shared(same_program(algorithm), donate) if may_share(algorithm) else _Jitted(algorithm, donate)
 
 
@@ -501,7 +501,7 @@ def may_share(algorithm: Algorithm) -> bool:
 
 
 def same_program(algorithm: Algorithm) -> Algorithm:
-    """The one algorithm that stands for all whose programs are the same: those that differ in seed or budget alone."""
+    """Return the algorithm that represents all with the same programs: those that differ only in seed or budget."""
     config = algorithm.config
     first = (config.num_prefill_unrolls + 1) * config.env_steps_per_unroll  # the least that makes a valid config
     return replace(algorithm, config=replace(config, seed=0, steps=first, num_evals=1))

@@ -89,7 +89,7 @@ def _seed_violations(settings: Settings, spec: EnvSpec) -> list[str]:
         ]
     if settings.pool_seed_in_critic and found.states is None:
         return [
-            f"pool_seed {shown(settings.pool_seed)} holds goals alone, and pool_seed_in_critic needs whole states "
+            f"pool_seed {shown(settings.pool_seed)} holds only goals, and pool_seed_in_critic needs whole states "
             f"[K, {spec.state_size}]: give these, or leave it out"
         ]
     return []
@@ -158,7 +158,7 @@ def _sizes(spec: EnvSpec) -> tuple[int, int, int, tuple[int, ...]]:
 
 
 def contract_violations(name: str, env: Environment) -> list[str]:
-    """Check a user's own environment by shapes alone: nothing is computed."""
+    """Check a user's own environment by its shapes, without computing anything."""
     spec = env.spec
     if not isinstance(spec, EnvSpec):
         return [f"the spec of {name} is a {type(spec).__name__}: make it a dcp.types.EnvSpec"]
@@ -197,9 +197,9 @@ def _first_line(error: Exception) -> str:
 
 
 def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
-    """Return bytes of the large parts of a run, by arithmetic alone. Settings resolved and free of other violations."""
+    """Return bytes of the large parts of a run, by arithmetic. The settings must be resolved and otherwise valid."""
     s = settings
-    numbers = spec.state_size + spec.action_size + spec.goal_size  # in a stored row, beside the episode's number
+    numbers = spec.state_size + spec.action_size + spec.goal_size  # in a stored row, besides the episode's number
     chunk = s.action_chunk * spec.action_size
     parameters = 1 + _num_parameters(s, spec.in_chunks(s.action_chunk))  # with the temperature
     pairs = s.num_envs * (s.window or 0)
@@ -228,7 +228,7 @@ def _update_numbers(s: Settings, parameters: int) -> int:
 
 
 def _num_parameters(settings: Settings, spec: EnvSpec) -> int:
-    """Of actor and critic. Our own by arithmetic alone: a shape that no memory holds is counted as fast as any."""
+    """Count the parameters of actor and critic; our own by arithmetic, so that sizes beyond memory are counted too."""
     agent = make_agent(settings, spec)
     critic, network, size = agent.critic, agent.network, agent.condition.size(spec, agent.critic.repr_dim)
     if isinstance(critic, Contrastive) and isinstance(network, MLP | Residual):

@@ -102,7 +102,7 @@ def setting_types(component: type) -> dict[str, Any]:
 
 
 def is_code(name: Any) -> bool:
-    """Tell whether a name is `module:name`, which stands for code outside the package."""
+    """Tell whether a name is `module:name`, which is code outside the package."""
     if not isinstance(name, str) or name.count(":") != 1:
         return False
     module, attribute = name.split(":")

@@ -14,7 +14,7 @@ from dcp.errors import UserError
 SCHEMA_VERSION = 2  # of config.json: 2 has earlier_budgets
 Physics = Literal["brax", "mujoco"]
 PHYSICS: tuple[str, ...] = get_args(Physics)
-SEED_FRACTION = 0.25  # of the pool, where seeds are given and nothing else is said
+SEED_FRACTION = 0.25  # of the pool, if seeds are given without a fraction
 
 
 class Fixed(dict[str, Any]):
@@ -49,7 +49,7 @@ class Settings:
     """What steps a simulated body: the paper's engine (brax), or MuJoCo's own in C, for a machine without a GPU."""
 
     randomize: str | None = None
-    """What each episode of a so101 task draws anew, such as gains,delay, or all (docs/so101.md). Default: nothing."""
+    """What changes between episodes of a so101 task: all, or such as gains,delay (docs/so101.md). Default: nothing."""
 
     # What the actor is asked for (the paper's pool: 512 states, 32 candidates, every 25 steps)
     actor_goal: Literal["future", "commanded"] | None = None
@@ -100,7 +100,7 @@ class Settings:
     batch_size: int = 256
     """B: pairs in an update."""
     action_chunk: int = 1
-    """H: the actor plans so many steps at once and takes them all before it looks again. 1: the paper's."""
+    """H: the actor plans this many steps at once and takes them all before it looks again. 1: the paper's."""
     updates_per_iteration: int | None = None
     """Updates after each unroll, each on a whole batch of its own. Default: on all that the windows have."""
     replay_rows: int = 10_000
@@ -142,7 +142,7 @@ class Settings:
     activation: str = "swish"
     """swish or relu."""
     layer_norm: bool = False
-    """LayerNorm before each activation, in actor and critic (JaxGCRL's use_ln: in the critic alone)."""
+    """LayerNorm before each activation, in actor and critic (JaxGCRL's use_ln: only in the critic)."""
     residual_every: int = 0
     """Add a residual connection after every this many layers; 0: none."""
 
@@ -264,7 +264,7 @@ def is_setting(name: str) -> bool:
 
 
 def _default(value: Any, default: Any) -> Any:
-    """Only None stands for the default: a zero is a mistake that the checks must see."""
+    """Only None means the default: a zero is a mistake that the checks must see."""
     return default if value is None else value
 
 

@@ -79,7 +79,7 @@ ONE_DEVICE = Split()
 
 
 def shortage(count: int) -> str | None:
-    """Return what is wrong with so many devices, in one sentence."""
+    """Return in one sentence what is wrong with this number of devices."""
     number = hosts.count()
     there = _on_every_host() * number
     if count > there:
@@ -141,7 +141,7 @@ def count_devices(devices: int | None, num_envs: int, spec: EnvSpec) -> int:
 
 
 def unfit_for_hosts(devices: int | None, num_envs: int) -> str | None:
-    """Return what is wrong with so many environments for these hosts, in one sentence."""
+    """Return in one sentence what is wrong with this number of environments for these hosts."""
     number = hosts.count()
     if devices is not None or num_envs % number == 0:
         return None

@@ -103,7 +103,7 @@ def _outcome(achieved: Array, left: Array, fell: Array, goals: Array, within: fl
     is_later = (row >= now) & (row <= end)  # [T, T]
     squares = _squared_distances(goals[:, 0], achieved)  # [T, T]
     matches = is_later & (squares <= within**2)
-    for step in range(1, goals.shape[1]):  # every one of the m goals is near, each so many rows later
+    for step in range(1, goals.shape[1]):  # every one of the m goals is near, each this many rows later
         after = jnp.minimum(jnp.arange(length) + step, jnp.arange(length) + left)  # [T]
         matches &= _squared_distances(goals[:, step], achieved[after]) <= within**2
     hit = jnp.any(matches, axis=1)

@@ -77,7 +77,7 @@ class ActorRule(Protocol):
 
     @property
     def delay(self) -> int:
-        """The actor steps once in so many updates; above 1 its slow copy draws `next_action`."""
+        """Update the actor once in this many updates; above 1 its slow copy draws `next_action`."""
         ...
 
     def explore(self, mean: Array, log_std: Array, noise: Array) -> Array:
@@ -104,7 +104,7 @@ class Critic(Protocol):
     What it may have besides, each read through a function at the end of this file:
     `hindsight`: a Hindsight, where goals are not drawn as the paper draws them;
     `actor_rule`: an ActorRule, where the actor does not learn as SAC's does;
-    `actor_value(problem, params, batch, action, goal)`: what the actor maximises, where that is not the value alone;
+    `actor_value(problem, params, batch, action, goal)`: what the actor maximises, if that is not only the value;
     `for_task(spec, episode_length)`: itself with what the task decides filled in;
     `deployed(params)`: what of its parameters a policy reads;
     `actor_goals`: which of the two the actor may aim at, where not both.
@@ -137,7 +137,7 @@ class Critic(Protocol):
 
 
 class Command(Protocol):
-    """Decides which goal the rollout asks for. Exists in training alone. A frozen dataclass: fields are settings."""
+    """Decides which goal the rollout asks for. Exists only in training. A frozen dataclass: fields are settings."""
 
     has_pool: ClassVar[bool]  # that can be seeded
 

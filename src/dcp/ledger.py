@@ -300,11 +300,11 @@ def checked(found: Found, evaluate: bool = False) -> Found:
     return Found(folder, entry, faults)
 
 
-# Tables, made from the entries alone.
+# Tables, made only from the entries.
 
 
 def tables(ledger: Path) -> str:
-    """Return README.md's tables: each method on each environment over its seeds, beside the paper's values."""
+    """Return README.md's tables: each method on each environment over its seeds, next to the paper's values."""
     if not entries(ledger):
         return "No run has been added yet."
     collection = collect([ledger])

@@ -13,7 +13,7 @@ from dcp.errors import UserError
 class Preset(NamedTuple):
     purpose: str
     overrides: dict[str, Any]
-    rows: Mapping[str, dict[str, Any]] = MappingProxyType({})  # by environment, in place of these: first fit
+    rows: Mapping[str, dict[str, Any]] = MappingProxyType({})  # by environment, instead of these: the first that fits
 
 
 # The paper's rows where they differ from the defaults (512 environments, batches of 256, 50M steps). Its text names
@@ -86,7 +86,7 @@ _PUBLISHED_LOOP = {
 }
 _SHORT_EPISODES = {name: value for name, value in _PUBLISHED_LOOP.items() if name != "updates_per_iteration"}
 _SCALED_CRL = {"method": "crl", **_PUBLISHED_LOOP}
-# Scaled CRL's table evaluates these three mazes on far goals alone, and has budgets of its own.
+# Scaled CRL's table evaluates these three mazes only on far goals, and has its own budgets.
 _SCALED_CRL_ROWS = {
     "ant_u4_maze": {**_SCALED_CRL, "eval_env": "ant_u4_maze_eval"},
     "ant_u5_maze": {**_SCALED_CRL, "eval_env": "ant_u5_maze_eval", "steps": 400_000_000},

@@ -88,9 +88,9 @@ def relabel(
     hindsight: Hindsight = Hindsight(),  # noqa: B008
     chunk: int = 1,
 ) -> Batch:
-    """Make all N * (T - 1) pairs of windows [T, N, ...], with those fields of a Batch that are needed and no others.
+    """Make all N * (T - 1) pairs of windows [T, N, ...], with only those fields of a Batch that are needed.
 
-    Each window's last row has no future and is left out. chunk: actions of so many steps are one, from the row on.
+    Each window's last row has no future and is left out. chunk: the actions of this many steps count as one action.
     """
     wanted = set(needs) | ({"valid"} if chunk > 1 else set())
     left = jax.vmap(steps_left, in_axes=1, out_axes=1)(windows.episode_id)  # [T, N]
@@ -113,7 +113,7 @@ def relabel(
 
 
 def _later(x: Array, steps: Array) -> Array:
-    """x [T, N, ...], so many rows later, steps [T, N] -> [T, N, ...]"""
+    """Shift x [T, N, ...] by steps [T, N] rows: -> [T, N, ...]"""
     now, envs = jnp.arange(x.shape[0])[:, None], jnp.arange(x.shape[1])[None, :]
     return x[now + steps, envs]
 

@@ -1,8 +1,8 @@
-"""The SO-101 arm as figures: links, joints, servos and limits; where its tool point is, and where it can be.
+"""The SO-101 arm in figures: links, joints, servos and limits; where its tool point is, and where it can be.
 
-NumPy alone: a robot's loop and a simulation read the same figures. They are those of the robotstudio_so101 model of
-MuJoCo Menagerie (Apache-2.0, commit 4c358ef9). Angles in radians, lengths in metres, quaternions w x y z, not of unit
-length as written.
+It needs only NumPy, so that a robot's loop and a simulation can read the same figures. They are those of the
+robotstudio_so101 model of MuJoCo Menagerie (Apache-2.0, commit 4c358ef9). Angles are in radians, lengths in metres;
+quaternions are w x y z, not normalised.
 """
 
 from typing import Any, NamedTuple
@@ -117,7 +117,7 @@ TILT_LENGTH = 0.1  # metres
 def tilt_of(turn: Any) -> Any:
     """Return how much higher [...] the tool point is than a point of the gripper 0.1 m behind it.
 
-    A length, so that it can stand beside places in one goal; -0.1 m: the gripper points straight down.
+    It is a length, so that it can be combined with places in one goal; -0.1 m: the gripper points straight down.
     """
     return TILT_LENGTH * turn[..., 2, 2]
 

@@ -95,7 +95,7 @@ def paired_success_interval(wins: int, losses: int, pairs: int) -> Interval:
 
 
 def success_difference_error(share_a: float, share_b: float, episodes_a: int, episodes_b: int) -> float:
-    """Return half of the interval of a difference of two success shares, by the number of episodes alone.
+    """Return half of the interval of a difference of two success shares, from the number of episodes.
 
     Agresti and Caffo's: two episodes are added to each side, one a success, so that 0 and 100% have an interval too.
     """
@@ -125,7 +125,7 @@ def clustered_mean(
 
 
 def clustered_share(holds: np.ndarray, episodes: np.ndarray) -> Interval:
-    """holds [K] of bools: Wilson's interval, as if of so many independent states as would vary as much."""
+    """Return Wilson's interval for bools [K], with the number of independent states that would vary as much."""
     share, variance, count = _between(np.asarray(holds, float), episodes)
     if not count:
         return UNKNOWN
@@ -191,7 +191,7 @@ def effect_size(ours: Sequence[float], theirs: Sequence[float]) -> float:
         return math.nan
     squares = sum(np.sum((np.asarray(side) - np.mean(side)) ** 2) for side in (ours, theirs))
     spread = math.sqrt(squares / freedom)
-    if spread <= 1e-12 * max(abs(gap), 1e-300):  # nothing but rounding
+    if spread <= 1e-12 * max(abs(gap), 1e-300):  # only rounding
         return math.copysign(math.inf, gap) if gap else 0.0
     return gap / spread
 

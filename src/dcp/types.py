@@ -106,7 +106,7 @@ class EnvSpec:
         return "mujoco" if self.physics == "mujoco" else "brax"
 
     def in_chunks(self, length: int) -> "EnvSpec":
-        """Return the spec that a learner sees whose actions are chunks of so many."""
+        """Return the spec that a learner sees if its actions are chunks of this length."""
         return self if length == 1 else replace(self, action_size=length * self.action_size, action_chunk=length)
 
     def achieved(self, state: Any) -> Any:

@@ -1,6 +1,6 @@
 """Read untrusted files: regular files only, JSON of a bounded depth, values of the promised types.
 
-A schema is a `msgspec.Struct` or a dataclass beside the code that writes the file; `checked` is the one validator.
+A schema is a `msgspec.Struct` or a dataclass next to the code that writes the file; `checked` is the one validator.
 msgspec rather than pydantic: strict by default (true is not a number, "3" is not 3), no dependencies, a sixteenth of
 the size. Faults raise `FormatError`; the caller knows the file and the fix, and turns the fault into a sentence.
 """
@@ -34,7 +34,7 @@ class FormatError(ValueError):
 
 
 def open_regular(path: str | Path, *, most: int | None = None) -> IO[bytes]:
-    """Open a regular file to read its bytes. Raises OSError for a pipe, which could block for ever, for a device, and
+    """Open a regular file to read its bytes. Raises OSError for a pipe, which could block forever, for a device, and
     for a file of more than `most` bytes."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:

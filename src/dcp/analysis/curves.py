@@ -183,7 +183,7 @@ _WORDS = (
 _SWITCHES = (
     ("axis", "Horizontal axis", (("steps", "environment steps"), ("seconds", "wall-clock time"))),
     ("range", "Vertical axis", (("full", "full range"), ("fit", "fit to data"))),
-    ("seeds", "Seeds", (("true", "all seeds"), ("false", "mean alone"))),
+    ("seeds", "Seeds", (("true", "all seeds"), ("false", "only the mean"))),
 )
 
 

@@ -19,7 +19,7 @@ class CompareOptions:
     runs: Annotated[tuple[str, ...], POSITIONAL] = ()
     """Two run folders: A and B."""
     out: Path = Path("compare.png")
-    """The picture's file; a PDF of the same name is written beside it."""
+    """The picture's file; a PDF of the same name is written next to it."""
     json: bool = False
     """Print what was found as JSON instead of the tables."""
 

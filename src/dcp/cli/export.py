@@ -14,7 +14,7 @@ class ExportOptions:
     run: Annotated[str, POSITIONAL] = ""
     """A run's folder, a policy file, or zoo/<env>/<method>."""
     format: Literal["onnx", "stablehlo", "numpy"] | None = None
-    """onnx: runs in onnxruntime. stablehlo: needs JAX alone. numpy: needs NumPy alone, and is the fastest. Default:
+    """onnx: runs in onnxruntime. stablehlo: needs only JAX. numpy: needs only NumPy, and is the fastest. Default:
     what the ending of --out says (.onnx, .stablehlo, .npz), else onnx."""
     out: Path | None = None
     """Default: policy.onnx, policy.stablehlo or policy.npz in the run's folder."""

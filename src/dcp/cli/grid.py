@@ -46,7 +46,7 @@ class GridOptions:
     file: Annotated[tuple[Path, ...], POSITIONAL] = ()
     """A grid file (TOML); see docs/grid.md."""
     preset: str | None = None
-    """A built-in grid in place of a file: see above."""
+    """A built-in grid instead of a file: see above."""
     where: tuple[str, ...] = ()
     """Only runs with KEY=VALUE, such as env=ant_* seed=0,1."""
     runs_dir: Path = Path("runs")

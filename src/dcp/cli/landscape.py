@@ -1,4 +1,4 @@
-"""`dcp landscape`: draw the psi-distances of runs over their maze beside the true distances; PNG, PDF and a table."""
+"""`dcp landscape`: draw the psi-distances of runs over their maze next to the true distances; PNG, PDF and a table."""
 
 import json as json_text
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class LandscapeOptions:
     directions: bool = True
     """Also draw which way each field points."""
     out: Path = Path("landscape.png")
-    """The picture's file; a PDF of the same name is written beside it."""
+    """The picture's file; a PDF of the same name is written next to it."""
     json: bool = False
     """Print the numbers as JSON instead of the table."""
 

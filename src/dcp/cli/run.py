@@ -30,7 +30,7 @@ class RunOptions:
     goal: tuple[float, ...] = ()
     """The goal in metres from the middle of the base: x ahead, y to the left, z up (and a tilt); of a cube, x and y."""
     goal_file: Path | None = None
-    """Read the goal from this file at each step, in place of --goal: another program keeps writing it."""
+    """Read the goal from this file at each step, instead of --goal. Another program keeps writing it."""
     goal_timeout: float = 1.0
     """Seconds after which a goal file is too old: the arm stops."""
     cube: tuple[float, float] | None = None

@@ -99,7 +99,7 @@ def wall_at(layout: MazeLayout, point: np.ndarray) -> bool:
 
 
 def require_free(layout: MazeLayout, goal: np.ndarray) -> None:
-    """Refuse a goal [2] that is not in a free cell; a wall's face belongs to the free cell beside it."""
+    """Refuse a goal [2] that is not in a free cell; a wall's face belongs to the free cell next to it."""
     if wall_at(layout, goal):
         where = ", ".join(f"{value:g}" for value in goal)
         last = ", ".join(f"{layout.scale * (n - 1.5):g}" for n in layout.walls.shape)

@@ -29,7 +29,7 @@ from dcp.runs.folder import owner
 from dcp.runs.run_status import differing, has_all_results, holds_run, how_far, read_plan
 from dcp.validation import FormatError, Name, checked, parse_json
 
-GRID_DIR = "grid"  # beside the runs: jobs/, logs/, progress/
+GRID_DIR = "grid"  # next to the runs: jobs/, logs/, progress/
 SeedsAs = Literal["vmapped", "processes"]
 Row = dict[str, float]  # of metrics.csv
 

@@ -45,7 +45,7 @@ class GeneralizedEngine:
         ang, vel = (np.asarray(part)[hinges:] for part in (sys.dof.motion.ang, sys.dof.motion.vel))
         parents = sys.link_parents[hinges:]
         if ang.any() or (np.abs(vel).sum(1) != 1.0).any() or any(p != -1 for p in parents) or np.any(sys.gravity):
-            raise ValueError("bodies beside the arm must slide in the world along x, y or z, without gravity")
+            raise ValueError("bodies other than the arm must slide in the world along x, y or z, without gravity")
         self.gripper = Gripper(sys.mj_model, hinges)
         self._dof_link = np.asarray(sys.dof_link())
         mass = np.asarray(sys.link.inertia.mass)[self._dof_link]

@@ -59,7 +59,7 @@ def sphere_box(centre: Vec, radius: Component, half: Vec) -> Touch:
     """Return the contact of a sphere with a box around the origin, parallel to the axes; `centre` is relative to it."""
     # How far outside each pair of faces the centre is (negative: inside).
     outside = Vec(*(jnp.abs(c) - h for c, h in zip(centre, half, strict=True)))
-    # The face with the best separating axis; it alone counts where the centre is inside.
+    # The face with the best separating axis; only it counts where the centre is inside.
     on = _largest(outside)
     nearest = _nearest_on_box(centre, half, outside, on)
     gap = nearest - centre

@@ -126,7 +126,7 @@ def _add_geom(body: mujoco.MjsBody, geom: Geom) -> mujoco.MjsGeom:
 
 
 def drawn_spec(spec: mujoco.MjSpec) -> mujoco.MjSpec:
-    """Return the model with Menagerie's meshes in place of the arm's primitives, if MENAGERIE_ROOT names a checkout.
+    """Return the model with Menagerie's meshes instead of the arm's primitives, if MENAGERIE_ROOT names a checkout.
 
     Only for pictures: no body or joint changes.
     """

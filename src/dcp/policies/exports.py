@@ -139,7 +139,7 @@ def _short(error: Exception) -> str:
 def export_policy(
     path: str | Path, form: str, out: str | Path | None = None, burst: tuple[int, int] | None = None
 ) -> Path:
-    """Export the policy of a run folder or policy file to one file, by default beside it. -> its path"""
+    """Export the policy of a run folder or policy file to one file, by default next to it. -> its path"""
     from dcp.policies.policy_file import load_policy_and_about, write_whole
 
     if form not in ENDINGS:

@@ -212,7 +212,7 @@ class PeriodicBurst:
         return getattr(self.policy, "on_host", False)
 
     def init(self, key: Array) -> BurstState:
-        inner = self.policy.init(key)  # the same key, so that with L = 0 the policy acts as it does alone
+        inner = self.policy.init(key)  # the same key, so that with L = 0 the policy acts as without a burst
         return BurstState(inner, jax.random.fold_in(key, _BURST_STREAM), jnp.zeros((), jnp.int32))
 
     def act(self, policy_state: BurstState, state: Array, goal: Array) -> tuple[BurstState, Array]:

@@ -74,7 +74,7 @@ class DcpEnvConfig(EnvConfig):
     task: str | None = "so101_reach"
     fps: int = FPS
     randomize: str | None = None
-    """What each episode draws anew, such as gains,delay, or all (docs/so101.md of dcp)."""
+    """What changes between episodes: all, or names like gains,delay (docs/so101.md of dcp)."""
     render_mode: str = "rgb_array"
     features: dict[str, PolicyFeature] = field(default_factory=dict)
     features_map: dict[str, str] = field(
@@ -113,4 +113,4 @@ def _register(name: str) -> type[DcpEnvConfig]:
 
 
 CONFIGS = {name: _register(name) for name in TASKS}
-globals().update({config.__name__: config for config in CONFIGS.values()})  # by name, for whoever pickles one
+globals().update({config.__name__: config for config in CONFIGS.values()})  # by name, for pickle

@@ -82,7 +82,7 @@ def _subject(target: Target, env: Environment, episodes: int | None, states: int
     visits = gather(env, policy, seed, count, length, states)
     subject = Subject(policy, env, config, truth_of(env.spec), visits, seed)
     if target.config is None:
-        subject.notes.append("no config lies beside the policy: the scorer has the paper's settings")
+        subject.notes.append("there is no config next to the policy: the scorer has the paper's settings")
     if leads_through_things(env):
         subject.notes.append(
             f"the true way of {env.spec.name} leads through what can be pushed, as if it were not there"
