@@ -69,7 +69,7 @@ def test_a_new_episode_begins_with_a_new_chunk():
     assert seen == [0, 1, 2, 0, 1, 2, 0, 0, 1]
 
 
-def test_a_policy_takes_its_chunk_open_loop_and_without_a_state_plans_anew():
+def test_a_policy_takes_its_chunk_open_loop_and_without_a_state_plans_at_each_call():
     state, goal = np.array([1.0, 1.0], np.float32), np.array([2.0, 3.0], np.float32)
     planned = policy().planned(state[None], goal[None])[0].reshape(CHUNK, 2)
     stepper = Stepper(policy())

@@ -26,7 +26,7 @@ def test_evaluations_are_evenly_spread_and_the_last_is_at_the_end(num_evals: int
     assert evaluation_points(config) == points
 
 
-def test_an_evaluations_episodes_are_fresh_and_decided_by_the_seed_alone():
+def test_an_evaluations_episodes_are_fresh_and_only_the_seed_decides_them():
     keys = {tuple(jax.random.key_data(evaluation_key(seed, index)).tolist()) for seed in (0, 1) for index in (0, 1, 2)}
     assert len(keys) == 6
     training = jax.random.split(jax.random.key(0), 3)

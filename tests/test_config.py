@@ -119,7 +119,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("values", "words"), BAD, ids=lambda part: shown(part)[:40])
-def test_a_mistake_is_told_with_its_numbers_and_the_fix(values: dict[str, Any], words: list[str]):
+def test_a_mistake_is_reported_with_its_numbers_and_the_fix(values: dict[str, Any], words: list[str]):
     with pytest.raises(UserError) as error:
         Config(**values)
     for word in words:
@@ -127,7 +127,7 @@ def test_a_mistake_is_told_with_its_numbers_and_the_fix(values: dict[str, Any], 
     assert "\n" not in str(error.value)
 
 
-def test_several_mistakes_are_all_told_at_once():
+def test_several_mistakes_are_all_reported_at_once():
     with pytest.raises(UserError, match=r"seed is -1.*num_candidates 600"):
         Config(seed=-1, num_candidates=600)
 

@@ -82,7 +82,7 @@ def test_a_port_that_is_taken_gives_one_sentence():
     )
 
 
-def test_hosts_that_disagree_on_their_number_or_have_one_number_are_told(coordinator: str):
+def test_hosts_that_disagree_on_their_number_or_share_a_number_get_a_sentence(coordinator: str):
     seen = outcomes(Cluster(coordinator, 2, 0, 10.0, KEY), Cluster(coordinator, 3, 1, 10.0, KEY))
     assert seen == ["host 1 has --num-hosts 3, host 0 2: give all the same"] * 2
     seen = outcomes(*(Cluster(coordinator, 3, host, 10.0, KEY) for host in (0, 1, 1)))
@@ -181,13 +181,13 @@ def test_many_strangers_at_once_do_not_keep_a_host_out(coordinator: str):
             caller.close()
 
 
-def test_a_host_without_the_secret_is_kept_out_and_told(coordinator: str):
+def test_a_host_without_the_secret_is_kept_out_with_a_sentence(coordinator: str):
     seen = outcomes(Cluster(coordinator, 2, 0, 1.0, KEY), Cluster(coordinator, 2, 1, 1.0, "another secret than theirs"))
     assert seen[0].startswith("host 1 of 2 did not come")
     assert seen[1].startswith("host 0 did not answer") and "DCP_HOSTS_SECRET is the same" in seen[1]
 
 
-def test_whoever_poses_as_host_0_without_the_secret_is_not_believed(coordinator: str):
+def test_a_process_that_poses_as_host_0_without_the_secret_is_not_believed(coordinator: str):
     address = Cluster(coordinator, 2, 1).address
 
     def pose() -> None:
@@ -207,7 +207,7 @@ def test_whoever_poses_as_host_0_without_the_secret_is_not_believed(coordinator:
     assert outcome(Cluster(coordinator, 2, 1, 1.0, KEY)).startswith("host 0 did not answer")
 
 
-def test_host_0_listens_at_the_coordinator_s_address_alone(coordinator: str):
+def test_host_0_listens_only_at_the_coordinator_s_address(coordinator: str):
     """127.0.0.2 is this machine too, and nobody may call there."""
     port = Cluster(coordinator, 2, 0).address[1]
     with ThreadPoolExecutor(1) as threads:

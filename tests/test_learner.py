@@ -126,7 +126,7 @@ def test_after_whole_updates_the_encoders_are_bit_identical_across_methods(metho
 
 @pytest.mark.parametrize("method", PAPER)
 @pytest.mark.parametrize("field", ["future_goal", "commanded_goal"])
-def test_the_actor_aims_at_its_own_goal_alone_and_the_critic_at_the_future(method: str, field: str):
+def test_the_actor_aims_only_at_its_own_goal_and_the_critic_at_the_future(method: str, field: str):
     batch = make_batch()
     moved = batch._replace(**{field: getattr(batch, field) + 1.0})
     before, after = (updater(method)(first_state(method), each, KEY)[0].params for each in (batch, moved))

@@ -126,7 +126,7 @@ def test_an_entry_in_another_method_s_folder_is_caught(copied):
     assert "its folder says point_u_maze/crl" in faults(copied)
 
 
-def test_tables_that_are_not_the_entries_are_told_and_written_anew(copied, capsys):
+def test_tables_that_do_not_match_the_entries_are_reported_and_rewritten(copied, capsys):
     page = copied / "README.md"
     page.write_text(page.read_text().replace("| dcp |", "| dcp, really |"))
     assert main(["results", "check", "--ledger", str(copied)]) == 1

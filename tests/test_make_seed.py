@@ -14,7 +14,7 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "docs" / "results")
 
 
-def test_balls_lie_on_the_circle_of_goals_with_the_point_beside_them_inside_the_room(tmp_path: Path):
+def test_balls_lie_on_the_circle_of_goals_with_the_point_next_to_them_inside_the_room(tmp_path: Path):
     from make_seed import displaced
 
     states = displaced("point_soccer", 64, seed=0)
@@ -29,7 +29,7 @@ def test_balls_lie_on_the_circle_of_goals_with_the_point_beside_them_inside_the_
 
 
 @pytest.mark.slow
-def test_the_ants_ball_is_five_away_and_the_ant_stands_beside_it():
+def test_the_ants_ball_is_five_away_and_the_ant_is_next_to_it():
     from make_seed import displaced
 
     states = displaced("ant_soccer", 8, seed=0)

@@ -37,6 +37,6 @@ def test_damaged_metrics_give_one_sentence(content: str | None, fix: str, folder
         load_run(folder)
 
 
-def test_a_header_alone_is_a_run_without_evaluations(folder: Path):
+def test_a_file_with_only_a_header_is_a_run_without_evaluations(folder: Path):
     (folder / "metrics.csv").write_text("env_steps,success_once\n")
     assert load_run(folder).metrics["env_steps"].shape == (0,)

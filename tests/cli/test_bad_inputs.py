@@ -136,7 +136,7 @@ def test_a_config_file_that_is_not_text_gives_one_sentence(tmp_path: Path, capsy
     assert "not JSON" in mistake(["train", "--config", str(tmp_path / "config.json")], capsys)
 
 
-def test_a_taken_run_folder_is_left_alone(tiny_run, capsys):
+def test_a_taken_run_folder_is_not_touched(tiny_run, capsys):
     before = (tiny_run.folder / "config.json").read_bytes()
     runs = str(tiny_run.folder.parents[2])
     assert "--overwrite" in mistake(["train", "--preset", "smoke", "--runs-dir", runs], capsys)

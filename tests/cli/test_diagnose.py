@@ -56,7 +56,7 @@ def test_figures_are_drawn_whole(diagnosed: Path, tmp_path: Path):
         )  # nothing cut off
 
 
-def test_one_part_alone_and_the_numbers_as_json(diagnosed: Path, tmp_path: Path, capsys):
+def test_only_one_part_and_the_numbers_as_json(diagnosed: Path, tmp_path: Path, capsys):
     os.link(diagnosed / "policy.safetensors", tmp_path / "mine.safetensors")
     arguments = [str(tmp_path / "mine.safetensors"), "--only", "conditioning", "--episodes", "4", "--states", "32"]
     assert main(["diagnose", *arguments, "--json"]) == 0
@@ -66,7 +66,7 @@ def test_one_part_alone_and_the_numbers_as_json(diagnosed: Path, tmp_path: Path,
     assert any("no config" in note for note in content["notes"])
 
 
-def test_words_for_whoever_has_not_read_the_paper(diagnosed: Path, tmp_path: Path, capsys):
+def test_words_for_readers_who_have_not_read_the_paper(diagnosed: Path, tmp_path: Path, capsys):
     arguments = [str(diagnosed), "--skip", "controllability", "alignment", "--episodes", "4", "--states", "32"]
     assert main(["diagnose", *arguments, "--out", str(tmp_path), "--no-figures"]) == 0
     shown = capsys.readouterr().out

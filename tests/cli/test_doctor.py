@@ -126,7 +126,7 @@ def test_a_cache_that_cannot_be_written_costs_time_only(sick):
     assert "DCP_CACHE_DIR" in row["advice"]
 
 
-def test_a_gpu_that_jax_does_not_use_is_told_with_its_extra(sick):
+def test_a_gpu_that_jax_does_not_use_is_reported_with_its_extra(sick):
     row = sick[1]["GPU"]
     assert row["state"] == "missing"
     assert "NVIDIA Test 9000" in row["found"]
@@ -190,7 +190,7 @@ def test_without_jax_the_other_rows_still_come(monkeypatch, tmp_path: Path):
     assert (memory.state, cache.state, runs.state) == ("missing", "missing", "ok")
 
 
-def test_too_little_memory_or_disk_for_the_paper_is_told(monkeypatch, tmp_path: Path):
+def test_too_little_memory_or_disk_for_the_paper_is_reported(monkeypatch, tmp_path: Path):
     """3e18 bytes fit on no disk, and 2.6 x 4 GB not into 8 GB of memory."""
     seen = {"available": 8e9, "memory": {doctor_checks.LARGE: 4e9}, "checkpoints": 3e18}
     monkeypatch.setattr(doctor_checks, "_look", lambda: seen)

@@ -36,7 +36,7 @@ def test_an_ants_last_evaluation_is_repeated_bit_for_bit(tmp_path: Path, capsys)
     assert "bit for bit" in capsys.readouterr().out
 
 
-def test_a_number_that_differs_from_the_logged_one_is_told(run: Path, capsys):
+def test_a_number_that_differs_from_the_logged_one_is_reported(run: Path, capsys):
     rows = (run / "metrics.csv").read_text().splitlines()
     column = rows[0].split(",").index("final_distance")
     last = rows[-1].split(",")
@@ -170,7 +170,7 @@ def test_policies_in_one_folder_do_not_write_over_each_other(run: Path, tmp_path
     assert {content["policy"]: content["burst_inside"] for content in contents}[policies[2]] == [100, 10]
 
 
-def test_an_exports_results_stand_beside_its_runs(run: Path, capsys):
+def test_an_exports_results_are_next_to_its_runs(run: Path, capsys):
     main(["export", str(run), "--format", "numpy", "--burst", "100", "10"])
     assert main(["eval", str(run)]) == 0
     assert main(["eval", str(run / "policy.npz")]) == 0

@@ -36,7 +36,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("argv", "sentence"), WRONG)
-def test_a_mistake_is_told_in_a_sentence_and_nothing_starts(
+def test_a_mistake_gets_a_sentence_and_nothing_starts(
     argv: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
@@ -46,7 +46,7 @@ def test_a_mistake_is_told_in_a_sentence_and_nothing_starts(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_in_the_place_of_the_runs_is_told(tmp_path: Path, capsys: pytest.CaptureFixture):
+def test_a_file_in_the_place_of_the_runs_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture):
     (tmp_path / "runs").write_text("")
     assert main(["grid", "--preset", "smoke", "--runs-dir", str(tmp_path / "runs")]) == 2
     assert "runs (Not a directory): choose another --runs-dir" in capsys.readouterr().err

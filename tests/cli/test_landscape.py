@@ -28,7 +28,7 @@ def test_pictures_and_numbers_of_a_run(tiny_run: TrainedRun, tmp_path: Path, cap
     assert -1.0 <= run["order"] <= 1.0 and 0.0 <= run["basin"] <= 1.0
 
 
-def test_a_policy_file_alone_is_enough_and_its_episodes_are_drawn(tiny_run: TrainedRun, tmp_path: Path, capsys):
+def test_a_single_policy_file_is_enough_and_its_episodes_are_drawn(tiny_run: TrainedRun, tmp_path: Path, capsys):
     os.link(tiny_run.folder / "policy.safetensors", tmp_path / "mine.safetensors")
     arguments = [str(tmp_path / "mine.safetensors"), "--rollouts", "2", "--no-directions"]
     assert main(["landscape", *arguments, "--out", str(tmp_path / "a.png")]) == 0

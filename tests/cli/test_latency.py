@@ -30,7 +30,7 @@ def test_an_exported_file_is_timed_in_its_form_and_without_its_burst(tiny_run, t
     assert [line.split("│")[1].strip() for line in shown.splitlines() if "│" in line] == ["numpy"]
 
 
-def test_what_is_not_installed_is_named_beside_the_rest(tiny_run, capsys, monkeypatch):
+def test_what_is_not_installed_is_named_next_to_the_rest(tiny_run, capsys, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
     assert main(["latency", str(tiny_run.folder), "--steps", "5", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

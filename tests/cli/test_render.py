@@ -54,7 +54,7 @@ def test_a_mistake_in_the_command_is_one_sentence(flags, sentence, capsys):
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"dcp: {sentence}")
 
 
-def test_a_run_without_a_policy_is_told(tiny_run, tmp_path, capsys):
+def test_a_run_without_a_policy_is_reported(tiny_run, tmp_path, capsys):
     shutil.copy(tiny_run.folder / "config.json", tmp_path)
     assert main(["render", str(tmp_path)]) == 2
     assert "has no policy yet" in capsys.readouterr().err
@@ -66,7 +66,7 @@ def test_an_environment_of_other_sizes_is_refused_with_the_numbers(tiny_run, cap
     assert "(2, 2, 2)" in said and "(29, 2, 8)" in said and said.count("\n") == 1
 
 
-def test_a_folder_that_cannot_be_written_is_told_before_anything_is_played(tiny_run, tmp_path, capsys):
+def test_a_folder_that_cannot_be_written_is_reported_before_anything_is_played(tiny_run, tmp_path, capsys):
     (tmp_path / "taken").write_text("a file")
     assert main(["render", str(tiny_run.folder), "--out", str(tmp_path / "taken" / "videos")]) == 2
     said = capsys.readouterr().err
@@ -79,7 +79,7 @@ def test_a_picture_of_an_absurd_size_is_refused_at_once(tiny_run, tmp_path, caps
     assert "width 9: use 64 to 4096 pixels per side" in said and "playing" not in said
 
 
-def test_an_episode_that_is_named_is_shown_alone(tiny_run, tmp_path, capsys):
+def test_only_the_named_episode_is_shown(tiny_run, tmp_path, capsys):
     assert (
         main(["render", str(tiny_run.folder), *QUICK, "--episode", "0", "--format", "html", "--out", str(tmp_path)])
         == 0

@@ -33,7 +33,7 @@ def test_a_report_is_written_over_the_last_one(tmp_path: Path, capsys):
         assert ": 1 run\n" in said and "1 table in " in said
 
 
-def test_a_report_on_damaged_runs_alone_is_written_and_fails(tmp_path: Path, capsys):
+def test_a_report_on_only_damaged_runs_is_written_and_fails(tmp_path: Path, capsys):
     write_run(tmp_path / "runs", seed=0)
     damaged = write_run(tmp_path / "damaged", seed=1)
     (damaged / "config.json").write_text("{")
@@ -68,7 +68,7 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, capsys, monkeypatch, argv: li
 
 
 @pytest.mark.parametrize("place", ["file", "file/below"])
-def test_an_out_that_is_no_folder_is_said_before_the_work(tmp_path: Path, capsys, place: str):
+def test_an_out_that_is_not_a_folder_is_reported_before_the_work(tmp_path: Path, capsys, place: str):
     write_run(tmp_path / "runs")
     (tmp_path / "file").write_text("")
     assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / place)]) == 2

@@ -37,7 +37,9 @@ def test_a_mistake_gets_one_sentence(flags: list[str], sentence: str, monkeypatc
     assert sentence in line
 
 
-def test_a_host_without_the_secret_is_told_where_it_comes_from(monkeypatch, capsys: pytest.CaptureFixture[str]):
+def test_a_host_without_the_secret_gets_a_sentence_on_where_it_comes_from(
+    monkeypatch, capsys: pytest.CaptureFixture[str]
+):
     monkeypatch.delenv("DCP_HOSTS_SECRET", raising=False)
     assert main(["train", *TWO]) == 2
     assert "host 1 needs the hosts' secret: set DCP_HOSTS_SECRET to what host 0 printed" in capsys.readouterr().err

@@ -155,7 +155,7 @@ def test_seeds_as_processes_stop_together_and_end_as_single_runs(longer_run, tmp
 
 
 @pytest.mark.slow
-def test_a_process_that_fails_is_told_of_and_the_others_end_well(tmp_path: Path, capsys):
+def test_a_process_that_fails_is_reported_and_the_others_end_well(tmp_path: Path, capsys):
     folder = tmp_path / tiny_config(seed=1).run_path
     folder.mkdir(parents=True)
     (folder / "metrics.csv").mkdir()  # nothing can be written there

@@ -130,7 +130,7 @@ def test_a_target_is_five_metres_away_in_any_direction(fidelity: str):
     assert not qd[:, 14:].any() and np.abs(q[:, :2]).max() <= 0.1
 
 
-def test_oddity_2_the_balls_y_follows_from_the_target_in_paper_fidelity_alone():
+def test_oddity_2_the_balls_y_follows_from_the_target_only_in_paper_fidelity():
     """Offset (cos b, sin a): with target 5 (cos a, sin a) the ball's y is 0.2 * 5 sin a + sin a = 2 sin a."""
     q, _ = soccer_draws("paper")
     ball, target = q[:, 15:17], q[:, 17:]

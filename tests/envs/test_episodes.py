@@ -50,7 +50,7 @@ def test_in_paper_fidelity_an_environment_returns_to_its_own_first_state(paper: 
         assert np.array_equal(first, again)
 
 
-def test_in_fixed_fidelity_every_episode_draws_anew(fixed: list[EpisodeState]):
+def test_in_fixed_fidelity_every_episode_draws_a_new_start_and_goal(fixed: list[EpisodeState]):
     x = positions(fixed)
     starts = np.concatenate([x[0], x[4], x[8]])
     assert len(set(starts)) == 3 * NUM_ENVS
@@ -59,7 +59,7 @@ def test_in_fixed_fidelity_every_episode_draws_anew(fixed: list[EpisodeState]):
 
 
 @pytest.mark.parametrize("fidelity", ["paper", "fixed"])
-def test_an_environment_that_ends_early_starts_anew_and_the_others_go_on(fidelity: str):
+def test_an_environment_that_ends_early_starts_again_and_the_others_continue(fidelity: str):
     """The edge is at 5: steps of 3 fall off with the second step, steps of 1 never within four."""
     states = run(Episodes(LineWorld(edge=5.0), 2, LENGTH, fidelity), [1.0, 3.0], 5)
     assert_allclose(positions(states), [[0, 0], [1, 3], [2, 0], [3, 3], [0, 0], [1, 3]])

@@ -59,7 +59,7 @@ def standing(q: np.ndarray, links: int = 12) -> SpringState:
     return SpringState(jnp.asarray(q), jnp.zeros(25), x, xd, x, xd)
 
 
-def test_oddity_6_the_state_shows_the_target_in_paper_fidelity_alone():
+def test_oddity_6_the_state_shows_the_target_only_in_paper_fidelity():
     near, far = np.zeros(26, np.float32), np.zeros(26, np.float32)
     far[24:] = 4.0
     for fidelity, leaks, size in (("paper", True, 268), ("fixed", False, 246)):

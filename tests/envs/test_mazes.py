@@ -67,7 +67,7 @@ def test_a_cell_sits_at_row_and_column_times_the_scale():
         ("####\n#r.#\n####", "at least one goal cell: mark it with 'g'"),
     ],
 )
-def test_a_bad_drawing_is_told_what_to_do(text: str, sentence: str):
+def test_a_bad_drawing_gets_a_sentence_with_the_fix(text: str, sentence: str):
     with pytest.raises(UserError, match=sentence):
         parse_layout(text, scale=1.0)
 

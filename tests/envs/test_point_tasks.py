@@ -63,7 +63,7 @@ def test_inertia_gathers_speed_by_hand():
     assert_allclose(state.obs[:4], [1.0, 1.14 + 0.072, 0.0, 0.8 * 0.09], atol=1e-6)
 
 
-def test_a_wall_stops_the_velocity_of_its_axis_alone():
+def test_a_wall_stops_only_the_velocity_of_its_axis():
     """x 0.6 with the wall's face at 0.5 and radius 0.08: the point stops at 0.58 and slides on in y."""
     state = INERTIA.step(at(INERTIA, 0.6, 1.0, velocity=(-0.2, 0.1)), jnp.zeros(2))
     assert_allclose(state.obs[:4], [0.58, 1.0 + 0.08, 0.0, 0.08], atol=1e-6)
@@ -216,7 +216,7 @@ def after_ball(point, ball, action, steps: int = 1, env=SLICK) -> np.ndarray:
     return np.asarray(state.obs[:4])
 
 
-def test_the_point_alone_moves_by_twelve_hundredths_of_the_action():
+def test_the_point_by_itself_moves_by_twelve_hundredths_of_the_action():
     assert_allclose(after_ball((2.0, 2.0), (4.0, 4.0), (-0.5, 1.0)), [1.94, 2.12, 4.0, 4.0], atol=1e-6)
     assert_allclose(after_ball((2.0, 2.0), (4.0, 4.0), (0.0, 9.0)), [2.0, 2.12, 4.0, 4.0], atol=1e-6)
 

@@ -161,7 +161,7 @@ def test_a_plain_function_is_measured_by_the_same_steps():
         assert_allclose(getattr(theirs, name), getattr(ours, name), rtol=1e-6, err_msg=name)
 
 
-def test_a_function_of_the_host_is_told_when_episodes_begin():
+def test_a_python_function_is_reset_when_episodes_begin():
     begun = []
     policy = HostPolicy(lambda state, goal: np.zeros((len(state), 1)), lambda: begun.append(1))
     rollout(LineWorld(), policy, KEY, 2, 3)
@@ -183,6 +183,6 @@ def test_actions_of_another_size_are_refused_and_not_spread_out():
             rollout(LineWorld(), policy, jax.random.key(0), 3, 2)
 
 
-def test_a_function_that_gives_the_wrong_number_of_actions_is_told_so():
+def test_a_function_that_gives_the_wrong_number_of_actions_gets_a_sentence():
     with pytest.raises(UserError, match=r"shape \(1,\) for states \(2, 1\)"):
         rollout(LineWorld(), HostPolicy(lambda state, goal: np.zeros(1)), KEY, 2, 3)

@@ -98,7 +98,7 @@ def test_a_policy_goes_to_another_environment_of_its_sizes(tiny_run: TrainedRun)
     assert environment_of(open_target(tiny_run.folder), eval_layout=True).spec.name == "point_u_maze_eval"
 
 
-def test_a_policy_that_does_not_fit_is_told_both_sizes(tiny_run: TrainedRun):
+def test_a_policy_that_does_not_fit_gets_a_sentence_with_both_sizes(tiny_run: TrainedRun):
     with pytest.raises(UserError, match=r"\(2, 2, 2\), but point_u_maze_inertia has \(4, 2, 2\)"):
         evaluate(tiny_run.folder, "point_u_maze_inertia")
 
@@ -131,7 +131,7 @@ def test_an_export_is_judged_where_the_run_was_wherever_it_lies(tiny_run: Traine
     assert (exported.env, exported.fidelity, exported.config) == ("point_u_maze_eval", "fixed", None)
 
 
-def test_a_config_beside_a_policy_counts_only_if_it_is_its_runs(tiny_run: TrainedRun, tmp_path: Path):
+def test_a_config_next_to_a_policy_counts_only_if_it_is_its_runs(tiny_run: TrainedRun, tmp_path: Path):
     path = export_policy(tiny_run.folder, "numpy", tmp_path / "policy.npz")
     stored = json.loads((tiny_run.folder / "config.json").read_text())
     for change, own in (({}, True), ({"seed": 1}, False), ({"eval_env": "point_u_maze_eval"}, False)):
@@ -149,7 +149,7 @@ def test_code_that_a_run_names_is_not_run_unasked(tiny_run: TrainedRun):
         environment_of(named)
 
 
-def test_a_run_without_a_policy_is_told_so(tiny_run: TrainedRun, tmp_path: Path):
+def test_a_run_without_a_policy_gets_a_sentence(tiny_run: TrainedRun, tmp_path: Path):
     (tmp_path / "config.json").write_bytes((tiny_run.folder / "config.json").read_bytes())
     with pytest.raises(UserError, match="no policy yet"):
         evaluate(tmp_path)
@@ -162,7 +162,7 @@ def test_a_second_evaluation_of_its_kind_is_not_compiled_again(tiny_run: Trained
     assert _shared.cache_info().hits == hits + 1
 
 
-def test_an_exported_policy_in_python_begins_its_burst_anew_with_each_seed(tiny_run: TrainedRun, tmp_path: Path):
+def test_an_exported_policy_in_python_restarts_its_burst_with_each_seed(tiny_run: TrainedRun, tmp_path: Path):
     """Of 250 steps and P = 100, the second seed's episodes would else begin in mid-period."""
     path = export_policy(tiny_run.folder, "numpy", tmp_path / "policy.npz", (100, 10))
     both = dcp.evaluate(load_exported(path), episodes=4, seeds=(0, 1))
@@ -180,7 +180,7 @@ def test_an_environment_may_be_given_itself():
     assert given.goal_sets() == named.goal_sets()
 
 
-def test_a_policy_and_what_is_said_of_it_are_read_at_once(tiny_run: TrainedRun, monkeypatch):
+def test_a_policy_and_its_metadata_are_read_at_once(tiny_run: TrainedRun, monkeypatch):
     """A run that is being trained replaces its file at any moment: two readings may be of two policies."""
     from dcp.policies import policy_file
 

@@ -148,7 +148,7 @@ def test_the_launcher_is_closed_whatever_happens(tmp_path: Path):
         (-40, "failed", "ended by signal 40"),  # has no name
     ],
 )
-def test_a_processes_end_is_told_by_its_code_and_its_logs_last_line(tmp_path: Path, code: int, state: str, why: str):
+def test_a_processes_end_is_judged_by_its_code_and_its_logs_last_line(tmp_path: Path, code: int, state: str, why: str):
     log = tmp_path / "log"
     log.write_text("first\nthe last word\n\n")
     status = ended(code, log)
@@ -207,7 +207,7 @@ def test_a_terminal_shows_the_table_and_keeps_its_last_state():
     assert shown.splitlines()[-2].endswith("4 finished; 100% of all steps\x1b[0m")
 
 
-def test_plain_lines_are_told_once_for_each_change(capsys: pytest.CaptureFixture):
+def test_plain_lines_are_printed_once_for_each_change(capsys: pytest.CaptureFixture):
     table, (finished, running, waiting, failed) = PlainTable(), lines_of()
     table.update([finished, running, waiting, failed])
     table.update([finished, running, waiting, failed])

@@ -98,7 +98,7 @@ def test_where_keeps_the_runs_that_fit_every_condition(where: tuple[str, ...], c
     st.lists(st.integers(1, 512), min_size=1, max_size=4, unique=True),
 )
 @settings(max_examples=30, deadline=None)
-def test_every_combination_is_there_once_in_a_folder_of_its_own(methods: list, seeds: list, widths: list):
+def test_every_combination_is_there_once_in_its_own_folder(methods: list, seeds: list, widths: list):
     content = {"product": {"method": methods, "seed": seeds}, "zip": [{"width": widths, "repr_dim": widths}]}
     found = expand(parse_grid({**content, "folder": "w{width}"}, "g"))
     assert len(found) == prod(map(len, (methods, seeds, widths)))
@@ -176,7 +176,7 @@ def test_checked_runs_have_what_the_environment_decides():
 
 
 @pytest.mark.parametrize("content", [b"preset = ", b"\xff\xfe", None])
-def test_what_is_no_toml_is_told(tmp_path: Path, content: bytes | None):
+def test_what_is_not_toml_is_reported(tmp_path: Path, content: bytes | None):
     path = tmp_path / "grid.toml"
     if content is not None:
         path.write_bytes(content)
@@ -192,7 +192,7 @@ def test_what_is_no_toml_is_told(tmp_path: Path, content: bytes | None):
         ("seed=7", "no run has seed=7: these runs have seed 0, 1, 2, 3, 4"),
     ],
 )
-def test_a_wrong_filter_is_told(where: str, sentence: str):
+def test_a_wrong_filter_is_reported(where: str, sentence: str):
     with pytest.raises(UserError) as error:
         expand(builtin_grid("paper"), [where])
     assert sentence in str(error.value)

@@ -103,7 +103,7 @@ def test_processes_are_a_job_each_and_vmapped_seeds_a_job_for_a_cell(tmp_path: P
     assert together[1].folders == (tmp_path / "point_u_maze/dcp/seed_0", tmp_path / "point_u_maze/dcp/seed_1")
 
 
-def test_a_folder_by_seed_makes_each_seed_a_job_of_its_own(tmp_path: Path):
+def test_a_folder_by_seed_makes_each_seed_a_separate_job(tmp_path: Path):
     """As one program they would all be written below the first one's folder, and the grid would look elsewhere."""
     runs = check_runs(expand(parse_grid({**content(seed=[0, 1]), "folder": "s{seed}"}, "test")))
     entries = survey(runs, tmp_path)

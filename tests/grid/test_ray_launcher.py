@@ -161,7 +161,7 @@ def closed_port() -> int:
         return listener.getsockname()[1]
 
 
-def test_a_dead_address_is_told_in_one_sentence(
+def test_a_dead_address_gets_one_sentence(
     tmp_path: Path,
     closed_port: int,
     deaf_port: int,

@@ -97,7 +97,7 @@ def test_an_amount_of_memory_is_read(text: str, amount: int):
 
 
 @pytest.mark.parametrize("text", ["", "much", "-3GB", "0GB", "3PB", "nan"])
-def test_what_is_no_amount_is_told(text: str):
+def test_what_is_not_an_amount_is_reported(text: str):
     with pytest.raises(UserError, match="such as 12GB"):
         parse_memory(text)
 

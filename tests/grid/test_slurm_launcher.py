@@ -198,9 +198,7 @@ def test_a_stop_takes_waiting_jobs_out_of_the_queue_and_asks_running_ones(tmp_pa
     assert {status.state for status in launcher.poll().values()} == {"stopped"}
 
 
-def test_mistakes_are_told_in_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-):
+def test_mistakes_get_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
     grid = as_toml(tmp_path / "grid.toml", seed=[0])
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(["grid", str(grid), "--runs-dir", str(tmp_path / "runs"), "--launcher", "slurm"]) == 2

@@ -51,7 +51,7 @@ def test_another_run_in_the_folder_is_a_mistake_that_is_not_tried_again(done: Jo
     assert all(retriable(code) for code in (1, 75, 130, 137, 143, None))
 
 
-def test_a_damaged_folder_is_told(done: Job):
+def test_a_damaged_folder_is_reported(done: Job):
     (done.folders[0] / "config.json").write_text("{")
     outcome = run_job(done)
     assert outcome.code == 2 and "is not JSON" in outcome.why

@@ -62,7 +62,7 @@ def test_the_same_seed_is_the_same_episode_and_another_is_another():
 
 
 @pytest.mark.parametrize(("reward", "away"), [("zero_one", 0.0), ("minus_one", -1.0)])
-def test_the_reward_of_a_step_is_the_one_computed_anew(reward: str, away: float):
+def test_the_reward_of_a_step_equals_the_recomputed_one(reward: str, away: float):
     env = gymnasium.make("dcp/PointUMaze-v0", reward=reward).unwrapped
     achieved, desired, rewards, infos = [], [], [], []
     first, _ = env.reset(seed=1)
@@ -91,7 +91,7 @@ def test_rewards_by_hand():
     assert_array_equal(GoalEnv("point_u_maze", reward="minus_one").compute_reward(achieved, goals, {})[0], [0, 0, 0])
 
 
-def test_what_is_said_of_success_and_of_an_early_end():
+def test_info_reports_success_and_an_early_end():
     """By 1 toward 3: near the goal at 3 alone. Success is to have been there; past 4.5 the world ends."""
     env = GoalEnv(LineWorld(goal=3.0, edge=4.5))
     env.reset(seed=0)

@@ -71,7 +71,7 @@ def test_the_cards_scores_are_those_of_dcp_eval_with_intervals_and_the_hub_reads
     assert stored["summary"]["time_near_goal"]["mean"] == pytest.approx(found["time_near_goal"].mean)
 
 
-def test_pulling_fetches_known_files_alone_and_loading_imports_nothing(hub: Hub, tiny_run, tmp_path: Path, capsys):
+def test_pulling_fetches_only_known_files_and_loading_imports_nothing(hub: Hub, tiny_run, tmp_path: Path, capsys):
     """A stranger's repository: a policy whose condition is code, and the code beside it."""
     evil = "import pathlib; pathlib.Path(__file__).with_name('ran').touch()"
     content = (tiny_run.folder / "policy.safetensors").read_bytes()

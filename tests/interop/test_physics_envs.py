@@ -23,7 +23,7 @@ def test_gymnasiums_checker_has_nothing_to_say(name: str):
 
 
 @pytest.mark.parametrize("name", ["ant_u_maze", "humanoid_u_maze", "ant_push", "ant_soccer", "pusher_easy"])
-def test_an_episode_is_the_pure_environments_and_its_rewards_are_those_computed_anew(name: str):
+def test_an_episode_is_the_pure_environments_and_its_rewards_equal_the_recomputed_ones(name: str):
     """The start bit for bit. A step is compiled with the judgement of its soundness, so its last bits may differ."""
     pure, env = make_env(name), gymnasium.make(gymnasium_id(name))
     observation, _ = env.reset(seed=3)
@@ -86,7 +86,7 @@ def test_a_vector_of_ants_is_ants():
         assert_array_equal(told[2], [one[2] for one in each])
 
 
-def test_ants_that_fall_start_anew():
+def test_ants_that_fall_start_again():
     """Full torque throws an ant over within an episode: some of 16 end early, and go on from a start."""
     envs = gymnasium.make_vec("dcp/AntUMaze-v0", num_envs=16)
     envs.reset(seed=0)

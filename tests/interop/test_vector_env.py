@@ -61,7 +61,7 @@ def test_the_step_of_a_reset_is_worth_nothing_under_either_reward():
     assert [float(envs.step([[1.0]])[1][0]) for _ in range(4)] == [-1.0, -1.0, 0.0, -1.0]
 
 
-def test_one_that_diverges_leaves_the_others_alone():
+def test_one_that_diverges_does_not_affect_the_others():
     envs = GoalVectorEnv(BrittleLine(NAN), num_envs=3, max_episode_steps=-1)
     envs.reset(seed=0)
     told = [envs.step([[0.0], [1.0], [2.0]]) for _ in range(4)]
@@ -107,7 +107,7 @@ def test_gymnasiums_wrappers_fit_around_it():
     assert [int(info["episode"]["l"]) for info in infos] == [3, 3]
 
 
-def test_each_has_a_picture_of_its_own():
+def test_each_has_its_own_picture():
     envs = gymnasium.make_vec("dcp/PointUMaze-v0", num_envs=2, render_mode="rgb_array")
     envs.reset(seed=0, options={"goal": [[1.0, 2.0], [3.0, 3.0]]})
     pictures = envs.render()

@@ -39,7 +39,7 @@ def test_whole_states_give_their_goals(tmp_path: Path):
     assert found.sha256 == hashlib.sha256((tmp_path / "seed.npz").read_bytes()).hexdigest()
 
 
-def test_goals_alone_will_do(tmp_path: Path):
+def test_goals_without_states_are_enough(tmp_path: Path):
     found = read(npz(tmp_path, goals=np.array([[3, 4]])), SPEC)  # whole numbers too
     assert np.array_equal(found.goals, [[3.0, 4.0]]) and found.states is None
 

@@ -145,7 +145,7 @@ def moving(steps: int, num_envs: int = 4) -> jax.Array:
     return jnp.arange(1.0, steps * num_envs * 2 + 1).reshape(steps, num_envs, 2)
 
 
-def test_z_is_chosen_on_the_25_step_clock_alone():
+def test_z_is_chosen_only_on_the_25_step_clock():
     steps = 60
     goal = constant(points(40, 80, 120, 160), steps)
     state = COMMAND.init(moving(1)[0], goal[0])
@@ -199,7 +199,7 @@ def test_an_environment_whose_goal_changed_is_commanded_it_until_the_next_tick()
     assert np.array_equal(commanded[25:], z[25:])
 
 
-def test_with_nothing_but_the_goal_in_the_pool_z_is_the_goal():
+def test_with_only_the_goal_in_the_pool_z_is_the_goal():
     goal = points(4, 4)
     state = COMMAND.init(goal, goal)
     state, commanded = COMMAND.step(state, goal, goal, IDENTITY, jax.random.key(0))

@@ -59,7 +59,7 @@ def test_the_pools_memory_is_one_episode_unless_it_is_given(settings: dict, step
     assert command.pool_refresh_steps == steps
 
 
-def test_a_new_command_needs_its_row_alone(monkeypatch):
+def test_a_new_command_needs_only_its_row(monkeypatch):
     class Nearest(FinalGoal):
         pass
 

@@ -187,7 +187,7 @@ def test_link_velocities_are_the_change_of_their_places():
     np.testing.assert_allclose(moved, mean, atol=0.05)
 
 
-def test_a_diverged_body_starts_anew_is_counted_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_diverged_body_starts_again_is_counted_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """MuJoCo by itself would reset it unseen, and write MUJOCO_LOG.TXT into the present folder."""
     monkeypatch.chdir(tmp_path)
     env = task("pusher_easy")

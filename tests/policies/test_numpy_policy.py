@@ -80,7 +80,7 @@ def test_psi_of_the_goal_is_kept_while_its_numbers_stay_the_same(tmp_path: Path)
     np.testing.assert_array_equal(moved, fresh(state[1], mutable))
 
 
-def test_an_action_is_the_callers_own_and_inputs_are_left_alone(tmp_path: Path):
+def test_an_action_is_the_callers_own_and_inputs_are_not_changed(tmp_path: Path):
     policy, (state, goal) = NumpyPolicy.load(written(tmp_path)), maze_inputs(ANT, 2)
     before = state.copy(), goal.copy()
     first = policy(state[0], goal[0])
@@ -126,7 +126,7 @@ def test_the_burst_takes_the_last_steps_of_each_period_and_exactly_its_share(tmp
     assert random == ([False] * 7 + [True] * 3) * 10
 
 
-def test_a_burst_is_seeded_uniform_and_starts_anew_at_reset(tmp_path: Path):
+def test_a_burst_is_seeded_uniform_and_restarts_at_reset(tmp_path: Path):
     policy, (state, goal) = NumpyPolicy.load(written(tmp_path, burst=(2, 2))), maze_inputs(ANT, 1)
 
     def episode(seed: int) -> np.ndarray:

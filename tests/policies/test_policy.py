@@ -60,7 +60,7 @@ def test_random_actions_are_uniform():
     assert abs((taken**2).mean() - 1 / 3) < 4 * np.sqrt(4 / 45 / taken.size)
 
 
-def test_a_burst_of_length_0_is_the_policy_itself_and_as_an_argument_leaves_its_actions_alone():
+def test_a_burst_of_length_0_is_the_policy_itself_and_as_an_argument_does_not_change_its_actions():
     policy = Marked()
     assert with_burst(policy, 100, 0) is policy
     assert_array_equal(actions(PeriodicBurst(policy, 7, jnp.asarray(0)), 10), actions(policy, 10))

@@ -62,7 +62,7 @@ def test_a_specs_physics_and_fixes_come_back_and_older_files_have_none(tmp_path:
     assert load_policy(path).spec == policy.spec
 
 
-def test_a_run_folder_stands_for_its_policy(saved: Path):
+def test_a_run_folder_can_be_given_for_its_policy(saved: Path):
     assert load_policy(saved.parent).spec.name == "point_u_maze_inertia"
     assert policy_about(saved) == {"env": "point_u_maze_inertia", "method": "dcp"}
 
@@ -186,7 +186,7 @@ def test_a_hostile_file_gives_one_sentence_at_once(case: str, saved: Path):
     assert time.process_time() - started < 2.0
 
 
-def test_a_flipped_byte_anywhere_is_told(saved: Path):
+def test_a_flipped_byte_anywhere_is_reported(saved: Path):
     """Of every byte the lowest bit, and then a file that says so of itself still loads."""
     content = saved.read_bytes()
     load_policy(saved)
@@ -263,7 +263,7 @@ def test_a_policy_without_its_critic_acts_the_same_and_is_smaller(tmp_path: Path
         loaded.representation.value(state[0], np.zeros(2), goal[0])
 
 
-def test_one_observation_or_many_give_the_same_actions_and_a_wrong_size_is_told(saved: Path):
+def test_one_observation_or_many_give_the_same_actions_and_a_wrong_size_is_reported(saved: Path):
     policy = load_policy(saved)
     state, goal = np.linspace(0, 3, 12).reshape(3, 4), np.linspace(3, 0, 6).reshape(3, 2)
     batched = policy(state, goal)

@@ -83,7 +83,7 @@ def test_kept_policies_are_thinned_until_the_page_is_small_enough():
         (["zoo/point_u_maze/dcp", "--episodes", "0"], "--episodes is 0"),
     ],
 )
-def test_a_mistake_is_told_in_one_sentence(arguments, said, capsys, tmp_path, monkeypatch):
+def test_a_mistake_gets_one_sentence(arguments, said, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["explore", *arguments]) == EXIT_MISTAKE
     told = capsys.readouterr().err

@@ -14,7 +14,7 @@ def forgotten():
     offscreen._working_backend.cache_clear()
 
 
-def test_a_backend_that_fails_is_told_and_the_next_one_draws(renderer, monkeypatch):
+def test_a_backend_that_fails_is_reported_and_the_next_one_draws(renderer, monkeypatch):
     monkeypatch.setattr(offscreen, "BACKENDS", dict.fromkeys(offscreen.BACKENDS, ("abacus", renderer)))
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     found = offscreen.find_backend()
@@ -49,7 +49,7 @@ def test_mujoco_gl_is_obeyed_and_blamed(monkeypatch):
         offscreen.make_renderer(BALL, 8, 8)
 
 
-def test_a_backend_that_does_not_exist_is_told_before_any_work(monkeypatch):
+def test_a_backend_that_does_not_exist_is_reported_before_any_work(monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "abacus")
     with pytest.raises(UserError, match="MUJOCO_GL is 'abacus': unset it, or choose one of egl, osmesa"):
         offscreen.require_renderer()

@@ -55,7 +55,7 @@ def test_they_are_the_episodes_that_dcp_eval_measures(env, tiny_run):
     np.testing.assert_array_equal([e.reached or 0 for e in shown], trial.all.first_reach[:4])
 
 
-def test_another_policy_meets_the_same_starts_and_goals(env, tiny_run):
+def test_another_policy_gets_the_same_starts_and_goals(env, tiny_run):
     ours = shown_episodes(env, tiny_run.policy, 0, 0, 2, STEPS)
     others = shown_episodes(env, with_burst(tiny_run.policy, 2, 2), 0, 0, 2, STEPS)
     for a, b in zip(ours, others, strict=True):
@@ -64,7 +64,7 @@ def test_another_policy_meets_the_same_starts_and_goals(env, tiny_run):
         assert not np.array_equal(a.achieved[-1], b.achieved[-1])
 
 
-def test_one_that_arrives_in_the_median_time_is_shown_beside_the_first_that_does_not():
+def test_one_that_arrives_in_the_median_time_is_shown_next_to_the_first_that_does_not():
     played = [point_walk(steps=100, reached=at) for at in (90, None, 10, 40, None)]
     assert one_of_each(played) == (3, 1)
     assert one_of_each(played[:1]) == (0,) and one_of_each(played[1:2]) == (0,)
@@ -157,7 +157,7 @@ def test_a_small_step_along_the_arrow_comes_nearer_in_psi_than_one_across(tiny_r
     assert away(at + 0.01 * arrow) < min(away(at), away(at + 0.01 * across), away(at - 0.01 * across))
 
 
-def test_z_is_chosen_anew_every_period_by_the_methods_own_score():
+def test_z_is_chosen_every_period_by_the_methods_own_score():
     """All five of the pool are candidates, and `energy` takes the one nearest to the goal (3, 3) in psi."""
     pool = np.array([[1.0, 1.0], [3.0, 2.0], [1.0, 3.0], [2.9, 2.9], [0.0, 0.0]])
     command = PooledSubgoal(5, 5, 3, 10, score="energy", threshold=0.1)

@@ -101,7 +101,7 @@ def test_a_tracking_camera_s_path_is_a_moving_average():
     np.testing.assert_allclose(path[0, 1], 4.0 + 0.5 * (12 * 13 / 2) / 25)  # 13 of 25 at the start itself
 
 
-def test_a_policy_that_reached_stands_still_shortly_after_while_the_other_goes_on():
+def test_a_policy_that_reached_stands_still_shortly_after_while_the_other_continues():
     early, late = point_walk(steps=60, reached=5), point_walk(steps=60)
     shown = drawn([Subject("dcp", None, [early]), Subject("crl", None, [late])], stride=20)  # 0, 20, 40, 60
     np.testing.assert_array_equal(shown[2].image[:, :WIDTH], shown[3].image[:, :WIDTH])

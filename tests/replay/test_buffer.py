@@ -84,7 +84,7 @@ def test_starts_are_uniform_over_what_is_stored_and_drawn_for_each_environment()
     assert abs(together - 1 / 4) < 0.04  # independent draws agree one time in four
 
 
-def test_a_full_ring_has_room_for_one_window_of_its_own_length_alone():
+def test_a_full_ring_has_room_for_only_one_window_of_its_own_length():
     for seed in range(5):
         window = sample(filled(10), CAPACITY, jax.random.key(seed))
         assert np.array_equal(window.state[:, 0, 0], np.arange(3, 10))

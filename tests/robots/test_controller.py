@@ -86,7 +86,7 @@ def test_a_goal_may_change_between_two_steps():
     np.testing.assert_array_equal(robot.sent, [[1.0, 1.0], [-1.0, 0.5], SAFE])
 
 
-def test_the_warm_up_sends_nothing_and_may_take_long_and_the_policy_starts_anew():
+def test_the_warm_up_sends_nothing_and_may_take_long_and_the_policy_is_reset():
     robot = FakeRobot(clock := FakeClock(), warm_up=2)
 
     class Compiled:
@@ -240,7 +240,7 @@ def test_a_read_that_blocks_is_caught_while_it_blocks():
     assert robot.senders[-1] == "dcp-watchdog" and len(robot.ordinary) == 3 and robot.ended_safely()
 
 
-def test_a_send_that_blocks_is_said_and_the_safe_action_follows_when_it_returns(caplog):
+def test_a_send_that_blocks_is_reported_and_the_safe_action_follows_when_it_returns(caplog):
     robot, said = FakeRobot(), threading.Event()
     calls = []
 
@@ -392,7 +392,7 @@ def test_run_inside_a_with_block_sends_the_safe_action_before_its_exception_can_
 # ---- the safe action
 
 
-def test_a_safe_action_that_fails_is_tried_again_and_if_it_cannot_be_sent_that_is_said():
+def test_a_safe_action_that_fails_is_tried_again_and_if_it_cannot_be_sent_that_is_reported():
     robot = FakeRobot(FakeClock())
     robot.at[1] = lambda: setattr(robot, "send_fails", 3)  # the action and two attempts
     with pytest.raises(Stopped, match="the safe action was sent"):

@@ -58,7 +58,7 @@ def test_an_action_that_waited_for_its_turn_is_refused_if_the_stop_came_meanwhil
     assert results == [False] and bus.sent == [1.0, 0.0]
 
 
-def test_whoever_closes_second_returns_after_the_safe_action_is_out():
+def test_a_second_caller_of_close_returns_after_the_safe_action_is_out():
     door = gate(bus := Bus())
     first = thread(door.close, "first")
     bus.inside.wait(30.0)

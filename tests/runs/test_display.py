@@ -36,7 +36,7 @@ def test_a_terminal_has_one_line_a_seed():
     assert ["7", "0.750", "3.000", "5.250", "2.000", "0.000"] in lines
 
 
-def test_a_display_of_ones_own_is_told_of_every_seed(tmp_path):
+def test_your_own_display_hears_of_every_seed(tmp_path):
     seen = []
 
     class Seen(Display):

@@ -99,7 +99,7 @@ def test_dcp_eval_says_by_what_it_stepped(whole: TrainedRun, tmp_path: Path, cap
     assert "on pusher_easy, stepped by mujoco" in capsys.readouterr().out
 
 
-def test_a_result_under_another_physics_stands_beside_the_runs_own(whole: TrainedRun):
+def test_a_result_under_another_physics_is_written_next_to_the_runs_own(whole: TrainedRun):
     """Neither a result nor a video takes the place of the other."""
     target, options = open_target(whole.folder), EvalOptions()
     own, other = (arena_for(target, episodes=4, physics=physics) for physics in (None, "brax"))

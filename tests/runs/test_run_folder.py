@@ -133,7 +133,7 @@ def test_the_same_seed_gives_the_same_bits_and_nothing_is_traced_twice(tiny_run:
     assert sorted(traces) == ["collect", "evaluate", "learn"]  # of 2 evaluations, 8 iterations, 2 prefills
 
 
-def test_runs_that_differ_in_seed_or_budget_alone_share_their_programs():
+def test_runs_that_differ_only_in_seed_or_budget_share_their_programs():
     one, other = (Programs(make_algorithm(tiny_config(**settings))) for settings in ({"seed": 3}, {"steps": 12_000}))
     assert one.jitted is other.jitted
     assert one.jitted is not Programs(make_algorithm(tiny_config(discount=0.9))).jitted
@@ -248,7 +248,7 @@ def test_the_clock_reads_hours_only_when_there_are_some():
     assert [clock(seconds) for seconds in (5, 125, 3725)] == ["0:05", "2:05", "1:02:05"]
 
 
-def test_divergence_is_told_where_there_is_some(tiny_run: TrainedRun, tmp_path: Path, capsys):
+def test_divergence_is_reported_if_there_is_any(tiny_run: TrainedRun, tmp_path: Path, capsys):
     shown = Plain(tiny_config().resolve(250), tmp_path)
     shown.evaluated([{**tiny_run.rows[0], "diverged_episodes": 3}])
     assert capsys.readouterr().out.splitlines()[-1].endswith("  3 episodes diverged")

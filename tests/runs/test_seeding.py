@@ -74,7 +74,7 @@ def test_without_seeds_a_run_is_what_it_was(tiny_run: TrainedRun):
     assert int(tiny_run.state.acting.command.seeded) == 0
 
 
-def test_the_critic_learns_from_seeds_at_rest_and_the_actor_from_experience_alone(seed_file: Path):
+def test_the_critic_learns_from_seeds_at_rest_and_the_actor_only_from_experience(seed_file: Path):
     trainer = make_algorithm(tiny_config(pool_seed=str(seed_file), pool_seed_in_critic=True))
     learner, key = trainer.learner, jax.random.key(0)
     batch = Batch(*(jax.random.normal(k, (64, 2)) for k in jax.random.split(key, 4)))

@@ -239,7 +239,7 @@ def test_two_devices_share_two_seeds_out_and_nothing_changes(together: Trained, 
 
 
 @pytest.mark.slow
-def test_under_physics_two_seeds_gather_what_each_gathers_alone():
+def test_under_physics_two_seeds_collect_what_each_collects_alone():
     """Eight steps: later the rounding of contacts decides, as on two devices."""
     settings = {"env": "ant_u_maze", "unroll_length": 8, "min_replay_rows": 8, "window": 9, "devices": 1}
     trainer = make_algorithm(tiny_config(**settings, episode_length=50))

@@ -149,7 +149,7 @@ def test_an_uneven_number_of_episodes_is_not_split():
     assert two.that_divides(7) is ONE_DEVICE
 
 
-def test_no_device_gives_up_on_another_and_what_jax_was_told_stands(monkeypatch):
+def test_no_device_gives_up_on_another_and_what_jax_was_told_is_kept(monkeypatch):
     """XLA's own limit is 40 s, and then the process is gone. JAX was told of one device by conftest.py."""
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere")
     prepare(None, KINEMATIC)

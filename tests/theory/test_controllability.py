@@ -147,7 +147,7 @@ def test_an_informative_direction_is_followed_to_the_waypoint(seed: int):
     assert_allclose(change, -2 * terms.c0, rtol=1e-5)
 
 
-def test_a_car_beside_its_goal_has_a_steep_gradient_that_it_can_hardly_act_on():
+def test_a_car_next_to_its_goal_has_a_steep_gradient_that_it_can_hardly_act_on():
     """The nearer the place beside it, the smaller the share; the action keeps its size, sqrt(2 c0)."""
     car, s = Unicycle(), np.zeros(3)
     shares = []
@@ -158,7 +158,7 @@ def test_a_car_beside_its_goal_has_a_steep_gradient_that_it_can_hardly_act_on():
     assert shares[1] < shares[0] < 0.5
 
 
-def test_must_fail_straight_beside_its_goal_a_car_has_two_best_actions():
+def test_must_fail_directly_beside_its_goal_a_car_has_two_best_actions():
     """Forward first or backward first cost the same, so d* has a kink there: the spheres of a system that cannot move
     in every direction are not smooth, though (B2) takes that for granted."""
     shots = Unicycle().solve(np.zeros(3), np.array([0.0, 0.3, 0.0]))

@@ -63,7 +63,7 @@ def test_the_direction_sets_the_orientation_and_the_price_of_time_the_scale(seed
 
 @examples(200)
 @given(SEEDS)
-def test_the_direction_alone_tells_the_magnitude(seed: int):
+def test_the_direction_determines_the_magnitude(seed: int):
     """HJB has one positive root: with a price of time (s, direction) is enough, theorem 1 asks for more."""
     rng = np.random.default_rng(seed)
     system = curved(rng)
@@ -74,7 +74,7 @@ def test_the_direction_alone_tells_the_magnitude(seed: int):
 
 @examples(15)
 @given(SEEDS)
-def test_the_direction_alone_tells_the_magnitude_with_drift_too(seed: int):
+def test_the_direction_determines_the_magnitude_with_drift_too(seed: int):
     rng = np.random.default_rng(seed)
     system = linear(rng)
     s, g = ends(rng, 2)

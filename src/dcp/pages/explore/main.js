@@ -56,7 +56,7 @@ class App {
     requestAnimationFrame(frame);
   }
 
-  // What the reader changes. In a wall there is no goal and no start: the nearest free place is taken.
+  // What the reader changes. A goal or start in a wall moves to the nearest free place.
 
   freeGoal(place) { return [...nearestFree(this.data.plane, place.slice(0, 2), OFF_WALLS * (this.data.plane.maze?.scale ?? 1)), ...this.state.goal.slice(2)]; }
   freeStart(index, place) { return nearestFree(this.data.plane, place, this.task.things[index].size); }
@@ -93,7 +93,7 @@ class App {
     this.stale = true;
   }
 
-  // As if so many steps had been watched.
+  // Advance by this many steps, as if they had been watched.
   goTo(step) {
     if (!this.task) this.state.time = Math.min(step, this.lastStep);
     for (const panel of this.panels) {

@@ -1,4 +1,4 @@
-// One policy: its field, its pool and what moves, on a canvas of its own.
+// One policy: its field, its pool and what moves, on its own canvas.
 
 import { element, fitCanvas } from "../shared/dom.js";
 import { arrow, disc, freeSpace, makePlan, thing, trail, wallFaces } from "../shared/maze_plan.js";
@@ -24,7 +24,7 @@ export class Panel {
     if (app.task) this.walk = new Walk(app.task, this.policy, app.data.threshold);
   }
 
-  // The last policy that was kept at or before so many steps; else the first. Each is made once.
+  // The last policy that was kept at or before this many steps; else the first. Each is made once.
   chooseVersion(steps) {
     const { versions } = this.described, before = versions.filter((v) => v.env_steps === null || v.env_steps <= steps);
     const chosen = before.at(-1) ?? versions[0];

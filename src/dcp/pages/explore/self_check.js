@@ -1,11 +1,11 @@
-// The page checks itself: what Python computed of the same weights, and a walk that Python took.
+// The page checks itself against what Python computed from the same weights, and against a walk that Python took.
 
 import { makeTask } from "./dynamics.js";
 import { Policy } from "./policy.js";
 
 const largest = (a, b) => a.reduce((most, value, i) => Math.max(most, Math.abs(value - b[i])), 0);
 
-// -> {actions, distances, ways, walk}: the largest differences; walk is that of places after so many steps
+// -> {actions, distances, ways, walk}: the largest differences; walk is that of the places after these steps
 export function selfCheck(data) {
   const found = { actions: 0, distances: 0, ways: 0, walk: 0 };
   const worst = (name, difference) => { found[name] = Math.max(found[name], difference); };

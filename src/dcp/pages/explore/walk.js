@@ -5,7 +5,7 @@ import { apart } from "./policy.js";
 export const BURST = { period: 100, length: 10 }; // the paper's: random actions in the last 10 of every 100 steps
 const LONGEST = 3000; // steps that are remembered
 
-// Numbers from 0 to 1 that depend on step and axis alone: every policy gets the same burst.
+// Numbers from 0 to 1 that depend only on step and axis, so that every policy gets the same burst.
 function noise(step, axis) {
   let h = Math.imul(2 * step + axis + 1, 0x9e3779b1);
   h = Math.imul(h ^ (h >>> 16), 0x85ebca6b);

@@ -55,7 +55,7 @@ export class Chart {
     this.yMax = this.top(runs);
   }
 
-  // The scale's end: what is possible, or what there is. A wide band does not squeeze the lines.
+  // The scale's end: the largest possible value, or the largest one shown. A wide band does not squeeze the lines.
   top(runs) {
     const values = runs.flatMap((r) => r.values[this.metric.key] || []).filter(isNumber);
     const most = Math.max(...values, 0);

@@ -44,7 +44,7 @@ followReading();
 redraw();
 const body = document.querySelector("main");
 let drawnWidth = body.clientWidth;
-// A change of height alone, such as a filter makes, needs no drawing and must not take the pointer's values away.
+// If only the height changes, as after a filter, nothing is redrawn, and the values under the pointer stay.
 new ResizeObserver(() => {
   if (body.clientWidth === drawnWidth) return;
   drawnWidth = body.clientWidth;

@@ -1,4 +1,4 @@
-// What the reader chose. Nothing chosen means everything; the first choice means this alone.
+// What the reader chose. Nothing chosen means everything; the first choice means only this one.
 
 import { all } from "../shared/dom.js";
 import { DATA } from "./data.js";

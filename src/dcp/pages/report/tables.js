@@ -30,7 +30,7 @@ function sortBy(table, head) {
   table.classList.toggle("sorted", next !== "none");
 }
 
-// What has no number comes last, whichever way.
+// Rows without a number always come last.
 function compare(a, b, column, direction, numeric) {
   const original = a.dataset.order - b.dataset.order;
   if (direction === "none") return original;
@@ -42,7 +42,7 @@ function compare(a, b, column, direction, numeric) {
   return sign * (x - y) || original;
 }
 
-// A table that goes on to the right fades there.
+// A table that continues to the right fades there.
 export function markWide() {
   for (const box of all(".scroll")) {
     box.classList.toggle("more", box.scrollWidth - box.clientWidth - box.scrollLeft > 4);

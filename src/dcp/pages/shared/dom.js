@@ -1,4 +1,4 @@
-// Elements and their text. Text enters a page by textContent alone.
+// Elements and their text. Text enters a page only by textContent.
 
 export const byId = (id) => document.getElementById(id);
 export const all = (selector, root = document) => [...root.querySelectorAll(selector)];
@@ -14,7 +14,7 @@ export function fill(node, attributes, children) {
   return node;
 }
 
-// Hand the reader a file.
+// Let the reader download a file.
 export function download(name, blob) {
   const link = element("a", { href: URL.createObjectURL(blob), download: name });
   link.click();

@@ -48,7 +48,7 @@ export function isFree({ maze }, [x, y]) {
 }
 
 // The place nearest to one where a square of half side `room` touches no wall; without a maze, nearest in the plane.
-// Each of its coordinates is the place's own, or lies beside the face of a cell.
+// Each of its coordinates is the place's own, or next to the face of a cell.
 export function nearestFree(plane, place, room) {
   const { maze, low, high } = plane;
   if (!maze) return place.map((p, i) => Math.min(high[i], Math.max(low[i], p)));
