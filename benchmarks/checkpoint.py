@@ -24,7 +24,8 @@ from dcp.devices import prepare
 from dcp.envs.registry import make_env
 from dcp.evaluation.rollout import evaluation_key
 from dcp.presets import preset_config
-from dcp.runs.checkpoint import Moment, Saver, checkpoints, load
+from dcp.runs.checkpoint import Moment, Saver, load
+from dcp.runs.checkpoint_files import checkpoints
 from dcp.runs.loop import Cadence
 
 

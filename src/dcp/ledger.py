@@ -36,7 +36,7 @@ from dcp.run_folder import (
     load_run,
     read_config_file,
 )
-from dcp.runs.checkpoint import DamagedError, checkpoints, read_record
+from dcp.runs.checkpoint_files import DamagedError, checkpoints, read_record
 from dcp.runs.run_status import evaluation_points, read_plan
 from dcp.statistics import paired_test
 

@@ -24,7 +24,8 @@ from dcp.grid.jobs import Job
 from dcp.policies.exports import encode, load_exported
 from dcp.policies.policy_file import load_policy, policy_about, save_policy
 from dcp.run_folder import load_run
-from dcp.runs import checkpoint as files
+from dcp.runs import checkpoint
+from dcp.runs import checkpoint_files as files
 from dcp.runs.loop import OneRun
 from dcp.runs.run_status import how_far, is_finished, read_plan
 from tests.fuzz.mutations import as_text, mutated_bytes, mutated_tree
@@ -164,7 +165,7 @@ class Checkpoints(Loader):
         try:
             how_far(self.run)
             is_finished(self.run)
-            _, moment = files.load(self.path, self.config, self.shapes)
+            _, moment = checkpoint.load(self.path, self.config, self.shapes)
         except files.DamagedError as damage:
             raise UserError(str(damage)) from damage
         assert 0 <= moment.unrolls <= self.config.num_unrolls

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dcp.runs import checkpoint as files
-from dcp.runs.checkpoint import read_arrays
+from dcp.runs import checkpoint_files as files
+from dcp.runs.checkpoint_files import read_arrays
 
 TIMING = {"steps_per_second", "wall_seconds"}
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dcp.runs import checkpoint as files
+from dcp.runs import checkpoint_files as files
 from dcp.runs.sinks import TrainedRun
 
 

@@ -16,7 +16,7 @@ import pytest
 from dcp.cli.main import main
 from dcp.errors import RunError, UserError
 from dcp.run_folder import read_config_file
-from dcp.runs import checkpoint as files
+from dcp.runs import checkpoint_files as files
 from dcp.runs.folder import FolderLock
 from dcp.runs.loop import Evaluation
 from dcp.runs.sinks import TrainedRun

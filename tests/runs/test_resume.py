@@ -20,7 +20,7 @@ from dcp.config import Config
 from dcp.errors import RunError, UserError
 from dcp.methods.table import PAPER
 from dcp.presets import preset_config
-from dcp.runs import checkpoint as files
+from dcp.runs import checkpoint_files as files
 from dcp.runs.loop import Cadence, Evaluation
 from dcp.runs.run_status import evaluation_points, raised
 from dcp.runs.sinks import TrainedRun

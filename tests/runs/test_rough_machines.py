@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from dcp.cli.main import main
-from dcp.runs import checkpoint as files
+from dcp.runs import checkpoint_files as files
 from dcp.runs.sinks import TrainedRun
 from tests.runs.same_run import assert_same_run
 from tests.tiny import LONGER_FLAGS, tiny_config

@@ -16,7 +16,8 @@ from dcp.errors import UserError
 from dcp.evaluation.rollout import Deployment
 from dcp.policies.policy_file import load_policy, policy_about
 from dcp.run_folder import kept_policies, load_run
-from dcp.runs.checkpoint import machine, read_pool
+from dcp.runs.checkpoint import machine
+from dcp.runs.checkpoint_files import read_pool
 from dcp.runs.display import Pace, Plain, Progress, clock, headline
 from dcp.runs.folder import claim, run_files
 from dcp.runs.loop import Evaluation

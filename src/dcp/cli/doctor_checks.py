@@ -279,7 +279,7 @@ def start_jax() -> dict[str, Any]:
     from dcp import compiling, devices
     from dcp.checks import available_memory
     from dcp.envs.registry import make_env
-    from dcp.runs.checkpoint import KEPT
+    from dcp.runs.checkpoint_files import KEPT
 
     devices.prepare(None, make_env(SMALL).spec)
     jax.block_until_ready(jax.numpy.ones(8) @ jax.numpy.ones(8))

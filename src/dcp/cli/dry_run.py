@@ -8,7 +8,7 @@ from dcp.config import Settings
 from dcp.devices import count_devices
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
-from dcp.runs.checkpoint import KEPT
+from dcp.runs.checkpoint_files import KEPT
 from dcp.runs.run_status import holds_run, taken
 
 
