@@ -26,7 +26,7 @@ GUIDED = point_walk(steps=9, directions=np.tile([0.6, 0.8], (10, 1)), subgoals=n
 
 
 def inside(html: str) -> dict:
-    found = re.search(r'<script id="episodes" type="application/json">(.*?)</script>', html, re.DOTALL)
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
     assert found is not None
     return json.loads(found[1])
 

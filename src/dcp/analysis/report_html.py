@@ -107,9 +107,8 @@ def make_page(
     data = {"environments": names.environments, "methods": shown, "tables": texts, **data}
     contents = [f'<li><a href="#{part.anchor}">{escape(part.title)}</a></li>' for part in parts]
     return whole_page(
-        "report/page.html",
+        "report",
         data,
-        "report/main.js",
         title=title,
         scripts=_SCRIPT_BLOCK.findall(sections),
         lede=lede,

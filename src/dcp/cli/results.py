@@ -127,7 +127,7 @@ def _page(options: ResultsOptions) -> int:
 
     found, title = index(options.ledger), "Results: every run, with filters"
     style = theme() + asset("ledger/style.css")
-    page = whole_page("ledger/page.html", found, "ledger/main.js", title=title, style=style)
+    page = whole_page("ledger", found, title=title, style=style)
     write_whole(options.out, page.encode())
     print(f"wrote {options.out}: {count(len(found), 'run')}")
     return 0

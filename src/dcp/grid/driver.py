@@ -10,7 +10,7 @@ from typing import Protocol
 from dcp.errors import EXIT_MISTAKE
 from dcp.grid.grid_display import Line, LineReader
 from dcp.grid.jobs import Entry, Job
-from dcp.grid.launcher import Launcher, Status
+from dcp.grid.launcher import NOT_BEGUN, Launcher, Status
 
 POLL = 0.5  # seconds
 ENDED = ("finished", "failed", "stopped")
@@ -83,7 +83,7 @@ class Driver:
         lines = [self._reader.of_entry(e) for e in self.entries if e.status.kind in ("finished", "broken")]
         for job in self.jobs:
             start = begun.get(job.folders[0].relative_to(job.runs_dir).as_posix(), 0)
-            status = statuses.get(job.name, Status("stopped", "it had not begun"))  # Ctrl-C while they were submitted
+            status = statuses.get(job.name, NOT_BEGUN)  # Ctrl-C while they were submitted
             lines.append(self._reader.of_job(job, status, self._attempts.get(job.name, 0), start))
         return lines
 

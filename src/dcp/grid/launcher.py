@@ -24,6 +24,16 @@ class Status:
     code: int | None = None  # its exit code, once it has ended: `retriable` judges it
 
 
+NOT_BEGUN = Status("stopped", "it had not begun")
+
+
+def stop_waiting(waiting: list[Job], statuses: dict[str, Status]) -> None:
+    """Empty the list of waiting jobs: they never start."""
+    for job in waiting:
+        statuses[job.name] = NOT_BEGUN
+    waiting.clear()
+
+
 class Launcher(Protocol):
     """Run each job in its own process, by `worker.run_job`.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.grid.jobs import Job
-from dcp.grid.launcher import Status
+from dcp.grid.launcher import Status, stop_waiting
 from dcp.grid.resources import FreeResources, gpu_variables, require_fit
 
 STOPPED = (EXIT_REQUEUE, EXIT_INTERRUPTED, 128 + signal.SIGTERM)
@@ -55,9 +55,7 @@ class LocalLauncher:
 
     def stop(self) -> None:
         """Stop the children. A second KeyboardInterrupt ends them at once; checkpoints are complete at any moment."""
-        for job in self._waiting:
-            self._statuses[job.name] = Status("stopped", "it had not begun")
-        self._waiting.clear()
+        stop_waiting(self._waiting, self._statuses)
         try:
             self._terminate()
         except KeyboardInterrupt:

@@ -18,7 +18,7 @@ from typing import Any
 
 from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError
 from dcp.grid.jobs import Job, read_json, write_json
-from dcp.grid.launcher import RayOptions, Status
+from dcp.grid.launcher import RayOptions, Status, stop_waiting
 from dcp.grid.resources import FreeResources, require_fit, scheduled_variables
 from dcp.grid.worker import run_job
 
@@ -75,9 +75,7 @@ class RayLauncher:
 
     def stop(self) -> None:
         """Stop the workers. A second KeyboardInterrupt ends them at once; checkpoints are complete at any moment."""
-        for job in self._waiting:
-            self._statuses[job.name] = Status("stopped", "it had not begun")
-        self._waiting.clear()
+        stop_waiting(self._waiting, self._statuses)
         try:
             self._cancel(force=False)
         except KeyboardInterrupt:

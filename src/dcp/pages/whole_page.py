@@ -34,15 +34,15 @@ def theme() -> str:
     return asset("shared/theme.css").replace("/*dark*/", asset("shared/dark.css"))
 
 
-def whole_page(template: str, data: Any, entry: str, title: str, scripts: list[str] | None = None, **slots: str) -> str:
-    """Fill the {{slots}} of a template of this package. `entry`: the page's main module; `data`: what it reads.
+def whole_page(page: str, data: Any, title: str, scripts: list[str] | None = None, **slots: str) -> str:
+    """Return the page of this folder: its body.html with {{slots}}, its main.js, and `data`, which that reads.
 
     The policy lets only this script and `scripts` of the slots run, even if a run's name contains a script.
     """
-    own = script(entry)
+    own = script(f"{page}/main.js")
     policy = content_policy([f"\n{own}\n", *(scripts or [])])
     filled = {"title": escape(title), "data": script_json(data), "script": own, "policy": escape(policy), **slots}
-    text = asset(template).replace("{{head}}", asset("shared/head.html").rstrip())
+    text = asset("shared/page.html").replace("{{body}}", asset(f"{page}/body.html").rstrip())
     return re.sub(r"\{\{(\w+)\}\}", lambda slot: filled[slot[1]], text)
 
 

@@ -78,7 +78,7 @@ def save_explore_page(path: Path, env: Environment, subjects: Sequence[Subject])
 def explore_page(data: dict[str, Any]) -> str:
     style = theme() + asset("explore/style.css").replace("/*night*/", asset("explore/night.css"))
     licences = asset("vendor/LICENSES.txt")
-    return whole_page("explore/page.html", data, "explore/main.js", title=data["title"], style=style, licences=licences)
+    return whole_page("explore", data, title=data["title"], style=style, licences=licences)
 
 
 def runs_in_page(env: Environment, policy: DeployedPolicy) -> bool:

@@ -27,7 +27,7 @@ def save_page(path: Path, env: Environment, subjects: Sequence[Subject], stride:
 
 def page(data: dict[str, Any]) -> str:
     style = theme() + asset("viewer/style.css")
-    return whole_page("viewer/page.html", data, "viewer/main.js", title=data["title"], style=style)
+    return whole_page("viewer", data, title=data["title"], style=style)
 
 
 def page_data(env: Environment, subjects: Sequence[Subject], stride: int) -> dict[str, Any]:

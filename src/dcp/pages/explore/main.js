@@ -214,7 +214,7 @@ function arrowPlaces(plane, grid) {
   return [places, scale / per];
 }
 
-const app = new App(readData("data"));
+const app = new App(readData());
 app.begin();
 window.dcpExplore = app;
 document.documentElement.dataset.ready = "yes";

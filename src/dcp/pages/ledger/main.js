@@ -3,7 +3,7 @@
 import { byId, element, readData } from "../shared/dom.js";
 import { shape } from "../shared/svg.js";
 
-const runs = readData("data");
+const runs = readData();
 const columns = [
   ["env", "environment"], ["method", "method"], ["seed", "seed", true], ["steps", "steps", true],
   ["success_once", "success (%)", true], ["time_near_goal", "near goal (steps)", true], ["curve", "success over steps"],

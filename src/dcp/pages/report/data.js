@@ -2,4 +2,4 @@
 
 import { readData } from "../shared/dom.js";
 
-export const DATA = readData("data");
+export const DATA = readData();

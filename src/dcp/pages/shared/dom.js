@@ -2,7 +2,7 @@
 
 export const byId = (id) => document.getElementById(id);
 export const all = (selector, root = document) => [...root.querySelectorAll(selector)];
-export const readData = (id) => JSON.parse(byId(id).textContent);
+export const readData = () => JSON.parse(byId("data").textContent);
 
 export function element(name, attributes = {}, ...children) {
   return fill(document.createElement(name), attributes, children);

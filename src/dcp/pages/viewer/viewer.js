@@ -6,7 +6,7 @@ import { byId, fitCanvas, readData } from "../shared/dom.js";
 import { unpack } from "../shared/packing.js";
 import { connectTheme } from "../shared/theme.js";
 
-export const data = readData("episodes");
+export const data = readData();
 
 for (const subject of data.subjects)
   for (const episode of subject.episodes)
