@@ -10,6 +10,7 @@ from dcp.config import Physics
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
+    from dcp.cli.record import RecordOptions
     from dcp.evaluation.targets import Target
     from dcp.evaluation.trial import Arena
 
@@ -69,12 +70,10 @@ def main(argv: list[str]) -> int:
     return eval_policies.evaluate(targets, arenas, options)
 
 
-def _arena(target: "Target", options: EvalOptions) -> "Arena":
-    from dcp.evaluation.trial import arena_for, variant
+def arena_of(target: "Target", options: "EvalOptions | RecordOptions", randomize: str | None = None) -> "Arena":
+    """Return where to evaluate a target, as the flags say; by default, where its run was evaluated."""
+    from dcp.evaluation.trial import arena_for
 
-    variant(target.policy, options.burst, options.stochastic)
-    if target.burst and (options.burst or options.burst_sweep):
-        raise UserError(f"{target.label} already has a burst inside: leave out --burst, or export it without one")
     return arena_for(
         target,
         options.env,
@@ -82,8 +81,17 @@ def _arena(target: "Target", options: EvalOptions) -> "Arena":
         seeds=options.seeds,
         eval_layout=options.eval_layout,
         physics=options.physics,
-        randomize=options.randomize,
+        randomize=randomize,
     )
+
+
+def _arena(target: "Target", options: EvalOptions) -> "Arena":
+    from dcp.evaluation.trial import variant
+
+    variant(target.policy, options.burst, options.stochastic)
+    if target.burst and (options.burst or options.burst_sweep):
+        raise UserError(f"{target.label} already has a burst inside: leave out --burst, or export it without one")
+    return arena_of(target, options, options.randomize)
 
 
 def _require_sense(options: EvalOptions) -> None:

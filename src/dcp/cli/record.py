@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from dcp.cli.eval import arena_of
 from dcp.cli.flags import POSITIONAL, Burst, parse
 from dcp.cli.main import COMMANDS
 from dcp.config import Physics
@@ -53,7 +54,7 @@ def main(argv: list[str]) -> int:
 
     from dcp import compiling
     from dcp.evaluation.targets import open_target
-    from dcp.evaluation.trial import arena_for, variant
+    from dcp.evaluation.trial import variant
 
     try:
         from dcp.interop.minari import load_minari, record_episodes, write_dataset
@@ -63,14 +64,7 @@ def main(argv: list[str]) -> int:
     load_minari()
     compiling.enable_cache()
     target = open_target(options.policy)
-    arena = arena_for(
-        target,
-        options.env,
-        episodes=options.episodes,
-        seeds=options.seeds,
-        eval_layout=options.eval_layout,
-        physics=options.physics,
-    )
+    arena = arena_of(target, options)
     policy = variant(target.policy, options.burst, options.stochastic)
     method = str(target.about.get("method") or Path(target.label).stem)
     name = arena.env.spec.name
