@@ -110,7 +110,7 @@ def test_hosts_are_numbered_from_0(count: int, index: int):
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf"), 1e30])
 def test_odd_times_to_wait_are_refused(seconds: float):
-    with pytest.raises(UserError, match=r"--join-seconds .* is no time to wait"):
+    with pytest.raises(UserError, match=r"--join-seconds is .*: give seconds"):
         Cluster("a:1", 2, 0, seconds)
 
 

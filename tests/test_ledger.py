@@ -72,7 +72,7 @@ def test_an_edited_row_is_caught_by_its_checksum(copied, capsys):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"success_once": 0.123}, "which is no whole number"),
+        ({"success_once": 0.123}, "not a whole number"),
         ({"success_once": 1.5, "time_near_goal": 2.0}, "cannot both be"),
         ({"success_once": 0.5, "time_near_goal": 0.0}, "cannot both be"),
         ({"env_steps": 1234}, "evaluates at no such point"),

@@ -94,7 +94,7 @@ def test_a_pipe_a_device_and_a_folder_are_no_files(tmp_path: Path):
         reader.start()
         reader.join(5)
         assert done and not reader.is_alive(), path
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         open_regular(tmp_path / "pipe")
 
 

@@ -120,7 +120,7 @@ def code_in(tree: Any) -> list[str]:
 
 def require_imported(names: Iterable[str], file: Any) -> None:
     """Refuse code that a file names, unless this process has imported its module already, it is the user's and it is
-    defined there: reading a file imports nothing, and a function of a library is no part of a policy."""
+    defined there: reading a file imports nothing, and a function of a library cannot be part of a policy."""
     for name in names:
         module = name.split(":")[0]
         if not is_users(name):

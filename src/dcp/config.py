@@ -441,13 +441,15 @@ def _seed_violations(s: Settings) -> list[str]:
     if s.pool_seed is None:
         given = [name for name in ("pool_seed_fraction", "pool_seed_sha256") if getattr(s, name) is not None]
         given += ["pool_seed_in_critic"] * s.pool_seed_in_critic
-        return [f"{name} speaks of seeds, but there is no pool_seed: name the file, or leave it out" for name in given]
+        return [f"{name} is about seeds, but there is no pool_seed: name the file, or leave it out" for name in given]
     fraction = _default(s.pool_seed_fraction, SEED_FRACTION)
     if not 0.0 < fraction <= 1.0:  # said elsewhere
         return []
     problems = []
     if s.pool_size >= 1 and round(fraction * s.pool_size) < 1:
-        problems.append(f"pool_seed_fraction {fraction} of pool_size {s.pool_size} is no slot: raise one of them")
+        problems.append(
+            f"pool_seed_fraction {fraction} of pool_size {s.pool_size} is below one slot: raise one of them"
+        )
     if s.pool_seed_in_critic and s.batch_size >= 2 and not 1 <= round(fraction * s.batch_size) < s.batch_size:
         problems.append(
             f"pool_seed_fraction {fraction} of batch_size {s.batch_size} leaves the critic no seed or nothing else: "

@@ -45,9 +45,7 @@ class Cluster:
         if not 1 <= self.count <= MOST_HOSTS or not 0 <= self.index < self.count:
             raise UserError(f"--host-id {self.index} of --num-hosts {self.count}: number the hosts from 0")
         if not math.isfinite(self.patience) or not 0 < self.patience <= 10**6:
-            raise UserError(
-                f"--join-seconds {self.patience:g} is no time to wait: give seconds from above 0 to a million"
-            )
+            raise UserError(f"--join-seconds is {self.patience:g}: give seconds from above 0 to a million")
         host, _, port = self.coordinator.rpartition(":")
         is_port = port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 2**16
         labels = [] if host.startswith("[") else host.split(".")
@@ -297,7 +295,7 @@ def _line(line: socket.socket, deadline: float) -> str:
     try:
         return said.decode("utf-8")
     except UnicodeDecodeError:
-        raise FormatError("it is no host of dcp") from None
+        raise FormatError("it is not a dcp host") from None
 
 
 def _answer(callers: dict[int, tuple[socket.socket, _Hello]], problem: str | None, cluster: Cluster) -> None:

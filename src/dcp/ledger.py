@@ -97,7 +97,7 @@ def row_faults(config: Config, points: Sequence[int], rows: Sequence[Mapping[str
         if missing:
             return [f"{where} lacks {', '.join(missing)}: add a run folder of `dcp train`"]
         if not all(map(math.isfinite, row.values())):
-            found.append(f"{where} holds a number that is not finite: a run that diverged is no result")
+            found.append(f"{where} holds a number that is not finite: a run that diverged cannot be added")
             continue
         if number > len(points) or row["env_steps"] != _steps_at(config, points[number - 1]):
             found.append(f"{where} is at {row['env_steps']:,.0f} steps, where its config evaluates at no such point")
@@ -116,7 +116,7 @@ def _impossible(config: Config, where: str, row: Mapping[str, float]) -> list[st
     told = []
     for name, value in (("successes", success), ("steps near the goal", near)):
         if abs(value * episodes - round(value * episodes)) > 1e-3 * max(1.0, value):
-            told.append(f"{where} has {value * episodes:.3f} {name} in {episodes} episodes, which is no whole number")
+            told.append(f"{where} has {value * episodes:.3f} {name} in {episodes} episodes: not a whole number")
     if not (0 <= success <= 1 and success - 1e-6 <= near <= success * length + 1e-6):
         told.append(f"{where} has success {success:g} with {near:g} steps near the goal, which cannot both be")
     return told

@@ -162,7 +162,7 @@ def test_a_mistake_is_one_sentence(diagnosed: Path, arguments: list[str], words:
 def test_a_folder_that_cannot_be_written_is_one_sentence(diagnosed: Path, tmp_path: Path, capsys):
     (tmp_path / "file").write_text("in the way")
     assert main(["diagnose", str(diagnosed), "--out", str(tmp_path / "file" / "here")]) == 2
-    assert "choose another folder by --out" in capsys.readouterr().err
+    assert "choose another folder with --out" in capsys.readouterr().err
 
 
 def test_a_result_of_another_version_is_refused(tmp_path: Path):

@@ -62,7 +62,7 @@ def test_the_row_of_the_policy_that_is_there_is_repeated_even_if_training_has_go
     assert f"evaluation {len(rows)}" in capsys.readouterr().out
     metrics.write_text("\n".join([header, *rows[:-1], ",".join(later), ""]))
     assert main(["eval", str(run), "--as-logged"]) == 2
-    assert "try once more" in capsys.readouterr().err
+    assert "try again" in capsys.readouterr().err
 
 
 def test_an_evaluation_shows_a_table_and_writes_json_and_csv(run: Path, capsys):
@@ -236,7 +236,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(run: Path, capsys):
     (run / "file").write_text("in the way")
     assert main(["eval", str(run), "--out", str(run / "file")]) == 2
     error = capsys.readouterr().err
-    assert "choose another folder by --out" in error
+    assert "choose another folder with --out" in error
     assert "episodes" not in error  # said before the work begins
 
 

@@ -69,4 +69,4 @@ def test_a_file_that_cannot_be_written_is_one_sentence(tiny_run: TrainedRun, tmp
     (tmp_path / "file").write_text("in the way")
     arguments = [str(tiny_run.folder), "--rollouts", "0", "--out", str(tmp_path / "file" / "a.png")]
     assert main(["landscape", *arguments]) == 2
-    assert "choose another file by --out" in capsys.readouterr().err
+    assert "choose another file with --out" in capsys.readouterr().err

@@ -74,5 +74,5 @@ def test_an_out_that_is_not_a_folder_is_reported_before_the_work(tmp_path: Path,
     assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / place)]) == 2
     said = capsys.readouterr().err
     assert f"cannot write to {tmp_path / place}" in said
-    assert "choose another folder by --out" in said
+    assert "choose another folder with --out" in said
     assert "reading runs" not in said

@@ -143,7 +143,7 @@ HOSTILE = {
     "a goal of minus one": (lambda p: respec(p, goal_size=-1), "goal_size: expected int >= 1"),
     "text as size": (lambda p: respec(p, action_size="2"), "action_size: expected int, got str"),
     "a huge state": (lambda p: respec(p, state_size=10**30), "state_size: expected int <= 1000000"),
-    "goal dims outside": (lambda p: respec(p, goal_dims=[0, 99]), "no indices below 4"),
+    "goal dims outside": (lambda p: respec(p, goal_dims=[0, 99]), "not indices below 4"),
     "an infinite threshold": (lambda p: respec(p, threshold=float("inf")), "threshold: expected float <="),
     "a ragged maze": (lambda p: respec(p, maze={"rows": ["##", "#"], "scale": 1.0}), "not of one length"),
     "a field too many": (lambda p: respec(p, colour="red"), "'colour', which this dcp does not know"),
@@ -160,7 +160,7 @@ HOSTILE = {
     "a library's function": (lambda p: rewrite(p, **setting("critic", "numpy:load")), "code outside dcp"),
     "our own class": (lambda p: rewrite(p, **setting("condition", "dcp.types:MazeLayout")), "code outside dcp"),
     "a class of the user's that is no part": (
-        lambda p: rewrite(p, **setting("condition", f"{__name__}:Innocent", path="x")), "is no condition",
+        lambda p: rewrite(p, **setting("condition", f"{__name__}:Innocent", path="x")), "is not a condition",
     ),
 }  # fmt: skip
 

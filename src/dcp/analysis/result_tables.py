@@ -237,7 +237,7 @@ def writing_to(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"cannot write to {folder} ({error.strerror}): choose another folder by --out") from error
+        raise UserError(f"cannot write to {folder} ({error.strerror}): choose another folder with --out") from error
 
 
 def require_writable(folder: Path) -> None:

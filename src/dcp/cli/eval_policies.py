@@ -109,7 +109,7 @@ def repeat(targets: list[Target]) -> int:
         if target.config is None:
             raise UserError(f"{target.label} has no config.json next to it: --as-logged needs a run's folder")
         index, then = _logged(target)
-        with _working(f"{target.label}: evaluation {index + 1} once more"):
+        with _working(f"{target.label}: evaluation {index + 1} again"):
             trial = arena_for(target).trial(target.policy, [evaluation_key(target.config.seed, index)])
         table = _make_table(f"{target.label}, evaluation {index + 1}", "logged", "now", "")
         for name, value in training_scores(trial.all).items():
@@ -142,7 +142,7 @@ def _logged(target: Target) -> tuple[int, dict[str, float]]:
     metrics, steps = load_run(target.folder or target.label).metrics, target.about.get("env_steps")
     rows = np.flatnonzero(metrics["env_steps"] == steps)
     if len(rows) != 1:
-        raise UserError(f"{target.label}: metrics.csv has no row for a policy of {steps} steps; try once more")
+        raise UserError(f"{target.label}: metrics.csv has no row for a policy of {steps} steps: try again")
     return int(metrics["evaluation"][rows[0]]) - 1, {name: float(column[rows[0]]) for name, column in metrics.items()}
 
 

@@ -62,7 +62,7 @@ def _main(options: ExploreOptions) -> int:
     try:
         path = save_explore_page(options.out, env, subjects)
     except OSError as error:
-        raise UserError(f"cannot write {options.out} ({error.strerror}): name another file by --out") from error
+        raise UserError(f"cannot write {options.out} ({error.strerror}): name another file with --out") from error
     size = os.path.getsize(path)
     print(f"{path}  ({size / 1e6:.2f} MB): open it in a browser, and drag the goal.")
     if size > LARGEST:

@@ -81,7 +81,7 @@ def save_both(figure: Any, out: Path) -> list[Path]:
     try:
         return [save(figure, out.with_suffix(ending)) for ending in ENDINGS]
     except OSError as error:
-        raise UserError(f"cannot write {out} ({error.strerror}): choose another file by --out") from error
+        raise UserError(f"cannot write {out} ({error.strerror}): choose another file with --out") from error
 
 
 def _as_json(views: "list[View]", options: LandscapeOptions, files: list[Path]) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def push(argv: list[str]) -> int:
     if len(options.names) != 2:
         raise UserError("name what to push, and the repository: `dcp push runs/ant_u_maze/dcp/seed_0 owner/name`")
     if options.dry_run and options.out is None:
-        raise UserError("--dry-run writes what would be pushed into a folder: name it by --out")
+        raise UserError("--dry-run writes what would be pushed into a folder: name it with --out")
     from dcp import compiling
     from dcp.interop.hub import load_hub, make_package
     from dcp.interop.hub import push as upload

@@ -108,7 +108,7 @@ def _main(options: RenderOptions) -> int:
         try:
             written, problems = write_files(env, subjects, folder, stem, formats, look, on_frame)
         except OSError as error:
-            raise UserError(f"cannot write to {folder} ({error}): make room, or name another by --out") from error
+            raise UserError(f"cannot write to {folder} ({error}): make room, or name another with --out") from error
     _tell(subjects, written)
     if problems == [NO_AV] and options.format is None:  # nobody asked for MP4 by name
         print(f"No MP4: {NO_AV}", file=sys.stderr)
@@ -184,7 +184,7 @@ def writable(folder: Path) -> Path:
         with tempfile.NamedTemporaryFile(dir=folder):
             return folder
     except OSError as error:
-        raise UserError(f"cannot write to {folder} ({error.strerror}): name another folder by --out") from error
+        raise UserError(f"cannot write to {folder} ({error.strerror}): name another folder with --out") from error
 
 
 @contextmanager

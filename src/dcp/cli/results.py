@@ -11,7 +11,7 @@ from dcp.cli.report import count
 from dcp.errors import UserError
 
 ACTIONS = {
-    "add": "RUN ...: check finished or unfinished runs, evaluate their policies once more, and add them.",
+    "add": "RUN ...: check finished or unfinished runs, evaluate their policies again, and add them.",
     "check": "Check every entry, and that the tables of README.md match the entries.",
     "rerun": "ENTRY: train an entry's config again for its first evaluations, and compare the numbers.",
     "page": "Write the entries as one page with filters (--out).",

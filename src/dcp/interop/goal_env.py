@@ -67,7 +67,7 @@ class GoalEnv(HindsightGoals, gymnasium.Env[Any, np.ndarray]):
 
     def _told(self, seen: Seen, stepped: bool = False) -> tuple[Observation, dict[str, Any]]:
         near_goal, done, diverged = np.asarray(seen.flags).tolist()
-        self._reached |= near_goal and stepped  # as in dcp's evaluation, a start at the goal is no success yet
+        self._reached |= near_goal and stepped  # as in dcp's evaluation, a start at the goal does not count as success
         info = {"near_goal": near_goal, "is_success": self._reached, "done": done, "diverged": diverged}
         return self.task.observation(seen.obs), info
 

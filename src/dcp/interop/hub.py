@@ -180,7 +180,7 @@ def pull(repo_id: str, out: Path, *, revision: str | None = None) -> dict[str, A
             for name in found:
                 shutil.copyfile(Path(folder) / name, out / name)
         except OSError as error:
-            raise UserError(f"cannot write to {out} ({error.strerror}): name another folder by --out") from error
+            raise UserError(f"cannot write to {out} ({error.strerror}): name another folder with --out") from error
     return about
 
 

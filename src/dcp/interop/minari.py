@@ -148,7 +148,7 @@ def _buffer(spec: EnvSpec, minari: Any, episode: Recorded, away: float) -> Any:
     steps, near = len(episode.actions), episode.near_goal
     terminations = np.zeros(steps, bool)
     terminations[-1] = episode.terminated
-    at_start = np.zeros(1, bool)  # as in dcp's evaluation, a start at the goal is no success yet
+    at_start = np.zeros(1, bool)  # as in dcp's evaluation, a start at the goal does not count as success
     return minari.data_collector.EpisodeBuffer(
         seed=episode.seed,
         observations={"observation": state, "achieved_goal": spec.achieved(state), "desired_goal": goal},

@@ -102,7 +102,7 @@ def _content(path: str) -> bytes:
 
 
 def _from_npz(path: str, content: bytes, spec: EnvSpec) -> tuple[np.ndarray, bool]:
-    wrong = f"pool_seed {shown(path)} is no NPZ file that can be read"
+    wrong = f"pool_seed {shown(path)} is not a readable NPZ file"
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             if sum(member.file_size for member in archive.infolist()) > LARGEST:

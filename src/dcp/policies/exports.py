@@ -149,7 +149,7 @@ def export_policy(
     if out.suffix != ending:
         raise UserError(f"{out} does not end in {ending}, by which its readers know the format {form}: rename it")
     if out.is_dir():
-        raise UserError(f"{out} is a folder: name a file by --out")
+        raise UserError(f"{out} is a folder: name a file with --out")
     content = encode(policy, form, about, burst)
     compare(policy, content, form)
     try:

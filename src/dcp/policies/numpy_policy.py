@@ -52,7 +52,7 @@ def _whole(values: dict[str, Any], name: str, least: int = 1) -> int:
     """Return a whole number of the metadata, or refuse what is none: text, true, a number of 900 digits."""
     value, most = values[name], 1_000_000
     if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{name} is no whole number from {least} to {most}")
+        raise ValueError(f"{name} is not a whole number from {least} to {most}")
     return value
 
 
@@ -98,7 +98,7 @@ class ExportedPolicy:
         if len(self.goal_dims) != self.goal_size or not all(0 <= dim < self.state_size for dim in self.goal_dims):
             raise ValueError(f"goal_dims {self.goal_dims} do not fit the sizes")
         if not isinstance(metadata["about"], dict):
-            raise ValueError("about is no object")
+            raise ValueError("about is not an object")
         self.about: dict[str, Any] = metadata["about"]
         burst = metadata["burst"]
         self.burst = Burst(_whole(burst, "period"), _whole(burst, "length", 0)) if burst else None

@@ -185,7 +185,7 @@ def _made(kind: str, part: _Part) -> Any:
     """Build the part if its class has the methods of its kind, so that a file cannot build an unrelated class."""
     made = TABLES[kind].find(part.name)
     if missing := [name for name in _METHODS[kind] if not callable(getattr(made, name, None))]:
-        raise UserError(f"{shown(part.name)} is no {kind}: it has no {missing[0]}")
+        raise UserError(f"{shown(part.name)} is not a {kind}: it has no {missing[0]}")
     return build(kind, part.name, part.settings)
 
 
@@ -258,7 +258,7 @@ def _spec(stored: dict[str, Any]) -> EnvSpec:
     if len(spec.goal_dims) != spec.goal_size:
         raise FormatError(f"goal_dims are {len(spec.goal_dims)} indices, not {spec.goal_size}")
     if not all(0 <= index < spec.state_size for index in (*spec.goal_dims, *(spec.maze_dims or ()))):
-        raise FormatError(f"goal_dims or maze_dims are no indices below {spec.state_size}")
+        raise FormatError(f"goal_dims or maze_dims are not indices below {spec.state_size}")
     if spec.maze is not None:
         if not (spec.maze.rows and spec.maze.rows[0] and len({len(row) for row in spec.maze.rows}) == 1):
             raise FormatError("the maze's rows are not of one length")

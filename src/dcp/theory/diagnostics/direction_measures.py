@@ -200,7 +200,7 @@ def alignment(subject: Subject) -> Found:
     said = {"truth": truth.name, "visited": summarize_alignment(visited, visits.episode)}
     if spec.maze is None or not has_plane(spec):
         subject.notes.append(
-            f"the goals of {spec.name} are no points of a maze: the straight line is taken as the true way"
+            f"the goals of {spec.name} are not points of a maze: the straight line is taken as the true way"
         )
         return said, {"visited": visited.pulled}
     # A large maze gets fewer points per cell, so that its arrows stay legible.

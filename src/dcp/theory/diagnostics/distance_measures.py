@@ -134,7 +134,7 @@ def energies(subject: Subject) -> Found:
 
     d(s, g) uses the actor's own action toward g. d_psi = |psi_g - psi_g| is a norm: it is zero at g = s, symmetric, and
     obeys the triangle inequality by construction, so it is not measured. d(s, g) need not, because psi_sa and psi_g
-    are two networks. A quasimetric may be asymmetric (that is no fault), must be zero at g = s, and needs
+    are two networks. A quasimetric may be asymmetric (that is not a fault), must be zero at g = s, and needs
     d(s, g) <= d(s, w) + d(w, g). Triples s, w, g of visited states are drawn at random.
     """
     policy, visits = subject.policy, subject.visits
@@ -145,7 +145,7 @@ def energies(subject: Subject) -> Found:
         return {}, {}
     energy = getattr(policy.critic, "energy", None)
     if energy not in ("norm", "l2"):
-        subject.notes.append(f"the energy {energy} is no distance, so no triangle was measured")
+        subject.notes.append(f"the energy {energy} is not a distance, so no triangle was measured")
         return {}, {}
 
     def distances(state: np.ndarray, toward: np.ndarray) -> np.ndarray:
