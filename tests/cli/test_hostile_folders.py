@@ -110,7 +110,7 @@ def test_a_pipe_in_place_of_a_file_hangs_nobody(command: str, name: str, run: Pa
 def test_a_title_of_markup_stays_text_in_the_page_of_render():
     title = "</script><script>alert(1)</script><!-- & \u2028\u2029 {{script}} {{data}}"
     html = page({"title": title, "kind": "maze"})
-    data = html.split('<script id="episodes" type="application/json">')[1].split("</script>")[0]
+    data = html.split('<script type="application/json" id="data">')[1].split("</script>")[0]
     assert "alert(1)" in data
     for sign in "<>&\u2028\u2029":
         assert sign not in data
