@@ -1,5 +1,7 @@
 """Critic and actor on two threads: the very updates of `Learner.step`, and no thread that anybody waits for in vain."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,8 +13,11 @@ from dcp.config import Config
 from dcp.envs.registry import make_env
 from dcp.learner import Learner
 from dcp.methods.table import make_agent
+from dcp.runs.train import train
 from dcp.side_by_side import LENGTH, SideBySide, spans
 from dcp.types import Batch
+from tests.runs.same_run import assert_same_run
+from tests.runs.test_resume import resume, stopped
 from tests.tiny import tiny_config
 
 ENV = make_env("point_u_maze_inertia")  # S 4, G 2, A 2
@@ -126,3 +131,19 @@ def test_training_takes_it_up(monkeypatch):
     found, wanted = (learn(run.learner, windows, *keys[1:]) for learn in (programs.learn, programs.jitted.learn))
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_run_by_two_threads_resumes_to_the_same_bits(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(side_by_side, "LEAST_WORK", 0)
+    monkeypatch.setattr(side_by_side, "cores", lambda: 2)
+    taken = []
+    updates = SideBySide.updates
+    monkeypatch.setattr(SideBySide, "updates", lambda *given: taken.append(1) or updates(*given))
+    config = tiny_config(num_evals=2, discount=0.96)
+    whole = train(config, runs_dir=tmp_path / "whole", display="none").folder
+    iterations = len(taken)
+    folder = stopped(config, tmp_path / "stopped", 1)
+    resume(folder, display="none")
+    assert_same_run(folder, whole)
+    assert iterations > 1 and len(taken) >= 2 * iterations
