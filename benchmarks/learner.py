@@ -4,8 +4,15 @@ The textbook form holds the [B, B, D] differences and jits each loss and each op
 report the same metrics.
 `ours` is the update as training runs it on this machine: critic and actor side by side where there are two cores.
 `ours_one_program` is a scan of whole updates, `ours_single` one jitted call per update.
+`floor`: the update's own products, as XLA compiled them, by NumPy's BLAS on one thread, divided by the cores: the time
+of its arithmetic alone, if nothing were lost between the cores.
 """
 
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for the floor; XLA has threads of its own
+
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -13,14 +20,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, report
 
-from dcp.compiling import compiler_options
+from dcp.compiling import EIGEN_DOTS, compiler_options
 from dcp.config import Config
 from dcp.critics.contrastive import Contrastive
+from dcp.devices import cores
 from dcp.learner import Learner, LearnerParams, LearnerState
 from dcp.methods.table import make_agent
 from dcp.networks import actor_heads
@@ -112,6 +121,21 @@ def check_equal(learner: Learner, batch: Batch, key: Array) -> float:
     return gap
 
 
+def products(learner: Learner, batch: Batch, key: Array) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return factors like those of every product of an update's compiled program, laid out as there."""
+    program = jax.jit(learner.update, compiler_options=EIGEN_DOTS)
+    text = str(program.lower(learner.init(jax.random.key(0)), batch, key).compile().as_text())
+    shapes = dict(re.findall(r"%?([\w.\-]+) = f32\[([\d,]+)\]", text))
+    dots = r" dot\(%?([\w.\-]+), %?([\w.\-]+)\), lhs_contracting_dims=\{(\d)\}, rhs_contracting_dims=\{(\d)\}"
+    random, factors = np.random.default_rng(0), []
+    for *names, left, right in re.findall(dots, text):
+        one, other = (
+            random.normal(size=[int(n) for n in shapes[name].split(",")]).astype(np.float32) for name in names
+        )
+        factors.append((one if left == "1" else one.T, other if right == "0" else other.T))
+    return factors
+
+
 def main() -> None:
     learner, dcp = make_learner("crl"), make_learner("dcp")
     batches = random_batch(UPDATES * 256, jax.random.key(1))
@@ -153,7 +177,12 @@ def main() -> None:
             params, states = update(params, states, first, key)
         return params
 
-    forms = {
+    factors = {method: products(made, first, keys[0]) for method, made in (("crl", learner), ("dcp", dcp))}
+
+    def multiply(method: str) -> list[np.ndarray]:
+        return [one @ other for _ in range(UPDATES) for one, other in factors[method]]
+
+    forms: dict[str, Any] = {
         "textbook": plain,
         "ours": as_trained(learner),
         "ours_one_program": scanned(learner, compiler_options()),
@@ -162,11 +191,17 @@ def main() -> None:
         "ours_dcp": as_trained(dcp),
         "ours_dcp_one_program": scanned(dcp, compiler_options()),
     }
+    forms |= {"blas": partial(multiply, "crl"), "blas_dcp": partial(multiply, "dcp")}
     times = {f"{name}_ms": 1e3 * s / UPDATES for name, s in in_turns(forms, rounds=7).items()}
     ratio = times["textbook_ms"] / times["ours_ms"]
+    floor, floor_dcp = (times.pop(name) / cores() for name in ("blas_ms", "blas_dcp_ms"))
     report(
         ratio=ratio,
         **times,
+        floor_ms=floor,
+        floor_dcp_ms=floor_dcp,
+        times_floor=times["ours_ms"] / floor,
+        times_floor_dcp=times["ours_dcp_ms"] / floor_dcp,
         ratio_single=times["textbook_ms"] / times["ours_single_ms"],
         largest_gradient_difference=f"{gap:.1e}",
     )
