@@ -13,7 +13,7 @@ from dcp.config import Config
 from dcp.envs.registry import make_env
 from dcp.learner import Learner
 from dcp.methods.table import make_agent
-from dcp.runs.train import train
+from dcp.runs.training import train
 from dcp.side_by_side import LENGTH, SideBySide, spans
 from dcp.types import Batch
 from tests.runs.same_run import assert_same_run
