@@ -150,6 +150,7 @@ bench: setup
 pictures: setup
 	@$(BIN)/python docs/environments/pictures.py
 	@$(BIN)/python docs/environments/plans.py
+	@$(BIN)/python docs/environments/arm.py
 
 # Needs the network, but no working .venv: a broken lock must not stand in its own way.
 lock:

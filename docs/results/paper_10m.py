@@ -1,0 +1,114 @@
+"""The paper's comparison with seeds: figures and tables of docs/results_paper.md, from the ledger alone.
+
+    python docs/results/paper_10m.py deploy     # every policy with and without bursts -> paper_10m_deploy.csv
+    python docs/results/paper_10m.py            # figures and tables, from results/ and that CSV
+
+The runs are those of paper_10m.toml; `dcp results add` put them into results/.
+"""
+
+import csv
+import sys
+from collections import defaultdict
+
+import numpy as np
+from make import HERE, put
+from matplotlib.figure import Figure
+
+from dcp.analysis import paper_values
+from dcp.analysis.curves import methods_figure
+from dcp.analysis.landscape_figure import landscapes_figure
+from dcp.analysis.paper_values import Published
+from dcp.analysis.psi_landscape import maze_env, view
+from dcp.analysis.run_collection import METRICS, Collection, collect
+from dcp.analysis.style import colours, save
+from dcp.evaluation.targets import open_target
+from dcp.evaluation.trial import evaluate
+from dcp.ledger import tables
+
+LEDGER = HERE.parents[1] / "results"
+DEPLOYED = HERE / "paper_10m_deploy.csv"
+ENVIRONMENTS = ("ant_u_maze", "pusher_hard", "ant_soccer")
+EPISODES = 256
+
+
+def deploy(collection: Collection) -> None:
+    """Evaluate each policy on the same 256 episodes with and without the paper's bursts; a row for each."""
+    rows = []
+    for env in ENVIRONMENTS:
+        for method in collection.methods:
+            for run in collection.of(env, method):
+                plain = evaluate(run.folder, episodes=EPISODES).all.summary()
+                burst = evaluate(run.folder, episodes=EPISODES, burst=paper_values.burst_setting()).all.summary()
+                row = {"env": env, "method": method, "seed": run.seed, "env_steps": int(run.env_steps)}
+                scores = {"reach": plain["success_once"], "with_burst": burst["success_once"]}
+                rows.append(row | scores | {"saturation": plain["saturation"]})
+                print(rows[-1], flush=True)
+    with DEPLOYED.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def curves(collection: Collection, env: str) -> Figure:
+    """Draw our seeds, and the paper's values with their intervals where it has them."""
+    runs = {method: collection.of(env, method) for method in collection.methods if collection.of(env, method)}
+    title = f"{env}, the paper's settings; dots with bars: the paper, five seeds"
+    figure = methods_figure({method: [run.metrics for run in seeds] for method, seeds in runs.items()}, title)
+    colour_of = colours(list(runs))
+    for axes, metric in zip(figure.axes, METRICS, strict=True):
+        for shift, method in enumerate(runs):
+            for steps in (at for at in paper_values.CHECKPOINTS if at <= max(run.budget for run in runs[method])):
+                if value := paper_values.checkpoint(metric, env, method, steps):
+                    at = steps * (1.0 - 0.012 * shift)
+                    axes.errorbar(at, *value, color=colour_of[method], fmt="o", capsize=3, markersize=4)
+    return figure
+
+
+def deployed_table() -> str:
+    """Return reach without bursts, the gain by them and the saturation, over seeds, beside the paper's."""
+    with DEPLOYED.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    groups = defaultdict(list)
+    for row in rows:
+        groups[row["env"], row["method"]].append(row)
+    head = ["", "seeds", "reach (%)", "the paper", "gain by bursts", "the paper", "saturation (%)", "the paper"]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for (env, method), found in groups.items():
+        reach, burst, full = (
+            100 * np.array([float(row[name]) for row in found]) for name in ("reach", "with_burst", "saturation")
+        )
+        cells = [f"{env}, {method}", ", ".join(row["seed"] for row in found)]
+        cells += [_spread(reach), _printed(paper_values.burst(env, method, "base"))]
+        cells += [_spread(burst - reach), _printed(paper_values.burst(env, method, "delta"))]
+        cells += [_spread(full), _printed(paper_values.saturation(env, method))]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _spread(values: np.ndarray) -> str:
+    """Return mean and population standard deviation over seeds, as the paper prints them."""
+    return f"{values.mean():.1f} ± {values.std():.1f}" if len(values) > 1 else f"{values.mean():.1f}"
+
+
+def _printed(value: Published | None) -> str:
+    return "-" if value is None else f"{value.mean} ± {value.spread}"
+
+
+def main(arguments: list[str]) -> None:
+    collection = collect([LEDGER])
+    if arguments[:1] == ["deploy"]:
+        deploy(collection)
+    present = [env for env in ENVIRONMENTS if any(collection.of(env, method) for method in collection.methods)]
+    sections = dict(part.split("\n\n", 1) for part in tables(LEDGER).split("### ") if part)
+    for env in present:
+        save(curves(collection, env), HERE / f"paper_10m_{env}.png")
+        put(f"paper_10m_{env}", sections[env].strip())
+    put("deployed", deployed_table())
+    firsts = [
+        open_target(seeds[0].folder) for method in ("dcp", "crl") if (seeds := collection.of("ant_u_maze", method))
+    ]
+    save(landscapes_figure([view(first, maze_env(first)) for first in firsts]), HERE / "paper_10m_landscapes.png")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
