@@ -1,6 +1,8 @@
 """For every test: no device but the CPU, no silent change of rank, and nothing compiled twice."""
 
+import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests import compilation
@@ -22,6 +24,8 @@ from tests.tiny import LONGER, tiny_config
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+LARGE = 3e9  # bytes
+
 # The files that take longest, longest first: begun last, one would keep one process busy while the other is idle.
 LONGEST = (
     "runs/test_random_configs.py", "runs/test_resume.py", "envs/test_ant_tasks.py", "grid/test_local_grid.py",
@@ -37,6 +41,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path, len(LONGEST)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def memory_for_two() -> Iterator[None]:
+    """Drop compiled programs after a file that leaves a process large: the slow suite's would fill the machine."""
+    yield
+    statm = Path("/proc/self/statm")
+    if statm.exists() and int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > LARGE:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
