@@ -54,14 +54,23 @@ def is_allowed(name: str) -> bool:
 
 
 def is_users(name: str) -> bool:
-    """Tell whether `module:name` is imported already, is defined in that package, and is neither Python's nor dcp's nor
-    of a library that dcp installs: those are imported without anyone's asking, and full of functions that do things."""
+    """Tell whether `module:name` is imported already and the user's own, or of a library that --import names.
+
+    Libraries that dcp installs are imported without anyone's asking, and full of functions that do things; so are
+    Python's and dcp's own modules. A function or class must be defined in the package that is named: what a module
+    merely imports is not its own.
+    """
     module_name, _, attribute = name.partition(":")
     module = sys.modules.get(module_name)
     top = module_name.split(".")[0]
-    if module is None or top in sys.stdlib_module_names or top == "dcp" or _is_library(module, top):
+    if module is None or top in sys.stdlib_module_names or top == "dcp" or attribute not in vars(module):
         return False
-    defined = getattr(vars(module).get(attribute), "__module__", None)
+    if not is_allowed(name) and _is_library(module, top):
+        return False
+    found = vars(module)[attribute]
+    if not callable(found) and not isinstance(found, ModuleType):
+        return True  # a value that the module holds, such as an Energy
+    defined = getattr(found, "__module__", None)
     return isinstance(defined, str) and defined.split(".")[0] == top
 
 

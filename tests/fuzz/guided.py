@@ -48,7 +48,9 @@ def main(argv: list[str]) -> None:
         except UserError as error:
             assert len(str(error).splitlines()) == 1
 
-    atheris.Setup([sys.argv[0], f"-runs={runs}", "-seed=1", "-timeout=60", "-print_final_stats=1", str(corpus)], one)
+    # libFuzzer's limit counts the peak of the process that started this one: only single requests are limited.
+    limits = ["-rss_limit_mb=0", "-malloc_limit_mb=1024", "-timeout=60"]
+    atheris.Setup([sys.argv[0], f"-runs={runs}", "-seed=1", *limits, "-print_final_stats=1", str(corpus)], one)
     atheris.Fuzz()
 
 

@@ -37,6 +37,13 @@ def direction_and_magnitude(psi_s: Array, psi_z: Array) -> tuple[Array, Array]:
     return direction, magnitude
 
 
+def psi_of_goal(representation: Representation, psi_s: Array, achieved: Array, commanded: Array) -> Array:
+    """Return psi(z), and psi(s) itself where z equals s: XLA may round two equal inputs differently in one program, and
+    the direction between two roundings is noise of length one."""
+    psi_z = representation.encode_goal(commanded)  # [..., D]
+    return jnp.where(jnp.all(achieved == commanded, axis=-1, keepdims=True), psi_s, psi_z)
+
+
 def pulled_back(representation: Representation, achieved: Array, commanded: Array) -> Array:
     """Return J^T u, the psi-space direction u in the goal's own coordinates: [..., G], [..., G] -> [..., G].
 
@@ -44,7 +51,7 @@ def pulled_back(representation: Representation, achieved: Array, commanded: Arra
     psi(s) farthest along u. For a norm it is the steepest descent: -grad_s |psi(z) - psi(s)|.
     """
     psi_s, pull = jax.vjp(representation.encode_goal, achieved)
-    return pull(direction_and_magnitude(psi_s, representation.encode_goal(commanded))[0])[0]
+    return pull(direction_and_magnitude(psi_s, psi_of_goal(representation, psi_s, achieved, commanded))[0])[0]
 
 
 def bearing(representation: Representation, achieved: Array, commanded: Array) -> tuple[Array, Array]:
@@ -62,7 +69,7 @@ class Direction:
 
     def __call__(self, representation: Representation, achieved: Array, commanded: Array) -> Array:
         psi_s = representation.encode_goal(achieved)  # [..., D]
-        psi_z = representation.encode_goal(commanded)  # [..., D]
+        psi_z = psi_of_goal(representation, psi_s, achieved, commanded)  # [..., D]
         return jnp.concatenate(direction_and_magnitude(psi_s, psi_z), axis=-1)  # [..., D + 1]
 
 
@@ -105,7 +112,8 @@ class Steps:
 
     def __call__(self, representation: Representation, achieved: Array, commanded: Array) -> Array:
         assert representation.steps is not None
-        psi_s, psi_z = representation.encode_goal(achieved), representation.encode_goal(commanded)
+        psi_s = representation.encode_goal(achieved)
+        psi_z = psi_of_goal(representation, psi_s, achieved, commanded)
         steps = representation.steps(psi_s, psi_z)[..., None]  # [..., 1]
         return jnp.concatenate([direction_and_magnitude(psi_s, psi_z)[0], steps / self.unit], axis=-1)
 
@@ -144,6 +152,7 @@ class Curvature:
     def __call__(self, representation: Representation, achieved: Array, commanded: Array) -> Array:
         along, _ = bearing(representation, achieved, commanded)  # [..., G]
         psi_s, speed = jax.jvp(representation.encode_goal, (achieved,), (along,))  # [..., D], J v [..., D]
-        direction, magnitude = direction_and_magnitude(psi_s, representation.encode_goal(commanded))
+        psi_z = psi_of_goal(representation, psi_s, achieved, commanded)
+        direction, magnitude = direction_and_magnitude(psi_s, psi_z)
         straight = jnp.sum(direction * speed, axis=-1, keepdims=True) * direction
         return jnp.concatenate([direction, magnitude, straight - speed], axis=-1)  # [..., 2 D + 1]
