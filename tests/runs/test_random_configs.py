@@ -121,9 +121,7 @@ def test_the_command_line_takes_the_same_settings_or_says_one_sentence(same_ever
         assert "Traceback" not in err.getvalue()
         if can_be_typed(values):
             fits = not checks.violations(Settings(**values))
-            plans_fewer = (
-                code == 0 and "steps" in values and "num_evals" not in values
-            )  # evaluations
+            plans_fewer = code == 0 and "steps" in values and "num_evals" not in values  # evaluations
             assert (code == 0) == fits or plans_fewer
 
     each()
