@@ -145,7 +145,7 @@ format: setup
 	@$(BIN)/ruff format .
 
 bench: setup
-	@for name in learner hindsight methods environments iteration checkpoint latency controller gymnasium_steps report seeds sharding diagnose engines scaling explore_frames; do echo "bench: $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+	@for name in learner sides hindsight methods environments iteration checkpoint latency controller gymnasium_steps report seeds sharding diagnose engines scaling explore_frames; do echo "bench: $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 pictures: setup
 	@$(BIN)/python docs/environments/pictures.py

@@ -121,8 +121,8 @@ def check_equal(learner: Learner, batch: Batch, key: Array) -> float:
     return gap
 
 
-def products(learner: Learner, batch: Batch, key: Array) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return factors like those of every product of an update's compiled program, laid out as there."""
+def products(learner: Learner, batch: Batch, key: Array) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return factors like those of every product of an update's compiled program, laid out as there, and room."""
     program = jax.jit(learner.update, compiler_options=EIGEN_DOTS)
     text = str(program.lower(learner.init(jax.random.key(0)), batch, key).compile().as_text())
     shapes = dict(re.findall(r"%?([\w.\-]+) = f32\[([\d,]+)\]", text))
@@ -132,7 +132,8 @@ def products(learner: Learner, batch: Batch, key: Array) -> list[tuple[np.ndarra
         one, other = (
             random.normal(size=[int(n) for n in shapes[name].split(",")]).astype(np.float32) for name in names
         )
-        factors.append((one if left == "1" else one.T, other if right == "0" else other.T))
+        one, other = one if left == "1" else one.T, other if right == "0" else other.T
+        factors.append((one, other, one @ other))
     return factors
 
 
@@ -180,7 +181,7 @@ def main() -> None:
     factors = {method: products(made, first, keys[0]) for method, made in (("crl", learner), ("dcp", dcp))}
 
     def multiply(method: str) -> list[np.ndarray]:
-        return [one @ other for _ in range(UPDATES) for one, other in factors[method]]
+        return [np.matmul(*product[:2], out=product[2]) for _ in range(UPDATES) for product in factors[method]]
 
     forms: dict[str, Any] = {
         "textbook": plain,
