@@ -145,5 +145,6 @@ def test_a_run_by_two_threads_resumes_to_the_same_bits(tmp_path: Path, monkeypat
     iterations = len(taken)
     folder = stopped(config, tmp_path / "stopped", 1)
     resume(folder, display="none")
+    assert whole is not None
     assert_same_run(folder, whole)
     assert iterations > 1 and len(taken) >= 2 * iterations
