@@ -16,7 +16,7 @@ TWO = ["--coordinator", "127.0.0.1:9", "--num-hosts", "2", "--host-id", "1", "--
     [
         (["--num-hosts", "2"], "--num-hosts, --host-id: add --coordinator, --host-id"),
         (["--hosts", "all"], "unknown value 'all' for --hosts: choose one of auto"),
-        (["--hosts", "auto", "--num-hosts", "2"], "--hosts takes auto alone"),
+        (["--hosts", "auto", "--num-hosts", "2"], "--hosts takes only auto"),
         ([*TWO, "--seeds", "0", "1"], "--seeds trains several seeds on one host"),
         ([*TWO, "--dry-run"], "--dry-run looks at one host"),
         ([*TWO, "--host-id", "one"], "--host-id takes a whole number, not 'one'"),

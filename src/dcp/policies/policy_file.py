@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import lru_cache
@@ -200,8 +201,9 @@ def _sum(metadata: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _require_sum(metadata: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuse a file whose checksum does not match. Older files have none."""
-    if _SUM in metadata and metadata[_SUM] != _sum(metadata, arrays):
+    """Refuse a file whose checksum does not match, or stands under another name. Older files have none."""
+    renamed = _SUM not in metadata and any(re.fullmatch("[0-9a-f]{64}", str(value)) for value in metadata.values())
+    if renamed or (_SUM in metadata and metadata[_SUM] != _sum(metadata, arrays)):
         raise FormatError("its checksum does not fit: a byte has changed since it was written")
 
 
