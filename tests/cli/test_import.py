@@ -4,11 +4,13 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from dcp.cli.main import main
 from dcp.envs.registry import ENVIRONMENTS
+from dcp.named_code import is_users
 from dcp.policies.policy_file import load_policy
 from tests.cli.test_train import MY_ENV
 from tests.tiny import FLAGS
@@ -73,3 +75,13 @@ def test_a_config_may_not_name_a_function_of_a_library_that_dcp_imports(tmp_path
     assert main(["train", "--config", str(tmp_path), "--dry-run"]) == 2
     said = capsys.readouterr()
     assert "names the code 'numpy:show_config'" in said.err and "Build Dependencies" not in said.out
+
+
+def test_a_value_of_the_users_module_may_be_a_part_and_what_it_imports_may_not(monkeypatch: pytest.MonkeyPatch):
+    module = ModuleType("my_energies")
+    module.__file__ = "/somewhere/my_energies.py"
+    vars(module).update(mine=(1.0, 2.0), system=os.system)
+    monkeypatch.setitem(sys.modules, "my_energies", module)
+    assert is_users("my_energies:mine")
+    assert not is_users("my_energies:system")
+    assert not is_users("my_energies:nothing")
