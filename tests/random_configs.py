@@ -130,8 +130,8 @@ def as_flags(values: Values) -> list[str]:
 
 
 def can_be_typed(values: Values) -> bool:
-    """Whether the command line can say exactly this: each value of its field's own type."""
-    return all(type(value) in field_kinds()[name] for name, value in values.items())
+    """Whether the command line can say exactly this: each value of its field's own type. The word None is no text."""
+    return all(type(value) in field_kinds()[name] and value != "None" for name, value in values.items())
 
 
 @st.composite
