@@ -256,7 +256,7 @@ class Jobs(Loader):
 
     def load(self) -> None:
         try:
-            Job.from_json(self.job.read_text())
+            Job.read(self.job)
         except UserError:
             read_grid(self.grid)
             raise

@@ -134,8 +134,20 @@ def test_a_job_is_itself_after_a_file_and_its_file_is_a_config(tmp_path: Path):
     job = Job(settings, (3, 4), tmp_path, "w64", Resources(2, 5, 0.5), tmp_path / "code", ("mine", "yours"))
     assert Job.from_json(job.to_json()) == job
     job.save()
+    assert Job.read(job.file) == job
     assert json.loads(job.file.read_text())["config"]["env"] == "mine:maze"
     assert job.file == tmp_path / "grid/jobs/w64/mine.maze/crl/seeds_3-4.json" and job.root == tmp_path / "w64"
+
+
+def test_a_job_that_is_no_text_or_missing_is_one_sentence(tmp_path: Path):
+    file = tmp_path / "job.json"
+    with pytest.raises(UserError, match=r"cannot read the job .*job\.json \(.*No such file.*\): start the grid again"):
+        Job.read(file)
+    file.write_bytes(b'{"seeds": [0\xff]}')  # found by a fuzzer
+    with pytest.raises(
+        UserError, match=r"cannot read the job .* \(no UTF-8 text: .* at byte 12\): start the grid again"
+    ):
+        Job.read(file)
 
 
 def test_the_file_of_a_job_is_a_config_that_dcp_train_accepts(tmp_path: Path, capsys):

@@ -218,7 +218,7 @@ def peak_bytes() -> int:
 
 def main(argv: list[str]) -> int:
     file, parent = argv
-    job = Job.from_json(Path(file).read_text(encoding="utf-8"))
+    job = Job.read(file)
     if not begin_child(int(parent), job.resources.cores):
         return EXIT_FAULT
     with looked_for_in(job.code, job.imports):

@@ -147,6 +147,14 @@ class Job:
             job.imports,
         )
 
+    @classmethod
+    def read(cls, file: str | Path) -> Self:
+        """Read what `save` wrote. Raises UserError."""
+        try:
+            return cls.from_json(validation.read_text(file))
+        except (OSError, FormatError) as error:
+            raise UserError(f"cannot read the job {file} ({one_line(error)}): start the grid again") from error
+
     def save(self) -> None:
         write_whole(self.file, self.to_json().encode())  # a job of an earlier grid may be reading it
 

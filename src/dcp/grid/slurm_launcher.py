@@ -224,7 +224,7 @@ class SlurmTask:
     def __call__(self) -> int:
         import submitit
 
-        job = Job.from_json(Path(self.file).read_text(encoding="utf-8"))
+        job = Job.read(self.file)
         here = (submitit.JobEnvironment().job_id, socket.gethostname(), os.getpid())
         requeue = _requeue()
         write_json(report_file(job), asdict(JobReport(*here)))

@@ -159,7 +159,11 @@ def _claim(allowed: list[int], count: int) -> list[int]:
 def main(argv: list[str]) -> int:
     """Run the job of a file, as a child of the named process."""
     file, parent = argv
-    job = Job.from_json(Path(file).read_text(encoding="utf-8"))
+    try:
+        job = Job.read(file)
+    except UserError as error:
+        print(error, file=sys.stderr, flush=True)
+        return EXIT_MISTAKE
     if not begin_child(int(parent), job.resources.cores):
         return EXIT_REQUEUE
     outcome = run_job(job)
