@@ -19,6 +19,7 @@ from dcp.pages.packing import LEVELS, pack
 from dcp.render.body_pictures import PageScene
 from dcp.render.shown_episodes import Episode, Subject
 from dcp.render.viewer_page import page, page_data, save_page
+from tests.browser import Browser
 from tests.render.conftest import YAW, ant_pose, ant_walk, point_walk
 
 POINT, ANT = make_env("point_u_maze"), make_env("ant_u_maze")
@@ -152,7 +153,12 @@ def test_a_page_plays_by_itself_to_the_end(tmp_path):
     """Nine steps at 30 a second; one that reached says so in its label, with its distance at the end."""
     episode = point_walk(steps=9, reached=7)
     page_file = save_page(tmp_path / "a.html", POINT, [Subject("dcp", 2000, [episode])], 1)
-    shown = browse(tmp_path, page_file, "", "--virtual-time-budget=3000", "--dump-dom")
-    assert "step 9 of 9" in shown
+    browser = Browser()
+    try:
+        browser.call("Page.navigate", url=page_file.as_uri())
+        browser.wait("document.getElementById('time')?.textContent === 'step 9 of 9'")
+        shown = browser.run("document.body.innerHTML")
+    finally:
+        browser.close()
     assert "dcp, 2k steps" in shown and "reached at step 7" in shown
     assert f"distance {episode.distance[-1]:.2f}" in shown
