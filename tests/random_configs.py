@@ -130,8 +130,14 @@ def as_flags(values: Values) -> list[str]:
 
 
 def can_be_typed(values: Values) -> bool:
-    """Whether the command line can say exactly this: each value of its field's own type. The word None is no text."""
-    return all(type(value) in field_kinds()[name] and value != "None" for name, value in values.items())
+    """Whether the command line can say exactly this: each value of its field's own type. The word None is no text, and
+    where a fraction may be meant a whole number is read as one."""
+
+    def said(name: str, value: Any) -> bool:
+        kinds = field_kinds()[name]
+        return type(value) in kinds and value != "None" and not (type(value) is int and float in kinds)
+
+    return all(said(name, value) for name, value in values.items())
 
 
 @st.composite

@@ -147,7 +147,9 @@ def test_seeds_as_processes_stop_together_and_end_as_single_runs(longer_run, tmp
     process = dcp(*flags, "--resume", "auto")
     out, err = process.communicate(timeout=500)
     assert process.returncode == 0, err
-    assert "seed 0: Trained for 12,000 environment steps" in out and "seed 1: Trained for 12,000" in out
+    # On a busy machine one of the two may have ended before the other had its first row.
+    assert any(f"seed {seed}: Trained for 12,000 environment steps" in out for seed in (0, 1))
+    assert len(metrics(folders[1])) == 14
     ours, theirs = metrics(folders[0]), metrics(longer_run.folder)
     assert len(ours) == 14
     for name, value in theirs[0].items():

@@ -247,23 +247,27 @@ def test_eight_runs_finish_though_a_node_is_lost(tmp_path: Path, cluster: Any):
 
 @pytest.mark.slow
 def test_a_stopped_grid_leaves_checkpoints_and_goes_on(tmp_path: Path, longer_run: TrainedRun, cluster: Any):
-    entries, jobs = planned(tmp_path, seed=[0, 1])
-    launcher = RayLauncher(jobs, RayOptions(cluster.address), FreeResources(1, jobs=1))
-    launcher.require()
-    launcher.submit(jobs)
-    limit = time.monotonic() + 300
-    while not (tmp_path / SEED_0 / "metrics.csv").exists() or len(metrics(tmp_path / SEED_0)) < 2:
-        assert time.monotonic() < limit and launcher.poll()[jobs[1].name].state == "waiting"  # one at once
-        time.sleep(0.05)
-    launcher.stop()
-    told = launcher.poll()
-    launcher.close()
+    for attempt in range(4):  # on a busy machine the first run may end before it is stopped
+        folder = tmp_path / str(attempt)
+        entries, jobs = planned(folder, seed=[0, 1])
+        launcher = RayLauncher(jobs, RayOptions(cluster.address), FreeResources(1, jobs=1))
+        launcher.require()
+        launcher.submit(jobs)
+        limit = time.monotonic() + 300
+        while not (folder / SEED_0 / "metrics.csv").exists() or not metrics(folder / SEED_0):
+            assert time.monotonic() < limit and launcher.poll()[jobs[1].name].state == "waiting"  # one at once
+            time.sleep(0.05)
+        launcher.stop()
+        told = launcher.poll()
+        launcher.close()
+        if told[jobs[0].name].state != "finished":
+            break
     assert {status.state for status in told.values()} == {"stopped"}
     assert told[jobs[1].name].why == "it had not begun"
-    assert 0 < how_far(tmp_path / SEED_0)[0] < 12_000
+    assert 0 < how_far(folder / SEED_0)[0] < 12_000
     lines = drive(jobs, entries, Killer(), cluster, most=1)
     assert [line.state for line in lines] == ["finished", "finished"]
-    assert_same_run(tmp_path / SEED_0, longer_run.folder)
+    assert_same_run(folder / SEED_0, longer_run.folder)
 
 
 @pytest.mark.slow
