@@ -2,9 +2,10 @@
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dcp import devices, hosts
@@ -14,11 +15,14 @@ from dcp.critics.contrastive import Contrastive
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.registry import env_of, is_ours
 from dcp.errors import UserError
+from dcp.hindsight import ENVS_AT_ONCE
+from dcp.interfaces import Agent, hindsight_of
 from dcp.learner import Learner
 from dcp.methods import pool_seed
-from dcp.methods.table import COMMANDS, METHODS, make_agent, make_part
+from dcp.methods.table import COMMANDS, METHODS, make_agent, make_part, needs
 from dcp.networks import MLP, Residual
-from dcp.types import EnvSpec
+from dcp.replay import OF_FALLS, OF_OUTCOMES, relabel
+from dcp.types import EnvSpec, Transition
 
 if TYPE_CHECKING:
     from dcp.algorithm import Algorithm
@@ -202,19 +206,43 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     numbers = spec.state_size + spec.action_size + spec.goal_size  # in a stored row, besides the episode's number
     chunk = s.action_chunk * spec.action_size
     parameters = 1 + _num_parameters(s, spec.in_chunks(s.action_chunk))  # with the temperature
-    pairs = s.num_envs * (s.window or 0)
+    agent = make_agent(s, spec.in_chunks(s.action_chunk))
     steps = s.eval_episodes * ((s.episode_length or 0) + 1)
     return {
         "replay": s.replay_rows * s.num_envs * (numbers + 1) * _FLOAT,
         "learner and its optimizer": (3 * parameters + 3) * _FLOAT,  # Adam's two moments, and what it counts
-        # windows, pairs, their order, the actor's noise
-        "one iteration's pairs": pairs * (2 * numbers + spec.goal_size + 2 + 2 * chunk - spec.action_size) * _FLOAT,
+        # windows, pairs, their order, the actor's noise; where a critic asks when goals are near, tables of distances
+        "one iteration's pairs": s.num_envs * (s.window or 0) * (numbers + 2 + chunk) * _FLOAT
+        + _pair_bytes(s, spec, agent),
         "one evaluation": steps * (spec.state_size + spec.goal_size + 1) * _FLOAT,
         "one unroll": s.unroll_length * s.num_envs * (numbers + 1) * _FLOAT,
         "one update": _update_numbers(s, parameters) * _FLOAT,
         # the pool; a lot for each of its states, and the candidates' psi, for each environment
         "the pool": (s.pool_size * (spec.goal_size + s.num_envs) + s.num_envs * s.num_candidates * s.repr_dim) * _FLOAT,
     }
+
+
+def _pair_bytes(s: Settings, spec: EnvSpec, agent: Agent) -> int:
+    """What relabelling makes of an iteration's windows."""
+    length, num_envs = s.window or 0, s.num_envs
+    if isinstance(agent.critic, Contrastive):
+        row = spec.state_size + s.action_chunk * spec.action_size + 2 * spec.goal_size
+        return num_envs * length * row * _FLOAT
+    wanted, hindsight = needs(agent), hindsight_of(agent.critic)
+
+    def of(kind: Any, *shape: int) -> Any:
+        return jax.ShapeDtypeStruct((length, num_envs, *shape), kind)
+
+    state, action, goal = (of(jnp.float32, size) for size in (spec.state_size, spec.action_size, spec.goal_size))
+    windows = Transition(state, action, goal, of(jnp.int32), of(bool) if wanted & OF_FALLS else None)
+    pairs = jax.eval_shape(
+        lambda windows: relabel(windows, spec, s.discount, jax.random.key(0), wanted, hindsight, s.action_chunk),
+        windows,
+    )
+    # By XLA's own account, for each pair of a window's rows: two numbers for the occupancy, a bit in a byte for hits.
+    table = 2 * _FLOAT if "occupancy" in wanted else 1 if wanted & OF_OUTCOMES else 0
+    tables = min(ENVS_AT_ONCE, num_envs) * length**2 * table
+    return tables + sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(pairs))
 
 
 def _update_numbers(s: Settings, parameters: int) -> int:

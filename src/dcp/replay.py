@@ -75,7 +75,7 @@ def _length(rows: Any, axis: int) -> int:
 # What a critic may need of a row beyond its own episode's states: stored as `Transition.fell`.
 OF_FALLS = frozenset({"has_next", "terminal", "occupancy", "falls"})
 _OF_GOALS = frozenset({"future_goal", "future_steps", "goal_sequence", "reward"})
-_OF_OUTCOMES = frozenset({"hit_time", "hit", "occupancy", "occupancy_seen"})
+OF_OUTCOMES = frozenset({"hit_time", "hit", "occupancy", "occupancy_seen"})
 _OF_TRANSITIONS = frozenset({"next_state", "has_next", "terminal"})
 
 
@@ -95,13 +95,13 @@ def relabel(
     wanted = set(needs) | ({"valid"} if chunk > 1 else set())
     left = jax.vmap(steps_left, in_axes=1, out_axes=1)(windows.episode_id)  # [T, N]
     found: dict[str, Array] = {"valid": left >= chunk - 1}
-    if wanted & (_OF_GOALS | _OF_OUTCOMES):
+    if wanted & (_OF_GOALS | OF_OUTCOMES):
         drawn = draw_goals(windows, left, spec, hindsight, discount, key)
         found |= {"future_goal": drawn.goal, "future_steps": drawn.steps}
         found["goal_sequence"] = drawn.sequence.reshape(*left.shape, -1)  # [T, N, m * G]
         if "reward" in wanted:
             found["reward"] = _rewards(windows, left, spec, drawn.goal, discount, chunk)
-        if wanted & _OF_OUTCOMES:
+        if wanted & OF_OUTCOMES:
             found |= outcomes(windows, left, spec, hindsight, drawn)._asdict()
     if wanted & _OF_TRANSITIONS:
         found |= _transitions(windows, left, chunk)
