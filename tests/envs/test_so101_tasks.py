@@ -211,6 +211,17 @@ def test_success_is_within_the_threshold_of_where_the_tool_truly_is(programs):
     assert not bool(begin(keys(1)[0], at + jnp.array([0.0, 0.0, 0.021])).near_goal)
 
 
+def test_an_episode_with_a_cube_starts_with_the_tool_beside_it(programs):
+    """4 to 7 cm away, no higher than 5 cm: random actions find it. The cube lies where the arm can push it."""
+    _, reset, _ = programs("so101_push")
+    q = np.asarray(reset(keys(16)).physics.q)
+    tool, cube = so101.tool_pose(q[:, :5])[0], q[:, 6:8]
+    gap, radius = np.linalg.norm(tool[:, :2] - cube, axis=1), np.hypot(cube[:, 0] - so101.PAN_AXIS[0], cube[:, 1])
+    assert gap.min() >= 0.0399 and gap.max() <= 0.0701 and np.ptp(gap) > 0.01
+    assert tool[:, 2].min() >= 0.0299 and tool[:, 2].max() <= 0.0501
+    assert radius.min() >= 0.189 and radius.max() <= 0.301
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["so101_push", "so101_lift"])
 def test_an_arm_that_sweeps_over_the_table_moves_the_cube(name: str):

@@ -24,8 +24,13 @@ FRAMES = 6  # of 1/180 s: a control step is LeRobot's 1/30 s
 STEP = 1.0 / so101.RATE_HZ
 HOME = np.array([0.0, -0.5, 0.6, 0.9, 0.0, 0.0])  # the tool point ahead and low, the jaws closed
 SPREAD = np.array([1.2, 0.5, 0.4, 0.4, 0.6, 0.0])  # of the reaching tasks' starts around HOME
-LEAST_START = 0.04  # metres of the tool point above the table
-CUBE_SPREAD = np.array([0.3, 0.1, 0.1, 0.1, 0.1, 0.0])
+START_HEIGHTS = (0.04, np.inf)  # metres of the tool point above the table
+# The cube's tasks start with the tool low and beside the cube: from farther away random actions hardly ever touch it,
+# and a policy learns to leave it alone (docs/so101.md).
+CUBE_HOME = np.array([0.0, 0.35, -0.2, 1.35, 0.0, 0.0])  # the gripper points down
+CUBE_SPREAD = np.array([0.6, 0.1, 0.1, 0.1, 0.1, 0.0])
+CUBE_START_HEIGHTS = (0.03, 0.05)
+BESIDE = (0.04, 0.07)  # metres from the tool point to the cube over the table
 CUBE_RADII, CUBE_ANGLE = (0.19, 0.30), 0.7  # from the pan axis; radians to either side
 LEAST_PUSH = 0.06  # metres between cube and goal at the start
 LIFT_HEIGHTS = (0.05, 0.15)
@@ -89,7 +94,7 @@ class So101Task(PhysicsEnv):
     links = "lagging"  # the tool point follows from the angles, and the cube's place is in q
     moved = 5  # joints that the policy moves; the jaws stay closed
     cube = False
-    spread = SPREAD
+    home, spread, heights = HOME, SPREAD, START_HEIGHTS
 
     def __init__(self, name: str, goal_size: int, more: int, threshold: float, episode_length: int):
         state_size = 2 * self.moved + 3 + more
@@ -144,13 +149,14 @@ class So101Task(PhysicsEnv):
 
     def draw(self, key: Array) -> tuple[Array, Array]:
         key_arm, key_cube = jax.random.split(key)
-        home, spread = jnp.asarray(HOME)[None], jnp.asarray(self.spread)[None]  # [1, 6] each
+        home, spread = jnp.asarray(self.home)[None], jnp.asarray(self.spread)[None]  # [1, 6] each
         tries = home + spread * jax.random.uniform(key_arm, (TRIES, 6), minval=-1.0, maxval=1.0)
-        poses = jnp.concatenate([tries, home])
-        q = _first(so101.tool_pose(poses[:-1], jnp)[0][:, 2] >= LEAST_START, poses)
+        poses, (low, high) = jnp.concatenate([tries, home]), self.heights
+        heights = so101.tool_pose(tries, jnp)[0][:, 2]
+        q = _first((heights >= low) & (heights <= high), poses)
         if self.cube:
             upright = jnp.array([CUBE_HALF, 1.0, 0.0, 0.0, 0.0])
-            q = jnp.concatenate([q, draw_on_table(key_cube), upright])
+            q = jnp.concatenate([q, draw_beside(key_cube, so101.tool_pose(q, jnp)[0][:2]), upright])
         return q, jnp.zeros(6 + 6 * self.cube)
 
     def draw_goal(self, key: Array, q: Array) -> Array:
@@ -279,7 +285,7 @@ class ReachPose(So101Task):
 class Push(So101Task):
     """Push a cube to a place on the table, which is the goal. The state also has the cube's place."""
 
-    cube, spread = True, CUBE_SPREAD
+    cube, home, spread, heights = True, CUBE_HOME, CUBE_SPREAD, CUBE_START_HEIGHTS
 
     def __init__(self, name: str = "so101_push"):
         super().__init__(name, goal_size=2, more=3, threshold=0.03, episode_length=150)
@@ -298,7 +304,8 @@ class Push(So101Task):
 class Lift(So101Task):
     """Lift a cube to a place in the air, which is the goal. The policy moves the jaws too."""
 
-    cube, spread, moved = True, CUBE_SPREAD, 6
+    cube, home, spread, heights = True, CUBE_HOME, CUBE_SPREAD, CUBE_START_HEIGHTS
+    moved = 6
 
     def __init__(self, name: str = "so101_lift"):
         super().__init__(name, goal_size=3, more=3, threshold=0.03, episode_length=150)
@@ -325,6 +332,16 @@ def draw_on_table(key: Array) -> Array:
     radius = jnp.sqrt(jax.random.uniform(key_radius, minval=low**2, maxval=high**2))
     angle = jax.random.uniform(key_angle, minval=-CUBE_ANGLE, maxval=CUBE_ANGLE)
     return jnp.asarray(so101.PAN_AXIS) + radius * jnp.array([jnp.cos(angle), jnp.sin(angle)])
+
+
+def draw_beside(key: Array, tool: Array) -> Array:
+    """Draw the cube's place [2] beside the tool point's [2], at any side where the arm can push it."""
+    key_gap, key_side = jax.random.split(key)
+    gaps = jax.random.uniform(key_gap, (TRIES + 1, 1), minval=BESIDE[0], maxval=BESIDE[1])
+    sides = jax.random.uniform(key_side, (TRIES + 1,), minval=-np.pi, maxval=np.pi)
+    tries = tool[None] + gaps * jnp.stack([jnp.cos(sides), jnp.sin(sides)], axis=1)  # [TRIES + 1, 2]
+    radii = jnp.linalg.norm(tries[:-1] - jnp.asarray(so101.PAN_AXIS)[None], axis=1)
+    return _first((radii >= CUBE_RADII[0]) & (radii <= CUBE_RADII[1]), tries)
 
 
 def draw_in_reach(key: Array) -> Array:
