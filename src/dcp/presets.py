@@ -46,7 +46,18 @@ _LAPTOP = {
 # paper's physics or faster; ants in mazes it steps more slowly, and they fall thrice as often (docs/which_physics.md).
 _PHYSICS_EVALS = {"num_evals": 10, "eval_episodes": 64}
 _BY_MUJOCO = {"steps": 5_000_000, "physics": "mujoco", **_PHYSICS_EVALS}
+# A cube on the table: the paper's own networks, and short unrolls, so that there are more updates per step.
+_CUBE = {
+    "steps": 8_000_000,
+    "unroll_length": 25,
+    "min_replay_rows": 250,
+    "num_evals": 20,
+    "final_goal_share": 0.5,
+    "fidelity": "fixed",
+}
 _LAPTOP_ROWS = {
+    "so101_push": _CUBE,
+    "so101_lift": _CUBE,
     "so101_*": {**_LAPTOP, "fidelity": "fixed"},
     "ant_push": _BY_MUJOCO,
     "pusher_*": _BY_MUJOCO,
