@@ -205,8 +205,8 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     s = settings
     numbers = spec.state_size + spec.action_size + spec.goal_size  # in a stored row, besides the episode's number
     chunk = s.action_chunk * spec.action_size
-    parameters = 1 + _num_parameters(s, spec.in_chunks(s.action_chunk))  # with the temperature
     agent = make_agent(s, spec.in_chunks(s.action_chunk))
+    parameters = 1 + _num_parameters(s, spec.in_chunks(s.action_chunk), agent)  # with the temperature
     steps = s.eval_episodes * ((s.episode_length or 0) + 1)
     return {
         "replay": s.replay_rows * s.num_envs * (numbers + 1) * _FLOAT,
@@ -223,7 +223,7 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
 
 
 def _pair_bytes(s: Settings, spec: EnvSpec, agent: Agent) -> int:
-    """What relabelling makes of an iteration's windows."""
+    """Count what relabelling makes of an iteration's windows."""
     length, num_envs = s.window or 0, s.num_envs
     if isinstance(agent.critic, Contrastive):
         row = spec.state_size + s.action_chunk * spec.action_size + 2 * spec.goal_size
@@ -255,9 +255,8 @@ def _update_numbers(s: Settings, parameters: int) -> int:
     return s.batch_size * (2 * s.batch_size + 3 * s.width * s.depth)
 
 
-def _num_parameters(settings: Settings, spec: EnvSpec) -> int:
+def _num_parameters(settings: Settings, spec: EnvSpec, agent: Agent) -> int:
     """Count the parameters of actor and critic; our own by arithmetic, so that sizes beyond memory are counted too."""
-    agent = make_agent(settings, spec)
     critic, network, size = agent.critic, agent.network, agent.condition.size(spec, agent.critic.repr_dim)
     if isinstance(critic, Contrastive) and isinstance(network, MLP | Residual):
         actor = network.num_parameters(spec.state_size + size, 2 * spec.action_size)
