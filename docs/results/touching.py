@@ -1,6 +1,6 @@
-"""Does a pusher's policy touch its object at all? Lines for docs/results_physics.md, beside random actions.
+"""Does a pushing policy touch its object at all? Beside random actions, for docs/results_physics.md and so101.md.
 
-python docs/results/touching.py RUN...      # run folders of a pusher, under the physics that they were trained with
+python docs/results/touching.py RUN...      # runs of a pusher or of so101_push, under the physics of their training
 """
 
 import sys
@@ -9,13 +9,11 @@ import jax
 import numpy as np
 
 from dcp.envs.base import Environment
-from dcp.envs.pusher import ARM
 from dcp.evaluation.targets import environment_of, open_target
 from dcp.policies.policy import Policy
 from dcp.types import Array
 
 EPISODES, STARTS, MOVED = 128, 100_000, 0.02  # metres
-TIP, OBJECT = slice(ARM, ARM + 3), slice(ARM + 3, ARM + 6)  # in the state
 
 
 def play(env: Environment, policy: Policy | None, key: Array) -> tuple[np.ndarray, np.ndarray]:
@@ -44,12 +42,14 @@ def play(env: Environment, policy: Policy | None, key: Array) -> tuple[np.ndarra
 def main(runs: list[str]) -> None:
     targets = [open_target(run) for run in runs]
     env = environment_of(targets[0])
+    start = env.spec.goal_dims[0]  # the goal is the object's place, and the hand's comes before it in the state
+    tip, thing = slice(start - 3, start), slice(start, start + 3)
     near = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), STARTS)).near_goal
     print(f"{float(near.mean()):.1%} of {STARTS:,} first states are near their goal already")
     for name, policy in [*((target.label, target.policy) for target in targets), ("random actions", None)]:
         first, states = play(env, policy, jax.random.key(0))
-        moved = np.linalg.norm(states[-1, :, OBJECT] - first[:, OBJECT], axis=-1)
-        nearest = np.linalg.norm(states[..., TIP] - states[..., OBJECT], axis=-1).min(axis=0)
+        moved = np.linalg.norm(states[-1, :, thing] - first[:, thing], axis=-1)
+        nearest = np.linalg.norm(states[..., tip] - states[..., thing], axis=-1).min(axis=0)
         print(
             f"{name}: the object is moved by more than {MOVED} m in {np.mean(moved > MOVED):.1%} of {EPISODES} "
             f"episodes; the hand comes to within {np.median(nearest):.2f} m of it (median)"
