@@ -79,6 +79,34 @@ def test_all_pairs_at_once_are_the_pairs_one_by_one(name: str):
 
 
 @pytest.mark.parametrize("name", DISTANCES)
+def test_gradients_of_all_pairs_at_once_are_those_of_the_pairs_one_by_one(name: str):
+    """160 rows are two blocks of pairs."""
+    x, y, mix = latents(160, 16), latents(160, 16, 1), jnp.array(0.3)
+    weights = jax.random.normal(jax.random.key(2), (160, 160))
+    plain, pairwise = DISTANCES[name]
+    forms = (lambda x, y, mix: plain(x[:, None], y[None], mix, 4), lambda x, y, mix: pairwise(x, y, mix, 4))
+    slow, fast = (jax.jit(jax.grad(lambda *z, f=f: jnp.sum(weights * f(*z)), (0, 1, 2)))(x, y, mix) for f in forms)
+    for one, other in zip(slow, fast, strict=True):
+        assert_allclose(other, one, atol=1e-3, rtol=1e-4)
+
+
+def test_equal_left_ends_and_touching_intervals_of_iqe_count_once():
+    """[0, 1], [0, 2], [2, 3] and the empty [2, 2] cover 3: it grows with the end 3 alone, and with the start 0."""
+    x, y = jnp.array([[0.0, 0.0, 2.0, 2.0]]), jnp.array([[1.0, 2.0, 3.0, 1.0]])
+    value, (to_x, to_y) = jax.value_and_grad(
+        lambda x, y: DISTANCES["iqe"].pairwise(x, y, MIX, 1)[0, 0], argnums=(0, 1)
+    )(x, y)
+    assert value == 3.0 and float(jnp.sum(to_x) + jnp.sum(to_y)) == 0.0 and to_y[0, 2] == 1.0
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+def test_a_latent_that_is_no_number_makes_its_distances_no_numbers(name: str):
+    x, y = latents(4, 16), latents(4, 16, 1)
+    for found in (DISTANCES[name].pairwise(x * jnp.nan, y, MIX, 4), DISTANCES[name].pairwise(x, y * jnp.nan, MIX, 4)):
+        assert np.all(np.isnan(found))
+
+
+@pytest.mark.parametrize("name", DISTANCES)
 def test_gradients_are_finite_where_points_coincide(name: str):
     x = latents(4, 16).at[1].set(0.0)
     for form in DISTANCES[name]:
