@@ -1,4 +1,4 @@
-"""Rules by which the actor explores and learns: SAC's, TD3's, and imitation.
+"""Rules by which the actor explores and learns: SAC's, with and without entropy, TD3's, and imitation.
 
 A critic names its rule (`actor_rule`); the default is SAC's, as in the paper. `interfaces.ActorRule` has the shapes.
 """
@@ -29,6 +29,17 @@ class Soft:
     def loss(self, step: ActorStep) -> tuple[Array, Array]:
         action, log_prob = sample_squashed(step.mean, step.log_std, step.noise)  # [B, A], [B]
         return jnp.mean(step.alpha * log_prob - step.value(action)), log_prob
+
+
+@dataclass(frozen=True)
+class WithoutEntropy(Soft):
+    """Raise the critic's value of a drawn action, and nothing else."""
+
+    learns_temperature: ClassVar[bool] = False
+
+    def loss(self, step: ActorStep) -> tuple[Array, Array]:
+        action, log_prob = sample_squashed(step.mean, step.log_std, step.noise)  # [B, A], [B]
+        return -jnp.mean(step.value(action)), log_prob
 
 
 @dataclass(frozen=True)

@@ -46,13 +46,13 @@ def dot(x: Array, y: Array) -> Array:
     return jnp.sum(x * y, axis=-1)
 
 
-def _unit(x: Array) -> Array:
+def unit(x: Array) -> Array:
     """Divide by the norm; the safe root keeps the gradient of a zero vector finite."""
     return x * jax.lax.rsqrt(jnp.maximum(jnp.sum(x**2, axis=-1, keepdims=True), TINY))
 
 
 def cosine(x: Array, y: Array) -> Array:
-    return dot(_unit(x), _unit(y))
+    return dot(unit(x), unit(y))
 
 
 def pairwise_dot(x: Array, y: Array) -> Array:
@@ -79,7 +79,7 @@ def pairwise_l2(x: Array, y: Array) -> Array:
 
 
 def pairwise_cosine(x: Array, y: Array) -> Array:
-    return _unit(x) @ _unit(y).T
+    return unit(x) @ unit(y).T
 
 
 ENERGIES = Table(

@@ -9,6 +9,7 @@ from dcp.critics.contrastive import Contrastive
 from dcp.critics.quasimetric import TMD, Quasimetric
 from dcp.critics.survival import SRL, ChronoSRL
 from dcp.critics.table import CRITICS
+from dcp.critics.td_infonce import TDInfoNCE
 from dcp.critics.value import GCBC, SAC, TD3
 from dcp.errors import UserError
 from dcp.interfaces import ActorGoal, Agent, Command, Condition, Critic, needs_embedding
@@ -43,6 +44,7 @@ METHODS = Table(
         "chronosrl_direction": Method(ChronoSRL, FinalGoal, Direction, "future"),  # differs only in what the actor sees
         "sac_her": Method(SAC, FinalGoal, RawGoal, "future"),
         "td3_her": Method(TD3, FinalGoal, RawGoal, "future"),
+        "td_infonce": Method(TDInfoNCE, FinalGoal, RawGoal, "future"),
         "gcbc": Method(GCBC, FinalGoal, RawGoal, "future"),
     },
 )
