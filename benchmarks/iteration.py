@@ -21,11 +21,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, report, seconds
 
-from dcp.algorithm import Programs, make_algorithm
+from dcp.algorithm import make_algorithm
 from dcp.config import PHYSICS, Config
 from dcp.devices import prepare
 from dcp.envs.registry import env_of
 from dcp.presets import preset_config
+from dcp.programs import Programs
 
 PEER_SECONDS = 165.0
 

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, report
 
-from dcp.algorithm import Programs, make_algorithm
+from dcp.algorithm import make_algorithm
 from dcp.config import Config
 from dcp.envs.base import EnvState, sparse_state
 from dcp.envs.registry import make_env, register_env
+from dcp.programs import Programs
 from dcp.types import Array, EnvSpec
 
 

@@ -21,9 +21,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 import jax
 from timing import report, seconds
 
-from dcp.algorithm import Algorithm, Programs, make_algorithm
+from dcp.algorithm import Algorithm, make_algorithm
 from dcp.evaluation.rollout import evaluation_key
 from dcp.presets import preset_config
+from dcp.programs import Programs
 from dcp.runs.seeds import How, SeedPrograms, learner_form
 
 

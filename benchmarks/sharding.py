@@ -123,8 +123,9 @@ def serve(devices: int, env: str) -> None:
 
 
 def unrolling(env: str, devices: int) -> Callable[[], float]:
-    from dcp.algorithm import Programs, make_algorithm
+    from dcp.algorithm import make_algorithm
     from dcp.presets import preset_config
+    from dcp.programs import Programs
 
     # The least replay: two sides must fit side by side, and an insertion costs the same in any.
     config = preset_config("paper", env=env, devices=devices, replay_rows=1_000)
@@ -142,8 +143,9 @@ def updating(env: str, devices: int, kind: str) -> Callable[[], float]:
     """128 updates, as an iteration makes 1,998 of them."""
     import jax
 
-    from dcp.algorithm import Programs, make_algorithm
+    from dcp.algorithm import make_algorithm
     from dcp.presets import preset_config
+    from dcp.programs import Programs
 
     sizes: dict[str, Any] = {"env": env, "devices": devices, "replay_rows": 1_000, "window": WINDOW}
     stages = Programs(make_algorithm(preset_config("paper", **sizes, split_batches="on" if kind == "split" else "off")))

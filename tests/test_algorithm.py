@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from dcp import algorithm as trainer_module
-from dcp.algorithm import Algorithm, Programs, make_algorithm
+from dcp.algorithm import Algorithm, make_algorithm
 from dcp.config import Config
 from dcp.envs.mazes import parse_layout
 from dcp.envs.point_tasks import PointMaze
 from dcp.evaluation.rollout import evaluation_key
+from dcp.programs import Programs
 from dcp.runs.run_status import evaluation_points
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.training import train

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from dcp import side_by_side
-from dcp.algorithm import Programs, make_algorithm
+from dcp.algorithm import make_algorithm
 from dcp.config import Config
 from dcp.envs.registry import make_env
 from dcp.learner import Learner
 from dcp.methods.table import make_agent
+from dcp.programs import Programs
 from dcp.runs.training import train
 from dcp.side_by_side import LENGTH, SideBySide, spans
 from dcp.types import Batch

@@ -71,7 +71,7 @@ def test_the_actor_picks_its_own_goal_out_among_the_batch_and_has_no_entropy_ter
 def test_on_a_ring_that_is_walked_one_way_the_logits_are_the_log_of_the_discounted_visits():
     """From s the place k steps ahead comes up with probability proportional to 0.9^k, k from 1 to 8.
 
-    Unit vectors can have these products; at 0.8 they cannot: a matrix of such sawteeth has a mean singular value of 1.25.
+    Unit vectors can have these products. At 0.8 they cannot: the mean singular value of such a sawtooth is 1.25.
     """
     places, size = 8, 64
     ring = jnp.eye(places)  # each place is a coordinate of its own

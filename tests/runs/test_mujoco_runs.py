@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dcp
-from dcp.algorithm import Programs, make_algorithm
+from dcp.algorithm import make_algorithm
 from dcp.cli.eval import EvalOptions
 from dcp.cli.eval_policies import _about, compare, file_name
 from dcp.cli.main import main
@@ -22,6 +22,7 @@ from dcp.errors import UserError
 from dcp.evaluation.targets import environment_of, open_target
 from dcp.evaluation.trial import arena_for
 from dcp.interop.goal_env import GoalEnv
+from dcp.programs import Programs
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.training import resume, train
 from tests.runs.same_run import assert_same_run

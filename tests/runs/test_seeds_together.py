@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.algorithm import Programs, make_algorithm
+from dcp.algorithm import make_algorithm
 from dcp.errors import UserError
+from dcp.programs import Programs
 from dcp.runs import checkpoint_files as files
 from dcp.runs.loop import Cadence
 from dcp.runs.seeds import SeedPrograms

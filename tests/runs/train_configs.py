@@ -14,8 +14,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from dcp.algorithm import Programs, RunState, make_algorithm
+from dcp.algorithm import RunState, make_algorithm
 from dcp.config import Config
+from dcp.programs import Programs
 from dcp.runs.training import train
 
 

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.algorithm import Programs, RunState, make_algorithm
+from dcp.algorithm import RunState, make_algorithm
+from dcp.programs import Programs
 from dcp.runs.loop import Evaluation
 from dcp.runs.training import resume, train
 from tests.runs.same_run import assert_same_run

@@ -10,8 +10,9 @@ import jax
 import numpy as np
 
 from dcp import hosts
-from dcp.algorithm import Programs, make_algorithm
+from dcp.algorithm import make_algorithm
 from dcp.host_handshake import Cluster
+from dcp.programs import Programs
 from dcp.runs import multihost as exchange
 from dcp.runs.multihost import broadcast, highest_of_all, pieces, start_host
 from tests.tiny import tiny_config

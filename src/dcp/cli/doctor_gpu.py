@@ -243,8 +243,9 @@ def time_updates() -> dict[str, Any]:
 
 def train_shortly() -> dict[str, Any]:
     """Train for one iteration and return its numbers."""
-    from dcp.algorithm import Programs, make_algorithm
+    from dcp.algorithm import make_algorithm
     from dcp.presets import preset_config
+    from dcp.programs import Programs
 
     numbers: dict[str, float] = {}
     for method in ("crl", "dcp"):

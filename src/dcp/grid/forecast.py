@@ -184,7 +184,8 @@ def _measure_here(config: Config, cores: int) -> dict[str, float]:
     """
     import jax
 
-    from dcp.algorithm import Programs, make_algorithm
+    from dcp.algorithm import make_algorithm
+    from dcp.programs import Programs
 
     compiling.enable_cache()
     stages = Programs(make_algorithm(config))

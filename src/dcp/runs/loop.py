@@ -16,12 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.algorithm import Programs, RunState
+from dcp.algorithm import RunState
 from dcp.config import Config
 from dcp.errors import UserError
 from dcp.evaluation.rollout import evaluation_key
 from dcp.learner import LearnerState
 from dcp.policies.policy import DeployedPolicy
+from dcp.programs import Programs
 from dcp.runs.checkpoint import Moment, Row, Saver
 from dcp.runs.display import Progress
 from dcp.runs.folder import FolderLock

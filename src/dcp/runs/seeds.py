@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dcp.algorithm import ActingState, Algorithm, Programs, RunState, may_share, same_program
+from dcp.algorithm import ActingState, Algorithm, RunState
 from dcp.checks import available_memory, memory_parts
 from dcp.compiling import compiler_options
 from dcp.config import Config, Settings
@@ -28,6 +28,7 @@ from dcp.errors import UserError
 from dcp.evaluation.measures import measure, training_scores
 from dcp.evaluation.rollout import Record, evaluation_key
 from dcp.learner import LearnerParams, LearnerState
+from dcp.programs import Programs, may_share, same_program
 from dcp.replay import ReplayState, insert
 from dcp.types import Array, Metrics
 
