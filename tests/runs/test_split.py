@@ -15,7 +15,7 @@ import pytest
 from jax.sharding import Mesh
 from numpy.testing import assert_allclose
 
-from dcp import algorithm as programs
+from dcp import programs
 from dcp.algorithm import make_algorithm
 from dcp.checks import violations
 from dcp.devices import ONE_DEVICE, count_devices, make_split, prepare, splitting_pays
