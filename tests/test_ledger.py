@@ -188,3 +188,26 @@ def test_wrong_words_get_a_sentence(tmp_path, capsys):
     ]:
         assert main(["results", *words]) == 2
         assert sentence in capsys.readouterr().err
+
+
+def test_scores_may_differ_by_two_standard_errors_of_the_difference_and_no_more(copied):
+    """0.05 is the standard error of each of two evaluations, so 0.0707 is that of their difference."""
+    folder = only(copied)
+    then = ledger._rows(folder)[-1]["success_once"]
+    errors = {"success_once": 0.05, "time_near_goal": 1e9}
+    told = [
+        ledger.differs(folder, ledger.Repeated(1, {"success_once": then + gap}, errors)) for gap in (0.0, 0.141, 0.142)
+    ]
+    assert told[:2] == [[], []] and "the log or the policy is not this run's" in told[2][0]
+
+
+def test_a_run_is_evaluated_again_on_as_many_cores_as_it_was_trained_on(tiny_run, tmp_path, monkeypatch):
+    run = Path(shutil.copytree(tiny_run.folder, tmp_path / "run"))
+    path = run / "config.json"
+    stored = json.loads(path.read_text())
+    stored["machine"]["cores"] = "3"
+    path.write_text(json.dumps(stored))
+    taken = []
+    monkeypatch.setattr("dcp.grid.worker.pin", taken.append)
+    main(["results", "add", str(run), "--ledger", str(tmp_path / "results"), "--by", "A. Tester"])
+    assert taken == [3]

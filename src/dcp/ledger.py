@@ -209,16 +209,20 @@ def repeat(folder: Path) -> Repeated:
     return Repeated(number, {name: scores[name] for name in SCORES}, errors)
 
 
-def differs(folder: Path, now: Repeated) -> list[str]:
-    """Return a sentence for each score that differs from the log by more than the standard error over episodes.
+TOLERANCE = 2.0 * math.sqrt(2.0)
 
-    On the machine that trained the policy every number is equal; elsewhere the physics rounds differently.
+
+def differs(folder: Path, now: Repeated) -> list[str]:
+    """Return a sentence for each score that differs from the log by more than two standard errors of the difference.
+
+    On the machine that trained the policy, with as many cores, every number is equal. Elsewhere the physics rounds
+    differently, and after some steps the episodes are others: both numbers have the standard error over episodes.
     """
     config, last = read_plan(folder)[0], _rows(folder)[-1]
     least = {"success_once": 1 / config.eval_episodes, "time_near_goal": (config.episode_length or 1000) / 1000}
     told = []
     for name, value in now.scores.items():
-        if abs(value - last[name]) > max(now.standard_errors[name], least[name]):
+        if abs(value - last[name]) > max(TOLERANCE * now.standard_errors[name], least[name]):
             told.append(
                 f"{METRICS_FILE} says {name} {last[name]:.4g}, but the policy scores {value:.4g} ± "
                 f"{now.standard_errors[name]:.2g} on the same episodes: the log or the policy is not this run's"

@@ -60,6 +60,7 @@ def main(argv: list[str]) -> int:
 def _add(runs: list[str], options: ResultsOptions) -> int:
     if not runs:
         raise UserError("dcp results add needs a run's folder, such as runs/ant_u_maze/dcp/seed_0")
+    _take_cores(runs)
     from dcp.compiling import enable_cache
     from dcp.ledger import add
 
@@ -102,13 +103,9 @@ def _check(options: ResultsOptions) -> int:
 def _rerun(named: list[str], options: ResultsOptions) -> int:
     if len(named) != 1:
         raise UserError("dcp results rerun takes one entry's folder, such as results/ant_u_maze/dcp/seed_0_1a2b3c4d")
+    _take_cores(named)
     from dcp.compiling import enable_cache
-    from dcp.grid.worker import pin
-    from dcp.run_folder import CONFIG_FILE, read_config_file
 
-    cores = read_config_file(Path(named[0]) / CONFIG_FILE)["machine"].get("cores", "")
-    if cores.isdecimal():
-        pin(int(cores))  # the number of cores decides how XLA rounds
     enable_cache(None)
     from dcp.ledger import rerun
 
@@ -118,6 +115,17 @@ def _rerun(named: list[str], options: ResultsOptions) -> int:
         return EXIT_FAULT
     print("Every number equals the logged one.")
     return 0
+
+
+def _take_cores(runs: list[str]) -> None:
+    """Take as many cores as these runs were trained on, where all had the same: the number decides how XLA rounds."""
+    from dcp.grid.worker import pin
+    from dcp.run_folder import CONFIG_FILE, read_config_file
+
+    paths = [Path(run) / CONFIG_FILE for run in runs]
+    told = {read_config_file(path).get("machine", {}).get("cores", "") for path in paths if path.is_file()}
+    if len(told) == 1 and (number := told.pop()).isdecimal():
+        pin(int(number))
 
 
 def _page(options: ResultsOptions) -> int:
