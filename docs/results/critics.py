@@ -88,6 +88,15 @@ def minutes_table(runs: Runs) -> str:
     return "\n".join(lines)
 
 
+def print_minutes(all_runs: dict[str, Runs]) -> None:
+    """Print what each row had reached when the cheapest was done, and what each costs."""
+    for env, runs in all_runs.items():
+        least = min(seed["wall_seconds"][-1] for seeds in runs.values() for seed in seeds)
+        print(
+            f"{env}, after {least / 60:.1f} minutes:\n\n{success_table(runs, 1.02 * least)}\n\n{minutes_table(runs)}\n"
+        )
+
+
 def effects_table(all_runs: dict[str, Runs]) -> str:
     """What the direction and the pool add at the same critic and seed, in points of success averaged over the run."""
     pairs = {
@@ -139,11 +148,11 @@ def main(arguments: list[str]) -> None:
         collect(Path(arguments[1]))
         return
     all_runs = read()
+    if arguments[:1] == ["minutes"]:
+        print_minutes(all_runs)
+        return
     for env, runs in all_runs.items():
-        least = min(seed["wall_seconds"][-1] for seeds in runs.values() for seed in seeds)
         put(f"critics_{env}", success_table(runs))
-        put(f"critics_{env}_minutes", f"{env}, after {least / 60:.1f} minutes:\n\n{success_table(runs, 1.02 * least)}")
-    put("critics_cost", minutes_table(next(iter(all_runs.values()))))
     put("critics_effects", effects_table(all_runs))
     save(figure(all_runs), HERE / "critics.png")
 
