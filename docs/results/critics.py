@@ -107,21 +107,23 @@ def effects_table(all_runs: dict[str, Runs]) -> str:
     }
     lines = ["| maze | critic | " + " | ".join(pairs) + " |", "|---" * (len(pairs) + 2) + "|"]
     for env, runs in all_runs.items():
-        for critic in dict.fromkeys(critic for critic, method in runs if method == "dcp"):
+        for critic in dict.fromkeys(critic for critic, method in runs if method == "dcp_no_pool"):
             gaps = []
             for one, other in pairs.values():
                 means = [
                     100 * (a["success_once"].mean() - b["success_once"].mean())
-                    for a, b in zip(runs[critic, one], runs[critic, other], strict=True)
+                    for a, b in zip(runs.get((critic, one), []), runs.get((critic, other), []), strict=False)
                 ]
-                gaps.append(str(t_interval(means)))
+                gaps.append(str(t_interval(means)) if means else "")
             lines.append(f"| {env} | `{critic}` | " + " | ".join(gaps) + " |")
     return "\n".join(lines)
 
 
 def figure(all_runs: dict[str, Runs]) -> Figure:
     """Draw the mean success over updates: a row per maze, a column per critic that has an embedding."""
-    critics = list(dict.fromkeys(critic for runs in all_runs.values() for critic, method in runs if method == "dcp"))
+    critics = list(
+        dict.fromkeys(critic for runs in all_runs.values() for critic, method in runs if method == "dcp_no_pool")
+    )
     colour_of = colours(list(CELLS))
     with house_style():
         drawn = Figure(figsize=(2.6 * len(critics), 2.3 * len(all_runs)), layout="constrained")
