@@ -56,7 +56,9 @@ _EXACT = jax.lax.Precision.HIGHEST  # for products that only select
 def pairwise_mrn(x: Array, y: Array, mix: Array, components: int) -> Array:
     """Return `mrn` for all pairs, one component after another: a component's [B, B] stay in a core's cache."""
     found = [_mrn_component(*parts) for parts in zip(_parts(x, components), _parts(y, components), strict=True)]
-    return sum(found[1:], found[0]) / components
+    # A product again: XLA would compute all of this once more in every kernel that reads it, and TMD has many.
+    apart = sum(found[1:], found[0]) / components
+    return jnp.matmul(apart, jnp.eye(apart.shape[1], dtype=apart.dtype), precision=_EXACT)
 
 
 @jax.custom_vjp
