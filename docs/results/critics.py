@@ -1,7 +1,8 @@
 """Every critic with and without a direction and a pool: the tables of docs/results_critics.md, from critics.csv alone.
 
 python docs/results/critics.py collect RUNS_DIR   # the runs of critics.toml -> docs/results/critics.csv
-python docs/results/critics.py                    # the tables and the figure, from that CSV
+python docs/results/critics.py cost               # what an iteration of each row costs -> docs/results/critics_cost.csv
+python docs/results/critics.py                    # the tables and the figure, from these two
 """
 
 import csv
@@ -9,6 +10,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import cost
 import numpy as np
 from make import HERE, put
 from matplotlib.figure import Figure
@@ -16,30 +18,38 @@ from matplotlib.figure import Figure
 from dcp.analysis.style import colours, house_style, save
 from dcp.statistics import t_interval
 
-DATA = HERE / "critics.csv"
+DATA, COSTS = HERE / "critics.csv", HERE / "critics_cost.csv"
 CELLS = {
     "crl": "raw goal, no pool",
     "ssgc": "raw goal, pool",
     "dcp_no_pool": "direction, no pool",
     "dcp": "direction, pool",
 }
+COSTED = "point_u_maze"  # an iteration costs the same on both: the maze is a small part of it
 COLUMNS = ("env_steps", "updates", "time_near_goal", "success_once", "wall_seconds")
 Curve = dict[str, np.ndarray]  # a column of metrics.csv by its name
 Runs = dict[tuple[str, str], list[Curve]]  # (critic, method) -> a curve per seed
 
 
 def collect(folder: Path) -> None:
-    """Write every evaluation of every finished run as a row."""
+    """Write every evaluation of the folder's runs as a row; rows of cells that it does not have are kept."""
+    with DATA.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    paths = sorted(folder.glob("*/*-*/seed_*/metrics.csv"))
+    cells = {path.parts[-4:-2] for path in paths}
+    rows = [row for row in rows if (row["env"], f"{row['method']}-{row['critic']}") not in cells]
+    for path in paths:
+        env, cell, seed = path.parts[-4:-1]
+        method, critic = cell.split("-", 1)
+        run = {"env": env, "method": method, "critic": critic, "seed": seed.removeprefix("seed_")}
+        with path.open(newline="") as metrics:
+            rows += [run | {name: f"{float(row[name]):.6g}" for name in COLUMNS} for row in csv.DictReader(metrics)]
     with DATA.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["env", "method", "critic", "seed", *COLUMNS])
-        for path in sorted(folder.glob("*/*-*/seed_*/metrics.csv")):
-            env, cell, seed = path.parts[-4:-1]
-            method, critic = cell.split("-", 1)
-            with path.open(newline="") as metrics:
-                for row in csv.DictReader(metrics):
-                    values = [f"{float(row[name]):.6g}" for name in COLUMNS]
-                    writer.writerow([env, method, critic, seed.removeprefix("seed_"), *values])
+        writer = csv.DictWriter(file, ["env", "method", "critic", "seed", *COLUMNS])
+        writer.writeheader()
+        writer.writerows(
+            sorted(rows, key=lambda row: (row["env"] != COSTED, row["critic"], row["method"], row["seed"]))
+        )
 
 
 def read() -> dict[str, Runs]:
@@ -56,45 +66,41 @@ def read() -> dict[str, Runs]:
     return found
 
 
-def within(curve: Curve, seconds: float) -> int:
-    """Return the last evaluation within this time; the first where there is none."""
-    return max(int(np.sum(curve["wall_seconds"] <= seconds)) - 1, 0)
-
-
-def success_table(runs: Runs, seconds: float | None = None) -> str:
-    """Success at the last evaluation (%), or at the last one within so many seconds, with a 95% t-interval."""
+def success_table(runs: Runs, minutes: float | None = None) -> str:
+    """Success at the last evaluation (%), or at the last one within so many minutes, with a 95% t-interval."""
     lines = ["| critic | " + " | ".join(CELLS.values()) + " |", "|---" * (len(CELLS) + 1) + "|"]
     for critic in dict.fromkeys(critic for critic, _ in runs):
         cells = []
         for method in CELLS:
-            seeds = runs.get((critic, method), [])
-            at = [-1 if seconds is None else within(seed, seconds) for seed in seeds]
-            scores = [100 * seed["success_once"][n] for seed, n in zip(seeds, at, strict=True)]
-            cells.append(str(t_interval(scores)) if scores else "")
+            within = [_within(seed, critic, method, minutes) for seed in runs.get((critic, method), [])]
+            cells.append(str(t_interval([100 * scores[-1] for scores in within])) if within else "")
         lines.append(f"| `{critic}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _within(seed: Curve, critic: str, method: str, minutes: float | None) -> np.ndarray:
+    """Return the evaluations within so many minutes of one core; the first where there is none."""
+    if minutes is None:
+        return seed["success_once"]
+    spent = minutes_of(critic, method, seed["updates"])
+    return seed["success_once"][: max(int(np.sum(spent <= 1.01 * minutes)), 1)]
+
+
+def minutes_of(critic: str, method: str, updates: np.ndarray) -> np.ndarray:
+    return cost.read(COSTS)[f"{COSTED}/{method}-{critic}"].minutes(updates)
 
 
 def minutes_table(runs: Runs) -> str:
-    """What each row costs: milliseconds of one core per update and seed, all of training counted."""
+    """What a whole run of each row costs: minutes of one core."""
     lines = ["| critic | " + " | ".join(CELLS.values()) + " |", "|---" * (len(CELLS) + 1) + "|"]
     for critic in dict.fromkeys(critic for critic, _ in runs):
-        cells = []
-        for method in CELLS:
-            seeds = runs.get((critic, method), [])
-            cost = [1e3 * s["wall_seconds"][-1] / s["updates"][-1] / len(seeds) for s in seeds]
-            cells.append(f"{np.mean(cost):.2f}" if cost else "")
+        found = [runs.get((critic, method), []) for method in CELLS]
+        cells = [
+            f"{minutes_of(critic, method, seeds[0]['updates'])[-1]:.2f}" if seeds else ""
+            for method, seeds in zip(CELLS, found, strict=True)
+        ]
         lines.append(f"| `{critic}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
-
-
-def print_minutes(all_runs: dict[str, Runs]) -> None:
-    """Print what each row had reached when the cheapest was done, and what each costs."""
-    for env, runs in all_runs.items():
-        least = min(seed["wall_seconds"][-1] for seeds in runs.values() for seed in seeds)
-        print(
-            f"{env}, after {least / 60:.1f} minutes:\n\n{success_table(runs, 1.02 * least)}\n\n{minutes_table(runs)}\n"
-        )
 
 
 def effects_table(all_runs: dict[str, Runs]) -> str:
@@ -149,12 +155,15 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] == ["collect"]:
         collect(Path(arguments[1]))
         return
-    all_runs = read()
-    if arguments[:1] == ["minutes"]:
-        print_minutes(all_runs)
+    if arguments[:1] == ["cost"]:
+        cost.write(cost.measure(cost.settings_of(HERE / "critics.toml", f"env={COSTED}")), COSTS)
         return
+    all_runs = read()
+    whole = minutes_of("contrastive", "crl", next(iter(all_runs.values()))["contrastive", "crl"][0]["updates"])[-1]
+    put("critics_cost", minutes_table(all_runs[COSTED]))
     for env, runs in all_runs.items():
         put(f"critics_{env}", success_table(runs))
+        put(f"critics_minutes_{env}", success_table(runs, whole))
     put("critics_effects", effects_table(all_runs))
     save(figure(all_runs), HERE / "critics.png")
 
