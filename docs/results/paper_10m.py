@@ -23,7 +23,7 @@ from dcp.analysis.run_collection import METRICS, Collection, collect
 from dcp.analysis.style import colours, save
 from dcp.evaluation.targets import open_target
 from dcp.evaluation.trial import evaluate
-from dcp.ledger import tables
+from dcp.ledger.tables import tables
 
 LEDGER = HERE.parents[1] / "results"
 DEPLOYED = HERE / "paper_10m_deploy.csv"

@@ -62,7 +62,7 @@ def _add(runs: list[str], options: ResultsOptions) -> int:
         raise UserError("dcp results add needs a run's folder, such as runs/ant_u_maze/dcp/seed_0")
     _take_cores(runs)
     from dcp.compiling import enable_cache
-    from dcp.ledger import add
+    from dcp.ledger.entries import add
 
     enable_cache(None)
     for run in runs:
@@ -73,7 +73,7 @@ def _add(runs: list[str], options: ResultsOptions) -> int:
 
 
 def _write_tables(ledger: Path) -> None:
-    from dcp.ledger import TABLES_FILE, tables, with_tables
+    from dcp.ledger.tables import TABLES_FILE, tables, with_tables
     from dcp.policies.policy_file import write_whole
 
     path = ledger / TABLES_FILE
@@ -83,13 +83,14 @@ def _write_tables(ledger: Path) -> None:
 
 
 def _check(options: ResultsOptions) -> int:
-    from dcp.ledger import checked, entries, table_faults
+    from dcp.ledger.entries import check_all
+    from dcp.ledger.tables import table_faults
 
     if options.evaluate:
         from dcp.compiling import enable_cache
 
         enable_cache(None)
-    found = [checked(entry, options.evaluate) for entry in entries(options.ledger)]
+    found = check_all(options.ledger, options.evaluate)
     if options.write:
         _write_tables(options.ledger)
     bad = [f"{entry.folder}: {fault}" for entry in found for fault in entry.faults]
@@ -107,7 +108,7 @@ def _rerun(named: list[str], options: ResultsOptions) -> int:
     from dcp.compiling import enable_cache
 
     enable_cache(None)
-    from dcp.ledger import rerun
+    from dcp.ledger.entries import rerun
 
     if told := rerun(Path(named[0]), options.evaluations):
         print("Numbers differ: bits are promised for the same machine, cores and versions.", file=sys.stderr)
@@ -129,7 +130,7 @@ def _take_cores(runs: list[str]) -> None:
 
 
 def _page(options: ResultsOptions) -> int:
-    from dcp.ledger import index
+    from dcp.ledger.tables import index
     from dcp.pages.whole_page import asset, theme, whole_page
     from dcp.policies.policy_file import write_whole
 

@@ -48,6 +48,7 @@ METHODS = Table(
         "gcbc": Method(GCBC, FinalGoal, RawGoal, "future"),
     },
 )
+OUR_METHODS = frozenset(METHODS)  # without what users register
 COMMANDS = Table("command", {"final_goal": FinalGoal, "pooled_subgoal": PooledSubgoal})
 CONDITIONS = Table(
     "condition",

@@ -1,9 +1,11 @@
 """Save and load whole runs as checkpoints: the arrays of a `RunState`, and a `Moment` with the rest."""
 
+import subprocess
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp import hosts
+from dcp import __version__, hosts
 from dcp.algorithm import RunState
 from dcp.components import shown
 from dcp.config import Config, Settings
@@ -42,7 +44,7 @@ from dcp.runs.multihost import broadcast, pieces
 
 Row = dict[str, float]
 UNSPLIT = "off"  # the value of split_batches before config.json stored it
-PACKAGES = ("dcp", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "brax", "mujoco", "numpy")
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "brax", "mujoco", "numpy")
 # A change of these may change rounding: libraries, and the processor with its number of cores.
 _DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores", "hosts"}
 _MAY_CHANGE = {"steps", "num_evals"}  # a run may be trained longer
@@ -191,13 +193,27 @@ def receive(shapes: RunState) -> tuple[RunState | None, Moment]:
 
 def versions() -> dict[str, str]:
     """Return versions that affect a run's numbers, and others worth knowing: {"python": "3.11.7", "jax": ...}."""
-    found = {"python": python_version()}
+    found = {"python": python_version(), "dcp": source_version()}
     for package in PACKAGES:
         try:
             found[package] = version(package)
         except PackageNotFoundError:
             found[package] = "not installed"
     return found
+
+
+@cache
+def source_version() -> str:
+    """Return dcp's version, with the commit if it runs from a git checkout: 0.1.0+9bb0880, with -dirty if edited."""
+    root = Path(__file__).parents[3]
+    if not (root / ".git").exists():
+        return __version__
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return __version__
+    return f"{__version__}+{told.stdout.strip()}"
 
 
 def machine() -> dict[str, str]:
