@@ -28,16 +28,16 @@ CELLS = {
 COSTED = "point_u_maze"  # an iteration costs the same on both: the maze is a small part of it
 COLUMNS = ("env_steps", "updates", "time_near_goal", "success_once", "wall_seconds")
 Curve = dict[str, np.ndarray]  # a column of metrics.csv by its name
-Runs = dict[tuple[str, str], list[Curve]]  # (critic, method) -> a curve per seed
+Runs = dict[tuple[str, str], dict[str, Curve]]  # (critic, method) -> seed -> its curve
 
 
 def collect(folder: Path) -> None:
-    """Write every evaluation of the folder's runs as a row; rows of cells that it does not have are kept."""
+    """Write every evaluation of the folder's runs as a row; rows of runs that it does not have are kept."""
     with DATA.open(newline="") as file:
         rows = list(csv.DictReader(file))
     paths = sorted(folder.glob("*/*-*/seed_*/metrics.csv"))
-    cells = {path.parts[-4:-2] for path in paths}
-    rows = [row for row in rows if (row["env"], f"{row['method']}-{row['critic']}") not in cells]
+    runs = {path.parts[-4:-1] for path in paths}
+    rows = [row for row in rows if (row["env"], f"{row['method']}-{row['critic']}", f"seed_{row['seed']}") not in runs]
     for path in paths:
         env, cell, seed = path.parts[-4:-1]
         method, critic = cell.split("-", 1)
@@ -58,11 +58,11 @@ def read() -> dict[str, Runs]:
         for row in csv.DictReader(file):
             rows[row["env"], row["critic"], row["method"], row["seed"]].append(row)
     most = max(len(records) for records in rows.values())
-    found: dict[str, Runs] = defaultdict(lambda: defaultdict(list))
-    for (env, critic, method, _), records in rows.items():
+    found: dict[str, Runs] = defaultdict(lambda: defaultdict(dict))
+    for (env, critic, method, seed), records in rows.items():
         if len(records) == most:  # finished
             curve = {name: np.array([float(record[name]) for record in records]) for name in COLUMNS}
-            found[env][critic, method].append(curve)
+            found[env][critic, method][seed] = curve
     return found
 
 
@@ -72,7 +72,7 @@ def success_table(runs: Runs, minutes: float | None = None) -> str:
     for critic in dict.fromkeys(critic for critic, _ in runs):
         cells = []
         for method in CELLS:
-            within = [_within(seed, critic, method, minutes) for seed in runs.get((critic, method), [])]
+            within = [_within(seed, critic, method, minutes) for seed in runs.get((critic, method), {}).values()]
             cells.append(str(t_interval([100 * scores[-1] for scores in within])) if within else "")
         lines.append(f"| `{critic}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -94,7 +94,7 @@ def minutes_table(runs: Runs) -> str:
     """What a whole run of each row costs: minutes of one core."""
     lines = ["| critic | " + " | ".join(CELLS.values()) + " |", "|---" * (len(CELLS) + 1) + "|"]
     for critic in dict.fromkeys(critic for critic, _ in runs):
-        found = [runs.get((critic, method), []) for method in CELLS]
+        found = [list(runs.get((critic, method), {}).values()) for method in CELLS]
         cells = [
             f"{minutes_of(critic, method, seeds[0]['updates'])[-1]:.2f}" if seeds else ""
             for method, seeds in zip(CELLS, found, strict=True)
@@ -116,9 +116,10 @@ def effects_table(all_runs: dict[str, Runs]) -> str:
         for critic in dict.fromkeys(critic for critic, method in runs if method == "dcp_no_pool"):
             gaps = []
             for one, other in pairs.values():
+                ours, theirs = runs.get((critic, one), {}), runs.get((critic, other), {})
                 means = [
-                    100 * (a["success_once"].mean() - b["success_once"].mean())
-                    for a, b in zip(runs.get((critic, one), []), runs.get((critic, other), []), strict=False)
+                    100 * (ours[seed]["success_once"].mean() - theirs[seed]["success_once"].mean())
+                    for seed in sorted(ours.keys() & theirs.keys())
                 ]
                 gaps.append(str(t_interval(means)) if means else "")
             lines.append(f"| {env} | `{critic}` | " + " | ".join(gaps) + " |")
@@ -137,7 +138,7 @@ def figure(all_runs: dict[str, Runs]) -> Figure:
         for row, (env, runs) in zip(panels, all_runs.items(), strict=True):
             for axes, critic in zip(row, critics, strict=True):
                 for method, label in CELLS.items():
-                    seeds = runs.get((critic, method), [])
+                    seeds = list(runs.get((critic, method), {}).values())
                     if seeds:
                         mean = 100 * np.mean([seed["success_once"] for seed in seeds], axis=0)
                         axes.plot(seeds[0]["updates"] / 1e3, mean, color=colour_of[method], label=label)
@@ -159,11 +160,14 @@ def main(arguments: list[str]) -> None:
         cost.write(cost.measure(cost.settings_of(HERE / "critics.toml", f"env={COSTED}")), COSTS)
         return
     all_runs = read()
-    whole = minutes_of("contrastive", "crl", next(iter(all_runs.values()))["contrastive", "crl"][0]["updates"])[-1]
-    put("critics_cost", minutes_table(all_runs[COSTED]))
     for env, runs in all_runs.items():
         put(f"critics_{env}", success_table(runs))
-        put(f"critics_minutes_{env}", success_table(runs, whole))
+    if COSTS.is_file():
+        runs = all_runs[COSTED]
+        whole = minutes_of("contrastive", "crl", runs["contrastive", "crl"]["0"]["updates"])[-1]
+        put("critics_cost", minutes_table(runs))
+        for env, runs in all_runs.items():
+            put(f"critics_minutes_{env}", success_table(runs, whole))
     put("critics_effects", effects_table(all_runs))
     save(figure(all_runs), HERE / "critics.png")
 

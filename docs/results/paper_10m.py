@@ -43,6 +43,8 @@ def deploy(collection: Collection) -> None:
                 scores = {"reach": plain["success_once"], "with_burst": burst["success_once"]}
                 rows.append(row | scores | {"saturation": plain["saturation"]})
                 print(rows[-1], flush=True)
+    if not rows:
+        raise SystemExit(f"{LEDGER} has no run of {', '.join(ENVIRONMENTS)}: add one with `dcp results add`")
     with DEPLOYED.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()

@@ -18,6 +18,8 @@ from make import HERE, put
 from matplotlib.figure import Figure
 
 from dcp.analysis.style import house_style, save
+from dcp.ledger.tables import has_papers_settings
+from dcp.run_folder import load_run
 
 GRID, DATA = HERE / "success_per_minute.toml", HERE / "success_per_minute.csv"
 COSTS = HERE / "success_per_minute_cost.csv"
@@ -44,6 +46,8 @@ def read() -> dict[str, list[Curve]]:
     """-> setting -> a curve per seed, up to so many minutes of one core; the paper's setting from the ledger"""
     rows: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
     for path in sorted(LEDGER.glob("seed_*/metrics.csv")):
+        if not has_papers_settings(load_run(path.parent).config):
+            continue
         with path.open(newline="") as file:
             rows[PAPER, path.parent.name] = list(csv.DictReader(file))
     with DATA.open(newline="") as file:
