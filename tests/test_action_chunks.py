@@ -19,6 +19,7 @@ from dcp.policies.exports import encode, load_exported
 from dcp.policies.policy import DeployedPolicy, HostPolicy, Stepper
 from dcp.policies.policy_file import load_policy
 from dcp.robots.controller import Controller
+from dcp.types import Batch
 from tests.tiny import tiny_config
 
 CHUNK = 3
@@ -37,12 +38,24 @@ def policy() -> DeployedPolicy:
     return algorithm().policy(jax.tree.map(lambda x: random.uniform(-0.5, 0.5, x.shape).astype(np.float32), params))
 
 
-def test_actor_and_critic_have_chunks_of_actions_and_the_entropy_target_is_scaled():
+def test_actor_and_critic_have_chunks_of_actions():
     learner, params = algorithm().learner, policy()
     assert (learner.spec.action_size, learner.spec.action_chunk) == (2 * CHUNK, CHUNK)
     assert params.actor["out"]["bias"].shape == (2 * 2 * CHUNK,)  # means and log stds
     assert params.critic_params["psi_sa"]["hidden_0"]["kernel"].shape[0] == 2 + 2 * CHUNK
     assert learner.noise(jax.random.key(0), 5).shape == (5, 2 * CHUNK)
+
+
+def test_the_entropy_target_is_that_of_all_actions_of_a_chunk():
+    """The temperature's slope is alpha (entropy - target), with target -0.5 * 2 * 3 = -3, and alpha e^0.2."""
+    learner, random = algorithm().learner, np.random.default_rng(1)
+    params = jax.eval_shape(learner.init, jax.random.key(0)).params
+    params = jax.tree.map(lambda x: jnp.array(random.uniform(-0.5, 0.5, x.shape), x.dtype), params)
+    batch = Batch(*(jnp.array(random.normal(size=(4, size)), jnp.float32) for size in (2, 6, 2)))
+    slope, metrics = jax.grad(
+        lambda x: learner.loss_of_actor(params._replace(log_alpha=x), batch, batch.action), has_aux=True
+    )(jnp.array(0.2))
+    assert_allclose(slope, np.exp(0.2) * (float(metrics["entropy"]) + 3.0), rtol=1e-5)
 
 
 def test_in_training_each_environment_takes_its_own_chunk_to_the_end():

@@ -9,6 +9,7 @@ import pytest
 from dcp.algorithm import make_algorithm
 from dcp.checks import contract_violations, memory_parts, violations
 from dcp.config import Config, Settings
+from dcp.critics.table import CRITICS
 from dcp.envs.registry import ENVIRONMENTS, make_env
 from dcp.interfaces import hindsight_of
 from dcp.learner import Learner
@@ -76,6 +77,36 @@ def test_the_learners_bytes_are_those_of_its_state(rates: dict[str, float], netw
     there = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
     counted = memory_parts(trainer.config, trainer.env.spec)["learner and its optimizer"]
     assert 0 <= counted - there <= 8
+
+
+@pytest.mark.parametrize("critic", [name for name in CRITICS if name != "contrastive"])
+def test_the_bytes_of_every_critics_learner_are_those_of_its_state(critic: str):
+    """Target networks, TD3's slow actor and counters among them."""
+    trainer = make_algorithm(tiny_config(method="crl", critic=critic))
+    state = jax.eval_shape(trainer.learner.init, jax.random.key(0))
+    there = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    assert memory_parts(trainer.config, trainer.env.spec)["learner and its optimizer"] == there
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("critic", CRITICS)
+def test_the_bytes_of_every_critics_update_are_near_those_that_xla_plans(critic: str):
+    """Within a third: SRL's hazards of 1,000 bins, TMD's components, TD-InfoNCE's four networks."""
+    config = Config(env="ant_u_maze", method="crl", critic=critic).resolve(1000)
+    spec = EnvSpec("ant_u_maze", 29, 2, 8, (0, 1), 0.5, 1000)
+    learner = Learner(config, spec, make_agent(config, spec))
+    shapes: Any = [jax.ShapeDtypeStruct((2, config.batch_size, size), jnp.float32) for size in (29, 8, 2)]
+    flags: Any = [jax.ShapeDtypeStruct((2, config.batch_size), kind) for kind in (jnp.int32, bool)]
+    hindsight = hindsight_of(learner.agent.critic)
+    batch = jax.eval_shape(
+        lambda rows: relabel(rows, spec, 0.99, jax.random.key(0), needs(learner.agent), hindsight),
+        Transition(*shapes, *flags),
+    )
+    state = jax.eval_shape(learner.init, jax.random.key(0))
+    program = jax.jit(lambda *given: learner.step(*given[:3], key=given[3]))
+    planned = program.lower(state, batch, batch.action, jax.random.key(0)).compile().memory_analysis()
+    assert planned is not None
+    assert memory_parts(config, spec)["one update"] == pytest.approx(planned.temp_size_in_bytes, rel=0.34)
 
 
 @pytest.mark.parametrize("critic", ["srl", "chronosrl", "sac"])

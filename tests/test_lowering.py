@@ -11,8 +11,10 @@ from jax import export
 
 from dcp.algorithm import Algorithm
 from dcp.analysis.paper_values import ENVIRONMENTS
+from dcp.critics.table import CRITICS
 from dcp.envs.ant_tasks import AntPush
 from dcp.envs.registry import make_env
+from dcp.envs.so101_tasks import TASKS
 from dcp.methods.table import METHODS
 from dcp.presets import preset_config
 
@@ -39,8 +41,8 @@ def lower_all(algorithm: Algorithm, *, with_physics: bool = True) -> None:
         lower(algorithm.deployment.episodes, algorithm.policy(learner.params), key)
 
 
-def algorithm_of(env: str, method: str) -> Algorithm:
-    config = preset_config("smoke", env=env, method=method, devices=1)
+def algorithm_of(env: str, method: str, **settings) -> Algorithm:
+    config = preset_config("smoke", env=env, method=method, devices=1, **settings)
     # On a CPU, MuJoCo's own engine steps AntPush; on GPUs and TPUs MJX does.
     return Algorithm(AntPush(engine="mjx") if env == "ant_push" else make_env(env), config=replace(config, env=env))
 
@@ -54,3 +56,30 @@ def test_a_method_lowers_for_gpus_and_tpus(method):
 @pytest.mark.parametrize("env", ENVIRONMENTS)
 def test_an_environment_of_the_nine_lowers_for_gpus_and_tpus(env):
     lower_all(algorithm_of(env, "dcp"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("critic", CRITICS)
+def test_a_critic_lowers_for_gpus_and_tpus_with_its_rollouts(critic):
+    lower_all(algorithm_of("point_u_maze", "crl", critic=critic))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("critic", ["quasimetric", "tmd"])
+def test_a_critic_with_iqe_distances_lowers_for_gpus_and_tpus(critic):
+    settings = {"critic.quasimetric": "iqe"}
+    algorithm = algorithm_of("point_u_maze", "crl", critic=critic, component_settings=settings)
+    assert vars(algorithm.agent.critic)["quasimetric"] == "iqe"
+    lower_all(algorithm, with_physics=False)
+
+
+@pytest.mark.slow
+def test_residual_networks_lower_for_gpus_and_tpus():
+    lower_all(algorithm_of("point_u_maze", "dcp", network="residual", depth=4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env", TASKS)
+def test_learning_on_an_arms_task_lowers_for_gpus_and_tpus(env):
+    """Not its rollouts: MuJoCo's own engine steps the arm, which is a call back to the host on every device."""
+    lower_all(algorithm_of(env, "dcp"), with_physics=False)

@@ -205,28 +205,38 @@ def test_each_residual_block_adds_its_own_layers_to_what_it_was_given(depth: int
     assert_allclose(network.apply(hand_weights(network), jnp.array([3.0, 1.0])), [want], rtol=1e-4)
 
 
-def test_a_residual_network_is_an_mlp_of_one_layer_more_with_layer_norm_and_skips_every_four():
-    network, plain = Residual(width=40, depth=8), MLP(width=40, depth=9, layer_norm=True, residual_every=4)
+@pytest.mark.parametrize(("depth", "layers", "skips"), [(8, 9, 4), (3, 3, 0), (1, 1, 0)])
+def test_a_residual_network_is_an_mlp_with_layer_norm_of_one_layer_more_or_below_four_of_as_many(
+    depth: int, layers: int, skips: int
+):
+    network = Residual(width=40, depth=depth)
+    plain = MLP(width=40, depth=layers, layer_norm=True, residual_every=skips)
     params = network.init(jax.random.key(0), 5, 3)
     params = jax.tree.map(lambda leaf: leaf + 0.1 * jax.random.normal(jax.random.key(leaf.size), leaf.shape), params)
     stacked = {
-        name: jnp.concatenate([params["first"][name][None], params["blocks"][name].reshape(8, -1)])
+        name: jnp.concatenate([params["first"][name][None], params["blocks"][name].reshape(-1, 40)])
         for name in ("bias", "scale", "shift")
     }
     same: Params = {"out": params["out"]}
-    for layer in range(9):
-        kernel = params["first"]["kernel"] if layer == 0 else params["blocks"]["kernel"].reshape(8, 40, 40)[layer - 1]
+    blocks = params["blocks"]["kernel"].reshape(-1, 40, 40)
+    assert blocks.shape[0] == layers - 1
+    for layer in range(layers):
+        kernel = params["first"]["kernel"] if layer == 0 else blocks[layer - 1]
         same[f"hidden_{layer}"] = {"kernel": kernel, "bias": stacked["bias"][layer]}
         same[f"norm_{layer}"] = {"scale": stacked["scale"][layer], "bias": stacked["shift"][layer]}
     x = jax.random.normal(jax.random.key(1), (7, 5))
     assert_allclose(network.apply(params, x), plain.apply(same, x), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("depth", [1, 4, 12])
-def test_a_residual_network_starts_like_the_others_and_counts_its_parameters(depth: int):
+@pytest.mark.parametrize(("depth", "layers"), [(1, 1), (2, 2), (4, 5), (12, 13)])
+def test_a_residual_network_starts_like_the_others_and_counts_its_parameters(depth: int, layers: int):
+    """The first layer comes on top of whole blocks, but not of fewer than four layers."""
     network = Residual(width=40, depth=depth)
     params = network.init(jax.random.key(0), 5, 3)
-    assert count(params) == network.num_parameters(5, 3) == 5 * 40 + depth * 1600 + (depth + 1) * 120 + 41 * 3
+    assert network.layers == layers
+    assert count(params) == network.num_parameters(5, 3) == 5 * 40 + (layers - 1) * 1600 + layers * 120 + 41 * 3
+    if layers == 1:
+        return
     kernels = np.asarray(params["blocks"]["kernel"])
     assert 0.95 * np.sqrt(1 / 40) < np.abs(kernels).max() <= np.sqrt(1 / 40)
     assert len(np.unique(kernels)) > 0.99 * kernels.size  # every layer is drawn anew
@@ -235,6 +245,8 @@ def test_a_residual_network_starts_like_the_others_and_counts_its_parameters(dep
 def test_a_depth_that_is_no_whole_number_of_blocks_is_refused():
     with pytest.raises(UserError, match="depth 10 is not a whole number of blocks of 4 layers: use 8"):
         Residual(depth=10)
+    with pytest.raises(UserError, match="depth 0 is not a whole number of blocks of 4 layers: use 4"):
+        Residual(depth=0)
 
 
 def test_a_gradient_that_is_turned_is_the_same_and_its_wide_factor_is_left_as_it_lies():

@@ -12,7 +12,7 @@ from dcp.algorithm import make_algorithm
 from dcp.config import Config
 from dcp.envs.registry import make_env
 from dcp.learner import Learner
-from dcp.methods.table import make_agent
+from dcp.methods.table import make_agent, needs
 from dcp.programs import Programs
 from dcp.runs.training import train
 from dcp.side_by_side import LENGTH, SideBySide, spans
@@ -37,6 +37,16 @@ def pairs_and_steps(learner: Learner, resting: int = 0):
         return jnp.array(random.normal(size=shape), jnp.float32)
 
     pairs = Batch(draw(100, 4), jnp.tanh(draw(100, 2)), draw(100, 2), draw(100, 2))
+    wanted, bins = needs(learner.agent), len(getattr(learner.agent.critic, "bins", ())) - 1
+    further = {
+        "next_state": lambda: draw(100, 4),
+        "goal_sequence": lambda: pairs.future_goal,
+        "hit_time": lambda: jnp.array(random.integers(0, 9, 100)),
+        "occupancy": lambda: jnp.array(random.random((100, bins)), jnp.float32),
+        "occupancy_seen": lambda: draw(100, bins) > 0.0,
+        **{name: lambda: draw(100) > 0.0 for name in ("has_next", "hit", "falls")},
+    }
+    pairs = pairs._replace(**{name: make() for name, make in further.items() if name in wanted})
     order = jnp.array(random.integers(0, 100, (UPDATES, SIZE)))
     states = draw(UPDATES, resting, 4) if resting else None
     return pairs, (order, draw(UPDATES, SIZE, 2), jax.random.split(jax.random.key(0), UPDATES), states)
@@ -49,9 +59,21 @@ def one_program(learner: Learner, state, pairs, steps):
     return jax.jit(algorithm._updates)(state, pairs, steps)
 
 
-@pytest.mark.parametrize(("method", "resting"), [("dcp", 0), ("crl", 2)])
-def test_two_threads_take_the_updates_of_one_program(method: str, resting: int):
-    learner = make_learner(method=method)
+OF_TMD = {"repr_dim": 8, "component_settings": {"critic.quasimetric": "iqe", "critic.components": 2}}
+OF_CHRONOSRL = {"component_settings": {"critic.horizon": 9}}
+
+
+@pytest.mark.parametrize(
+    ("method", "resting", "settings"),
+    [
+        ("dcp", 0, {}),
+        ("crl", 2, {}),
+        pytest.param("tmd", 0, OF_TMD, marks=pytest.mark.slow),
+        pytest.param("chronosrl", 2, OF_CHRONOSRL, marks=pytest.mark.slow),
+    ],
+)
+def test_two_threads_take_the_updates_of_one_program(method: str, resting: int, settings: dict):
+    learner = make_learner(method=method, **settings)
     state, (pairs, steps) = learner.init(jax.random.key(0)), pairs_and_steps(learner, resting)
     sides = SideBySide(learner)
     found = sides.updates(state, pairs, steps)

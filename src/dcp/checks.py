@@ -2,7 +2,7 @@
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,10 @@ from dcp import devices, hosts
 from dcp.components import TABLES, shown
 from dcp.config import Config, Settings, type_violations
 from dcp.critics.contrastive import Contrastive
+from dcp.critics.quasimetric import Quasimetric
+from dcp.critics.survival import SRL
+from dcp.critics.td_infonce import TDInfoNCE
+from dcp.critics.value import GCBC
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.registry import env_of, is_ours
 from dcp.errors import UserError
@@ -206,17 +210,17 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     numbers = spec.state_size + spec.action_size + spec.goal_size  # in a stored row, besides the episode's number
     chunk = s.action_chunk * spec.action_size
     agent = make_agent(s, spec.in_chunks(s.action_chunk))
-    parameters = 1 + _num_parameters(s, spec.in_chunks(s.action_chunk), agent)  # with the temperature
+    learner = _learner_size(s, spec.in_chunks(s.action_chunk), agent)
     steps = s.eval_episodes * ((s.episode_length or 0) + 1)
     return {
         "replay": s.replay_rows * s.num_envs * (numbers + 1) * _FLOAT,
-        "learner and its optimizer": (3 * parameters + 3) * _FLOAT,  # Adam's two moments, and what it counts
+        "learner and its optimizer": learner.numbers * _FLOAT,
         # windows, pairs, their order, the actor's noise; where a critic asks when goals are near, tables of distances
         "one iteration's pairs": s.num_envs * (s.window or 0) * (numbers + 2 + chunk) * _FLOAT
         + _pair_bytes(s, spec, agent),
         "one evaluation": steps * (spec.state_size + spec.goal_size + 1) * _FLOAT,
         "one unroll": s.unroll_length * s.num_envs * (numbers + 1) * _FLOAT,
-        "one update": _update_numbers(s, parameters) * _FLOAT,
+        "one update": _update_numbers(s, agent, learner) * _FLOAT,
         # the pool; a lot for each of its states, and the candidates' psi, for each environment
         "the pool": (s.pool_size * (spec.goal_size + s.num_envs) + s.num_envs * s.num_candidates * s.repr_dim) * _FLOAT,
     }
@@ -245,26 +249,57 @@ def _pair_bytes(s: Settings, spec: EnvSpec, agent: Agent) -> int:
     return tables + sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(pairs))
 
 
-def _update_numbers(s: Settings, parameters: int) -> int:
-    """What one update keeps: logits and their gradient; what the gradient needs of each layer of three networks."""
-    network = make_part("network", s)
-    if isinstance(network, Residual):
-        # By XLA's own account at depths 16 and 64: 24 arrays per layer (six in each of four passes with a gradient),
-        # and of the parameters the gradient and the step.
-        return s.batch_size * (2 * s.batch_size + 24 * network.width * network.layers) + 2 * parameters
-    return s.batch_size * (2 * s.batch_size + 3 * s.width * s.depth)
+class _LearnerSize(NamedTuple):
+    parameters: int  # of actor, critic and temperature
+    numbers: int  # of the whole state: these, Adam's moments, target networks, counters
+    networks: int  # of the critic
 
 
-def _num_parameters(settings: Settings, spec: EnvSpec, agent: Agent) -> int:
-    """Count the parameters of actor and critic; our own by arithmetic, so that sizes beyond memory are counted too."""
+def _learner_size(settings: Settings, spec: EnvSpec, agent: Agent) -> _LearnerSize:
+    """Count a learner's state; the paper's by arithmetic, so that sizes beyond memory are counted too."""
     critic, network, size = agent.critic, agent.network, agent.condition.size(spec, agent.critic.repr_dim)
     if isinstance(critic, Contrastive) and isinstance(network, MLP | Residual):
         actor = network.num_parameters(spec.state_size + size, 2 * spec.action_size)
         psi_sa = network.num_parameters(spec.state_size + spec.action_size, critic.repr_dim)
-        return actor + psi_sa + network.num_parameters(spec.goal_size, critic.repr_dim)
+        parameters = 1 + actor + psi_sa + network.num_parameters(spec.goal_size, critic.repr_dim)
+        return _LearnerSize(parameters, 3 * parameters + 3, networks=2)  # Adam's two moments, and what it counts
     learner = Learner(Config(**vars(settings)), spec, agent)
-    params = jax.eval_shape(lambda: learner.init(jax.random.key(0))).params
-    return sum(leaf.size for leaf in jax.tree.leaves(params))
+    state = jax.eval_shape(lambda: learner.init(jax.random.key(0)))
+    parts = state.params.critic.values() if isinstance(state.params.critic, dict) else ()
+    networks = sum(isinstance(part, dict) and "out" in part for part in parts)
+    return _LearnerSize(_count(state.params), _count(state), networks)
+
+
+def _count(tree: Any) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+def _update_numbers(s: Settings, agent: Agent, learner: _LearnerSize) -> int:
+    """Estimate what one update keeps: the critic's tables, and what the gradient needs of each layer of each pass.
+
+    The factors are by XLA's own account. With n networks in the critic there are 2 n passes with a gradient: n in the
+    critic's loss, n - 1 in the actor's (all but the goal's), and the actor itself.
+    """
+    network, passes = make_part("network", s), 2 * max(learner.networks, 1)
+    if isinstance(network, Residual):  # at depths 16 and 64; of the parameters the gradient and the step
+        of_layers = 6 * passes * network.width * network.layers
+        return s.batch_size * (_table_numbers(s, agent.critic) + of_layers) + 2 * learner.parameters
+    of_layers = (2 if s.layer_norm else 0.75) * passes * s.width * s.depth
+    return int(s.batch_size * (_table_numbers(s, agent.critic) + of_layers))
+
+
+def _table_numbers(s: Settings, critic: Any) -> int:
+    """Estimate how many numbers of [B, B] and [B, W] each row of a batch has, with their gradients."""
+    match critic:
+        case Quasimetric():
+            return 6 * critic.components * s.batch_size
+        case SRL():
+            return 8 * (s.batch_size + (critic.horizon or 0))
+        case TDInfoNCE():
+            return 4 * 8 * s.batch_size  # two members, against the next states and against random goals
+        case GCBC():
+            return 0
+    return 8 * s.batch_size
 
 
 # What to lower where a part of the run is the largest.

@@ -121,8 +121,9 @@ NORM_EPSILON = 1e-6
 class Residual:
     """Scaled CRL's backbone (arXiv 2503.14858): Dense-LayerNorm-activation, depth / 4 residual blocks, Dense.
 
-    A block is x + f(x), f four layers of Dense-LayerNorm-activation. `depth` counts the blocks' layers only; below 4
-    there is no block but as many plain layers. The blocks are one scan, so depth 64 compiles as fast as depth 8.
+    A block is x + f(x), f four layers of Dense-LayerNorm-activation. `depth` counts the blocks' layers and not the
+    first one. Below 4 there is no block: `depth` plain layers, the first one among them. The blocks are one scan, so
+    depth 64 compiles as fast as depth 8.
     """
 
     from_config: ClassVar[tuple[str, ...]] = ("width", "depth", "activation")
@@ -133,14 +134,14 @@ class Residual:
 
     def __post_init__(self) -> None:
         ACTIVATIONS.find(self.activation)
-        if self.depth < 0 or (self.depth > BLOCK and self.depth % BLOCK):
+        if self.depth < 1 or (self.depth > BLOCK and self.depth % BLOCK):
             nearest = max(BLOCK, BLOCK * round(self.depth / BLOCK))
             raise UserError(f"depth {self.depth} is not a whole number of blocks of {BLOCK} layers: use {nearest}")
 
     @property
     def layers(self) -> int:
         """How many hidden layers' activations the gradient keeps."""
-        return self.depth + 1
+        return self.depth + self.is_deep
 
     @property
     def is_deep(self) -> bool:
@@ -149,8 +150,8 @@ class Residual:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Blocks, and layers of each."""
-        return (self.depth // BLOCK, BLOCK) if self.is_deep else (1, self.depth)
+        """Blocks, and layers of each. Without a block: the plain layers after the first."""
+        return (self.depth // BLOCK, BLOCK) if self.is_deep else (1, self.depth - 1)
 
     def init(self, key: Array, in_size: int, out_size: int) -> Params:
         key_first, key_blocks, key_out = jax.random.split(key, 3)
@@ -173,7 +174,7 @@ class Residual:
 
     def num_parameters(self, in_size: int, out_size: int) -> int:
         """Count by arithmetic alone: a shape that no memory holds is counted as fast as any."""
-        kernels = in_size * self.width + self.depth * self.width**2
+        kernels = in_size * self.width + (self.layers - 1) * self.width**2
         return kernels + 3 * self.width * self.layers + (self.width + 1) * out_size
 
 

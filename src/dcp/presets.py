@@ -84,7 +84,7 @@ _SMOKE = {
 _SMOKE_PHYSICS = {**_SMOKE, "steps": 1_600, "episode_length": 50}
 
 # The loop that Scaled CRL (arXiv 2503.14858), SRL and ChronoSRL share: 800 updates of 512 pairs per 31,744 steps,
-# residual networks, InfoNCE by rows, 100 evaluations of 128 episodes. Depth 4 is the shallowest of their tables.
+# residual networks, InfoNCE by rows, 100 evaluations. Depth 4 is the shallowest of their tables.
 _PUBLISHED_LOOP = {
     "steps": 100_000_000,
     "batch_size": 512,
@@ -106,13 +106,15 @@ _SCALED_CRL_ROWS = {
     "humanoid_*": {**_SCALED_CRL, "steps": 400_000_000},
     "point_*": {"method": "crl", **_SHORT_EPISODES},  # 249 batches per iteration, all of them used
 }
-# ChronoSRL's own settings; it evaluates on the training layout, at 100M steps everywhere. Humanoids have goals of 32
-# steps and batches of 1,024; 400 of them see as many pairs per unroll as 800 of 512.
-_CHRONOSRL = {"method": "chronosrl", "action_chunk": 2, **_PUBLISHED_LOOP}
-_HUMANOID = {"batch_size": 1024, "updates_per_iteration": 400, "component_settings": {"critic.goal_steps": 32}}
+# ChronoSRL's own settings; it evaluates 100 episodes on the training layout, at 100M steps everywhere. Humanoids have
+# goals of 32 steps and batches of 1,024. The last 31 of a window's 1,000 rows begin no such goal, and its loop takes
+# every full batch of the rest: 512 * 969 // 1,024 = 484.
+_CHRONOSRL_OWN = {"method": "chronosrl", "action_chunk": 2, "eval_episodes": 100}
+_CHRONOSRL = {**_PUBLISHED_LOOP, **_CHRONOSRL_OWN}
+_HUMANOID = {"batch_size": 1024, "updates_per_iteration": 484, "component_settings": {"critic.goal_steps": 32}}
 _CHRONOSRL_ROWS = {
     "humanoid*": {**_CHRONOSRL, **_HUMANOID},
-    "point_*": {"method": "chronosrl", "action_chunk": 2, **_SHORT_EPISODES},
+    "point_*": {**_SHORT_EPISODES, **_CHRONOSRL_OWN},
 }
 
 PRESETS = {

@@ -73,7 +73,7 @@ def _length(rows: Any, axis: int) -> int:
 
 
 # What a critic may need of a row beyond its own episode's states: stored as `Transition.fell`.
-OF_FALLS = frozenset({"has_next", "terminal", "occupancy", "falls"})
+OF_FALLS = frozenset({"terminal", "occupancy", "falls"})
 _OF_GOALS = frozenset({"future_goal", "future_steps", "goal_sequence", "reward"})
 OF_OUTCOMES = frozenset({"hit_time", "hit", "occupancy", "occupancy_seen"})
 _OF_TRANSITIONS = frozenset({"next_state", "has_next", "terminal"})
@@ -128,12 +128,11 @@ def _chunks(action: Array, length: int) -> Array:
 
 
 def _transitions(windows: Transition, left: Array, chunk: int) -> dict[str, Array]:
-    """Return where each action or chunk led."""
-    ends_here = falls(windows, left) & (left == chunk - 1)
+    """Return where each action or chunk led. The state after a fall is not stored: such a row has no next state."""
     return {
         "next_state": _later(windows.state, jnp.minimum(left, chunk)),  # [T, N, S]
-        "has_next": (left >= chunk) | ends_here,
-        "terminal": ends_here,
+        "has_next": left >= chunk,
+        "terminal": falls(windows, left) & (left == chunk - 1),
     }
 
 

@@ -38,8 +38,8 @@ class Batch(NamedTuple):
     next_state: Array | None = None  # [B, S]: the state after the action, or the chunk; the last one where it ends
     goal_sequence: Array | None = None  # [B, m * G]: the hindsight goal and the m - 1 achieved goals after it
     valid: Array | None = None  # [B]: the whole chunk of actions lies in the row's own episode and window
-    has_next: Array | None = None  # [B]: next_state is what the action led to, or the episode ended there in a fall
-    terminal: Array | None = None  # [B]: the episode ended there in a fall
+    has_next: Array | None = None  # [B]: next_state is what the action, or the chunk, led to
+    terminal: Array | None = None  # [B]: the action, or the chunk, ended the episode in a fall
     reward: Array | None = None  # [B]: discounted sum over the chunk of 1 where the next state is near the goal
     hit_time: Array | None = None  # [B]: steps until the hindsight goal is first near, 0 where it is; see `hit`
     hit: Array | None = None  # [B]: it is reached in the row's own episode and window; else it is censored

@@ -56,8 +56,9 @@ def test_methods_shows_what_each_critic_gives_and_each_condition_needs(capsys):
     given = {row[0]: row[1:] for row in rows if len(row) == 3}
     assert given.keys() == {*CRITICS, *CONDITIONS}
     assert given["steps"][1] == "steps to the goal" and given["raw_goal"][1] == "nothing"
-    assert given["contrastive"] == ["distance in psi-space, embedding psi", "any condition"]
-    assert "steps to the goal" in given["tmd"][0]
+    assert given["contrastive"] == ["distance in psi-space, embedding psi", "any condition but steps"]
+    assert "steps to the goal" in given["tmd"][0] and given["tmd"][1] == "any condition"
+    assert given["srl"] == ["chances not to have arrived before each step", "raw_goal: it has no psi"]
 
 
 def test_help_names_every_command(capsys):

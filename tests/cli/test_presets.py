@@ -72,13 +72,13 @@ def test_scaled_crls_rows(env: str, eval_env: str | None, steps: int):
 
 @pytest.mark.parametrize(
     ("env", "batch_size", "updates", "goal_steps"),
-    [("ant_u4_maze", 512, 800, None), ("humanoid", 1024, 400, 32), ("humanoid_u_maze", 1024, 400, 32)],
+    [("ant_u4_maze", 512, 800, None), ("humanoid", 1024, 484, 32), ("humanoid_u_maze", 1024, 484, 32)],
 )
 def test_chronosrls_rows(env: str, batch_size: int, updates: int, goal_steps: int | None):
-    """100M steps on the training layout; a humanoid's goals are 32 steps long, and its last half batch is left out."""
+    """100M steps on the training layout, 100 episodes; a humanoid's goals of 32 steps leave 512 * 969 // 1,024."""
     config = preset_config("chronosrl", env=env).resolve(1000)
     assert (config.eval_env, config.steps, config.method) == (env, 100 * MILLION, "chronosrl")
-    assert config.action_chunk == 2
+    assert (config.action_chunk, config.num_evals, config.eval_episodes) == (2, 100, 100)
     assert (config.batch_size, config.num_updates) == (batch_size, updates)
     assert config.settings_of("critic") == ({} if goal_steps is None else {"goal_steps": goal_steps})
     agent = make_agent(config, EnvSpec(env, 29, 2, 8, (0, 1), 0.5, 1000))

@@ -110,6 +110,6 @@ def test_equal_vectors_are_a_thousandth_apart_under_the_norm():
 
 
 def test_the_cosine_divides_each_vector_by_its_own_norm():
-    """Scaling one vector of the batch moves no number; the peer's divides by the whole batch's norm."""
+    """Scaling one vector of the batch moves no number; JaxGCRL's divides by the whole batch's norm."""
     scaled = X.at[0].multiply(100.0)
     assert_allclose(ENERGIES["cosine"].pairwise(scaled, Y), ENERGIES["cosine"].pairwise(X, Y), rtol=1e-5)

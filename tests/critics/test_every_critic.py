@@ -38,8 +38,8 @@ def short_config(critic: str, **settings: Any) -> Any:
 
 @cache
 def random_pairs(critic: str) -> tuple[Any, Any]:
-    """An algorithm with this critic, and pairs of random windows, made without compiling an iteration."""
-    made = make_algorithm(short_config(critic))
+    """An algorithm with this critic and chunks of two, and pairs of random windows; it compiles no iteration."""
+    made = make_algorithm(short_config(critic, action_chunk=2))
     random = np.random.default_rng(0)
     shape = (17, 16)
     place = jnp.array(1.0 + np.cumsum(random.normal(size=(*shape, 2)), axis=0) * 0.1, jnp.float32)
@@ -49,13 +49,13 @@ def random_pairs(critic: str) -> tuple[Any, Any]:
         jnp.array(np.broadcast_to(np.arange(17)[:, None] == 8, shape)),
     )  # fmt: skip
     hindsight = hindsight_of(made.agent.critic)
-    return made, replay.relabel(windows, made.env.spec, 0.9, jax.random.key(0), needs(made.agent), hindsight)
+    return made, replay.relabel(windows, made.env.spec, 0.9, jax.random.key(0), needs(made.agent), hindsight, 2)
 
 
 @pytest.mark.parametrize("critic", NEW)
-def test_the_loss_has_finite_gradients_that_reach_every_parameter_and_no_actor(critic: str):
+def test_the_loss_of_chunks_has_finite_gradients_that_reach_every_parameter_and_no_actor(critic: str):
     made, pairs = random_pairs(critic)
-    learner, batch = made.learner, jax.tree.map(lambda x: x[:16], pairs)
+    learner, batch = made.learner, jax.tree.map(lambda x: x[::16], pairs)  # one environment's rows, with its fall
     random = np.random.default_rng(1)
     state = jax.tree.map(
         lambda x: jnp.array(random.uniform(-0.3, 0.3, x.shape), x.dtype),
@@ -66,7 +66,8 @@ def test_the_loss_has_finite_gradients_that_reach_every_parameter_and_no_actor(c
     def loss(params: Any) -> Any:
         return learner.agent.critic.loss(learner.problem, params, state.carried, filled, jax.random.key(2))[0]
 
-    slopes = jax.grad(loss)(state.params.critic)
+    assert filled.action.shape == (16, 2 * 2) and not np.all(filled.valid)
+    slopes = jax.jit(jax.grad(loss))(state.params.critic)
     named = jax.tree_util.tree_leaves_with_path(slopes)
     assert all(np.all(np.isfinite(leaf)) for _, leaf in named)
     unused = ["mix"] if critic in ("quasimetric", "tmd") else []  # MRN has no mixture
@@ -76,8 +77,8 @@ def test_the_loss_has_finite_gradients_that_reach_every_parameter_and_no_actor(c
 
 @pytest.mark.slow
 @pytest.mark.parametrize("critic", NEW)
-def test_a_run_that_dies_resumes_to_the_same_bits(critic: str, tmp_path: Path):
-    config = short_config(critic)
+def test_a_run_in_chunks_that_dies_resumes_to_the_same_bits(critic: str, tmp_path: Path):
+    config = short_config(critic, action_chunk=2)
     whole = train(config, runs_dir=tmp_path / "whole", display="none").folder
     folder = stopped(config, tmp_path / "stopped", 1)
     resume(folder, display="none")

@@ -1,6 +1,7 @@
 """MRN and IQE by hand and as quasimetrics; CMD's and TMD's losses against plain loops over their formulas."""
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.testing import assert_allclose
 from dcp.critics.contrastive import Contrastive
 from dcp.critics.eikonal import eikonal_penalty
 from dcp.critics.quasimetric import DISTANCES, TMD, Quasimetric, backward_divergence
+from dcp.critics.survival import ChronoSRL
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.interfaces import Problem
@@ -130,12 +132,11 @@ def test_the_loss_of_cmd_is_a_plain_loop_over_its_formula(quasimetric: str):
         ]
         whole = math.log(sum(math.exp(logit) for logit in logits))
         total += (whole - logits[i] + 0.01 * whole**2) / 5
-    loss, metrics = critic.loss(PROBLEM, params, (), batch, jax.random.key(0))
-    assert_allclose(loss, total, rtol=1e-5)
-    assert 0.0 <= float(metrics["asymmetry"]) <= 1.0
+    assert_allclose(critic.loss(PROBLEM, params, (), batch, jax.random.key(0))[0], total, rtol=1e-5)
 
 
-def test_the_loss_of_tmd_is_a_plain_loop_over_its_formula():
+@pytest.mark.parametrize("chunk", [1, 2])
+def test_the_loss_of_tmd_is_a_plain_loop_over_its_formula(chunk: int):
     critic, batch = TMD(repr_dim=16, components=4, discount=0.9), make_batch()
     params = critic.init(jax.random.split(jax.random.key(1)), PROBLEM).params
     apart = DISTANCES["mrn"].plain
@@ -148,8 +149,9 @@ def test_the_loss_of_tmd_is_a_plain_loop_over_its_formula():
     con = sum(d[j, j] / 4 + math.log(sum(math.exp(-d[i, j] / 4) for i in range(5))) for j in range(5)) / 5
     inv = np.mean([apart(here[i], phi[i], MIX, 4) for i in range(5)])
     excess = d - onward
-    back = np.where(excess > 3.0, excess, 0.9 * np.exp(excess) - d)[:4]  # the last row does not know its next state
-    loss, _ = critic.loss(PROBLEM, params, (), batch, jax.random.key(0))
+    back = np.where(excess > 3.0, excess, 0.9**chunk * np.exp(excess) - d)[:4]  # the last row has no next state
+    problem = Problem(replace(SPEC, action_chunk=chunk), PROBLEM.network)
+    loss, _ = critic.loss(problem, params, (), batch, jax.random.key(0))
     assert_allclose(loss, con + inv + 0.05 * (0.5 * back.mean() + 0.5 * np.diag(back).mean()), rtol=1e-5)
 
 
@@ -183,26 +185,55 @@ def test_the_eikonal_penalty_by_hand():
 
 
 @pytest.mark.parametrize(
-    "make", [partial(Quasimetric, repr_dim=16, components=4), partial(Contrastive, energy="l2", repr_dim=16)]
+    "make",
+    [
+        partial(Quasimetric, repr_dim=16, components=4),
+        partial(Contrastive, energy="l2", repr_dim=16),
+        partial(TMD, repr_dim=16, components=4),
+        partial(ChronoSRL, repr_dim=16, horizon=3, gamma=0.5, kappa=0.7),  # three bins of hazards, three of occupancy
+    ],
 )
 def test_the_eikonal_switch_adds_its_weight_times_the_penalty_with_finite_gradients(make: Any):
     batch = make_batch()
     batch = batch._replace(future_goal=batch.future_goal.at[0].set(batch.state[0, :2]))
+    batch = batch._replace(
+        goal_sequence=batch.future_goal, hit_time=jnp.arange(5), hit=jnp.arange(5) < 3,
+        occupancy=jnp.full((5, 3), 0.5), occupancy_seen=jnp.ones((5, 3), bool),
+    )  # fmt: skip
     plain, switched = make(eikonal=0.0), make(eikonal=0.5)
     params = plain.init(jax.random.split(jax.random.key(0)), PROBLEM).params
-    without, with_it = (critic.loss(PROBLEM, params, (), batch, jax.random.key(0))[0] for critic in (plain, switched))
-    representation = plain.representation(PROBLEM, params)
 
-    def distance(x: jax.Array, g: jax.Array) -> jax.Array:
-        psi_x, psi_g = representation.encode_goal(x), representation.encode_goal(g)
-        same = jnp.all(psi_x == psi_g, axis=-1, keepdims=True)  # where a norm has no gradient
-        return representation.distance(jnp.where(same, jax.lax.stop_gradient(psi_x) + 1.0, psi_x), psi_g)
+    def loss(params: Any, critic: Any) -> jax.Array:
+        return critic.loss(PROBLEM, params, (), batch, jax.random.key(0))[0]
 
-    penalty = eikonal_penalty(distance, batch.state[:, :2], batch.future_goal)
-    assert float(penalty) > 0.0
-    assert_allclose(with_it - without, 0.5 * penalty, rtol=1e-4)
-    gradients = jax.grad(lambda p: switched.loss(PROBLEM, p, (), batch, jax.random.key(0))[0])(params)
+    def penalty(params: Any) -> jax.Array:
+        representation = plain.representation(PROBLEM, params)
+
+        def distance(x: jax.Array, g: jax.Array) -> jax.Array:
+            psi_x, psi_g = representation.encode_goal(x), representation.encode_goal(g)
+            same = jnp.all(psi_x == psi_g, axis=-1, keepdims=True)  # where a norm has no gradient
+            return representation.distance(jnp.where(same, jax.lax.stop_gradient(psi_x) + 1.0, psi_x), psi_g)
+
+        return eikonal_penalty(distance, batch.state[:, :2], batch.future_goal)
+
+    @jax.jit
+    def found(params: Any) -> Any:
+        return jax.value_and_grad(loss)(params, switched), loss(params, plain), penalty(params)
+
+    (with_it, gradients), without, wanted = found(params)
+    assert float(wanted) > 0.0
+    assert_allclose(with_it - without, 0.5 * wanted, rtol=1e-4)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradients))
+
+
+@pytest.mark.parametrize("critic", [Quasimetric(repr_dim=16), TMD(repr_dim=16)])
+def test_a_policy_saved_without_psi_sa_says_that_it_has_no_value(critic: Quasimetric):
+    params = critic.init(jax.random.split(jax.random.key(0)), PROBLEM).params
+    batch = make_batch()
+    given = batch.state, batch.action, batch.future_goal
+    assert np.all(np.isfinite(critic.representation(PROBLEM, params).value(*given)))
+    with pytest.raises(UserError, match="saved without it: there is no value to look at"):
+        critic.representation(PROBLEM, critic.deployed(params)).value(*given)
 
 
 @pytest.mark.parametrize(

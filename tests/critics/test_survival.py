@@ -20,6 +20,7 @@ from dcp.critics.survival import (
     occupancy_bins,
     running_sums,
 )
+from dcp.errors import UserError
 from dcp.interfaces import Problem
 from dcp.networks import MLP
 from dcp.types import Batch, EnvSpec
@@ -126,23 +127,6 @@ def test_the_geometry_of_chronosrl_is_a_plain_loop_over_its_formula():
     assert_allclose(separation, np.mean(hinges), rtol=1e-4)
 
 
-def test_the_loss_of_chronosrl_is_the_sum_of_its_four_terms():
-    critic, batch = ChronoSRL(repr_dim=4).for_task(SPEC, 8), make_batch()
-    batch = batch._replace(occupancy=batch.occupancy[:, : len(critic.bins) - 1])
-    batch = batch._replace(occupancy_seen=batch.occupancy_seen[:, : len(critic.bins) - 1])
-    params = critic.init(KEYS, PROBLEM).params
-    z_sa = critic.psi_sa(PROBLEM, params, batch.state, batch.action)
-    logit_0, logits, occupied = critic._head(PROBLEM, params, z_sa, critic.psi_g(PROBLEM, params, batch.future_goal))
-    nll = np.mean(hazard_loss(logit_0, logits, batch.hit_time, batch.hit))
-    time, separation = critic.geometry(z_sa, critic.psi_g(PROBLEM, params, batch.future_goal), batch, SPEC.threshold)
-    chance = 1 / (1 + np.exp(-np.asarray(occupied)))
-    target, seen = np.asarray(batch.occupancy), np.asarray(batch.occupancy_seen)
-    entropy = -(target * np.log(chance) + (1 - target) * np.log(1 - chance))
-    loss, metrics = critic.loss(PROBLEM, params, (), batch, KEYS[0])
-    assert_allclose(metrics["occupancy_loss"], entropy[seen].mean(), rtol=1e-5)
-    assert_allclose(loss, nll + time + separation + entropy[seen].mean(), rtol=1e-5)
-
-
 def test_the_actor_of_chronosrl_stays_near_the_goal_as_far_as_bodies_fall():
     critic, batch = ChronoSRL(repr_dim=4).for_task(SPEC, 8), make_batch()
     params = critic.init(KEYS, PROBLEM).params
@@ -161,11 +145,33 @@ def test_a_goal_of_several_steps_is_read_whole_and_a_single_one_is_repeated():
     critic = SRL(repr_dim=4, goal_steps=3).for_task(SPEC, 8)
     params = critic.init(KEYS, PROBLEM).params
     batch = make_batch()
-    batch = batch._replace(goal_sequence=jnp.tile(batch.future_goal, (1, 3)))
+    walks = batch.future_goal + jnp.array([[0.0, 0.3, 0.9]])  # three different goals
     z_sa = critic.psi_sa(PROBLEM, params, batch.state, batch.action)
-    logit_0, logits, _ = critic._head(PROBLEM, params, z_sa, critic.psi_g(PROBLEM, params, batch.future_goal))
+    z_g = critic._normed(PROBLEM.network.apply(params["psi_g"], walks))
+    logit_0, logits, _ = critic._head(PROBLEM, params, z_sa, z_g)
     wanted = np.mean(hazard_loss(logit_0, logits, batch.hit_time, batch.hit))
-    assert_allclose(critic.loss(PROBLEM, params, (), batch, KEYS[0])[0], wanted, rtol=1e-5)
+    found = critic.loss(PROBLEM, params, (), batch._replace(goal_sequence=walks), KEYS[0])[0]
+    assert_allclose(found, wanted, rtol=1e-5)
+    stays = critic._normed(PROBLEM.network.apply(params["psi_g"], jnp.tile(batch.future_goal, (1, 3))))
+    assert_allclose(critic.psi_g(PROBLEM, params, batch.future_goal), stays, rtol=1e-6)
+    assert np.abs(np.asarray(stays - z_g)).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "sentence"),
+    [
+        (SRL, {"horizon": 1}, "critic.horizon 1 is too small: use 2 or more"),
+        (SRL, {"goal_steps": 0}, "critic.goal_steps 0 is too small: use 1 or more"),
+        (SRL, {"gamma": 1.0}, "critic.gamma 1.0 is no discount: use a number between 0 and 1"),
+        (ChronoSRL, {"future_discount": 1.5}, "critic.future_discount 1.5 is no discount: use a number between"),
+        (ChronoSRL, {"random_share": 0.96}, "current_share 0.05 and critic.random_share 0.96 are shares of the goals"),
+        (SRL, {"current_share": -0.1}, "current_share -0.1 and critic.random_share 0.1 are shares of the goals"),
+        (ChronoSRL, {"kappa": 0.0}, "critic.kappa 0.0 is no distance of a step: use a positive number"),
+    ],
+)
+def test_settings_that_cannot_work_give_one_sentence(make: type[SRL], settings: dict[str, Any], sentence: str):
+    with pytest.raises(UserError, match=sentence):
+        make(**settings)
 
 
 @pytest.mark.parametrize("critic", [SRL(repr_dim=4), ChronoSRL(repr_dim=4, eikonal=0.1)])

@@ -1,5 +1,6 @@
 """TD-InfoNCE's loss and the actor's value by a plain loop; and on a ring whose discounted visits are known."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -26,8 +27,10 @@ def log_shares(logits: np.ndarray) -> np.ndarray:
     return logits - np.log(np.sum(np.exp(logits)))
 
 
-def test_the_loss_is_a_plain_loop_over_its_formula():
+@pytest.mark.parametrize("chunk", [1, 2])
+def test_the_loss_is_a_plain_loop_over_its_formula(chunk: int):
     critic, b = TDInfoNCE(discount=0.8, latent=3), make_batch()
+    problem = Problem(replace(SPEC, action_chunk=chunk), PROBLEM.network)
     params, carried = critic.init(jax.random.split(KEY), PROBLEM)
     carried = carried._replace(params=jax.tree.map(lambda x: 0.7 * x + 0.01, params))
     goals, random = b.future_goal, np.roll(b.future_goal, -1, axis=0)
@@ -43,9 +46,9 @@ def test_the_loss_is_a_plain_loop_over_its_formula():
             phi = encoded(params, f"phi_{k}", b.state[i], b.action[i], goals[i])
             soon = log_shares(encoded(params, f"psi_{k}", SPEC.achieved(b.next_state)) @ phi)[i]
             later = np.sum(shares * log_shares(encoded(params, f"psi_{k}", random) @ phi))
-            errors.append(-0.2 * soon - 0.8 * later)
+            errors.append(-(1 - 0.8**chunk) * soon - 0.8**chunk * later)
     assert 0 < len(errors) < 2 * SIZE
-    assert_allclose(critic.loss(PROBLEM, params, carried, b, KEY)[0], np.mean(errors), rtol=1e-5)
+    assert_allclose(critic.loss(problem, params, carried, b, KEY)[0], np.mean(errors), rtol=1e-5)
 
 
 def test_the_actor_picks_its_own_goal_out_among_the_batch_and_has_no_entropy_term():

@@ -1,6 +1,7 @@
 """SAC's and TD3's targets by hand, their slow copies, the delayed actor; and imitation."""
 
 import itertools
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -44,20 +45,21 @@ def q(params: Any, name: str, state: jax.Array, action: jax.Array, goal: jax.Arr
     return np.asarray(PROBLEM.network.apply(params[name], jnp.concatenate([state, action, goal], -1))[:, 0])
 
 
+@pytest.mark.parametrize("chunk", [1, 2])
 @pytest.mark.parametrize("critic", [SAC(discount=0.8), TD3(discount=0.8)])
-def test_the_loss_is_a_plain_loop_over_the_bellman_error(critic: SAC):
-    b = make_batch()
+def test_the_loss_is_a_plain_loop_over_the_bellman_error(critic: SAC, chunk: int):
+    b, problem = make_batch(), Problem(replace(SPEC, action_chunk=chunk), PROBLEM.network)
     params, carried = critic.init(jax.random.split(KEY), PROBLEM)
     carried = carried._replace(params=jax.tree.map(lambda x: 0.7 * x + 0.01, params))
     onward = np.minimum(*(q(carried.params, n, b.next_state, b.next_action, b.future_goal) for n in ("q_1", "q_2")))
     errors = []
     for i in range(SIZE):
-        target = b.reward[i] + 0.8 * (0.0 if b.terminal[i] else onward[i] + b.next_bonus[i])
+        target = b.reward[i] + 0.8**chunk * (0.0 if b.terminal[i] else onward[i] + b.next_bonus[i])
         values = [q(params, n, b.state, b.action, b.future_goal)[i] for n in ("q_1", "q_2")]
-        if b.has_next[i]:
+        if b.has_next[i] or b.terminal[i]:
             errors.append(np.mean([(value - target) ** 2 for value in values]) / 2)
     assert 0 < len(errors) < SIZE
-    assert_allclose(critic.loss(PROBLEM, params, carried, b, KEY)[0], np.mean(errors), rtol=1e-5)
+    assert_allclose(critic.loss(problem, params, carried, b, KEY)[0], np.mean(errors), rtol=1e-5)
 
 
 def test_the_actor_maximises_the_lesser_of_sacs_two_and_the_first_of_td3s():

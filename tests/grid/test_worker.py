@@ -1,11 +1,13 @@
 """A job in this process: what its folder holds decides, and every end has its code and its sentence."""
 
+import os
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from threading import Timer
+from typing import ClassVar
 
 import pytest
 
@@ -83,4 +85,20 @@ def test_a_niced_worker_is_nice_to_other_sessions_too():
     shown = subprocess.run(
         ["nice", "-n", "7", sys.executable, "-c", code], capture_output=True, text=True, start_new_session=True
     )
-    assert shown.stdout.split()[-1] == "7", shown
+    assert shown.stdout.split()[-1] == str(min(os.nice(0) + 7, 19)), shown
+
+
+def test_workers_that_start_together_all_get_their_priority():
+    """The kernel tells an ordinary user who changes a second session within 0.1 s to try again."""
+
+    class Busy:
+        answers: ClassVar = [BlockingIOError(), None]
+        written: ClassVar[list[str]] = []
+
+        def write_text(self, text: str) -> None:
+            if error := self.answers.pop(0):
+                raise error
+            self.written.append(text)
+
+    worker.keep_priority(Busy())  # pyright: ignore[reportArgumentType]
+    assert Busy.written == [f"{os.nice(0)}\n"]

@@ -35,7 +35,7 @@ class DoctorOptions:
     json: bool = False
     """Print one JSON object instead of the table."""
     gpu: bool = False
-    """Measure training on this device in about five minutes, compare it with a CPU's numbers, and write a report."""
+    """Measure training on this device (most of it is compiling), compare it with a CPU's numbers, write a report."""
     gpu_envs: tuple[str, ...] = ()
     """With --gpu: step these environments; default: the paper's nine."""
     gpu_report: Path = Path("dcp_gpu_report.json")

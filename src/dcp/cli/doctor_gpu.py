@@ -22,6 +22,7 @@ from dcp.render.offscreen import ProbeError, in_a_process
 LIMIT = 900.0  # seconds for one process: compiling physics takes a minute or two
 STEPS, WARM = 20, 3  # steps of one call; calls before the clock starts
 UPDATES = 50
+SHORT_RUNS = ("crl", "dcp")  # methods
 FEW = {"humanoid_u_maze": 128}  # environments, where they are not 512
 BETTER = 0.95  # options that take less than this share of the current options' time are recommended
 # Short runs on a CPU, float32: an iteration of `--preset smoke --env point_u_maze --seed 0`, and the mean |observation|
@@ -59,8 +60,8 @@ def checks(envs: tuple[str, ...], report: Path) -> Iterator[Check]:
             continue
         found.setdefault(section, {})[name] = measured
         numbers |= measured.get("numbers", {})
-        yield Check(name, "ok", measured["found"])
-    yield from _agreement(numbers, found)
+        yield _row(name, measured)
+    yield from _agreement(numbers, _expected(envs), found)
     yield from _advice(found)
     report.write_text(json.dumps(found, indent=1) + "\n")
     yield Check("report", "ok", f"{report.absolute()}: please send it to us")
@@ -83,7 +84,23 @@ def option_checks() -> Iterator[Check]:
         except ProbeError as error:
             advice = f"Do not set {GRAPHS_VARIABLE}={row} on this machine."
             yield Check(f"options {row}", "missing", str(error), advice)
+        else:
+            if updates[row].get("refused"):
+                yield _row(f"options {row}", updates[row])
     yield from _advice({"updates": updates})
+
+
+def _row(name: str, measured: dict[str, Any]) -> Check:
+    """Return the row of a measurement that ended: it may have found wrong numbers, or options that XLA refuses."""
+    if wrong := [*_not_finite(measured.get("numbers", {})), *measured.get("wrong", ())]:
+        return Check(name, "problem", f"{', '.join(wrong)}; {measured['found']}", "Send us the report.")
+    if refused := measured.get("refused"):
+        return Check(name, "missing", measured["found"], f"XLA refuses the options {refused}: its own choice is used.")
+    return Check(name, "ok", measured["found"])
+
+
+def _not_finite(numbers: dict[str, float]) -> list[str]:
+    return [f"{name} is {value}" for name, value in numbers.items() if not math.isfinite(value)]
 
 
 def _rows(platform: str) -> list[str]:
@@ -95,25 +112,39 @@ def _rows(platform: str) -> list[str]:
 def _update(row: str) -> dict[str, Any]:
     from dcp.compiling import GRAPHS_VARIABLE
 
-    return in_a_process(time_updates, timeout=LIMIT, env={GRAPHS_VARIABLE: row})
+    measured = in_a_process(time_updates, timeout=LIMIT, env={GRAPHS_VARIABLE: row})
+    return measured | {"refused": row if measured["graphs"] != row else ""}
 
 
-def _agreement(numbers: dict[str, float], found: dict[str, Any]) -> Iterator[Check]:
-    """Yield a row that compares the numbers with a CPU's."""
+def _expected(envs: tuple[str, ...]) -> list[str]:
+    """Return the names of CPU_NUMBERS that measuring these environments and the short runs must give."""
+    return [name for name in CPU_NUMBERS if name.split("/")[0] in (*envs, *SHORT_RUNS)]
+
+
+def _agreement(numbers: dict[str, float], expected: list[str], found: dict[str, Any]) -> Iterator[Check]:
+    """Yield a row that compares the numbers with a CPU's. An expected number that is missing does not agree."""
     gaps = {
         name: abs(value - wanted) / max(abs(wanted), 1e-3)
         for name, value in numbers.items()
         if (wanted := CPU_NUMBERS.get(name)) is not None
     }
     far = {name: gap for name, gap in gaps.items() if not gap <= TOLERANCE}  # NaN counts as far
-    found["agreement"] = {"numbers": numbers, "gaps": gaps, "tolerance": TOLERANCE, "agrees": not far}
-    if not gaps:
-        yield Check("agreement", "problem", "no number could be compared", "See the rows above.")
-    elif far:
+    missing = [name for name in expected if name not in gaps]
+    agrees = not far and not missing
+    found["agreement"] = {
+        "numbers": numbers,
+        "gaps": gaps,
+        "missing": missing,
+        "tolerance": TOLERANCE,
+        "agrees": agrees,
+    }
+    if missing:
+        yield Check("agreement", "problem", f"not measured: {', '.join(missing)}", "See the rows above.")
+    if far:
         words = ", ".join(f"{name} by {gap:.1%}" for name, gap in far.items())
         advice = "Send us the report, and try JAX_DEFAULT_MATMUL_PRECISION=highest."
         yield Check("agreement", "problem", f"{words} off a CPU's numbers (tolerance {TOLERANCE:.0%})", advice)
-    else:
+    elif agrees:
         yield Check("agreement", "ok", f"{len(gaps)} numbers within {max(gaps.values()):.1e} of a CPU's")
 
 
@@ -121,10 +152,13 @@ def _advice(found: dict[str, Any]) -> Iterator[Check]:
     """Yield the options to set if some are faster on this device than ours."""
     from dcp.compiling import GRAPHS_VARIABLE, gpu_graphs
 
-    times = {row: update["ms"] for row, update in found.get("updates", {}).items() if "ms" in update}
+    updates, ours = found.get("updates", {}), gpu_graphs()
+    times = {row: update["ms"] for row, update in updates.items() if "ms" in update and not update.get("refused")}
     if len(times) < 2:
         return
-    best, ours = min(times, key=lambda row: times[row]), gpu_graphs()
+    if updates.get(ours, {}).get("refused"):
+        ours = "xla"
+    best = min(times, key=lambda row: times[row])
     words = ", ".join(f"{row} {ms:.2f} ms" for row, ms in times.items())
     if ours not in times or times[best] < BETTER * times[ours]:
         yield Check("options", "missing", f"an update by {GRAPHS_VARIABLE}: {words}", f"Set {GRAPHS_VARIABLE}={best}.")
@@ -185,7 +219,7 @@ def step_env(name: str) -> dict[str, Any]:
     started = time.perf_counter()
     program = jax.jit(unroll, compiler_options=compiler_options())
     first = program(jax.jit(episodes.reset)(jax.random.key(0)), jax.random.key(0))
-    mean = float(jnp.mean(jnp.abs(first.env.obs)))
+    mean, diverged = float(jnp.mean(jnp.abs(first.env.obs))), int(jnp.sum(first.diverged))
     compiled = time.perf_counter() - started
     state = first
     for _ in range(WARM):
@@ -204,7 +238,9 @@ def step_env(name: str) -> dict[str, Any]:
         "steps_per_second": rate,
         "compile_seconds": compiled,
         "peak_gb": peak,
-        "numbers": {f"{name}/mean_observation": mean} if math.isfinite(mean) else {},
+        "numbers": {f"{name}/mean_observation": mean},
+        "diverged_episodes": diverged,
+        "wrong": [f"{diverged} of {num_envs} episodes diverged within {STEPS} steps"] if diverged else [],
     }
 
 
@@ -213,7 +249,7 @@ def time_updates() -> dict[str, Any]:
     import jax
 
     from dcp.algorithm import Algorithm
-    from dcp.compiling import compiler_options, enable_cache, gpu_graphs
+    from dcp.compiling import compiler_options, enable_cache, graphs_in_use
     from dcp.envs.registry import make_env
     from dcp.presets import preset_config
     from dcp.types import Batch
@@ -237,8 +273,7 @@ def time_updates() -> dict[str, Any]:
         calls += 1
     ms = 1e3 * (time.perf_counter() - started) / (calls * UPDATES)
     words = f"{ms:.2f} ms per update (DCP, batch {config.batch_size}){_memory_words(_peak_memory())}"
-    row = gpu_graphs() if jax.default_backend() != "cpu" else "xla"
-    return {"found": words, "ms": ms, "compile_seconds": compiled, "graphs": row, "peak_gb": _peak_memory()}
+    return {"found": words, "ms": ms, "compile_seconds": compiled, "graphs": graphs_in_use(), "peak_gb": _peak_memory()}
 
 
 def train_shortly() -> dict[str, Any]:
@@ -248,7 +283,7 @@ def train_shortly() -> dict[str, Any]:
     from dcp.programs import Programs
 
     numbers: dict[str, float] = {}
-    for method in ("crl", "dcp"):
+    for method in SHORT_RUNS:
         programs = Programs(make_algorithm(preset_config("smoke", method=method, devices=1)))
         run = programs.init()
         for _ in range(programs.algorithm.config.num_prefill_unrolls):
@@ -256,6 +291,4 @@ def train_shortly() -> dict[str, Any]:
         metrics = programs.iteration(run)[1]
         for name in ("critic_loss", "actor_loss", "entropy"):
             numbers[f"{method}/{name}"] = float(metrics[name])
-    if not all(math.isfinite(value) for value in numbers.values()):
-        raise ProbeError(f"a number of the short run is not finite: {numbers}")
     return {"found": f"one iteration of crl and dcp on point_u_maze, {len(numbers)} numbers", "numbers": numbers}

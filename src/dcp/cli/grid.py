@@ -1,7 +1,6 @@
 """`dcp grid`: run a grid file or a built-in grid, here or on a cluster, and write a report at the end."""
 
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,8 +22,9 @@ from dcp.grid.driver import Driver
 from dcp.grid.forecast import NOT_MEASURED, Cost, Forecaster, calibration_file, total_seconds
 from dcp.grid.grid_display import Line, lines_from_folders, make_table, plain_line, summary
 from dcp.grid.grid_file import PURPOSES, builtin_grid, check_runs, expand, read_grid
-from dcp.grid.jobs import GRID_DIR, Entry, Job, SeedsAs, make_jobs, pause, survey
+from dcp.grid.jobs import GRID_DIR, Entry, Job, SeedsAs, make_jobs, survey
 from dcp.grid.launcher import LauncherName, RayOptions, SlurmOptions, make_launcher
+from dcp.grid.pausing import pause, unpause
 from dcp.grid.resources import (
     FreeResources,
     Resources,
@@ -76,9 +76,9 @@ class GridOptions:
     status: bool = False
     """Print how far the grid is, from its folders, and run nothing. For a second terminal."""
     pause: bool = False
-    """Pause the grid's processes on this machine (SIGSTOP), and run nothing."""
+    """Pause the grid's runs on this machine (SIGSTOP) and start none until --unpause; run nothing."""
     unpause: bool = False
-    """Let paused processes continue, and run nothing."""
+    """Let paused runs continue and start, and run nothing."""
     report: bool = True
     """End with `dcp report`, in <runs-dir>/report."""
     ray: RayOptions = field(default_factory=RayOptions)
@@ -204,12 +204,17 @@ def _ended(options: GridOptions, lines: Sequence[Line]) -> int:
 
 
 def _look(options: GridOptions, entries: Sequence[Entry], jobs: Sequence[Job]) -> int:
-    """Print the grid's status, read from its folders; before that, pause or continue its processes if asked to."""
+    """Print the grid's status, read from its folders; or pause its runs, or let them continue."""
     if options.pause or options.unpause:
-        told = pause(jobs, signal.SIGSTOP if options.pause else signal.SIGCONT)
-        word = "paused" if options.pause else "continued"
-        print(f"{word} {', '.join(told)}" if told else "no process of this grid runs on this machine")
-        return 0
+        send, word = (pause, "paused") if options.pause else (unpause, "continued")
+        told = send(options.runs_dir, [entry.run.path for entry in entries])
+        if told.runs or not told.refused:
+            print(f"{word} {', '.join(told.runs)}" if told.runs else "no process of this grid runs on this machine")
+        if options.pause:
+            print("none of its runs starts on this machine until --unpause")
+        for sentence in told.refused:
+            print(sentence, file=sys.stderr)
+        return EXIT_FAULT if told.refused else 0
     for line in lines_from_folders(entries, jobs):
         print(plain_line(line))
         if line.notice:

@@ -20,7 +20,7 @@ _MEANINGS = {
     "Steps": "the actor sees its direction and the steps to it",
     "TwoStep": "the actor sees its direction and distance now and one step on",
     "Curvature": "the actor sees its direction, distance and how the direction turns",
-    "future": "and learns from hindsight goals",
+    "future": "and learns from the replay's goals",
     "commanded": "and learns from what was asked for",
 }
 
@@ -28,7 +28,7 @@ _GIFTS = {  # what a critic may provide, in words
     "embedding": "embedding psi",
     "distance": "distance in psi-space",
     "steps": "steps to the goal",
-    "survival": "chances to arrive by each step",
+    "survival": "chances not to have arrived before each step",
 }
 
 
@@ -85,7 +85,8 @@ def methods(argv: list[str]) -> int:
     critics = Table("critic", "gives besides the value of an action", "actor sees")
     for name, critic in CRITICS.items():
         given = [str(_GIFTS.get(gift, gift)) for gift in sorted(critic.gives)]
-        seen = "any condition" if "embedding" in critic.gives else "raw_goal: it has no psi"
+        seen = "any condition" if "steps" in critic.gives else "any condition but steps"
+        seen = seen if "embedding" in critic.gives else "raw_goal: it has no psi"
         critics.add_row(name, ", ".join(given) or "nothing", seen)
     show(critics)
     conditions = Table("condition", "meaning", "needs of the critic")
@@ -94,8 +95,7 @@ def methods(argv: list[str]) -> int:
         needed = needed if needs_embedding(condition) else "nothing"
         conditions.add_row(name, _MEANINGS.get(condition.__name__, ""), needed)
     show(conditions)
-    print(f"--score: {', '.join(SCORES)}. docs/conditions.md has a section on each condition and score.")
-    print(
-        "Any critic with any method: dcp train --method dcp --critic NAME; docs/critics.md says what each one learns."
-    )
+    print(f"--score: {', '.join(SCORES)}. docs/conditions.md describes each condition and score.")
+    print("Any critic with an embedding works with any method: dcp train --method dcp --critic NAME.")
+    print("The others work with raw_goal and final_goal. docs/critics.md says what each one learns and from what.")
     return 0

@@ -18,6 +18,7 @@ from dcp.components import unknown
 from dcp.critics.contrastive import contrast, infonce_accuracy, logsumexp_penalty
 from dcp.critics.eikonal import eikonal_term
 from dcp.critics.energies import safe_root
+from dcp.critics.value import without_value
 from dcp.errors import UserError
 from dcp.interfaces import CriticState, Problem, Representation
 from dcp.types import Array, Batch, Metrics, Params, masked_mean
@@ -292,7 +293,9 @@ class Quasimetric:
         def value(state: Array, action: Array, goal: Array) -> Array:
             return -self._apart(params, self.psi_sa(problem, params, state, action), encode_goal(goal))
 
-        return Representation(encode_goal, distance, value, self._steps(distance))
+        return Representation(
+            encode_goal, distance, value if "psi_sa" in params else without_value, self._steps(distance)
+        )
 
     def _steps(self, distance: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array] | None:
         return None

@@ -24,6 +24,7 @@ import numpy as np
 from dcp.critics.eikonal import eikonal_term
 from dcp.critics.energies import euclidean, pairwise_square, safe_root
 from dcp.critics.value import without_psi, without_value
+from dcp.errors import UserError
 from dcp.interfaces import CriticState, Hindsight, Problem, Representation
 from dcp.types import Array, Batch, EnvSpec, Metrics, Params, masked_mean
 
@@ -95,6 +96,22 @@ class SRL:
     """Of the goals: the achieved goal of any row of the window."""
     goal_steps: int = 1
     """m: a goal is this many achieved goals in a row, and all of them must be near (32 for a humanoid)."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("horizon", 2), ("goal_steps", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UserError(f"critic.{name} {value} is too small: use {least} or more")
+        for name in ("gamma", "future_discount"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 < value < 1.0:
+                raise UserError(f"critic.{name} {value} is no discount: use a number between 0 and 1")
+        shares = self.current_share, self.random_share
+        if not (min(shares) >= 0.0 and sum(shares) <= 1.0):
+            raise UserError(
+                f"critic.current_share {shares[0]} and critic.random_share {shares[1]} are shares of the goals: "
+                "use numbers from 0 to 1 whose sum is at most 1"
+            )
 
     @property
     def hindsight(self) -> Hindsight:
@@ -246,6 +263,11 @@ class ChronoSRL(SRL):
     eikonal: float = 0.0
     """Weight of (|grad d| - 1)^2 along the achieved goal; 0: none."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kappa is not None and not self.kappa > 0.0:
+            raise UserError(f"critic.kappa {self.kappa} is no distance of a step: use a positive number")
+
     def for_task(self, spec: EnvSpec, episode_length: int) -> Self:
         filled = super().for_task(spec, episode_length)
         assert filled.gamma is not None
@@ -277,14 +299,14 @@ class ChronoSRL(SRL):
 
     def geometry(self, z_sa: Array, z_g: Array, batch: Batch, threshold: float) -> tuple[Array, Array]:
         """Return the time and separation terms of z_sa [B, D] and z_g [B, D]."""
-        assert batch.hit_time is not None and batch.hit is not None and batch.future_goal is not None
+        assert batch.hit_time is not None and batch.hit is not None and batch.goal_sequence is not None
         assert self.kappa is not None and self.horizon is not None
         valid = jnp.ones(batch.hit.shape, bool) if batch.valid is None else batch.valid
         own = euclidean(z_sa, z_g)  # [B]
         reached = valid & batch.hit & (batch.hit_time >= 1)
         time = masked_mean(huber(own - self.kappa * batch.hit_time), reached)
         apart = safe_root(pairwise_square(z_sa, z_g))  # [B, B]
-        other = pairwise_square(batch.future_goal, batch.future_goal) > threshold**2
+        other = pairwise_square(batch.goal_sequence, batch.goal_sequence) > threshold**2  # over all m steps
         diagonal = jnp.eye(own.shape[0], dtype=bool)
         counted = jnp.where(diagonal, (valid & ~batch.hit)[:, None], other)
         hinge = jax.nn.relu(self.kappa * self.horizon - jnp.where(diagonal, own[:, None], apart))

@@ -62,7 +62,8 @@ class TDInfoNCE(SAC):
         onward = -jnp.mean(jnp.sum(shares[None] * to_random, axis=-1), axis=0)  # [B]
         discount = self.discount**problem.spec.action_chunk
         loss = masked_mean((1.0 - discount) * soon + discount * onward, b.has_next)
-        return loss, {"critic_loss": loss, "next_loss": jnp.mean(soon), "onward_loss": jnp.mean(onward)}
+        parts = {"next_loss": masked_mean(soon, b.has_next), "onward_loss": masked_mean(onward, b.has_next)}
+        return loss, {"critic_loss": loss, **parts}
 
     def phi(self, problem: Problem, params: Params, state: Array, action: Array, goal: Array) -> Array:
         """state [..., S], action [..., A], goal [..., G] -> [2, ..., D], of unit length"""

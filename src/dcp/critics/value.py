@@ -72,7 +72,7 @@ class SAC:
         target = jax.lax.stop_gradient(b.reward + discount * jnp.where(b.terminal, 0.0, onward + b.next_bonus))  # [B]
         values = self.both(problem, params, b.state, b.action, b.future_goal)  # [2, B]
         error = jnp.mean((values - target[None, :]) ** 2, axis=0) / 2  # [B]
-        loss = masked_mean(error, b.has_next)
+        loss = masked_mean(error, b.has_next | b.terminal)  # nothing follows a fall, so its target is known
         return loss, {"critic_loss": loss, "value": jnp.mean(values), "reward": jnp.mean(b.reward)}
 
     def after(self, problem: Problem, params: Params, carried: Targets) -> Targets:

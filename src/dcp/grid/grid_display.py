@@ -19,15 +19,23 @@ from rich.text import Text
 
 from dcp.config import Config
 from dcp.errors import UserError
-from dcp.grid.jobs import Entry, Job, Row, holder, last_row, read_json, stopped_learning, write_json
+from dcp.grid.jobs import Entry, Job, Row, fault, holder, last_row, read_json, stopped_learning, write_json
 from dcp.grid.launcher import State, Status
+from dcp.grid.pausing import UNPAUSE, is_paused
 from dcp.run_folder import METRICS_FILE, load_run
 from dcp.runs.display import Display, Pace, Progress, clock, say
 
 EVERY = 1.0  # seconds between two heartbeats
 STALE = 600.0  # seconds after which a heartbeat no longer shows the speed
-STYLES = {"running": "cyan", "waiting": "dim", "finished": "green", "failed": "red", "stopped": "yellow"}
-ORDER = ("running", "failed", "stopped", "waiting", "finished")  # a terminal with few lines drops the last ones
+STYLES: dict[State, str] = {
+    "running": "cyan",
+    "paused": "magenta",
+    "failed": "red",
+    "stopped": "yellow",
+    "waiting": "dim",
+    "finished": "green",
+}
+ORDER = tuple(STYLES)  # a terminal with few lines drops the last ones
 TITLES = ("state", "", "steps/s", "left", "success", "near goal")  # besides the run's name and a bar
 GAP, BAR, NAME = 2, 16, 24  # columns of a terminal; without a bar if names would have fewer than NAME
 REASONS = 3  # lines that say why runs failed
@@ -125,7 +133,7 @@ class LineReader:
         run = job.settings
         total = run.num_unrolls * run.env_steps_per_unroll
         row = self._row(job.folders[0])
-        beat = read_beat(job.progress) if status.state in ("running", "stopped", "failed") else None
+        beat = read_beat(job.progress) if status.state in ("running", "paused", "stopped", "failed") else None
         done = max(begun_at, int(row["env_steps"]) if row else 0, beat.env_steps if beat else 0)
         speed, left = None, None
         if status.state == "running" and beat is not None and time.time() - beat.at < STALE:
@@ -161,15 +169,26 @@ class LineReader:
 
 
 def lines_from_folders(entries: Sequence[Entry], jobs: Sequence[Job]) -> list[Line]:
-    """Make the table's lines without a driver: a run is running if a process holds its folder's lock."""
+    """Make the table's lines without a driver, from what the folders show."""
     reader = LineReader()
     lines = [reader.of_entry(e) for e in entries if e.status.kind in ("finished", "broken")]
     begun = {entry.folder.absolute(): entry.status.done for entry in entries}
     for job in jobs:
-        done, writer = begun.get(job.folders[0], 0), holder(job)
-        status = Status("running", where=writer) if writer else Status("stopped" if done else "waiting")
-        lines.append(reader.of_job(job, status, 1, done))
+        done = begun.get(job.folders[0], 0)
+        lines.append(reader.of_job(job, status_from_folder(job, done), 1, done))
     return lines
+
+
+def status_from_folder(job: Job, done: int) -> Status:
+    """Return a job's status without its launcher: it is running if a process holds its folder's lock."""
+    writer = holder(job)
+    if is_paused(job):
+        return Status("paused", UNPAUSE, writer or "")
+    if writer:
+        return Status("running", where=writer)
+    if why := fault(job):
+        return Status("failed", why)
+    return Status("stopped" if done else "waiting")
 
 
 class PlainTable:
@@ -272,9 +291,10 @@ def _short(name: str, width: int) -> str:
 
 
 def _reasons(lines: Sequence[Line]) -> list[Text]:
-    """Return why runs failed and which have collapsed, one line for each."""
+    """Return why runs failed, which have collapsed, and how paused ones continue, one line for each."""
     told = [(line, line.why) for line in lines if line.why and line.state in ("failed", "stopped")]
     told += [(line, line.notice) for line in lines if line.notice]
+    told += [(line, line.why) for line in lines if line.state == "paused"][:1]
     style = {"no_wrap": True, "overflow": "ellipsis"}
     return [Text(f"{line.name}: {why}", STYLES[line.state], **style) for line, why in told[:REASONS]]
 

@@ -6,11 +6,8 @@ the first one did.
 
 import json
 import os
-import signal
-import socket
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Self
@@ -24,7 +21,7 @@ from dcp.config import SCHEMA_VERSION, Settings
 from dcp.errors import UserError
 from dcp.grid.resources import Resources, run_memory
 from dcp.policies.policy_file import write_whole
-from dcp.run_folder import load_run
+from dcp.run_folder import FAULT_FILE, load_run
 from dcp.runs.folder import owner
 from dcp.runs.run_status import differing, has_all_results, holds_run, how_far, read_plan
 from dcp.validation import FormatError, Name, checked, parse_json
@@ -207,27 +204,28 @@ def holder(job: Job) -> str | None:
     return next((found for folder in job.folders if (found := owner(folder)) is not None), None)
 
 
-def pause(jobs: Sequence[Job], number: signal.Signals) -> list[str]:
-    """Send SIGSTOP or SIGCONT to the processes of these jobs that run on this machine. -> the jobs' names"""
-    told = []
-    for job in jobs:
-        words = (holder(job) or "").split()
-        if len(words) == 4 and words[1].isdecimal() and words[3] == socket.gethostname():
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(int(words[1]), number)
-                told.append(job.name)
-    return told
+def fault(job: Job) -> str:
+    """Say which number was not finite when the job's last process ended; empty if none was."""
+    for file in (folder / FAULT_FILE for folder in job.folders):
+        if file.exists():
+            seen = read_json(file)
+            metrics, steps = seen.get("metrics"), seen.get("env_steps")
+            numbers = metrics.items() if isinstance(metrics, dict) else ()
+            bad = [f"{name} is {value}" for name, value in numbers if isinstance(value, str)]  # "nan", "inf"
+            when = f" at {steps:,} environment steps" if isinstance(steps, int) else ""
+            return f"{bad[0] if bad else 'a parameter is not finite'}{when}: see {file}"
+    return ""
 
 
 def stopped_learning(metrics: Mapping[str, Any], batch_size: int) -> str:
     """Return a sentence if a run has collapsed; empty if it has not, or if it is too early to tell.
 
-    Its critic no longer tells goals apart (at most twice chance), or its success over the last three evaluations is
+    Its critic does not tell goals apart (at most twice chance), or its success over the last three evaluations is
     less than half of what it was over its best three.
     """
     accuracy = list(metrics.get("infonce_accuracy", ()))
     if len(accuracy) >= 3 and max(accuracy[-3:]) <= 2 / batch_size:
-        return "its critic no longer tells goals apart: it has stopped learning"
+        return "its critic does not tell goals apart: it does not learn"
     success = np.asarray(metrics.get("success_once", ()), float)
     if len(success) < 6:
         return ""

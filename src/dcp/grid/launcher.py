@@ -11,7 +11,7 @@ from dcp.grid.jobs import Job
 from dcp.grid.resources import FreeResources
 
 LauncherName = Literal["local", "ray", "slurm"]
-State = Literal["waiting", "running", "finished", "failed", "stopped"]
+State = Literal["waiting", "running", "paused", "finished", "failed", "stopped"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Status:
     """The state of a job's latest attempt, according to its launcher."""
 
     state: State
-    why: str = ""  # one sentence, for a job that failed or was stopped
+    why: str = ""  # one sentence, for a job that failed, was stopped or is paused
     where: str = ""  # "process 123", "node a, task 5", "SLURM job 17_3"
     code: int | None = None  # its exit code, once it has ended: `retriable` judges it
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.grid.jobs import Job
-from dcp.grid.launcher import Status, stop_waiting
+from dcp.grid.launcher import State, Status, stop_waiting
+from dcp.grid.pausing import UNPAUSE, is_paused
 from dcp.grid.resources import FreeResources, gpu_variables, require_fit
 
 STOPPED = (EXIT_REQUEUE, EXIT_INTERRUPTED, 128 + signal.SIGTERM)
@@ -46,7 +47,12 @@ class LocalLauncher:
         for name, child in list(self._children.items()):
             if child.process.poll() is not None:
                 self._ended(name, child)
+            else:
+                self._statuses[name] = _status("running", child.job, f"process {child.process.pid}")
         for job in list(self._waiting):  # the first that fits: a small one may overtake a large one
+            self._statuses[job.name] = status = _status("waiting", job)
+            if status.state == "paused":
+                continue
             gpus = self._free.take(job.resources)
             if gpus is not None:
                 self._waiting.remove(job)
@@ -89,9 +95,14 @@ class LocalLauncher:
         for child in self._children.values():
             with suppress(ProcessLookupError):
                 child.process.send_signal(signal.SIGTERM)
+                child.process.send_signal(signal.SIGCONT)  # a paused process gets SIGTERM only once it continues
         for name, child in list(self._children.items()):
             child.process.wait()
             self._ended(name, child)
+
+
+def _status(state: State, job: Job, where: str = "") -> Status:
+    return Status("paused", UNPAUSE, where) if is_paused(job) else Status(state, where=where)
 
 
 def start_worker(

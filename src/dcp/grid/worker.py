@@ -13,16 +13,15 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
 from dcp.config import Config
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
-from dcp.grid.jobs import Job, run_status
+from dcp.grid.jobs import Job, holder, run_status
+from dcp.grid.pausing import UNPAUSE, is_paused
 from dcp.named_code import looked_for_in
-from dcp.runs.folder import owner
 
 WAIT = 2.0  # seconds between two looks at a folder that another process writes to
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -56,19 +55,26 @@ def run_job(job: Job, say: Callable[[str], None] = print) -> Outcome:
 
 
 def _train_when_free(job: Job, say: Callable[[str], None]) -> None:
-    """Wait for a process of an earlier grid that still writes to the folder or is about to stop, then train."""
+    """Wait while the job is paused or a process of an earlier grid still writes to the folder, then train."""
     told = None
     while True:
-        while holders := [holder for folder in job.folders if (holder := owner(folder)) is not None]:
-            if holders[0] != told:
-                told = holders[0]
-                say(f"{job.name}: waiting for {told}, which writes to its folder")
+        while reason := _reason_to_wait(job):
+            if reason != told:
+                told = reason
+                say(f"{job.name}: {reason}")
             time.sleep(WAIT)
         try:
             return _train(job)
         except UserError:
-            if all(owner(folder) is None for folder in job.folders):
+            if holder(job) is None:
                 raise  # otherwise another process was faster, and the error was about its lock
+
+
+def _reason_to_wait(job: Job) -> str:
+    writer, paused = holder(job), is_paused(job)
+    if writer is None:
+        return UNPAUSE if paused else ""
+    return f"waiting for {writer}, which writes to its folder" + (f" and is {UNPAUSE}" if paused else "")
 
 
 def _train(job: Job) -> None:
@@ -108,8 +114,15 @@ def keep_priority(file: Path = Path("/proc/self/autogroup")) -> None:
     A worker has its own session, and Linux shares the processor among sessions first (autogroups). Without this,
     niceness would only count within the session.
     """
-    with suppress(OSError):  # a kernel without autogroups
-        file.write_text(f"{os.nice(0)}\n")
+    for _ in range(50):
+        try:
+            file.write_text(f"{os.nice(0)}\n")
+        except BlockingIOError:  # the kernel takes one change per 0.1 s from all ordinary users
+            time.sleep(0.1)
+        except OSError:  # a kernel without autogroups
+            return
+        else:
+            return
 
 
 def pin(count: int) -> None:

@@ -1,7 +1,7 @@
 """Show the actor its goal: as raw coordinates, as the paper's direction and distance in psi-space, or a variation.
 
 All conditions read only the achieved and the commanded goal, so they work at deployment without a pool. If the two are
-equal, directions are zero and gradients finite. docs/conditions.md has a section on each.
+equal, directions are zero and gradients finite. docs/conditions.md describes each.
 """
 
 from dataclasses import dataclass, replace

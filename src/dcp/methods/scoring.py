@@ -42,7 +42,8 @@ def on_path(representation: Representation, psi_state: Array, psi_candidates: Ar
 def reachable(representation: Representation, psi_state: Array, psi_candidates: Array, psi_goal: Array) -> Array:
     """Prefer the candidate nearest to the goal among the half that the critic values most from the present state.
 
-    The value from the present state is -d(s, z), the critic's own, with psi of the achieved goal for the state.
+    A command knows no action, so -d(s, z) stands for that value, with psi of the achieved goal for the state. The
+    contrastive critic's d is Euclidean, whatever its energy.
     """
     there = representation.distance(psi_state[..., None, :], psi_candidates)  # [..., C]
     onward = representation.distance(psi_candidates, psi_goal[..., None, :])  # [..., C]
