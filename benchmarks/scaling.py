@@ -1,9 +1,11 @@
-"""What grows and what does not: the time of an iteration's parts against environments, batch, depth and maze.
+"""What grows and what does not: the time of an iteration against environments, batch, depth and maze.
 
     python benchmarks/scaling.py [envs | batch | depth | maze ...] [--figure docs/images/scaling.png]
 
 An unroll of ant_u_maze (62 steps with DCP's command and actor) for 64 to 8,192 environments and for larger mazes, and
-one update for batches of 64 to 4,096 and networks of depth 2 to 64 (2: the paper's; from 4 on residual blocks).
+one update for batches of 64 to 4,096 and networks of depth 2 to 64 (2: the paper's; from 4 on residual blocks). An
+iteration is an unroll and one pass over the windows' pairs: the part that was measured and, for the other one, that of
+512 environments in the U maze or of the paper's update; choosing and relabelling the windows is left out.
 Everything runs on one core and is timed by the process's own clock, so that other work on the machine hardly counts.
 """
 
@@ -16,6 +18,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +55,8 @@ def algorithm_of(env: str = "ant_u_maze", **settings: Any) -> Algorithm:
     return make_algorithm(preset_config("paper", env=env, method="dcp", devices=1, **settings))
 
 
-def unroll(env: str, num_envs: int) -> float:
+@cache
+def unroll(env: str = "ant_u_maze", num_envs: int = 512) -> float:
     """Seconds of one unroll with its insertion into the replay."""
     stages = Programs(algorithm_of(env, num_envs=num_envs, batch_size=64, replay_rows=1_000, min_replay_rows=1_000))
     held = {"run": stages.init()}
@@ -64,6 +68,7 @@ def unroll(env: str, num_envs: int) -> float:
     return cpu_seconds(work)
 
 
+@cache
 def update(batch_size: int = 256, depth: int = 2) -> float:
     """Seconds of one update."""
     network = {} if depth == 2 else {"network": "residual", "depth": depth}
@@ -79,11 +84,18 @@ def update(batch_size: int = 256, depth: int = 2) -> float:
 
 
 AXES: dict[str, tuple[tuple[Any, ...], Callable[[Any], float]]] = {
-    "envs": (ENVS, lambda n: unroll("ant_u_maze", n)),
+    "envs": (ENVS, lambda n: unroll(num_envs=n)),
     "batch": (BATCHES, lambda b: update(batch_size=b)),
     "depth": (DEPTHS, lambda d: update(depth=d)),
-    "maze": (tuple(MAZES), lambda env: unroll(env, 512)),
+    "maze": (tuple(MAZES), lambda env: unroll(env)),
 }
+
+
+def iteration(axis: str, point: Any, part: float) -> float:
+    """Seconds of a whole iteration whose unroll (envs, maze) or update (batch, depth) takes `part`."""
+    num_envs, batch_size = point if axis == "envs" else 512, point if axis == "batch" else 256
+    updates = num_envs * 999 // batch_size
+    return part + updates * update() if axis in ("envs", "maze") else unroll() + updates * part
 
 
 def draw(found: dict[str, dict[str, float]], path: Path) -> None:
@@ -91,18 +103,12 @@ def draw(found: dict[str, dict[str, float]], path: Path) -> None:
 
     from dcp.analysis.style import BLUE, house_style, save
 
-    titles = {
-        "envs": "unroll (s) by environments",
-        "batch": "update (ms) by batch",
-        "depth": "update (ms) by depth",
-        "maze": "unroll (s) by maze",
-    }
+    titles = {"envs": "environments", "batch": "batch", "depth": "depth", "maze": "maze"}
     with house_style():
         figure = Figure(figsize=(4.0 * len(found), 3.0), layout="constrained")
         for axes, (axis, points) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
-            scale = 1e3 if axis in ("batch", "depth") else 1.0
-            names, values = list(points), [scale * value for value in points.values()]
-            axes.set_title(titles[axis], fontsize=9)
+            names, values = list(points), list(points.values())
+            axes.set_title(f"iteration (s) by {titles[axis]}", fontsize=9)
             if axis == "maze":
                 axes.bar([MAZES.get(name, name) for name in names], values, color=BLUE)
                 axes.tick_params(axis="x", labelsize=7)
@@ -123,17 +129,25 @@ def main() -> None:
     parser.add_argument("--figure", type=Path)
     args = parser.parse_args()
     compiling.enable_cache()
-    found: dict[str, dict[str, float]] = {}
+    parts: dict[str, dict[str, float]] = {}
+    whole: dict[str, dict[str, float]] = {}
     for axis in args.axes or AXES:
         points, measure = AXES[axis]
         for point in points:
-            found.setdefault(axis, {})[str(point)] = measure(point)
-            print(f"{axis} {point}: {found[axis][str(point)]:.4f} s of one core", flush=True)
+            part = parts.setdefault(axis, {})[str(point)] = measure(point)
+            all_of_it = whole.setdefault(axis, {})[str(point)] = iteration(axis, point, part)
+            print(f"{axis} {point}: {part:.4f} s of one core, an iteration {all_of_it:.1f} s", flush=True)
     if args.figure is not None:
-        draw(found, args.figure)
-    print(
-        json.dumps({f"{axis}_seconds": {k: round(v, 5) for k, v in points.items()} for axis, points in found.items()})
-    )
+        draw(whole, args.figure)
+    told: dict[str, Any] = {f"{axis}_seconds": _rounded(values) for axis, values in parts.items()}
+    told |= {f"{axis}_iteration_seconds": _rounded(values) for axis, values in whole.items()}
+    ends = {axis: (values[str(AXES[axis][0][0])], values[str(AXES[axis][0][-1])]) for axis, values in whole.items()}
+    ratio = {axis: round(last / first, 2) for axis, (first, last) in ends.items()}
+    print(json.dumps(told | {"ratio": ratio}))
+
+
+def _rounded(values: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 5) for name, value in values.items()}
 
 
 if __name__ == "__main__":
