@@ -32,11 +32,20 @@ EPISODES = 256
 
 
 def deploy(collection: Collection) -> None:
-    """Evaluate each policy on the same 256 episodes with and without the paper's bursts; a row for each."""
-    rows = []
+    """Evaluate each policy on the same 256 episodes with and without the paper's bursts; a row for each.
+
+    Rows of policies that the CSV already has are kept.
+    """
+    rows, known = [], {}
+    if DEPLOYED.is_file():
+        with DEPLOYED.open(newline="") as file:
+            known = {(row["env"], row["method"], row["seed"], row["env_steps"]): row for row in csv.DictReader(file)}
     for env in ENVIRONMENTS:
         for method in collection.methods:
             for run in collection.of(env, method):
+                if kept := known.get((env, method, str(run.seed), str(int(run.env_steps)))):
+                    rows.append(kept)
+                    continue
                 plain = evaluate(run.folder, episodes=EPISODES).all.summary()
                 burst = evaluate(run.folder, episodes=EPISODES, burst=paper_values.burst_setting()).all.summary()
                 row = {"env": env, "method": method, "seed": run.seed, "env_steps": int(run.env_steps)}
