@@ -201,6 +201,7 @@ def test_a_copy_under_another_seed_is_caught_by_its_numbers_or_its_weights(copie
         ({"eval_env": "point_u_maze_eval"}, "is of eval_env point_u_maze, but the run is of eval_env"),
         ({"env": "/tmp/elsewhere"}, "which is not part of dcp"),
         ({"method": "mine"}, "which is not part of dcp"),
+        ({"eval_episodes": 1}, "a single episode"),
         ({"condition": "os:path"}, "names code of its own"),
     ],
 )

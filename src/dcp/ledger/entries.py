@@ -70,7 +70,7 @@ def add(run: Path, ledger: Path, by: str, note: str = "", commit: str = "", toda
         raise UserError("say who ran it: --by 'Your Name'")
     if faults := run_faults(run):
         raise UserError(f"{run} cannot be added: {'; '.join(faults)}")
-    earlier = [found.folder for found in entries(ledger) if found.entry is not None and _numbers(found) == _row(run)]
+    earlier = [found.folder for found in entries(ledger) if found.entry is not None and _row(found.folder) == _row(run)]
     for folder in earlier:
         if len(rows_of(folder)) >= len(rows_of(run)):
             raise UserError(f"{run} is in the ledger already: {folder}")
@@ -187,17 +187,13 @@ def _entry_faults(folder: Path, entry: Entry) -> list[str]:
 def _copies(found: Sequence[Found]) -> dict[Path, list[str]]:
     """Return a sentence for each entry that has the numbers or the weights of an earlier one."""
     told: dict[Path, list[str]] = {}
-    for what, key in (("numbers", _numbers), ("weights", _weights)):
+    for what, key in (("numbers", _row), ("weights", _weights)):
         first: dict[Any, Path] = {}
         for one in found:
-            other = first.setdefault(key(one), one.folder)
+            other = first.setdefault(key(one.folder), one.folder)
             if other != one.folder and one.folder not in told:
                 told[one.folder] = [f"it has the {what} of {other}: one run counts once, whatever its seed is called"]
     return told
-
-
-def _numbers(found: Found) -> tuple[float, ...]:
-    return _row(found.folder)
 
 
 def _row(folder: Path) -> tuple[float, ...]:
@@ -208,10 +204,10 @@ def _row(folder: Path) -> tuple[float, ...]:
         return ()
 
 
-def _weights(found: Found) -> str:
+def _weights(folder: Path) -> str:
     """Return a checksum of the policy's arrays, without what the file says of them."""
     sums = hashlib.sha256()
-    with safe_open(found.folder / POLICY_FILE, framework="numpy") as file:
+    with safe_open(folder / POLICY_FILE, framework="numpy") as file:
         for name in sorted(file.keys()):
             sums.update(file.get_tensor(name).tobytes())
     return sums.hexdigest()

@@ -85,6 +85,8 @@ def _require_ours(folder: Path, config: Config) -> None:
     stored = read_config_file(folder / CONFIG_FILE)["config"]
     if missing := sorted({each.name for each in fields(Settings)} - stored.keys()):
         raise UserError(f"{CONFIG_FILE} lacks {', '.join(missing)}: it was written by an older dcp; run it again")
+    if config.eval_episodes < 2:
+        raise UserError("the run evaluates on a single episode, which has no standard error: use more eval_episodes")
     if code := config.code:
         raise UserError(f"the run names code of its own ({', '.join(code.values())}), which nobody else has")
     for kind, name, known in (("environment", config.env, OURS), ("method", config.method, OUR_METHODS)):
@@ -224,7 +226,8 @@ def differs(folder: Path, now: Repeated) -> list[str]:
 
 def repeat_faults(folder: Path, then: Repeated) -> list[str]:
     """Return what an evaluation that was repeated cannot have given, or what the log says differently."""
-    config, episodes = read_plan(folder)[0], read_plan(folder)[0].eval_episodes
+    config = read_plan(folder)[0]
+    episodes = config.eval_episodes
     success, near = (then.scores[name] for name in SCORES)
     of_success, of_near = (then.standard_errors[name] for name in SCORES)
     most = math.sqrt(max(near * ((config.episode_length or math.inf) - near), 0.0) / (episodes - 1))
