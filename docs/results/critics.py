@@ -27,6 +27,7 @@ CELLS = {
 }
 COSTED = "point_u_maze"  # an iteration costs the same on both: the maze is a small part of it
 COLUMNS = ("env_steps", "updates", "time_near_goal", "success_once", "wall_seconds")
+ASYMMETRY = "asymmetry"  # of a quasimetric critic alone
 Curve = dict[str, np.ndarray]  # a column of metrics.csv by its name
 Runs = dict[tuple[str, str], dict[str, Curve]]  # (critic, method) -> seed -> its curve
 
@@ -43,9 +44,11 @@ def collect(folder: Path) -> None:
         method, critic = cell.split("-", 1)
         run = {"env": env, "method": method, "critic": critic, "seed": seed.removeprefix("seed_")}
         with path.open(newline="") as metrics:
-            rows += [run | {name: f"{float(row[name]):.6g}" for name in COLUMNS} for row in csv.DictReader(metrics)]
+            for row in csv.DictReader(metrics):
+                kept = [name for name in (*COLUMNS, ASYMMETRY) if row.get(name)]
+                rows.append(run | {name: f"{float(row[name]):.6g}" for name in kept})
     with DATA.open("w", newline="") as file:
-        writer = csv.DictWriter(file, ["env", "method", "critic", "seed", *COLUMNS])
+        writer = csv.DictWriter(file, ["env", "method", "critic", "seed", *COLUMNS, ASYMMETRY])
         writer.writeheader()
         writer.writerows(
             sorted(rows, key=lambda row: (row["env"] != COSTED, row["critic"], row["method"], row["seed"]))
@@ -61,7 +64,9 @@ def read() -> dict[str, Runs]:
     found: dict[str, Runs] = defaultdict(lambda: defaultdict(dict))
     for (env, critic, method, seed), records in rows.items():
         if len(records) == most:  # finished
-            curve = {name: np.array([float(record[name]) for record in records]) for name in COLUMNS}
+            curve = {
+                name: np.array([float(record[name] or "nan") for record in records]) for name in (*COLUMNS, ASYMMETRY)
+            }
             found[env][critic, method][seed] = curve
     return found
 
@@ -126,6 +131,19 @@ def effects_table(all_runs: dict[str, Runs]) -> str:
     return "\n".join(lines)
 
 
+def asymmetry_table(all_runs: dict[str, Runs]) -> str:
+    """|d(x, y) - d(y, x)| over d(x, y) + d(y, x) between goals of a batch, at the end of the runs that logged it."""
+    lines = ["| maze | critic | " + " | ".join(CELLS.values()) + " |", "|---" * (len(CELLS) + 2) + "|"]
+    for env, runs in all_runs.items():
+        for critic in dict.fromkeys(critic for critic, _ in runs):
+            seeds = [[seed[ASYMMETRY][-1] for seed in runs.get((critic, method), {}).values()] for method in CELLS]
+            known = [[value for value in values if np.isfinite(value)] for values in seeds]
+            if any(known):
+                cells = [f"{np.mean(values):.3f}" if values else "" for values in known]
+                lines.append(f"| {env} | `{critic}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def figure(all_runs: dict[str, Runs]) -> Figure:
     """Draw the mean success over updates: a row per maze, a column per critic that has an embedding."""
     critics = list(
@@ -169,6 +187,7 @@ def main(arguments: list[str]) -> None:
         for env, runs in all_runs.items():
             put(f"critics_minutes_{env}", success_table(runs, whole))
     put("critics_effects", effects_table(all_runs))
+    put("critics_asymmetry", asymmetry_table(all_runs))
     save(figure(all_runs), HERE / "critics.png")
 
 
