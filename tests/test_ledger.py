@@ -10,13 +10,15 @@ from pathlib import Path
 import jax
 import pytest
 
+from dcp.analysis.run_collection import collect
 from dcp.cli.main import main
 from dcp.errors import UserError
-from dcp.ledger.entries import add, check_all, digest, entries, rerun
+from dcp.ledger.entries import _command, add, check_all, digest, entries, rerun
 from dcp.ledger.rules import Repeated, differs, rows_of, run_faults
-from dcp.ledger.tables import has_papers_settings, index, tables
+from dcp.ledger.tables import _table, has_papers_settings, index, tables
 from dcp.policies.policy_file import load_policy_and_about, save_policy
 from dcp.run_folder import load_run
+from tests.analysis.fake_runs import write_run
 
 
 @pytest.fixture(scope="module")
@@ -378,8 +380,49 @@ def test_other_settings_than_the_paper_s_do_not_stand_beside_its_values():
     config = load_run("results/ant_u_maze/dcp/seed_0_e49e008c").config
     assert has_papers_settings(config)
     assert has_papers_settings(config | {"seed": 7, "num_evals": 3})
-    for other in ({"batch_size": 512}, {"discount": 0.9}, {"condition": "steps"}, {"eval_env": "ant_u_maze_eval"}):
-        assert not has_papers_settings(config | other)
+    for other in (
+        {"batch_size": 512}, {"discount": 0.9}, {"condition": "steps"}, {"eval_env": "ant_u_maze_eval"},
+        {"episode_length": 100}, {"window": 50}, {"pool_refresh_steps": 7},
+    ):  # fmt: skip
+        assert not has_papers_settings(config | other), other
+
+
+def gain_line(folder: Path) -> str:
+    return _table(collect([folder]), "ant_u_maze").splitlines()[-1]
+
+
+def test_a_seed_that_was_trained_longer_is_still_paired(tmp_path):
+    """Gains of 10, 20 and 30 points at 10M: 20 on average, t(2) 10 / sqrt(3) = 24.8."""
+    for seed, success in enumerate((0.3, 0.4, 0.5)):
+        steps, scores = ([10e6, 50e6], [success, 0.9]) if seed == 0 else ([10e6], [success])
+        write_run(tmp_path, "ant_u_maze", "dcp", seed, steps, scores)
+        write_run(tmp_path, "ant_u_maze", "crl", seed, [10e6], [0.2])
+    assert "paired by seed, at 10,000,000 steps: Success at least once +20.0 ± 24.8, p = 0.074" in gain_line(tmp_path)
+
+
+def test_two_pairs_have_no_interval_in_the_ledger(tmp_path):
+    for seed, success in enumerate((0.3, 0.4)):
+        write_run(tmp_path, "ant_u_maze", "dcp", seed, [10e6], [success])
+        write_run(tmp_path, "ant_u_maze", "crl", seed, [10e6], [0.2])
+    assert "Success at least once +15.0 (seeds: 2, too few for an interval)" in gain_line(tmp_path)
+
+
+def test_methods_with_different_settings_are_not_paired_in_the_ledger(tmp_path):
+    for seed in range(3):
+        write_run(tmp_path, "ant_u_maze", "dcp", seed, [10e6], [0.4])
+        write_run(tmp_path, "ant_u_maze", "crl", seed, [10e6], [0.2], num_envs=64)
+    assert "paired" not in gain_line(tmp_path)
+
+
+def test_the_command_of_a_run_whose_budget_was_raised_can_be_run(copied):
+    """Two evaluations were logged, one of them within the first budget: only that one can be compared."""
+    folder = only(copied)
+    path = folder / "config.json"
+    stored = json.loads(path.read_text())
+    assert _command(folder).endswith("--evaluations 2")
+    stored["earlier_budgets"] = [{"steps": stored["config"]["steps"] // 2, "num_evals": 1}]
+    path.write_text(json.dumps(stored))
+    assert _command(folder).endswith("--evaluations 1")
 
 
 def test_the_ledger_of_this_repository_has_no_fault(capsys):

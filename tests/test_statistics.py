@@ -150,6 +150,14 @@ def test_a_share_has_wilson_s_interval_also_at_its_ends():
     assert_allclose(half[:3], [0.5, 0.3528, 0.6472], atol=5e-3)
 
 
+def test_episodes_that_agree_exactly_still_have_an_interval_and_one_has_none():
+    """10 of 11 states in each of 16 episodes: as many states as there are, 176, and no more."""
+    row = np.arange(11) < 10
+    found = clustered_share(np.tile(row, 16), np.repeat(np.arange(16), 11))
+    assert_allclose(found[:3], [10 / 11, 0.8575, 0.9432], atol=1e-3)
+    assert np.isnan(clustered_share(row, np.zeros(11)).low)
+
+
 def test_a_bootstrap_draws_whole_episodes():
     """Two episodes that agree within themselves: the mean is one of 0, 0.5 and 1."""
     values, episodes = np.repeat([0.0, 1.0], 30), np.repeat([0, 1], 30)

@@ -84,6 +84,19 @@ def success_interval(success: np.ndarray) -> Interval:
     return Interval(float(success.mean()), float(low), float(high), count=len(success))
 
 
+def weighted_interval(values: np.ndarray, weights: np.ndarray, least: float, most: float) -> Interval:
+    """Return the weighted mean of episodes, with Student's t over them: a mean over steps, where episodes differ."""
+    total, count = float(np.sum(weights)), len(values)
+    if total == 0.0:
+        return UNKNOWN
+    mean = float(np.sum(values * weights) / total)
+    if count < 2:
+        return Interval(mean, count=count)
+    error = math.sqrt(count / (count - 1) * float(np.sum((weights * (values - mean)) ** 2))) / total
+    half = float(stats.t.ppf(0.5 + 0.5 * CONFIDENCE, df=count - 1)) * error
+    return Interval(mean, max(mean - half, least), min(mean + half, most), count=count)
+
+
 def paired_success_interval(wins: int, losses: int, pairs: int) -> Interval:
     """Return Agresti and Min's interval of the difference of two shares on the same episodes.
 
@@ -127,9 +140,11 @@ def clustered_mean(
 def clustered_share(holds: np.ndarray, episodes: np.ndarray) -> Interval:
     """Return Wilson's interval for bools [K], with the number of independent states that would vary as much."""
     share, variance, count = _between(np.asarray(holds, float), episodes)
-    if not count:
-        return UNKNOWN
-    n = share * (1.0 - share) / variance if variance > 0.0 else float(count)
+    if count < 2:
+        return Interval(share, count=count) if count else UNKNOWN
+    states = float(np.isfinite(holds).sum())
+    # Where all episodes have the same share, rounding alone is left of the variance: no more states than there are.
+    n = min(share * (1.0 - share) / variance, states) if 0.0 < share < 1.0 and variance > 0.0 else float(count)
     z = float(stats.norm.ppf(0.5 + 0.5 * CONFIDENCE))
     centre = (share + z**2 / (2.0 * n)) / (1.0 + z**2 / n)
     half = z / (1.0 + z**2 / n) * math.sqrt(share * (1.0 - share) / n + z**2 / (4.0 * n**2))

@@ -92,6 +92,14 @@ def test_wins_ties_and_losses_are_over_all_environments_and_seeds(tmp_path: Path
     assert cell(table, "all", "dcp", "Gain, paper").text == "+9.1 ± 10.6"
 
 
+def test_the_overall_gain_over_crl_is_of_the_environments_that_both_have(tmp_path: Path):
+    """DCP gains 0 and 16 of 32 episodes, CRL 1 of 32 on the first alone: 0 - 3.1, not (0 + 50) / 2 - 3.1."""
+    write_results(tmp_path, result("ant_push", "dcp", 0, 8, 8), result("ant_soccer", "dcp", 0, 8, 24))
+    write_results(tmp_path, result("ant_push", "crl", 0, 8, 9))
+    [table] = burst_tables(collect([tmp_path]))
+    assert cell(table, "all", "dcp", "Gain minus crl's").text == "\N{MINUS SIGN}3.1"
+
+
 def test_the_papers_overall_row_follows_from_its_rows():
     """The mean of the means; the variance over 27 pairs is the mean variance plus the variance of the means."""
     for method in ("dcp", "crl"):

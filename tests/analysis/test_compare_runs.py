@@ -166,6 +166,26 @@ def test_the_same_episodes_by_two_engines_are_not_paired(tmp_path):
     assert compare(a, b).paired_evals == []
 
 
+@pytest.mark.parametrize("other", [{"episode_length": 500}, {"randomize": ["friction"]}])
+def test_episodes_of_another_length_or_of_a_randomized_body_are_not_paired(tmp_path, other):
+    a, b = write_run(tmp_path / "a"), write_run(tmp_path / "b", method="crl")
+    write_eval(a, "f00d", [(1, 10)], episode_length=250)
+    write_eval(b, "f00d", [(1, 4)], **{"episode_length": 250, **other})
+    assert compare(a, b).paired_evals == []
+
+
+def test_runs_on_randomized_bodies_do_not_have_the_same_episodes(tmp_path):
+    a = write_run(tmp_path / "a", env="so101_reach")
+    b = write_run(tmp_path / "b", env="so101_reach", randomize="all")
+    assert not compare(a, b).same_episodes
+    assert compare(a, b).elsewhere == "A was randomized in nothing and B in all"
+
+
+def test_configs_without_an_evaluation_environment_are_compared_by_their_own(tmp_path):
+    a, b = write_run(tmp_path / "a"), write_run(tmp_path / "b", env="point_big_maze")
+    assert not compare(a, b).same_episodes
+
+
 def test_a_damaged_result_is_not_paired(tmp_path):
     a, b = write_run(tmp_path / "a"), write_run(tmp_path / "b", method="crl")
     for run in (a, b):

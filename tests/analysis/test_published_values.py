@@ -66,3 +66,8 @@ def test_scaled_crls_big_maze_lacks_a_goal_that_ours_has(tmp_path: Path):
 
 def test_an_environment_that_nobody_published_has_no_section(tmp_path: Path):
     assert rows_of(tmp_path, "point_u_maze") == []
+
+
+def test_two_seeds_have_a_range_and_no_interval(tmp_path: Path):
+    write_run(tmp_path, "ant_u4_maze", "crl", 1, STEPS, [0.5] * 5, [400.0] * 5, **LOOP)
+    assert rows_of(tmp_path)[0][3] == "340.0 to 400.0"

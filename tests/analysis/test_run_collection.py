@@ -136,6 +136,30 @@ def test_a_seed_counts_once_and_the_longer_run_stands_for_it(tmp_path: Path):
     assert found.remarks == [f"{short}: left out, another run of dcp has seed 0."]
 
 
+def test_the_run_with_more_steps_stands_for_a_seed_though_it_has_fewer_evaluations(tmp_path: Path):
+    write_run(tmp_path / "a", "ant_push", "dcp", 0, [1e5 * i for i in range(1, 11)], [0.1] * 10)
+    write_run(tmp_path / "b", "ant_push", "dcp", 0, [25e6, 50e6], [0.5, 0.6])
+    [run] = collect([tmp_path]).of("ant_push", "dcp")
+    assert run.env_steps == 50e6
+
+
+def test_settings_in_which_methods_differ_are_told(tmp_path: Path):
+    write_run(tmp_path, "ant_push", "dcp", 0, STEPS, [0.1, 0.2])
+    write_run(tmp_path, "ant_push", "crl", 0, STEPS, [0.1, 0.2], num_envs=64, batch_size=64)
+    write_run(tmp_path, "ant_soccer", "dcp", 0, STEPS, [0.1, 0.2])
+    write_run(tmp_path, "ant_soccer", "crl", 0, STEPS, [0.1, 0.2], critic="chronosrl")  # a part: that is a method's own
+    found = collect([tmp_path])
+    assert found.remarks == [
+        "ant_push: the methods also differ in num_envs, batch_size, so a difference may be due to that."
+    ]
+
+
+def test_settings_that_a_label_names_are_not_told_again(tmp_path: Path):
+    write_run(tmp_path / "a", "ant_push", "dcp", 0, STEPS, [0.1, 0.2])
+    write_run(tmp_path / "b", "ant_push", "dcp", 0, STEPS, [0.1, 0.2], num_envs=64)
+    assert collect([tmp_path]).remarks == []
+
+
 def test_results_videos_and_plots_come_along(tmp_path: Path):
     folder = write_run(tmp_path, "ant_push", "dcp", 0, STEPS, [0.1, 0.2])
     for name, content in {

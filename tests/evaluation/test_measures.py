@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
+from dcp.analysis.evaluation_results import estimates
 from dcp.evaluation import Record, measure
 from dcp.evaluation.measures import training_scores
 
@@ -45,6 +46,13 @@ def test_one_number_each(measures):
     assert_allclose(summary["saturation"], 4.5 / 10)  # over the ten steps that count: 2 + 1 + 1.5
     assert summary["median_first_reach"] == 3.0
     assert {name: summary[name] for name in training_scores(measures)} == training_scores(measures)
+
+
+def test_an_estimate_of_saturation_is_the_mean_over_steps_as_in_the_summary(measures):
+    """Ratio of sums: residuals 4 (.5 - .45), 4 (.25 - .45), 2 (.75 - .45); t(2) sqrt(3/2 (.04 + .64 + .36)) / 10."""
+    found = estimates(measures)["saturation"]
+    assert_allclose(found.mean, 0.45)
+    assert_allclose([found.low, found.high], [0.0, 0.45 + 4.3027 * np.sqrt(1.5 * 1.04) / 10], atol=1e-4)
 
 
 def test_without_a_success_there_is_no_first_reach():

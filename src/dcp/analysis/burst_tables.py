@@ -13,6 +13,9 @@ from dcp.analysis.run_collection import Collection, Key, in_order
 
 ALL = "all"
 STD = "Mean ± population standard deviation over trained seeds, as in the paper; one seed has none."
+OVER_ALL = (
+    f"{ALL}: over all (environment, seed) pairs; minus {paper_values.BASELINE}'s: over the environments that both have."
+)
 BOLD = "Bold: a gain above its standard deviation."
 
 
@@ -59,8 +62,7 @@ def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str])
     published = burst == paper_values.burst_setting() and any(paper_values.burst(*key, "base") for key in groups)
     several = len({environment for environment, _ in groups}) > 1
     everything = {(ALL, method): [r for r in chosen if r.method == method] for method in methods if several}
-    gains = {key: [r.gain for r in found] for key, found in {**groups, **everything}.items()}
-    rows = [_burst_row(key, found, gains, published) for key, found in {**groups, **everything}.items()]
+    rows = [_burst_row(key, found, chosen, published) for key, found in {**groups, **everything}.items()]
     columns = ["Environment", "Method", "Seeds", "Reach (%)", "Gain by the burst", "Wins/ties/losses"]
     columns += [f"Gain minus {paper_values.BASELINE}'s"] if paper_values.BASELINE in methods else []
     columns += (
@@ -74,7 +76,7 @@ def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str])
         STD,
         BOLD,
         "Wins, ties and losses: trained seeds whose reach the burst raises, leaves unchanged and lowers.",
-        *([f"{ALL}: over all (environment, seed) pairs."] if several else []),
+        *([OVER_ALL] if several else []),
         *_episodes(chosen),
         *left,
         *unused,
@@ -83,17 +85,20 @@ def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str])
     return Table(f"burst_{burst[0]}_{burst[1]}", title, tuple(columns), tuple(rows), notes)
 
 
-def _burst_row(key: Key, found: list[EvalResult], gains: dict[Key, list[float]], published: bool) -> Row:
+def _burst_row(key: Key, found: list[EvalResult], everyone: list[EvalResult], published: bool) -> Row:
     environment, method = key
     over_all = environment == ALL
-    gain = _spread(gains[key], sign=True)
+    gains = [result.gain for result in found]
+    gain = _spread(gains, sign=True)
     is_clear = gain.spread is not None and gain.value is not None and gain.value > gain.spread and not over_all
-    record = tuple(sum(np.sign(x) == sign for x in gains[key]) for sign in (1, 0, -1))
-    rival = gains.get((environment, paper_values.BASELINE))
+    record = tuple(sum(np.sign(x) == sign for x in gains) for sign in (1, 0, -1))
+    rivals = [r for r in everyone if r.method == paper_values.BASELINE]
+    shared = {r.environment for r in rivals} & {r.environment for r in found}
+    mine, theirs = ([r.gain for r in side if r.environment in shared] for side in (found, rivals))
     less = (
         absent()
-        if method == paper_values.BASELINE or not rival
-        else number(float(np.mean(gains[key]) - np.mean(rival)), sign=True)
+        if method == paper_values.BASELINE or not shared
+        else number(float(np.mean(mine) - np.mean(theirs)), sign=True)
     )
     cells = [
         Cell(environment),

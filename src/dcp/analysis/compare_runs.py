@@ -23,7 +23,7 @@ from dcp.statistics import Interval, paired_success_interval, success_difference
 from dcp.validation import read_text
 
 # Settings that, with an evaluation's number, decide its starts and goals.
-_EPISODES = ("seed", "eval_env", "eval_episodes", "episode_length", "fidelity", "physics")
+_EPISODES = ("seed", "eval_episodes", "episode_length", "fidelity", "physics", "randomize")
 BARS = "▁▂▃▄▅▆▇█"
 MOST_POINTS = 12
 
@@ -101,19 +101,23 @@ class Comparison:
     @cached_property
     def same_episodes(self) -> bool:
         """Return whether evaluations with the same number have the same episodes, so that differences are paired."""
-        return all(self.a.run.config.get(name) == self.b.run.config.get(name) for name in _EPISODES)
+        a, b = self.a.run.config, self.b.run.config
+        return _evaluated_on(a) == _evaluated_on(b) and all(a.get(name) == b.get(name) for name in _EPISODES)
 
     @property
     def elsewhere(self) -> str:
         """Return why their numbers cannot be compared; empty if they can."""
         configs = [run.config for run in (self.a.run, self.b.run)]
-        a, b = ((config.get("eval_env") or config.get("env"), config.get("episode_length")) for config in configs)
-        physics = [config.get("physics", "brax") for config in configs]
-        if a[0] != b[0]:
-            return f"A was evaluated on {a[0]} and B on {b[0]}"
-        if physics[0] != physics[1]:
-            return f"A was stepped by {physics[0]} and B by {physics[1]}"
-        return "" if a[1] == b[1] else f"A was evaluated for {a[1]} steps per episode and B for {b[1]}"
+        told = (
+            ("evaluated on {} and B on {}", map(_evaluated_on, configs)),
+            ("stepped by {} and B by {}", (config.get("physics", "brax") for config in configs)),
+            ("evaluated for {} steps per episode and B for {}", (config.get("episode_length") for config in configs)),
+            ("randomized in {} and B in {}", (config.get("randomize") or "nothing" for config in configs)),
+        )
+        for words, (a, b) in told:
+            if a != b:
+                return f"A was {words.format(a, b)}"
+        return ""
 
     @property
     def metrics(self) -> list[str]:
@@ -133,6 +137,10 @@ class Comparison:
         theirs = {record.path.name: record for record in self.b.run.evals}
         pairs = [(mine, theirs[mine.path.name]) for mine in self.a.run.evals if mine.path.name in theirs]
         return [found for mine, other in pairs if (found := _paired(mine, other)) is not None]
+
+
+def _evaluated_on(config: Mapping[str, Any]) -> Any:
+    return config.get("eval_env") or config.get("env")
 
 
 def compare(a: str | Path, b: str | Path) -> Comparison:
@@ -169,8 +177,9 @@ def _text(values: Mapping[str, Any], name: str) -> str:
 
 
 def _paired(mine: EvalRecord, other: EvalRecord) -> PairedEval | None:
-    """Return None unless both have the same episodes and physics, and kept each episode's result."""
-    if mine.content.get("physics", "brax") != other.content.get("physics", "brax"):
+    """Return None unless both have the same episodes under the same conditions, and kept each episode's result."""
+    absent = {"physics": "brax", "randomize": [], "episode_length": None}  # what older files lack
+    if any(mine.content.get(name, before) != other.content.get(name, before) for name, before in absent.items()):
         return None
     goals, others_goals = (_goal_sets(record) for record in (mine, other))
     a, b = (_episodes(record.path.with_suffix(".csv")) for record in (mine, other))
@@ -286,7 +295,7 @@ def _evals_table(found: Comparison) -> Table:
         record = Cell(f"{each.wins} / {each.ties} / {each.losses}")
         rows.append(Row((Cell(each.name), *map(number, each.success), *gains, record)))
     columns = ("dcp eval", "success of A (%)", "of B", "A - B", "time near goal, A - B", "A wins / ties / B wins")
-    notes = ("Both on the same episodes: mean difference and 95% t-interval over episodes.",)
+    notes = ("Both on the same episodes: mean difference and 95% interval over episodes (success: Agresti and Min).",)
     return Table("compare_evals", "On the same episodes", columns, tuple(rows), notes)
 
 

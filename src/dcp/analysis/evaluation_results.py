@@ -16,7 +16,7 @@ from dcp.errors import UserError
 from dcp.evaluation.measures import Measures
 from dcp.evaluation.trial import Trial
 from dcp.policies.policy_file import write_whole
-from dcp.statistics import Interval, episode_interval, paired_success_interval, success_interval
+from dcp.statistics import Interval, episode_interval, paired_success_interval, success_interval, weighted_interval
 
 SCHEMA_VERSION = 1
 _EPISODE_COLUMNS = ("success", "first_reach", "time_near_goal", "start_distance", "final_distance", "saturation")
@@ -30,7 +30,7 @@ def estimates(measures: Measures) -> dict[str, Interval]:
         "time_near_goal": episode_interval(measures.time_near_goal),
         "first_reach": episode_interval(measures.first_reach[measures.success]),  # of the episodes that reached
         "final_distance": episode_interval(measures.final_distance),
-        "saturation": episode_interval(measures.saturation, 0.0, 1.0),
+        "saturation": weighted_interval(measures.saturation, measures.steps, 0.0, 1.0),
     }
 
 

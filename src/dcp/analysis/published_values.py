@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from dcp.analysis.method_tables import seeds_cell
 from dcp.analysis.result_tables import Cell, Row, Section, Table, absent, number
-from dcp.analysis.run_collection import Collection, Run
+from dcp.analysis.run_collection import Collection, Run, seeds_interval
 from dcp.analysis.style import human_count
-from dcp.statistics import t_interval
 
 LAST = 5  # evaluations that a published value is the mean of
 EPISODE = 1000  # steps
@@ -61,7 +61,8 @@ def published_sections(collection: Collection) -> list[Section]:
     notes = [f"{name}: {source['title']}; ± {source['spread']}." for name, source in _sources().items()]
     notes.append(
         f"Time near goal: steps of {EPISODE:,}, the mean of a run's last {LAST} evaluations, then over seeds; ours "
-        "with a 95% interval. A published value is shown if environment, layout, steps, metric and depth agree."
+        "with a 95% interval, of two seeds their range. A published value is shown if environment, layout, steps, "
+        "metric and depth agree."
     )
     table = Table("published", "Compared with published values", _COLUMNS, tuple(rows), tuple(notes))
     return [Section("Published values", "published", tables=(table,))]
@@ -94,5 +95,4 @@ def _ours(runs: Sequence[Run]) -> Cell:
     finals = [float(np.mean(run.metrics["time_near_goal"][-LAST:])) for run in runs if run.num_evaluations]
     if not finals:
         return absent("no evaluation yet")
-    interval = t_interval(np.asarray(finals))
-    return number(float(interval.mean), float(interval.half_width), count=len(finals))
+    return seeds_cell(seeds_interval(finals))

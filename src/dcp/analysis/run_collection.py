@@ -32,6 +32,7 @@ _METHODS = tuple(dict.fromkeys((*paper_values.METHODS, *METHODS)))  # the paper'
 # Runs that differ only in these are seeds of the same configuration, perhaps of different lengths.
 _EVALUATION = ("eval_env", "num_evals", "eval_episodes")
 _NOT_A_VARIANT = ("env", "method", "seed", "steps", "devices", "split_batches", *_EVALUATION)
+_OF_A_METHOD = ("critic", "command", "condition", "actor_goal", "component_settings")
 _MUJOCO_IS_THE_PAPERS = ("ant_push",)
 _DEFAULTS = {field.name: field.default for field in fields(Settings)}
 
@@ -225,7 +226,8 @@ class Collection:
         """Return runs whose seed a longer run already covers: they would count it twice."""
         seen: set[tuple[str, str, int]] = set()
         left = []
-        for run in sorted(self.runs, key=lambda run: -run.num_evaluations):  # stable: ties in the order of the paths
+        longest_first = sorted(self.runs, key=lambda run: (-run.env_steps, -run.num_evaluations))
+        for run in longest_first:  # stable: ties in the order of the paths
             if run.is_damaged or not run.num_evaluations:
                 continue
             identity = (run.env, run.label, run.seed)
@@ -251,6 +253,17 @@ class Collection:
         there = {run.seed for (env, _), runs in self.groups.items() if env == environment for run in runs}
         return sorted(there - {run.seed for run in self.of(environment, method)})
 
+    def settings_apart(self, environment: str) -> list[str]:
+        """Return settings in which the methods of an environment differ and that neither method nor label names."""
+        configs = {method: runs[0].config for (env, method), runs in self.groups.items() if env == environment}
+        return [
+            name
+            for name in _DEFAULTS
+            if name not in (*_NOT_A_VARIANT, *_OF_A_METHOD)
+            and len({repr(config.get(name)) for config in configs.values()}) > 1
+            and not any(f"{name} " in label for label in configs)
+        ]
+
     @cached_property
     def remarks(self) -> list[str]:
         """Return a sentence for everything that is missing or damaged. Nothing is ever filled in for it."""
@@ -261,6 +274,9 @@ class Collection:
         for env, method in self.groups:
             if missing := ", ".join(map(str, self.missing_seeds(env, method))):
                 said.append(f"{env}, {method}: no run of seed {missing}, which other methods have.")
+        for env in self.environments:
+            if names := ", ".join(self.settings_apart(env)):
+                said.append(f"{env}: the methods also differ in {names}, so a difference may be due to that.")
         return said
 
 

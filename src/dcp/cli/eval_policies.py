@@ -113,6 +113,8 @@ def repeat(targets: list[Target]) -> int:
             trial = arena_for(target).trial(target.policy, [evaluation_key(target.config.seed, index)])
         table = _make_table(f"{target.label}, evaluation {index + 1}", "logged", "now", "")
         for name, value in training_scores(trial.all).items():
+            if name not in then:  # a run of before this column
+                continue
             table.add_row(name, repr(then[name]), repr(float(value)), "equal" if value == then[name] else "other")
             same &= value == then[name]
         show(table)
@@ -299,8 +301,12 @@ def compare(trials: list[tuple[str, Trial]]) -> None:
         if engines[0] != engines[1]:
             print(f"{label} was stepped by {engines[1]} and {first} by {engines[0]}: they are not paired.")
             continue
+        if one.episode_length != other.episode_length:
+            lengths = f"{other.episode_length} steps and {first} of {one.episode_length}"
+            print(f"{label} had episodes of {lengths}: they are not paired.")
+            continue
         if one.goal_sets() != other.goal_sets():
-            print(f"{label} had other episodes than {first}: they are not paired.")
+            print(f"{label} had other episodes than {first}: to pair them, give --episodes and --env.")
             continue
         gain = paired(one.all, other.all)
         print(
@@ -316,6 +322,8 @@ def _say_where(written: list[Path]) -> None:
 
 
 def _percent(e: Interval) -> str:
+    if not np.isfinite(e.mean):
+        return "-"
     return f"{e.mean:.1%}" if not np.isfinite(e.low) else f"{e.mean:.1%} ({100 * e.low:.1f} to {100 * e.high:.1f})"
 
 

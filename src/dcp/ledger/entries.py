@@ -14,6 +14,7 @@ from typing import Any
 from safetensors import safe_open
 
 from dcp import validation
+from dcp.config import Config
 from dcp.errors import UserError
 from dcp.ledger.rules import (
     KEPT,
@@ -85,7 +86,7 @@ def add(run: Path, ledger: Path, by: str, note: str = "", commit: str = "", toda
     for kept in KEPT:
         shutil.copyfile(run / kept, folder / kept)
     entry = Entry(
-        by, _command(folder, len(rows)), (today or date.today()).isoformat(), is_finished(run),
+        by, _command(folder), (today or date.today()).isoformat(), is_finished(run),
         int(rows[-1]["env_steps"]), sums, now, commit, note,
     )  # fmt: skip
     write_whole(folder / ENTRY_FILE, (json.dumps(asdict(entry), indent=1) + "\n").encode())
@@ -102,9 +103,20 @@ def _name(seed: int, sums: dict[str, str]) -> str:
     return f"seed_{seed}_{hashlib.sha256(''.join(sums[name] for name in KEPT).encode()).hexdigest()[:8]}"
 
 
-def _command(folder: Path, evaluations: int) -> str:
+def _command(folder: Path) -> str:
     place = "/".join(folder.resolve().parts[-4:])  # from the ledger's own folder on
-    return f"dcp results rerun {place} --evaluations {evaluations}"
+    return f"dcp results rerun {place} --evaluations {_comparable(folder)[1]}"
+
+
+def _comparable(folder: Path) -> tuple[Config, int]:
+    """-> the config to train again, and how many evaluations can be compared.
+
+    Where the budget was raised later, the first one decides where the first evaluations are.
+    """
+    config, earlier = read_plan(folder)
+    if earlier:
+        config = replace(config, steps=earlier[0].steps, num_evals=earlier[0].num_evals)
+    return config, min(len(rows_of(folder)), config.num_evals)
 
 
 def entries(ledger: Path) -> list[Found]:
@@ -176,7 +188,7 @@ def _entry_faults(folder: Path, entry: Entry) -> list[str]:
     wanted = {
         "env_steps": int(rows[-1]["env_steps"]),
         "finished": is_finished(folder),
-        "command": _command(folder, len(rows)),
+        "command": _command(folder),
     }
     for name, value in wanted.items():
         if getattr(entry, name) != value:
@@ -232,11 +244,8 @@ def rerun(folder: Path, evaluations: int, say: Callable[[str], object] = print) 
     """Train an entry's config again up to this many evaluations. -> a sentence for each number that differs"""
     from dcp.runs.training import train
 
-    config, earlier = read_plan(folder)
-    if earlier:  # its budget was raised: the first one decides where the first evaluations are
-        config = replace(config, steps=earlier[0].steps, num_evals=earlier[0].num_evals)
+    config, most = _comparable(folder)
     logged, told = rows_of(folder), []
-    most = min(len(logged), config.num_evals)
     if not 1 <= evaluations <= most:
         raise UserError(f"--evaluations is {evaluations}: use 1 to {most}, as many as can be compared")
 

@@ -39,9 +39,7 @@ Row = dict[str, float]
 def rows_of(folder: Path) -> list[Row]:
     """Return the rows of metrics.csv."""
     metrics = load_run(folder).metrics
-    if missing := [
-        name for name in ("evaluation", "env_steps", "updates", "wall_seconds", *SCORES) if name not in metrics
-    ]:
+    if missing := [name for name in COLUMNS if name not in metrics]:
         raise UserError(f"{METRICS_FILE} lacks {', '.join(missing)}: add a run folder of `dcp train`")
     return [{name: float(column[i]) for name, column in metrics.items()} for i in range(len(metrics["env_steps"]))]
 

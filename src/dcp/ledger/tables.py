@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dcp.analysis.paper_values import CHECKPOINTS, ENVIRONMENTS, checkpoint
-from dcp.analysis.run_collection import METRICS, Collection, Run, collect, interval_at, values_at
+from dcp.analysis.run_collection import FEWEST_SEEDS, METRICS, Collection, Run, collect, interval_at, values_at
+from dcp.envs.registry import make_env
 from dcp.ledger.entries import checked, entries
 from dcp.ledger.rules import SCORES, is_finished, rows_of
 from dcp.presets import preset_config
@@ -32,12 +33,10 @@ def tables(ledger: Path) -> str:
 def _table(collection: Collection, env: str) -> str:
     head = ("method", "seeds", "steps", *(metric.label for metric in METRICS.values()), "the paper there")
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    farthest: dict[str, Sequence[Run]] = {}
     for method in collection.methods:
         for end, runs in _by_end(collection.of(env, method)).items():
-            farthest.setdefault(method, runs)
             lines.append("| " + " | ".join(_cells(env, method, end, runs)) + " |")
-    return "\n".join([*lines, *_gain(farthest)])
+    return "\n".join([*lines, *_gain(collection, env)])
 
 
 def _by_end(runs: Sequence[Run]) -> dict[float, list[Run]]:
@@ -69,24 +68,29 @@ def _paper(env: str, method: str, steps: float) -> str:
 
 def has_papers_settings(config: Mapping[str, Any]) -> bool:
     """Tell whether a run's config is the paper's for its task and method, in all that changes what is learned."""
-    papers = asdict(preset_config("paper", env=config["env"], method=config["method"]))
-    filled_in = {name for name in ("episode_length", "window", "pool_refresh_steps") if papers[name] is None}
-    other = [name for name in papers.keys() - _FREE - filled_in if config.get(name) != papers[name]]
+    length = make_env(config["env"]).spec.episode_length
+    papers = asdict(preset_config("paper", env=config["env"], method=config["method"]).resolve(length))
+    other = [name for name in papers.keys() - _FREE if config.get(name) != papers[name]]
     return not other and config.get("eval_env") in (None, config["env"])
 
 
-def _gain(groups: Mapping[str, Sequence[Run]]) -> list[str]:
-    """Return DCP minus CRL over the seeds that both have, if there are at least two."""
-    if not {"dcp", "crl"} <= groups.keys():
+def _gain(collection: Collection, env: str) -> list[str]:
+    """Return DCP minus CRL over the seeds that both have, where nothing but the method differs."""
+    dcp, crl = collection.of(env, "dcp"), collection.of(env, "crl")
+    if not dcp or not crl or collection.settings_apart(env):
         return []
-    end = min(run.env_steps for name in ("dcp", "crl") for run in groups[name])
+    end = min(max(run.env_steps for run in runs) for runs in (dcp, crl))
     told = []
     for name, metric in METRICS.items():
-        test = paired_test(values_at(groups["dcp"], name, end), values_at(groups["crl"], name, end))
-        if test is not None and math.isfinite(test.difference.half_width):
-            gap = test.difference
-            p = "" if math.isnan(test.p_value) else f", p = {test.p_value:.3f}"
-            told.append(f"{metric.name} {gap.mean:+.1f} ± {gap.half_width:.1f}{p}")
+        test = paired_test(values_at(dcp, name, end), values_at(crl, name, end))
+        if test is None or test.difference.count < 2:
+            continue
+        gap = test.difference
+        if gap.count < FEWEST_SEEDS:
+            told.append(f"{metric.name} {gap.mean:+.1f} (seeds: {gap.count}, too few for an interval)")
+            continue
+        p = "" if math.isnan(test.p_value) else f", p = {test.p_value:.3f}"
+        told.append(f"{metric.name} {gap.mean:+.1f} ± {gap.half_width:.1f}{p}")
     return ["", f"dcp minus crl, paired by seed, at {end:,.0f} steps: {'; '.join(told)}."] if told else []
 
 
