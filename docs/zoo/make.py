@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dcp.analysis.evaluation_results import as_json, finite
 from dcp.evaluation.trial import evaluate
-from dcp.methods.table import METHODS
+from dcp.methods.table import PAPER
 from dcp.policies.policy_file import load_policy, policy_about, save_policy
 from dcp.run_folder import CONFIG_FILE, METRICS_FILE, POLICY_FILE
 from dcp.run_folder import ZOO as NAME
@@ -33,7 +33,7 @@ EPISODES = 256
 
 def train(out: Path) -> None:
     for env, settings in SETTINGS.items():
-        for method in METHODS:
+        for method in PAPER:
             flags = ["--preset", "laptop", "--env", env, "--method", method, "--runs-dir", str(out), "--resume", "auto"]
             subprocess.run([sys.executable, "-m", "dcp.cli.main", "train", *flags, *settings], check=True)
 

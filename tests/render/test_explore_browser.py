@@ -13,6 +13,7 @@ from dcp.analysis.psi_landscape import psi_distances
 from dcp.cli.main import main
 from dcp.critics.contrastive import Contrastive
 from dcp.critics.quasimetric import Quasimetric
+from dcp.critics.survival import ChronoSRL
 from dcp.envs.paths import TruePaths
 from dcp.envs.registry import make_env
 from dcp.evaluation.targets import open_target
@@ -193,6 +194,7 @@ def untrained(path: Path, env: str, critic=None, network=None, seed: int = 0) ->
     [
         (Quasimetric(repr_dim=16, quasimetric="mrn", components=4), None),
         (Quasimetric(repr_dim=16, quasimetric="iqe", components=4), None),
+        (ChronoSRL(repr_dim=16).for_task(make_env("point_u_maze").spec, 250), None),
         (None, MLP(32, 4, "relu", layer_norm=True, residual_every=2)),
         (None, Residual(32, 8)),
     ],

@@ -21,6 +21,7 @@ from dcp.analysis.style import BLUE, ON_DARK, ORANGE, colours, human_count
 from dcp.compiling import QUICK_COMPILE
 from dcp.critics.contrastive import Contrastive
 from dcp.critics.quasimetric import Quasimetric
+from dcp.critics.survival import ChronoSRL
 from dcp.envs import point_tasks
 from dcp.envs.base import Environment
 from dcp.envs.mazes import goals_at, unit
@@ -104,7 +105,7 @@ def require_psi(target: Target) -> DeployedPolicy:
 def _metric(policy: DeployedPolicy) -> dict[str, Any] | None:
     """Describe the critic's distance; return None if the page does not know it."""
     critic: Any = policy.critic
-    if type(critic) is Contrastive:
+    if type(critic) in (Contrastive, ChronoSRL):
         return {"kind": "norm"}
     if isinstance(critic, Quasimetric):
         mix = float(np.asarray(policy.critic_params["mix"]))
