@@ -4,6 +4,8 @@ wrong it stops and the log says why."""
 import csv
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from dcp import so101
 from dcp.cli.main import main
 from dcp.errors import UserError
 from dcp.interop.simulated_robot import SimulatedSo101
+from dcp.policies.exports import export_policy
 from dcp.robots import Controller, So101Arm, Stopped
 from dcp.robots.so101_arm import FEATURES, FixedGoal, GoalFile, from_radians, replay, to_radians
 from dcp.robots.timing import Clock
@@ -245,3 +248,47 @@ def test_without_power_the_arm_sinks(tmp_path: Path):
 def test_a_mistake_gets_one_sentence(flags: list[str], sentence: str, capsys):
     assert main(["run", *flags]) == 2
     assert sentence in capsys.readouterr().err
+
+
+# A robot that is slow to send, on which Ctrl-C reaches the whole command.
+SLOW_ROBOT = """
+import signal, sys, time
+import dcp.cli.run
+from dcp.cli.main import main
+from dcp.interop.simulated_robot import SimulatedSo101
+
+class Slow(SimulatedSo101):
+    def send_action(self, action):
+        time.sleep(0.003)
+        print("sent", flush=True)
+        return super().send_action(action)
+
+    def disconnect(self):
+        super().disconnect()
+        print("disconnected", flush=True)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test's process may ignore it
+dcp.cli.run.make_robot = lambda options, cube: Slow()
+sys.exit(main(["run", *sys.argv[1:]]))
+"""
+
+
+@pytest.fixture(scope="module")
+def reach_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The zoo's policy for so101_reach in its NumPy form, which loads fast."""
+    return export_policy("zoo/so101_reach/dcp", "numpy", tmp_path_factory.mktemp("policy") / "policy.npz")
+
+
+def test_ctrl_c_in_the_command_holds_the_arm_and_disconnects_it(reach_policy: Path, tmp_path: Path):
+    log = tmp_path / "log.csv"
+    flags = [str(reach_policy), "--goal", "0.25", "0.1", "0.2", "--log", str(log), "--seconds", "60"]
+    argv = [sys.executable, "-c", SLOW_ROBOT, *flags]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(10)] == ["sent\n"] * 10
+        process.send_signal(signal.SIGINT)
+        said, told = process.communicate(timeout=60)
+    assert said.splitlines()[-1] == "disconnected" and "the safe action was sent" in said
+    assert (process.returncode, told) == (130, "dcp: stopped\n")
+    with log.open() as file:
+        assert list(csv.DictReader(file))[-1]["ended"] == "Ctrl-C"
