@@ -112,6 +112,22 @@ def test_a_target_is_the_present_pose_plus_at_most_a_tenth_of_a_radian_within_th
     np.testing.assert_allclose(sent[:5], wanted, atol=1e-9)
 
 
+def test_open_jaws_close_by_at_most_a_tenth_of_a_radian_in_a_step_and_not_in_a_hold(tmp_path: Path):
+    setting = Setting(tmp_path, start=(0.0, -0.5, 0.6, 0.9, 0.0, 1.5))
+    setting.arm.read_state()
+    pose = setting.arm._pose
+    setting.arm.send_action(np.array([1.0, 0.0, 0.0, -0.2, 0.0]))
+    np.testing.assert_allclose(setting.arm.sent - pose, [0.1, 0.0, 0.0, -0.02, 0.0, -0.1], atol=1e-9)
+    setting.arm.jaw_speed = 0.2
+    setting.arm.send_action(np.array([0.0, 0.2, 0.0, 0.0, 0.0]))
+    np.testing.assert_allclose(setting.arm.sent - pose, [0.0, 0.02, 0.0, 0.0, 0.0, -0.02], atol=1e-9)
+    setting.arm.send_action(np.zeros(5))  # the hold
+    np.testing.assert_allclose(setting.arm.sent, pose, atol=1e-9)
+    setting.arm.jaw_speed = 1.0
+    setting.controller().run(seconds=4)
+    assert abs(setting.robot.bus.data.qpos[5]) < 0.05
+
+
 def test_lerobots_max_relative_target_bounds_what_reaches_the_servos(tmp_path: Path):
     setting = Setting(tmp_path, max_relative_target=1.0)
     pose = setting.arm.read_state().value[:5]
@@ -139,6 +155,31 @@ def test_too_many_lost_packets_stop_it(tmp_path: Path):
         setting.controller(at={20: lose_from_now_on}, stale_after=0.3).run(seconds=4)
     del setting.robot.get_observation
     assert "the state is stale" in setting.why() and setting.stands_still()
+
+
+def test_a_reading_that_is_not_finite_stops_it_at_the_last_pose_that_was_known(tmp_path: Path):
+    setting = Setting(tmp_path)
+    observe, known = setting.robot.get_observation, []
+
+    def break_an_encoder():
+        known.append(setting.arm._pose)
+        setting.robot.get_observation = lambda: {**observe(), "elbow_flex.pos": np.nan}
+
+    with pytest.raises(Stopped, match="read_state gave a value that is not finite"):
+        setting.controller(at={20: break_an_encoder}).run(seconds=4)
+    assert "not finite" in setting.why()
+    sent = [to_radians("degrees", i, setting.robot.sent[-1][name]) for i, name in enumerate(FEATURES)]
+    np.testing.assert_allclose(sent, known[0], atol=1e-9)
+    del setting.robot.get_observation
+    assert setting.stands_still()
+
+
+def test_an_action_that_is_not_finite_is_not_sent(tmp_path: Path):
+    setting = Setting(tmp_path)
+    setting.arm.read_state()
+    with pytest.raises(UserError, match="the action is not finite, so nothing was sent"):
+        setting.arm.send_action(np.array([0.0, np.nan, 0.0, 0.0, 0.0]))
+    assert setting.robot.sent == []
 
 
 def test_a_hung_bus_stops_it(tmp_path: Path):

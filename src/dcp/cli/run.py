@@ -89,7 +89,14 @@ def _run(policy: "ExportedPolicy", options: RunOptions) -> int:
     robot = make_robot(options, cube=policy.state_size - 2 * policy.action_size - 3 == 3)
     robot.connect()
     try:
-        arm = So101Arm(robot, policy.state_size, policy.action_size, goal_size=policy.goal_size, units=options.units)
+        arm = So101Arm(
+            robot,
+            policy.state_size,
+            policy.action_size,
+            goal_size=policy.goal_size,
+            units=options.units,
+            jaw_speed=options.speed,
+        )
         controller = Controller(
             policy,
             arm.read_state,
