@@ -89,6 +89,29 @@ def test_the_arm_arrives_and_its_log_replays(tmp_path: Path, units):
     assert (steps, largest) == (120, pytest.approx(0.5))
 
 
+LOG = "state_0,goal_0,action_0,action_1\n1,2,0.5,0.5\n1,2,{},0.5\n1,2,0.5,0.5\n"
+
+
+def test_a_replay_of_an_action_that_is_not_finite_says_so(tmp_path: Path, monkeypatch, capsys):
+    log = tmp_path / "log.csv"
+    log.write_text(LOG.format("nan"))
+    half = lambda state, goal: np.array([0.5, 0.5])  # noqa: E731
+    steps, largest = replay(half, log)
+    assert steps == 3 and np.isnan(largest)
+    monkeypatch.setattr("dcp.cli.run.numpy_policy", lambda path: half)
+    assert main(["run", "a policy", "--replay", str(log)]) == 1
+    assert "3 steps" in (said := capsys.readouterr().out) and "is not finite" in said
+
+
+@pytest.mark.parametrize(
+    ("cell", "sentence"), [("fast", "cannot read the log"), ("", "has a step with 1 numbers of action, not 2")]
+)
+def test_a_damaged_log_gets_one_sentence(tmp_path: Path, cell: str, sentence: str):
+    (tmp_path / "log.csv").write_text(LOG.format(cell))
+    with pytest.raises(UserError, match=sentence):
+        replay(lambda state, goal: np.array([0.5, 0.5]), tmp_path / "log.csv")
+
+
 def test_the_state_is_the_simulations(tmp_path: Path):
     """What the task of the same name would show, to the encoders' tick."""
     setting = Setting(tmp_path)
@@ -213,6 +236,15 @@ def test_a_goal_file_that_is_no_goal_gets_one_sentence(tmp_path: Path, text: str
         (tmp_path / "goal.txt").write_text(text)
     with pytest.raises(UserError, match=sentence):
         GoalFile(tmp_path / "goal.txt", 3, timeout=1.0).read()
+
+
+def test_a_goal_file_from_the_future_is_refused_because_it_would_never_be_stale(tmp_path: Path):
+    file = tmp_path / "goal.txt"
+    file.write_text("0.25, 0.1, 0.2")
+    written = file.stat().st_mtime
+    with pytest.raises(UserError, match=r"was written 60 s in the future.*: set the clocks"):
+        GoalFile(file, 3, timeout=1.0, now=lambda: written - 60.0).read()
+    assert GoalFile(file, 3, timeout=1.0, now=lambda: written - 0.05).read().tolist() == [0.25, 0.1, 0.2]
 
 
 def test_a_joint_beyond_its_limit_stops_it(tmp_path: Path):

@@ -1,5 +1,6 @@
 """`dcp run`: run a policy on an SO-101 arm, real or simulated, with the controller at LeRobot's 30 Hz."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -75,6 +76,9 @@ def _replay(policy: "ExportedPolicy", log: Path) -> int:
     from dcp.robots.so101_arm import replay
 
     steps, largest = replay(policy, log)
+    if math.isnan(largest):
+        print(f"{steps} steps of {log}: an action of the log or of the policy is not finite")
+        return 1
     print(f"{steps} steps of {log}: the policy's actions differ from the logged ones by at most {largest:.2g}")
     return 0 if largest < 1e-6 else 1
 

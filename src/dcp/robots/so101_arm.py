@@ -28,6 +28,7 @@ CUBE = ("cube.x", "cube.y", "cube.z")  # metres from the base, by a camera; for 
 CLOSED = 0.0  # radians: where the jaws go in tasks that do not move them, as in training
 LIMIT_SLACK = 0.06  # radians that a reading may exceed a joint's range by, because calibration is not exact
 LOWEST_TOOL = -0.01  # metres: below this the arm is inside the table or wrongly calibrated
+CLOCK_SLACK = 0.1  # seconds by which a goal file may be newer than this computer's clock, as on a network drive
 LOST_IN_A_ROW = 5  # a speed can be computed over at most this many lost packets
 
 
@@ -169,27 +170,35 @@ class GoalFile:
                 f"the goal is stale: {self.path} was written {age:.2g} s ago (the limit is {self.timeout:g} s): "
                 "check that what writes it still runs"
             )
+        if age < -CLOCK_SLACK:  # it would never be too old
+            raise UserError(
+                f"{self.path} was written {-age:.2g} s in the future, so its age is unknown: set the clocks of this "
+                "computer and of the one that writes it"
+            )
         if len(numbers) != self.size:
             raise UserError(f"{self.path} has {len(numbers)} numbers, not {self.size}: write the whole goal at once")
         return np.array(numbers)
 
 
 def replay(policy: Callable[[np.ndarray, np.ndarray], Any], path: str | Path) -> tuple[int, float]:
-    """Recompute each action of a log from its state and goal. -> the number of steps and the largest difference"""
+    """Recompute each action of a log from its state and goal. -> the number of steps and the largest difference, which
+    is NaN if an action is not finite"""
     try:
         with Path(path).open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+            logged = [[_vector(row, name) for name in ("state", "goal", "action")] for row in csv.DictReader(file)]
+    except (OSError, ValueError, csv.Error) as error:
         raise UserError(f"cannot read the log {path} ({error})") from error
-    steps, largest = 0, 0.0
-    for row in rows:
-        state, goal, action = (_vector(row, name) for name in ("state", "goal", "action"))
-        if len(state) and len(goal) and len(action):
-            steps += 1
-            largest = max(largest, float(np.abs(np.asarray(policy(state, goal)) - action).max()))
+    steps = [row for row in logged if all(len(vector) for vector in row)]  # the last step may have none, after a fault
     if not steps:
         raise UserError(f"{path} is not a log of `dcp run`: it has no step with a state, a goal and an action")
-    return steps, largest
+    apart = []
+    for state, goal, action in steps:
+        again = np.asarray(policy(state, goal))
+        if again.shape != action.shape:
+            sizes = f"{len(action)} numbers of action, not {len(again)}"
+            raise UserError(f"{path} has a step with {sizes}: name the policy that ran, or record it again")
+        apart.append(np.abs(again - action).max())
+    return len(steps), float(np.max(apart))
 
 
 def _vector(row: Mapping[str, str], name: str) -> np.ndarray:
