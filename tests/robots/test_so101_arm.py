@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from dcp import so101
 from dcp.cli.main import main
+from dcp.cli.run import RunOptions, _goal
 from dcp.errors import UserError
 from dcp.interop.simulated_robot import SimulatedSo101
 from dcp.policies.exports import export_policy
@@ -321,6 +323,12 @@ def test_without_power_the_arm_sinks(tmp_path: Path):
 def test_a_mistake_gets_one_sentence(flags: list[str], sentence: str, capsys):
     assert main(["run", *flags]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_a_policy_that_does_not_say_its_environment_gets_any_goal():
+    policy = SimpleNamespace(goal_size=3, about={"env": None})
+    options = RunOptions(goal=(9.0, 9.0, 9.0))
+    assert _goal(policy, options, FixedGoal, GoalFile).read().tolist() == [9.0, 9.0, 9.0]
 
 
 # A robot that is slow to send, on which Ctrl-C reaches the whole command.

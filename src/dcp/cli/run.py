@@ -146,7 +146,7 @@ def _goal(policy: "ExportedPolicy", options: RunOptions, fixed: Any, from_file: 
     if len(options.goal) != size:
         such = {2: "--goal 0.25 0.05", 3: "--goal 0.25 0.05 0.15", 4: "--goal 0.25 0.0 0.15 -0.08"}.get(size, "")
         raise UserError(f"this policy's goal has {size} numbers, not {len(options.goal)}: give them, such as {such}")
-    if size >= 3 and policy.about.get("env", "").startswith("so101_reach"):
+    if size >= 3 and (policy.about.get("env") or "").startswith("so101_reach"):
         import numpy as np
 
         from dcp import so101

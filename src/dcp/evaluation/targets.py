@@ -57,11 +57,11 @@ class Target:
 
     @property
     def fidelity(self) -> str:
-        return self.config.fidelity if self.config else self.about.get("fidelity", "paper")
+        return self.config.fidelity if self.config else self.about.get("fidelity") or "paper"
 
     @property
     def physics(self) -> str:
-        return self.config.physics if self.config else self.about.get("physics", "brax")
+        return self.config.physics if self.config else self.about.get("physics") or "brax"
 
     @property
     def randomize(self) -> str | None:
