@@ -373,3 +373,70 @@ def test_ctrl_c_in_the_command_holds_the_arm_and_disconnects_it(reach_policy: Pa
     assert (process.returncode, told) == (130, "dcp: stopped\n")
     with log.open() as file:
         assert list(csv.DictReader(file))[-1]["ended"] == "Ctrl-C"
+
+
+def failing(kind: type[Exception], sentence: str):
+    def fail(*_, **__):
+        raise kind(sentence)
+
+    return fail
+
+
+@pytest.fixture
+def commanded(reach_policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A simulated arm, and the `dcp run` that moves it for a moment. -> the robot, the command"""
+    robot = SimulatedSo101()
+    monkeypatch.setattr("dcp.cli.run.make_robot", lambda options, cube: robot)
+    flags = ["--goal", "0.25", "0.1", "0.2", "--seconds", "0.5", "--log", str(tmp_path / "log.csv")]
+    return robot, ["run", str(reach_policy), *flags]
+
+
+def test_a_wrong_port_gets_one_sentence(commanded, capsys):
+    robot, command = commanded
+    robot.connect = failing(OSError, "could not open port /dev/ttyACM9")
+    assert main(command) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("dcp: cannot connect to the arm (OSError: could not open port /dev/ttyACM9): check --port")
+
+
+def test_a_policy_that_does_not_fit_is_refused_before_the_arm_is_connected(commanded, capsys):
+    robot, _ = commanded
+    robot.connect = failing(AssertionError, "connected")
+    assert main(["run", "zoo/point_u_maze/dcp", "--goal", "1", "1"]) == 2
+    assert "fits no so101 task" in capsys.readouterr().err
+
+
+def test_a_pulled_cable_says_why_the_arm_stopped_and_that_it_was_not_released(commanded, capsys):
+    robot, command = commanded
+    robot.disconnect = failing(ConnectionError, "no status packet")
+    sends = iter(range(5))
+
+    def pull_after_five(action):
+        if next(sends, None) is None:
+            raise OSError("device disconnected")
+
+    robot.send_action = pull_after_five
+    assert main(command) == 1
+    first, last = (line for line in capsys.readouterr().err.splitlines() if line.startswith("dcp: "))
+    assert first.startswith("dcp: the arm could not be released (ConnectionError: no status packet): hold it")
+    assert "send_action failed (OSError: device disconnected)" in last
+
+
+def test_an_arm_that_cannot_be_released_after_a_good_run_is_a_fault(commanded, capsys):
+    robot, command = commanded
+    robot.disconnect = failing(ConnectionError, "no status packet")
+    assert main(command) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("dcp: the arm could not be released")
+
+
+def test_a_cable_pulled_at_the_very_end_gets_one_sentence(commanded, capsys, monkeypatch):
+    robot, command = commanded
+
+    def run_then_pull(controller, seconds):
+        robot.get_observation = failing(OSError, "device disconnected")
+
+    monkeypatch.setattr("dcp.cli.run._control", run_then_pull)
+    assert main(command) == 1
+    assert "where the arm is cannot be read: OSError: device disconnected" in capsys.readouterr().err
+    assert not robot.is_connected
