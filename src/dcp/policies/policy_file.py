@@ -87,8 +87,9 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a reader finds either the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    draft.unlink(missing_ok=True)
     try:
-        with draft.open("wb") as file:
+        with draft.open("xb") as file:  # a link of this name in a stranger's folder would lead elsewhere
             file.write(content)
             file.flush()
             os.fsync(file.fileno())  # after a power cut the file must not be empty
