@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from dcp.errors import UserError
 
@@ -27,6 +27,18 @@ Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 DEPTH = 32  # of nested lists and objects; our files have at most six
 MEGABYTE = 2**20
 _SURROGATE = re.compile(r"\\u[dD][89abAB]|\\u[dD][c-fC-F]|[\ud800-\udfff]")
+
+
+class About(Struct):
+    """Check what a policy file or an export says of its origin: what readers print or look up; others are allowed."""
+
+    env: Name | None = None
+    eval_env: Name | None = None
+    fidelity: Name | None = None
+    physics: Name | None = None
+    method: Name | None = None
+    seed: Count | None = None
+    env_steps: Annotated[float, Meta(ge=0, le=2**63)] | None = None
 
 
 class FormatError(ValueError):

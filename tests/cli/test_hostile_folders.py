@@ -1,8 +1,10 @@
 """A stranger's run folder: links that lead out of it, pipes for files, names that are markup. One sentence each."""
 
+import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from dcp.cli.main import main
+from dcp.policies.policy_file import load_policy, save_policy
 from dcp.render.viewer_page import page
+from dcp.run_folder import ZOO_FOLDER
 
 
 @pytest.fixture
@@ -105,6 +109,44 @@ def test_a_pipe_in_place_of_a_file_hangs_nobody(command: str, name: str, run: Pa
         code = main(argv)
     assert code in (0, 1, 2)
     assert "Traceback" not in capsys.readouterr().err
+
+
+SHOWN = {
+    "explore": ["explore", "run", "--no-open"],
+    "render": ["render", "run", "--subgoal", "--format", "html", "--steps", "5", "--episodes", "2"],
+    "diagnose": ["diagnose", "run", "--episodes", "2", "--states", "8", "--no-figures"],
+}
+
+
+@pytest.fixture
+def beside_evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of a zoo run in the current folder, next to a module that leaves a file when it is imported."""
+    shutil.copytree(ZOO_FOLDER / "point_u_maze" / "dcp", tmp_path / "run")
+    (tmp_path / "evil.py").write_text("open('evil_was_here', 'w').close()\ndef part(*_): return 0.0\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "evil", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("field", ["command", "score", "network.activation"])
+@pytest.mark.parametrize("command", SHOWN)
+def test_a_config_that_names_code_as_a_part_runs_none_of_it(command: str, field: str, beside_evil: Path, capsys):
+    file = beside_evil / "run" / "config.json"
+    stored = json.loads(file.read_text())
+    changed = {"component_settings": {field: "evil:part"}} if "." in field else {field: "evil:part"}
+    file.write_text(json.dumps({**stored, "config": {**stored["config"], **changed}}))
+    assert main(SHOWN[command]) == 2
+    *_, line = capsys.readouterr().err.splitlines()  # render says first whose episodes it is about to play
+    assert "run needs evil:part, which is code outside dcp" in line and "--import evil" in line
+    assert not (beside_evil / "evil_was_here").exists()
+
+
+def test_a_policy_file_that_names_code_as_its_method_runs_none_of_it(beside_evil: Path, capsys):
+    run = beside_evil / "run"
+    (run / "config.json").unlink()
+    save_policy(run / "policy.safetensors", load_policy(run), {"env": "point_u_maze", "method": "evil:part"})
+    assert "run needs evil:part, which is code outside dcp" in refused(SHOWN["diagnose"], capsys)
+    assert not (beside_evil / "evil_was_here").exists()
 
 
 def test_a_title_of_markup_stays_text_in_the_page_of_render():

@@ -12,6 +12,7 @@ import onnx
 import pytest
 
 from dcp.errors import UserError
+from dcp.evaluation.targets import open_target
 from dcp.policies import numpy_policy
 from dcp.policies.exports import export_policy, is_exported, load_exported
 from tests.policies.exports import ANT, ENDINGS, maze_inputs, saved, untrained
@@ -116,6 +117,13 @@ def rewrite(path: Path, **changes) -> None:
         (lambda p: rewrite(p, goal_dims=[0, 29]), "goal_dims"),
         (lambda p: rewrite(p, burst={"period": 1, "length": 2}), "does not fit into a period"),
         (lambda p: rewrite(p, about=3), "export or copy it again"),
+        (lambda p: rewrite(p, about={"env": 5}), "env: expected str"),
+        (lambda p: rewrite(p, about={"env": [1]}), "env: expected str"),
+        (lambda p: rewrite(p, about={"fidelity": ["x"]}), "fidelity: expected str"),
+        (lambda p: rewrite(p, about={"env_steps": "many"}), "env_steps: expected float"),
+        (lambda p: rewrite(p, about={"env_steps": float("nan")}), "env_steps: expected float"),
+        (lambda p: rewrite(p, about={"env_steps": float("inf")}), "env_steps: expected float"),
+        (lambda p: rewrite(p, about={"method": "\x1b]0;x\x07"}), "method: expected str"),
     ],
 )
 def test_a_file_that_is_no_policy_gives_one_sentence(damage, sentence: str, path: Path):
@@ -123,6 +131,13 @@ def test_a_file_that_is_no_policy_gives_one_sentence(damage, sentence: str, path
     with pytest.raises(UserError, match=sentence) as error:
         load_exported(path)
     assert len(str(error.value).splitlines()) == 1
+
+
+def test_an_origin_of_nulls_is_an_unknown_one(files: Path, tmp_path: Path):
+    path = Path(shutil.copy(files / "policy.npz", tmp_path))
+    rewrite(path, about=dict.fromkeys(("env", "fidelity", "physics", "method", "env_steps")))
+    target = open_target(path)
+    assert (target.env, target.fidelity, target.physics) == (None, "paper", "brax")
 
 
 def test_junk_in_an_npz_gets_our_own_sentence_and_not_numpys(tmp_path: Path):

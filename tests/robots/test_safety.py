@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from dcp.robots.safety import Gate, SignalGuard, cause
-from dcp.robots.timing import Clock
+from dcp.robots.timing import Clock, Watchdog
+from tests.robots.fake_robot import FakeClock
 
 ACT, SAFE = np.ones(1), np.zeros(1)
 
@@ -117,3 +118,32 @@ def test_the_cause_is_read_off_the_exception():
         "the with block ended", "Ctrl-C", "SIGTERM", "the program exits", "the program exits",
         "an exception left the loop (KeyError)",
     ]  # fmt: skip
+
+
+class Raced(Watchdog):
+    """Its start ends in another thread just after `overdue` has read the last beat."""
+
+    racing = False
+
+    @property
+    def last(self) -> float:
+        value = self._last
+        if self.racing:
+            self.racing = False
+            self.start_is_over()
+        return value
+
+    @last.setter
+    def last(self, value: float) -> None:
+        self._last = value
+
+
+def test_a_start_that_ends_while_the_watchdog_looks_is_no_alarm():
+    clock = FakeClock()
+    watchdog = Raced(clock, start_timeout=60.0, stale_after=0.2, trip=print)
+    clock.sleep(5.0)  # of a start that may take 60
+    watchdog.racing = True
+    assert watchdog.overdue() is None
+    clock.sleep(0.3)
+    sentence = watchdog.overdue()
+    assert sentence is not None and "no step has begun for 0.3 s (stale_after is 0.2 s)" in sentence

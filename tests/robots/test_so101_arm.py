@@ -4,15 +4,20 @@ wrong it stops and the log says why."""
 import csv
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from dcp import so101
 from dcp.cli.main import main
+from dcp.cli.run import RunOptions, _goal
 from dcp.errors import UserError
 from dcp.interop.simulated_robot import SimulatedSo101
+from dcp.policies.exports import export_policy
 from dcp.robots import Controller, So101Arm, Stopped
 from dcp.robots.so101_arm import FEATURES, FixedGoal, GoalFile, from_radians, replay, to_radians
 from dcp.robots.timing import Clock
@@ -86,6 +91,29 @@ def test_the_arm_arrives_and_its_log_replays(tmp_path: Path, units):
     assert (steps, largest) == (120, pytest.approx(0.5))
 
 
+LOG = "state_0,goal_0,action_0,action_1\n1,2,0.5,0.5\n1,2,{},0.5\n1,2,0.5,0.5\n"
+
+
+def test_a_replay_of_an_action_that_is_not_finite_says_so(tmp_path: Path, monkeypatch, capsys):
+    log = tmp_path / "log.csv"
+    log.write_text(LOG.format("nan"))
+    half = lambda state, goal: np.array([0.5, 0.5])  # noqa: E731
+    steps, largest = replay(half, log)
+    assert steps == 3 and np.isnan(largest)
+    monkeypatch.setattr("dcp.cli.run.numpy_policy", lambda path: half)
+    assert main(["run", "a policy", "--replay", str(log)]) == 1
+    assert "3 steps" in (said := capsys.readouterr().out) and "is not finite" in said
+
+
+@pytest.mark.parametrize(
+    ("cell", "sentence"), [("fast", "cannot read the log"), ("", "has a step with 1 numbers of action, not 2")]
+)
+def test_a_damaged_log_gets_one_sentence(tmp_path: Path, cell: str, sentence: str):
+    (tmp_path / "log.csv").write_text(LOG.format(cell))
+    with pytest.raises(UserError, match=sentence):
+        replay(lambda state, goal: np.array([0.5, 0.5]), tmp_path / "log.csv")
+
+
 def test_the_state_is_the_simulations(tmp_path: Path):
     """What the task of the same name would show, to the encoders' tick."""
     setting = Setting(tmp_path)
@@ -107,6 +135,22 @@ def test_a_target_is_the_present_pose_plus_at_most_a_tenth_of_a_radian_within_th
     np.testing.assert_allclose(setting.arm.sent[:5], wanted, atol=1e-9)
     sent = [to_radians("degrees", i, setting.robot.sent[-1][name]) for i, name in enumerate(FEATURES)]
     np.testing.assert_allclose(sent[:5], wanted, atol=1e-9)
+
+
+def test_open_jaws_close_by_at_most_a_tenth_of_a_radian_in_a_step_and_not_in_a_hold(tmp_path: Path):
+    setting = Setting(tmp_path, start=(0.0, -0.5, 0.6, 0.9, 0.0, 1.5))
+    setting.arm.read_state()
+    pose = setting.arm._pose
+    setting.arm.send_action(np.array([1.0, 0.0, 0.0, -0.2, 0.0]))
+    np.testing.assert_allclose(setting.arm.sent - pose, [0.1, 0.0, 0.0, -0.02, 0.0, -0.1], atol=1e-9)
+    setting.arm.jaw_speed = 0.2
+    setting.arm.send_action(np.array([0.0, 0.2, 0.0, 0.0, 0.0]))
+    np.testing.assert_allclose(setting.arm.sent - pose, [0.0, 0.02, 0.0, 0.0, 0.0, -0.02], atol=1e-9)
+    setting.arm.send_action(np.zeros(5))  # the hold
+    np.testing.assert_allclose(setting.arm.sent, pose, atol=1e-9)
+    setting.arm.jaw_speed = 1.0
+    setting.controller().run(seconds=4)
+    assert abs(setting.robot.bus.data.qpos[5]) < 0.05
 
 
 def test_lerobots_max_relative_target_bounds_what_reaches_the_servos(tmp_path: Path):
@@ -136,6 +180,31 @@ def test_too_many_lost_packets_stop_it(tmp_path: Path):
         setting.controller(at={20: lose_from_now_on}, stale_after=0.3).run(seconds=4)
     del setting.robot.get_observation
     assert "the state is stale" in setting.why() and setting.stands_still()
+
+
+def test_a_reading_that_is_not_finite_stops_it_at_the_last_pose_that_was_known(tmp_path: Path):
+    setting = Setting(tmp_path)
+    observe, known = setting.robot.get_observation, []
+
+    def break_an_encoder():
+        known.append(setting.arm._pose)
+        setting.robot.get_observation = lambda: {**observe(), "elbow_flex.pos": np.nan}
+
+    with pytest.raises(Stopped, match="read_state gave a value that is not finite"):
+        setting.controller(at={20: break_an_encoder}).run(seconds=4)
+    assert "not finite" in setting.why()
+    sent = [to_radians("degrees", i, setting.robot.sent[-1][name]) for i, name in enumerate(FEATURES)]
+    np.testing.assert_allclose(sent, known[0], atol=1e-9)
+    del setting.robot.get_observation
+    assert setting.stands_still()
+
+
+def test_an_action_that_is_not_finite_is_not_sent(tmp_path: Path):
+    setting = Setting(tmp_path)
+    setting.arm.read_state()
+    with pytest.raises(UserError, match="the action is not finite, so nothing was sent"):
+        setting.arm.send_action(np.array([0.0, np.nan, 0.0, 0.0, 0.0]))
+    assert setting.robot.sent == []
 
 
 def test_a_hung_bus_stops_it(tmp_path: Path):
@@ -169,6 +238,15 @@ def test_a_goal_file_that_is_no_goal_gets_one_sentence(tmp_path: Path, text: str
         (tmp_path / "goal.txt").write_text(text)
     with pytest.raises(UserError, match=sentence):
         GoalFile(tmp_path / "goal.txt", 3, timeout=1.0).read()
+
+
+def test_a_goal_file_from_the_future_is_refused_because_it_would_never_be_stale(tmp_path: Path):
+    file = tmp_path / "goal.txt"
+    file.write_text("0.25, 0.1, 0.2")
+    written = file.stat().st_mtime
+    with pytest.raises(UserError, match=r"was written 60 s in the future.*: set the clocks"):
+        GoalFile(file, 3, timeout=1.0, now=lambda: written - 60.0).read()
+    assert GoalFile(file, 3, timeout=1.0, now=lambda: written - 0.05).read().tolist() == [0.25, 0.1, 0.2]
 
 
 def test_a_joint_beyond_its_limit_stops_it(tmp_path: Path):
@@ -245,3 +323,120 @@ def test_without_power_the_arm_sinks(tmp_path: Path):
 def test_a_mistake_gets_one_sentence(flags: list[str], sentence: str, capsys):
     assert main(["run", *flags]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_a_policy_that_does_not_say_its_environment_gets_any_goal():
+    policy = SimpleNamespace(goal_size=3, about={"env": None})
+    options = RunOptions(goal=(9.0, 9.0, 9.0))
+    assert _goal(policy, options, FixedGoal, GoalFile).read().tolist() == [9.0, 9.0, 9.0]
+
+
+# A robot that is slow to send, on which Ctrl-C reaches the whole command.
+SLOW_ROBOT = """
+import signal, sys, time
+import dcp.cli.run
+from dcp.cli.main import main
+from dcp.interop.simulated_robot import SimulatedSo101
+
+class Slow(SimulatedSo101):
+    def send_action(self, action):
+        time.sleep(0.003)
+        print("sent", flush=True)
+        return super().send_action(action)
+
+    def disconnect(self):
+        super().disconnect()
+        print("disconnected", flush=True)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test's process may ignore it
+dcp.cli.run.make_robot = lambda options, cube: Slow()
+sys.exit(main(["run", *sys.argv[1:]]))
+"""
+
+
+@pytest.fixture(scope="module")
+def reach_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The zoo's policy for so101_reach in its NumPy form, which loads fast."""
+    return export_policy("zoo/so101_reach/dcp", "numpy", tmp_path_factory.mktemp("policy") / "policy.npz")
+
+
+def test_ctrl_c_in_the_command_holds_the_arm_and_disconnects_it(reach_policy: Path, tmp_path: Path):
+    log = tmp_path / "log.csv"
+    flags = [str(reach_policy), "--goal", "0.25", "0.1", "0.2", "--log", str(log), "--seconds", "60"]
+    argv = [sys.executable, "-c", SLOW_ROBOT, *flags]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(10)] == ["sent\n"] * 10
+        process.send_signal(signal.SIGINT)
+        said, told = process.communicate(timeout=60)
+    assert said.splitlines()[-1] == "disconnected" and "the safe action was sent" in said
+    assert (process.returncode, told) == (130, "dcp: stopped\n")
+    with log.open() as file:
+        assert list(csv.DictReader(file))[-1]["ended"] == "Ctrl-C"
+
+
+def failing(kind: type[Exception], sentence: str):
+    def fail(*_, **__):
+        raise kind(sentence)
+
+    return fail
+
+
+@pytest.fixture
+def commanded(reach_policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A simulated arm, and the `dcp run` that moves it for a moment. -> the robot, the command"""
+    robot = SimulatedSo101()
+    monkeypatch.setattr("dcp.cli.run.make_robot", lambda options, cube: robot)
+    flags = ["--goal", "0.25", "0.1", "0.2", "--seconds", "0.5", "--log", str(tmp_path / "log.csv")]
+    return robot, ["run", str(reach_policy), *flags]
+
+
+def test_a_wrong_port_gets_one_sentence(commanded, capsys):
+    robot, command = commanded
+    robot.connect = failing(OSError, "could not open port /dev/ttyACM9")
+    assert main(command) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("dcp: cannot connect to the arm (OSError: could not open port /dev/ttyACM9): check --port")
+
+
+def test_a_policy_that_does_not_fit_is_refused_before_the_arm_is_connected(commanded, capsys):
+    robot, _ = commanded
+    robot.connect = failing(AssertionError, "connected")
+    assert main(["run", "zoo/point_u_maze/dcp", "--goal", "1", "1"]) == 2
+    assert "fits no so101 task" in capsys.readouterr().err
+
+
+def test_a_pulled_cable_says_why_the_arm_stopped_and_that_it_was_not_released(commanded, capsys):
+    robot, command = commanded
+    robot.disconnect = failing(ConnectionError, "no status packet")
+    sends = iter(range(5))
+
+    def pull_after_five(action):
+        if next(sends, None) is None:
+            raise OSError("device disconnected")
+
+    robot.send_action = pull_after_five
+    assert main(command) == 1
+    first, last = (line for line in capsys.readouterr().err.splitlines() if line.startswith("dcp: "))
+    assert first.startswith("dcp: the arm could not be released (ConnectionError: no status packet): hold it")
+    assert "send_action failed (OSError: device disconnected)" in last
+
+
+def test_an_arm_that_cannot_be_released_after_a_good_run_is_a_fault(commanded, capsys):
+    robot, command = commanded
+    robot.disconnect = failing(ConnectionError, "no status packet")
+    assert main(command) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("dcp: the arm could not be released")
+
+
+def test_a_cable_pulled_at_the_very_end_gets_one_sentence(commanded, capsys, monkeypatch):
+    robot, command = commanded
+
+    def run_then_pull(controller, seconds):
+        robot.get_observation = failing(OSError, "device disconnected")
+
+    monkeypatch.setattr("dcp.cli.run._control", run_then_pull)
+    assert main(command) == 1
+    assert "where the arm is cannot be read: OSError: device disconnected" in capsys.readouterr().err
+    assert not robot.is_connected

@@ -50,7 +50,8 @@ EXIT_CODES = {
     EXIT_REQUEUE: "stopped by SIGINT or SIGTERM with a checkpoint: run it again with --resume",
     EXIT_INTERRUPTED: "(or 143) stopped at once, by a second signal or before training began; the checkpoints are good",
 }
-STOP_BY_THEMSELVES = ("train", "grid")  # before they end, these write a checkpoint or stop other processes
+# Before they end, these write a checkpoint, stop other processes, or hold and release a robot.
+STOP_BY_THEMSELVES = ("train", "grid", "run")
 PIPE_WIDTH = 160  # a pipe has no width, and a truncated name is useless
 
 

@@ -1,5 +1,9 @@
 """`dcp run`: run a policy on an SO-101 arm, real or simulated, with the controller at LeRobot's 30 Hz."""
 
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -7,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
-from dcp.errors import UserError
+from dcp.errors import RunError, UserError
 
 if TYPE_CHECKING:
     from dcp.policies.numpy_policy import ExportedPolicy
@@ -75,6 +79,9 @@ def _replay(policy: "ExportedPolicy", log: Path) -> int:
     from dcp.robots.so101_arm import replay
 
     steps, largest = replay(policy, log)
+    if math.isnan(largest):
+        print(f"{steps} steps of {log}: an action of the log or of the policy is not finite")
+        return 1
     print(f"{steps} steps of {log}: the policy's actions differ from the logged ones by at most {largest:.2g}")
     return 0 if largest < 1e-6 else 1
 
@@ -87,27 +94,68 @@ def _run(policy: "ExportedPolicy", options: RunOptions) -> int:
 
     goal: Any = _goal(policy, options, FixedGoal, GoalFile)
     robot = make_robot(options, cube=policy.state_size - 2 * policy.action_size - 3 == 3)
-    robot.connect()
-    try:
-        arm = So101Arm(robot, policy.state_size, policy.action_size, goal_size=policy.goal_size, units=options.units)
-        controller = Controller(
-            policy,
-            arm.read_state,
-            goal.read,
-            arm.send_action,
-            rate_hz=30,
-            safe_action=np.zeros(policy.action_size),  # no change: the arm holds the pose that was read last
-            action_low=-options.speed,
-            action_high=options.speed,
-            stale_after=STALE_AFTER,
-            black_box=options.log,
-            black_box_steps=LOG_STEPS,
-        )
+    arm = So101Arm(
+        robot,
+        policy.state_size,
+        policy.action_size,
+        goal_size=policy.goal_size,
+        units=options.units,
+        jaw_speed=options.speed,
+    )
+    controller = Controller(
+        policy,
+        arm.read_state,
+        goal.read,
+        arm.send_action,
+        rate_hz=30,
+        safe_action=np.zeros(policy.action_size),  # no change: the arm holds the pose that was read last
+        action_low=-options.speed,
+        action_high=options.speed,
+        stale_after=STALE_AFTER,
+        black_box=options.log,
+        black_box_steps=LOG_STEPS,
+    )
+    with _connected(robot):
         _control(controller, options.seconds)
         _say_where(arm, policy, goal)
-    finally:
-        robot.disconnect()
     return 0
+
+
+@contextmanager
+def _connected(robot: Any) -> Iterator[None]:
+    """Connect the robot, and disconnect it however the block ends. A robot that cannot be released never hides why the
+    block ended."""
+    from dcp.robots.safety import in_one_line
+
+    try:
+        robot.connect()
+    except BaseException as error:
+        _release(robot)  # it may have come half of the way
+        if not isinstance(error, Exception):
+            raise
+        raise UserError(
+            f"cannot connect to the arm ({in_one_line(error)}): check --port (lerobot-find-port finds it), its cable "
+            "and its power"
+        ) from error
+    try:
+        yield
+    except BaseException:
+        if sentence := _release(robot):
+            print(f"dcp: {sentence}", file=sys.stderr)
+        raise
+    if sentence := _release(robot):
+        raise RunError(sentence)
+
+
+def _release(robot: Any) -> str | None:
+    """Disconnect the robot. -> a sentence if that fails"""
+    from dcp.robots.safety import in_one_line
+
+    try:
+        robot.disconnect()
+    except Exception as error:  # of LeRobot or of the serial port, which share no class
+        return f"the arm could not be released ({in_one_line(error)}): hold it, pull its power plug, check the cable"
+    return None
 
 
 def _control(controller: "Controller", seconds: float) -> None:
@@ -121,7 +169,12 @@ def _control(controller: "Controller", seconds: float) -> None:
 def _say_where(arm: Any, policy: "ExportedPolicy", goal: Any) -> None:
     import numpy as np
 
-    state = arm.read_state().value
+    from dcp.robots.safety import in_one_line
+
+    try:
+        state = arm.read_state().value
+    except Exception as error:
+        raise RunError(f"the run is over, but where the arm is cannot be read: {in_one_line(error)}") from error
     away = float(np.linalg.norm(state[list(policy.goal_dims)] - goal.read()))
     print(f"{away * 100:.1f} cm from the goal")
 
@@ -135,7 +188,7 @@ def _goal(policy: "ExportedPolicy", options: RunOptions, fixed: Any, from_file: 
     if len(options.goal) != size:
         such = {2: "--goal 0.25 0.05", 3: "--goal 0.25 0.05 0.15", 4: "--goal 0.25 0.0 0.15 -0.08"}.get(size, "")
         raise UserError(f"this policy's goal has {size} numbers, not {len(options.goal)}: give them, such as {such}")
-    if size >= 3 and policy.about.get("env", "").startswith("so101_reach"):
+    if size >= 3 and (policy.about.get("env") or "").startswith("so101_reach"):
         import numpy as np
 
         from dcp import so101

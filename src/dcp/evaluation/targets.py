@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dcp.components import require_imported
 from dcp.config import Config
 from dcp.envs.base import Environment
 from dcp.envs.registry import ENVIRONMENTS, make_env, require_stepped_by
@@ -56,11 +57,11 @@ class Target:
 
     @property
     def fidelity(self) -> str:
-        return self.config.fidelity if self.config else self.about.get("fidelity", "paper")
+        return self.config.fidelity if self.config else self.about.get("fidelity") or "paper"
 
     @property
     def physics(self) -> str:
-        return self.config.physics if self.config else self.about.get("physics", "brax")
+        return self.config.physics if self.config else self.about.get("physics") or "brax"
 
     @property
     def randomize(self) -> str | None:
@@ -115,6 +116,12 @@ def _config(folder: Path, about: dict[str, Any]) -> Config | None:
     config = Config.from_dict(read_config_file(path)["config"])
     same = all(about.get(name, getattr(config, name)) == getattr(config, name) for name in IDENTITY)
     return config if same else None
+
+
+def require_known_parts(config: Config, source: object) -> None:
+    """Refuse a config that names code as a part of its agent, unless the user has imported it: call this before an
+    agent is made from a config that was read, because making it imports what the config names."""
+    require_imported([name for flag, name in config.code.items() if flag not in ("env", "eval-env")], source)
 
 
 def _sizes(spec: EnvSpec) -> tuple[int, int, int]:

@@ -19,7 +19,7 @@ from dcp import __version__
 from dcp.errors import RunError, UserError
 from dcp.policies import numpy_policy
 from dcp.policies.numpy_policy import FORMAT, METADATA, SCHEMA_VERSION, Burst, ExportedPolicy, NumpyPolicy
-from dcp.validation import parse_json
+from dcp.validation import About, checked, parse_json
 
 if TYPE_CHECKING:
     from dcp.policies.policy import DeployedPolicy
@@ -59,6 +59,7 @@ def load_exported(path: str | Path) -> ExportedPolicy:
         raise UserError(f"there is no file {path}: write one with `dcp export`")
     try:
         policy = _read(path)
+        checked(policy.about, About)  # numpy_policy.py cannot do it, because a robot has only NumPy
         # One step checks that the sizes match the metadata, and compiles what compiles at the first call.
         action = policy.infer(np.zeros(policy.state_size, np.float32), np.zeros(policy.goal_size, np.float32))
         wanted = (policy.action_chunk * policy.action_size,)

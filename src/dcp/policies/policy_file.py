@@ -24,7 +24,7 @@ from dcp.networks import MLP, init_actor
 from dcp.policies.policy import DeployedPolicy, deployed_params
 from dcp.run_folder import POLICY_FILE, located
 from dcp.types import EnvSpec, Params
-from dcp.validation import MEGABYTE, Count, FormatError, Name, Size, checked, parse_json
+from dcp.validation import MEGABYTE, About, FormatError, Name, Size, checked, parse_json
 
 POLICY_SCHEMA_VERSION = 3  # 2 stores the critic, the condition and the network as components; 3 has action chunks
 KINDS = ("network", "critic", "condition")  # the parts of a policy
@@ -87,8 +87,9 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a reader finds either the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    draft.unlink(missing_ok=True)
     try:
-        with draft.open("wb") as file:
+        with draft.open("xb") as file:  # a link of this name in a stranger's folder would lead elsewhere
             file.write(content)
             file.flush()
             os.fsync(file.fileno())  # after a power cut the file must not be empty
@@ -146,22 +147,10 @@ class _Version(Struct):
     schema_version: int
 
 
-class _About(Struct):
-    """Check the entries that readers print or look up; others are allowed."""
-
-    env: Name | None = None
-    eval_env: Name | None = None
-    fidelity: Name | None = None
-    physics: Name | None = None
-    method: Name | None = None
-    seed: Count | None = None
-    env_steps: Annotated[float, Meta(ge=0)] | None = None
-
-
 class _Metadata(Struct):
     spec: dict[str, Any]
     action_chunk: Annotated[int, Meta(ge=1, le=10_000)] = 1
-    about: _About = field(default_factory=_About)
+    about: About = field(default_factory=About)
 
 
 class _Networks1(Struct):

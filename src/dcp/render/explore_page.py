@@ -28,7 +28,7 @@ from dcp.envs.mazes import goals_at, unit
 from dcp.envs.paths import TruePaths, farthest_goal
 from dcp.envs.point_tasks import PointMaze, PointPushing, things_of
 from dcp.errors import UserError
-from dcp.evaluation.targets import Target
+from dcp.evaluation.targets import Target, require_known_parts
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.conditions import Direction
 from dcp.methods.scoring import SCORES
@@ -129,7 +129,10 @@ def pool_of(target: Target, env: Environment, policy: DeployedPolicy, length: in
 
 
 def _command(target: Target, spec: EnvSpec) -> PooledSubgoal | None:
-    command = make_agent(target.config, spec).command if target.config else None
+    if target.config is None:
+        return None
+    require_known_parts(target.config, target.label)
+    command = make_agent(target.config, spec).command
     return command if isinstance(command, PooledSubgoal) else None
 
 

@@ -24,7 +24,7 @@ from dcp.envs.base import Environment, EnvState
 from dcp.envs.point_tasks import places, things_of
 from dcp.errors import UserError
 from dcp.evaluation.rollout import Record, rollout
-from dcp.evaluation.targets import Target, environment_of
+from dcp.evaluation.targets import Target, environment_of, require_known_parts
 from dcp.evaluation.trial import COMPILING, goal_set_key, require_room, variant
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.conditions import Direction
@@ -125,6 +125,7 @@ def make_subject(
     has_psi = isinstance(policy, DeployedPolicy)
     if shown.direction == "on" and not has_psi:
         raise UserError(f"{target.label} has no representation to show a direction of: leave out --direction")
+    command = _command(target, env) if shown.subgoal and has_psi else None
     last = (shown.first or 0) + shown.num_episodes
     together = -(-last // TOGETHER) * TOGETHER
     kept = 2 * env.spec.state_size + env.spec.goal_size  # per step: the observation, and q with as many numbers
@@ -134,8 +135,8 @@ def make_subject(
     episodes = [played[number] for number in numbers]
     if has_psi and (shown.direction == "on" or (shown.direction == "auto" and sees_direction(policy))):
         episodes = [episode._replace(directions=directions(policy, episode)) for episode in episodes]
-    if shown.subgoal and has_psi:
-        episodes = _with_subgoals(target, policy, acting, env, shown.seed, length, episodes)
+    if command is not None and has_psi:
+        episodes = _with_subgoals(command, policy, acting, env, shown.seed, length, episodes)
     outcomes = tuple(episode.reached is not None for episode in played)
     titled = numbers if shown.first is None else ()
     return Subject(name, target.about.get("env_steps"), episodes, titled, outcomes)
@@ -155,8 +156,21 @@ def side_by_side(subject: Subject) -> list[Subject]:
     return [subject._replace(episodes=[episode], numbers=(number,)) for episode, number in numbered]
 
 
+def _command(target: Target, env: Environment) -> PooledSubgoal | None:
+    """Return what chose z in training, if something did. A policy file without its run's config is scored with the
+    paper's settings."""
+    config = target.config
+    if config is None and target.about.get("method") in METHODS:
+        config = Config(env=env.spec.name, method=target.about["method"])
+    if config is None:
+        return None
+    require_known_parts(config, target.label)
+    command = make_agent(config, env.spec).command
+    return command if isinstance(command, PooledSubgoal) else None
+
+
 def _with_subgoals(
-    target: Target,
+    command: PooledSubgoal,
     policy: DeployedPolicy,
     acting: Policy,
     env: Environment,
@@ -164,13 +178,7 @@ def _with_subgoals(
     length: int,
     episodes: list[Episode],
 ) -> list[Episode]:
-    """Add training's choice of z. A policy file without its run's config is scored with the paper's settings."""
-    config = target.config
-    if config is None and target.about.get("method") in METHODS:
-        config = Config(env=env.spec.name, method=target.about["method"])
-    command = make_agent(config, env.spec).command if config else None
-    if not isinstance(command, PooledSubgoal):
-        return episodes
+    """Add training's choice of z."""
     pool = visited_pool(env, acting, command, seed, length)
     keys = jax.random.split(jax.random.key(seed), len(episodes))
     return [

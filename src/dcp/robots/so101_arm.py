@@ -4,7 +4,7 @@
     Controller(policy, arm.read_state, goal.read, arm.send_action, safe_action=np.zeros(5), rate_hz=30, ...)
 
 The policy reads radians, speeds and the tool point, and sends changes of the current pose; the robot uses named
-joints in degrees, or in percent of the calibrated range. A zero action holds the pose that was read last.
+joints in degrees, or in percent of the calibrated range. A zero action holds the pose that was read last, jaws too.
 LeRobot is not imported: any object with its methods works.
 """
 
@@ -25,9 +25,10 @@ from dcp.robots.safety import Reading
 Units = Literal["degrees", "percent"]
 FEATURES = tuple(f"{joint}.pos" for joint in so101.JOINTS)
 CUBE = ("cube.x", "cube.y", "cube.z")  # metres from the base, by a camera; for so101_push and so101_lift
-CLOSED = 0.0  # radians: the jaws' angle in tasks that do not move them, as in training
+CLOSED = 0.0  # radians: where the jaws go in tasks that do not move them, as in training
 LIMIT_SLACK = 0.06  # radians that a reading may exceed a joint's range by, because calibration is not exact
 LOWEST_TOOL = -0.01  # metres: below this the arm is inside the table or wrongly calibrated
+CLOCK_SLACK = 0.1  # seconds by which a goal file may be newer than this computer's clock, as on a network drive
 LOST_IN_A_ROW = 5  # a speed can be computed over at most this many lost packets
 
 
@@ -59,12 +60,13 @@ class So101Arm:
         *,
         goal_size: int = 3,
         units: Units = "degrees",
+        jaw_speed: float = 1.0,  # how fast jaws that the policy does not move close, as a share of MAX_CHANGE per step
         lost_packets: tuple[type[Exception], ...] = (ConnectionError,),
         clock: Callable[[], float] = time.monotonic,
     ):
         self.robot = robot
         self.units: Units = units
-        self.moved, self.goal_size = action_size, goal_size
+        self.moved, self.goal_size, self.jaw_speed = action_size, goal_size, jaw_speed
         extra = state_size - (2 * action_size + 3)
         if action_size not in (5, 6) or extra not in (0, 1, 3):
             raise UserError(
@@ -76,7 +78,7 @@ class So101Arm:
         if missing := [name for name in wanted if name not in robot.observation_features]:
             raise UserError(f"the robot has no {', '.join(missing)}: an SO-101 has {', '.join(wanted)}")
         self._bus, self._clock = Bus(robot, lost_packets), clock
-        self._pose: np.ndarray | None = None  # [6]: radians, the last reading
+        self._pose: np.ndarray | None = None  # [6]: radians, the last reading that was finite
         self._time = 0.0
         self.sent: np.ndarray | None = None  # [6]: radians, the last target
 
@@ -99,18 +101,25 @@ class So101Arm:
             )
         extra = [so101.tilt_of(turn)] if self.has_tilt else []
         extra = [float(observation[name]) for name in CUBE] if self.has_cube else extra
-        self._pose, self._time = pose, now
+        if np.isfinite(pose).all():  # else the pose to hold stays the last one that was known
+            self._pose, self._time = pose, now
         return Reading(np.concatenate([pose[: self.moved], speeds, place, extra]), now)
 
     def send_action(self, action: np.ndarray) -> None:
-        """Send targets that change the last pose by the action [A] in [-1, 1]."""
+        """Send targets that change the last pose by the action [A] in [-1, 1].
+
+        If the policy does not move the jaws, any action but zero closes them further, until they are closed.
+        """
         if self._pose is None:
             raise UserError("the arm's pose is not known yet: read it before anything is sent")
         change = np.zeros(6)
         change[: self.moved] = so101.MAX_CHANGE * np.clip(action, -1.0, 1.0)
-        target = np.clip(self._pose + change, so101.LOW, so101.HIGH)
         if self.moved == 5:
-            target[5] = CLOSED
+            most = so101.MAX_CHANGE * self.jaw_speed if np.any(action) else 0.0  # they stay as they are in a hold
+            change[5] = np.clip(CLOSED - self._pose[5], -most, most)
+        target = np.clip(self._pose + change, so101.LOW, so101.HIGH)
+        if not np.isfinite(target).all():
+            raise UserError("the action is not finite, so nothing was sent: find out where it comes from")
         numbers = {name: float(from_radians(self.units, i, target[i])) for i, name in enumerate(FEATURES)}
         self._bus.send(numbers)
         self.sent = target
@@ -161,27 +170,35 @@ class GoalFile:
                 f"the goal is stale: {self.path} was written {age:.2g} s ago (the limit is {self.timeout:g} s): "
                 "check that what writes it still runs"
             )
+        if age < -CLOCK_SLACK:  # it would never be too old
+            raise UserError(
+                f"{self.path} was written {-age:.2g} s in the future, so its age is unknown: set the clocks of this "
+                "computer and of the one that writes it"
+            )
         if len(numbers) != self.size:
             raise UserError(f"{self.path} has {len(numbers)} numbers, not {self.size}: write the whole goal at once")
         return np.array(numbers)
 
 
 def replay(policy: Callable[[np.ndarray, np.ndarray], Any], path: str | Path) -> tuple[int, float]:
-    """Recompute each action of a log from its state and goal. -> the number of steps and the largest difference"""
+    """Recompute each action of a log from its state and goal. -> the number of steps and the largest difference, which
+    is NaN if an action is not finite"""
     try:
         with Path(path).open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+            logged = [[_vector(row, name) for name in ("state", "goal", "action")] for row in csv.DictReader(file)]
+    except (OSError, ValueError, csv.Error) as error:
         raise UserError(f"cannot read the log {path} ({error})") from error
-    steps, largest = 0, 0.0
-    for row in rows:
-        state, goal, action = (_vector(row, name) for name in ("state", "goal", "action"))
-        if len(state) and len(goal) and len(action):
-            steps += 1
-            largest = max(largest, float(np.abs(np.asarray(policy(state, goal)) - action).max()))
+    steps = [row for row in logged if all(len(vector) for vector in row)]  # the last step may have none, after a fault
     if not steps:
         raise UserError(f"{path} is not a log of `dcp run`: it has no step with a state, a goal and an action")
-    return steps, largest
+    apart = []
+    for state, goal, action in steps:
+        again = np.asarray(policy(state, goal))
+        if again.shape != action.shape:
+            sizes = f"{len(action)} numbers of action, not {len(again)}"
+            raise UserError(f"{path} has a step with {sizes}: name the policy that ran, or record it again")
+        apart.append(np.abs(again - action).max())
+    return len(steps), float(np.max(apart))
 
 
 def _vector(row: Mapping[str, str], name: str) -> np.ndarray:

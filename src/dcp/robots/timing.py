@@ -77,7 +77,7 @@ class Watchdog(threading.Thread):
     def __init__(self, clock: Clock, start_timeout: float, stale_after: float, trip: Callable[[str], object]):
         super().__init__(name="dcp-watchdog", daemon=False)
         self._clock, self._stale_after, self._trip = clock, stale_after, trip
-        self._limit, self._setting, self._part = start_timeout, "start_timeout", START
+        self._limit, self._part = (start_timeout, "start_timeout"), START
         self._ended = threading.Event()
         self.between = BETWEEN  # where the loop is after a step
         self.last = clock.now()
@@ -91,7 +91,7 @@ class Watchdog(threading.Thread):
         """End the start phase: from now on `stale_after` is the limit."""
         self._part = self.between
         self.beat()
-        self._limit, self._setting = self._stale_after, "stale_after"
+        self._limit = self._stale_after, "stale_after"
 
     def enter(self, part: str) -> None:
         if self._part != START:  # the start lasts until `start_is_over`
@@ -99,12 +99,13 @@ class Watchdog(threading.Thread):
 
     def overdue(self) -> str | None:
         """Return a sentence if no step has begun for too long."""
-        now = self._clock.now()  # read before `last`, so that a beat in between delays the alarm instead of causing one
+        # Read in this order, a beat or the end of the start in between delays the alarm instead of causing one.
+        limit, setting = self._limit
+        now = self._clock.now()
         age, part = now - self.last, self._part
-        if age <= self._limit:
+        if age <= limit:
             return None
-        limit = f"{self._setting} is {self._limit:.3g} s"
-        return f"no step has begun for {age:.3g} s ({limit}), the loop is in {part}: {ADVICE[part]}"
+        return f"no step has begun for {age:.3g} s ({setting} is {limit:.3g} s), the loop is in {part}: {ADVICE[part]}"
 
     def run(self) -> None:
         while not self._ended.wait(max(self._stale_after / 20, 0.001)):

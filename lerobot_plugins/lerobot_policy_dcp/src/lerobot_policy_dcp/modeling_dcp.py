@@ -62,7 +62,7 @@ class DcpPolicy(PreTrainedPolicy):
         return (action[0] if single else action).to(state.device)
 
     def predict_action_chunk(self, batch: dict[str, Tensor], **kwargs: Any) -> Tensor:
-        """Return [B, 1, A]: the policy decides again at every step."""
+        """Return [B, 1, A], the next action. A policy with action chunks keeps the rest for later calls."""
         return self.select_action(batch).unsqueeze(-2)
 
     def forward(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, float]]:

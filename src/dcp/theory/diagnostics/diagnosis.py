@@ -11,7 +11,7 @@ import numpy as np
 from dcp.config import Config
 from dcp.envs.base import Environment
 from dcp.errors import UserError
-from dcp.evaluation.targets import Target, environment_of, open_target
+from dcp.evaluation.targets import Target, environment_of, open_target, require_known_parts
 from dcp.methods.conditions import Direction
 from dcp.policies.policy import DeployedPolicy
 from dcp.theory.diagnostics.direction_measures import alignment, controllability, gaps
@@ -47,6 +47,8 @@ def diagnose(
     target = open_target(source)
     made = environment_of(target, env)
     _require_sense(parts, episodes, states, seed)
+    if "gaps" in parts:  # they make the agent of the config, and its method may be the policy file's
+        require_known_parts(_config(target, made), target.label)
     tell("episodes")
     subject = _subject(target, made, episodes, states, seed)
     said, drawn = {}, {}
@@ -74,8 +76,12 @@ def require_psi(target: Target) -> DeployedPolicy:
     return target.policy
 
 
+def _config(target: Target, env: Environment) -> Config:
+    return target.config or Config(env=target.env or env.spec.name, method=target.about.get("method", "dcp"))
+
+
 def _subject(target: Target, env: Environment, episodes: int | None, states: int, seed: int) -> Subject:
-    config = target.config or Config(env=target.env or env.spec.name, method=target.about.get("method", "dcp"))
+    config = _config(target, env)
     length = config.resolve(env.spec.episode_length).episode_length or env.spec.episode_length
     count = episodes or (EPISODES if env.spec.physics == "none" else PHYSICS_EPISODES)
     policy = require_psi(target)
