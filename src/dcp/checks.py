@@ -25,7 +25,7 @@ from dcp.learner import Learner
 from dcp.methods import pool_seed
 from dcp.methods.table import COMMANDS, METHODS, make_agent, make_part, needs
 from dcp.networks import MLP, Residual
-from dcp.replay import OF_FALLS, OF_OUTCOMES, relabel
+from dcp.replay import OF_OUTCOMES, reads_falls, relabel
 from dcp.types import EnvSpec, Transition
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def _pair_bytes(s: Settings, spec: EnvSpec, agent: Agent) -> int:
         return jax.ShapeDtypeStruct((length, num_envs, *shape), kind)
 
     state, action, goal = (of(jnp.float32, size) for size in (spec.state_size, spec.action_size, spec.goal_size))
-    windows = Transition(state, action, goal, of(jnp.int32), of(bool) if wanted & OF_FALLS else None)
+    windows = Transition(state, action, goal, of(jnp.int32), of(bool) if reads_falls(wanted, hindsight) else None)
     pairs = jax.eval_shape(
         lambda windows: relabel(windows, spec, s.discount, jax.random.key(0), wanted, hindsight, s.action_chunk),
         windows,

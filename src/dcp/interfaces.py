@@ -51,7 +51,7 @@ class Hindsight:
     """
 
     draws: Literal["future", "final"] = "future"
-    discount: float | None = None  # None: the config's
+    discount: float | None = None  # above 0 and up to 1, which is uniform; None: the config's
     current_share: float = 0.0  # of the rows: the row's own achieved goal
     random_share: float = 0.0  # of the rows: that of any row of the window
     goal_steps: int = 1  # m of `goal_sequence`

@@ -1,14 +1,17 @@
 """The paper as a table: which command, which condition, which actor goal."""
 
+from dataclasses import dataclass
+
 import pytest
 
 from dcp.config import Config
 from dcp.critics.contrastive import Contrastive
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
+from dcp.interfaces import Agent, Hindsight
 from dcp.methods.commands import FinalGoal, PooledSubgoal
 from dcp.methods.conditions import Direction, RawGoal
-from dcp.methods.table import METHODS, PAPER, Method, make_agent, make_part
+from dcp.methods.table import METHODS, PAPER, Method, checked, make_agent, make_part
 
 SPEC = make_env("point_u_maze").spec
 
@@ -72,3 +75,33 @@ def test_a_condition_is_found_by_name():
     assert isinstance(make_part("condition", Config(condition="direction")), Direction)
     with pytest.raises(UserError, match="unknown condition 'compass': choose one of raw_goal, direction"):
         make_part("condition", Config(condition="compass"))
+
+
+@dataclass(frozen=True)
+class OwnGoals(Contrastive):
+    """A user's critic that draws its goals in another way."""
+
+    hindsight: Hindsight = Hindsight()  # noqa: RUF009
+
+
+@pytest.mark.parametrize(
+    ("hindsight", "words"),
+    [
+        ({"draws": "last"}, "has draws 'last': use future or final"),
+        ({"discount": 0.0}, "has discount 0.0: use a number above 0 and up to 1"),
+        ({"discount": 1.01}, "has discount 1.01"),
+        ({"current_share": -0.1}, "has current_share -0.1 and random_share 0.0"),
+        ({"current_share": 0.6, "random_share": 0.5}, "whose sum is at most 1"),
+        ({"draws": "final", "goal_steps": 2}, "has goal_steps 2: use 1: nothing follows a final goal"),
+        ({"goal_steps": 0}, "has goal_steps 0: use 1 or more"),
+    ],
+)
+def test_goals_that_cannot_be_drawn_are_refused_in_one_sentence(hindsight: dict, words: str):
+    with pytest.raises(UserError, match=words):
+        checked(Agent(OwnGoals(hindsight=Hindsight(**hindsight)), FinalGoal(), RawGoal()))
+
+
+@pytest.mark.parametrize("hindsight", [{}, {"draws": "final"}, {"discount": 1.0, "random_share": 1.0, "goal_steps": 2}])
+def test_goals_that_can_be_drawn_are_accepted(hindsight: dict):
+    agent = Agent(OwnGoals(hindsight=Hindsight(**hindsight)), FinalGoal(), RawGoal())
+    assert checked(agent) is agent

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from dcp.components import TABLES, Table, build, describe, settings_of
+from dcp.components import TABLES, Table, build, describe, settings_of, shown
 from dcp.config import PARTS, Config, Settings
 from dcp.critics.contrastive import Contrastive
 from dcp.critics.quasimetric import TMD, Quasimetric
@@ -12,7 +12,7 @@ from dcp.critics.table import CRITICS
 from dcp.critics.td_infonce import TDInfoNCE
 from dcp.critics.value import GCBC, SAC, TD3
 from dcp.errors import UserError
-from dcp.interfaces import ActorGoal, Agent, Command, Condition, Critic, needs_embedding
+from dcp.interfaces import ActorGoal, Agent, Command, Condition, Critic, Hindsight, hindsight_of, needs_embedding
 from dcp.methods.commands import FinalGoal, PooledSubgoal
 from dcp.methods.conditions import Curvature, Direction, DirectionAndGoal, Gradient, RawGoal, Steps, TwoStep
 from dcp.methods.scoring import SCORES
@@ -111,6 +111,8 @@ def checked(agent: Agent) -> Agent:
         name, known = CRITICS.name_of(type(agent.critic)), ", ".join(Batch._fields[3:])
         raise UserError(f"the critic {name} needs {unknown[0]!r}, which the replay does not give: it gives {known}")
     critic = CRITICS.name_of(type(agent.critic))
+    if broken := _broken_hindsight(hindsight_of(agent.critic)):
+        raise UserError(f"the hindsight of the critic {critic} has {broken}")
     if getattr(agent.condition, "needs_steps", False) and "steps" not in agent.critic.gives:
         able = ", ".join(name for name, row in CRITICS.items() if "steps" in row.gives)
         condition = CONDITIONS.name_of(type(agent.condition))
@@ -133,6 +135,21 @@ def checked(agent: Agent) -> Agent:
             f"the score {SCORES.name_of(score)} reads psi, and the critic {critic} has none: use final_goal"
         )
     return agent
+
+
+def _broken_hindsight(hindsight: Hindsight) -> str | None:
+    """Return what is wrong with how a critic draws its goals, or None."""
+    h, shares = hindsight, (hindsight.current_share, hindsight.random_share)
+    if h.draws not in ("future", "final"):
+        return f"draws {shown(h.draws)}: use future or final"
+    if h.discount is not None and not 0.0 < h.discount <= 1.0:
+        return f"discount {h.discount}: use a number above 0 and up to 1"
+    if not (min(shares) >= 0.0 and sum(shares) <= 1.0):
+        return f"current_share {shares[0]} and random_share {shares[1]}: use shares from 0 whose sum is at most 1"
+    if h.goal_steps < 1 or (h.draws == "final" and h.goal_steps > 1):
+        most = "1: nothing follows a final goal" if h.draws == "final" else "1 or more"
+        return f"goal_steps {h.goal_steps}: use {most}"
+    return None
 
 
 def config_of(agent: Agent, config: Config) -> Config:
