@@ -191,6 +191,18 @@ def needs_embedding(part: Any) -> bool:
     return getattr(part, "needs_embedding", True)
 
 
+_OF_NEXT_ACTION = frozenset({"next_action", "next_bonus"})
+
+
+def needs(agent: Agent) -> frozenset[str]:
+    """Return the fields of a Batch that this agent's losses read besides state, action and commanded goal.
+
+    The next action, and what its entropy is worth, are drawn at the next state for the hindsight goal.
+    """
+    found = agent.critic.needs | ({"future_goal"} if agent.actor_goal == "future" else frozenset())
+    return found | {"next_action", "next_state", "future_goal"} if found & _OF_NEXT_ACTION else found
+
+
 def hindsight_of(critic: Critic) -> Hindsight:
     return getattr(critic, "hindsight", None) or Hindsight()
 

@@ -12,7 +12,7 @@ from dcp.critics.table import CRITICS
 from dcp.critics.td_infonce import TDInfoNCE
 from dcp.critics.value import GCBC, SAC, TD3
 from dcp.errors import UserError
-from dcp.interfaces import ActorGoal, Agent, Command, Condition, Critic, Hindsight, hindsight_of, needs_embedding
+from dcp.interfaces import ActorGoal, Agent, Command, Condition, Critic, Hindsight, hindsight_of, needs, needs_embedding
 from dcp.methods.commands import FinalGoal, PooledSubgoal
 from dcp.methods.conditions import Curvature, Direction, DirectionAndGoal, Gradient, RawGoal, Steps, TwoStep
 from dcp.methods.scoring import SCORES
@@ -97,11 +97,6 @@ def for_task(agent: Agent, spec: EnvSpec, episode_length: int | None = None) -> 
 
     parts = {kind: filled(getattr(agent, kind)) for kind in ("critic", "command", "condition")}
     return agent._replace(**parts)
-
-
-def needs(agent: Agent) -> frozenset[str]:
-    """Return the fields of a Batch that this agent's losses read besides state, action and commanded goal."""
-    return agent.critic.needs | ({"future_goal"} if agent.actor_goal == "future" else frozenset())
 
 
 def checked(agent: Agent) -> Agent:
