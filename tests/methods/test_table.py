@@ -6,6 +6,7 @@ import pytest
 
 from dcp.config import Config
 from dcp.critics.contrastive import Contrastive
+from dcp.critics.quasimetric import TMD
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.interfaces import Agent, Hindsight
@@ -105,3 +106,28 @@ def test_goals_that_cannot_be_drawn_are_refused_in_one_sentence(hindsight: dict,
 def test_goals_that_can_be_drawn_are_accepted(hindsight: dict):
     agent = Agent(OwnGoals(hindsight=Hindsight(**hindsight)), FinalGoal(), RawGoal())
     assert checked(agent) is agent
+
+
+@pytest.mark.parametrize(
+    ("method", "setting", "value"),
+    [
+        ("dcp", "command.pool_size", 16),
+        ("dcp", "command.num_candidates", 8),
+        ("dcp", "command.subgoal_period", 0),
+        ("crl", "critic.repr_dim", 0),
+        ("crl", "network.depth", 0),
+        ("tmd", "critic.discount", 0.9),
+    ],
+)
+def test_a_parts_setting_that_is_the_configs_is_refused(method: str, setting: str, value: float):
+    """It would go round the config's checks: a subgoal_period of 0 divides by zero."""
+    name = setting.partition(".")[2]
+    with pytest.raises(UserError, match=f"{setting} is the config's {name}: set that instead"):
+        make_agent(Config(method=method, component_settings={setting: value}), SPEC)
+
+
+def test_a_parts_setting_that_only_looks_like_the_configs_is_its_own():
+    """TMD has a contrastive loss of its own, and the pool a threshold."""
+    config = Config(method="tmd", component_settings={"critic.contrastive_loss": "forward"})
+    assert make_part("critic", config) == TMD(contrastive_loss="forward")
+    assert make_part("command", Config(component_settings={"command.threshold": 0.3})).threshold == 0.3

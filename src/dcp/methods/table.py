@@ -78,7 +78,10 @@ def make_part(kind: str, settings: Settings) -> Any:
     """Build the configured critic, command, condition or network with its settings."""
     row = TABLES[kind].find(named_parts(settings)[kind])
     shared = {name: getattr(settings, name) for name in getattr(row, "from_config", ())}
-    return build(kind, row, {**shared, **settings.settings_of(kind)})
+    own = settings.settings_of(kind)
+    if shadow := sorted(shared.keys() & own.keys()):  # the config's field has the checks
+        raise UserError(f"{kind}.{shadow[0]} is the config's {shadow[0]}: set that instead")
+    return build(kind, row, {**shared, **own})
 
 
 def make_agent(settings: Settings, spec: EnvSpec) -> Agent:
