@@ -9,8 +9,11 @@ from numpy.testing import assert_allclose
 from dcp.config import Config
 from dcp.errors import UserError
 from dcp.evaluation.targets import Target
+from dcp.methods.commands import PooledSubgoal
+from dcp.methods.table import make_part
 from dcp.theory.diagnostics import PARTS, diagnose
 from dcp.theory.diagnostics.direction_measures import (
+    _pooled,
     align,
     choose_subgoals,
     gaps_to,
@@ -121,6 +124,17 @@ def test_the_scorer_of_a_psi_that_knows_nothing_is_on_the_path_as_often_as_a_ran
         assert scorer["low"] <= base["high"] and base["low"] <= scorer["high"], name
     assert found["random"]["on_path"]["mean"] > 0.05  # there is a rate to be compared with
     assert found["oracle"]["state"]["mean"] > 0.8 * found["random"]["state"]["mean"] > 0.5  # on the path or not
+
+
+def test_the_settings_of_a_runs_own_command_are_not_those_of_the_scorer():
+    """The run's command is neither imported nor asked: the scorer is the paper's, with the config's pool."""
+    mine = Config(command="nowhere:Mine", pool_size=64, component_settings={"command.stride": 2, "condition.unit": 9.0})
+    pooled = _pooled(mine)
+    assert pooled.component_settings == {"condition.unit": 9.0}
+    assert make_part("command", pooled) == PooledSubgoal(pool_size=64)
+    assert make_part("command", _pooled(Config(component_settings={"command.threshold": 0.3}))).threshold == 0.3
+    crl = Config(method="crl", command="pooled_subgoal", component_settings={"command.threshold": 0.3})
+    assert _pooled(crl).component_settings == {"command.threshold": 0.3}
 
 
 def test_untrained_networks_point_about_straight_and_no_better():
