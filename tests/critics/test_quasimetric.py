@@ -250,5 +250,5 @@ def test_settings_that_make_no_distance_give_one_sentence(settings: dict, senten
 
 @pytest.mark.parametrize("critic", [Quasimetric, TMD])
 def test_a_misspelt_loss_is_refused_at_construction(critic: type):
-    with pytest.raises(UserError, match="unknown contrastive loss 'bakward': .* perhaps 'backward'"):
+    with pytest.raises(UserError, match=r"unknown contrastive loss 'bakward': .* perhaps 'backward'"):
         critic(contrastive_loss="bakward")
