@@ -11,6 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dcp.algorithm import Algorithm, Plan, make_algorithm
+from dcp.checks import violations
 from dcp.critics.contrastive import CONTRASTIVE_LOSSES, contrast
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
@@ -18,6 +19,7 @@ from dcp.evaluation.rollout import rollout
 from dcp.policies.exports import encode, load_exported
 from dcp.policies.policy import DeployedPolicy, HostPolicy, Stepper
 from dcp.policies.policy_file import load_policy
+from dcp.presets import preset_config
 from dcp.robots.controller import Controller
 from dcp.types import Batch
 from tests.tiny import tiny_config
@@ -156,5 +158,9 @@ def test_a_loss_that_knows_no_chunks_and_a_chunk_longer_than_the_window_give_one
     monkeypatch.setitem(CONTRASTIVE_LOSSES, "mine", lambda logits: jnp.sum(logits))
     with pytest.raises(UserError, match="mine takes logits alone: give it a second argument, valid"):
         contrast("mine", jnp.zeros((2, 2)), jnp.ones(2, bool))
+    assert violations(tiny_config(contrastive_loss="mine")) == []
+    for settings in ({"contrastive_loss": "mine"}, {"method": "cmd", "critic.contrastive_loss": "mine"}):
+        (said,) = violations(preset_config("smoke", action_chunk=2, **settings))
+        assert "mine takes logits alone" in said
     with pytest.raises(UserError, match="action_chunk 33 does not fit into a window of 33 rows: lower it"):
         tiny_config(action_chunk=33)

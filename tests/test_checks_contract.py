@@ -10,6 +10,7 @@ from dcp.algorithm import make_algorithm
 from dcp.checks import contract_violations, memory_parts, violations
 from dcp.config import Config, Settings
 from dcp.critics.table import CRITICS
+from dcp.envs.base import EnvState
 from dcp.envs.registry import ENVIRONMENTS, make_env
 from dcp.interfaces import hindsight_of
 from dcp.learner import Learner
@@ -17,7 +18,7 @@ from dcp.methods.table import make_agent, needs
 from dcp.replay import relabel
 from dcp.types import Array, Batch, EnvSpec, Transition
 from tests.tiny import tiny_config
-from tests.toys import BrittleLine
+from tests.toys import BrittleLine, LineWorld
 
 PHYSICS = ("ant_u_maze", "humanoid_u_maze", "ant_soccer", "ant_push", "pusher_hard")
 
@@ -45,6 +46,18 @@ def test_a_check_of_ours_traces_nothing_and_of_a_users_own_it_does(monkeypatch):
     monkeypatch.setitem(ENVIRONMENTS, "my_line", BrittleLine)
     assert violations(tiny_config()) == violations(tiny_config(env="my_line", episode_length=50)) == []
     assert traced == ["my_line"]
+
+
+class WholeNumbers(LineWorld):
+    """An environment that counts in integers."""
+
+    def reset(self, key: Array) -> EnvState:
+        state = super().reset(key)
+        return state._replace(obs=state.obs.astype(jnp.int32))
+
+
+def test_an_observation_of_integers_is_refused_in_one_sentence():
+    assert contract_violations("mine", WholeNumbers()) == ["obs of mine is int32: make it float32"]
 
 
 def test_fidelity_and_physics_reach_the_environment(monkeypatch):

@@ -1,5 +1,8 @@
 """An unroll: what is stored is what happened."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +11,13 @@ from numpy.testing import assert_allclose
 
 from dcp.algorithm import Algorithm, make_algorithm
 from dcp.config import Config
+from dcp.critics.contrastive import Contrastive
+from dcp.interfaces import Agent, Hindsight
 from dcp.learner import LearnerParams
+from dcp.methods.commands import FinalGoal
+from dcp.methods.conditions import RawGoal
+from tests.tiny import tiny_config
+from tests.toys import LineWorld
 
 STEPS, NUM_ENVS = 12, 4
 POOL_METRICS = {"pool_spread", "state_to_subgoal", "subgoal_to_goal", "time_at_subgoal"}
@@ -102,3 +111,23 @@ def test_two_methods_start_from_the_same_environments():
     """Every method draws from the same keys: seeds are paired."""
     one, other = (make(method).init_experience(jax.random.key(0))[0].episodes for method in ("crl", "dcp"))
     assert np.array_equal(one.env.obs, other.env.obs)
+
+
+@dataclass(frozen=True)
+class FinalGoals(Contrastive):
+    """The paper's critic with HER's final goals; its `needs` name nothing about falls."""
+
+    hindsight: ClassVar[Hindsight] = Hindsight(draws="final")
+
+
+def test_a_critic_with_final_goals_has_the_falls_that_they_depend_on():
+    """A fall gives no final goal: the row keeps its commanded goal. Without `fell` a fall looks like a time limit."""
+    agent = Agent(FinalGoals(repr_dim=4), FinalGoal(), RawGoal(), "future")
+    trainer = Algorithm(LineWorld(edge=0.1, episode_length=50), agent, tiny_config(width=8))
+    assert trainer.config.num_envs == 16
+    acting, replay = trainer.init_experience(jax.random.key(0))
+    assert replay.rows.fell.shape == (trainer.config.replay_rows, 16)
+    params = trainer.learner.init(jax.random.key(3)).params
+    _, rows, _ = jax.jit(trainer.unroll)(params, acting, jax.random.key(2))
+    beyond = np.asarray(rows.state + rows.action)[..., 0] > 0.1
+    assert beyond.any() and np.array_equal(rows.fell, beyond)

@@ -27,10 +27,10 @@ from dcp.methods.table import checked, config_of, for_task, make_agent, make_par
 from dcp.networks import actor_heads
 from dcp.policies.policy import DeployedPolicy
 from dcp.replay import (
-    OF_FALLS,
     ReplayState,
     init_replay,
     insert,
+    reads_falls,
     relabel,
     resting_draws,
     sample_windows,
@@ -326,7 +326,7 @@ class Algorithm:
     @property
     def stores_falls(self) -> bool:
         """Tell whether the replay keeps which steps ended in a fall: only where the critic asks."""
-        return bool(needs(self.agent) & OF_FALLS)
+        return reads_falls(needs(self.agent), hindsight_of(self.agent.critic))
 
     @property
     def splits_batches(self) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from dcp import devices, hosts
 from dcp.components import TABLES, shown
 from dcp.config import Config, Settings, type_violations
-from dcp.critics.contrastive import Contrastive
+from dcp.critics.contrastive import Contrastive, loss_of_chunks
 from dcp.critics.quasimetric import Quasimetric
 from dcp.critics.survival import SRL
 from dcp.critics.td_infonce import TDInfoNCE
@@ -25,7 +25,7 @@ from dcp.learner import Learner
 from dcp.methods import pool_seed
 from dcp.methods.table import COMMANDS, METHODS, make_agent, make_part, needs
 from dcp.networks import MLP, Residual
-from dcp.replay import OF_FALLS, OF_OUTCOMES, relabel
+from dcp.replay import OF_OUTCOMES, reads_falls, relabel
 from dcp.types import EnvSpec, Transition
 
 if TYPE_CHECKING:
@@ -123,7 +123,9 @@ def _unknown_names(settings: Settings) -> list[str]:
 
 def _agent_violations(settings: Settings, spec: EnvSpec) -> list[str]:
     try:
-        make_agent(settings, spec)
+        critic = make_agent(settings, spec).critic
+        if settings.action_chunk > 1 and isinstance(critic, Contrastive | Quasimetric):
+            loss_of_chunks(critic.contrastive_loss)
     except UserError as error:
         return [str(error)]
     return []
@@ -181,6 +183,8 @@ def contract_violations(name: str, env: Environment) -> list[str]:
     wanted = (spec.state_size + spec.goal_size,)
     if state.obs.shape != wanted:
         return [f"obs of {name} has shape {state.obs.shape}: by its spec, [state, goal] has shape {wanted}"]
+    if not jnp.issubdtype(state.obs.dtype, jnp.floating):
+        return [f"obs of {name} is {state.obs.dtype}: make it float32"]
     for flag in ("done", "near_goal"):
         leaf = getattr(state, flag)
         if leaf.shape != () or leaf.dtype != bool:
@@ -238,7 +242,7 @@ def _pair_bytes(s: Settings, spec: EnvSpec, agent: Agent) -> int:
         return jax.ShapeDtypeStruct((length, num_envs, *shape), kind)
 
     state, action, goal = (of(jnp.float32, size) for size in (spec.state_size, spec.action_size, spec.goal_size))
-    windows = Transition(state, action, goal, of(jnp.int32), of(bool) if wanted & OF_FALLS else None)
+    windows = Transition(state, action, goal, of(jnp.int32), of(bool) if reads_falls(wanted, hindsight) else None)
     pairs = jax.eval_shape(
         lambda windows: relabel(windows, spec, s.discount, jax.random.key(0), wanted, hindsight, s.action_chunk),
         windows,

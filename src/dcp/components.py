@@ -6,10 +6,11 @@ Settings and names are plain JSON: they are stored in config.json and in policy 
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from dcp.errors import UserError
 from dcp.named_code import import_named, is_users
@@ -33,20 +34,25 @@ class Table(dict[str, Any]):
         if name in self:
             return self[name]
         if is_code(name):
-            try:
-                return import_named(name)
-            except (Exception, SystemExit) as error:  # a user's module may fail in any way
-                raise UserError(f"cannot load the {self.kind} {shown(name)} ({one_line(error)})") from error
+            return _imported(self.kind, name)
         raise UserError(unknown(self.kind, name, self))
+
+    def row_name(self, row: Any) -> str | None:
+        """Return the name of a row of this table, None for anything else."""
+        return next((name for name, known in self.items() if known is row), None)
 
     def name_of(self, row: Any) -> str:
         """Return the name under which `find` gives this row again."""
         if isinstance(row, str):
             return row
-        for name, known in self.items():
-            if known is row:
-                return name
-        return f"{row.__module__}:{row.__qualname__}"
+        return self.row_name(row) or f"{row.__module__}:{row.__qualname__}"
+
+
+def _imported(kind: str, name: str) -> Any:
+    try:
+        return import_named(name)
+    except (Exception, SystemExit) as error:  # a user's module may fail in any way
+        raise UserError(f"cannot load the {kind} {shown(name)} ({one_line(error)})") from error
 
 
 def register(kind: str, name: str, row: Any = None) -> Any:
@@ -90,7 +96,8 @@ def build(kind: str, name: Any, settings: Mapping[str, Any]) -> Any:
             wanted = getattr(fields[field], "__name__", str(fields[field]))
             raise UserError(f"{kind}.{field} must be {wanted}, not {shown(value)}")
     try:
-        return made(**{field: _tuples(value) for field, value in settings.items()})
+        values = {field: _function(f"{kind}.{field}", value, fields[field]) for field, value in settings.items()}
+        return made(**{field: _tuples(value) for field, value in values.items()})
     except TypeError as error:
         raise UserError(f"the {kind} {shown(name)} cannot be made ({one_line(error)}): give its settings") from error
 
@@ -144,11 +151,11 @@ def fits(value: Any, hint: Any) -> bool:
     origin = get_origin(hint)
     if origin is Callable or hint is Callable:
         return callable(value) or isinstance(value, str)
-    if origin is tuple:
+    if (origin or hint) in (tuple, list, Sequence):
         return isinstance(value, list | tuple)
-    if origin is not None and type(None) not in (args := get_args(hint)) and not any(isinstance(a, type) for a in args):
-        return value in args  # a Literal
-    if get_args(hint) and origin is not tuple:
+    if origin is Literal:
+        return value in get_args(hint)
+    if get_args(hint):
         return any(fits(value, part) for part in get_args(hint))
     if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
@@ -173,6 +180,8 @@ def one_line(error: BaseException) -> str:
 
 
 def _plain(name: str, value: Any) -> Any:
+    if name in TABLES and (row := TABLES[name].row_name(value)) is not None:
+        return row
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
@@ -180,6 +189,26 @@ def _plain(name: str, value: Any) -> Any:
     if callable(value) and hasattr(value, "__qualname__"):
         return f"{value.__module__}:{value.__qualname__}"
     raise UserError(f"the setting {name} is a {type(value).__name__}: use numbers, text, tuples or a function's name")
+
+
+def _function(setting: str, value: Any, hint: Any) -> Any:
+    """Return the function that a text names, where the field takes functions and no text; all else as it is.
+
+    Whoever reads the text from a file has applied the trust rule to it (`Config.code`, `code_in`).
+    """
+    parts = [part for part in (get_args(hint) if _is_union(hint) else (hint,)) if part is not type(None)]
+    if not isinstance(value, str) or not all((get_origin(part) or part) is Callable for part in parts):
+        return value
+    name = setting.partition(".")[2]
+    if name in TABLES:
+        return TABLES[name].find(value)
+    if not is_code(value):
+        raise UserError(f"{setting} is {shown(value)}: name a function as module:name")
+    return _imported(setting, value)
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in (Union, UnionType)
 
 
 def _tuples(value: Any) -> Any:

@@ -29,8 +29,12 @@ def steps_left(episode_id: Array) -> Array:
 def future_offsets(left: Array, uniform: Array, discount: float) -> Array:
     """Offset k >= 1 with probability proportional to discount^k, cut at `left`; 0 where nothing follows.
 
-    The truncated geometric by inverse transform: O(T), where a categorical over all pairs needs T x T draws.
+    A discount of 1 is uniform over 1..left. Otherwise the truncated geometric by inverse transform: O(T), where a
+    categorical over all pairs needs T x T draws.
     """
+    if discount == 1.0:
+        offset = 1 + jnp.floor(uniform * left).astype(jnp.int32)
+        return jnp.clip(offset, jnp.minimum(left, 1), left)
     log_discount = math.log(discount)  # in double precision: a discount near 1 is 1 in float32
     tail = -jnp.expm1(left * log_discount)  # 1 - discount^left
     offset = 1 + jnp.floor(jnp.log1p(-uniform * tail) / log_discount).astype(jnp.int32)

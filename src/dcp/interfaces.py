@@ -51,7 +51,7 @@ class Hindsight:
     """
 
     draws: Literal["future", "final"] = "future"
-    discount: float | None = None  # None: the config's
+    discount: float | None = None  # above 0 and up to 1, which is uniform; None: the config's
     current_share: float = 0.0  # of the rows: the row's own achieved goal
     random_share: float = 0.0  # of the rows: that of any row of the window
     goal_steps: int = 1  # m of `goal_sequence`
@@ -189,6 +189,18 @@ def read(critic: Critic, problem: Problem, params: Params) -> Representation:
 def needs_embedding(part: Any) -> bool:
     """Tell whether a condition or score reads psi, which not every critic has. Without a word of its own: it does."""
     return getattr(part, "needs_embedding", True)
+
+
+_OF_NEXT_ACTION = frozenset({"next_action", "next_bonus"})
+
+
+def needs(agent: Agent) -> frozenset[str]:
+    """Return the fields of a Batch that this agent's losses read besides state, action and commanded goal.
+
+    The next action, and what its entropy is worth, are drawn at the next state for the hindsight goal.
+    """
+    found = agent.critic.needs | ({"future_goal"} if agent.actor_goal == "future" else frozenset())
+    return found | {"next_action", "next_state", "future_goal"} if found & _OF_NEXT_ACTION else found
 
 
 def hindsight_of(critic: Critic) -> Hindsight:

@@ -10,7 +10,7 @@ import optax
 
 from dcp.config import Config
 from dcp.critics.actor_rules import actor_rule_of
-from dcp.interfaces import ActorRule, ActorStep, Agent, Network, Problem, Representation, actor_value, read
+from dcp.interfaces import ActorRule, ActorStep, Agent, Network, Problem, Representation, actor_value, needs, read
 from dcp.networks import MLP, actor_heads, alpha_loss, init_actor
 from dcp.types import Array, Batch, EnvSpec, Metrics, Params
 
@@ -145,7 +145,7 @@ class Learner:
 
     def with_next_action(self, params: LearnerParams, actor: Params, batch: Batch, key: Array) -> Batch:
         """Add what this actor would do at the next state, for a critic that bootstraps from it."""
-        if "next_action" not in self.agent.critic.needs:
+        if "next_action" not in needs(self.agent):
             return batch
         assert batch.next_state is not None and batch.future_goal is not None
         params, actor = jax.lax.stop_gradient((params, actor))
@@ -154,7 +154,9 @@ class Learner:
         heads = actor_heads(self.network, actor, batch.next_state, condition)
         noise = self.noise(jax.random.fold_in(key, _NEXT_ACTION), batch.state.shape[0])
         action, log_prob = self.rule.next_action(*heads, noise)
-        return batch._replace(next_action=action, next_bonus=-jnp.exp(params.log_alpha) * log_prob)
+        if self.rule.learns_temperature:
+            return batch._replace(next_action=action, next_bonus=-jnp.exp(params.log_alpha) * log_prob)
+        return batch._replace(next_action=action, next_bonus=jnp.zeros_like(log_prob))
 
     def loss(
         self,
@@ -220,7 +222,7 @@ class Learner:
     def has_sides(self) -> bool:
         """Tell whether the critic learns without the actor, so that each can step by itself (`side_by_side.py`)."""
         rates = (self.config.actor_learning_rate, self.config.critic_learning_rate, self.config.alpha_learning_rate)
-        return "next_action" not in self.agent.critic.needs and self.rule.delay == 1 and len(set(rates)) == 1
+        return "next_action" not in needs(self.agent) and self.rule.delay == 1 and len(set(rates)) == 1
 
     def sides(self, state: LearnerState) -> tuple[LearnerState, LearnerState]:
         """Return the critic's part of a state, and the actor's with the temperature: () stands for what is left out."""

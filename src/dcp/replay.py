@@ -73,10 +73,15 @@ def _length(rows: Any, axis: int) -> int:
 
 
 # What a critic may need of a row beyond its own episode's states: stored as `Transition.fell`.
-OF_FALLS = frozenset({"terminal", "occupancy", "falls"})
+_OF_FALLS = frozenset({"terminal", "occupancy", "falls"})
 _OF_GOALS = frozenset({"future_goal", "future_steps", "goal_sequence", "reward"})
 OF_OUTCOMES = frozenset({"hit_time", "hit", "occupancy", "occupancy_seen"})
 _OF_TRANSITIONS = frozenset({"next_state", "has_next", "terminal"})
+
+
+def reads_falls(needs: Collection[str], hindsight: Hindsight) -> bool:
+    """Tell whether a critic reads which steps ended in a fall: by name, or because a fall gives no final goal."""
+    return bool(_OF_FALLS & set(needs)) or hindsight.draws == "final"
 
 
 def relabel(

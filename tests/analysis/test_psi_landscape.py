@@ -226,7 +226,7 @@ def walked(plain, policy, values, label="dcp, seed 3"):
 
 def test_a_view_has_the_far_goal_and_the_name_of_its_run(plain):
     assert_array_equal(plain.landscape.goal, [3.0, 1.0])
-    assert (plain.label, plain.env, plain.sees_direction) == ("dcp, seed 3", ENV, True)
+    assert (plain.label, plain.env, plain.condition) == ("dcp, seed 3", ENV, "direction")
     assert plain.paths == () and plain.visited is None
     assert -1.0 < plain.likeness.order < 1.0
 
@@ -268,7 +268,11 @@ def test_an_agent_that_stood_still_has_the_colours_of_its_free_space(plain, poli
 
 
 def test_runs_stand_side_by_side_with_the_truth_first_and_say_what_their_actor_sees(plain, policy):
-    raw = dataclasses.replace(walked(plain, policy, [0.1, 0.5], "crl, seed 0"), sees_direction=False)
+    raw = dataclasses.replace(walked(plain, policy, [0.1, 0.5], "crl, seed 0"), condition="raw_goal")
+    other = dataclasses.replace(raw, condition="gradient")
+    assert [v.actor_sees for v in (plain, raw, other)] == ["the direction", "g itself", "gradient"]
+    titles_of_other = [axes.get_title() for axes in landscapes_figure([other]).axes]
+    assert any(title.startswith("its actor sees gradient instead") for title in titles_of_other)
     figure = landscapes_figure([plain, raw])
     titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
     assert titles[0].startswith(f"{ENV}\nstraight line")

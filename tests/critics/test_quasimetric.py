@@ -246,3 +246,9 @@ def test_a_policy_saved_without_psi_sa_says_that_it_has_no_value(critic: Quasime
 def test_settings_that_make_no_distance_give_one_sentence(settings: dict, sentence: str):
     with pytest.raises(UserError, match=sentence):
         Quasimetric(**settings)
+
+
+@pytest.mark.parametrize("critic", [Quasimetric, TMD])
+def test_a_misspelt_loss_is_refused_at_construction(critic: type):
+    with pytest.raises(UserError, match=r"unknown contrastive loss 'bakward': .* perhaps 'backward'"):
+        critic(contrastive_loss="bakward")

@@ -1,7 +1,7 @@
 """SAC's and TD3's targets by hand, their slow copies, the delayed actor; and imitation."""
 
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -16,8 +16,10 @@ from dcp.critics.actor_rules import Deterministic, Imitation
 from dcp.critics.value import SAC, TD3
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.interfaces import ActorStep, Problem
+from dcp.interfaces import ActorStep, Agent, Problem, needs
 from dcp.learner import Learner, LearnerState
+from dcp.methods.commands import FinalGoal
+from dcp.methods.conditions import RawGoal
 from dcp.methods.table import make_agent
 from dcp.networks import MLP, log_prob_squashed, sample_squashed
 from dcp.types import Batch
@@ -129,6 +131,37 @@ def test_the_next_action_is_the_actors_own_at_the_next_state_and_its_entropy_a_b
     assert 0.1 < np.std(noise) < 3.0  # unit normal, six rows of two
     log_prob = log_prob_squashed(heads[:, :2], jnp.array(spread), found.next_action)
     assert_allclose(found.next_bonus, -0.3 * np.asarray(log_prob), rtol=2e-3)
+
+
+def test_without_a_temperature_the_entropy_of_the_next_action_is_worth_nothing():
+    """TD-InfoNCE's actor draws its actions and has no entropy term: log_alpha stays 0, which is no temperature of 1."""
+    learner, batch = make_learner("td_infonce"), make_batch()._replace(next_action=None, next_bonus=None)
+    params = learner.init(jax.random.key(0)).params
+    found = learner.with_next_action(params, params.actor, batch, KEY)
+    assert found.next_action.shape == (SIZE, 2) and np.array_equal(found.next_bonus, np.zeros(SIZE))
+
+
+@dataclass(frozen=True)
+class Bootstraps(SAC):
+    """A user's critic that names only a part of what its next action takes."""
+
+    asks: tuple[str, ...] = ("next_action",)
+
+    @property
+    def needs(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return frozenset(self.asks)
+
+
+@pytest.mark.parametrize("asks", [("next_action",), ("next_bonus",), ("next_state", "next_action")])
+def test_a_critic_that_needs_the_next_action_gets_all_that_it_takes(asks: tuple[str, ...]):
+    agent = Agent(Bootstraps(asks=asks), FinalGoal(), RawGoal(), "commanded", PROBLEM.network)
+    assert needs(agent) == {"next_action", "next_state", "future_goal", *asks}
+    learner, whole = Learner(Config(), SPEC, agent), make_batch()
+    batch = Batch(*whole[:3], future_goal=whole.future_goal, next_state=whole.next_state)
+    params = learner.init(jax.random.key(0)).params
+    found = learner.with_next_action(params, params.actor, batch, KEY)
+    assert found.next_action.shape == (SIZE, 2) and found.next_bonus.shape == (SIZE,)
+    assert not learner.has_sides
 
 
 def test_imitation_is_the_negative_log_probability_of_the_stored_actions_that_count():

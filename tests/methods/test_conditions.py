@@ -150,3 +150,9 @@ def test_steps_are_refused_from_a_critic_that_has_none():
         UserError, match="the condition steps reads steps to the goal, which the critic contrastive does"
     ):
         make_agent(Config(condition="steps"), SPEC)
+
+
+@pytest.mark.parametrize("unit", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_unit_that_cannot_divide_steps_is_refused(unit: float):
+    with pytest.raises(UserError, match="is no number of steps: use one above 0"):
+        Steps(unit=unit)

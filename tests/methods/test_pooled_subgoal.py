@@ -27,7 +27,6 @@ IDENTITY = Representation(
     distance=lambda a, b: jnp.linalg.norm(a - b, axis=-1),
     value=lambda state, action, goal: jnp.zeros(state.shape[:-1]),
 )
-BROKEN = IDENTITY._replace(encode_goal=lambda goal: goal * jnp.nan)  # whoever consults it learns nothing
 
 
 def points(*values: float) -> jax.Array:

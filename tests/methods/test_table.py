@@ -1,14 +1,18 @@
 """The paper as a table: which command, which condition, which actor goal."""
 
+from dataclasses import dataclass
+
 import pytest
 
 from dcp.config import Config
 from dcp.critics.contrastive import Contrastive
+from dcp.critics.quasimetric import TMD
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
+from dcp.interfaces import Agent, Hindsight
 from dcp.methods.commands import FinalGoal, PooledSubgoal
 from dcp.methods.conditions import Direction, RawGoal
-from dcp.methods.table import METHODS, PAPER, Method, make_agent, make_part
+from dcp.methods.table import METHODS, PAPER, Method, checked, make_agent, make_part
 
 SPEC = make_env("point_u_maze").spec
 
@@ -72,3 +76,58 @@ def test_a_condition_is_found_by_name():
     assert isinstance(make_part("condition", Config(condition="direction")), Direction)
     with pytest.raises(UserError, match="unknown condition 'compass': choose one of raw_goal, direction"):
         make_part("condition", Config(condition="compass"))
+
+
+@dataclass(frozen=True)
+class OwnGoals(Contrastive):
+    """A user's critic that draws its goals in another way."""
+
+    hindsight: Hindsight = Hindsight()  # noqa: RUF009
+
+
+@pytest.mark.parametrize(
+    ("hindsight", "words"),
+    [
+        ({"draws": "last"}, "has draws 'last': use future or final"),
+        ({"discount": 0.0}, "has discount 0.0: use a number above 0 and up to 1"),
+        ({"discount": 1.01}, "has discount 1.01"),
+        ({"current_share": -0.1}, "has current_share -0.1 and random_share 0.0"),
+        ({"current_share": 0.6, "random_share": 0.5}, "whose sum is at most 1"),
+        ({"draws": "final", "goal_steps": 2}, "has goal_steps 2: use 1: nothing follows a final goal"),
+        ({"goal_steps": 0}, "has goal_steps 0: use 1 or more"),
+    ],
+)
+def test_goals_that_cannot_be_drawn_are_refused_in_one_sentence(hindsight: dict, words: str):
+    with pytest.raises(UserError, match=words):
+        checked(Agent(OwnGoals(hindsight=Hindsight(**hindsight)), FinalGoal(), RawGoal()))
+
+
+@pytest.mark.parametrize("hindsight", [{}, {"draws": "final"}, {"discount": 1.0, "random_share": 1.0, "goal_steps": 2}])
+def test_goals_that_can_be_drawn_are_accepted(hindsight: dict):
+    agent = Agent(OwnGoals(hindsight=Hindsight(**hindsight)), FinalGoal(), RawGoal())
+    assert checked(agent) is agent
+
+
+@pytest.mark.parametrize(
+    ("method", "setting", "value"),
+    [
+        ("dcp", "command.pool_size", 16),
+        ("dcp", "command.num_candidates", 8),
+        ("dcp", "command.subgoal_period", 0),
+        ("crl", "critic.repr_dim", 0),
+        ("crl", "network.depth", 0),
+        ("tmd", "critic.discount", 0.9),
+    ],
+)
+def test_a_parts_setting_that_is_the_configs_is_refused(method: str, setting: str, value: float):
+    """It would go round the config's checks: a subgoal_period of 0 divides by zero."""
+    name = setting.partition(".")[2]
+    with pytest.raises(UserError, match=f"{setting} is the config's {name}: set that instead"):
+        make_agent(Config(method=method, component_settings={setting: value}), SPEC)
+
+
+def test_a_parts_setting_that_only_looks_like_the_configs_is_its_own():
+    """TMD has a contrastive loss of its own, and the pool a threshold."""
+    config = Config(method="tmd", component_settings={"critic.contrastive_loss": "forward"})
+    assert make_part("critic", config) == TMD(contrastive_loss="forward")
+    assert make_part("command", Config(component_settings={"command.threshold": 0.3})).threshold == 0.3

@@ -10,10 +10,12 @@ from numpy.testing import assert_array_equal
 
 from dcp.errors import UserError
 from dcp.evaluation import rollout
-from dcp.policies.policy import HostPolicy, PeriodicBurst, Stepper, is_random, with_burst
+from dcp.networks import sample_squashed
+from dcp.policies.policy import HostPolicy, PeriodicBurst, SampledPolicy, Stepper, is_random, with_burst
 from dcp.runs.sinks import TrainedRun
 from dcp.types import Array
 from tests.toys import LineWorld
+from tests.untrained import untrained_policy
 
 KEY = jax.random.key(0)
 MARK = 0.25  # what the policy always does: a uniform draw never gives just this
@@ -127,3 +129,16 @@ def test_what_is_no_policy_and_a_period_that_is_not_whole_are_refused():
         with_burst(3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(UserError, match="P >= 1"):
         with_burst(Marked(), 10.5, 2)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("method", ["crl", "td3_her"])
+def test_a_sampled_policy_explores_as_its_training_did(method: str):
+    """CRL: tanh(mean + std * noise). TD3: tanh(mean) + 0.4 * noise, clipped; its log std was never trained."""
+    policy = untrained_policy(LineWorld().spec, 0, method=method)
+    state, goal = jnp.array([[0.3], [-0.2]]), jnp.array([[1.0], [2.0]])
+    (_, chunk), taken = SampledPolicy(policy).act((KEY, ()), state, goal)
+    mean, log_std = policy.heads(state, goal)
+    noise = jax.random.normal(jax.random.split(KEY)[1], mean.shape)
+    wanted = sample_squashed(mean, log_std, noise)[0] if method == "crl" else jnp.tanh(mean) + 0.4 * noise
+    assert chunk == ()
+    assert_array_equal(taken, jnp.clip(wanted, -1.0, 1.0))

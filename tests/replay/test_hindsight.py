@@ -81,6 +81,13 @@ def test_without_discounting_to_speak_of_the_future_is_uniform():
     assert_allclose(np.mean(np.asarray(offsets)), 50.5, rtol=1e-2)
 
 
+def test_a_discount_of_one_is_uniform_over_the_future():
+    """left 4: each of 1, 2, 3, 4 has a quarter; left 0 takes itself."""
+    uniform = jnp.array([0.0, 0.24, 0.26, 0.74, 0.76, 0.99999994])
+    assert list(np.asarray(hindsight.future_offsets(jnp.full((6,), 4), uniform, 1.0))) == [1, 1, 2, 3, 4, 4]
+    assert list(np.asarray(hindsight.future_offsets(jnp.zeros(6, jnp.int32), uniform, 1.0))) == [0] * 6
+
+
 def windows(episode_id: np.ndarray) -> Transition:
     """Every row's achieved goal is told apart: (t, n). The rest of the state is not a goal."""
     t, n = np.meshgrid(np.arange(LENGTH), np.arange(NUM_ENVS), indexing="ij")

@@ -1,5 +1,6 @@
 """Agents whose psi is known have the known answers; random ones have those of chance. All share one set of programs."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,18 +8,24 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dcp.config import Config
+from dcp.critics.quasimetric import Quasimetric
 from dcp.errors import UserError
 from dcp.evaluation.targets import Target
+from dcp.methods.commands import PooledSubgoal
+from dcp.methods.conditions import Gradient
+from dcp.methods.table import make_part
+from dcp.policies.policy import DeployedPolicy
 from dcp.theory.diagnostics import PARTS, diagnose
 from dcp.theory.diagnostics.direction_measures import (
+    _pooled,
     align,
     choose_subgoals,
     gaps_to,
     summarize_alignment,
     summarize_gaps,
 )
-from dcp.theory.diagnostics.visited_states import Subject, gather, truth_of
-from tests.theory.agents import EYE, OPEN, STRETCH, folded_agent, known_agent, random_agent
+from dcp.theory.diagnostics.visited_states import Subject, distances, gather, learned, truth_of
+from tests.theory.agents import DIM, EYE, OPEN, STRETCH, folded_agent, known_agent, linear, random_agent
 
 SIZES = {"episodes": 16, "states": 64}
 
@@ -123,6 +130,17 @@ def test_the_scorer_of_a_psi_that_knows_nothing_is_on_the_path_as_often_as_a_ran
     assert found["oracle"]["state"]["mean"] > 0.8 * found["random"]["state"]["mean"] > 0.5  # on the path or not
 
 
+def test_the_settings_of_a_runs_own_command_are_not_those_of_the_scorer():
+    """The run's command is neither imported nor asked: the scorer is the paper's, with the config's pool."""
+    mine = Config(command="nowhere:Mine", pool_size=64, component_settings={"command.stride": 2, "condition.unit": 9.0})
+    pooled = _pooled(mine)
+    assert pooled.component_settings == {"condition.unit": 9.0}
+    assert make_part("command", pooled) == PooledSubgoal(pool_size=64)
+    assert make_part("command", _pooled(Config(component_settings={"command.threshold": 0.3}))).threshold == 0.3
+    crl = Config(method="crl", command="pooled_subgoal", component_settings={"command.threshold": 0.3})
+    assert _pooled(crl).component_settings == {"command.threshold": 0.3}
+
+
 def test_untrained_networks_point_about_straight_and_no_better():
     """They are nearly linear, and a random linear map keeps directions: that is why the straight line is reported."""
     cosines = []
@@ -142,6 +160,30 @@ def test_without_its_critic_the_energy_is_skipped_and_the_note_says_so():
     found = looked_at(known_agent(EYE).without_critic(), parts=("energies", "conditioning"))
     assert "energies" not in found and "conditioning" in found
     assert any("without its critic" in note for note in found["notes"])
+
+
+def quasimetric_agent() -> DeployedPolicy:
+    """MRN over psi(x, y) = (x, y, 0, ...): one component of four one way and four both ways; it sees the gradient."""
+    known, spec = known_agent(), OPEN.spec
+    critic = Quasimetric(repr_dim=DIM, components=1)
+    params = {**known.critic_params, "mix": np.float32(0.0), "commonness": linear(np.zeros((1, 2)), 2)}
+    actor = linear(np.zeros((2 * spec.action_size, 5)), spec.state_size + 3)
+    return replace(known, critic=critic, critic_params=params, condition=Gradient(), actor=actor)
+
+
+def test_a_critics_own_distance_is_the_one_that_is_measured():
+    """One way max(relu(x), relu(y)) of s - g, not Euclid's: from (0, 0) to (3, 4) it is 0, and back 4."""
+    policy = quasimetric_agent()
+    s, g = (np.array([x], np.float32) for x in ([0.0, 0.0], [3.0, 4.0]))
+    assert_allclose([distances(policy, s, g), distances(policy, g, s)], [[0.0], [4.0]], atol=1e-5)
+    assert_allclose(learned(policy, g, s).magnitude, [4.0], atol=1e-5)
+    assert_allclose(distances(known_agent(), s, g), [5.0], rtol=1e-6)
+
+
+def test_a_condition_is_called_by_its_name_and_a_critic_without_an_energy_by_its_own():
+    found = looked_at(quasimetric_agent(), parts=("energies",))
+    assert found["actor_sees"] == "gradient" and "energies" not in found
+    assert "the critic quasimetric has no energy, so no triangle was measured" in found["notes"]
 
 
 def test_every_part_is_measured_and_none_that_was_not_asked_for(known):

@@ -197,7 +197,8 @@ def _draw_directions(panels: np.ndarray, strip: Strip) -> None:
         at, inside = each.landscape, each.basin.astype(float)
         axes.contourf(at.y, at.x, inside, levels=[0.5, 1.5], colors=[REGION], zorder=1)
         _arrows(axes, each.landscape, each.truth.points, each.directions, each.nearer)
-        sees = "what its actor sees" if each.sees_direction else "its actor sees g instead"
+        instead = "g" if each.condition == "raw_goal" else each.condition
+        sees = "what its actor sees" if each.condition == "direction" else f"its actor sees {instead} instead"
         axes.set_title(f"{sees}\n{_shares(each.likeness)}", fontsize=9)
 
 
@@ -347,8 +348,8 @@ def _report_view(run: Run, method: str) -> View:
 def _table_rows(env: str, views: dict[str, View]) -> list[Row]:
     rows = []
     for method, seen in views.items():
-        sees = "the direction" if seen.sees_direction else "g itself"
-        rows.append(Row((Cell(env), Cell(seen.label), Cell(sees), *_likeness_cells(seen.likeness)), env, method))
+        cells = (Cell(env), Cell(seen.label), Cell(seen.actor_sees), *_likeness_cells(seen.likeness))
+        rows.append(Row(cells, env, method))
     straight = next(iter(views.values())).straight_line
     return [*rows, Row((Cell(env), Cell("straight line"), Cell(""), *_likeness_cells(straight)), env)]
 

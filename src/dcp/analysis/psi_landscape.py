@@ -21,7 +21,7 @@ from dcp.envs.paths import POINTS_PER_CELL, farthest_goal, grid_axes, inside_wal
 from dcp.errors import UserError
 from dcp.evaluation.targets import Target, environment_of
 from dcp.methods import conditions
-from dcp.methods.conditions import Direction
+from dcp.methods.table import CONDITIONS
 from dcp.policies.policy import DeployedPolicy
 from dcp.statistics import spearman
 from dcp.types import Array, EnvSpec, MazeLayout
@@ -166,7 +166,7 @@ class View:
 
     label: str
     env: str
-    sees_direction: bool  # the condition of the run's actor
+    condition: str  # of the run's actor, by its name
     landscape: Landscape
     truth: Truth
     directions: np.ndarray  # [K, 2]: at the truth's points
@@ -175,6 +175,11 @@ class View:
     straight_line: Likeness  # of the maze, to compare any run with
     paths: tuple[MazePath, ...] = ()
     visited: np.ndarray | None = None  # [V]: psi-distances along the drawn paths; None without any
+
+    @property
+    def actor_sees(self) -> str:
+        """Return the condition in words, where it is the paper's; else its name."""
+        return {"direction": "the direction", "raw_goal": "g itself"}.get(self.condition, self.condition)
 
     @property
     def nearer(self) -> np.ndarray:
@@ -203,7 +208,7 @@ def view(
     found = View(
         label=_name_of(target),
         env=env.spec.name,
-        sees_direction=isinstance(policy.condition, Direction),
+        condition=CONDITIONS.name_of(type(policy.condition)),
         landscape=field,
         truth=truth,
         directions=shown,

@@ -40,7 +40,7 @@ class EvalOptions:
     lengths: tuple[int, ...] = (5, 10, 20)
     """L of the sweep."""
     stochastic: bool = False
-    """Draw actions from the actor's distribution instead of using its mean."""
+    """Explore as in training: draw actions instead of using the actor's mean."""
     as_logged: bool = False
     """Repeat the run's last evaluation on the same episodes, and compare with metrics.csv."""
     out: Path | None = None

@@ -97,7 +97,7 @@ def _as_json(views: "list[View]", options: LandscapeOptions, files: list[Path]) 
                 "label": v.label.replace("\n", " "),
                 "env": v.env,
                 "goal": v.landscape.goal.tolist(),
-                "actor_sees": "direction" if v.sees_direction else "raw_goal",
+                "actor_sees": v.condition,
                 **v.likeness._asdict(),
                 "straight_line": v.straight_line._asdict(),
                 "episodes": len(v.paths),
@@ -121,9 +121,8 @@ def _show(views: "list[View]", options: LandscapeOptions, files: list[Path], phy
     for first in {v.place: v for v in reversed(views)}.values():
         goal = ", ".join(f"{value:g}" for value in first.landscape.goal)
         for v in [v for v in views if v.place == first.place]:
-            sees = "the direction" if v.sees_direction else "g itself"
             reached = f"{sum(path.reached is not None for path in v.paths)} of {len(v.paths)}" if v.paths else "-"
-            table.add_row(v.label.replace("\n", " "), v.env, goal, sees, *_numbers(v.likeness), reached)
+            table.add_row(v.label.replace("\n", " "), v.env, goal, v.actor_sees, *_numbers(v.likeness), reached)
         table.add_row("straight line to g", first.env, goal, "-", *_numbers(first.straight_line), "-", style="dim")
         table.add_section()
     show(table)

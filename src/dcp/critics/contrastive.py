@@ -71,14 +71,17 @@ def logsumexp_of_rows(logits: Array) -> Array:
 
 def contrast(name: str, logits: Array, valid: Array | None) -> Array:
     """Return the loss of this name. A user's loss without a `valid` argument works as long as there are no chunks."""
+    return CONTRASTIVE_LOSSES.find(name)(logits) if valid is None else loss_of_chunks(name)(logits, valid)
+
+
+def loss_of_chunks(name: str) -> Contrast:
+    """Return the loss of this name, or refuse one without a `valid` argument."""
     loss = CONTRASTIVE_LOSSES.find(name)
-    if valid is None:
-        return loss(logits)
     if len(signature(loss).parameters) < 2:
         raise UserError(
             f"the contrastive loss {name} takes logits alone: give it a second argument, valid [B], for action chunks"
         )
-    return loss(logits, valid)
+    return loss
 
 
 def logsumexp_penalty(logits: Array) -> Array:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from dcp.components import unknown
-from dcp.critics.contrastive import contrast, infonce_accuracy, logsumexp_penalty
+from dcp.critics.contrastive import CONTRASTIVE_LOSSES, contrast, infonce_accuracy, logsumexp_penalty
 from dcp.critics.eikonal import eikonal_term
 from dcp.critics.energies import safe_root
 from dcp.critics.value import without_value
@@ -223,6 +223,7 @@ class Quasimetric:
     def __post_init__(self) -> None:
         if self.quasimetric not in DISTANCES:
             raise UserError(unknown("quasimetric", self.quasimetric, DISTANCES))
+        CONTRASTIVE_LOSSES.find(self.contrastive_loss)
         least = 2 * self.components if self.quasimetric == "mrn" else self.components
         if self.components < 1 or self.repr_dim % max(least, 1):
             raise UserError(

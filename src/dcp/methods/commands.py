@@ -57,6 +57,8 @@ class PooledSubgoal:
 
     def __post_init__(self) -> None:
         SCORES.find(self.score)
+        if (name := SCORES.row_name(self.score)) is not None:  # one form, so that equal commands compare equal
+            object.__setattr__(self, "score", name)
 
     def for_task(self, spec: EnvSpec, episode_length: int) -> Self:
         """Return this command with the defaults that depend on the task."""

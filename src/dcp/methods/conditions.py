@@ -4,12 +4,14 @@ All conditions read only the achieved and the commanded goal, so they work at de
 equal, directions are zero and gradients finite. docs/conditions.md describes each.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 
+from dcp.errors import UserError
 from dcp.interfaces import Representation
 from dcp.types import Array, EnvSpec
 
@@ -106,6 +108,10 @@ class Steps:
 
     unit: float = 100.0
     """Steps that the actor sees as 1."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.unit < math.inf:
+            raise UserError(f"condition.unit {self.unit} is no number of steps: use one above 0, such as 100")
 
     def size(self, spec: EnvSpec, repr_dim: int) -> int:
         return repr_dim + 1

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from dcp.components import TABLES, Table, build, describe, settings_of
+from dcp.components import TABLES, Table, build, describe, settings_of, shown
 from dcp.config import PARTS, Config, Settings
 from dcp.critics.contrastive import Contrastive
 from dcp.critics.quasimetric import TMD, Quasimetric
@@ -12,7 +12,7 @@ from dcp.critics.table import CRITICS
 from dcp.critics.td_infonce import TDInfoNCE
 from dcp.critics.value import GCBC, SAC, TD3
 from dcp.errors import UserError
-from dcp.interfaces import ActorGoal, Agent, Command, Condition, Critic, needs_embedding
+from dcp.interfaces import ActorGoal, Agent, Command, Condition, Critic, Hindsight, hindsight_of, needs, needs_embedding
 from dcp.methods.commands import FinalGoal, PooledSubgoal
 from dcp.methods.conditions import Curvature, Direction, DirectionAndGoal, Gradient, RawGoal, Steps, TwoStep
 from dcp.methods.scoring import SCORES
@@ -78,7 +78,10 @@ def make_part(kind: str, settings: Settings) -> Any:
     """Build the configured critic, command, condition or network with its settings."""
     row = TABLES[kind].find(named_parts(settings)[kind])
     shared = {name: getattr(settings, name) for name in getattr(row, "from_config", ())}
-    return build(kind, row, {**shared, **settings.settings_of(kind)})
+    own = settings.settings_of(kind)
+    if shadow := sorted(shared.keys() & own.keys()):  # the config's field has the checks
+        raise UserError(f"{kind}.{shadow[0]} is the config's {shadow[0]}: set that instead")
+    return build(kind, row, {**shared, **own})
 
 
 def make_agent(settings: Settings, spec: EnvSpec) -> Agent:
@@ -99,11 +102,6 @@ def for_task(agent: Agent, spec: EnvSpec, episode_length: int | None = None) -> 
     return agent._replace(**parts)
 
 
-def needs(agent: Agent) -> frozenset[str]:
-    """Return the fields of a Batch that this agent's losses read besides state, action and commanded goal."""
-    return agent.critic.needs | ({"future_goal"} if agent.actor_goal == "future" else frozenset())
-
-
 def checked(agent: Agent) -> Agent:
     """Return the agent if its parts fit together; refuse missing replay data, or a need for psi without one."""
     unknown = sorted(needs(agent) - set(Batch._fields[3:]))
@@ -111,6 +109,8 @@ def checked(agent: Agent) -> Agent:
         name, known = CRITICS.name_of(type(agent.critic)), ", ".join(Batch._fields[3:])
         raise UserError(f"the critic {name} needs {unknown[0]!r}, which the replay does not give: it gives {known}")
     critic = CRITICS.name_of(type(agent.critic))
+    if broken := _broken_hindsight(hindsight_of(agent.critic)):
+        raise UserError(f"the hindsight of the critic {critic} has {broken}")
     if getattr(agent.condition, "needs_steps", False) and "steps" not in agent.critic.gives:
         able = ", ".join(name for name, row in CRITICS.items() if "steps" in row.gives)
         condition = CONDITIONS.name_of(type(agent.condition))
@@ -133,6 +133,21 @@ def checked(agent: Agent) -> Agent:
             f"the score {SCORES.name_of(score)} reads psi, and the critic {critic} has none: use final_goal"
         )
     return agent
+
+
+def _broken_hindsight(hindsight: Hindsight) -> str | None:
+    """Return what is wrong with how a critic draws its goals, or None."""
+    h, shares = hindsight, (hindsight.current_share, hindsight.random_share)
+    if h.draws not in ("future", "final"):
+        return f"draws {shown(h.draws)}: use future or final"
+    if h.discount is not None and not 0.0 < h.discount <= 1.0:
+        return f"discount {h.discount}: use a number above 0 and up to 1"
+    if not (min(shares) >= 0.0 and sum(shares) <= 1.0):
+        return f"current_share {shares[0]} and random_share {shares[1]}: use shares from 0 whose sum is at most 1"
+    if h.goal_steps < 1 or (h.draws == "final" and h.goal_steps > 1):
+        most = "1: nothing follows a final goal" if h.draws == "final" else "1 or more"
+        return f"goal_steps {h.goal_steps}: use {most}"
+    return None
 
 
 def config_of(agent: Agent, config: Config) -> Config:

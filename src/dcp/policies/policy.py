@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dcp.critics.actor_rules import actor_rule_of
 from dcp.errors import UserError
 from dcp.interfaces import Condition, Critic, Network, Problem, Representation, read
-from dcp.networks import actor_heads, sample_squashed
+from dcp.networks import actor_heads
 from dcp.policies.numpy_policy import numbers, paired
 from dcp.types import Array, EnvSpec, Params
 
@@ -133,7 +134,7 @@ def _act(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
 @partial(jax.tree_util.register_dataclass, data_fields=["policy"], meta_fields=[])
 @dataclass(frozen=True)
 class SampledPolicy:
-    """Act with the stochastic actor, as in training: tanh of a sample instead of tanh of the mean."""
+    """Act as in training, by the critic's actor rule: tanh of a sample, or TD3's noise around tanh of the mean."""
 
     policy: DeployedPolicy
 
@@ -144,7 +145,7 @@ class SampledPolicy:
         key, key_noise = jax.random.split(policy_state[0])
         mean, log_std = self.policy.heads(state, goal)
         noise = jax.random.normal(key_noise, mean.shape)
-        planned = sample_squashed(mean, log_std, noise)[0]
+        planned = actor_rule_of(self.policy.critic).explore(mean, log_std, noise)
         chunk, action = _in_turn(policy_state[1], planned, self.policy.action_chunk)
         return (key, chunk), action
 

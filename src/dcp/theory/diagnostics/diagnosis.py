@@ -12,7 +12,7 @@ from dcp.config import Config
 from dcp.envs.base import Environment
 from dcp.errors import UserError
 from dcp.evaluation.targets import Target, environment_of, open_target, require_known_parts
-from dcp.methods.conditions import Direction
+from dcp.methods.table import CONDITIONS
 from dcp.policies.policy import DeployedPolicy
 from dcp.theory.diagnostics.direction_measures import alignment, controllability, gaps
 from dcp.theory.diagnostics.distance_measures import calibration, conditioning, energies
@@ -104,7 +104,7 @@ def _about(target: Target, subject: Subject) -> dict[str, Any]:
         "env": subject.env.spec.name,
         "fidelity": target.fidelity,
         "physics": subject.env.spec.stepped_by,
-        "actor_sees": "direction" if isinstance(subject.policy.condition, Direction) else "raw_goal",
+        "actor_sees": CONDITIONS.name_of(type(subject.policy.condition)),
         "episodes": len(subject.visits.goals),
         "episodes_that_reach": int(np.sum(subject.visits.reached > 0)),
         "states": len(subject.visits.at),

@@ -13,11 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp.compiling import QUICK_COMPILE, cached_by_env
+from dcp.config import Config
 from dcp.envs.base import Environment, EnvState, is_sound
 from dcp.envs.mazes import goals_at, has_plane, unit
 from dcp.envs.paths import farthest_goal, wall_at
 from dcp.methods.commands import PooledSubgoal
-from dcp.methods.table import make_agent, make_part
+from dcp.methods.table import COMMANDS, make_agent, make_part, named_parts
 from dcp.policies.policy import DeployedPolicy
 from dcp.statistics import clustered_mean, clustered_share
 from dcp.theory.diagnostics.distance_measures import rank_correlation
@@ -73,8 +74,7 @@ def choose_subgoals(subject: Subject) -> dict[str, np.ndarray]:
     """Return z [K, G] by kind. The scorer has the run's settings, even if its method has no pool."""
     visits, seed = subject.visits, subject.seed
     rng = np.random.default_rng(seed)
-    pooled = replace(subject.config, command="pooled_subgoal")
-    command = make_agent(pooled, visits.spec).command
+    command = make_agent(_pooled(subject.config), visits.spec).command
     assert isinstance(command, PooledSubgoal)
     pool = visits.pool(command.pool_size, seed)
     chosen = _select(command, subject.policy, pool, visits.achieved, visits.goal, jax.random.key(seed))
@@ -84,6 +84,15 @@ def choose_subgoals(subject: Subject) -> dict[str, np.ndarray]:
         "random": pool[rng.integers(0, len(pool), len(visits.at))],
         "oracle": subject.truth.between(visits.achieved, visits.goal, shares),
     }
+
+
+def _pooled(config: Config) -> Config:
+    """Return the config with the paper's command, without the settings of another one."""
+    own = named_parts(config)["command"]
+    settings = config.component_settings
+    if COMMANDS.get(own, own) is not PooledSubgoal:
+        settings = {name: value for name, value in settings.items() if not name.startswith("command.")}
+    return replace(config, command="pooled_subgoal", component_settings=settings)
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=QUICK_COMPILE)

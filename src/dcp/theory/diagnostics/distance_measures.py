@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from dcp.critics.table import CRITICS
 from dcp.policies.policy import DeployedPolicy
 from dcp.statistics import UNKNOWN, Interval, clustered_mean, clustered_share, clustered_statistic, spearman
-from dcp.theory.diagnostics.visited_states import Found, Subject, Visits, energy_distances, jacobians, psi
+from dcp.theory.diagnostics.visited_states import Found, Subject, Visits, distances, energy_distances, jacobians, psi
 
 PAIRS = 2000
 LONGEST = 100  # steps: 1 / (1 - discount); the critic has seen few pairs beyond
@@ -91,7 +92,7 @@ def _before_success(visits: Visits) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def _distances(policy: DeployedPolicy, achieved: np.ndarray, goal: np.ndarray) -> np.ndarray:
     """Return d_psi: [K, G], [K, G] -> [K]."""
-    return np.linalg.norm(np.asarray(psi(policy, achieved)) - np.asarray(psi(policy, goal)), axis=1)
+    return np.asarray(distances(policy, achieved, goal))
 
 
 def _fit(x: np.ndarray, d_psi: np.ndarray, episodes: np.ndarray) -> dict[str, Any]:
@@ -132,23 +133,27 @@ def _slope(x: np.ndarray, y: np.ndarray) -> float:
 def energies(subject: Subject) -> Found:
     """Measure whether the critic's own distance, -energy(psi_sa(s, a), psi_g(g)), is a quasimetric.
 
-    d(s, g) uses the actor's own action toward g. d_psi = |psi_g - psi_g| is a norm: it is zero at g = s, symmetric, and
-    obeys the triangle inequality by construction, so it is not measured. d(s, g) need not, because psi_sa and psi_g
-    are two networks. A quasimetric may be asymmetric (that is not a fault), must be zero at g = s, and needs
-    d(s, g) <= d(s, w) + d(w, g). Triples s, w, g of visited states are drawn at random.
+    d(s, g) uses the actor's own action toward g. The contrastive critic's d_psi = |psi_g - psi_g| is a norm: it is zero
+    at g = s, symmetric, and obeys the triangle inequality by construction, so it is not measured. d(s, g) need not,
+    because psi_sa and psi_g are two networks. A quasimetric may be asymmetric (that is not a fault), must be zero at
+    g = s, and needs d(s, g) <= d(s, w) + d(w, g). Triples s, w, g of visited states are drawn at random.
     """
     policy, visits = subject.policy, subject.visits
+    energy = getattr(policy.critic, "energy", None)
+    if energy is None:
+        critic = CRITICS.name_of(type(policy.critic))
+        subject.notes.append(f"the critic {critic} has no energy, so no triangle was measured")
+        return {}, {}
     if "psi_sa" not in policy.critic_params:
         subject.notes.append(
             "the policy was saved without its critic psi_sa, so its energy was not measured: name the run's own folder"
         )
         return {}, {}
-    energy = getattr(policy.critic, "energy", None)
     if energy not in ("norm", "l2"):
         subject.notes.append(f"the energy {energy} is not a distance, so no triangle was measured")
         return {}, {}
 
-    def distances(state: np.ndarray, toward: np.ndarray) -> np.ndarray:
+    def from_to(state: np.ndarray, toward: np.ndarray) -> np.ndarray:
         """Return distances: [K, S], [K, S] -> [K]. The energy l2 is a square, so its root is taken."""
         found = energy_distances(policy, jnp.asarray(state), jnp.asarray(visits.spec.achieved(toward)))
         return np.sqrt(np.asarray(found, float)) if energy == "l2" else np.asarray(found, float)
@@ -156,7 +161,7 @@ def energies(subject: Subject) -> Found:
     rng = np.random.default_rng(subject.seed)
     s = visits.state
     w, g = (s[rng.permutation(len(s))] for _ in range(2))
-    s_g, s_w, w_g, w_s, home = (distances(a, b) for a, b in ((s, g), (s, w), (w, g), (w, s), (s, s)))
+    s_g, s_w, w_g, w_s, home = (from_to(a, b) for a, b in ((s, g), (s, w), (w, g), (w, s), (s, s)))
     excess = (s_g - s_w - w_g) / np.maximum(s_g, 1e-12)  # relative violation of the triangle inequality
     violated = excess > ROUNDING
     asymmetry = np.abs(s_w - w_s) / np.maximum(0.5 * (s_w + w_s), 1e-12)

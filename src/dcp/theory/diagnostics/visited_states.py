@@ -165,7 +165,7 @@ class Learned(NamedTuple):
     """Hold psi's direction and distance from s to a goal."""
 
     direction: Array  # [K, D]: u, in psi-space
-    magnitude: Array  # [K]: d_psi
+    magnitude: Array  # [K]: d_psi, the critic's own distance
     pulled: Array  # [K, G]: J^T u
     descent: Array  # [K, G]: -grad_s d_psi, by differentiating the distance itself
 
@@ -177,10 +177,11 @@ def learned(policy: DeployedPolicy, achieved: Array, commanded: Array) -> Learne
 
     def of_one(s: Array, z: Array) -> Learned:
         psi_z = representation.encode_goal(z)
-        direction, magnitude = direction_and_magnitude(representation.encode_goal(s), psi_z)
+        psi_s = representation.encode_goal(s)
+        direction, length = direction_and_magnitude(psi_s, psi_z)
         slope = jax.grad(lambda at: representation.distance(representation.encode_goal(at), psi_z))(s)
-        descent = jnp.where(magnitude > 0.0, -slope, 0.0)  # a norm has no slope at zero
-        return Learned(direction, magnitude[0], pulled_back(representation, s, z), descent)
+        descent = jnp.where(length > 0.0, -slope, 0.0)  # a norm has no slope at zero
+        return Learned(direction, representation.distance(psi_s, psi_z), pulled_back(representation, s, z), descent)
 
     return jax.vmap(of_one)(achieved, commanded)
 
@@ -195,6 +196,13 @@ def actions(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
 def psi(policy: DeployedPolicy, goal: Array) -> Array:
     """Return psi_g of goals: [K, G] -> [K, D]."""
     return policy.representation.encode_goal(goal)
+
+
+@partial(jax.jit, compiler_options=QUICK_COMPILE)
+def distances(policy: DeployedPolicy, achieved: Array, goal: Array) -> Array:
+    """Return d_psi, the critic's own distance: [K, G], [K, G] -> [K]."""
+    representation = policy.representation
+    return representation.distance(representation.encode_goal(achieved), representation.encode_goal(goal))
 
 
 @partial(jax.jit, compiler_options=QUICK_COMPILE)
