@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp import hosts
+from dcp.errors import RunError
 from dcp.learner import LearnerState
 from dcp.runs.folder import RunFolder
 from dcp.runs.run_status import resume_command
@@ -130,7 +131,7 @@ def explained(error: BaseException, folder: RunFolder, last: int | None) -> str 
     kept = f"the checkpoint at {last:,} steps is kept" if last is not None else "there was no checkpoint yet"
     if isinstance(error, NotFiniteError):
         see = ""
-        with suppress(OSError):  # on a full disk only the sentence is left
+        with suppress(OSError, RunError):  # on a full disk, or in a folder that was moved, only the sentence is left
             see = f"see {folder.save_fault({**error.seen(), 'last_checkpoint': last})}; "
         return f"{error}: {see}{kept}; try a lower learning rate or a larger batch in a new run"
     if isinstance(error, Exception) and (lost := folder.lock.lost()):  # whichever write failed

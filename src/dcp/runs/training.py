@@ -324,8 +324,9 @@ class _Session(Watcher):
             return []
         first, trained = runs[0].folder, []
         for run in runs:
-            config, saver = run.folder.config, Saver(run.folder.checkpoints, run.folder.config)
-            self._results[Member(config, saver, run.folder.lock)] = run
+            folder = run.folder
+            saver = Saver(folder.checkpoints, folder.config, folder.lock.is_held)
+            self._results[Member(folder.config, saver, folder.lock)] = run
         try:
             with ExitStack() as stack:
                 for member, run in self._results.items():
