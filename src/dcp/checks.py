@@ -316,8 +316,22 @@ _REMEDIES = {
 }
 
 
+STATE = ("replay", "learner and its optimizer", "the pool")  # what a checkpoint copies
+_SPLIT = ("replay", "one unroll")  # each of several devices holds its own environments' part
+
+
+def resident_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
+    """Return the bytes of each part of a run in the memory that `available_memory` tells: on a CPU with the copy that a
+    checkpoint is written from, with accelerators on one of them (there the copy is in the machine's memory)."""
+    parts = memory_parts(settings, spec)
+    if jax.default_backend() == "cpu":
+        return {name: size * (2 if name in STATE else 1) for name, size in parts.items()}
+    count = devices.count_devices(settings.devices, settings.num_envs, spec)
+    return {name: size // count if name in _SPLIT else size for name, size in parts.items()}
+
+
 def _memory_violations(settings: Settings, spec: EnvSpec) -> list[str]:
-    parts, there = memory_parts(settings, spec), available_memory()
+    parts, there = resident_parts(settings, spec), available_memory()
     needed = sum(parts.values())
     if there is None or needed <= there:
         return []
