@@ -1,6 +1,8 @@
 """The loop's schedule and sampling, and a probe that learns in seconds. Bit-identity: test_run_folder.py."""
 
 import dataclasses
+import shutil
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -8,14 +10,22 @@ import pytest
 
 from dcp import algorithm as trainer_module
 from dcp.algorithm import Algorithm, make_algorithm
+from dcp.checks import check_algorithm
 from dcp.config import Config
+from dcp.critics.contrastive import Contrastive
 from dcp.envs.mazes import parse_layout
 from dcp.envs.point_tasks import PointMaze
+from dcp.errors import UserError
 from dcp.evaluation.rollout import evaluation_key
+from dcp.interfaces import Agent
+from dcp.methods.commands import FinalGoal
+from dcp.methods.conditions import RawGoal
+from dcp.presets import preset_config
 from dcp.programs import Programs
+from dcp.runs import training
 from dcp.runs.run_status import evaluation_points
 from dcp.runs.sinks import TrainedRun
-from dcp.runs.training import train
+from dcp.runs.training import resume, train
 from tests.tiny import tiny_config
 
 
@@ -110,3 +120,52 @@ def test_a_probe_learns_in_seconds():
 def test_the_probe_is_learned_by_every_method(method: str):
     untrained, trained = probe_scores(method)
     assert trained > untrained + 0.3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("env", "point_big_maze"), ("eval_env", "point_u_maze_eval"), ("physics", "mujoco"), ("fidelity", "fixed")),
+        *(("method", "crl"), ("condition", "raw_goal"), ("actor_goal", "future"), ("energy", "dot")),
+        *(("width", 128), ("pool_size", 1_024), ("final_goal_share", 0.5)),
+    ],
+)
+def test_a_setting_that_an_algorithms_parts_have_decided_is_refused(name: str, value: object, tmp_path: Path):
+    with pytest.raises(UserError, match=f"^{name} {value!r} comes too late for this algorithm, which is made with"):
+        train(make_algorithm(tiny_config()), runs_dir=tmp_path, display="none", **{name: value})
+    assert not any(tmp_path.iterdir())
+
+
+def test_settings_that_no_part_decides_pass_and_so_do_those_that_agree():
+    crl = Algorithm("point_u_maze", Agent(Contrastive(), FinalGoal(), RawGoal(), "future"), tiny_config())
+    settings = {"seed": 3, "steps": 8_000, "actor_learning_rate": 1e-3, "method": "crl", "pool_size": 64}
+    changed = training._algorithm(crl, settings)
+    assert {name: getattr(changed.config, name) for name in settings} == settings  # this agent has no pool
+    assert changed.agent == crl.agent
+
+
+def test_a_run_resumes_with_the_algorithm_that_began_it_and_no_other(tiny_run: TrainedRun, tmp_path: Path):
+    folder = Path(shutil.copytree(tiny_run.folder, tmp_path / "run"))
+    config = (folder / "config.json").read_bytes()
+    for other, told in (
+        ({"method": "crl"}, "method 'dcp' where the algorithm has 'crl': give the algorithm that began the run"),
+        ({"width": 128}, "width 32 where the algorithm has 128"),
+        ({"env": "point_big_maze"}, "env 'point_u_maze' where the algorithm has 'point_big_maze', eval_env"),
+    ):
+        with pytest.raises(UserError, match="was begun with") as error:
+            resume(folder, algorithm=make_algorithm(tiny_config(**other)), display="none")
+        assert told in str(error.value)
+    assert (folder / "config.json").read_bytes() == config
+    assert resume(folder, algorithm=make_algorithm(tiny_config(steps=8_000)), display="none").rows == tiny_run.rows
+
+
+@pytest.mark.parametrize(
+    ("env", "sentence"),
+    [
+        ("point_big_maze", "eval_env 'point_u_maze_eval' has other walls than env 'point_big_maze'"),
+        ("point_soccer", "eval_env 'point_u_maze_eval' has sizes"),
+    ],
+)
+def test_an_algorithm_is_not_scored_in_another_maze_than_it_trains_in(env: str, sentence: str):
+    with pytest.raises(UserError, match=sentence):
+        check_algorithm(Algorithm(env, config=preset_config("demo")))

@@ -12,10 +12,12 @@ from dcp.config import Config, Settings
 from dcp.critics.table import CRITICS
 from dcp.envs.base import EnvState
 from dcp.envs.registry import ENVIRONMENTS, make_env
+from dcp.errors import UserError
 from dcp.interfaces import hindsight_of
 from dcp.learner import Learner
 from dcp.methods.table import make_agent, needs
 from dcp.replay import relabel
+from dcp.runs.seeds import require_memory
 from dcp.types import Array, Batch, EnvSpec, Transition
 from tests.tiny import tiny_config
 from tests.toys import BrittleLine, LineWorld
@@ -155,3 +157,32 @@ def test_a_deep_updates_bytes_are_near_those_that_xla_plans(depth: int):
     planned = program.memory_analysis()
     assert planned is not None
     assert memory_parts(config, spec)["one update"] == pytest.approx(planned.temp_size_in_bytes, rel=0.2)
+
+
+@pytest.mark.parametrize(("backend", "devices"), [("cpu", 1), ("gpu", 1), ("gpu", 4)])
+def test_a_run_fits_with_its_checkpoints_copy_on_a_cpu_and_its_share_of_the_replay_on_each_gpu(
+    backend: str, devices: int, monkeypatch
+):
+    config = tiny_config().resolve(250)
+    parts = memory_parts(config, make_env(config.env).spec)
+    copied = parts["replay"] + parts["learner and its optimizer"] + parts["the pool"]
+    elsewhere = (parts["replay"] + parts["one unroll"]) * (devices - 1) // devices
+    needed = sum(parts.values()) + (copied if backend == "cpu" else -elsewhere)
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    monkeypatch.setattr("dcp.devices.count_devices", lambda *_: devices)
+    monkeypatch.setattr("dcp.devices.shortage", lambda count: None)
+    for there, told in ((needed, 0), (needed - 1, 1)):
+        monkeypatch.setattr("dcp.checks.available_memory", lambda there=there: there)
+        problems = violations(config)
+        assert len(problems) == told and all("GB are available: lower" in problem for problem in problems)
+
+
+def test_seeds_in_one_program_are_counted_with_their_checkpoints_copies(monkeypatch):
+    config = tiny_config().resolve(250)
+    parts = memory_parts(config, make_env(config.env).spec)
+    needed = 3 * (sum(parts.values()) + parts["replay"] + parts["learner and its optimizer"] + parts["the pool"])
+    monkeypatch.setattr("dcp.runs.seeds.available_memory", lambda: needed)
+    require_memory(config, 3)
+    monkeypatch.setattr("dcp.runs.seeds.available_memory", lambda: needed - 1)
+    with pytest.raises(UserError, match="3 seeds as one program need"):
+        require_memory(config, 3)

@@ -93,6 +93,10 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"actor_learning_rate": 0.0}, ["actor_learning_rate is 0.0", "positive"]),
     ({"seed": -1}, ["seed is -1"]),
     ({"seed": 2**32}, ["seed is 4294967296", "below 2**32"]),
+    *(
+        ({"method": label, "critic": "contrastive", "command": "final_goal", "condition": "raw_goal"}, ["method is"])
+        for label in ("../../outside", "a/b", "a\0b", "", ".hidden", "a" * 101, "a\n")
+    ),
     ({"fidelity": "exact"}, ["unknown fidelity 'exact'", "paper, fixed"]),
     ({"actor_goal": "past"}, ["unknown actor_goal 'past'", "future, commanded"]),
     ({"num_envs": 2.0}, ["num_envs must be int, not 2.0"]),
@@ -125,6 +129,11 @@ def test_a_mistake_is_reported_with_its_numbers_and_the_fix(values: dict[str, An
     for word in words:
         assert word in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("label", ["dcp", "my_module:SoftDCP", "dcp-2.0+wide", "a" * 100])
+def test_a_method_may_have_a_label_that_a_folder_can_have(label: str):
+    assert Config(method=label).run_path == f"point_u_maze/{label.replace(':', '.')}/seed_0"
 
 
 def test_several_mistakes_are_all_reported_at_once():

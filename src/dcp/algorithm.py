@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from dcp import devices
-from dcp.config import Config
+from dcp.config import PARTS, Config
 from dcp.devices import Split
 from dcp.envs.base import Environment
 from dcp.envs.episodes import Episodes, EpisodeState
@@ -127,6 +127,14 @@ class Algorithm:
         made = {"env": env, "config": config, "eval_env": eval_env, "agent": agent or make_agent(config, env.spec)}
         for name, value in made.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def decided(self) -> frozenset[str]:
+        """Return the config's fields that these environments and parts decide: changing them would have no effect."""
+        of_envs = {"env", "eval_env", "fidelity", "physics", "randomize"}
+        parts = [getattr(self.agent, kind) for kind in PARTS]
+        shared = {name for part in parts for name in getattr(type(part), "from_config", ())}
+        return frozenset({*of_envs, *PARTS, *shared, "method", "actor_goal", "component_settings"})
 
     @cached_property
     def split(self) -> Split:

@@ -43,9 +43,10 @@ def check(config: Settings) -> None:
 
 
 def check_algorithm(algorithm: "Algorithm") -> None:
-    """Check what an algorithm of objects could not check by its config: its environment, and this machine's memory."""
-    env, config = algorithm.env, algorithm.config
+    """Check what an algorithm of objects could not check by its config: its environments, and this machine's memory."""
+    env, eval_env, config = algorithm.env, algorithm.eval_env, algorithm.config
     problems = [] if is_ours(env) else contract_violations(env.spec.name if hasattr(env, "spec") else "the env", env)
+    problems = problems or _misfit(config.env, env.spec, config.eval_env, eval_env.spec)
     problems = problems or _device_violations(config, env.spec)
     with suppress(UserError):  # parts without a name are not counted
         problems = problems or _memory_violations(config, env.spec)
@@ -149,18 +150,19 @@ def _environments(settings: Settings) -> tuple[list[Environment], list[str]]:
             envs.append(env)
     if problems:
         return [], problems
-    first, last = envs[0].spec, envs[-1].spec
-    if _sizes(first) != _sizes(last):
-        problems.append(
-            f"eval_env {settings.eval_env!r} has sizes (S, G, A, goal dims) {_sizes(last)}, but env "
-            f"{settings.env!r} has {_sizes(first)}: evaluate on an environment of the same sizes"
-        )
-    elif first.maze and last.maze and not np.array_equal(first.maze.walls, last.maze.walls):
-        problems.append(
-            f"eval_env {settings.eval_env!r} has other walls than env {settings.env!r}: "
-            "set eval_env to a layout of the same maze"
-        )
-    return envs, problems
+    return envs, _misfit(settings.env, envs[0].spec, settings.eval_env, envs[-1].spec)
+
+
+def _misfit(name: str, spec: EnvSpec, eval_name: str | None, eval_spec: EnvSpec) -> list[str]:
+    """Compare the sizes and walls of eval_env with those of env."""
+    if _sizes(spec) != _sizes(eval_spec):
+        return [
+            f"eval_env {eval_name!r} has sizes (S, G, A, goal dims) {_sizes(eval_spec)}, but env {name!r} has "
+            f"{_sizes(spec)}: evaluate on an environment of the same sizes"
+        ]
+    if spec.maze and eval_spec.maze and not np.array_equal(spec.maze.walls, eval_spec.maze.walls):
+        return [f"eval_env {eval_name!r} has other walls than env {name!r}: set eval_env to a layout of the same maze"]
+    return []
 
 
 def _sizes(spec: EnvSpec) -> tuple[int, int, int, tuple[int, ...]]:
@@ -318,8 +320,22 @@ _REMEDIES = {
 }
 
 
+STATE = ("replay", "learner and its optimizer", "the pool")  # what a checkpoint copies
+_SPLIT = ("replay", "one unroll")  # each of several devices holds its own environments' part
+
+
+def resident_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
+    """Return the bytes of each part of a run in the memory that `available_memory` tells: on a CPU with the copy that a
+    checkpoint is written from, with accelerators on one of them (there the copy is in the machine's memory)."""
+    parts = memory_parts(settings, spec)
+    if jax.default_backend() == "cpu":
+        return {name: size * (2 if name in STATE else 1) for name, size in parts.items()}
+    count = devices.count_devices(settings.devices, settings.num_envs, spec)
+    return {name: size // count if name in _SPLIT else size for name, size in parts.items()}
+
+
 def _memory_violations(settings: Settings, spec: EnvSpec) -> list[str]:
-    parts, there = memory_parts(settings, spec), available_memory()
+    parts, there = resident_parts(settings, spec), available_memory()
     needed = sum(parts.values())
     if there is None or needed <= there:
         return []

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -303,6 +304,7 @@ def type_violations(s: Settings) -> list[str]:
 
 
 _FLOAT32_MAX = 3.4028234e38
+_LABEL = re.compile(r"(?!\.)[A-Za-z0-9_.:+-]{1,100}")
 _INT32_MAX = 2**31 - 1
 # Sizes and counts of time steps are 32-bit integers on the device. Evaluations are listed one by one, layers compiled.
 _AT_MOST = {"steps": 2**63 - 1, "num_evals": 1_000_000, "depth": 10_000}
@@ -370,6 +372,11 @@ def _range_violations(s: Settings) -> list[str]:
     for name in ("actor_learning_rate", "critic_learning_rate", "alpha_learning_rate"):
         if getattr(s, name) <= 0.0:
             problems.append(f"{name} is {getattr(s, name)}: use a positive number")
+    if not _LABEL.fullmatch(s.method):
+        problems.append(
+            f"method is {shown(s.method)}, which names a folder: use up to 100 letters, digits and _ . : + -, "
+            "without a dot at the start"
+        )
     if s.seed >= 2**32:
         problems.append(f"seed is {s.seed}: use a number below 2**32")
     return problems

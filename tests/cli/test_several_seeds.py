@@ -16,7 +16,7 @@ from dcp.cli.main import main
 from dcp.cli.several_seeds import SeedJob, SeedLines, joint_code, single
 from dcp.grid.grid_display import Line
 from dcp.grid.local_launcher import last_line
-from dcp.grid.resources import run_memory
+from dcp.grid.resources import Gpu, run_memory
 from tests.runs.same_run import metrics
 from tests.tiny import FLAGS, LONGER_FLAGS, tiny_config
 
@@ -81,6 +81,26 @@ def test_seeds_are_one_program_where_there_is_an_accelerator_and_processes_on_a_
     assert several_seeds.default_form() == "processes"
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert several_seeds.default_form() == "vmapped"
+
+
+def test_seeds_as_processes_have_a_gpu_each_and_their_parent_has_none(tmp_path: Path, monkeypatch, capsys):
+    """Three seeds, eight cores and two GPUs: two at once, on different GPUs, the third on one that is free again."""
+    code = (
+        "import os, time; a = time.time(); time.sleep(0.3); print(os.environ['CUDA_VISIBLE_DEVICES'], a, time.time())"
+    )
+    platforms: list[str] = []
+    monkeypatch.setattr(SeedJob, "command", lambda job: [sys.executable, "-c", code])
+    monkeypatch.setattr(several_seeds, "seed_gpus", lambda: (Gpu("3", 2**34), Gpu("5", 2**34)))
+    monkeypatch.setattr(several_seeds, "cores", lambda: 8)
+    monkeypatch.setattr(jax.config, "update", lambda name, value: platforms.append(value))
+    assert several_seeds.default_form() == "vmapped"
+    flags = ["--seeds", "0", "1", "2", "--seeds-as", "processes", "--runs-dir", str(tmp_path)]
+    assert main(["train", *FLAGS, *flags]) == 0
+    assert platforms == ["cpu"]
+    told = [line.split()[2:] for line in capsys.readouterr().out.splitlines() if "starting" not in line]
+    runs = sorted((float(begun), float(ended), gpu) for gpu, begun, ended in told)
+    assert len(runs) == 3 and {gpu for _, _, gpu in runs[:2]} == {"3", "5"}
+    assert runs[2][0] >= min(ended for _, ended, _ in runs[:2])
 
 
 def test_a_process_is_given_what_concerns_its_own_seed():

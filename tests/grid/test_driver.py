@@ -14,6 +14,7 @@ from dcp.grid.grid_display import (
     Beat,
     Heartbeat,
     Line,
+    LineReader,
     LiveTable,
     PlainTable,
     heartbeat,
@@ -215,6 +216,16 @@ def test_plain_lines_are_printed_once_for_each_change(capsys: pytest.CaptureFixt
     assert said[0] == "1 of 5 runs were finished before"  # the one that waits is of two seeds
     assert said[1].startswith("b: running, process 7, 500 / 1,000 steps, 10 steps/s, 0:50 left, success 25.0%")
     assert said[2] == "d: failed, attempt 3, 100 / 1,000 steps (out of luck)" and len(said) == 4
+
+
+@pytest.mark.parametrize(("speed", "left"), [(0.0, None), (100.0, 100.0)])
+def test_a_row_without_a_speed_tells_no_time_left(speed: float, left: float | None, tmp_path: Path, monkeypatch):
+    row = {"env_steps": 2_000.0, "steps_per_second": speed, "success_once": 0.0, "time_near_goal": 0.0}
+    monkeypatch.setattr("dcp.grid.grid_display.last_row", lambda folder: row)
+    _, (job,) = planned(tmp_path, seed=[0])  # of 12,000 steps
+    line = LineReader().of_job(job, RUNNING, 1, 0)
+    assert (line.speed, line.left) == (speed or None, left)
+    assert summary([line]) == "1 running; 17% of all steps" + ("; about 1:40 left" if left else "")
 
 
 def test_a_heartbeat_tells_steps_at_most_once_a_second(tmp_path: Path):

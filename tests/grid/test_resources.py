@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from dcp.config import Settings
 from dcp.errors import UserError
-from dcp.grid.forecast import total_seconds
+from dcp.grid import resources
+from dcp.grid.forecast import calibration_file, total_seconds
 from dcp.grid.jobs import Job
-from dcp.grid.resources import FreeResources, Resources, parse_memory, require_fit
+from dcp.grid.resources import FreeResources, Gpu, Resources, parse_memory, require_fit
 
 GB = 10**9
 
@@ -73,7 +74,7 @@ def test_what_is_taken_is_never_more_than_there_is_and_comes_back_whole(wanted: 
     [
         ({"cores": 3}, "a run is to have 3 cores, but there are 2: lower --cores-per-run"),
         ({"memory": 5 * GB}, "needs about 5.0 GB, but there are 4 GB: lower its replay_rows or num_envs"),
-        ({"gpus": 0.5}, "a run is to have 0.5 GPUs, but there are 0: lower --gpus-per-run"),
+        ({"gpus": 0.5}, "there are 0: lower --gpus-per-run, or let JAX use NVIDIA's by pip install 'dcp-rl[cuda]'"),
     ],
 )
 def test_a_job_that_would_wait_for_ever_is_refused(needs: dict, sentence: str):
@@ -100,6 +101,22 @@ def test_an_amount_of_memory_is_read(text: str, amount: int):
 def test_what_is_not_an_amount_is_reported(text: str):
     with pytest.raises(UserError, match="such as 12GB"):
         parse_memory(text)
+
+
+@pytest.mark.parametrize(("plugins", "found"), [((), ()), (("jax_cuda13_plugin",), (Gpu("0", 2**34),))])
+def test_a_gpu_counts_only_where_jax_has_its_plugin(plugins: tuple, found: tuple, tmp_path: Path, monkeypatch):
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 0, 16384\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr("dcp.grid.resources.find_spec", lambda name: name in plugins or None)
+    assert resources.gpus.__wrapped__() == found
+
+
+def test_calibrations_are_kept_in_the_users_own_folder(tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("DCP_CACHE_DIR", "~/cache")
+    assert calibration_file() == tmp_path / "cache" / "calibration.json"
 
 
 PINNED = (

@@ -303,3 +303,36 @@ def test_the_exit_codes_are_in_the_help(capsys):
     shown = " ".join(capsys.readouterr().out.split())
     assert "75 stopped by SIGINT or SIGTERM with a checkpoint" in shown
     assert os.EX_TEMPFAIL == 75
+
+
+HUNG_UP = """
+import os, signal, sys, time
+if sys.argv[1] == "nohup":
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+from dcp.runs.stopping import StopRequest
+with StopRequest() as stop:
+    os.write(1, b"ready" + bytes([10]))
+    until = time.monotonic() + (2 if sys.argv[1] == "nohup" else 60)
+    while stop.signal is None and time.monotonic() < until:
+        time.sleep(0.01)
+    if sys.argv[1] != "nohup":
+        print("to a terminal that is gone", flush=True)
+open(sys.argv[2], "w").write(str(stop.signal and stop.signal.name))
+"""
+
+
+@pytest.mark.parametrize(("how", "heard"), [("ssh", "SIGHUP"), ("nohup", "None")])
+def test_a_terminal_that_ends_stops_a_run_as_sigterm_does_unless_under_nohup(how: str, heard: str, tmp_path: Path):
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-c", HUNG_UP, how, str(tmp_path / "heard")]
+    process = subprocess.Popen(
+        ["setsid", "--ctty", "--wait", *command], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, text=True
+    )
+    os.close(theirs)
+    said = b""
+    while not said.endswith(b"\n"):
+        said += os.read(ours, 1_000)
+    os.close(ours)
+    error = process.communicate(timeout=100)[1]
+    assert process.returncode == 0, error
+    assert (tmp_path / "heard").read_text() == heard

@@ -1,13 +1,29 @@
 """`--overwrite` ended at any line: the run that was there, or the new one, is whole."""
 
+import fcntl
+import os
+import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from dcp.errors import UserError
+from dcp.errors import RunError, UserError
 from dcp.runs import folder as run_folder
-from dcp.runs.folder import claim, drop_replaced, finish_replacing, keep_replaced, reopen, restore_replaced
+from dcp.runs.folder import (
+    FolderLock,
+    RunFolder,
+    claim,
+    drop_replaced,
+    finish_replacing,
+    keep_replaced,
+    reopen,
+    restore_replaced,
+)
+from dcp.runs.sinks import Results
+from dcp.runs.stopping import Interrupted
+from dcp.runs.training import train
 from tests.tiny import tiny_config
 
 CONFIG = tiny_config().resolve(250)
@@ -120,3 +136,40 @@ def test_drafts_of_a_process_that_was_killed_are_cleared_away(path: Path):
     reopen(path).lock.release()
     assert not list(path.glob(".*.tmp"))
     assert is_old(path)
+
+
+def test_a_run_whose_folder_was_removed_leaves_the_new_run_there_alone(tmp_path: Path):
+    old = claim(tmp_path, CONFIG)
+    shutil.rmtree(old.path)
+    new = claim(tmp_path, CONFIG)
+    with pytest.raises(RunError, match="was moved or removed"):
+        old.save_fault({})
+    Results(old, resumed=False).leave(None)
+    assert (new.path / "config.json").exists() and not new.fault.exists()
+    assert new.lock.lost() is None
+
+
+def test_a_run_that_ends_after_its_folder_was_replaced_removes_nothing_of_the_new_run(tmp_path: Path, monkeypatch):
+    new: list[RunFolder] = []
+
+    def replaced_and_stopped(*_):
+        shutil.rmtree(tmp_path / CONFIG.run_path)
+        new.append(claim(tmp_path, CONFIG))
+        (new[0].checkpoints / "000000001_00000.draft").mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dcp.runs.training.run_loop", replaced_and_stopped)
+    with pytest.raises(Interrupted):
+        train(CONFIG, runs_dir=tmp_path, display="none")
+    assert (new[0].path / "config.json").exists() and new[0].lock.is_held()
+    assert (new[0].checkpoints / "000000001_00000.draft").exists()
+
+
+def test_a_process_that_only_looks_does_not_keep_a_writer_out(tmp_path: Path):
+    looking = os.open(tmp_path / ".lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    threading.Timer(0.05, os.close, [looking]).start()
+    lock = FolderLock(tmp_path)
+    with pytest.raises(UserError, match=f"is in use by process {os.getpid()}"):
+        FolderLock(tmp_path)
+    lock.release()

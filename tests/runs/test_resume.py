@@ -177,6 +177,17 @@ class TestTheLastEvaluation:
         assert before.exists()
 
 
+def test_an_evaluation_that_is_due_at_once_has_a_speed_and_a_checkpoint(tmp_path: Path):
+    """Evaluations after 6 and 10 unrolls; the run died in the first, with a checkpoint of the unroll before it."""
+    folder = stopped(tiny_config(), tmp_path, 0, Cadence(evals=0, minutes=1e-9))
+    assert files.checkpoints(folder / "checkpoints")[0].name == "000000006_00000"
+    first, last = resume(folder, display="none", cadence=Cadence(evals=1, minutes=0.0)).rows
+    assert first["steps_per_second"] == 2_400 / first["wall_seconds"]  # of the whole run: no iteration was timed
+    assert last["steps_per_second"] > 0
+    kept = [path.name for path in files.checkpoints(folder / "checkpoints")]
+    assert kept == ["000000010_00002", "000000006_00001"]
+
+
 class TestStrangers:
     def test_a_folder_that_names_code_does_not_run_it_unasked(self, tmp_path: Path, monkeypatch, capsys):
         (tmp_path / "payload.py").write_text("raise SystemExit('it ran')")

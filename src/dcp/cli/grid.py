@@ -66,7 +66,7 @@ class GridOptions:
     memory: str | None = None
     """Memory for all runs at once here, such as 12GB. Default: nine tenths of what is free."""
     gpus_per_run: float | None = None
-    """GPUs per run, or a share of one, such as 0.25. Default: 1 if there is any."""
+    """GPUs per run, or a share of one, such as 0.25. Default: 1 if this machine has any; 0 with ray and slurm."""
     dry_run: bool = False
     """Print the runs, their state and what they will take, and run nothing."""
     calibration: bool = True

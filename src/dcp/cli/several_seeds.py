@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import jax
 from rich.console import Console
 
 from dcp.checks import check, machine_memory
@@ -24,7 +25,7 @@ from dcp.grid.driver import Driver
 from dcp.grid.grid_display import Line, LiveTable, PlainTable
 from dcp.grid.jobs import Job
 from dcp.grid.local_launcher import STOPPED, LocalLauncher
-from dcp.grid.resources import FreeResources, Resources, run_memory
+from dcp.grid.resources import FreeResources, Gpu, Resources, gpus, run_memory
 from dcp.grid.worker import begin_child
 from dcp.runs.display import say
 
@@ -42,20 +43,29 @@ def train_several(options: TrainOptions, argv: list[str]) -> int:
     require_seeds(options.seeds)
     options = replace(options, settings=replace(options.settings, seed=options.seeds[0]))
     seeds_as = options.seeds_as or default_form()
+    own = seed_gpus() if seeds_as == "processes" else ()
+    if own:
+        jax.config.update("jax_platforms", "cpu")  # this process only checks: the GPUs are its children's
     if options.dry_run:
         return _dry_run(options, seeds_as)
     if seeds_as == "vmapped":
         return _as_one_program(options)
     _require_free(options)
     check(options.settings)  # report a mistake once, not once per process
-    return _as_processes(options, argv)
+    return _as_processes(options, argv, own)
 
 
 def default_form() -> str:
-    """Return the faster form here. On a CPU that is one process per core: XLA scales one run badly over cores."""
-    import jax
+    """Return the faster form here. On a CPU that is one process per core: XLA scales one run badly over cores.
 
-    return "processes" if jax.default_backend() == "cpu" else "vmapped"
+    JAX is not started where there are NVIDIA's GPUs: it would take most of one's memory.
+    """
+    return "vmapped" if seed_gpus() or jax.default_backend() != "cpu" else "processes"
+
+
+def seed_gpus() -> tuple[Gpu, ...]:
+    """Return the GPUs that the seeds' processes may have; none if JAX is told to use the CPU."""
+    return () if jax.config.values["jax_platforms"] == "cpu" else gpus()
 
 
 def _as_one_program(options: TrainOptions) -> int:
@@ -184,10 +194,10 @@ class SeedLines(PlainTable):
                 say(f"seed {job.seeds[0]}: {line.rstrip()}")
 
 
-def _as_processes(options: TrainOptions, argv: list[str]) -> int:
-    """Run as many seeds at once as there are cores, shared evenly; fewer if memory is short."""
+def _as_processes(options: TrainOptions, argv: list[str], own: Sequence[Gpu] = ()) -> int:
+    """Run as many seeds at once as there are cores, shared evenly, and GPUs, one for each; fewer if memory is short."""
     seeds, settings = options.seeds, options.settings.resolve(env_of(options.settings).spec.episode_length)
-    at_once = min(len(seeds), cores())
+    at_once = min(len(seeds), cores(), len(own) or cores())
     share = cores() // at_once  # independent of memory, because the number of cores decides how a run rounds
     flags = (*single(argv), "--display", "none" if options.display == "none" else "plain")
     with tempfile.TemporaryDirectory(prefix="dcp-seeds-", ignore_cleanup_errors=True) as folder:
@@ -196,13 +206,14 @@ def _as_processes(options: TrainOptions, argv: list[str]) -> int:
                 replace(settings, seed=seed),
                 (seed,),
                 options.runs_dir,
-                resources=Resources(share),
+                resources=Resources(share, gpus=1.0 if own else 0.0),
                 flags=flags,
                 files=Path(folder),
             )
             for seed in seeds
         ]
-        launcher = LocalLauncher(FreeResources(cores(), jobs=min(at_once, runs_in_memory(settings))), jobs)
+        most = min(at_once, runs_in_memory(settings, on_gpu=bool(own)))
+        launcher = LocalLauncher(FreeResources(cores(), gpus={gpu.index: 1.0 for gpu in own}, jobs=most), jobs)
         console = Console()
         live = options.display == "live" or (options.display == "auto" and console.is_terminal)
         with LiveTable(console) if live else SeedLines(jobs) as shown:
@@ -228,10 +239,10 @@ def _as_processes(options: TrainOptions, argv: list[str]) -> int:
     return code
 
 
-def runs_in_memory(settings: Settings) -> int:
+def runs_in_memory(settings: Settings, on_gpu: bool = False) -> int:
     """Return how many runs of these resolved settings fit into memory at once; at least one."""
     there = machine_memory()
-    return sys.maxsize if there is None else max(1, there // run_memory(settings))
+    return sys.maxsize if there is None else max(1, there // run_memory(settings, on_gpu=on_gpu))
 
 
 def single(argv: Sequence[str]) -> list[str]:

@@ -149,7 +149,7 @@ def total_seconds(jobs: Sequence[Job], seconds: Callable[[Job], float], free: Fr
 
 def calibration_file() -> Path:
     given = os.environ.get(compiling.VARIABLE)
-    return (Path(given) if given and given != compiling.OFF else compiling.default_folder().parent) / FILE
+    return (Path(given).expanduser() if given and given != compiling.OFF else compiling.default_folder().parent) / FILE
 
 
 def read_calibrations(path: Path) -> dict[str, Measured]:

@@ -138,8 +138,9 @@ class LineReader:
         speed, left = None, None
         if status.state == "running" and beat is not None and time.time() - beat.at < STALE:
             speed, left = beat.steps_per_second, beat.seconds_left
-        if status.state == "running" and beat is None and row is not None:  # as fast as at the last evaluation
-            speed, left = row["steps_per_second"], (total - done) / row["steps_per_second"]
+        if status.state == "running" and beat is None and row is not None and row["steps_per_second"] > 0:
+            speed = row["steps_per_second"]  # as fast as at the last evaluation
+            left = (total - done) / speed
         if status.state == "finished":
             done = total
         told = {"attempt": attempt, "row": row, "why": status.why, "where": status.where}

@@ -14,9 +14,10 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
-from dcp.checks import memory_parts
+from dcp.checks import STATE, memory_parts
 from dcp.config import Settings
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 MB = 10**6
 # Python, JAX and XLA with programs compiled, before the run's own arrays; by what steps the environment.
 PROCESS = {"none": 600 * MB, "spring": 1_800 * MB, "generalized": 1_100 * MB, "mjx": 1_600 * MB, "mujoco": 800 * MB}
-STATE = ("replay", "learner and its optimizer", "the pool")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
 _ROUNDING = 1e-6  # three jobs with a third of a GPU each fit into one
 
 
@@ -89,8 +90,9 @@ def require_fit(free: FreeResources, jobs: Sequence["Job"]) -> None:
                 f"{free.memory_bytes / 1e9:.3g} GB: lower its replay_rows or num_envs, or raise --memory"
             )
         if needed.gpus > len(free.gpus) + _ROUNDING:
+            install = "" if free.gpus else ", or let JAX use NVIDIA's by pip install 'dcp-rl[cuda]'"
             raise UserError(
-                f"a run is to have {needed.gpus:g} GPUs, but there are {len(free.gpus)}: lower --gpus-per-run"
+                f"a run is to have {needed.gpus:g} GPUs, but there are {len(free.gpus)}: lower --gpus-per-run{install}"
             )
 
 
@@ -140,10 +142,13 @@ class Gpu(NamedTuple):
 
 @cache
 def gpus() -> tuple[Gpu, ...]:
-    """List NVIDIA's GPUs; if CUDA_VISIBLE_DEVICES is set, only those that it names.
+    """List NVIDIA's GPUs that JAX can use; if CUDA_VISIBLE_DEVICES is set, only those that it names.
 
-    JAX is not asked: it would take most of a GPU's memory for the grid's own process.
+    JAX is not asked: it would take most of a GPU's memory for the grid's own process. Without its plugin for CUDA it
+    can use none.
     """
+    if not any(find_spec(plugin) for plugin in _PLUGINS):
+        return ()
     query = ["nvidia-smi", "--query-gpu=index,memory.total", "--format=csv,noheader,nounits"]
     try:
         text = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout

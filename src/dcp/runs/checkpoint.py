@@ -65,11 +65,11 @@ class Saver:
     """Write checkpoints in the background; training continues as soon as the arrays are copied.
 
     An error while writing is raised at the next call. Without a folder, as on every host but the first, `save` only
-    helps to gather the arrays.
+    helps to gather the arrays. `owned`: whether the folder is still this process's.
     """
 
-    def __init__(self, folder: Path | None, config: Config):
-        self.folder, self._config = folder, config
+    def __init__(self, folder: Path | None, config: Config, owned: Callable[[], bool] = lambda: True):
+        self.folder, self._config, self._owned = folder, config, owned
         self.last: int | None = None  # environment steps at the newest complete checkpoint
         self._copies: dict[str, np.ndarray] = {}  # reused, because new memory costs more than copying
         self._thread = ThreadPoolExecutor(1, "dcp-checkpoint")
@@ -101,7 +101,7 @@ class Saver:
     def close(self) -> None:
         """Finish without raising, however the run ended."""
         self._thread.shutdown()  # waits for a write in progress
-        if self.folder is not None:
+        if self.folder is not None and self._owned():
             remove_drafts(self.folder)
 
     def _copied(self, run: RunState) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import socket
+import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from dcp.runs.run_status import Budget, raised, read_plan, taken
 from dcp.validation import require_no_links_out
 
 LOCK_FILE = ".lock"
+_TRIES, _PAUSE = 10, 0.02  # seconds between two tries: `owner` takes the lock for a moment, only to look
 REPLACED_DIR = ".replaced"
 _RETURNING_DIR, _GONE_DIR = ".replaced.returning", ".replaced.gone"  # being restored; being removed
 # All files that a run writes. `--overwrite` replaces only these.
@@ -63,6 +65,7 @@ class FolderLock:
         self._descriptor: int | None = self._acquire()
 
     def _acquire(self) -> int:
+        tries = _TRIES
         while True:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
             try:
@@ -70,6 +73,10 @@ class FolderLock:
             except BlockingIOError:
                 owner = os.read(descriptor, 200).decode(errors="replace").strip() or "another process"
                 os.close(descriptor)
+                tries -= 1
+                if tries:
+                    time.sleep(_PAUSE)
+                    continue
                 raise UserError(
                     f"{self._path.parent} is in use by {owner}: wait for it, stop it, or choose another --runs-dir"
                 ) from None
@@ -91,9 +98,13 @@ class FolderLock:
 
     def lost(self) -> str | None:
         """Return a sentence if the folder was moved or removed, else None."""
-        if self._descriptor is None or self._is_current(self._descriptor):
+        if self._descriptor is None or self.is_held():
             return None
         return f"{self._path.parent} was moved or removed in the middle of its run: resume it where it is"
+
+    def is_held(self) -> bool:
+        """Return whether the folder at this path is still this process's: not released, moved or removed."""
+        return self._descriptor is not None and self._is_current(self._descriptor)
 
     def _is_current(self, descriptor: int) -> bool:
         try:
@@ -105,7 +116,8 @@ class FolderLock:
         if self._descriptor is None:
             return
         with suppress(OSError):  # the folder may be read-only by now; closing the descriptor ends the lock
-            self._path.unlink(missing_ok=True)  # before another process can take it
+            if self.is_held():  # else this path belongs to another run by now
+                self._path.unlink(missing_ok=True)  # before another process can take it
         os.close(self._descriptor)
         self._descriptor = None
 
@@ -170,6 +182,7 @@ class RunFolder:
             save_policy(self.path / POLICIES_DIR / name, policy.without_critic(), about)
 
     def save_fault(self, seen: dict[str, Any]) -> Path:
+        self.lock.require()
         write_whole(self.fault, json.dumps({"schema_version": SCHEMA_VERSION, **seen}, indent=2).encode())
         return self.fault
 
@@ -178,7 +191,11 @@ class RunFolder:
         drop_replaced(self.path)
 
     def discard(self) -> None:
-        """Remove a run that ended without a result, and restore what was there before."""
+        """Remove a run that ended without a result, and restore what was there before. A folder that was moved or
+        removed is left alone: its path may belong to another run by now."""
+        if not self.lock.is_held():
+            self.lock.release()
+            return
         restore_replaced(self.path)
         self.lock.release()
         with suppress(OSError):  # not empty, or not permitted

@@ -122,6 +122,12 @@ class Group:
         return evaluations < len(self.points) and iterations == self.points[evaluations]
 
     @property
+    def just_evaluated(self) -> bool:
+        """Return whether an evaluation was the last thing done. Metrics of iterations are kept until the next one."""
+        moment = self.members[0].moment
+        return bool(moment.rows) and not moment.metrics
+
+    @property
     def ended(self) -> bool:
         return self.position[1] == len(self.points)
 
@@ -206,12 +212,18 @@ class Group:
             **scores,
             **_means(moment.metrics),
             "diverged_episodes": diverged - moment.diverged,
-            "steps_per_second": self._paced[1] * config.env_steps_per_unroll / max(self._paced[0], 1e-9),
+            "steps_per_second": self._speed(moment.unrolls, seconds),
             "wall_seconds": seconds,
         }
         moment.rows.append(row)
         moment.metrics, moment.diverged, moment.seconds = [], diverged, seconds
         return row
+
+    def _speed(self, unrolls: int, seconds: float) -> float:
+        """Return steps per second since the last evaluation; the whole run's mean if no iteration was timed since
+        this process resumed."""
+        paced, iterations = self._paced if self._paced[1] else (seconds, unrolls)
+        return iterations * self.config.env_steps_per_unroll / max(paced, 1e-9)
 
     def save(self) -> None:
         for place, member in enumerate(self.members):
@@ -276,7 +288,6 @@ class Checkpointer:
 
     def __init__(self, cadence: Cadence, stop: StopRequest):
         self._cadence, self._stop = cadence, stop
-        self._seen: int | None = None  # evaluations at the last boundary
         self._saved = time.monotonic()
 
     def __call__(self, group: Group) -> None:
@@ -293,14 +304,12 @@ class Checkpointer:
         if due:
             group.save()
             self._saved = time.monotonic()
-        self._seen = group.position[1]
 
     def _is_due(self, group: Group) -> bool:
         cadence, evaluations = self._cadence, group.position[1]
         if not cadence.evals and not cadence.minutes:
             return False
-        evaluated = self._seen is not None and evaluations > self._seen
-        by_evaluations = evaluated and cadence.evals > 0 and evaluations % cadence.evals == 0
+        by_evaluations = group.just_evaluated and cadence.evals > 0 and evaluations % cadence.evals == 0
         by_minutes = cadence.minutes > 0 and time.monotonic() - self._saved >= 60 * cadence.minutes
         return by_evaluations or by_minutes or group.ended
 

@@ -20,7 +20,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dcp.algorithm import ActingState, Algorithm, RunState
-from dcp.checks import available_memory, memory_parts
+from dcp.checks import available_memory, resident_parts
 from dcp.compiling import compiler_options
 from dcp.config import Config, Settings
 from dcp.envs.registry import env_of
@@ -75,7 +75,7 @@ def require_memory(settings: Settings, count: int) -> None:
     env = env_of(settings)
     if jax.default_backend() != "cpu":
         count //= devices_for(count)  # each accelerator has its own memory
-    needed = count * sum(memory_parts(settings.resolve(env.spec.episode_length), env.spec).values())
+    needed = count * sum(resident_parts(settings.resolve(env.spec.episode_length), env.spec).values())
     there = available_memory()
     if there is not None and needed > there:
         raise UserError(

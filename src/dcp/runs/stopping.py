@@ -4,6 +4,7 @@ import errno
 import math
 import os
 import signal
+import stat
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,12 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp import hosts
+from dcp.errors import RunError
 from dcp.learner import LearnerState
 from dcp.runs.folder import RunFolder
 from dcp.runs.run_status import resume_command
 from dcp.types import Array
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last: the terminal or ssh session has ended
 _LOST_HOST = ("Gloo", "NCCL", "coordination service", "Connection closed")  # parts of JAX's messages
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
@@ -45,7 +47,7 @@ class SeedsInterrupted(Interrupted):
 
 
 class StopRequest:
-    """Handle SIGINT and SIGTERM: the first stops the run where it can resume later, the second ends it at once.
+    """Handle SIGINT, SIGTERM and SIGHUP: the first stops the run where it can resume later, the second ends it at once.
 
     Within this context, `signal` is the first signal received. Python runs its handlers between bytecodes, and a
     training iteration is one call of many seconds. So a thread reads the pipe that the C handler writes to, and gets
@@ -82,13 +84,25 @@ class StopRequest:
 
     def _listen(self) -> None:
         while heard := os.read(self._ear, 1):
-            if heard[0] not in SIGNALS:
-                continue
+            if heard[0] not in SIGNALS or (heard[0] == signal.SIGHUP and self.signal is not None):
+                continue  # a terminal that ends may send SIGHUP twice
             if self.signal is not None:
                 os._exit(128 + heard[0])  # a shell's code for a signal; checkpoints are complete at any moment
+            if heard[0] == signal.SIGHUP:
+                _leave_the_terminal()  # before the run can write to it
             self.signal = signal.Signals(heard[0])
             with suppress(Exception):  # keep listening even if the terminal is gone
                 self._notice(self.signal.name)
+
+
+def _leave_the_terminal() -> None:
+    """Send what would be printed on a terminal to /dev/null: writing to one that is gone is an error."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        with suppress(OSError):
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+                os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 class NotFiniteError(Exception):
@@ -130,7 +144,7 @@ def explained(error: BaseException, folder: RunFolder, last: int | None) -> str 
     kept = f"the checkpoint at {last:,} steps is kept" if last is not None else "there was no checkpoint yet"
     if isinstance(error, NotFiniteError):
         see = ""
-        with suppress(OSError):  # on a full disk only the sentence is left
+        with suppress(OSError, RunError):  # on a full disk, or in a folder that was moved, only the sentence is left
             see = f"see {folder.save_fault({**error.seen(), 'last_checkpoint': last})}; "
         return f"{error}: {see}{kept}; try a lower learning rate or a larger batch in a new run"
     if isinstance(error, Exception) and (lost := folder.lock.lost()):  # whichever write failed

@@ -10,6 +10,7 @@ from typing import Any
 from dcp import compiling, hosts
 from dcp.algorithm import Algorithm, RunState, make_algorithm
 from dcp.checks import check, check_algorithm
+from dcp.components import shown
 from dcp.config import Config, Settings
 from dcp.envs.base import Environment
 from dcp.envs.registry import ENVIRONMENTS
@@ -48,7 +49,8 @@ def train(
 ) -> TrainedRun:
     """Train and write `<runs_dir>/<env>/<method>/seed_<n>/`; with `runs_dir` None, train and write nothing.
 
-    `what`: an `Algorithm`, a `Config`, or an environment or its name; `settings` are fields of the config.
+    `what`: an `Algorithm`, a `Config`, or an environment or its name; `settings` are fields of the config. With an
+    `Algorithm` these are such as steps and seed, not those that its environment and parts have decided.
     `on_eval` is called after each evaluation; its `run` is valid only within the call (its buffers are reused).
     `resume`: resume the run in the folder, if there is one. `cadence`: when to checkpoint.
     `keep_policies`: also keep the policy of each evaluation, in the folder policies/.
@@ -78,9 +80,9 @@ def _algorithm(what: Algorithm | Config | Environment | str | None, settings: di
     if hosts.count() > 1 and not isinstance(what, Config | str | None):
         raise UserError("several hosts tell each other names, not objects: give dcp.train a Config")
     if isinstance(what, Algorithm):
-        changed = replace(what, config=Config.from_dict({**vars(what.config), **settings})) if settings else what
-        check_algorithm(changed)
-        return changed
+        algorithm = _with_settings(what, settings) if settings else what
+        check_algorithm(algorithm)
+        return algorithm
     if what is None or isinstance(what, Config | str):
         if isinstance(what, str) and what in PRESETS and what not in ENVIRONMENTS:
             raise UserError(
@@ -97,6 +99,19 @@ def _algorithm(what: Algorithm | Config | Environment | str | None, settings: di
     algorithm = Algorithm(what, config=Config.from_dict(settings))
     check_algorithm(algorithm)
     return algorithm
+
+
+def _with_settings(algorithm: Algorithm, settings: dict[str, Any]) -> Algorithm:
+    """Return the algorithm with other settings; refuse those that its environments and parts have decided."""
+    config = Config.from_dict({**vars(algorithm.config), **settings})
+    for name in sorted(algorithm.decided):
+        asked, has = getattr(config, name), getattr(algorithm.config, name)
+        if asked != has:
+            raise UserError(
+                f"{name} {shown(asked)} comes too late for this algorithm, which is made with {shown(has)}: give it to "
+                "dcp.Algorithm, or give dcp.train a Config"
+            )
+    return replace(algorithm, config=config)
 
 
 def _train_in_memory(algorithm: Algorithm, on_eval: OnEval | None, display: DisplayKind) -> TrainedRun:
@@ -147,7 +162,7 @@ def resume(
 
     A run without a checkpoint starts again: its config decides every number, so the result is the same.
     `code`: a run folder may name parts or environments as module:name; list those that you allow.
-    `algorithm`: the one that started the run, if its environment or its parts have no names.
+    `algorithm`: the one that started the run, if its environment or its parts have no names; others are refused.
     """
     if not hosts.is_first():
         return follow(cache, code)
@@ -161,7 +176,7 @@ def resume(
             check(folder.config)
             algorithm = make_algorithm(folder.config)
         else:
-            algorithm = replace(algorithm, config=folder.config)
+            algorithm = _that_began(algorithm, folder)
     except BaseException:
         folder.lock.release()
         raise
@@ -169,6 +184,20 @@ def resume(
     session = _session_of_one(algorithm, folder, on_eval, display, cadence)
     ((_, policy),) = session.train([results])
     return TrainedRun(folder.path, results.rows, policy, session.state)
+
+
+def _that_began(algorithm: Algorithm, folder: RunFolder) -> Algorithm:
+    """Return the algorithm with the run's config; refuse one with other environments or parts than the run's."""
+    same = replace(algorithm, config=folder.config)  # its config now names its own parts, if they are others
+    has = {name: getattr(same.config, name) for name in algorithm.decided | same.decided}
+    has |= {name: getattr(algorithm.config, name) for name in ("env", "eval_env", "fidelity", "randomize")}
+    stored = {name: getattr(folder.config, name) for name in sorted(has)}
+    names = [name for name in stored if has[name] != stored[name]]
+    names = [name for name in names if stored[name] not in (None, {})] or names  # None: as the method has it
+    if names:
+        told = (f"{name} {shown(stored[name])} where the algorithm has {shown(has[name])}" for name in names)
+        raise UserError(f"{folder.path} was begun with {', '.join(told)}: give the algorithm that began the run")
+    return same
 
 
 _resume = resume  # `train` has an argument of that name
@@ -324,8 +353,9 @@ class _Session(Watcher):
             return []
         first, trained = runs[0].folder, []
         for run in runs:
-            config, saver = run.folder.config, Saver(run.folder.checkpoints, run.folder.config)
-            self._results[Member(config, saver, run.folder.lock)] = run
+            folder = run.folder
+            saver = Saver(folder.checkpoints, folder.config, folder.lock.is_held)
+            self._results[Member(folder.config, saver, folder.lock)] = run
         try:
             with ExitStack() as stack:
                 for member, run in self._results.items():
