@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from dcp.algorithm import Algorithm
 from dcp.config import Config
 from dcp.critics.contrastive import Contrastive
 from dcp.critics.quasimetric import TMD
@@ -131,3 +132,21 @@ def test_a_parts_setting_that_only_looks_like_the_configs_is_its_own():
     config = Config(method="tmd", component_settings={"critic.contrastive_loss": "forward"})
     assert make_part("critic", config) == TMD(contrastive_loss="forward")
     assert make_part("command", Config(component_settings={"command.threshold": 0.3})).threshold == 0.3
+
+
+@dataclass(frozen=True)
+class Short:
+    """A condition that forgets to count the distance."""
+
+    def size(self, spec, repr_dim):
+        return repr_dim
+
+    def __call__(self, representation, achieved, commanded):
+        return Direction()(representation, achieved, commanded)
+
+
+def test_a_condition_that_gives_more_than_its_size_is_refused_when_the_agent_is_composed():
+    """D = 64 and the distance: 65 numbers for each of the two goals that are tried."""
+    agent = Agent(Contrastive(), FinalGoal(), Short(), "commanded")
+    with pytest.raises(UserError, match=r"Short gives \[2, 65\] for goals \[2, 2\], but its size is 64"):
+        Algorithm("point_u_maze", agent, Config())

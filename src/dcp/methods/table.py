@@ -3,6 +3,9 @@
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+
 from dcp.components import TABLES, Table, build, describe, settings_of, shown
 from dcp.config import PARTS, Config, Settings
 from dcp.critics.contrastive import Contrastive
@@ -12,12 +15,25 @@ from dcp.critics.table import CRITICS
 from dcp.critics.td_infonce import TDInfoNCE
 from dcp.critics.value import GCBC, SAC, TD3
 from dcp.errors import UserError
-from dcp.interfaces import ActorGoal, Agent, Command, Condition, Critic, Hindsight, hindsight_of, needs, needs_embedding
+from dcp.interfaces import (
+    ActorGoal,
+    Agent,
+    Command,
+    Condition,
+    Critic,
+    Hindsight,
+    Problem,
+    hindsight_of,
+    needs,
+    needs_embedding,
+    read,
+)
+from dcp.methods import conditions
 from dcp.methods.commands import FinalGoal, PooledSubgoal
 from dcp.methods.conditions import Curvature, Direction, DirectionAndGoal, Gradient, RawGoal, Steps, TwoStep
 from dcp.methods.scoring import SCORES
-from dcp.networks import NETWORKS
-from dcp.types import Batch, EnvSpec
+from dcp.networks import MLP, NETWORKS
+from dcp.types import Array, Batch, EnvSpec
 
 
 class Method(NamedTuple):
@@ -99,7 +115,30 @@ def for_task(agent: Agent, spec: EnvSpec, episode_length: int | None = None) -> 
         return part if fill_in is None else fill_in(spec, episode_length or spec.episode_length)
 
     parts = {kind: filled(getattr(agent, kind)) for kind in ("critic", "command", "condition")}
-    return agent._replace(**parts)
+    return _of_its_size(agent._replace(**parts), spec)
+
+
+def _of_its_size(agent: Agent, spec: EnvSpec) -> Agent:
+    """Return the agent if its condition gives as many numbers as its size says. Ours are tested, a user's is traced."""
+    condition = agent.condition
+    if type(condition).__module__ == conditions.__name__:
+        return agent
+    problem = Problem(spec, agent.network or MLP())
+
+    def seen(keys: Array, goal: Array) -> Array:
+        params = agent.critic.init(keys, problem).params
+        return condition(read(agent.critic, problem, params), goal, goal)
+
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0)))
+    given = jax.eval_shape(seen, keys, jax.ShapeDtypeStruct((2, spec.goal_size), jnp.float32)).shape
+    size = condition.size(spec, agent.critic.repr_dim)
+    if given != (2, size):
+        name = CONDITIONS.name_of(type(condition))
+        raise UserError(
+            f"the condition {name} gives [{', '.join(map(str, given))}] for goals [2, {spec.goal_size}], but its size "
+            f"is {size}: make it give [..., {size}], or let size return what it gives"
+        )
+    return agent
 
 
 def checked(agent: Agent) -> Agent:
