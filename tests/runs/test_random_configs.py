@@ -152,9 +152,24 @@ FAST_COMPILATION = {
 UNCACHED = {"JAX_COMPILATION_CACHE_DIR": "", "DCP_CACHE_DIR": "off"}  # nobody will ask for these programs again
 
 
+SHOWN = {"method": 4, "energy": 4, "contrastive_loss": 4, "score": 6, "activation": 2}  # field -> how many values
+
+
+def covering(drawn: list[Values]) -> list[Values]:
+    """Those that have a value of a field of SHOWN that none before had: each config costs seconds of compilation."""
+    seen: set[tuple[str, Any]] = set()
+    kept = []
+    for values in drawn:
+        fresh = {(name, values[name]) for name in SHOWN} - seen
+        if fresh:
+            kept.append(values)
+        seen |= fresh
+    return kept
+
+
 @pytest.mark.parametrize(
     ("count", "same_every_time"),
-    [pytest.param(20, True, id="20 fixed"), pytest.param(200, False, id="200 random", marks=pytest.mark.slow)],
+    [pytest.param(20, True, id="of 20 fixed"), pytest.param(200, False, id="200 random", marks=pytest.mark.slow)],
 )
 def test_accepted_configs_train_one_iteration_and_every_number_is_finite(count: int, same_every_time: bool):
     drawn = draw_trainable(count, same_every_time)
@@ -162,7 +177,8 @@ def test_accepted_configs_train_one_iteration_and_every_number_is_finite(count: 
     for values in drawn:
         assert checks.violations(Settings(**values)) == [], f"Settings(**{values!r})"
     if same_every_time:
-        for name, most in {"method": 4, "energy": 4, "contrastive_loss": 4, "score": 6, "activation": 2}.items():
+        drawn = covering(drawn)
+        for name, most in SHOWN.items():
             assert len({values[name] for values in drawn}) == most, name
     answers = trained(drawn, "iteration" if same_every_time else "whole", {} if same_every_time else UNCACHED)
     for values, answer in zip(drawn, answers, strict=True):
