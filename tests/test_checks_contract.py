@@ -9,13 +9,12 @@ import pytest
 from dcp.algorithm import make_algorithm
 from dcp.checks import contract_violations, memory_parts, violations
 from dcp.config import Config, Settings
-from dcp.critics.table import CRITICS
 from dcp.envs.base import EnvState
 from dcp.envs.registry import ENVIRONMENTS, make_env
 from dcp.errors import UserError
 from dcp.interfaces import hindsight_of
 from dcp.learner import Learner
-from dcp.methods.table import make_agent, needs
+from dcp.methods.table import CRITICS, make_agent, needs
 from dcp.replay import relabel
 from dcp.runs.seeds import require_memory
 from dcp.types import Array, Batch, EnvSpec, Transition

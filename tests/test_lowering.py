@@ -11,11 +11,10 @@ from jax import export
 
 from dcp.algorithm import Algorithm
 from dcp.analysis.paper_values import ENVIRONMENTS
-from dcp.critics.table import CRITICS
 from dcp.envs.ant_tasks import AntPush
 from dcp.envs.registry import make_env
 from dcp.envs.so101_tasks import TASKS
-from dcp.methods.table import METHODS
+from dcp.methods.table import CRITICS, METHODS
 from dcp.presets import preset_config
 
 PLATFORMS = ("cuda", "tpu")

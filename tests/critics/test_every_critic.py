@@ -15,10 +15,9 @@ from numpy.testing import assert_allclose
 
 from dcp import replay
 from dcp.algorithm import make_algorithm
-from dcp.critics.table import CRITICS
 from dcp.evaluation.trial import evaluate
 from dcp.interfaces import hindsight_of
-from dcp.methods.table import needs
+from dcp.methods.table import CRITICS, needs
 from dcp.policies.exports import export_policy, load_exported
 from dcp.policies.policy_file import load_policy
 from dcp.runs.training import train, train_seeds

@@ -11,7 +11,6 @@ from dcp.config import PARTS, Config, Settings
 from dcp.critics.contrastive import Contrastive
 from dcp.critics.quasimetric import TMD, Quasimetric
 from dcp.critics.survival import SRL, ChronoSRL
-from dcp.critics.table import CRITICS
 from dcp.critics.td_infonce import TDInfoNCE
 from dcp.critics.value import GCBC, SAC, TD3
 from dcp.errors import UserError
@@ -65,6 +64,20 @@ METHODS = Table(
     },
 )
 OUR_METHODS = frozenset(METHODS)  # without what users register
+CRITICS = Table(
+    "critic",
+    {
+        "contrastive": Contrastive,
+        "quasimetric": Quasimetric,
+        "tmd": TMD,
+        "srl": SRL,
+        "chronosrl": ChronoSRL,
+        "sac": SAC,
+        "td3": TD3,
+        "td_infonce": TDInfoNCE,
+        "gcbc": GCBC,
+    },
+)
 COMMANDS = Table("command", {"final_goal": FinalGoal, "pooled_subgoal": PooledSubgoal})
 CONDITIONS = Table(
     "condition",

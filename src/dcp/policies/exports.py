@@ -276,8 +276,8 @@ class Layer(NamedTuple):
 
 def foreign_part(policy: "DeployedPolicy") -> str | None:
     """Return the name of a part that the NumPy form and our ONNX graph do not support, or None."""
-    from dcp.critics.table import CRITICS
     from dcp.methods.conditions import RawGoal
+    from dcp.methods.table import CRITICS
     from dcp.networks import MLP, NETWORKS, Residual
 
     if _condition_name(policy) not in numpy_policy.CONDITIONS:

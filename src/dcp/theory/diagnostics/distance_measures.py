@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.critics.table import CRITICS
+from dcp.methods.table import CRITICS
 from dcp.policies.policy import DeployedPolicy
 from dcp.statistics import UNKNOWN, Interval, clustered_mean, clustered_share, clustered_statistic, spearman
 from dcp.theory.diagnostics.visited_states import Found, Subject, Visits, distances, energy_distances, jacobians, psi
