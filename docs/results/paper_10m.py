@@ -24,11 +24,13 @@ from dcp.analysis.style import colours, save
 from dcp.evaluation.targets import open_target
 from dcp.evaluation.trial import evaluate
 from dcp.ledger.tables import tables
+from dcp.statistics import t_interval
 
 LEDGER = HERE.parents[1] / "results"
 DEPLOYED = HERE / "paper_10m_deploy.csv"
 ENVIRONMENTS = ("ant_u_maze", "pusher_hard", "ant_soccer")
 EPISODES = 256
+LAST = 5  # evaluations
 
 
 def deploy(collection: Collection) -> None:
@@ -75,6 +77,25 @@ def curves(collection: Collection, env: str) -> Figure:
     return figure
 
 
+def last_five_table(collection: Collection, env: str) -> str:
+    """Return each seed's mean over its last five evaluations, which single ones move less, and DCP minus CRL."""
+    found = {
+        method: {run.seed: 100 * float(np.mean(run.metrics["success_once"][-LAST:])) for run in runs}
+        for method in collection.methods
+        if (runs := collection.of(env, method))
+    }
+    seeds = sorted({seed for values in found.values() for seed in values})
+    lines = ["| success (%), last five | " + " | ".join(f"seed {seed}" for seed in seeds) + " | all |"]
+    lines.append("|---" * (len(seeds) + 2) + "|")
+    if "dcp" in found and "crl" in found:
+        shared = found["dcp"].keys() & found["crl"].keys()
+        found["dcp minus crl"] = {seed: found["dcp"][seed] - found["crl"][seed] for seed in shared}
+    for method, values in found.items():
+        cells = [f"{values[seed]:.1f}" if seed in values else "" for seed in seeds]
+        lines.append(f"| {method} | " + " | ".join(cells) + f" | {t_interval(list(values.values()))} |")
+    return "\n".join(lines)
+
+
 def deployed_table() -> str:
     """Return reach without bursts, the gain by them and the saturation, over seeds, beside the paper's."""
     with DEPLOYED.open(newline="") as file:
@@ -114,6 +135,7 @@ def main(arguments: list[str]) -> None:
     for env in present:
         save(curves(collection, env), HERE / f"paper_10m_{env}.png")
         put(f"paper_10m_{env}", sections[env].strip())
+    put("last_five", last_five_table(collection, "ant_u_maze"))
     put("deployed", deployed_table())
     firsts = [
         open_target(seeds[0].folder) for method in ("dcp", "crl") if (seeds := collection.of("ant_u_maze", method))
