@@ -10,7 +10,9 @@ The grid file is success_per_minute.toml. Its first setting is the paper's, whos
 import csv
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cost
 import numpy as np
@@ -25,7 +27,7 @@ GRID, DATA = HERE / "success_per_minute.toml", HERE / "success_per_minute.csv"
 COSTS = HERE / "success_per_minute_cost.csv"
 LEDGER, PAPER = HERE.parents[1] / "results/ant_u_maze/dcp", "1998x256"
 MINUTES = 90.0
-MEASURES = {"success_once": "success", "time_near_goal": "steps near the goal"}
+MEASURES = {"success_once": "success (%)", "time_near_goal": "steps near the goal"}
 COLUMNS = ("env_steps", "updates", *MEASURES)
 Curve = dict[str, np.ndarray]  # a column of metrics.csv by its name, and "minutes"
 
@@ -57,6 +59,7 @@ def read() -> dict[str, list[Curve]]:
     curves: dict[str, list[Curve]] = defaultdict(list)
     for (setting, _), records in rows.items():
         curve = {name: np.array([float(record[name]) for record in records]) for name in COLUMNS}
+        curve["success_once"] *= 100
         curve["minutes"] = costs[setting].minutes(curve["updates"])
         curves[setting].append({name: column[curve["minutes"] <= 1.01 * MINUTES] for name, column in curve.items()})
     return curves
@@ -77,21 +80,31 @@ def draw(curves: dict[str, list[Curve]]) -> Figure:
 
 
 def table(curves: dict[str, list[Curve]]) -> str:
-    """Means over seeds of each setting, over the evaluations of the last third of the time."""
-    head = ["updates x batch", "seeds", "steps", "minutes", "success (%)", "steps near the goal"]
+    """Compare the settings at the minutes that all have reached: means over the evaluations of the last third of it."""
+    common = min(seed["minutes"][-1] for seeds in curves.values() for seed in seeds)
+    head = [
+        "updates x batch",
+        "seeds",
+        "steps",
+        *(f"{label}, up to {common:.0f} minutes" for label in MEASURES.values()),
+    ]
+    head += ["minutes in all", "last evaluation (%)"]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for setting, seeds in curves.items():
-        late = [seed["minutes"] >= MINUTES * 2 / 3 for seed in seeds]
-        means = [
-            np.mean([np.mean(s[m][where]) if where.any() else s[m][-1] for s, where in zip(seeds, late, strict=True)])
-            for m in MEASURES
-        ]
-        steps = np.mean([seed["env_steps"][-1] for seed in seeds]) / 1e6
-        reached = np.mean([seed["minutes"][-1] for seed in seeds])
-        cells = [setting.replace("x", " x "), len(seeds), f"{steps:.1f}M", f"{reached:.0f}"]
-        cells += [f"{100 * means[0]:.1f}", f"{means[1]:.0f}"]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        cells = [setting.replace("x", " x "), str(len(seeds))]
+        cells.append(f"{_mean(seeds, 'env_steps', common, np.max) / 1e6:.1f}M")
+        cells.append(f"{_mean(seeds, 'success_once', common):.1f}")
+        cells.append(f"{_mean(seeds, 'time_near_goal', common):.0f}")
+        cells.append(f"{min(seed['minutes'][-1] for seed in seeds):.0f}")
+        cells.append(", ".join(f"{seed['success_once'][-1]:.1f}" for seed in seeds))
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _mean(seeds: list[Curve], name: str, end: float, over: Callable[[np.ndarray], Any] = np.mean) -> float:
+    """Return the mean over seeds of a column's mean (or its `over`) in the last third of the time until `end`."""
+    late = [(seed["minutes"] >= end * 2 / 3) & (seed["minutes"] <= end) for seed in seeds]
+    return float(np.mean([over(seed[name][where]) for seed, where in zip(seeds, late, strict=True)]))
 
 
 def main(arguments: list[str]) -> None:
