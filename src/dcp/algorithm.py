@@ -37,6 +37,7 @@ from dcp.replay import (
     shuffled_batches,
     with_resting_pairs,
 )
+from dcp.stacked_updates import StackedUpdates
 from dcp.types import Array, Batch, Metrics, Transition
 
 
@@ -308,14 +309,20 @@ class Algorithm:
     def _updates_in_few_launches(self, learner: LearnerState, pairs: Batch, steps: Any) -> tuple[LearnerState, Metrics]:
         """The same, for a GPU, where every operation on its own is a launch: arrays that are treated alike are one."""
         names: list[str] = []
+        stacked = None if self.splits_batches or steps[-1] is not None else StackedUpdates.of(self.learner)
 
         def one(learner: LearnerState, step: Any) -> tuple[LearnerState, Array]:
-            learner, metrics = self._update(pairs, learner, step)
+            if stacked is None:
+                learner, metrics = self._update(pairs, learner, step)
+            else:
+                indices, noise, *_ = step
+                learner, metrics = stacked.step(learner, jax.tree.map(lambda x: x[indices], pairs), noise)
             names[:] = metrics
             return learner, jnp.stack(list(metrics.values()))
 
-        learner, metrics = jax.lax.scan(one, self.learner.flattened(learner), steps)  # metrics [updates, number]
-        return self.learner.unflattened(learner), dict(zip(names, jnp.mean(metrics, axis=0), strict=True))
+        form = stacked or self.learner
+        learner, metrics = jax.lax.scan(one, form.flattened(learner), steps)  # metrics [updates, number]
+        return form.unflattened(learner), dict(zip(names, jnp.mean(metrics, axis=0), strict=True))
 
     def _update(self, pairs: Batch, learner: LearnerState, step: Any) -> tuple[LearnerState, Metrics]:
         indices, noise, key, resting = step

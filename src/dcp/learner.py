@@ -181,13 +181,16 @@ class Learner:
 
     def loss_of_actor(self, params: LearnerParams, batch: Batch, noise: Array) -> tuple[Array, Metrics]:
         """Return the sum of the actor's and the temperature's loss, neither of which trains the critic."""
-        actor, log_prob = self.actor_loss(params, batch, noise)
+        return self.with_temperature(params.log_alpha, *self.actor_loss(params, batch, noise))
+
+    def with_temperature(self, log_alpha: Array, actor: Array, log_prob: Array) -> tuple[Array, Metrics]:
+        """Add the temperature's loss to the actor's, where the actor's rule has one."""
         metrics = {"actor_loss": actor}
         if not self.rule.learns_temperature:
             return actor, metrics
         target_entropy = -self.config.target_entropy_scale * self.spec.action_size
-        temperature = alpha_loss(params.log_alpha, log_prob, target_entropy)
-        metrics |= {"alpha": jnp.exp(params.log_alpha), "entropy": -jnp.mean(log_prob)}
+        temperature = alpha_loss(log_alpha, log_prob, target_entropy)
+        metrics |= {"alpha": jnp.exp(log_alpha), "entropy": -jnp.mean(log_prob)}
         return actor + temperature, metrics
 
     def update(self, state: LearnerState, batch: Batch, key: Array) -> tuple[LearnerState, Metrics]:

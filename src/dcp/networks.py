@@ -214,7 +214,11 @@ def init_actor(network: Network, key: Array, spec: EnvSpec, condition_size: int)
 
 def actor_heads(network: Network, params: Params, state: Array, condition: Array) -> tuple[Array, Array]:
     """state [..., S], condition [..., size] -> mean [..., A], log std [..., A] in [-5, 2]"""
-    heads = network.apply(params, jnp.concatenate([state, condition], axis=-1))
+    return split_heads(network.apply(params, jnp.concatenate([state, condition], axis=-1)))
+
+
+def split_heads(heads: Array) -> tuple[Array, Array]:
+    """heads [..., 2 A] -> mean [..., A], log std [..., A] in [-5, 2]"""
     mean, raw = jnp.split(heads, 2, axis=-1)
     return mean, LOG_STD_MIN + 0.5 * (LOG_STD_MAX - LOG_STD_MIN) * (jnp.tanh(raw) + 1.0)
 

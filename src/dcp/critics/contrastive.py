@@ -27,12 +27,12 @@ Contrast = Callable[..., Array]  # logits [B, B], and `valid` [B] or None where 
 
 def forward_infonce(logits: Array, valid: Array | None = None) -> Array:
     """Return equation 1's loss. Row-wise: the negatives of an (s, a) are the other goals."""
-    return -masked_mean(jnp.diag(logits) - logsumexp_of_rows(logits), valid)
+    return -masked_mean(positives(logits) - logsumexp_of_rows(logits), valid)
 
 
 def backward_infonce(logits: Array, valid: Array | None = None) -> Array:
     """Return Algorithm 1's CriticLoss. Column-wise: the negatives of a goal are the other (s, a)."""
-    return -masked_mean(jnp.diag(logits) - logsumexp(logits, axis=0), valid)
+    return -masked_mean(positives(logits) - logsumexp(logits, axis=0), valid)
 
 
 def symmetric_infonce(logits: Array, valid: Array | None = None) -> Array:
@@ -60,6 +60,15 @@ def row_max(x: Array) -> Array:
         return jnp.max(jax.lax.optimization_barrier(lanes), axis=1)
 
     return jax.lax.platform_dependent(x, cpu=in_two_steps, default=lambda x: jnp.max(x, axis=1))
+
+
+def positives(logits: Array) -> Array:
+    """Return `jnp.diag(logits)`. On a GPU it is a masked sum, which is part of the kernels before and after it."""
+
+    def masked(logits: Array) -> Array:
+        return jnp.sum(jnp.where(jnp.eye(logits.shape[0], dtype=bool), logits, 0.0), axis=1)
+
+    return jax.lax.platform_dependent(logits, cpu=jnp.diag, default=masked)
 
 
 def logsumexp_of_rows(logits: Array) -> Array:
@@ -93,7 +102,7 @@ def infonce_accuracy(logits: Array) -> Array:
     """Return the share of (s, a) whose own goal has the highest logit. Chance is 1 / B. A tie is a miss, so that a
     collapse scores 0."""
     rivals = jnp.where(jnp.eye(logits.shape[0], dtype=bool), -jnp.inf, logits)  # [B, B]
-    return jnp.mean(jnp.diag(logits) > row_max(rivals))
+    return jnp.mean(positives(logits) > row_max(rivals))
 
 
 CONTRASTIVE_LOSSES = Table(
@@ -141,11 +150,16 @@ class Contrastive:
         assert batch.future_goal is not None
         psi_sa = self.psi_sa(problem, params, batch.state, batch.action)  # [B, D]
         psi_g = self.psi_g(problem, params, batch.future_goal)  # [B, D]
-        logits = ENERGIES.find(self.energy).pairwise(psi_sa, psi_g)  # [B, B]
-        infonce = contrast(self.contrastive_loss, logits, batch.valid)
-        loss = infonce + self.logsumexp_penalty * logsumexp_penalty(logits)
+        loss, metrics = self.loss_of_embeddings(psi_sa, psi_g, batch.valid)
         if self.eikonal:
             loss += self.eikonal * eikonal_term(problem, partial(self.psi_g, problem, params), euclidean, batch)
+        return loss, metrics
+
+    def loss_of_embeddings(self, psi_sa: Array, psi_g: Array, valid: Array | None) -> tuple[Array, Metrics]:
+        """Return the loss without the Eikonal term, for psi_sa [B, D] and psi_g [B, D]."""
+        logits = ENERGIES.find(self.energy).pairwise(psi_sa, psi_g)  # [B, B]
+        infonce = contrast(self.contrastive_loss, logits, valid)
+        loss = infonce + self.logsumexp_penalty * logsumexp_penalty(logits)
         return loss, {"critic_loss": infonce, "infonce_accuracy": infonce_accuracy(logits)}
 
     def after(self, problem: Problem, params: Params, carried: tuple[()]) -> tuple[()]:
