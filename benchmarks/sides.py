@@ -12,7 +12,6 @@ os.environ |= {"NPROC": "1", "JAX_PLATFORMS": "cpu", "OPENBLAS_NUM_THREADS": "1"
 
 import argparse
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 from learner import make_learner, products, random_batch
-from timing import report
+from timing import least_in_turns, report
 
 from dcp.compiling import EIGEN_DOTS, compiler_options_of_a_side
 from dcp.side_by_side import SideBySide
@@ -68,15 +67,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=60)
     rounds = parser.parse_args().rounds
     work = forms("crl") | forms("dcp")
-    for form in work.values():
-        jax.block_until_ready(form())
-    times: dict[str, list[float]] = {name: [] for name in work}
-    for _ in range(rounds):
-        for name, form in work.items():
-            start = time.process_time()
-            jax.block_until_ready(form())
-            times[name].append(1e3 * (time.process_time() - start) / UPDATES)
-    least = {f"{name}_ms": min(values) for name, values in times.items()}
+    least = {f"{name}_ms": 1e3 * seconds / UPDATES for name, seconds in least_in_turns(work, rounds).items()}
     longer = {method: max(least[f"{method}_critic_ms"], least[f"{method}_actor_ms"]) for method in ("crl", "dcp")}
     times_floor = {f"{method}_times_floor": ms / (least[f"{method}_blas_ms"] / 2) for method, ms in longer.items()}
     report(ratio=longer["dcp"] / longer["crl"], **least, **times_floor)
