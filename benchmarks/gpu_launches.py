@@ -2,9 +2,10 @@
 
     python benchmarks/gpu_launches.py [NAME ...] [--side ours | plain | both] [--lines 12] [--graphs loops | xla | off]
 
-NAME is one of the nine environments or `update` (default: all). JAX's CUDA plugin compiles for a described GPU, and XLA
-writes down the sequence that it would run. Counted, for one step of 512 environments with automatic reset, by our
-engine and by Brax's own pipeline on the same task, and for one update (batch 256):
+NAME is one of the nine environments or `update`: CRL's, DCP's and that of deep networks (default: all). JAX's CUDA
+plugin compiles for a described GPU, and XLA writes down the sequence that it would run. Counted, for one step of 512
+environments with automatic reset, by our engine and by Brax's own pipeline on the same task, and for one update (batch
+256):
 
 launches: kernels, copies, memsets and library calls; submissions: what the host hands to the GPU, where a CUDA graph
 of many launches is one; host_waits: the host reads a value before it can continue (a loop of unknown length, a branch).
@@ -221,12 +222,19 @@ def our_env(name: str) -> Any:
     return AntPush(engine="mjx") if name == "ant_push" else make_env(name)
 
 
-def update(method: str, place: Any, graphs: str) -> tuple[Count, float]:
+UPDATES: dict[str, dict[str, Any]] = {
+    "crl": {"method": "crl"},
+    "dcp": {"method": "dcp"},
+    "crl, residual, depth 16": {"method": "crl", "network": "residual", "depth": 16},
+}
+
+
+def update(settings: dict[str, Any], place: Any, graphs: str) -> tuple[Count, float]:
     """Count a pass of updates, as training runs it, and divide."""
     from dcp.algorithm import make_algorithm
     from dcp.presets import preset_config
 
-    algorithm = make_algorithm(preset_config("paper", env="ant_u_maze", method=method, devices=1, num_envs=512))
+    algorithm = make_algorithm(preset_config("paper", env="ant_u_maze", devices=1, num_envs=512, **settings))
     key = jax.eval_shape(lambda: jax.random.key(0))
     learner = jax.eval_shape(algorithm.learner.init, key)
     replay = jax.eval_shape(algorithm.init_experience, key)[1]
@@ -256,7 +264,9 @@ def main() -> None:
     programs: dict[str, Any] = {}
     for name in args.names or [*ENVIRONMENTS, UPDATE]:
         if name == UPDATE:
-            programs |= {f"{UPDATE} {method}": lambda m=method: update(m, place, graphs) for method in ("crl", "dcp")}
+            programs |= {
+                f"{UPDATE} {name}": lambda s=chosen: update(s, place, graphs) for name, chosen in UPDATES.items()
+            }
             continue
         if args.side != "plain":
             programs[name] = lambda n=name: env_step(our_env(n), args.envs, place, graphs)

@@ -24,7 +24,7 @@ from dcp.interfaces import Agent, CommandState, hindsight_of
 from dcp.learner import Learner, LearnerParams, LearnerState
 from dcp.methods.pool_seed import seeds_of
 from dcp.methods.table import checked, config_of, for_task, make_agent, make_part, needs
-from dcp.networks import actor_heads
+from dcp.networks import actor_heads, in_few_launches
 from dcp.policies.policy import DeployedPolicy
 from dcp.replay import (
     ReplayState,
@@ -303,32 +303,31 @@ class Algorithm:
         return order, noise, keys, self._resting_states(order, key)
 
     def _updates(self, learner: LearnerState, pairs: Batch, steps: Any) -> tuple[LearnerState, Metrics]:
-        learner, metrics = jax.lax.scan(partial(self._update, pairs), learner, steps)
+        learner, metrics = jax.lax.scan(partial(self._update, self.learner, pairs), learner, steps)
         return learner, jax.tree.map(jnp.mean, metrics)
 
     def _updates_in_few_launches(self, learner: LearnerState, pairs: Batch, steps: Any) -> tuple[LearnerState, Metrics]:
         """The same, for a GPU, where every operation on its own is a launch: arrays that are treated alike are one."""
         names: list[str] = []
-        stacked = None if self.splits_batches or steps[-1] is not None else StackedUpdates.of(self.learner)
+        form: Any = replace(self.learner, agent=self.agent._replace(network=in_few_launches(self.learner.network)))
+        if not self.splits_batches and steps[-1] is None:  # one place and one batch for critic and actor
+            form = StackedUpdates.of(self.learner) or form
 
         def one(learner: LearnerState, step: Any) -> tuple[LearnerState, Array]:
-            if stacked is None:
-                learner, metrics = self._update(pairs, learner, step)
-            else:
-                indices, noise, *_ = step
-                learner, metrics = stacked.step(learner, jax.tree.map(lambda x: x[indices], pairs), noise)
+            learner, metrics = self._update(form, pairs, learner, step)
             names[:] = metrics
             return learner, jnp.stack(list(metrics.values()))
 
-        form = stacked or self.learner
         learner, metrics = jax.lax.scan(one, form.flattened(learner), steps)  # metrics [updates, number]
         return form.unflattened(learner), dict(zip(names, jnp.mean(metrics, axis=0), strict=True))
 
-    def _update(self, pairs: Batch, learner: LearnerState, step: Any) -> tuple[LearnerState, Metrics]:
+    def _update(
+        self, form: Learner | StackedUpdates, pairs: Batch, learner: LearnerState, step: Any
+    ) -> tuple[LearnerState, Metrics]:
         indices, noise, key, resting = step
         batch = jax.tree.map(lambda x: x[indices], pairs)
         for_critic = None if resting is None else with_resting_pairs(batch, resting, self.env.spec)
-        return self.learner.step(learner, batch, noise, for_critic, key)
+        return form.step(learner, batch, noise, for_critic, key)
 
     def _resting_states(self, order: Array, key: Array) -> Array | None:
         """[updates, M, S]: the pool's seeds that enter the critic's part of each update, where they are to"""

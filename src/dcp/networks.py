@@ -159,7 +159,7 @@ class Residual:
         out = {"kernel": KERNEL_INIT(key_out, (self.width, out_size)), "bias": jnp.zeros(out_size)}
         return {"first": _init_layers(key_first, (), in_size, self.width), "blocks": blocks, "out": out}
 
-    def apply(self, params: Params, x: Array) -> Array:
+    def apply(self, params: Params, x: Array, unroll: bool = False) -> Array:
         activation = ACTIVATIONS.find(self.activation)
 
         def block(x: Array, layers: Params) -> tuple[Array, None]:
@@ -169,13 +169,31 @@ class Residual:
             return (x + inner if self.is_deep else inner), None
 
         x = _layer(params["first"], x, activation)
-        x, _ = jax.lax.scan(block, x, params["blocks"])
+        x, _ = jax.lax.scan(block, x, params["blocks"], unroll=unroll)
         return _dense(params["out"], x)
 
     def num_parameters(self, in_size: int, out_size: int) -> int:
         """Count by arithmetic alone: a shape that no memory holds is counted as fast as any."""
         kernels = in_size * self.width + (self.layers - 1) * self.width**2
         return kernels + 3 * self.width * self.layers + (self.width + 1) * out_size
+
+
+@dataclass(frozen=True)
+class Unrolled:
+    """A residual network without a loop: longer to compile, but a GPU copies no weights from round to round."""
+
+    network: Residual
+
+    def init(self, key: Array, in_size: int, out_size: int) -> Params:
+        return self.network.init(key, in_size, out_size)
+
+    def apply(self, params: Params, x: Array) -> Array:
+        return self.network.apply(params, x, unroll=True)
+
+
+def in_few_launches(network: Network) -> Network:
+    """Return the same function in the form that a GPU computes with the fewest launches."""
+    return Unrolled(network) if type(network) is Residual else network
 
 
 def _init_layers(key: Array, leading: tuple[int, ...], in_size: int, width: int) -> Params:
