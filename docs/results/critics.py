@@ -95,13 +95,13 @@ def minutes_of(critic: str, method: str, updates: np.ndarray) -> np.ndarray:
     return cost.read(COSTS)[f"{COSTED}/{method}-{critic}"].minutes(updates)
 
 
-def minutes_table(runs: Runs) -> str:
-    """What a whole run of each row costs: minutes of one core."""
+def cost_table(runs: Runs) -> str:
+    """What a whole run of each row costs: seconds of one core."""
     lines = ["| critic | " + " | ".join(CELLS.values()) + " |", "|---" * (len(CELLS) + 1) + "|"]
     for critic in dict.fromkeys(critic for critic, _ in runs):
         found = [list(runs.get((critic, method), {}).values()) for method in CELLS]
         cells = [
-            f"{minutes_of(critic, method, seeds[0]['updates'])[-1]:.2f}" if seeds else ""
+            f"{60 * minutes_of(critic, method, seeds[0]['updates'])[-1]:.1f}" if seeds else ""
             for method, seeds in zip(CELLS, found, strict=True)
         ]
         lines.append(f"| `{critic}` | " + " | ".join(cells) + " |")
@@ -183,7 +183,7 @@ def main(arguments: list[str]) -> None:
     if COSTS.is_file():
         runs = all_runs[COSTED]
         whole = minutes_of("contrastive", "crl", runs["contrastive", "crl"]["0"]["updates"])[-1]
-        put("critics_cost", minutes_table(runs))
+        put("critics_cost", cost_table(runs))
         for env, runs in all_runs.items():
             put(f"critics_minutes_{env}", success_table(runs, whole))
     put("critics_effects", effects_table(all_runs))
