@@ -162,6 +162,9 @@ def fingerprint() -> str:
 
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     processor = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+    # A virtual machine calls every EPYC by that name; what its vectors hold decides how sums are rounded.
+    wide = any(line.startswith("flags") and " avx512f " in line for line in lines)
+    processor += " with AVX-512" if wide else ""
     packages = (f"{name} {version(name)}" for name in ("jaxlib", "flax", "optax", "brax", "mujoco"))
     return "; ".join([processor, *packages, "shipped" if _shipped() else "fast"])
 

@@ -1,4 +1,4 @@
-"""The paper's update in few launches, for a GPU: psi_sa, psi_g and the actor are a stack of networks, one product each.
+"""The paper's update in few launches, for a GPU: psi_sa, psi_g and the actor are one stack of networks.
 
 At these sizes a GPU spends its time on launches. The three networks have the same layers, so a layer of all three is
 one batched product over kernels [3, in, out]. Shorter inputs and outputs are filled up with zeros, which stay zero:

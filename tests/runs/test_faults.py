@@ -307,8 +307,7 @@ def test_the_exit_codes_are_in_the_help(capsys):
 
 HUNG_UP = """
 import os, signal, sys, time
-if sys.argv[1] == "nohup":
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN if sys.argv[1] == "nohup" else signal.SIG_DFL)  # the tests may be under nohup
 from dcp.runs.stopping import StopRequest
 with StopRequest() as stop:
     os.write(1, b"ready" + bytes([10]))
