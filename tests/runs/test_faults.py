@@ -305,9 +305,10 @@ def test_the_exit_codes_are_in_the_help(capsys):
     assert os.EX_TEMPFAIL == 75
 
 
+# SIGHUP as it is told, whatever the tests themselves run under.
 HUNG_UP = """
 import os, signal, sys, time
-signal.signal(signal.SIGHUP, signal.SIG_IGN if sys.argv[1] == "nohup" else signal.SIG_DFL)  # the tests may be under nohup
+signal.signal(signal.SIGHUP, signal.SIG_IGN if sys.argv[1] == "nohup" else signal.SIG_DFL)
 from dcp.runs.stopping import StopRequest
 with StopRequest() as stop:
     os.write(1, b"ready" + bytes([10]))
