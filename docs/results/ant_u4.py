@@ -1,6 +1,6 @@
 """Ant U4 at the published loop: the figure and the tables of docs/results_u4.md, from three CSV files alone.
 
-    python docs/results/ant_u4.py collect RUNS_DIR     # the runs of ant_u4.toml -> ant_u4.csv
+    python docs/results/ant_u4.py collect RUNS_DIR     # the runs of docs/results_u4.md -> ant_u4.csv
     python docs/results/ant_u4.py layouts RUNS_DIR     # the last policies on all and on far goals -> ant_u4_layouts.csv
     python docs/results/ant_u4.py                      # the figure and the tables
 
