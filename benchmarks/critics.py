@@ -24,7 +24,7 @@ import jax.numpy as jnp
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, least_in_turns, report
 
-from dcp.compiling import compiler_options
+from dcp.machine.compiling import compiler_options
 from dcp.config import Config
 from dcp.interfaces import hindsight_of
 from dcp.learner import Learner

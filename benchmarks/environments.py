@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, report
 
 from dcp.analysis.paper_values import ENVIRONMENTS
-from dcp.compiling import compiler_options
-from dcp.devices import count_devices, make_split, prepare
+from dcp.machine.compiling import compiler_options
+from dcp.machine.devices import count_devices, make_split, prepare
 from dcp.envs.registry import make_env
 from dcp.physics import models
 
@@ -90,7 +90,7 @@ def measure(name: str) -> dict[str, float]:
     env: Any = make_env(name)
     split = make_split(count_devices(None, num_envs, env.spec))
     length = STEPS.get(name, 5)
-    ours = stepper(env, split.batched, num_envs, 10 * length)
+    ours = stepper(env, split, num_envs, 10 * length)
     plain = stepper(plain_env(name), jax.vmap, num_envs, length)
     times = in_turns({"ours": ours, "plain": plain}, rounds=3)
     rates = {"ours": 10 * length * num_envs / times["ours"], "plain": length * num_envs / times["plain"]}

@@ -195,7 +195,7 @@ def counted(program: Program, thunks: list[Thunk], in_graph: bool = False) -> Co
 
 def compiled_count(function: Any, shapes: Any, place: Any, donate: tuple[int, ...], graphs: str) -> tuple[Count, float]:
     """-> the count of one call, and the temporary memory in MB"""
-    from dcp.compiling import GPU_GRAPHS
+    from dcp.machine.compiling import GPU_GRAPHS
 
     shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=place), shapes)
     with tempfile.TemporaryDirectory() as folder:

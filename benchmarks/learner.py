@@ -26,10 +26,10 @@ import optax
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, report
 
-from dcp.compiling import EIGEN_DOTS, compiler_options
+from dcp.machine.compiling import EIGEN_DOTS, compiler_options
 from dcp.config import Config
 from dcp.critics.contrastive import Contrastive
-from dcp.devices import cores
+from dcp.machine.devices import cores
 from dcp.learner import Learner, LearnerParams, LearnerState
 from dcp.methods.table import make_agent
 from dcp.networks import actor_heads

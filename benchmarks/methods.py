@@ -17,7 +17,7 @@ from dcp.algorithm import make_algorithm
 from dcp.config import Config
 from dcp.envs.base import EnvState, sparse_state
 from dcp.envs.registry import make_env, register_env
-from dcp.programs import Programs
+from dcp.machine.programs import Programs
 from dcp.types import Array, EnvSpec
 
 

@@ -107,8 +107,8 @@ def serve(devices: int, env: str) -> None:
     """One side: does what a line names, again and again from where it left off."""
     import jax
 
-    from dcp import compiling
-    from dcp.devices import prepare
+    from dcp.machine import compiling
+    from dcp.machine.devices import prepare
     from dcp.envs.registry import make_env
 
     compiling.enable_cache()  # as `dcp train` does: the second measurement starts in seconds
@@ -125,7 +125,7 @@ def serve(devices: int, env: str) -> None:
 def unrolling(env: str, devices: int) -> Callable[[], float]:
     from dcp.algorithm import make_algorithm
     from dcp.presets import preset_config
-    from dcp.programs import Programs
+    from dcp.machine.programs import Programs
 
     # The least replay: two sides must fit side by side, and an insertion costs the same in any.
     config = preset_config("paper", env=env, devices=devices, replay_rows=1_000)
@@ -145,7 +145,7 @@ def updating(env: str, devices: int, kind: str) -> Callable[[], float]:
 
     from dcp.algorithm import make_algorithm
     from dcp.presets import preset_config
-    from dcp.programs import Programs
+    from dcp.machine.programs import Programs
 
     sizes: dict[str, Any] = {"env": env, "devices": devices, "replay_rows": 1_000, "window": WINDOW}
     stages = Programs(make_algorithm(preset_config("paper", **sizes, split_batches="on" if kind == "split" else "off")))

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dcp.algorithm import Algorithm, Plan, make_algorithm
-from dcp.checks import violations
+from dcp.machine.checks import violations
 from dcp.critics.contrastive import CONTRASTIVE_LOSSES, contrast
 from dcp.envs.registry import make_env
 from dcp.errors import UserError

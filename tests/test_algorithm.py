@@ -11,7 +11,7 @@ import pytest
 
 from dcp import algorithm as trainer_module
 from dcp.algorithm import Algorithm, make_algorithm
-from dcp.checks import check_algorithm
+from dcp.machine.checks import check_algorithm
 from dcp.config import Config
 from dcp.critics.contrastive import Contrastive
 from dcp.envs.mazes import parse_layout
@@ -22,7 +22,7 @@ from dcp.interfaces import Agent
 from dcp.methods.commands import FinalGoal
 from dcp.methods.conditions import RawGoal
 from dcp.presets import preset_config
-from dcp.programs import Programs
+from dcp.machine.programs import Programs
 from dcp.runs import training
 from dcp.runs.run_status import evaluation_points
 from dcp.runs.sinks import TrainedRun

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from dcp.algorithm import make_algorithm
-from dcp.checks import contract_violations, memory_parts, violations
+from dcp.machine.checks import contract_violations, memory_parts, violations
 from dcp.config import Config, Settings
 from dcp.envs.base import EnvState
 from dcp.envs.registry import ENVIRONMENTS, make_env
@@ -43,7 +43,7 @@ def test_a_check_of_ours_traces_nothing_and_of_a_users_own_it_does(monkeypatch):
         traced.append(name)
         return []
 
-    monkeypatch.setattr("dcp.checks.contract_violations", spy)
+    monkeypatch.setattr("dcp.machine.checks.contract_violations", spy)
     monkeypatch.setitem(ENVIRONMENTS, "my_line", BrittleLine)
     assert violations(tiny_config()) == violations(tiny_config(env="my_line", episode_length=50)) == []
     assert traced == ["my_line"]
@@ -168,10 +168,10 @@ def test_a_run_fits_with_its_checkpoints_copy_on_a_cpu_and_its_share_of_the_repl
     elsewhere = (parts["replay"] + parts["one unroll"]) * (devices - 1) // devices
     needed = sum(parts.values()) + (copied if backend == "cpu" else -elsewhere)
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    monkeypatch.setattr("dcp.devices.count_devices", lambda *_: devices)
-    monkeypatch.setattr("dcp.devices.shortage", lambda count: None)
+    monkeypatch.setattr("dcp.machine.devices.count_devices", lambda *_: devices)
+    monkeypatch.setattr("dcp.machine.devices.shortage", lambda count: None)
     for there, told in ((needed, 0), (needed - 1, 1)):
-        monkeypatch.setattr("dcp.checks.available_memory", lambda there=there: there)
+        monkeypatch.setattr("dcp.machine.checks.available_memory", lambda there=there: there)
         problems = violations(config)
         assert len(problems) == told and all("GB are available: lower" in problem for problem in problems)
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dcp
-from dcp import compiling
+from dcp.machine import compiling
 from dcp.envs.base import EnvState, judged_step
 from dcp.envs.episodes import choose
 

@@ -18,7 +18,7 @@ import numpy as np
 from dcp.algorithm import make_algorithm
 from dcp.config import Config, Settings
 from dcp.grid.grid_file import expand, read_grid
-from dcp.programs import Programs
+from dcp.machine.programs import Programs
 
 
 class Cost(NamedTuple):

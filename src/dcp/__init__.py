@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from dcp.methods.table import Method as Method
     from dcp.networks import MLP as MLP
     from dcp.policies.policy_file import load_policy as load_policy
+    from dcp.runs.seeds import train_seeds as train_seeds
     from dcp.runs.training import resume as resume
     from dcp.runs.training import train as train
-    from dcp.runs.training import train_seeds as train_seeds
     from dcp.types import EnvSpec as EnvSpec
 
 _HOMES = {
@@ -45,7 +45,8 @@ _HOMES = {
     "dcp.methods.table": ("METHODS", "Method"),
     "dcp.networks": ("MLP",),
     "dcp.policies.policy_file": ("load_policy",),
-    "dcp.runs.training": ("resume", "train", "train_seeds"),
+    "dcp.runs.seeds": ("train_seeds",),
+    "dcp.runs.training": ("resume", "train"),
     "dcp.types": ("EnvSpec",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -1,57 +1,49 @@
 """One algorithm to compose: an environment, an agent and a config, with init, iteration, evaluate and policy.
 
 `Algorithm` is pure: a whole run is one pytree, and every method may be jitted, scanned, or vmapped over seeds.
-`programs.py` compiles its parts for one machine.
+`machine/programs.py` compiles its parts for one machine.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
-from dcp import devices
 from dcp.config import PARTS, Config
-from dcp.devices import Split
 from dcp.envs.base import Environment
 from dcp.envs.episodes import Episodes, EpisodeState
 from dcp.envs.mazes import share_of_cells_visited
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
-from dcp.evaluation.rollout import Deployment
 from dcp.interfaces import Agent, CommandState, hindsight_of
 from dcp.learner import Learner, LearnerParams, LearnerState
-from dcp.methods.pool_seed import seeds_of
 from dcp.methods.table import checked, config_of, for_task, make_agent, make_part, needs
-from dcp.networks import actor_heads, in_few_launches
-from dcp.policies.policy import DeployedPolicy
+from dcp.networks import actor_heads
+from dcp.policies.policy import ChunkState, DeployedPolicy, next_chunk_action
 from dcp.replay import (
     ReplayState,
     init_replay,
+    inject_stationary_pairs,
     insert,
     reads_falls,
     relabel,
-    resting_draws,
+    sample_seed_states,
     sample_windows,
     shuffled_batches,
-    with_resting_pairs,
 )
-from dcp.stacked_updates import StackedUpdates
 from dcp.types import Array, Batch, Metrics, Transition
 
-
-class Plan(NamedTuple):
-    """The chunk of actions that each environment is taking."""
-
-    actions: Array  # [N, H * A]
-    step: Array  # [N]: which of them is next; at 0 the actor plans again
+if TYPE_CHECKING:
+    from dcp.evaluation.rollout import Deployment
 
 
 class ActingState(NamedTuple):
     episodes: EpisodeState
     command: CommandState
-    plan: Any = ()  # a Plan, where actions are chunks
+    plan: Any = ()  # a ChunkState, where actions are chunks
 
 
 class RunState(NamedTuple):
@@ -63,9 +55,20 @@ class RunState(NamedTuple):
     key: Array
     unrolls: Array  # []: unrolls so far; every other count follows from it
 
+    same_for_all_seeds = ("unrolls",)  # fields without an axis of seeds where several seeds are one program
+
+
+class Draws(NamedTuple):
+    """What each update of an iteration sees besides the pairs. [updates, ...]"""
+
+    indices: Array  # [updates, B]: which pairs
+    noise: Array  # [updates, B, A]: the actor's
+    keys: Array  # [updates]
+    seed_states: Array | None  # [updates, M, S]: seeds of the pool that enter the critic's batch
+
 
 class Parts(Protocol):
-    """The parts of an iteration: pure functions (`Algorithm`) or compiled ones (`programs.Programs`)."""
+    """The parts of an iteration: pure functions (`Algorithm`) or compiled ones (`machine.programs.Programs`)."""
 
     def collect(
         self, params: LearnerParams, acting: ActingState, replay: ReplayState, key: Array
@@ -100,6 +103,7 @@ class Algorithm:
     """An environment, an agent and a config: objects, or names. Equal algorithms share their compiled programs.
 
     env: an environment or its name; None: the config's. agent: an `Agent`, or a method's name; None: the config's.
+    vmap: makes a function of one environment a function of all N: `jax.vmap`, or a split over devices.
     Once made, `config` is resolved: every default is filled in, and it names the agent's parts and their settings.
     """
 
@@ -107,26 +111,23 @@ class Algorithm:
     agent: Agent = None  # pyright: ignore[reportAssignmentType]
     config: Config = Config()  # noqa: RUF009
     eval_env: Environment = None  # pyright: ignore[reportAssignmentType]
+    vmap: Callable[..., Any] = jax.vmap
 
     def __post_init__(self) -> None:
         config, env = _with_env(self.config, self.env)
-        devices.prepare(config.devices, env.spec)
         config = config.resolve(env.spec.episode_length)
         agent = self.agent
         if isinstance(agent, str):
             config, agent = replace(config, method=agent), None
         elif agent is not None:
             config, agent = _with_agent(config, agent, env)
-        count = devices.count_devices(config.devices, config.num_envs, env.spec)
-        batches = config.split_batches or ("on" if devices.splitting_pays(config.batch_size, count) else "off")
-        sha256 = seeds_of(config, env.spec)[1]
-        # Bits are promised for one layout of devices and one seed file: both are noted.
-        config = replace(config, devices=count, split_batches=batches, pool_seed_sha256=sha256)
+        if config.pool_seed is not None:  # the bits hold for one seed file
+            config = replace(config, pool_seed_sha256=_seed_file(config, env).sha256)
         eval_env = self.eval_env
         if eval_env is None:
             eval_env = env if config.eval_env == config.env else env_of(config, config.eval_env)
-        made = {"env": env, "config": config, "eval_env": eval_env, "agent": agent or make_agent(config, env.spec)}
-        for name, value in made.items():
+        values = {"env": env, "config": config, "eval_env": eval_env, "agent": agent or make_agent(config, env.spec)}
+        for name, value in values.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -138,11 +139,6 @@ class Algorithm:
         return frozenset({*of_envs, *PARTS, *shared, "method", "actor_goal", "component_settings"})
 
     @cached_property
-    def split(self) -> Split:
-        """Return the devices that share the environments out."""
-        return devices.make_split(self.config.devices or 1)
-
-    @cached_property
     def learner(self) -> Learner:
         return Learner(self.config, self.env.spec.in_chunks(self.config.action_chunk), self.agent)
 
@@ -150,17 +146,19 @@ class Algorithm:
     def episodes(self) -> Episodes:
         config = self.config
         assert config.episode_length is not None
-        return Episodes(self.env, config.num_envs, config.episode_length, config.fidelity, self.split)
+        return Episodes(self.env, config.num_envs, config.episode_length, config.fidelity, self.vmap)
 
     @cached_property
     def seeds(self) -> Any:
-        """The states of the file `pool_seed`; None without one."""
-        return seeds_of(self.config, self.env.spec)[0]
+        """The states of the file `pool_seed`, for the pool and the critic; None without one."""
+        return None if self.config.pool_seed is None else _seed_file(self.config, self.env)
 
     @property
-    def deployment(self) -> Deployment:
+    def deployment(self) -> "Deployment":
+        from dcp.evaluation.rollout import Deployment
+
         assert self.config.episode_length is not None
-        return Deployment(self.eval_env, self.config.eval_episodes, self.config.episode_length, self.split)
+        return Deployment(self.eval_env, self.config.eval_episodes, self.config.episode_length, self.vmap)
 
     def init(self, key: Array) -> RunState:
         key_learner, key_acting, key_run = jax.random.split(key, 3)
@@ -197,12 +195,12 @@ class Algorithm:
         )
         episodes = self.episodes.reset(key)
         state, goal = spec.split(episodes.env.obs)
-        seeds = None if self.seeds is None else jnp.asarray(self.seeds.pool.rows)  # [slots, G]
-        command = self.agent.command.init(spec.achieved(state), goal, seeds)
+        seed_goals = None if self.seeds is None else jnp.asarray(self.seeds.pool)  # [slots, G]
+        command = self.agent.command.init(spec.achieved(state), goal, seed_goals)
         plan = ()
         if self.config.action_chunk > 1:
             actions = jnp.zeros((num_envs, self.learner.spec.action_size))
-            plan = Plan(actions, jnp.zeros(num_envs, jnp.int32))
+            plan = ChunkState(actions, jnp.zeros(num_envs, jnp.int32))
         return ActingState(episodes, command, plan), init_replay(row, self.config.replay_rows)
 
     def collect(
@@ -242,7 +240,7 @@ class Algorithm:
         action = learner.rule.explore(mean, log_std, jax.random.normal(key_noise, mean.shape))  # [N, A]
         plan = acting.plan
         if plan:
-            action, plan = self._in_turn(plan, action)
+            plan, action = next_chunk_action(plan, action, self.config.action_chunk)
 
         metrics = self.agent.command.metrics(command, achieved, goal)
         metrics["train_near_goal"] = jnp.mean(episodes.env.near_goal)
@@ -255,13 +253,6 @@ class Algorithm:
             plan = plan._replace(step=jnp.where(ended, 0, plan.step))  # a new episode begins with a new chunk
         return ActingState(after, command, plan), (row, metrics)
 
-    def _in_turn(self, plan: Plan, planned: Array) -> tuple[Array, Plan]:
-        """Take the next action of each chunk, or the first of a new one. planned [N, H * A] -> [N, A], the next plan"""
-        num, size = planned.shape[0], self.env.spec.action_size
-        actions = jnp.where((plan.step == 0)[:, None], planned, plan.actions)
-        action = actions.reshape(num, -1, size)[jnp.arange(num), plan.step]
-        return action, Plan(actions, (plan.step + 1) % self.config.action_chunk)
-
     def windows(self, replay: ReplayState, key: Array) -> Transition:
         """Return a fresh window of each environment's rows, [T, N, ...]"""
         assert self.config.window is not None
@@ -271,13 +262,8 @@ class Algorithm:
         self, learner: LearnerState, windows: Transition, key_future: Array, key_shuffle: Array, key_update: Array
     ) -> tuple[LearnerState, Metrics]:
         """Pass over the windows' pairs in shuffled batches, all or `updates_per_iteration`; return mean metrics."""
-        return self.updates(learner, *self.pairs(windows, key_future, key_shuffle), key_update)
-
-    def pairs_and_steps(self, windows: Transition, *keys: Array) -> tuple[Batch, Any]:
-        """Do all of `learn` but the updates."""
-        key_future, key_shuffle, key_update = keys
         pairs, order = self.pairs(windows, key_future, key_shuffle)
-        return pairs, self.steps(order, key_update)
+        return self.updates(learner, pairs, self.draws(order, key_update))
 
     def pairs(self, windows: Transition, key_future: Array, key_shuffle: Array) -> tuple[Batch, Array]:
         """-> every pair of the windows, with its hindsight goal, and the shuffled order of their batches"""
@@ -288,63 +274,41 @@ class Algorithm:
         order = shuffled_batches(pairs.state.shape[0], config.batch_size, key_shuffle)
         return pairs, order if config.updates_per_iteration is None else order[: config.num_updates]
 
-    def updates(self, learner: LearnerState, pairs: Batch, order: Array, key: Array) -> tuple[LearnerState, Metrics]:
-        """order [updates, B]: which pairs each update sees"""
-        steps = self.steps(order, key)
-        forms = {"cpu": self._updates, "default": self._updates_in_few_launches}
-        return jax.lax.platform_dependent(learner, pairs, steps, **forms)
+    def draws(self, order: Array, key: Array) -> Draws:
+        """Draw what each update sees besides the pairs. order [updates, B]"""
+        updates, batch_size = order.shape
+        keys = jax.random.split(key, updates)
+        noise = jax.vmap(self.learner.noise, in_axes=(0, None))(keys, batch_size)
+        seed_states = None
+        if self.seeds is not None and self.seeds.critic is not None:
+            states = jnp.asarray(self.seeds.critic)  # [K, S]
+            share = min(round((self.config.pool_seed_fraction or 0.0) * batch_size), states.shape[0])
+            seed_states = sample_seed_states(states, updates, share, jax.random.fold_in(key, 1))
+        return Draws(order, noise, keys, seed_states)
 
-    def steps(self, order: Array, key: Array) -> tuple[Array, Array, Array, Array | None]:
-        """-> what each update sees besides the pairs: which of them, noise [updates, B, A], key, states of the pool"""
-        keys = jax.random.split(key, order.shape[0])
-        noise = jax.vmap(self.learner.noise, in_axes=(0, None))(keys, order.shape[1])
-        if self.splits_batches:  # each device takes its share of every batch; XLA sums and gathers what all must know
-            order, noise = jax.lax.with_sharding_constraint((order, noise), self.split.along(1))
-        return order, noise, keys, self._resting_states(order, key)
+    def updates(self, learner: LearnerState, pairs: Batch, draws: Draws) -> tuple[LearnerState, Metrics]:
+        """Do one update per draw; return the last state and mean metrics."""
 
-    def _updates(self, learner: LearnerState, pairs: Batch, steps: Any) -> tuple[LearnerState, Metrics]:
-        learner, metrics = jax.lax.scan(partial(self._update, self.learner, pairs), learner, steps)
+        def update(learner: LearnerState, draw: Draws) -> tuple[LearnerState, Metrics]:
+            batch = jax.tree.map(lambda x: x[draw.indices], pairs)
+            critic_batch = None
+            if draw.seed_states is not None:
+                critic_batch = inject_stationary_pairs(batch, draw.seed_states, self.env.spec)
+            return self.learner.step(learner, batch, draw.noise, critic_batch, draw.keys)
+
+        learner, metrics = jax.lax.scan(update, learner, draws)
         return learner, jax.tree.map(jnp.mean, metrics)
-
-    def _updates_in_few_launches(self, learner: LearnerState, pairs: Batch, steps: Any) -> tuple[LearnerState, Metrics]:
-        """The same, for a GPU, where every operation on its own is a launch: arrays that are treated alike are one."""
-        names: list[str] = []
-        form: Any = replace(self.learner, agent=self.agent._replace(network=in_few_launches(self.learner.network)))
-        if not self.splits_batches and steps[-1] is None:  # one place and one batch for critic and actor
-            form = StackedUpdates.of(self.learner) or form
-
-        def one(learner: LearnerState, step: Any) -> tuple[LearnerState, Array]:
-            learner, metrics = self._update(form, pairs, learner, step)
-            names[:] = metrics
-            return learner, jnp.stack(list(metrics.values()))
-
-        learner, metrics = jax.lax.scan(one, form.flattened(learner), steps)  # metrics [updates, number]
-        return form.unflattened(learner), dict(zip(names, jnp.mean(metrics, axis=0), strict=True))
-
-    def _update(
-        self, form: Learner | StackedUpdates, pairs: Batch, learner: LearnerState, step: Any
-    ) -> tuple[LearnerState, Metrics]:
-        indices, noise, key, resting = step
-        batch = jax.tree.map(lambda x: x[indices], pairs)
-        for_critic = None if resting is None else with_resting_pairs(batch, resting, self.env.spec)
-        return form.step(learner, batch, noise, for_critic, key)
-
-    def _resting_states(self, order: Array, key: Array) -> Array | None:
-        """[updates, M, S]: the pool's seeds that enter the critic's part of each update, where they are to"""
-        if self.seeds is None or self.seeds.critic is None:
-            return None
-        states = jnp.asarray(self.seeds.critic.rows)  # [K, S]
-        share = min(round((self.config.pool_seed_fraction or 0.0) * self.config.batch_size), states.shape[0])
-        return states[resting_draws(jax.random.fold_in(key, 1), order.shape[0], states.shape[0], share)]
 
     @property
     def stores_falls(self) -> bool:
         """Tell whether the replay keeps which steps ended in a fall: only where the critic asks."""
         return reads_falls(needs(self.agent), hindsight_of(self.agent.critic))
 
-    @property
-    def splits_batches(self) -> bool:
-        return self.split.count > 1 and self.config.split_batches == "on"
+
+def _seed_file(config: Config, env: Environment) -> Any:
+    from dcp.methods.pool_seed import read_seeds
+
+    return read_seeds(config, env.spec)
 
 
 def make_algorithm(config: Config) -> Algorithm:

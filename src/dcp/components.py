@@ -20,12 +20,31 @@ _HOMES = ("dcp.methods.table", "dcp.envs.registry")  # import these, and every t
 
 
 class Table(dict[str, Any]):
-    """Rows of one kind by name, read when they are used: assign a row, or `register` it."""
+    """Rows of one kind by name, read when they are used: assign a row, or `register` it.
+
+    A row of ours may be "dcp.module:name": it is imported when it is first asked for.
+    """
 
     def __init__(self, kind: str, rows: Mapping[str, Any]):
         super().__init__(rows)
         self.kind = kind
         TABLES[kind] = self
+
+    def __getitem__(self, name: str) -> Any:
+        row = super().__getitem__(name)
+        if isinstance(row, str):
+            module, _, attribute = row.partition(":")
+            row = self[name] = getattr(import_module(module), attribute)
+        return row
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default  # noqa: SIM401
+
+    def items(self) -> Any:
+        return {name: self[name] for name in self}.items()
+
+    def values(self) -> Any:
+        return {name: self[name] for name in self}.values()
 
     def find(self, name: Any) -> Any:
         """Return the row of this name, or import `module:name`. Anything but a string is returned as it is."""
@@ -39,7 +58,8 @@ class Table(dict[str, Any]):
 
     def row_name(self, row: Any) -> str | None:
         """Return the name of a row of this table, None for anything else."""
-        return next((name for name, known in self.items() if known is row), None)
+        path = f"{getattr(row, '__module__', None)}:{getattr(row, '__qualname__', None)}"
+        return next((name for name in self if super(Table, self).__getitem__(name) in (row, path)), None)
 
     def name_of(self, row: Any) -> str:
         """Return the name under which `find` gives this row again."""

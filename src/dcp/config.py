@@ -183,7 +183,7 @@ class Settings:
 
     @property
     def num_batches(self) -> int:
-        """Return whole batches that one iteration's windows hold."""
+        """Return whole batches that one iteration's windows hold; the rest of the pairs is left out."""
         return self.num_envs * ((self.window or 1) - 1) // self.batch_size
 
     @property
@@ -416,10 +416,10 @@ def _cross_violations(s: Settings) -> list[str]:
     if s.window > s.replay_rows >= 2:
         problems.append(f"window {s.window} exceeds replay_rows {s.replay_rows}: raise replay_rows to {s.window}")
     pairs = s.num_envs * (s.window - 1)
-    if pairs % s.batch_size and s.updates_per_iteration is None:
+    if pairs < s.batch_size:
         problems.append(
-            f"num_envs * (window - 1) = {s.num_envs} * {s.window - 1} = {pairs} is not divisible by batch_size "
-            f"{s.batch_size}: try batch_size {_nearest_divisor(pairs, s.batch_size)}, or num_envs a multiple of it"
+            f"num_envs * (window - 1) = {s.num_envs} * {s.window - 1} = {pairs} pairs are fewer than batch_size "
+            f"{s.batch_size}: lower batch_size, or raise num_envs or window"
         )
     elif s.updates_per_iteration is not None and s.updates_per_iteration > s.num_batches:
         problems.append(
@@ -468,10 +468,3 @@ def _seed_violations(s: Settings) -> list[str]:
 def _whole(amount: int, of: int) -> int:
     """Return how many make up at least this amount, in exact arithmetic."""
     return -(-amount // of)
-
-
-def _nearest_divisor(number: int, near: int) -> int:
-    """Exact for all numbers that pass the other checks, and quick for all others."""
-    small = [d for d in range(1, math.isqrt(min(number, _INT32_MAX)) + 1) if number % d == 0]
-    divisors = {d for pair in small for d in (pair, number // pair) if d >= 2}
-    return min(sorted(divisors), key=lambda d: abs(d - near), default=number)

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from dcp.config import Config
@@ -37,26 +36,6 @@ class LearnerState(NamedTuple):
 
 TARGET_RATE = 0.005
 _NEXT_ACTION = 0x6E657874  # keeps the draw of the next action apart from the actor's own
-
-
-class FlatAdam(NamedTuple):
-    """The state of `optax.adam` with each moment as one array: the moments of all parameters are then one kernel."""
-
-    count: Array  # []
-    mu: Array  # [all parameters]
-    nu: Array
-
-
-def _joined(tree: Any) -> Array:
-    return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)])
-
-
-def _parted(flat: Array, like: Any) -> Any:
-    """Return the parts of a flat array in this structure."""
-    leaves, structure = jax.tree.flatten(like)
-    ends = np.cumsum([leaf.size for leaf in leaves])
-    parts = [flat[end - leaf.size : end].reshape(leaf.shape) for leaf, end in zip(leaves, ends, strict=True)]
-    return jax.tree.unflatten(structure, parts)
 
 
 def _by_field(params: LearnerParams) -> LearnerParams:
@@ -104,31 +83,6 @@ class Learner:
         delayed = Delayed(jnp.zeros((), jnp.int32), params.actor) if self.rule.delay > 1 else ()
         return LearnerState(params, self.optimizer.init(params), critic.carried, delayed)
 
-    def flattened(self, state: LearnerState) -> LearnerState:
-        """Lay the optimizer's moments out flat, where it is plain Adam: for a pass of updates on a GPU or TPU."""
-        match state.optimizer:
-            case (optax.ScaleByAdamState(count, mu, nu), optax.EmptyState()):
-                return state._replace(optimizer=FlatAdam(jnp.asarray(count), _joined(mu), _joined(nu)))
-            case _:
-                return state
-
-    def unflattened(self, state: LearnerState) -> LearnerState:
-        """Undo `flattened`: what is stored and shown has one form everywhere."""
-        if not isinstance(state.optimizer, FlatAdam):
-            return state
-        count, mu, nu = state.optimizer
-        adam = optax.ScaleByAdamState(count, _parted(mu, state.params), _parted(nu, state.params))
-        return state._replace(optimizer=(adam, optax.EmptyState()))
-
-    def optimizer_step(self, gradients: Any, state: LearnerState) -> tuple[Any, Any]:
-        """-> what is added to the parameters, and the optimizer's state after it"""
-        if not isinstance(state.optimizer, FlatAdam):
-            return self.optimizer.update(gradients, state.optimizer, state.params)
-        adam = (optax.ScaleByAdamState(*state.optimizer), optax.EmptyState())
-        found: Any = self.optimizer.update(_joined(gradients), adam)
-        step, (after, _) = found
-        return _parted(step, state.params), FlatAdam(*after)
-
     def representation(self, critic_params: Params) -> Representation:
         return read(self.agent.critic, self.problem, critic_params)
 
@@ -172,16 +126,12 @@ class Learner:
 
         `critic_batch`: what the critic learns from, where that is not what the actor learns from.
         """
-        actor, of_actor = self.loss_of_actor(params, batch, noise)
+        actor, of_actor = self.with_temperature(params.log_alpha, *self.actor_loss(params, batch, noise))
         for_critic = batch if critic_batch is None else critic_batch
         key = jax.random.key(0) if key is None else key
         for_critic = self.with_next_action(params, delayed.actor if delayed else params.actor, for_critic, key)
         critic, of_critic = self.agent.critic.loss(self.problem, params.critic, carried, for_critic, key)
         return critic + actor, of_critic | of_actor
-
-    def loss_of_actor(self, params: LearnerParams, batch: Batch, noise: Array) -> tuple[Array, Metrics]:
-        """Return the sum of the actor's and the temperature's loss, neither of which trains the critic."""
-        return self.with_temperature(params.log_alpha, *self.actor_loss(params, batch, noise))
 
     def with_temperature(self, log_alpha: Array, actor: Array, log_prob: Array) -> tuple[Array, Metrics]:
         """Add the temperature's loss to the actor's, where the actor's rule has one."""
@@ -211,67 +161,10 @@ class Learner:
         """Actor and temperature step with the critic as it was: all gradients are taken before any step."""
         losses = jax.grad(self.loss, has_aux=True)
         gradients, metrics = losses(state.params, batch, noise, critic_batch, state.carried, key, state.delayed)
-        params, optimizer = self._stepped(gradients, state)
+        steps, optimizer = self.optimizer.update(gradients, state.optimizer, state.params)
+        params: Any = optax.apply_updates(state.params, steps)
         carried = self.agent.critic.after(self.problem, params.critic, state.carried)
         return LearnerState(params, optimizer, carried, self._follow(state.delayed, params.actor)), metrics
-
-    def _stepped(self, gradients: Any, state: LearnerState) -> tuple[LearnerParams, Any]:
-        steps, optimizer = self.optimizer_step(gradients, state)
-        params = optax.apply_updates(state.params, steps)
-        assert isinstance(params, LearnerParams)
-        return params, optimizer
-
-    @property
-    def has_sides(self) -> bool:
-        """Tell whether the critic learns without the actor, so that each can step by itself (`side_by_side.py`)."""
-        rates = (self.config.actor_learning_rate, self.config.critic_learning_rate, self.config.alpha_learning_rate)
-        return "next_action" not in needs(self.agent) and self.rule.delay == 1 and len(set(rates)) == 1
-
-    def sides(self, state: LearnerState) -> tuple[LearnerState, LearnerState]:
-        """Return the critic's part of a state, and the actor's with the temperature: () stands for what is left out."""
-        optimizer: Any = state.optimizer
-        (count, *moments), empty = optimizer
-
-        def only(params: LearnerParams, critic: bool) -> Any:
-            none: Any = ()
-            return LearnerParams(none, params.critic, none) if critic else params._replace(critic=none)
-
-        def part(critic: bool) -> LearnerState:
-            adam = optax.ScaleByAdamState(count, *(only(moment, critic) for moment in moments))
-            return LearnerState(only(state.params, critic), (adam, empty), state.carried if critic else ())
-
-        return part(critic=True), part(critic=False)
-
-    def joined(self, critic: LearnerState, actor: LearnerState) -> LearnerState:
-        """Undo `sides`."""
-        optimizers: Any = critic.optimizer, actor.optimizer
-        ((count, *of_critic), empty), ((_, *of_actor), _) = optimizers
-        moments = (one._replace(critic=other.critic) for one, other in zip(of_actor, of_critic, strict=True))
-        params = actor.params._replace(critic=critic.params.critic)
-        return LearnerState(params, (optax.ScaleByAdamState(count, *moments), empty), critic.carried)
-
-    def critic_step(self, state: LearnerState, batch: Batch, key: Array) -> tuple[LearnerState, Metrics]:
-        """Do the critic's part of `step`, on the critic's side of a state."""
-
-        def loss(critic: Params) -> tuple[Array, Metrics]:
-            return self.agent.critic.loss(self.problem, critic, state.carried, batch, key)
-
-        gradients, metrics = jax.grad(loss, has_aux=True)(state.params.critic)
-        params, optimizer = self._stepped(state.params._replace(critic=gradients), state)
-        carried = self.agent.critic.after(self.problem, params.critic, state.carried)
-        return LearnerState(params, optimizer, carried), metrics
-
-    def actor_step(
-        self, state: LearnerState, critic: Params, batch: Batch, noise: Array
-    ) -> tuple[LearnerState, Metrics]:
-        """Do the rest of `step`, on the actor's side of a state. critic: its parameters before their own step"""
-
-        def loss(params: LearnerParams) -> tuple[Array, Metrics]:
-            return self.loss_of_actor(params._replace(critic=critic), batch, noise)
-
-        gradients, metrics = jax.grad(loss, has_aux=True)(state.params)
-        params, optimizer = self._stepped(gradients, state)
-        return LearnerState(params, optimizer), metrics
 
     def _follow(self, delayed: Any, actor: Params) -> Any:
         """Update the slow copy: it moves when the actor does."""

@@ -26,22 +26,22 @@ WIDE = 128  # rows from which it is worth it
 
 
 @jax.custom_vjp
-def alone_on_the_way_back(x: Array) -> Array:
-    """Return x. Its gradient is an array of its own, which XLA merges with nothing, on a CPU."""
+def unfused_gradient(x: Array) -> Array:
+    """Return x. XLA fuses its gradient with nothing, on a CPU."""
     return x
 
 
-def _alone(_: None, gradient: Array) -> tuple[Array]:
+def _unfused(_: None, gradient: Array) -> tuple[Array]:
     forms = {"cpu": jax.lax.optimization_barrier, "default": lambda gradient: gradient}
     return (jax.lax.platform_dependent(gradient, **forms),)
 
 
-alone_on_the_way_back.defvjp(lambda x: (x, None), _alone)
+unfused_gradient.defvjp(lambda x: (x, None), _unfused)
 
 
-def turned_on_the_way_back(matrix: Array) -> Array:
-    """Return the transpose of a matrix, whose gradient is turned back by itself."""
-    return alone_on_the_way_back(alone_on_the_way_back(matrix).T)
+def transpose_with_unfused_gradient(matrix: Array) -> Array:
+    """Return the transpose of a matrix. Its gradient is transposed by an operation of its own."""
+    return unfused_gradient(unfused_gradient(matrix).T)
 
 
 def _product(x: Array, kernel: Array, dimensions: Any, precision: Any = None) -> Array:
@@ -49,7 +49,7 @@ def _product(x: Array, kernel: Array, dimensions: Any, precision: Any = None) ->
     rows, columns = kernel.shape
     if columns >= rows or rows < WIDE:
         return jax.lax.dot_general(x, kernel, dimensions, precision)
-    return jax.lax.dot_general(x, turned_on_the_way_back(kernel), (((x.ndim - 1,), (1,)), ((), ())), precision)
+    return jax.lax.dot_general(x, transpose_with_unfused_gradient(kernel), (((x.ndim - 1,), (1,)), ((), ())), precision)
 
 
 class _MLP(nn.Module):
@@ -159,7 +159,7 @@ class Residual:
         out = {"kernel": KERNEL_INIT(key_out, (self.width, out_size)), "bias": jnp.zeros(out_size)}
         return {"first": _init_layers(key_first, (), in_size, self.width), "blocks": blocks, "out": out}
 
-    def apply(self, params: Params, x: Array, unroll: bool = False) -> Array:
+    def apply(self, params: Params, x: Array) -> Array:
         activation = ACTIVATIONS.find(self.activation)
 
         def block(x: Array, layers: Params) -> tuple[Array, None]:
@@ -169,31 +169,13 @@ class Residual:
             return (x + inner if self.is_deep else inner), None
 
         x = _layer(params["first"], x, activation)
-        x, _ = jax.lax.scan(block, x, params["blocks"], unroll=unroll)
+        x, _ = jax.lax.scan(block, x, params["blocks"])
         return _dense(params["out"], x)
 
     def num_parameters(self, in_size: int, out_size: int) -> int:
         """Count by arithmetic alone: a shape that no memory holds is counted as fast as any."""
         kernels = in_size * self.width + (self.layers - 1) * self.width**2
         return kernels + 3 * self.width * self.layers + (self.width + 1) * out_size
-
-
-@dataclass(frozen=True)
-class Unrolled:
-    """A residual network without a loop: longer to compile, but a GPU copies no weights from round to round."""
-
-    network: Residual
-
-    def init(self, key: Array, in_size: int, out_size: int) -> Params:
-        return self.network.init(key, in_size, out_size)
-
-    def apply(self, params: Params, x: Array) -> Array:
-        return self.network.apply(params, x, unroll=True)
-
-
-def in_few_launches(network: Network) -> Network:
-    """Return the same function in the form that a GPU computes with the fewest launches."""
-    return Unrolled(network) if type(network) is Residual else network
 
 
 def _init_layers(key: Array, leading: tuple[int, ...], in_size: int, width: int) -> Params:

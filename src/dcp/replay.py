@@ -18,6 +18,8 @@ class ReplayState(NamedTuple):
     head: Array  # []: where the next row goes
     size: Array  # []: rows stored
 
+    same_for_all_seeds = ("head", "size")  # see `RunState`
+
 
 def init_replay(example: Any, capacity: int) -> ReplayState:
     """Make an empty ring. example: one row, any pytree of arrays [N, ...]"""
@@ -156,20 +158,21 @@ def shuffled_batches(num_pairs: int, batch_size: int, key: Array) -> Array:
     return order[: num_pairs - num_pairs % batch_size].reshape(-1, batch_size)
 
 
-def resting_draws(key: Array, updates: int, num_states: int, share: int) -> Array:
-    """[updates, share]: which states enter each update, none twice: two equal pairs would be each other's negatives"""
-    lots = jax.random.uniform(key, (updates, num_states))
-    return jax.lax.top_k(lots, share)[1]  # the highest lots
+def sample_seed_states(states: Array, updates: int, share: int, key: Array) -> Array:
+    """Draw states [K, S] for each update: [updates, share, S]. None twice in an update: two equal pairs would be each
+    other's negatives."""
+    random_scores = jax.random.uniform(key, (updates, states.shape[0]))
+    return states[jax.lax.top_k(random_scores, share)[1]]
 
 
-def with_resting_pairs(batch: Batch, states: Array, spec: EnvSpec) -> Batch:
-    """The first pairs [B, ...] give way to pairs of these states [M, S]: no action, and the future is the present.
+def inject_stationary_pairs(batch: Batch, states: Array, spec: EnvSpec) -> Batch:
+    """Replace the first pairs of [B, ...] by pairs of these states [M, S]: no action, and the future is the present.
 
     That is what a hindsight goal of an episode at rest is, whichever later step it is taken from. Without momentum
     (point_soccer) it is the exact truth; for a simulated body it is as true as the body stands still.
     """
     num, achieved = states.shape[0], spec.achieved(states)  # [M, G]
-    at_rest: dict[str, Any] = {
+    stationary: dict[str, Any] = {
         "state": states,
         "action": 0.0,
         "commanded_goal": achieved,
@@ -182,7 +185,7 @@ def with_resting_pairs(batch: Batch, states: Array, spec: EnvSpec) -> Batch:
         **dict.fromkeys(("valid", "has_next", "hit", "occupancy_seen"), True),
         **dict.fromkeys(("terminal", "falls"), False),
     }
-    there = {name: array for name, array in batch._asdict().items() if array is not None}
+    fields = {name: array for name, array in batch._asdict().items() if array is not None}
     if batch.goal_sequence is not None:
-        at_rest["goal_sequence"] = jnp.tile(achieved, (1, batch.goal_sequence.shape[-1] // spec.goal_size))
-    return Batch(**{name: array.at[:num].set(at_rest[name]) for name, array in there.items()})
+        stationary["goal_sequence"] = jnp.tile(achieved, (1, batch.goal_sequence.shape[-1] // spec.goal_size))
+    return Batch(**{name: array.at[:num].set(stationary[name]) for name, array in fields.items()})

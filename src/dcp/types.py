@@ -94,13 +94,6 @@ class EnvSpec:
     action_chunk: int = 1  # as a learner sees the task: an action is that many of the environment's
 
     @property
-    def steps_pay_splitting(self) -> bool:
-        """Tell whether devices should share its steps: kinematics is too little work, MuJoCo has threads of its own."""
-        if self.physics == "mjx":  # AntPush: on a CPU MuJoCo's engine steps it
-            return jax.default_backend() != "cpu"
-        return self.physics not in ("none", "mujoco")
-
-    @property
     def stepped_by(self) -> str:
         """Return the setting `physics` that makes it."""
         return "mujoco" if self.physics == "mujoco" else "brax"

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from dcp import compiling
+from dcp.machine import compiling
 from dcp.cli import doctor_checks, doctor_gpu
 from dcp.cli.doctor import _gpu
 from dcp.cli.doctor_gpu import CPU_NUMBERS, TOLERANCE

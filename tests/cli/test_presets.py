@@ -2,7 +2,7 @@
 
 import pytest
 
-from dcp.checks import violations
+from dcp.machine.checks import violations
 from dcp.config import Config
 from dcp.envs.registry import ENVIRONMENTS
 from dcp.methods.table import make_agent

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp import compiling as compiler
+from dcp.machine import compiling as compiler
 from dcp.errors import UserError
 
 

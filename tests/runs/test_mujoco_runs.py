@@ -22,7 +22,7 @@ from dcp.errors import UserError
 from dcp.evaluation.targets import environment_of, open_target
 from dcp.evaluation.trial import arena_for
 from dcp.interop.goal_env import GoalEnv
-from dcp.programs import Programs
+from dcp.machine.programs import Programs
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.training import resume, train
 from tests.runs.same_run import assert_same_run

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 
-from dcp import checks
+from dcp.machine import checks
 from dcp.cli.main import main
 from dcp.config import Config, Settings
 from dcp.envs.registry import ENVIRONMENTS, make_env

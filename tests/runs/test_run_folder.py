@@ -9,13 +9,13 @@ import jax
 import numpy as np
 import pytest
 
-from dcp import compiling
+from dcp.machine import compiling
 from dcp.algorithm import Algorithm, RunState, make_algorithm
 from dcp.config import Config
 from dcp.errors import UserError
 from dcp.evaluation.rollout import Deployment
 from dcp.policies.policy_file import load_policy, policy_about
-from dcp.programs import Programs
+from dcp.machine.programs import Programs
 from dcp.run_folder import kept_policies, load_run
 from dcp.runs.checkpoint import machine
 from dcp.runs.checkpoint_files import read_pool

@@ -19,7 +19,7 @@ from numpy.testing import assert_allclose
 
 from dcp.algorithm import make_algorithm
 from dcp.errors import UserError
-from dcp.programs import Programs
+from dcp.machine.programs import Programs
 from dcp.runs import checkpoint_files as files
 from dcp.runs.loop import Cadence
 from dcp.runs.seeds import SeedPrograms

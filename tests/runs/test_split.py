@@ -17,8 +17,8 @@ from numpy.testing import assert_allclose
 
 from dcp import programs
 from dcp.algorithm import make_algorithm
-from dcp.checks import violations
-from dcp.devices import ONE_DEVICE, count_devices, make_split, prepare, splitting_pays
+from dcp.machine.checks import violations
+from dcp.machine.devices import ONE_DEVICE, count_devices, make_split, prepare, splitting_pays
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.interop import gym_programs as interop

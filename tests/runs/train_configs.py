@@ -16,7 +16,7 @@ import numpy as np
 
 from dcp.algorithm import RunState, make_algorithm
 from dcp.config import Config
-from dcp.programs import Programs
+from dcp.machine.programs import Programs
 from dcp.runs.training import train
 
 

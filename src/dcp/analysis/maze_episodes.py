@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.compiling import QUICK_COMPILE
 from dcp.envs.base import Environment, EnvState
 from dcp.errors import UserError
 from dcp.evaluation import Record, rollout
+from dcp.machine.compiling import QUICK_COMPILE
 from dcp.policies.policy import Policy, PolicyState
 from dcp.types import Array, EnvSpec, MazeLayout
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from dcp.analysis.maze_drawing import arrows_per_cell
 from dcp.analysis.maze_episodes import MazePath, paths_toward
-from dcp.compiling import QUICK_COMPILE
 from dcp.envs.base import Environment
 from dcp.envs.mazes import goals_at, has_plane, unit
 from dcp.envs.paths import POINTS_PER_CELL, farthest_goal, grid_axes, inside_walls, path_distances, require_free
 from dcp.errors import UserError
 from dcp.evaluation.targets import Target, environment_of
+from dcp.machine.compiling import QUICK_COMPILE
 from dcp.methods import conditions
 from dcp.methods.table import CONDITIONS
 from dcp.policies.policy import DeployedPolicy

@@ -14,7 +14,7 @@ from matplotlib.patches import Arc, Circle, Rectangle
 from dcp.analysis.result_tables import Cell, FigureSpec, Row, Section, Table, number
 from dcp.analysis.run_collection import Collection
 from dcp.analysis.style import BLUE, INK, VERMILION, WALL, house_style
-from dcp.compiling import QUICK_COMPILE
+from dcp.machine.compiling import QUICK_COMPILE
 from dcp.statistics import success_interval, t_interval
 from dcp.types import Array
 

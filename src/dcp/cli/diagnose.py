@@ -48,10 +48,10 @@ def main(argv: list[str]) -> int:
 
 def _main(options: DiagnoseOptions) -> int:
     parts = _parts(options)
-    from dcp import compiling
     from dcp.analysis.diagnosis_results import write_diagnosis
     from dcp.analysis.result_tables import require_writable
     from dcp.evaluation.targets import environment_of, open_target
+    from dcp.machine import compiling
     from dcp.theory.diagnostics import diagnose
     from dcp.theory.diagnostics.diagnosis import require_psi
 

@@ -276,9 +276,9 @@ def _look() -> dict[str, Any] | ProbeError:
 def start_jax() -> dict[str, Any]:
     import jax
 
-    from dcp import compiling, devices
-    from dcp.checks import available_memory
     from dcp.envs.registry import make_env
+    from dcp.machine import compiling, devices
+    from dcp.machine.memory import available_memory
     from dcp.runs.checkpoint_files import KEPT
 
     devices.prepare(None, make_env(SMALL).spec)
@@ -300,8 +300,8 @@ def start_jax() -> dict[str, Any]:
 
 
 def _parts(env: str) -> dict[str, int]:
-    from dcp.checks import memory_parts
     from dcp.envs.registry import make_env
+    from dcp.machine.memory import memory_parts
     from dcp.presets import preset_config
 
     spec = make_env(env).spec

@@ -75,7 +75,7 @@ def option_checks() -> Iterator[Check]:
         return
     if platform not in ("gpu", "cuda"):
         return
-    from dcp.compiling import GRAPHS_VARIABLE
+    from dcp.machine.compiling import GRAPHS_VARIABLE
 
     updates: dict[str, Any] = {}
     for row in _rows(platform):
@@ -104,13 +104,13 @@ def _not_finite(numbers: dict[str, float]) -> list[str]:
 
 
 def _rows(platform: str) -> list[str]:
-    from dcp.compiling import GPU_GRAPHS
+    from dcp.machine.compiling import GPU_GRAPHS
 
     return list(GPU_GRAPHS) if platform in ("gpu", "cuda") else ["xla"]
 
 
 def _update(row: str) -> dict[str, Any]:
-    from dcp.compiling import GRAPHS_VARIABLE
+    from dcp.machine.compiling import GRAPHS_VARIABLE
 
     measured = in_a_process(time_updates, timeout=LIMIT, env={GRAPHS_VARIABLE: row})
     return measured | {"refused": row if measured["graphs"] != row else ""}
@@ -150,7 +150,7 @@ def _agreement(numbers: dict[str, float], expected: list[str], found: dict[str, 
 
 def _advice(found: dict[str, Any]) -> Iterator[Check]:
     """Yield the options to set if some are faster on this device than ours."""
-    from dcp.compiling import GRAPHS_VARIABLE, gpu_graphs
+    from dcp.machine.compiling import GRAPHS_VARIABLE, gpu_graphs
 
     updates, ours = found.get("updates", {}), gpu_graphs()
     times = {row: update["ms"] for row, update in updates.items() if "ms" in update and not update.get("refused")}
@@ -200,9 +200,9 @@ def step_env(name: str) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
-    from dcp.compiling import compiler_options, enable_cache
     from dcp.envs.episodes import Episodes
     from dcp.envs.registry import make_env
+    from dcp.machine.compiling import compiler_options, enable_cache
 
     enable_cache()
     env, num_envs = make_env(name), FEW.get(name, 512)
@@ -249,8 +249,8 @@ def time_updates() -> dict[str, Any]:
     import jax
 
     from dcp.algorithm import Algorithm
-    from dcp.compiling import compiler_options, enable_cache, graphs_in_use
     from dcp.envs.registry import make_env
+    from dcp.machine.compiling import compiler_options, enable_cache, graphs_in_use
     from dcp.presets import preset_config
     from dcp.types import Batch
 
@@ -279,8 +279,8 @@ def time_updates() -> dict[str, Any]:
 def train_shortly() -> dict[str, Any]:
     """Train for one iteration and return its numbers."""
     from dcp.algorithm import make_algorithm
+    from dcp.machine.programs import Programs
     from dcp.presets import preset_config
-    from dcp.programs import Programs
 
     numbers: dict[str, float] = {}
     for method in SHORT_RUNS:

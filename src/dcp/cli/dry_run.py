@@ -3,11 +3,12 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from dcp.checks import available_memory, memory_parts, violations
 from dcp.config import Settings
-from dcp.devices import count_devices
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
+from dcp.machine.checks import violations
+from dcp.machine.devices import count_devices
+from dcp.machine.memory import available_memory, memory_parts
 from dcp.runs.checkpoint_files import KEPT
 from dcp.runs.run_status import holds_run, taken
 

@@ -53,10 +53,10 @@ def main(argv: list[str]) -> int:
     options = parse(EvalOptions(), argv, "dcp eval", COMMANDS["eval"])
     _require_sense(options)
 
-    from dcp import compiling
     from dcp.cli import eval_policies
     from dcp.evaluation.targets import open_target
     from dcp.evaluation.trial import combinations
+    from dcp.machine import compiling
 
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]

@@ -46,8 +46,8 @@ def main(argv: list[str]) -> int:
 
 def _main(options: ExploreOptions) -> int:
     _require_sense(options)
-    from dcp import compiling
     from dcp.evaluation.targets import open_target
+    from dcp.machine import compiling
     from dcp.render.explore_page import LARGEST, require_psi, save_explore_page
     from dcp.render.pictures import require_drawable
     from dcp.render.shown_episodes import common_env, names_of

@@ -42,11 +42,11 @@ def main(argv: list[str]) -> int:
 
 def _main(options: LandscapeOptions) -> int:
     _require_sense(options)
-    from dcp import compiling
     from dcp.analysis.evaluation_results import finite
     from dcp.analysis.landscape_figure import landscapes_figure
     from dcp.analysis.psi_landscape import goal_of, maze_env, rollouts_for, told_apart, view
     from dcp.evaluation.targets import open_target
+    from dcp.machine import compiling
 
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]

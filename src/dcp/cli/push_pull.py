@@ -49,9 +49,9 @@ def push(argv: list[str]) -> int:
         raise UserError("name what to push, and the repository: `dcp push runs/ant_u_maze/dcp/seed_0 owner/name`")
     if options.dry_run and options.out is None:
         raise UserError("--dry-run writes what would be pushed into a folder: name it with --out")
-    from dcp import compiling
     from dcp.interop.hub import load_hub, make_package
     from dcp.interop.hub import push as upload
+    from dcp.machine import compiling
 
     load_hub()
     compiling.enable_cache()

@@ -52,9 +52,9 @@ def main(argv: list[str]) -> int:
     if options.out is not None:
         os.environ[FOLDER] = str(options.out.expanduser().absolute())
 
-    from dcp import compiling
     from dcp.evaluation.targets import open_target
     from dcp.evaluation.trial import variant
+    from dcp.machine import compiling
 
     try:
         from dcp.interop.minari import load_minari, record_episodes, write_dataset

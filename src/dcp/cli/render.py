@@ -79,8 +79,8 @@ def main(argv: list[str]) -> int:
 
 def _main(options: RenderOptions) -> int:
     _require_sense(options)
-    from dcp import compiling
     from dcp.evaluation.targets import open_target
+    from dcp.machine import compiling
     from dcp.render.offscreen import require_renderer
     from dcp.render.pictures import require_drawable
     from dcp.render.shown_episodes import common_env, names_of

@@ -61,8 +61,8 @@ def _add(runs: list[str], options: ResultsOptions) -> int:
     if not runs:
         raise UserError("dcp results add needs a run's folder, such as runs/ant_u_maze/dcp/seed_0")
     _take_cores(runs)
-    from dcp.compiling import enable_cache
     from dcp.ledger.entries import add
+    from dcp.machine.compiling import enable_cache
 
     enable_cache(None)
     for run in runs:
@@ -87,7 +87,7 @@ def _check(options: ResultsOptions) -> int:
     from dcp.ledger.tables import table_faults
 
     if options.evaluate:
-        from dcp.compiling import enable_cache
+        from dcp.machine.compiling import enable_cache
 
         enable_cache(None)
     found = check_all(options.ledger, options.evaluate)
@@ -105,7 +105,7 @@ def _rerun(named: list[str], options: ResultsOptions) -> int:
     if len(named) != 1:
         raise UserError("dcp results rerun takes one entry's folder, such as results/ant_u_maze/dcp/seed_0_1a2b3c4d")
     _take_cores(named)
-    from dcp.compiling import enable_cache
+    from dcp.machine.compiling import enable_cache
 
     enable_cache(None)
     from dcp.ledger.entries import rerun

@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING
 import jax
 from rich.console import Console
 
-from dcp.checks import check, machine_memory
 from dcp.cli.main import main as dcp
 from dcp.cli.train import TrainOptions, outcome, show_results
 from dcp.config import Config, Settings
-from dcp.devices import cores
 from dcp.envs.registry import env_of
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
 from dcp.grid.driver import Driver
@@ -27,11 +25,14 @@ from dcp.grid.jobs import Job
 from dcp.grid.local_launcher import STOPPED, LocalLauncher
 from dcp.grid.resources import FreeResources, Gpu, Resources, gpus, run_memory
 from dcp.grid.worker import begin_child
+from dcp.machine.checks import check
+from dcp.machine.devices import cores
+from dcp.machine.memory import machine_memory
 from dcp.runs.display import say
 
 if TYPE_CHECKING:
+    from dcp.runs.seeds import SeedRun
     from dcp.runs.stopping import SeedsInterrupted
-    from dcp.runs.training import SeedRun
 
 AGAIN = "continue with the same command and --resume auto"
 _OURS = ("--seeds", "--seeds-as", "--display")  # flags that a single seed's command does not get
@@ -69,10 +70,9 @@ def seed_gpus() -> tuple[Gpu, ...]:
 
 
 def _as_one_program(options: TrainOptions) -> int:
-    from dcp.runs.loop import Cadence
-    from dcp.runs.seeds import in_one_program
+    from dcp.runs.checkpoint import Cadence
+    from dcp.runs.seeds import SeedsFaultError, in_one_program, train_seeds
     from dcp.runs.stopping import SeedsInterrupted
-    from dcp.runs.training import SeedsFaultError, train_seeds
 
     if options.wandb:
         raise UserError("W&B logs one run per process: use --seeds-as processes with --wandb")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dcp.cli.flags import parse, read
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_INTERRUPTED, EXIT_REQUEUE
-from dcp.cli.several_hosts import among_hosts, disconnect, named_hosts, several
 from dcp.config import PARTS, Config, Settings
 from dcp.errors import UserError
 from dcp.presets import PRESETS, preset_overrides
@@ -54,16 +53,6 @@ class TrainOptions:
     """auto: live on a terminal, plain lines elsewhere."""
     cache: str | None = None
     """Folder of compiled programs, or off. Default: $DCP_CACHE_DIR, else the user's cache folder."""
-    coordinator: str | None = None
-    """HOST:PORT of host 0, to train on several hosts: the same command on each, with its own --host-id."""
-    num_hosts: int | None = None
-    """Hosts that train together."""
-    host_id: int | None = None
-    """This host's number, from 0. Host 0 writes the run folder and prints."""
-    hosts: Literal["auto"] | None = None
-    """auto: the hosts of this SLURM or MPI job, as JAX finds them."""
-    join_seconds: float = 300.0
-    """How long to wait until all hosts are there."""
 
 
 AUTO = "auto"  # --resume auto
@@ -72,12 +61,6 @@ FIRST_FLAGS = ("preset", "env", "method")  # of the help
 
 def main(argv: list[str]) -> int:
     given = read(TrainOptions(), argv, "dcp train")
-    if named_hosts(given):
-        return among_hosts(given, lambda: _train(argv, given))
-    return _train(argv, given)
-
-
-def _train(argv: list[str], given: dict[str, Any]) -> int:
     options = _options(argv, given)
     if options.seeds:
         from dcp.cli.several_seeds import train_several
@@ -88,7 +71,7 @@ def _train(argv: list[str], given: dict[str, Any]) -> int:
 
         return dry_run(options.settings, options.runs_dir, options.overwrite, options.resume)
     from dcp import resume, train
-    from dcp.runs.loop import Cadence
+    from dcp.runs.checkpoint import Cadence
     from dcp.runs.stopping import Interrupted
 
     settings, resumed = options.settings, options.resume or _offered(options)
@@ -103,9 +86,7 @@ def _train(argv: list[str], given: dict[str, Any]) -> int:
         else:
             run = resume(resumed, steps=steps, code=settings.code.values(), **outputs)
     except Interrupted as stop:
-        disconnect()
         return _stopped(stop, options.plots)
-    disconnect()
     assert run.folder is not None
     print(f"Trained for {outcome(run.rows[-1])}")
     show_results(run.folder, options.plots)
@@ -218,10 +199,9 @@ def _description() -> str:
 
 
 def _checked(options: TrainOptions) -> Config:
-    from dcp.checks import check
+    from dcp.machine.checks import check
 
-    if not several():  # several hosts start JAX together in `train`
-        check(options.settings)  # before Config is made: this knows the environment, so it reports every violation
+    check(options.settings)  # before Config is made: this knows the environment, so it reports every violation
     return Config(**vars(options.settings))
 
 

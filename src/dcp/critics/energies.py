@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from dcp.components import Table
-from dcp.networks import WIDE, turned_on_the_way_back
+from dcp.networks import WIDE, transpose_with_unfused_gradient
 from dcp.types import Array
 
 NORM_EPS = 1e-6
@@ -64,7 +64,7 @@ def pairwise_square(x: Array, y: Array) -> Array:
     centre = jax.lax.stop_gradient(jnp.mean(y, axis=0, keepdims=True))  # [1, D]
     x, y = x - centre, y - centre
     # Full precision: a GPU's default rounding error in a product is as large as the distance of a positive pair.
-    columns = turned_on_the_way_back(y) if y.shape[0] >= WIDE else y.T  # [D, B]
+    columns = transpose_with_unfused_gradient(y) if y.shape[0] >= WIDE else y.T  # [D, B]
     product = jnp.matmul(x, columns, precision=jax.lax.Precision.HIGHEST)  # [B, B]
     square = jnp.sum(x**2, axis=-1)[:, None] + jnp.sum(y**2, axis=-1)[None, :] - 2.0 * product  # [B, B]
     return jnp.maximum(square, 0.0)

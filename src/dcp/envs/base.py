@@ -13,8 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.devices import cores
-from dcp.physics import Engine, PhysicsState, import_brax
+from dcp.physics import Engine, PhysicsState, cores, import_brax
 from dcp.types import Array, EnvSpec
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class Environment(Protocol):
 
 # Beyond this a simulated body has diverged: 10 km from the maze, or crossing it many times within one time step.
 # In sound runs every number of every observation stays below a few hundred.
-ABSURD = 1e4
+DIVERGENCE_LIMIT = 1e4
 
 
 def is_sound(spec: EnvSpec, state: EnvState) -> Array:
@@ -54,19 +53,19 @@ def is_sound(spec: EnvSpec, state: EnvState) -> Array:
 
     The observation may hide what diverges first, so the physics' q and qd are checked too, if there are any.
     """
-    limit = ABSURD if spec.physics != "none" else np.finfo(np.float32).max
+    limit = DIVERGENCE_LIMIT if spec.physics != "none" else np.finfo(np.float32).max
     numbers = [state.obs, *(getattr(state.physics, name) for name in ("q", "qd") if hasattr(state.physics, name))]
     # A comparison with NaN is False.
     return jnp.all(jnp.concatenate([jnp.abs(x).ravel() <= limit for x in numbers]))
 
 
-def judged_step(env: Environment, state: EnvState, action: Array) -> tuple[EnvState, Array]:
+def step_and_check(env: Environment, state: EnvState, action: Array) -> tuple[EnvState, Array]:
     """Step, and return the new state and whether it is sound."""
     after = env.step(state, action)
     return after, is_sound(env.spec, after)
 
 
-def judged_reset(env: Environment, key: Array) -> tuple[EnvState, Array]:
+def reset_and_check(env: Environment, key: Array) -> tuple[EnvState, Array]:
     state = env.reset(key)
     return state, is_sound(env.spec, state)
 

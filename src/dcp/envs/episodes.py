@@ -1,15 +1,15 @@
 """Run many environments without end: time limits, automatic reset, episode numbers, and diverged episodes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
-from dcp.devices import ONE_DEVICE, Split
-from dcp.envs.base import Environment, EnvState, judged_reset, judged_step
+from dcp.envs.base import Environment, EnvState, reset_and_check, step_and_check
 from dcp.types import Array
 
 
@@ -31,14 +31,14 @@ def choose(which: Array, new: EnvState, old: EnvState) -> EnvState:
 
 
 @custom_vmap
-def anywhere(flag: Array) -> Array:
+def any_across_vmap(flag: Array) -> Array:
     """Return the flag; under a vmap, as over seeds, return whether any is set. So it stays a scalar, and `lax.cond`
     stays a branch."""
     return flag
 
 
-@anywhere.def_vmap
-def _anywhere_of_many(size: int, batched: list[bool], flag: Array) -> tuple[Array, bool]:
+@any_across_vmap.def_vmap
+def _any_across_vmap_of_many(size: int, batched: list[bool], flag: Array) -> tuple[Array, bool]:
     return (jnp.any(flag) if batched[0] else flag), False
 
 
@@ -48,7 +48,7 @@ class Episodes:
     num_envs: int
     episode_length: int
     fidelity: str
-    split: Split = ONE_DEVICE
+    vmap: Callable[..., Any] = jax.vmap  # or a `Split` over devices
 
     def reset(self, key: Array) -> EpisodeState:
         first, _ = self._draw(key)
@@ -60,20 +60,20 @@ class Episodes:
 
         An episode that diverges ends: its last state is dropped, so that nobody ever sees it.
         """
-        env, sound = self.split.batched(partial(judged_step, self.env))(state.env, action)
+        env, sound = self.vmap(partial(step_and_check, self.env))(state.env, action)
         steps = state.steps + 1
         ends = ~sound | env.done | (steps >= self.episode_length)  # [N]; `done` of a diverged state does not matter
         first = state.first
         if self.fidelity != "paper":
             any_ends = jnp.any(ends)
             redraw = partial(self._redraw, state.first, key, any_ends)
-            first = jax.lax.cond(anywhere(any_ends), redraw, lambda: state.first)
+            first = jax.lax.cond(any_across_vmap(any_ends), redraw, lambda: state.first)
         return EpisodeState(
             choose(ends, first, env), first, jnp.where(ends, 0, steps), state.episode_id + ends, state.diverged + ~sound
         )
 
     def _draw(self, key: Array) -> tuple[EnvState, Array]:
-        return self.split.batched(partial(judged_reset, self.env))(jax.random.split(key, self.num_envs))
+        return self.vmap(partial(reset_and_check, self.env))(jax.random.split(key, self.num_envs))
 
     def _redraw(self, first: EnvState, key: Array, due: Array) -> EnvState:
         """Return a new start for each environment if `due`; an unsound one is replaced by the last good start."""

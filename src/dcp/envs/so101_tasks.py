@@ -13,10 +13,9 @@ import mujoco
 import numpy as np
 
 from dcp import so101
-from dcp.devices import cores
 from dcp.envs.base import MUJOCO, EnvState, PhysicsEnv
 from dcp.errors import UserError
-from dcp.physics import Engine, PhysicsState
+from dcp.physics import Engine, PhysicsState, cores
 from dcp.physics.so101_model import CUBE_HALF, drawn_spec, table_spec
 from dcp.types import Array, EnvSpec
 

@@ -1,6 +1,6 @@
 """Play episodes of any policy. Only the key decides their starts and goals.
 
-Training's evaluations and `dcp eval` run the same compiled program (`compiled`), so both give the same bits.
+Training's evaluations and `dcp eval` compile `Deployment.episodes` alike, so both give the same bits.
 """
 
 from collections.abc import Callable, Hashable
@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dcp.compiling import compiler_options
-from dcp.devices import ONE_DEVICE, Split
-from dcp.envs.base import Environment, EnvState, judged_step
+from dcp.envs.base import Environment, EnvState, step_and_check
 from dcp.envs.episodes import choose
 from dcp.errors import UserError
 from dcp.policies.policy import Policy
@@ -22,6 +20,7 @@ from dcp.types import Array, EnvSpec
 EVALUATION_STREAM = 0x6576616C  # keeps evaluation's random stream apart from training's
 SATURATED = 0.95  # the paper's bound on an action's components
 Watch = Callable[[EnvState], Any]
+Vmap = Callable[..., Any]  # `jax.vmap`, or a `Split` over devices
 
 
 def nothing(state: EnvState) -> tuple[()]:
@@ -51,7 +50,7 @@ def rollout(
     key: Array,
     num_episodes: int,
     episode_length: int,
-    split: Split = ONE_DEVICE,
+    vmap: Vmap = jax.vmap,
     watch: Watch = nothing,
 ) -> Record:
     """Play episodes. The policy does not affect starts and goals, so the same key gives every policy the same episodes.
@@ -62,15 +61,14 @@ def rollout(
     """
     key_reset, key_policy = jax.random.split(key)
     if getattr(policy, "on_host", False):
-        return _by_host(env, policy, (key_reset, key_policy), (num_episodes, episode_length), split, watch)
-    split = split.that_divides(num_episodes)
-    first = split.batched(env.reset)(jax.random.split(key_reset, num_episodes))
+        return _by_host(env, policy, (key_reset, key_policy), (num_episodes, episode_length), vmap, watch)
+    first = vmap(env.reset)(jax.random.split(key_reset, num_episodes))
 
     def step(carry: tuple[EnvState, Any, Array], _: None) -> tuple[tuple[EnvState, Any, Array], Any]:
         before, policy_state, alive = carry
         policy_state, action = policy.act(policy_state, *env.spec.split(before.obs))
         _require_action(env.spec, action)
-        state, alive, seen = _advance(env, split, watch, before, action, alive)
+        state, alive, seen = _advance(env, vmap, watch, before, action, alive)
         return (state, policy_state, alive), seen
 
     start = (first, _for_all(policy, policy.init(key_policy), env.spec.split(first.obs)), jnp.ones(num_episodes, bool))
@@ -97,17 +95,10 @@ class Deployment:
     env: Environment
     num_episodes: int
     episode_length: int
-    split: Split = ONE_DEVICE
+    vmap: Vmap = jax.vmap
 
     def episodes(self, policy: Policy, key: Array) -> Record:
-        return rollout(self.env, policy, key, self.num_episodes, self.episode_length, self.split)
-
-
-def compiled(deployment: Deployment) -> Callable[[Any, Array], Record]:
-    """Jit `episodes`. A policy's parameters are arguments, so policies that differ only in them share the program."""
-    split = deployment.split
-    layout: dict[str, Any] = {"out_shardings": split.whole} if split.spans_hosts else {}  # on every host
-    return jax.jit(deployment.episodes, compiler_options=compiler_options(), **layout)
+        return rollout(self.env, policy, key, self.num_episodes, self.episode_length, self.vmap)
 
 
 def _require_action(spec: EnvSpec, action: Array) -> None:
@@ -117,10 +108,10 @@ def _require_action(spec: EnvSpec, action: Array) -> None:
 
 
 def _advance(
-    env: Environment, split: Split, watch: Watch, before: EnvState, action: Array, alive: Array
+    env: Environment, vmap: Vmap, watch: Watch, before: EnvState, action: Array, alive: Array
 ) -> tuple[EnvState, Array, Any]:
     """Take one step of N episodes. -> state, alive before the next step, and what is kept of this one"""
-    after, sound = split.batched(partial(judged_step, env))(before, action)
+    after, sound = vmap(partial(step_and_check, env))(before, action)
     state = choose(sound, after, before)
     counts = alive & sound  # [N]
     saturated = jnp.mean(jnp.abs(action) > SATURATED, axis=-1)  # [N]
@@ -143,13 +134,12 @@ def _record(spec: EnvSpec, watch: Watch, first: EnvState, seen: Any) -> Record:
 
 
 def _by_host(
-    env: Environment, policy: Policy, keys: tuple[Array, Array], sizes: tuple[int, int], split: Split, watch: Watch
+    env: Environment, policy: Policy, keys: tuple[Array, Array], sizes: tuple[int, int], vmap: Vmap, watch: Watch
 ) -> Record:
     """Take the same steps with one program call each, and call the policy in between."""
     num_episodes, episode_length = sizes
-    split = split.that_divides(num_episodes)
     make = _host_programs if isinstance(env, Hashable) else _host_programs.__wrapped__
-    reset, step = make(env, split, watch)
+    reset, step = make(env, vmap, watch)
     state = first = reset(jax.random.split(keys[0], num_episodes))
     policy_state, alive = policy.init(keys[1]), jnp.ones(num_episodes, bool)
     kept = []
@@ -162,6 +152,5 @@ def _by_host(
 
 
 @lru_cache(maxsize=4)
-def _host_programs(env: Environment, split: Split, watch: Watch) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    compiled = partial(jax.jit, compiler_options=compiler_options())
-    return compiled(split.batched(env.reset)), compiled(partial(_advance, env, split, watch))
+def _host_programs(env: Environment, vmap: Vmap, watch: Watch) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    return jax.jit(vmap(env.reset)), jax.jit(partial(_advance, env, vmap, watch))

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dcp import compiling, devices
-from dcp.checks import available_memory
 from dcp.envs.base import Environment
 from dcp.envs.paths import path_lengths
 from dcp.errors import UserError
 from dcp.evaluation.measures import Bin, Measures, measure
-from dcp.evaluation.rollout import Deployment, compiled, evaluation_key
+from dcp.evaluation.rollout import Deployment, evaluation_key
 from dcp.evaluation.targets import Target, environment_of, open_target
+from dcp.machine import compiling, devices
+from dcp.machine.memory import available_memory
 from dcp.policies.policy import DeployedPolicy, Policy, SampledPolicy, with_burst
 from dcp.types import Array, EnvSpec
 
@@ -81,7 +81,7 @@ class Arena:
 
     def trial(self, policy: Policy, keys: Sequence[Array] | None = None, tell: Callable[[str], object] = len) -> Trial:
         """Evaluate a policy on the frozen set of each seed, or on `keys`. `tell` is called with what takes time."""
-        split = devices.make_split(self.count)
+        split = devices.make_split(self.count).if_divides(self.episodes)
         deployment = Deployment(self.env, self.episodes, self.length, split)
         keys = keys or [goal_set_key(seed) for seed in self.seeds]
         if getattr(policy, "on_host", False):
@@ -104,7 +104,7 @@ def _program(deployment: Deployment) -> compiling.Program:
 
 
 def _make_program(deployment: Deployment) -> compiling.Program:
-    return compiling.Program(compiled(deployment))
+    return compiling.Program(compiling.jit(deployment.episodes))
 
 
 _shared = lru_cache(maxsize=4)(_make_program)

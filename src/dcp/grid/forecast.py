@@ -21,12 +21,12 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from dcp import compiling
 from dcp.config import Config, Settings
 from dcp.errors import EXIT_FAULT, RunError, UserError
 from dcp.grid.jobs import GRID_DIR, Entry, Job, last_row, read_json, write_json
 from dcp.grid.resources import FreeResources, Resources
 from dcp.grid.worker import begin_child
+from dcp.machine import compiling
 from dcp.named_code import looked_for_in
 from dcp.run_folder import CONFIG_FILE, read_config_file
 
@@ -185,7 +185,7 @@ def _measure_here(config: Config, cores: int) -> dict[str, float]:
     import jax
 
     from dcp.algorithm import make_algorithm
-    from dcp.programs import Programs
+    from dcp.machine.programs import Programs
 
     compiling.enable_cache()
     stages = Programs(make_algorithm(config))

@@ -209,7 +209,7 @@ def check_runs(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Run]:
 
     `own`: the module:name entries of the file that the user allows. They are code, and the file may be a stranger's.
     """
-    from dcp.checks import violations
+    from dcp.machine.checks import violations
 
     problems_of: dict[Settings, list[str]] = {}  # by settings without their seed, which is checked on its own
     checked = []

@@ -79,7 +79,8 @@ def _reason_to_wait(job: Job) -> str:
 
 def _train(job: Job) -> None:
     from dcp.grid.grid_display import heartbeat
-    from dcp.runs.training import resume, train, train_seeds
+    from dcp.runs.seeds import train_seeds
+    from dcp.runs.training import resume, train
 
     settings, folder, display = job.settings, job.folders[0], heartbeat(job.progress)
     if len(job.seeds) > 1:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from brax import envs
 from brax.envs.base import Env, State
 
-from dcp.envs.base import Environment, EnvState, judged_step
+from dcp.envs.base import Environment, EnvState, step_and_check
 from dcp.envs.registry import ENVIRONMENTS, make_env, require_stepped_by
 from dcp.errors import UserError
 from dcp.types import Array
@@ -52,7 +52,7 @@ class BraxEnv(Env):
 
     def step(self, state: State, action: Array) -> State:
         before: EnvState = state.pipeline_state  # pyright: ignore[reportAssignmentType]
-        after, sound = judged_step(self.env, before, action)
+        after, sound = step_and_check(self.env, before, action)
         after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, before)
         done = (after.done | ~sound).astype(jnp.float32)
         metrics = {**state.metrics, **self._metrics(after, (~sound).astype(jnp.float32))}

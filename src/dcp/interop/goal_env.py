@@ -10,11 +10,11 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from dcp.devices import count_devices, make_split, prepare
 from dcp.envs.base import Environment
 from dcp.errors import UserError
 from dcp.interop.goal_task import KINEMATIC_FPS, RENDER_MODES, GoalTask, HindsightGoals, terminated
 from dcp.interop.gym_programs import Seen, choose_where, gym_programs, seed_words
+from dcp.machine.devices import count_devices, make_split, prepare
 
 Observation = dict[str, np.ndarray]
 Seeds = int | Sequence[int | None] | None

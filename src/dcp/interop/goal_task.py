@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from dcp import compiling
-from dcp.envs.base import ABSURD, Environment, EnvState, PhysicsEnv
+from dcp.envs.base import DIVERGENCE_LIMIT, Environment, EnvState, PhysicsEnv
 from dcp.envs.point_tasks import FORCE, FRICTION, PointMaze, PointPushing
 from dcp.envs.registry import make_env, require_stepped_by
 from dcp.errors import RunError, UserError
 from dcp.interop.gym_programs import DIVERGED, GymPrograms, Seen, check_placed, checked_goal
+from dcp.machine import compiling
 from dcp.types import EnvSpec
 
 REWARDS = {"zero_one": 0.0, "minus_one": -1.0}  # the reward of a step away from the goal; a step near it gets one more
@@ -106,7 +106,7 @@ def _state_bounds(env: Environment) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds [S], [S]. No user sees a state beyond them: a point cannot leave its maze, and a body outside
     them has diverged."""
     if not isinstance(env, PointMaze | PointPushing):
-        limit = np.full(env.spec.state_size, ABSURD if env.spec.physics != "none" else np.inf, np.float32)
+        limit = np.full(env.spec.state_size, DIVERGENCE_LIMIT if env.spec.physics != "none" else np.inf, np.float32)
         return -limit, limit
     rows, columns = env.layout.walls.shape  # the point moves between the outer walls' faces
     low = np.full(2, 0.5 * env.layout.scale, np.float32)

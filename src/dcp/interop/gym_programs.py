@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.compiling import compiler_options
-from dcp.devices import Split
-from dcp.envs.base import Environment, EnvState, PhysicsEnv, is_sound, judged_reset, judged_step
+from dcp.envs.base import Environment, EnvState, PhysicsEnv, is_sound, reset_and_check, step_and_check
 from dcp.envs.episodes import choose
 from dcp.envs.mazes import cell_of
 from dcp.envs.registry import is_ours
 from dcp.errors import UserError
+from dcp.machine.compiling import compiler_options
+from dcp.machine.devices import Split
 from dcp.types import Array, EnvSpec
 
 DIVERGED = 2  # its index among the flags
@@ -41,7 +41,7 @@ def episode_key(words: Array, episode: Array) -> Array:
 
 
 def start(env: Environment, words: Array, episode: Array) -> tuple[EnvState, Seen]:
-    state, sound = judged_reset(env, episode_key(words, episode))
+    state, sound = reset_and_check(env, episode_key(words, episode))
     return state, _seen(state, sound)
 
 
@@ -52,7 +52,7 @@ def start_toward(env: Environment, words: Array, episode: Array, goal: Array) ->
 
 def advance(env: Environment, before: EnvState, action: Array) -> tuple[EnvState, Seen]:
     """Step once. A step that diverges leaves the state unchanged, and is neither near the goal nor done."""
-    after, sound = judged_step(env, before, action)
+    after, sound = step_and_check(env, before, action)
     state = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, before)
     return state, _seen(state, sound)
 
@@ -77,7 +77,7 @@ def gym_programs(env: Environment, split: Split | None = None) -> GymPrograms:
 def _make(env: Environment, split: Split | None) -> GymPrograms:
     def compiled(one: Callable[..., Any]) -> Callable[..., Any]:
         of_one = partial(one, env)
-        return jax.jit(of_one) if split is None else jax.jit(split.batched(of_one), compiler_options=compiler_options())
+        return jax.jit(of_one) if split is None else jax.jit(split(of_one), compiler_options=compiler_options())
 
     return GymPrograms(compiled(start), compiled(start_toward), compiled(advance))
 

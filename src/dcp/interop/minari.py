@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-from dcp.compiling import compiler_options
 from dcp.envs.base import Environment, EnvState
 from dcp.errors import UserError
 from dcp.evaluation.rollout import Record, rollout
 from dcp.evaluation.trial import Arena, goal_set_key
 from dcp.interop.goal_task import REWARDS, observation_space
+from dcp.machine.compiling import compiler_options
 from dcp.policies.policy import Policy
 from dcp.types import Array, EnvSpec
 

@@ -37,6 +37,8 @@ class PoolState(NamedTuple):
     subgoal: Array  # [N, G]: z, as chosen at the last tick
     chosen_for: Array  # [N, G]: the goal that z was chosen for
 
+    same_for_all_seeds = ("clock",)  # see `RunState`
+
 
 @dataclass(frozen=True)
 class PooledSubgoal:
@@ -118,8 +120,8 @@ class PooledSubgoal:
         The pool is encoded once for all environments, and the candidates are gathered from it.
         """
         num_envs = goal.shape[0]
-        lots = jax.random.uniform(key, (num_envs, self.pool_size))  # the C highest lots: a draw without replacement
-        candidates = jax.lax.top_k(lots, self.num_candidates)[1]  # [N, C]
+        random_scores = jax.random.uniform(key, (num_envs, self.pool_size))  # the C highest: a draw without replacement
+        candidates = jax.lax.top_k(random_scores, self.num_candidates)[1]  # [N, C]
         psi_pool = representation.encode_goal(pool)  # [P, D]
         psi_state = representation.encode_goal(achieved)  # [N, D]
         psi_goal = representation.encode_goal(goal)  # [N, D]

@@ -5,7 +5,6 @@ import hashlib
 import io
 import zipfile
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
@@ -17,23 +16,6 @@ from dcp.validation import open_regular
 
 LARGEST = 100_000_000  # bytes, compressed or not: enough for thousands of pools of the largest state
 FORMS = "an NPZ file with an array `states` or `goals`, or a CSV of numbers"
-
-
-@dataclass(frozen=True)
-class Table:
-    """Hold an array [K, width] as bytes, which compare and hash, so that equal trainers share their programs."""
-
-    content: bytes  # float32
-    width: int
-
-    @classmethod
-    def of(cls, rows: np.ndarray) -> Self:
-        return cls(np.ascontiguousarray(rows, np.float32).tobytes(), rows.shape[1])
-
-    @property
-    def rows(self) -> np.ndarray:
-        """Return the array [K, width]."""
-        return np.frombuffer(self.content, np.float32).reshape(-1, self.width)
 
 
 @dataclass(frozen=True)
@@ -49,8 +31,9 @@ class PoolSeed:
 class Seeds:
     """Hold what one run uses of the file."""
 
-    pool: Table  # [slots, G]: never overwritten
-    critic: Table | None  # [K, S]: each also once in the critic's data
+    pool: np.ndarray  # [slots, G]: never overwritten
+    critic: np.ndarray | None  # [K, S]: each also once in the critic's data
+    sha256: str
 
 
 def read(path: str, spec: EnvSpec) -> PoolSeed:
@@ -67,17 +50,15 @@ def read(path: str, spec: EnvSpec) -> PoolSeed:
     return PoolSeed(goals, rows if is_state else None, hashlib.sha256(content).hexdigest())
 
 
-def seeds_of(config: Config, spec: EnvSpec) -> tuple[Seeds | None, str | None]:
-    """Return what this resolved config uses of its seed file, and the file's hash; None if it names no file."""
-    if config.pool_seed is None:
-        return None, None
-    found = read(config.pool_seed, spec)
+def read_seeds(config: Config, spec: EnvSpec) -> Seeds:
+    """Return what this resolved config uses of its seed file."""
+    assert config.pool_seed is not None
+    file = read(config.pool_seed, spec)
     slots = seeded_slots(config.pool_size, config.pool_seed_fraction or 0.0)
-    pool = found.goals[spread(len(found.goals), slots)]
     critic = None
-    if config.pool_seed_in_critic and found.states is not None:
-        critic = Table.of(found.states[np.unique(spread(len(found.states), slots))])
-    return Seeds(Table.of(pool), critic), found.sha256
+    if config.pool_seed_in_critic and file.states is not None:
+        critic = file.states[np.unique(spread(len(file.states), slots))]
+    return Seeds(file.goals[spread(len(file.goals), slots)], critic, file.sha256)
 
 
 def seeded_slots(pool_size: int, fraction: float) -> int:

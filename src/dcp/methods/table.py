@@ -9,10 +9,6 @@ import jax.numpy as jnp
 from dcp.components import TABLES, Table, build, describe, settings_of, shown
 from dcp.config import PARTS, Config, Settings
 from dcp.critics.contrastive import Contrastive
-from dcp.critics.quasimetric import TMD, Quasimetric
-from dcp.critics.survival import SRL, ChronoSRL
-from dcp.critics.td_infonce import TDInfoNCE
-from dcp.critics.value import GCBC, SAC, TD3
 from dcp.errors import UserError
 from dcp.interfaces import (
     ActorGoal,
@@ -52,15 +48,15 @@ METHODS = Table(
         "dcp": Method(Contrastive, PooledSubgoal, Direction, "commanded"),
         "dcp_no_pool": Method(Contrastive, FinalGoal, Direction, "commanded"),  # an ablation: the fourth combination
         # Other critics: docs/critics.md
-        "cmd": Method(Quasimetric, FinalGoal, RawGoal, "future"),
-        "tmd": Method(TMD, FinalGoal, RawGoal, "future"),
-        "srl": Method(SRL, FinalGoal, RawGoal, "future"),
-        "chronosrl": Method(ChronoSRL, FinalGoal, RawGoal, "future"),
-        "chronosrl_direction": Method(ChronoSRL, FinalGoal, Direction, "future"),  # differs only in what the actor sees
-        "sac_her": Method(SAC, FinalGoal, RawGoal, "future"),
-        "td3_her": Method(TD3, FinalGoal, RawGoal, "future"),
-        "td_infonce": Method(TDInfoNCE, FinalGoal, RawGoal, "future"),
-        "gcbc": Method(GCBC, FinalGoal, RawGoal, "future"),
+        "cmd": Method("quasimetric", FinalGoal, RawGoal, "future"),
+        "tmd": Method("tmd", FinalGoal, RawGoal, "future"),
+        "srl": Method("srl", FinalGoal, RawGoal, "future"),
+        "chronosrl": Method("chronosrl", FinalGoal, RawGoal, "future"),
+        "chronosrl_direction": Method("chronosrl", FinalGoal, Direction, "future"),  # another actor's input
+        "sac_her": Method("sac", FinalGoal, RawGoal, "future"),
+        "td3_her": Method("td3", FinalGoal, RawGoal, "future"),
+        "td_infonce": Method("td_infonce", FinalGoal, RawGoal, "future"),
+        "gcbc": Method("gcbc", FinalGoal, RawGoal, "future"),
     },
 )
 OUR_METHODS = frozenset(METHODS)  # without what users register
@@ -68,14 +64,14 @@ CRITICS = Table(
     "critic",
     {
         "contrastive": Contrastive,
-        "quasimetric": Quasimetric,
-        "tmd": TMD,
-        "srl": SRL,
-        "chronosrl": ChronoSRL,
-        "sac": SAC,
-        "td3": TD3,
-        "td_infonce": TDInfoNCE,
-        "gcbc": GCBC,
+        "quasimetric": "dcp.critics.quasimetric:Quasimetric",  # imported when it is first used
+        "tmd": "dcp.critics.quasimetric:TMD",
+        "srl": "dcp.critics.survival:SRL",
+        "chronosrl": "dcp.critics.survival:ChronoSRL",
+        "sac": "dcp.critics.value:SAC",
+        "td3": "dcp.critics.value:TD3",
+        "td_infonce": "dcp.critics.td_infonce:TDInfoNCE",
+        "gcbc": "dcp.critics.value:GCBC",
     },
 )
 COMMANDS = Table("command", {"final_goal": FinalGoal, "pooled_subgoal": PooledSubgoal})

@@ -14,7 +14,6 @@ from dcp.critics.actor_rules import actor_rule_of
 from dcp.errors import UserError
 from dcp.interfaces import Condition, Critic, Network, Problem, Representation, read
 from dcp.networks import actor_heads
-from dcp.policies.numpy_policy import numbers, paired
 from dcp.types import Array, EnvSpec, Params
 
 PolicyState = Any
@@ -32,19 +31,23 @@ class Policy(Protocol):
 
 
 class ChunkState(NamedTuple):
-    actions: Array  # [..., H * A]: the current chunk
-    step: Array  # []: the next action's index; at 0 the policy plans a new chunk
+    """The chunk of H actions that is being taken."""
+
+    actions: Array  # [..., H * A]
+    step: Array  # [...] or []: the next action's index; at 0 a new chunk is planned
 
 
-def _in_turn(chunk: Any, planned: Array, length: int) -> tuple[Any, Array]:
-    """Return the next action of the chunk, or the first of a new one. Without a state every call plans a new chunk."""
+def next_chunk_action(chunk: Any, planned: Array, length: int) -> tuple[Any, Array]:
+    """Return the chunk's state after this step, and its next action [..., A], or the first of the new chunk `planned`
+    [..., H * A]. Without a state, every call takes the first action of a new chunk."""
     if length == 1:
         return chunk, planned
-    size = planned.shape[-1] // length
+    rows = planned.shape[:-1]
     if not isinstance(chunk, ChunkState):
-        return chunk, planned[..., :size]
-    actions = jnp.where(chunk.step == 0, planned, jnp.broadcast_to(chunk.actions, planned.shape))
-    action = jax.lax.dynamic_slice_in_dim(actions, chunk.step * size, size, axis=-1)
+        return chunk, planned.reshape(*rows, length, -1)[..., 0, :]
+    step = jnp.broadcast_to(chunk.step, rows)[..., None]  # [..., 1]
+    actions = jnp.where(step == 0, planned, jnp.broadcast_to(chunk.actions, planned.shape))
+    action = jnp.take_along_axis(actions.reshape(*rows, length, -1), step[..., None], axis=-2)[..., 0, :]
     return ChunkState(actions, (chunk.step + 1) % length), action
 
 
@@ -73,7 +76,7 @@ class DeployedPolicy:
 
     def act(self, policy_state: Any, state: Array, goal: Array) -> tuple[Any, Array]:
         """Act: state [..., S], goal [..., G] -> action [..., A]. Without a policy_state, plan a new chunk."""
-        return _in_turn(policy_state, self.plan(state, goal), self.action_chunk)
+        return next_chunk_action(policy_state, self.plan(state, goal), self.action_chunk)
 
     def plan(self, state: Array, goal: Array) -> Array:
         """Return the whole chunk: [..., H * A]."""
@@ -87,6 +90,8 @@ class DeployedPolicy:
     def __call__(self, observation: Any, goal: Any) -> np.ndarray:
         """Act on NumPy arrays, one or many: state [..., S], goal [..., G] -> action [..., A]. One goal may serve many
         states, and one state many goals. Each call plans a new chunk; `Stepper` takes whole chunks."""
+        from dcp.policies.numpy_policy import numbers, paired
+
         state, goal = numbers("observation", observation, UserError), numbers("goal", goal, UserError)
         if state.shape != (self.spec.state_size,) or goal.shape != (self.spec.goal_size,):
             state, goal = paired(state, goal, (self.spec.state_size, self.spec.goal_size), UserError)
@@ -146,7 +151,7 @@ class SampledPolicy:
         mean, log_std = self.policy.heads(state, goal)
         noise = jax.random.normal(key_noise, mean.shape)
         planned = actor_rule_of(self.policy.critic).explore(mean, log_std, noise)
-        chunk, action = _in_turn(policy_state[1], planned, self.policy.action_chunk)
+        chunk, action = next_chunk_action(policy_state[1], planned, self.policy.action_chunk)
         return (key, chunk), action
 
 

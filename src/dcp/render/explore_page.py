@@ -18,7 +18,6 @@ import numpy as np
 from dcp.analysis.landscape_figure import COLOURS as RAMP
 from dcp.analysis.psi_landscape import pulled_back
 from dcp.analysis.style import BLUE, ON_DARK, ORANGE, colours, human_count
-from dcp.compiling import QUICK_COMPILE
 from dcp.critics.contrastive import Contrastive
 from dcp.critics.quasimetric import Quasimetric
 from dcp.critics.survival import ChronoSRL
@@ -29,6 +28,7 @@ from dcp.envs.paths import TruePaths, farthest_goal
 from dcp.envs.point_tasks import PointMaze, PointPushing, things_of
 from dcp.errors import UserError
 from dcp.evaluation.targets import Target, require_known_parts
+from dcp.machine.compiling import QUICK_COMPILE
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.conditions import Direction
 from dcp.methods.scoring import SCORES

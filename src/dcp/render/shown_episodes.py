@@ -18,7 +18,6 @@ import numpy as np
 
 from dcp.analysis.psi_landscape import pulled_back
 from dcp.analysis.style import human_count
-from dcp.compiling import QUICK_COMPILE, Program, cached_by_env
 from dcp.config import Config
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.point_tasks import places, things_of
@@ -26,6 +25,7 @@ from dcp.errors import UserError
 from dcp.evaluation.rollout import Record, rollout
 from dcp.evaluation.targets import Target, environment_of, require_known_parts
 from dcp.evaluation.trial import COMPILING, goal_set_key, require_room, variant
+from dcp.machine.compiling import QUICK_COMPILE, Program, cached_by_env
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.conditions import Direction
 from dcp.methods.table import METHODS, make_agent

@@ -1,10 +1,11 @@
-"""Save and load whole runs as checkpoints: the arrays of a `RunState`, and a `Moment` with the rest."""
+"""Save and load whole runs as checkpoints: the arrays of a `RunState`, and a `HostState` with the rest."""
 
 import subprocess
+import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
@@ -16,12 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp import __version__, hosts
+from dcp import __version__
 from dcp.algorithm import RunState
 from dcp.components import shown
 from dcp.config import Config, Settings
-from dcp.devices import cores
 from dcp.errors import UserError
+from dcp.loop import HostState
+from dcp.physics import cores
 from dcp.run_folder import CHECKPOINTS_DIR
 from dcp.runs.checkpoint_files import (
     CHECKPOINT_SCHEMA_VERSION,
@@ -40,51 +42,33 @@ from dcp.runs.checkpoint_files import (
     verify,
     write_arrays,
 )
-from dcp.runs.multihost import broadcast, pieces
 
-Row = dict[str, float]
 UNSPLIT = "off"  # the value of split_batches before config.json stored it
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "brax", "mujoco", "numpy")
 # A change of these may change rounding: libraries, and the processor with its number of cores.
-_DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores", "hosts"}
+_DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores"}
 _MAY_CHANGE = {"steps", "num_evals"}  # a run may be trained longer
-
-
-@dataclass
-class Moment:
-    """Hold all that a run needs to resume between two unrolls, besides its arrays (the `RunState`)."""
-
-    unrolls: int = 0  # RunState.unrolls, as a number on the host
-    rows: list[Row] = field(default_factory=list)  # of metrics.csv, one per evaluation
-    metrics: list[Row] = field(default_factory=list)  # one per iteration since the last evaluation
-    diverged: int = 0  # episodes that had diverged by the last evaluation
-    seconds: float = 0.0  # of work so far, in all processes that took part
 
 
 class Saver:
     """Write checkpoints in the background; training continues as soon as the arrays are copied.
 
-    An error while writing is raised at the next call. Without a folder, as on every host but the first, `save` only
-    helps to gather the arrays. `owned`: whether the folder is still this process's.
+    An error while writing is raised at the next call. `owned`: whether the folder is still this process's.
     """
 
-    def __init__(self, folder: Path | None, config: Config, owned: Callable[[], bool] = lambda: True):
+    def __init__(self, folder: Path, config: Config, owned: Callable[[], bool] = lambda: True):
         self.folder, self._config, self._owned = folder, config, owned
         self.last: int | None = None  # environment steps at the newest complete checkpoint
         self._copies: dict[str, np.ndarray] = {}  # reused, because new memory costs more than copying
         self._thread = ThreadPoolExecutor(1, "dcp-checkpoint")
         self._writing: Future[None] | None = None
-        if folder is not None:
-            self._thread.submit(load_orbax)  # importing Orbax takes a second; do it while the programs compile
+        self._thread.submit(load_orbax)  # importing Orbax takes a second; do it while the programs compile
 
-    def save(self, run: RunState, moment: Moment) -> None:
+    def save(self, run: RunState, host: HostState) -> None:
         self.wait()
         arrays = self._copied(run)
-        if self.folder is None:
-            self.last = moment.unrolls * self._config.env_steps_per_unroll
-            return
-        record = _record(moment, self._config, arrays)
-        draft = new_draft(self.folder, moment.unrolls, len(moment.rows))
+        record = _record(host, self._config, arrays)
+        draft = new_draft(self.folder, host.unrolls, len(host.rows))
         require_room(draft, sum(array.nbytes for array in arrays.values()))
         self._writing = self._thread.submit(self._write, draft, arrays, record)
 
@@ -101,17 +85,17 @@ class Saver:
     def close(self) -> None:
         """Finish without raising, however the run ended."""
         self._thread.shutdown()  # waits for a write in progress
-        if self.folder is not None and self._owned():
+        if self._owned():
             remove_drafts(self.folder)
 
     def _copied(self, run: RunState) -> dict[str, np.ndarray]:
         """Return a host copy of every array by its path in the tree: the next unroll reuses the originals' memory."""
         for name, plain in _stored_arrays(run):
-            if name not in self._copies and self.folder is not None:
+            if name not in self._copies:
                 self._copies[name] = np.empty(plain.shape, plain.dtype)
-            for where, what in pieces(plain):
-                if self.folder is not None:
-                    self._copies[name][where] = what
+            for shard in plain.addressable_shards:
+                if shard.replica_id == 0:
+                    self._copies[name][shard.index] = shard.data
         return self._copies
 
     def _write(self, draft: Path, arrays: dict[str, np.ndarray], record: dict[str, Any]) -> None:
@@ -122,7 +106,7 @@ class Saver:
 
 def load_latest(
     folder: Path, config: Config, shapes: RunState, saver: Saver, note: Callable[[str], None]
-) -> tuple[RunState, Moment] | None:
+) -> tuple[RunState, HostState] | None:
     """Load a run folder's newest checkpoint, or the one before it if that is damaged. -> None if there is none
 
     `note` is called with what the run's owner should know.
@@ -131,7 +115,7 @@ def load_latest(
     damaged = []
     for path in checkpoints(folder / CHECKPOINTS_DIR):
         try:
-            found = load(path, config, shapes)
+            resumed = load(path, config, shapes)
         except DamagedError as damage:
             note(f"The checkpoint {path} is damaged ({damage}): trying the one before it.")
             damaged.append(path)
@@ -142,7 +126,7 @@ def load_latest(
         saver.last = record["env_steps"]
         _compare(record["versions"], versions(), note)
         _compare(record["machine"], machine(), note)
-        return found
+        return resumed
     if damaged:
         raise UserError(
             f"every checkpoint of {folder} is damaged: restore one from a copy, or begin again with --overwrite"
@@ -151,8 +135,8 @@ def load_latest(
     return None
 
 
-def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, Moment]:
-    """Verify and load a checkpoint, with its arrays on the host, and send it to other hosts. `shapes`: of the run.
+def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, HostState]:
+    """Verify and load a checkpoint, with its arrays on the host. `shapes`: of the run.
 
     Raises `DamagedError` if its bytes are not those that were written, `UserError` if it belongs to another run.
     """
@@ -174,21 +158,7 @@ def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, Moment
             f"{RECORD_FILE} says: use a checkpoint that dcp wrote"
         )
     kept = {name: record[name] for name in ("unrolls", "rows", "metrics", "diverged", "seconds")}
-    if hosts.count() > 1:
-        hosts.send({"moment": kept})
-        broadcast(arrays)
-    return _from_arrays(arrays, shapes), Moment(**kept)
-
-
-def receive(shapes: RunState) -> tuple[RunState | None, Moment]:
-    """Return, on every host but the first, what host 0 has loaded; None if the run starts from the beginning."""
-    kept = hosts.receive()["moment"]
-    if kept is None:
-        return None, Moment()
-    plain = {name: jax.eval_shape(_plain, leaf) for name, leaf in _named(shapes) if leaf.size}
-    arrays = {name: np.empty(leaf.shape, leaf.dtype) for name, leaf in plain.items()}
-    broadcast(arrays)
-    return _from_arrays(arrays, shapes), Moment(**kept)
+    return _from_arrays(arrays, shapes), HostState(**kept)
 
 
 def versions() -> dict[str, str]:
@@ -219,7 +189,7 @@ def source_version() -> str:
 def machine() -> dict[str, str]:
     """Return what else affects rounding, besides versions: the processor and its cores."""
     kind = jax.devices()[0].device_kind
-    return {"device": kind, "processor": _processor(), "cores": str(cores()), "hosts": str(hosts.count())}
+    return {"device": kind, "processor": _processor(), "cores": str(cores())}
 
 
 def _processor() -> str:
@@ -237,14 +207,50 @@ def _compare(then: dict[str, str], now: dict[str, str], note: Callable[[str], No
         note(f"Not what this run was trained with ({', '.join(changed)}): it resumes, but perhaps not bit for bit.")
 
 
+@dataclass(frozen=True)
+class Cadence:
+    """Set how often to checkpoint: every `evals` evaluations and every `minutes` minutes. 0 turns one off."""
+
+    evals: int = 1
+    minutes: float = 15.0
+
+    def __post_init__(self) -> None:
+        if self.evals < 0 or not 0 <= self.minutes < float("inf"):
+            raise UserError("checkpoint-evals and checkpoint-minutes must be 0 or more (0: not by this clock)")
+
+
+class CheckpointTimer:
+    """Say when a checkpoint is due."""
+
+    def __init__(self, cadence: Cadence, evaluations: int):
+        self._cadence, self._evaluations = cadence, evaluations  # evaluations: in the whole run
+        self._saved = time.monotonic()
+
+    def is_due(self, host: HostState) -> bool:
+        cadence, evaluations = self._cadence, len(host.rows)
+        if not cadence.evals and not cadence.minutes:
+            return False
+        just_evaluated = bool(host.rows) and not host.metrics
+        by_evaluations = just_evaluated and cadence.evals > 0 and evaluations % cadence.evals == 0
+        by_minutes = cadence.minutes > 0 and time.monotonic() - self._saved >= 60 * cadence.minutes
+        return by_evaluations or by_minutes or self.is_last(host)
+
+    def is_last(self, host: HostState) -> bool:
+        """Tell whether the run is complete."""
+        return len(host.rows) == self._evaluations
+
+    def saved(self) -> None:
+        self._saved = time.monotonic()
+
+
 # What a checkpoint holds.
 
 
-def _record(moment: Moment, config: Config, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def _record(host: HostState, config: Config, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     return {
         "schema_version": CHECKPOINT_SCHEMA_VERSION,
-        "env_steps": moment.unrolls * config.env_steps_per_unroll,
-        **asdict(moment),
+        "env_steps": host.unrolls * config.env_steps_per_unroll,
+        **asdict(host),
         "arrays": {name: _describe(array) for name, array in arrays.items()},
         "config": asdict(config),
         "versions": versions(),
@@ -288,13 +294,13 @@ def _disagreement(record: dict[str, Any], config: Config) -> str | None:
     return None
 
 
-def require_planned(moment: Moment, config: Config, points: list[int], folder: Path) -> None:
+def require_planned(host: HostState, config: Config, points: list[int], folder: Path) -> None:
     """Refuse a checkpoint whose number of evaluations does not match its unrolls: the run would never end.
     `points`: the iterations done at each evaluation."""
-    done = moment.unrolls - config.num_prefill_unrolls
-    if not bisect_left(points, done) <= len(moment.rows) <= bisect_right(points, done):
+    done = host.unrolls - config.num_prefill_unrolls
+    if not bisect_left(points, done) <= len(host.rows) <= bisect_right(points, done):
         raise UserError(
-            f"the checkpoint of {folder} has {len(moment.rows)} evaluations after {moment.unrolls} unrolls, which its "
+            f"the checkpoint of {folder} has {len(host.rows)} evaluations after {host.unrolls} unrolls, which its "
             "config does not plan: use a checkpoint that dcp wrote"
         )
 

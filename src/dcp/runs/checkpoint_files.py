@@ -23,7 +23,6 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta, Struct
 
-from dcp import hosts
 from dcp.errors import UserError
 from dcp.run_folder import CHECKPOINTS_DIR
 from dcp.validation import MEGABYTE, Count, FormatError, Name, checked, read_json
@@ -147,8 +146,8 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
     ocp = load_orbax()
     as_they_are = ocp.type_handlers.NumpyHandler(deepcopy_host_arrays=False)
     registry = ocp.type_handlers.create_type_handler_registry((np.ndarray, as_they_are))
-    handler = ocp.PyTreeCheckpointHandler(use_compression=False, type_handler_registry=registry, **_alone(ocp))
-    with ocp.Checkpointer(handler, **_alone(ocp)) as writer:
+    handler = ocp.PyTreeCheckpointHandler(use_compression=False, type_handler_registry=registry)
+    with ocp.Checkpointer(handler) as writer:
         writer.save(path.absolute(), args=ocp.args.PyTreeSave(arrays))
 
 
@@ -156,7 +155,7 @@ def read_arrays(path: Path, names: Iterable[str], among_others: bool = False) ->
     """Read the arrays of these names. `among_others`: the checkpoint may hold others, which are skipped."""
     ocp = load_orbax()
     plain = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names}
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(**_alone(ocp)), **_alone(ocp)) as reader:
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
         try:
             part = {"item": dict.fromkeys(plain, 0), "partial_restore": True} if among_others else {}
             return reader.restore(path.absolute(), args=ocp.args.PyTreeRestore(restore_args=plain, **part))
@@ -204,14 +203,6 @@ def _sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _alone(ocp: Any) -> dict[str, Any]:
-    """Return options that let this host read and write alone: otherwise Orbax makes all hosts wait."""
-    if hosts.count() == 1:
-        return {}
-    here = hosts.index()
-    return {"multiprocessing_options": ocp.options.MultiprocessingOptions(here, {here}, "dcp")}
 
 
 def _quiet(unraisable: Any) -> None:

@@ -1,44 +1,42 @@
-"""Train several seeds as one program: every array of a run's state gets a leading axis of seeds, K.
+"""`dcp.train_seeds`: train several seeds as one program, each into an ordinary run folder, which can be resumed alone.
 
-A seed computes what it would compute alone, from the same random streams; only the order of floating-point sums may
-differ. Each seed has an ordinary run folder, which can be resumed alone or together with others.
-
-On an accelerator every part is one `jax.vmap` over the seeds. On a CPU the learner's pass takes one seed after another
-inside its program (`lax.map`): single matrix products already fill the cores, and batched ones are slower.
-With several devices, each trains whole seeds of its own, and nothing passes between devices.
+A seed whose numbers are no longer finite drops out, and the rest continue without it.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import cached_property, lru_cache, partial
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dcp.algorithm import ActingState, Algorithm, RunState
-from dcp.checks import available_memory, resident_parts
-from dcp.compiling import compiler_options
+from dcp.algorithm import RunState, make_algorithm
 from dcp.config import Config, Settings
 from dcp.envs.registry import env_of
-from dcp.errors import UserError
-from dcp.evaluation.measures import measure, training_scores
-from dcp.evaluation.rollout import Record, evaluation_key
-from dcp.learner import LearnerParams, LearnerState
-from dcp.programs import Programs, may_share, same_program
-from dcp.replay import ReplayState, insert
-from dcp.types import Array, Metrics
+from dcp.errors import RunError, UserError
+from dcp.loop import HostState, NotFiniteError, Recorder, Row, require_sound_start
+from dcp.machine import compiling
+from dcp.machine.checks import check
+from dcp.machine.memory import available_memory, resident_parts
+from dcp.machine.programs import on_devices
+from dcp.machine.seed_programs import SeedPrograms, devices_for, keep
+from dcp.policies.policy import DeployedPolicy
+from dcp.runs import checkpoint, sinks
+from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
+from dcp.runs.display import Display, DisplayKind, Progress, make_display
+from dcp.runs.folder import claim, reopen
+from dcp.runs.run_status import budget_to_resume_with, evaluation_points, holds_run, read_plan, require_named
+from dcp.runs.sinks import Results
+from dcp.runs.stopping import Interrupted, SeedsInterrupted, StopRequest, explained
 
 S = TypeVar("S", bound=Settings)
-How = Literal["vmap", "map"]
-AXIS = "seeds"
+OnSeedEval = Callable[[int, Row], None]  # seed, row
 ALONE = "use --seeds-as processes"
-# These are equal for all seeds with the same number of unrolls, so they have no axis of seeds: then `lax.cond` really
-# skips the scoring between two ticks of the clock, and an unroll is inserted as a slice.
-SHARED = ("unrolls", "replay/head", "replay/size", "acting/command/clock")
 
 
 def require_seeds(seeds: Sequence[int]) -> None:
@@ -54,8 +52,6 @@ def require_seeds(seeds: Sequence[int]) -> None:
 
 def in_one_program(settings: S, count: int) -> S:
     """Return the settings of each of `count` seeds, each on one device."""
-    if jax.process_count() > 1:
-        raise UserError(f"seeds as one program run in one process, not in {jax.process_count()}: {ALONE}")
     if settings.devices not in (None, 1):
         raise UserError(
             f"devices {settings.devices} would split each of {count} seeds' environments, but in one program a seed "
@@ -76,245 +72,275 @@ def require_memory(settings: Settings, count: int) -> None:
     if jax.default_backend() != "cpu":
         count //= devices_for(count)  # each accelerator has its own memory
     needed = count * sum(resident_parts(settings.resolve(env.spec.episode_length), env.spec).values())
-    there = available_memory()
-    if there is not None and needed > there:
+    available = available_memory()
+    if available is not None and needed > available:
         raise UserError(
-            f"{count} seeds as one program need about {needed / 1e9:.1f} GB but {there / 1e9:.1f} GB are available: "
-            "give fewer seeds at once, or lower replay_rows or num_envs"
+            f"{count} seeds as one program need about {needed / 1e9:.1f} GB but {available / 1e9:.1f} GB are "
+            "available: give fewer seeds at once, or lower replay_rows or num_envs"
         )
 
 
-def axes(run: RunState) -> RunState:
-    """Return 0 for each leaf with the axis of seeds and None for each shared leaf, as `jax.vmap` expects it."""
-    return jax.tree_util.tree_map_with_path(lambda path, _: None if _is_shared(path) else 0, run)
+@dataclass(frozen=True)
+class SeedRun:
+    """Hold one seed's results, all of which are also in its folder."""
+
+    seed: int
+    folder: Path
+    rows: list[Row]  # as in metrics.csv: one per evaluation
+    policy: DeployedPolicy
 
 
-def _is_shared(path: Any) -> bool:
-    return jax.tree_util.keystr(path, simple=True, separator="/") in SHARED
+class SeedsFaultError(RunError):
+    """Report that some seeds dropped out; `trained` holds the others."""
+
+    def __init__(self, faults: Sequence[str], trained: dict[int, SeedRun]):
+        rest = ", the others are trained" if trained else ""
+        count = "1 seed" if len(faults) == 1 else f"{len(faults)} seeds"
+        super().__init__(f"{count} dropped out{rest}: {'; '.join(faults)}")
+        self.trained = trained
 
 
-def join(one: RunState, other: RunState) -> RunState:
-    """Return one state with the seeds of both."""
+def train_seeds(
+    config: Config,
+    seeds: Sequence[int],
+    on_eval: OnSeedEval | None = None,
+    *,
+    runs_dir: str | Path = "runs",
+    overwrite: bool = False,
+    resume: bool = False,
+    tensorboard: bool = False,
+    keep_policies: bool = False,
+    display: DisplayKind = "auto",
+    cache: str | Path | None = None,
+    cadence: Cadence = Cadence(),  # noqa: B008
+) -> dict[int, SeedRun]:
+    """Train these seeds as one program; `config.seed` is not used. -> the runs that were trained here, by seed
 
-    def leaf(path: Any, a: Any, b: Any) -> Any:
-        return a if _is_shared(path) else jnp.concatenate([a, b])
+    Each seed has an ordinary run folder with the results that it would have alone, except for the order of
+    floating-point sums. A seed's `steps_per_second` counts its own steps over the time that all took together, so the
+    total speed is the sum; its `wall_seconds` is the whole time in which it took part.
 
-    return jax.tree_util.tree_map_with_path(leaf, one, other)
+    With `resume`, finished seeds stay as they are and others resume from their checkpoints; those that are at
+    different points train one group after another.
 
-
-def keep(run: RunState, places: Sequence[int]) -> RunState:
-    """Return the state with only the seeds at these places."""
-    chosen = jnp.asarray(places)
-    return jax.tree_util.tree_map_with_path(lambda path, x: x if _is_shared(path) else x[chosen], run)
-
-
-@jax.jit
-def _one_of(run: RunState, place: Array) -> RunState:
-    """Return one seed's run. The place is traced, because a static one would compile once per seed."""
-    take = jax.lax.dynamic_index_in_dim
-    return jax.tree_util.tree_map_with_path(
-        lambda path, x: x if _is_shared(path) else take(x, place, keepdims=False), run
-    )
-
-
-@jax.jit
-def _part_of(tree: Any, place: Array) -> Any:
-    return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, place, keepdims=False), tree)
-
-
-class SeedPrograms:
-    """Run `Programs` with a leading axis of seeds: the state of K seeds in, the next one out. Each seed has the keys of
-    a single run.
-
-    `donate`: calls consume the state that they get. `learner`: how the learner's pass goes over the seeds.
+    A seed whose loss is not finite drops out with a fault.json, and the others continue: see `SeedsFaultError`.
     """
-
-    def __init__(self, algorithm: Algorithm, donate: bool = True, learner: How | None = None):
-        self.algorithm, self._donate = algorithm, donate
-        self._learner: How = learner or learner_form()
-
-    def jitted(self, count: int) -> "_Jitted":
-        """Return the programs for this many seeds, over as many devices as divide them evenly."""
-        over = devices_for(count)
-        devices = tuple(jax.local_devices()[:over]) if over > 1 else ()
-        if not may_share(self.algorithm):
-            return _Jitted(self.algorithm, self._donate, devices)
-        return _shared(same_program(self.algorithm), self._donate, devices)
-
-    def shapes(self) -> RunState:
-        """Return the shapes of one seed's run."""
-        return Programs(self.algorithm).shapes()
-
-    def begin(self, seeds: Sequence[int]) -> RunState:
-        jitted, keys = self.jitted(len(seeds)), _splits(jnp.stack([jax.random.key(seed) for seed in seeds]), 3)
-        acting, replay = jitted.init_experience(keys[1])
-        return RunState(jitted.init_learner(keys[0]), acting, replay, keys[2], jnp.zeros((), jnp.int32))
-
-    def stack(self, runs: Sequence[RunState]) -> RunState:
-        """Stack single-seed runs, on the host or on a device, into one of K seeds."""
-
-        def leaf(path: Any, *leaves: Any) -> Any:
-            if _is_shared(path):
-                return leaves[0]
-            on_host = all(isinstance(leaf, np.ndarray) for leaf in leaves)
-            return np.stack(leaves) if on_host else jnp.stack(leaves)
-
-        return jax.tree_util.tree_map_with_path(leaf, *runs)
-
-    def place(self, run: RunState) -> RunState:
-        """Distribute the seeds over the devices, after seeds have joined or dropped out."""
-        return self.jitted(len(run.key)).place(run)
-
-    def prefill(self, run: RunState) -> RunState:
-        key, key_collect = _splits(run.key, 2)
-        return self._unroll(run._replace(key=key), key_collect)[0]
-
-    def iteration(self, run: RunState) -> tuple[RunState, Metrics]:
-        """Return the next state and metrics [K]."""
-        key, key_collect, key_sample, key_update = _splits(run.key, 4)
-        key_window, key_future, key_shuffle = _splits(key_sample, 3)
-        run, acting_metrics = self._unroll(run._replace(key=key), key_collect)
-        jitted = self.jitted(len(key))
-        learn = jitted.learn_vmapped if self._learner == "vmap" else jitted.learn_mapped
-        windows = jitted.windows(run.replay, key_window)
-        learner, metrics = learn(run.learner, windows, key_future, key_shuffle, key_update)
-        return run._replace(learner=learner), metrics | acting_metrics
-
-    def _unroll(self, run: RunState, keys: Array) -> tuple[RunState, Metrics]:
-        acting, replay, metrics = self.jitted(len(keys)).collect(run.learner.params, run.acting, run.replay, keys)
-        return run._replace(acting=acting, replay=replay, unrolls=run.unrolls + 1), metrics
-
-    def scores(self, run: RunState, seeds: Sequence[int], index: int) -> list[dict[str, float]]:
-        """Evaluate each seed on the same episodes as when it trains alone, for the evaluation of this index."""
-        keys = jnp.stack([evaluation_key(seed, index) for seed in seeds])
-        records = jax.device_get(self.jitted(len(seeds)).evaluate(run.learner.params, keys))
-        return [training_scores(measure(jax.tree.map(lambda x, i=i: x[i], records))) for i in range(len(seeds))]
-
-    def diverged(self, run: RunState) -> list[int]:
-        """Count each seed's episodes so far that ended because their environment diverged."""
-        return np.sum(run.acting.episodes.diverged, axis=1).tolist()
-
-    def finite(self, run: RunState) -> list[bool]:
-        """Return, per seed, whether all of the learner's numbers are finite."""
-        return _finite(run.learner).tolist()
-
-    def one_of(self, run: RunState, place: int) -> RunState:
-        """Return one seed's run in the form of a single run."""
-        return _one_of(run, place)  # pyright: ignore[reportArgumentType]
-
-    def learner_of(self, run: RunState, place: int) -> LearnerState:
-        return _part_of(run.learner, place)  # pyright: ignore[reportArgumentType]
+    compiling.enable_cache(cache)
+    seeds = tuple(seeds)
+    require_seeds(seeds)
+    config = in_one_program(replace(config, seed=seeds[0]), len(seeds))
+    check(config)
+    require_memory(config, len(seeds))
+    sinks.require(tensorboard, wandb=False)
+    algorithm = on_devices(make_algorithm(config))
+    outputs: dict[str, Any] = {"tensorboard": tensorboard, "keep_policies": keep_policies}
+    results = _open_folders(algorithm.config, seeds, Path(runs_dir), overwrite, resume, outputs)
+    session = _SeedsSession(results, display, cadence, on_eval)
+    trained = session.train()
+    if session.faults:
+        raise SeedsFaultError(session.faults, trained)
+    return trained
 
 
-class _Jitted:
-    """Compile each part of an algorithm over K seeds once.
+def _open_folders(
+    config: Config, seeds: Sequence[int], runs_dir: Path, overwrite: bool, resume: bool, outputs: dict[str, Any]
+) -> list[Results]:
+    """Lock the folders of the runs to train and return these runs; after an error, none stays locked."""
+    with ExitStack() as undo:
+        runs = []
+        for seed in seeds:
+            mine = replace(config, seed=seed)
+            path = runs_dir / mine.run_path
+            if resume and holds_run(path):
+                require_whole(path, read_plan(path)[0])
+                require_named(read_plan(path)[0], config.code.values())
+                if (steps := budget_to_resume_with(path, mine)) is None:
+                    continue
+                folder = reopen(path, steps)
+                undo.callback(folder.lock.release)
+                runs.append(Results(folder, resumed=True, **outputs))
+            else:
+                folder = claim(runs_dir, mine, overwrite)
+                undo.callback(folder.discard)
+                runs.append(Results(folder, resumed=False, **outputs))
+        undo.pop_all()
+    return runs
 
-    `devices`: those that divide the seeds evenly; with one or none, JAX's default placement applies.
-    """
 
-    def __init__(self, algorithm: Algorithm, donate: bool, devices: tuple[Any, ...] = ()):
-        self.algorithm, self.donate, self.devices = algorithm, donate, devices
+@dataclass(eq=False)
+class _Seed:
+    """Hold the host's part of one seed."""
 
-    @cached_property
-    def axes(self) -> RunState:
-        key = jax.eval_shape(lambda: jax.random.key(0))
-        acting, replay = jax.eval_shape(self.algorithm.init_experience, key)
-        return axes(RunState(0, acting, replay, 0, 0))  # pyright: ignore[reportArgumentType]
-
-    @cached_property
-    def init_experience(self):
-        parts = (self.axes.acting, self.axes.replay)
-        return self._jit(jax.vmap(self.algorithm.init_experience, out_axes=parts), (0,), parts)
-
-    @cached_property
-    def init_learner(self):
-        return self._jit(jax.vmap(self.algorithm.learner.init), (0,), 0)
-
-    @cached_property
-    def collect(self):
-        acting, replay = self.axes.acting, self.axes.replay
-        return self._jit(self._collect, (0, acting, replay, 0), (acting, replay, 0), donate=(1, 2))
-
-    @cached_property
-    def windows(self):
-        parts = (self.axes.replay, 0)
-        return self._jit(jax.vmap(self.algorithm.windows, in_axes=parts), parts, 0)
-
-    @cached_property
-    def learn_vmapped(self):
-        return self._jit(jax.vmap(self.algorithm.learn), (0, 0, 0, 0, 0), 0, donate=(0,))
-
-    @cached_property
-    def learn_mapped(self):
-        def learn(*inputs: Any) -> tuple[LearnerState, Metrics]:
-            return jax.lax.map(lambda one: self.algorithm.learn(*one), inputs)
-
-        return self._jit(learn, (0, 0, 0, 0, 0), 0, donate=(0,))
-
-    @cached_property
-    def evaluate(self):
-        def episodes(params: LearnerParams, key: Array) -> Record:
-            return self.algorithm.deployment.episodes(self.algorithm.policy(params), key)
-
-        return self._jit(jax.vmap(episodes), (0, 0), 0)
-
-    def _collect(
-        self, params: LearnerParams, acting: ActingState, replay: ReplayState, keys: Array
-    ) -> tuple[ActingState, ReplayState, Metrics]:
-        """Run `Algorithm.collect` for every seed. Rows are inserted outside the vmap, which would turn slices into
-        scatters."""
-        axes = self.axes.acting
-        unroll = jax.vmap(self.algorithm.unroll, in_axes=(0, axes, 0), out_axes=(axes, 0, 0))
-        acting, rows, metrics = unroll(params, acting, keys)
-        return acting, insert(replay, rows, axis=1), metrics
-
-    def place(self, run: RunState) -> RunState:
-        """Copy each seed's arrays to its device. The copies may be donated."""
-        if not self._mesh:
-            return jax.device_put(run, may_alias=False)
-        layout = jax.tree.map(lambda spec: NamedSharding(self._mesh, spec), _specs(axes(run)))  # pyright: ignore
-        return jax.tree.map(lambda leaf, where: jax.device_put(leaf, where, may_alias=False), run, layout)
+    results: Results
+    saver: Saver
+    host: HostState = field(default_factory=HostState)
+    run: RunState | None = None  # its arrays from a checkpoint, until its group starts
+    recorder: Recorder = None  # pyright: ignore[reportAssignmentType]
 
     @property
-    def _mesh(self) -> Mesh | None:
-        return Mesh(list(self.devices), (AXIS,)) if len(self.devices) > 1 else None
+    def config(self) -> Config:
+        return self.results.folder.config
 
-    def _jit(self, function: Any, given: tuple[Any, ...], back: Any, donate: tuple[int, ...] = ()) -> Any:
-        """Compile a function. `given` and `back` mark, like `axes`, arguments and results with the axis of seeds."""
-        if self._mesh:
-            specs = {"in_specs": _specs(given), "out_specs": _specs(back)}
-            function = jax.shard_map(function, mesh=self._mesh, check_vma=False, **specs)
-        donated = donate if self.donate else ()
-        return jax.jit(function, donate_argnums=donated, compiler_options=compiler_options())
+    @property
+    def group(self) -> str:
+        """Return the plan and the position, which must be equal for seeds to train together."""
+        plan = f"{replace(self.config, seed=0)} {self.results.folder.earlier}"
+        return f"{plan} {self.host.unrolls:012d} {len(self.host.rows):09d}"
 
 
-_shared = lru_cache(maxsize=4)(_Jitted)  # groups that differ only in seeds or budget share programs
+class _SeedsSession:
+    """Train seeds in groups of equal plan and position, and report to their folders and to the display."""
 
+    def __init__(self, runs: Sequence[Results], kind: DisplayKind, cadence: Cadence, on_eval: OnSeedEval | None):
+        savers = (Saver(run.folder.checkpoints, run.folder.config, run.folder.lock.is_held) for run in runs)
+        self.seeds = [_Seed(run, saver) for run, saver in zip(runs, savers, strict=True)]
+        self.kind: DisplayKind = kind
+        self.cadence, self.on_eval = cadence, on_eval
+        self.faults: list[str] = []  # of seeds that dropped out
+        self.display = Display()
+        self._dropped: list[_Seed] = []
 
-def learner_form() -> How:
-    return "map" if jax.default_backend() == "cpu" else "vmap"
+    def train(self) -> dict[int, SeedRun]:
+        trained: dict[int, SeedRun] = {}
+        if not self.seeds:
+            return trained
+        first = self.seeds[0].results.folder
+        try:
+            with ExitStack() as stack:
+                for seed in self.seeds:
+                    stack.callback(seed.saver.close)
+                    stack.callback(seed.results.close)
+                self.display = stack.enter_context(make_display(self.kind, first.config, first.path, several=True))
+                stop = stack.enter_context(StopRequest(self.display.stopping))
+                programs = SeedPrograms(make_algorithm(first.config))
+                for seed in self.seeds:
+                    self._load(seed, programs)
+                for _, group in groupby(sorted(self.seeds, key=lambda seed: seed.group), lambda seed: seed.group):
+                    trained |= self._train_group(list(group), stop)
+        except BaseException as error:
+            replacement = self._on_early_exit(error)
+            if replacement is error:
+                raise
+            raise replacement from (None if isinstance(error, KeyboardInterrupt) else error)
+        finally:
+            for seed in self.seeds:
+                seed.results.folder.lock.release()
+        return trained
 
+    def _load(self, seed: _Seed, programs: SeedPrograms) -> None:
+        """Load the seed's newest checkpoint, if it is resumed, and open its files."""
+        folder = seed.results.folder
+        if seed.results.resumed:
+            latest = checkpoint.load_latest(folder.path, seed.config, programs.shapes(), seed.saver, self.display.note)
+            if latest is not None:
+                seed.run, seed.host = latest
+                points = evaluation_points(seed.config, folder.earlier)
+                checkpoint.require_planned(seed.host, seed.config, points, folder.path)
+        seed.results.begin(seed.host.rows)
 
-def devices_for(count: int) -> int:
-    """Return the largest number of devices that divides these seeds evenly."""
-    return max(n for n in range(1, jax.local_device_count() + 1) if count % n == 0)
+    def _train_group(self, seeds: list[_Seed], stop: StopRequest) -> dict[int, SeedRun]:
+        """Train seeds at the same position to their end: `loop.train_loop`, with an axis of seeds."""
+        config, host = seeds[0].config, seeds[0].host
+        programs = SeedPrograms(make_algorithm(config))
+        points = evaluation_points(config, seeds[0].results.folder.earlier)
+        timer = CheckpointTimer(self.cadence, len(points))
+        runs = [seed.run for seed in seeds if seed.run is not None]
+        numbers = [seed.config.seed for seed in seeds]
+        run = programs.place(programs.stack(runs)) if runs else require_sound_start(programs.init(numbers), config)
+        for seed in seeds:
+            seed.run, seed.recorder = None, Recorder(seed.config, seed.host)
+        self.display.joined(numbers, host.unrolls, len(host.rows))
+        while seeds and len(seeds[0].host.rows) < len(points):
+            host = seeds[0].host
+            if host.unrolls - config.num_prefill_unrolls == points[len(host.rows)]:
+                self._evaluate(programs, run, seeds)
+            elif host.unrolls < config.num_prefill_unrolls:
+                run = jax.block_until_ready(programs.prefill(run))
+                for seed in seeds:
+                    seed.recorder.count_unroll()
+                self.display.progress(Progress(host.unrolls, None))
+            else:
+                run, seeds = self._iterate(programs, run, seeds)
+            if seeds:
+                self._boundary(programs, run, seeds, timer, stop)
+        trained = {}
+        for place, seed in enumerate(seeds):
+            seed.saver.wait()
+            policy = programs.algorithm.policy(programs.learner_of(run, place).params)
+            number, folder = seed.config.seed, seed.results.folder.path
+            trained[number] = SeedRun(number, folder, seed.results.rows, policy)
+        return trained
 
+    def _iterate(self, programs: SeedPrograms, run: RunState, seeds: list[_Seed]) -> tuple[RunState, list[_Seed]]:
+        """Do an iteration. -> the state and the seeds whose numbers are still finite"""
+        since = time.perf_counter()
+        run, metrics = jax.block_until_ready(programs.iteration(run))
+        seconds, values = time.perf_counter() - since, {name: np.asarray(value) for name, value in metrics.items()}
+        finite, places = programs.finite(run), []
+        for place, seed in enumerate(seeds):
+            seed.recorder.count_unroll({name: float(value[place]) for name, value in values.items()}, seconds)
+            if finite[place] and seed.recorder.is_finite:
+                places.append(place)
+        lost = [(place, seed) for place, seed in enumerate(seeds) if place not in places]
+        kept = [seeds[place] for place in places]
+        for place, seed in lost:
+            learner = programs.learner_of(run, place)
+            self._drop(seed, NotFiniteError(seed.recorder.env_steps, seed.host.metrics[-1], learner), bool(kept))
+        if lost and kept:
+            run = programs.place(keep(run, places))
+            self.display.joined([seed.config.seed for seed in kept], kept[0].host.unrolls, len(kept[0].host.rows))
+        if kept:
+            self.display.progress(Progress(kept[0].host.unrolls, [seed.host.metrics[-1] for seed in kept]))
+        return run, kept
 
-def _specs(axes: Any) -> Any:
-    return jax.tree.map(lambda axis: PartitionSpec(*[AXIS] * (axis == 0)), axes, is_leaf=lambda axis: axis is None)
+    def _evaluate(self, programs: SeedPrograms, run: RunState, seeds: list[_Seed]) -> None:
+        numbers = [seed.config.seed for seed in seeds]
+        scores = programs.scores(run, numbers, len(seeds[0].host.rows))
+        diverged, rows = programs.diverged(run), []
+        for place, seed in enumerate(seeds):
+            rows.append(seed.recorder.add_row(scores[place], diverged[place]))
+            policy = programs.algorithm.policy(programs.learner_of(run, place).params)
+            seed.results.add(policy, rows[-1])
+        self.display.evaluated(rows)
+        if self.on_eval is not None:
+            for number, row in zip(numbers, rows, strict=True):
+                self.on_eval(number, row)
 
+    def _boundary(
+        self, programs: SeedPrograms, run: RunState, seeds: list[_Seed], timer: CheckpointTimer, stop: StopRequest
+    ) -> None:
+        """Save checkpoints when they are due, and stop after them if a signal asks for it."""
+        stopping = stop.signal is not None and not timer.is_last(seeds[0].host)
+        for seed in seeds:
+            seed.results.folder.lock.require()
+            seed.saver.check()
+        if stopping or timer.is_due(seeds[0].host):
+            for place, seed in enumerate(seeds):
+                seed.saver.save(programs.one_of(run, place), seed.host)
+            timer.saved()
+        if stopping:
+            for seed in seeds:
+                seed.saver.wait()
+            raise KeyboardInterrupt(signal.Signals(stop.signal or 0).name)
 
-@jax.jit
-def _finite(learner: LearnerState) -> Array:
-    leaves = [jnp.isfinite(leaf).reshape(leaf.shape[0], -1).all(axis=1) for leaf in jax.tree.leaves(learner)]
-    return jnp.stack(leaves).all(axis=0)
+    def _drop(self, seed: _Seed, error: NotFiniteError, others_continue: bool) -> None:
+        seed.saver.close()  # completes a write in progress
+        fault = explained(error, seed.results.folder, seed.saver.last)
+        self.faults.append(f"seed {seed.config.seed}: {fault}")
+        self._dropped.append(seed)
+        self.display.note(f"{self.faults[-1]}{'. The others continue.' if others_continue else ''}")
 
-
-def _splits(keys: Array, number: int) -> tuple[Array, ...]:
-    """Split keys [K] into `number` arrays [K], each seed's key as in a single run."""
-    return tuple(jnp.moveaxis(_split(keys, number), 1, 0))
-
-
-@partial(jax.jit, static_argnums=1)
-def _split(keys: Array, number: int) -> Array:
-    return jax.vmap(lambda key: jax.random.split(key, number))(keys)
+    def _on_early_exit(self, error: BaseException) -> BaseException:
+        """Return what to raise after the runs ended early, and remove folders that hold no result."""
+        reasons = (explained(error, seed.results.folder, seed.saver.last) for seed in self.seeds)
+        fault = next((reason for reason in reasons if reason), None)
+        stops = [
+            Interrupted(seed.results.folder.path, len(seed.results.rows), seed.saver.last)
+            for seed in self.seeds
+            if seed not in self._dropped
+        ]
+        for seed in self.seeds:
+            seed.results.leave(seed.saver.last)
+        if isinstance(error, KeyboardInterrupt):
+            return SeedsInterrupted(stops)
+        return RunError(fault) if fault else error

@@ -1,7 +1,6 @@
-"""Handle what ends a run early: signals, numbers that are not finite, full disks, lost hosts."""
+"""Handle what ends a run early: signals, numbers that are not finite, full disks."""
 
 import errno
-import math
 import os
 import signal
 import stat
@@ -11,19 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-
-from dcp import hosts
 from dcp.errors import RunError
-from dcp.learner import LearnerState
+from dcp.loop import NotFiniteError
 from dcp.runs.folder import RunFolder
 from dcp.runs.run_status import resume_command
-from dcp.types import Array
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last: the terminal or ssh session has ended
-_LOST_HOST = ("Gloo", "NCCL", "coordination service", "Connection closed")  # parts of JAX's messages
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
@@ -105,37 +97,6 @@ def _leave_the_terminal() -> None:
     os.close(nowhere)
 
 
-class NotFiniteError(Exception):
-    """Stop the run on NaN or inf in a loss or in the learner before it is checkpointed."""
-
-    def __init__(self, env_steps: int, metrics: dict[str, float], learner: LearnerState):
-        self.env_steps, self.metrics, self.arrays = env_steps, metrics, _not_finite(learner)
-        first = [f"{name} is {value}" for name, value in metrics.items() if not math.isfinite(value)]
-        first += [f"{name} has {what}" for name, what in self.arrays.items()]
-        super().__init__(f"{first[0]} at {env_steps:,} environment steps")
-
-    def seen(self) -> dict[str, object]:
-        """Return the findings for JSON, with numbers that are not finite as words."""
-        metrics = {name: value if math.isfinite(value) else str(value) for name, value in self.metrics.items()}
-        return {"env_steps": self.env_steps, "metrics": metrics, "arrays_not_finite": self.arrays}
-
-
-@jax.jit
-def all_finite(learner: LearnerState) -> Array:
-    """Return whether all parameters and Adam's moments are finite."""
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(learner)]))
-
-
-def _not_finite(learner: LearnerState) -> dict[str, str]:
-    """Return the arrays that are not finite: {"params/actor/out/bias": "3 of 8 numbers not finite"}."""
-    found = {}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(learner):
-        if count := int(np.sum(~np.isfinite(leaf))):
-            name = jax.tree_util.keystr(path, simple=True, separator="/")
-            found[name] = f"{count} of {np.size(leaf)} numbers not finite"
-    return found
-
-
 def explained(error: BaseException, folder: RunFolder, last: int | None) -> str | None:
     """Return a sentence why a run ended if neither its user nor a bug ended it, else None.
 
@@ -145,15 +106,12 @@ def explained(error: BaseException, folder: RunFolder, last: int | None) -> str 
     if isinstance(error, NotFiniteError):
         see = ""
         with suppress(OSError, RunError):  # on a full disk, or in a folder that was moved, only the sentence is left
-            see = f"see {folder.save_fault({**error.seen(), 'last_checkpoint': last})}; "
+            see = f"see {folder.save_fault({**error.as_json(), 'last_checkpoint': last})}; "
         return f"{error}: {see}{kept}; try a lower learning rate or a larger batch in a new run"
     if isinstance(error, Exception) and (lost := folder.lock.lost()):  # whichever write failed
         return lost
     if reason := _writing_failed(error, folder.path):
         return f"cannot write to {folder.path} ({reason}): {kept}; repair that and run `{resume_command(folder.path)}`"
-    if hosts.count() > 1 and any(sign in str(error) for sign in _LOST_HOST):
-        first_line = str(error).splitlines()[0][:200]
-        return f"another host has ended ({first_line}): {kept}; start all again with --resume {folder.path}"
     return None
 
 

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.compiling import QUICK_COMPILE, cached_by_env
 from dcp.config import Config
 from dcp.envs.base import Environment, EnvState, is_sound
 from dcp.envs.mazes import goals_at, has_plane, unit
 from dcp.envs.paths import farthest_goal, wall_at
+from dcp.machine.compiling import QUICK_COMPILE, cached_by_env
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.table import COMMANDS, make_agent, make_part, named_parts
 from dcp.policies.policy import DeployedPolicy

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.compiling import QUICK_COMPILE, cached_by_env
 from dcp.config import Config
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.mazes import has_plane, unit
@@ -19,6 +18,7 @@ from dcp.envs.paths import TruePaths
 from dcp.envs.point_tasks import things_of
 from dcp.errors import UserError
 from dcp.evaluation.rollout import Record, rollout
+from dcp.machine.compiling import QUICK_COMPILE, cached_by_env
 from dcp.methods.conditions import direction_and_magnitude, pulled_back
 from dcp.policies.policy import DeployedPolicy, SampledPolicy
 from dcp.types import Array, EnvSpec, MazeLayout

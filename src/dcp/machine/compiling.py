@@ -9,8 +9,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import jax
 
-from dcp.devices import cores as _cores
 from dcp.errors import UserError
+from dcp.physics import cores
 
 VARIABLE = "DCP_CACHE_DIR"
 OFF = "off"
@@ -78,19 +78,14 @@ def compiler_options() -> dict[str, str] | dict[str, str | int] | None:
     if backend in ("gpu", "cuda"):
         options = GPU_GRAPHS[gpu_graphs()]
         return options if options and _accepted(tuple(options.items())) else None
-    if backend != "cpu" or _cores() < 2:
+    if backend != "cpu" or cores() < 2:
         return None
     return EIGEN_DOTS if _accepted(tuple(EIGEN_DOTS.items())) else None
 
 
-def compiler_options_of_a_side() -> dict[str, Any] | None:
-    """For each of two programs that run at once (`side_by_side.py`), whose products are on one thread below four cores.
-
-    Vectors are as wide as the processor has them: XLA takes half of what AVX-512 offers, which made other processors
-    slow down.
-    """
-    options = EIGEN_DOTS | {"xla_cpu_prefer_vector_width": 512, "xla_cpu_multi_thread_eigen": _cores() >= 4}
-    return options if _accepted(tuple(options.items())) else None
+def jit(function: Callable[..., Any], **options: Any) -> Any:
+    """Return `jax.jit` of the function with our compiler options for this machine."""
+    return jax.jit(function, compiler_options=compiler_options(), **options)
 
 
 def gpu_graphs() -> str:

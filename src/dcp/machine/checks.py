@@ -1,0 +1,201 @@
+"""Every check of a run that needs the tables and the environment; those that need neither are in config.py."""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dcp.components import TABLES, shown
+from dcp.config import Settings, type_violations
+from dcp.critics.contrastive import loss_of_chunks
+from dcp.envs.base import Environment, EnvState
+from dcp.envs.registry import env_of, is_ours
+from dcp.errors import UserError
+from dcp.machine import devices
+from dcp.machine.memory import memory_violations
+from dcp.methods.table import COMMANDS, METHODS, make_agent, make_part
+from dcp.types import EnvSpec
+
+if TYPE_CHECKING:
+    from dcp.algorithm import Algorithm
+
+_NAMES = ("method", "critic", "command", "condition", "network", "score", "energy", "contrastive_loss", "activation")
+
+
+def check(config: Settings) -> None:
+    """Raise one sentence with everything that is wrong."""
+    problems = violations(config)
+    if problems:
+        raise UserError("; ".join(problems))
+
+
+def check_algorithm(algorithm: "Algorithm") -> None:
+    """Check what an algorithm of objects could not check by its config: its environments, and this machine's memory."""
+    env, eval_env, config = algorithm.env, algorithm.eval_env, algorithm.config
+    problems = [] if is_ours(env) else contract_violations(env.spec.name if hasattr(env, "spec") else "the env", env)
+    problems = problems or _misfit(config.env, env.spec, config.eval_env, eval_env.spec)
+    problems = problems or _device_violations(config, env.spec)
+    with suppress(UserError):  # parts without a name are not counted
+        problems = problems or memory_violations(config, env.spec)
+    if problems:
+        raise UserError("; ".join(problems))
+
+
+def violations(settings: Settings, *, memory: bool = True) -> list[str]:
+    """Return every broken constraint, each with the fix. `memory`: this machine's too, for a run that is to be here."""
+    if problems := type_violations(settings):
+        return problems
+    names = _unknown_names(settings)
+    envs, broken = _environments(settings)
+    if not envs or _broken_length(settings):  # nothing can be resolved
+        return list(dict.fromkeys([*broken, *names, *settings.violations()]))  # the environment may say the same
+    settings = settings.resolve(envs[0].spec.episode_length)
+    problems = [*broken, *names, *settings.violations(), *_device_violations(settings, envs[0].spec)]
+    problems += [] if names else _agent_violations(settings, envs[0].spec)
+    problems += _seed_violations(settings, envs[0].spec)
+    return problems or (memory_violations(settings, envs[0].spec) if memory else [])
+
+
+def _device_violations(settings: Settings, spec: EnvSpec) -> list[str]:
+    s = settings
+    problems = [devices.shortage(s.devices or 1)]
+    count = devices.count_devices(s.devices, s.num_envs, spec)
+    if s.split_batches == "on" and s.devices is None and s.batch_size % count:
+        problems.append(
+            f"{count} devices cannot share out batch_size {s.batch_size} evenly: "
+            f"use split_batches off, or batch_size a multiple of {count}"
+        )
+    return [problem for problem in problems if problem]
+
+
+def _seed_violations(settings: Settings, spec: EnvSpec) -> list[str]:
+    if settings.pool_seed is None or _unknown_names(settings):
+        return []
+    if not make_part("command", settings).has_pool:
+        pooled = ", ".join(name for name, method in METHODS.items() if COMMANDS.find(method.command).has_pool)
+        return [f"{settings.method} has no pool to seed: leave pool_seed out, or choose one of {pooled}"]
+    try:
+        from dcp.methods import pool_seed
+
+        file = pool_seed.read(settings.pool_seed, spec)
+    except UserError as error:
+        return [str(error)]
+    if settings.pool_seed_sha256 not in (None, file.sha256):
+        return [
+            f"pool_seed {shown(settings.pool_seed)} is not the file that this run began with: "
+            "restore it, or start another run"
+        ]
+    if settings.pool_seed_in_critic and file.states is None:
+        return [
+            f"pool_seed {shown(settings.pool_seed)} holds only goals, and pool_seed_in_critic needs whole states "
+            f"[K, {spec.state_size}]: give these, or leave it out"
+        ]
+    return []
+
+
+def _broken_length(settings: Settings) -> bool:
+    return settings.episode_length is not None and settings.episode_length < 2
+
+
+def _unknown_names(settings: Settings) -> list[str]:
+    problems = []
+    for kind in _NAMES:
+        name = getattr(settings, kind)
+        is_label = kind == "method" and None not in (settings.critic, settings.command, settings.condition)
+        if name is None or is_label:
+            continue
+        try:
+            TABLES[kind].find(name)
+        except UserError as error:
+            problems.append(str(error))
+    return problems
+
+
+def _agent_violations(settings: Settings, spec: EnvSpec) -> list[str]:
+    try:
+        critic: Any = make_agent(settings, spec).critic
+        if settings.action_chunk > 1 and hasattr(critic, "contrastive_loss"):
+            loss_of_chunks(critic.contrastive_loss)
+    except UserError as error:
+        return [str(error)]
+    return []
+
+
+def _environments(settings: Settings) -> tuple[list[Environment], list[str]]:
+    """env and eval_env as far as they can be made, and what is wrong with them."""
+    envs: list[Environment] = []
+    problems: list[str] = []
+    for name in dict.fromkeys([settings.env, settings.env if settings.eval_env is None else settings.eval_env]):
+        try:
+            env = env_of(settings, name)
+            if isinstance(env.spec, EnvSpec):
+                devices.prepare(settings.devices, env.spec)  # before JAX starts, as it does with the first array
+            # Physics takes seconds to trace, and training will trace it anyway.
+            own = [] if is_ours(env) else contract_violations(name, env)
+        except UserError as error:
+            own, env = [str(error)], None
+        problems += own
+        if env is not None and not own:
+            envs.append(env)
+    if problems:
+        return [], problems
+    return envs, _misfit(settings.env, envs[0].spec, settings.eval_env, envs[-1].spec)
+
+
+def _misfit(name: str, spec: EnvSpec, eval_name: str | None, eval_spec: EnvSpec) -> list[str]:
+    """Compare the sizes and walls of eval_env with those of env."""
+    if _sizes(spec) != _sizes(eval_spec):
+        return [
+            f"eval_env {eval_name!r} has sizes (S, G, A, goal dims) {_sizes(eval_spec)}, but env {name!r} has "
+            f"{_sizes(spec)}: evaluate on an environment of the same sizes"
+        ]
+    if spec.maze and eval_spec.maze and not np.array_equal(spec.maze.walls, eval_spec.maze.walls):
+        return [f"eval_env {eval_name!r} has other walls than env {name!r}: set eval_env to a layout of the same maze"]
+    return []
+
+
+def _sizes(spec: EnvSpec) -> tuple[int, int, int, tuple[int, ...]]:
+    return spec.state_size, spec.goal_size, spec.action_size, spec.goal_dims
+
+
+def contract_violations(name: str, env: Environment) -> list[str]:
+    """Check a user's own environment by its shapes, without computing anything."""
+    spec = env.spec
+    if not isinstance(spec, EnvSpec):
+        return [f"the spec of {name} is a {type(spec).__name__}: make it a dcp.types.EnvSpec"]
+    if len(spec.goal_dims) != spec.goal_size or not all(0 <= dim < spec.state_size for dim in spec.goal_dims):
+        return [f"goal_dims {spec.goal_dims} of {name} must be {spec.goal_size} indices below {spec.state_size}"]
+    try:
+        state = jax.eval_shape(lambda: env.reset(jax.random.key(0)))
+    except Exception as error:  # a user's code may fail in any way
+        return [f"reset of {name} fails ({_first_line(error)}): repair it"]
+    if not isinstance(state, EnvState):
+        return [f"reset of {name} returns a {type(state).__name__}: make it a dcp.envs.base.EnvState"]
+    wanted = (spec.state_size + spec.goal_size,)
+    if state.obs.shape != wanted:
+        return [f"obs of {name} has shape {state.obs.shape}: by its spec, [state, goal] has shape {wanted}"]
+    if not jnp.issubdtype(state.obs.dtype, jnp.floating):
+        return [f"obs of {name} is {state.obs.dtype}: make it float32"]
+    for flag in ("done", "near_goal"):
+        leaf = getattr(state, flag)
+        if leaf.shape != () or leaf.dtype != bool:
+            return [f"{flag} of {name} is {leaf.dtype}{list(leaf.shape)}: make it a single bool"]
+    action = jax.ShapeDtypeStruct((spec.action_size,), jax.numpy.float32)
+    try:
+        after = jax.eval_shape(env.step, state, action)
+    except Exception as error:
+        return [f"step of {name} fails ({_first_line(error)}): repair it"]
+    if jax.tree.structure(after) != jax.tree.structure(state):
+        return [f"step of {name} returns another structure than reset: give both the same fields"]
+    for (path, was), now in zip(jax.tree.leaves_with_path(state), jax.tree.leaves(after), strict=True):
+        if (was.shape, was.dtype) != (now.shape, now.dtype):
+            field = jax.tree_util.keystr(path)
+            return [f"{field} of {name} is {was.dtype}{list(was.shape)} after reset but {now.dtype}{list(now.shape)} "
+                    "after step: make them the same"]  # fmt: skip
+    return []
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
