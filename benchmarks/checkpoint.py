@@ -20,14 +20,14 @@ import jax
 from timing import report, seconds
 
 from dcp.algorithm import RunState, make_algorithm
-from dcp.machine.devices import prepare
 from dcp.envs.registry import make_env
 from dcp.evaluation.rollout import evaluation_key
-from dcp.presets import preset_config
+from dcp.loop import Moment
+from dcp.machine.devices import prepare
 from dcp.machine.programs import Programs
-from dcp.runs.checkpoint import Moment, Saver, load
+from dcp.presets import preset_config
+from dcp.runs.checkpoint import Cadence, Saver, load
 from dcp.runs.checkpoint_files import checkpoints
-from dcp.runs.loop import Cadence
 
 
 def main() -> None:

@@ -24,10 +24,10 @@ import jax.numpy as jnp
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, least_in_turns, report
 
-from dcp.machine.compiling import compiler_options
 from dcp.config import Config
 from dcp.interfaces import hindsight_of
 from dcp.learner import Learner
+from dcp.machine.compiling import compiler_options
 from dcp.methods.table import CRITICS, make_agent, needs
 from dcp.replay import relabel
 from dcp.types import Array, Batch, EnvSpec, Transition

@@ -23,13 +23,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 from environments import plain_env, stepper
 from timing import in_turns, report
 
-from dcp.machine import compiling
 from dcp.algorithm import Algorithm, make_algorithm
 from dcp.analysis.paper_values import ENVIRONMENTS
-from dcp.machine.devices import cores, prepare
+from dcp.config import cores
 from dcp.envs.registry import make_env
-from dcp.presets import preset_config
+from dcp.machine import compiling
+from dcp.machine.devices import prepare
 from dcp.machine.programs import Programs
+from dcp.presets import preset_config
 
 LENGTH = 62  # an unroll of the paper's
 PLAIN_LENGTH = {"humanoid_u_maze": 4, "ant_big_maze": 3, "ant_hardest_maze": 2}  # a second or so of the slowest side

@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, report
 
 from dcp.analysis.paper_values import ENVIRONMENTS
+from dcp.envs.registry import make_env
 from dcp.machine.compiling import compiler_options
 from dcp.machine.devices import count_devices, make_split, prepare
-from dcp.envs.registry import make_env
 from dcp.physics import models
 
 # Steps in one measurement: a second or so of the slower side.

@@ -206,7 +206,7 @@ def compiled_count(function: Any, shapes: Any, place: Any, donate: tuple[int, ..
 
 
 def env_step(env: Any, num_envs: int, place: Any, graphs: str) -> tuple[Count, float]:
-    from dcp.envs.episodes import Episodes
+    from dcp.envs.base import Episodes
 
     episodes = Episodes(env, num_envs, 1000, "paper")
     key = jax.eval_shape(lambda: jax.random.key(0))

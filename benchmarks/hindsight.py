@@ -10,7 +10,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, report
 
-from dcp.hindsight import future_offsets, steps_left
+from dcp.replay import future_offsets, steps_left
 from dcp.types import Array
 
 NUM_ENVS, LENGTH, DISCOUNT = 64, 1000, 0.99

@@ -23,10 +23,10 @@ from timing import in_turns, report, seconds
 
 from dcp.algorithm import make_algorithm
 from dcp.config import PHYSICS, Config
-from dcp.machine.devices import prepare
 from dcp.envs.registry import env_of
-from dcp.presets import preset_config
+from dcp.machine.devices import prepare
 from dcp.machine.programs import Programs
+from dcp.presets import preset_config
 
 PEER_SECONDS = 165.0
 

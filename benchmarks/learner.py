@@ -24,16 +24,15 @@ import numpy as np
 import optax
 
 sys.path.insert(0, str(Path(__file__).parent))
+from dcp.side_by_side import SideBySide, pays
 from timing import in_turns, report
 
-from dcp.machine.compiling import EIGEN_DOTS, compiler_options
-from dcp.config import Config
+from dcp.actor import actor_heads
+from dcp.config import Config, cores
 from dcp.critics.contrastive import Contrastive
-from dcp.machine.devices import cores
 from dcp.learner import Learner, LearnerParams, LearnerState
+from dcp.machine.compiling import EIGEN_DOTS, compiler_options
 from dcp.methods.table import make_agent
-from dcp.networks import actor_heads
-from dcp.side_by_side import SideBySide, pays
 from dcp.types import Array, Batch, EnvSpec
 
 ANT = EnvSpec("ant", state_size=29, goal_size=2, action_size=8, goal_dims=(0, 1), threshold=0.5, episode_length=1000)

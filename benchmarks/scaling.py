@@ -24,10 +24,10 @@ from typing import Any
 
 import jax
 
-from dcp.machine import compiling
 from dcp.algorithm import Algorithm, make_algorithm
-from dcp.presets import preset_config
+from dcp.machine import compiling
 from dcp.machine.programs import Programs
+from dcp.presets import preset_config
 from dcp.types import Batch
 
 if hasattr(os, "sched_setaffinity"):

@@ -23,9 +23,9 @@ from timing import report, seconds
 
 from dcp.algorithm import Algorithm, make_algorithm
 from dcp.evaluation.rollout import evaluation_key
-from dcp.presets import preset_config
 from dcp.machine.programs import Programs
-from dcp.runs.seeds import How, SeedPrograms, learner_form
+from dcp.machine.seed_programs import How, SeedPrograms, learner_form
+from dcp.presets import preset_config
 
 
 class OneAfterAnother:

@@ -107,9 +107,9 @@ def serve(devices: int, env: str) -> None:
     """One side: does what a line names, again and again from where it left off."""
     import jax
 
+    from dcp.envs.registry import make_env
     from dcp.machine import compiling
     from dcp.machine.devices import prepare
-    from dcp.envs.registry import make_env
 
     compiling.enable_cache()  # as `dcp train` does: the second measurement starts in seconds
     prepare(devices, make_env(env).spec)
@@ -124,8 +124,8 @@ def serve(devices: int, env: str) -> None:
 
 def unrolling(env: str, devices: int) -> Callable[[], float]:
     from dcp.algorithm import make_algorithm
-    from dcp.presets import preset_config
     from dcp.machine.programs import Programs
+    from dcp.presets import preset_config
 
     # The least replay: two sides must fit side by side, and an insertion costs the same in any.
     config = preset_config("paper", env=env, devices=devices, replay_rows=1_000)
@@ -144,8 +144,8 @@ def updating(env: str, devices: int, kind: str) -> Callable[[], float]:
     import jax
 
     from dcp.algorithm import make_algorithm
-    from dcp.presets import preset_config
     from dcp.machine.programs import Programs
+    from dcp.presets import preset_config
 
     sizes: dict[str, Any] = {"env": env, "devices": devices, "replay_rows": 1_000, "window": WINDOW}
     stages = Programs(make_algorithm(preset_config("paper", **sizes, split_batches="on" if kind == "split" else "off")))

@@ -16,7 +16,7 @@ import dcp
 from dcp.evaluation import measure, rollout
 from dcp.gym import gymnasium_id
 from dcp.interop.sb3 import policy_of
-from dcp.policies.policy import HostPolicy
+from dcp.policies.wrappers import HostPolicy
 
 
 def train(env_name: str, steps: int, seed: int = 0) -> SAC:

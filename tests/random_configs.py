@@ -6,10 +6,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dcp.config import Settings, field_kinds
-from dcp.critics.contrastive import CONTRASTIVE_LOSSES
-from dcp.critics.energies import ENERGIES
+from dcp.critics.contrastive import CONTRASTIVE_LOSSES, ENERGIES
 from dcp.envs.registry import ENVIRONMENTS
-from dcp.methods.scoring import SCORES
+from dcp.methods.scores import SCORES
 from dcp.methods.table import PAPER
 from dcp.networks import ACTIVATIONS
 from dcp.presets import preset_overrides

@@ -11,14 +11,15 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dcp.algorithm import Algorithm, Plan, make_algorithm
-from dcp.machine.checks import violations
 from dcp.critics.contrastive import CONTRASTIVE_LOSSES, contrast
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.evaluation.rollout import rollout
+from dcp.machine.checks import violations
 from dcp.policies.exports import encode, load_exported
-from dcp.policies.policy import DeployedPolicy, HostPolicy, Stepper
+from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import load_policy
+from dcp.policies.wrappers import HostPolicy, Stepper
 from dcp.presets import preset_config
 from dcp.robots.controller import Controller
 from dcp.types import Batch

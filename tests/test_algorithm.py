@@ -11,7 +11,6 @@ import pytest
 
 from dcp import algorithm as trainer_module
 from dcp.algorithm import Algorithm, make_algorithm
-from dcp.machine.checks import check_algorithm
 from dcp.config import Config
 from dcp.critics.contrastive import Contrastive
 from dcp.envs.mazes import parse_layout
@@ -19,10 +18,11 @@ from dcp.envs.point_tasks import PointMaze
 from dcp.errors import UserError
 from dcp.evaluation.rollout import evaluation_key
 from dcp.interfaces import Agent
+from dcp.machine.checks import check_algorithm
+from dcp.machine.programs import Programs
 from dcp.methods.commands import FinalGoal
 from dcp.methods.conditions import RawGoal
 from dcp.presets import preset_config
-from dcp.machine.programs import Programs
 from dcp.runs import training
 from dcp.runs.run_status import evaluation_points
 from dcp.runs.sinks import TrainedRun

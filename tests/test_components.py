@@ -8,11 +8,10 @@ import pytest
 
 import dcp
 from dcp.components import TABLES, build, describe, fits, settings_of
-from dcp.critics.contrastive import Contrastive
-from dcp.critics.energies import ENERGIES
+from dcp.critics.contrastive import ENERGIES, Contrastive
 from dcp.errors import UserError
 from dcp.methods.commands import PooledSubgoal
-from dcp.methods.scoring import SCORES, on_path
+from dcp.methods.scores import SCORES, on_path
 from tests.tiny import tiny_config
 
 
@@ -77,7 +76,7 @@ def test_lists_stand_for_every_kind_of_sequence(value: Any, hint: Any, may: bool
 
 
 def test_a_tables_own_function_is_stored_under_its_name(monkeypatch: pytest.MonkeyPatch):
-    """`dcp.methods.scoring:on_path` would be code outside the package, which no file may name."""
+    """`dcp.methods.scores:on_path` would be code outside the package, which no file may name."""
     monkeypatch.setitem(SCORES, "mine", lambda *arrays: arrays[2].sum(-1))
     assert settings_of(PooledSubgoal(score=on_path))["score"] == "on_path"
     assert settings_of(PooledSubgoal(score=SCORES["mine"]))["score"] == "mine"

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from dcp.actor import actor_heads
 from dcp.config import Config
 from dcp.critics import contrastive
 from dcp.learner import Learner, LearnerParams, LearnerState
 from dcp.methods.table import make_agent
-from dcp.networks import actor_heads
 from dcp.types import Batch, EnvSpec
 
 GOLDEN = Path(__file__).parent / "golden/learner.npz"

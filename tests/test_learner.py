@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from dcp.actor import actor_heads, sample_squashed
 from dcp.config import Config
-from dcp.critics.contrastive import CONTRASTIVE_LOSSES, logsumexp_penalty
-from dcp.critics.energies import ENERGIES
+from dcp.critics.contrastive import CONTRASTIVE_LOSSES, ENERGIES, logsumexp_penalty
 from dcp.envs.registry import make_env
 from dcp.learner import Learner, LearnerParams, LearnerState
 from dcp.methods.table import METHODS, PAPER, make_agent
-from dcp.networks import actor_heads, sample_squashed
 from dcp.policies.policy import DeployedPolicy
 from dcp.types import Batch
 from tests import compilation

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from dcp.actor import actor_heads, init_actor
 from dcp.critics.contrastive import Contrastive
 from dcp.errors import UserError
 from dcp.interfaces import Problem
-from dcp.networks import MLP, Residual, actor_heads, init_actor, turned_on_the_way_back
+from dcp.networks import MLP, Residual, turned_on_the_way_back
 from dcp.types import Array, EnvSpec, Params
 
 SPEC = EnvSpec("five", state_size=5, goal_size=2, action_size=3, goal_dims=(0, 1), threshold=0.5, episode_length=10)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 import dcp
 from dcp.analysis.maze_drawing import draw_maze
 from dcp.analysis.style import house_style, save
-from dcp.methods.conditions import pulled_back
+from dcp.methods.more_conditions import pulled_back
 
 OUT = Path(__file__).parents[1] / "images" / "conditioning.png"
 POLICY, ENV = "zoo/point_u_maze/dcp", "point_u_maze"

@@ -184,7 +184,7 @@ def common_cosine(run: Path, pairs: int = 2000) -> float:
 
     from dcp import load_policy
     from dcp.envs.point_tasks import CENTRE, TARGET_DISTANCE
-    from dcp.methods.conditions import pulled_back
+    from dcp.methods.more_conditions import pulled_back
 
     policy, (key_angle, key_radius, key_goal) = load_policy(run), jax.random.split(jax.random.key(0), 3)
     angle, other = (jax.random.uniform(key, (pairs, 1), maxval=2 * jnp.pi) for key in (key_angle, key_goal))

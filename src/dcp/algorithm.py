@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
+from dcp.actor import actor_heads
 from dcp.config import PARTS, Config
-from dcp.envs.base import Environment
-from dcp.envs.episodes import Episodes, EpisodeState
+from dcp.envs.base import Environment, Episodes, EpisodeState
 from dcp.envs.mazes import share_of_cells_visited
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
 from dcp.interfaces import Agent, CommandState, hindsight_of
 from dcp.learner import Learner, LearnerParams, LearnerState
 from dcp.methods.table import checked, config_of, for_task, make_agent, make_part, needs
-from dcp.networks import actor_heads
 from dcp.policies.policy import ChunkState, DeployedPolicy, next_chunk_action
 from dcp.replay import (
     ReplayState,

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -262,6 +263,18 @@ def gathered(values: Mapping[str, Any]) -> dict[str, Any]:
 def is_setting(name: str) -> bool:
     """Tell whether this is a field, or a setting of one of an agent's parts such as condition.scale."""
     return name in field_kinds() or (name.partition(".")[0] in PARTS and "." in name)
+
+
+def cores() -> int:
+    """Return the number of threads that XLA makes too: $NPROC if it is set, else the cores that this process may use.
+
+    A grid sets NPROC where a run gets a share of a machine. The number decides bits, so a run that is resumed on
+    another machine must get as many.
+    """
+    share = os.environ.get("NPROC", "")
+    if share.isdecimal() and int(share) > 0:
+        return int(share)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _default(value: Any, default: Any) -> Any:

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from dcp.actor import actor_heads, actor_rule_of, alpha_loss, init_actor
 from dcp.config import Config
-from dcp.critics.actor_rules import actor_rule_of
 from dcp.interfaces import ActorRule, ActorStep, Agent, Network, Problem, Representation, actor_value, needs, read
-from dcp.networks import MLP, actor_heads, alpha_loss, init_actor
+from dcp.networks import MLP
 from dcp.types import Array, Batch, EnvSpec, Metrics, Params
 
 

@@ -1,5 +1,9 @@
-"""A ring of rows, windows of it, and batches of pairs with their hindsight goals. Pure functions over a state."""
+"""A ring of rows, windows of it, hindsight goals, and batches of pairs. Pure functions over a state.
 
+In windows [T, N, ...], `left` [T, N] is how many rows follow a row in its own episode and window.
+"""
+
+import math
 from collections.abc import Collection
 from functools import partial
 from typing import Any, NamedTuple
@@ -8,7 +12,6 @@ import jax
 import jax.numpy as jnp
 
 from dcp.errors import UserError
-from dcp.hindsight import draw_goals, falls, outcomes, steps_left
 from dcp.interfaces import Hindsight
 from dcp.types import Array, Batch, EnvSpec, Transition
 
@@ -74,6 +77,77 @@ def _length(rows: Any, axis: int) -> int:
     return jax.tree.leaves(rows)[0].shape[axis]
 
 
+def steps_left(episode_id: Array) -> Array:
+    """[T] -> [T]: rows that follow in the same episode within the window."""
+    length = episode_id.shape[0]
+    is_last = jnp.append(episode_id[1:] != episode_id[:-1], True)
+    end = jax.lax.cummin(jnp.where(is_last, jnp.arange(length), length), reverse=True)
+    return end - jnp.arange(length)
+
+
+def future_offsets(left: Array, uniform: Array, discount: float) -> Array:
+    """Offset k >= 1 with probability proportional to discount^k, cut at `left`; 0 where nothing follows.
+
+    A discount of 1 is uniform over 1..left. Otherwise the truncated geometric by inverse transform: O(T), where a
+    categorical over all pairs needs T x T draws.
+    """
+    if discount == 1.0:
+        offset = 1 + jnp.floor(uniform * left).astype(jnp.int32)
+        return jnp.clip(offset, jnp.minimum(left, 1), left)
+    log_discount = math.log(discount)  # in double precision: a discount near 1 is 1 in float32
+    tail = -jnp.expm1(left * log_discount)  # 1 - discount^left
+    offset = 1 + jnp.floor(jnp.log1p(-uniform * tail) / log_discount).astype(jnp.int32)
+    return jnp.clip(offset, jnp.minimum(left, 1), left)
+
+
+class Drawn(NamedTuple):
+    """The hindsight goals of windows."""
+
+    goal: Array  # [T, N, G]
+    steps: Array  # [T, N]: how many rows later the goal was achieved; 0 where it is not of the row's own future
+    sequence: Array  # [T, N, m, G]: the goal, and the achieved goals that followed it in its episode
+
+
+def draw_goals(
+    windows: Transition, left: Array, spec: EnvSpec, hindsight: Hindsight, discount: float, key: Array
+) -> Drawn:
+    """Give each row the goal that `hindsight` asks for."""
+    achieved = spec.achieved(windows.state)  # [T, N, G]
+    now, envs = jnp.arange(left.shape[0])[:, None], jnp.arange(left.shape[1])[None, :]
+    if hindsight.draws == "final":
+        end = now + left
+        limited = (end < left.shape[0] - 1) & ~fell_at(windows)[end, envs]  # its time limit lies in the window
+        goal = jnp.where(limited[..., None], achieved[end, envs], windows.commanded_goal)
+        return Drawn(goal, jnp.where(limited, left, 0), goal[:, :, None])
+    offsets = future_offsets(left, jax.random.uniform(key, left.shape), hindsight.discount or discount)
+    at, is_random = now + offsets, jnp.zeros(left.shape, bool)
+    if hindsight.current_share or hindsight.random_share:
+        key_kind, key_row = jax.random.split(jax.random.fold_in(key, 1))
+        kind = jax.random.uniform(key_kind, left.shape)
+        is_random = kind < hindsight.random_share
+        is_current = ~is_random & (kind < hindsight.random_share + hindsight.current_share)
+        random_row = jax.random.randint(key_row, left.shape, 0, left.shape[0])
+        at = jnp.where(is_random, random_row, jnp.where(is_current, now, at))
+    goal = achieved[at, envs]  # [T, N, G]
+    steps = jnp.where(is_random, 0, at - now)
+    if hindsight.goal_steps == 1:
+        return Drawn(goal, steps, goal[:, :, None])
+    follows = jnp.minimum(jnp.arange(hindsight.goal_steps)[None, None, :], left[at, envs][..., None])  # [T, N, m]
+    rows = at[..., None] + jnp.where(is_random[..., None], 0, follows)  # a random goal is repeated
+    return Drawn(goal, steps, achieved[rows, envs[..., None]])
+
+
+def fell_at(windows: Transition) -> Array:
+    """[T, N]: this step ended its episode in a fall. Windows that do not store it have none."""
+    return jnp.zeros(windows.episode_id.shape, bool) if windows.fell is None else windows.fell
+
+
+def falls(windows: Transition, left: Array) -> Array:
+    """[T, N]: the row's episode ends in a fall inside the window"""
+    now, envs = jnp.arange(left.shape[0])[:, None], jnp.arange(left.shape[1])[None, :]
+    return fell_at(windows)[now + left, envs]
+
+
 # What a critic may need of a row beyond its own episode's states: stored as `Transition.fell`.
 _OF_FALLS = frozenset({"terminal", "occupancy", "falls"})
 _OF_GOALS = frozenset({"future_goal", "future_steps", "goal_sequence", "reward"})
@@ -101,21 +175,23 @@ def relabel(
     """
     wanted = set(needs) | ({"valid"} if chunk > 1 else set())
     left = jax.vmap(steps_left, in_axes=1, out_axes=1)(windows.episode_id)  # [T, N]
-    found: dict[str, Array] = {"valid": left >= chunk - 1}
+    fields: dict[str, Array] = {"valid": left >= chunk - 1}
     if wanted & (_OF_GOALS | OF_OUTCOMES):
         drawn = draw_goals(windows, left, spec, hindsight, discount, key)
-        found |= {"future_goal": drawn.goal, "future_steps": drawn.steps}
-        found["goal_sequence"] = drawn.sequence.reshape(*left.shape, -1)  # [T, N, m * G]
+        fields |= {"future_goal": drawn.goal, "future_steps": drawn.steps}
+        fields["goal_sequence"] = drawn.sequence.reshape(*left.shape, -1)  # [T, N, m * G]
         if "reward" in wanted:
-            found["reward"] = _rewards(windows, left, spec, drawn.goal, discount, chunk)
+            fields["reward"] = _rewards(windows, left, spec, drawn.goal, discount, chunk)
         if wanted & OF_OUTCOMES:
-            found |= outcomes(windows, left, spec, hindsight, drawn)._asdict()
+            from dcp.outcomes import outcomes
+
+            fields |= outcomes(windows, left, spec, hindsight, drawn)._asdict()
     if wanted & _OF_TRANSITIONS:
-        found |= _transitions(windows, left, chunk)
+        fields |= _transitions(windows, left, chunk)
     if "falls" in wanted:
-        found["falls"] = falls(windows, left)
+        fields["falls"] = falls(windows, left)
     flat = partial(jax.tree.map, lambda x: x[:-1].reshape(-1, *x.shape[2:]))  # [(T - 1) * N, ...]
-    needed = {name: array for name, array in found.items() if name in wanted}
+    needed = {name: array for name, array in fields.items() if name in wanted}
     return flat(Batch(windows.state, _chunks(windows.action, chunk), windows.commanded_goal, **needed))
 
 

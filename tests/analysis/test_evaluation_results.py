@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from dcp.analysis.evaluation_results import as_csv, as_json, estimates, paired, write
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.evaluation.measures import Measures
+from dcp.evaluation.rollout import Measures
 from dcp.evaluation.trial import Trial
 
 

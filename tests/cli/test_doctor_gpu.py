@@ -6,12 +6,12 @@ import jax
 import numpy as np
 import pytest
 
-from dcp.machine import compiling
 from dcp.cli import doctor_checks, doctor_gpu
 from dcp.cli.doctor import _gpu
 from dcp.cli.doctor_gpu import CPU_NUMBERS, TOLERANCE
 from dcp.cli.main import main
 from dcp.errors import UserError
+from dcp.machine import compiling
 from dcp.render.offscreen import ProbeError
 from tests.toys import BrittleLine
 

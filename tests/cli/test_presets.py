@@ -2,9 +2,9 @@
 
 import pytest
 
-from dcp.machine.checks import violations
 from dcp.config import Config
 from dcp.envs.registry import ENVIRONMENTS
+from dcp.machine.checks import violations
 from dcp.methods.table import make_agent
 from dcp.presets import PRESETS, preset_config
 from dcp.types import EnvSpec

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.machine import compiling as compiler
 from dcp.errors import UserError
+from dcp.machine import compiling as compiler
 
 
 def layer(x: jax.Array, w: jax.Array) -> jax.Array:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from dcp.critics.energies import ENERGIES
+from dcp.critics.contrastive import ENERGIES
 
 X = jnp.array([[3.0, 4.0], [1.0, -2.0]])
 Y = jnp.array([[0.0, 0.0], [4.0, 3.0]])

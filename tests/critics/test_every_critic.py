@@ -20,7 +20,8 @@ from dcp.interfaces import hindsight_of
 from dcp.methods.table import CRITICS, needs
 from dcp.policies.exports import export_policy, load_exported
 from dcp.policies.policy_file import load_policy
-from dcp.runs.training import train, train_seeds
+from dcp.runs.seeds import train_seeds
+from dcp.runs.training import train
 from dcp.types import Transition
 from tests.runs.same_run import assert_same_run
 from tests.runs.test_resume import resume, stopped

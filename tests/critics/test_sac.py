@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.testing import assert_allclose
 
-from dcp.networks import alpha_loss, sample_squashed
+from dcp.actor import alpha_loss, sample_squashed
 
 
 def test_the_action_and_its_log_probability_match_the_numbers_by_hand():

@@ -10,10 +10,10 @@ import optax
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.critics.actor_rules import WithoutEntropy
+from dcp.actor import WithoutEntropy, sample_squashed
 from dcp.critics.td_infonce import TDInfoNCE
 from dcp.interfaces import ActorStep, Problem
-from dcp.networks import MLP, sample_squashed
+from dcp.networks import MLP
 from dcp.types import Batch, EnvSpec
 from tests.critics.test_value import KEY, PROBLEM, SIZE, SPEC, make_batch
 

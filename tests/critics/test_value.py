@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from dcp.actor import Deterministic, Imitation, log_prob_squashed, sample_squashed
 from dcp.config import Config
-from dcp.critics.actor_rules import Deterministic, Imitation
 from dcp.critics.value import SAC, TD3
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
@@ -21,7 +21,7 @@ from dcp.learner import Learner, LearnerState
 from dcp.methods.commands import FinalGoal
 from dcp.methods.conditions import RawGoal
 from dcp.methods.table import make_agent
-from dcp.networks import MLP, log_prob_squashed, sample_squashed
+from dcp.networks import MLP
 from dcp.types import Batch
 
 SPEC = make_env("point_u_maze_inertia").spec  # S 4, G 2, A 2

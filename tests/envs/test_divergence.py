@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.envs.base import ABSURD, EnvState, is_sound
-from dcp.envs.episodes import Episodes, EpisodeState
+from dcp.envs.base import ABSURD, EnvState, Episodes, EpisodeState, is_sound
 from tests.toys import BrittleLine, LineWorld
 
 NAN, INF = math.nan, math.inf

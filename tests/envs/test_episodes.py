@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.envs.episodes import Episodes, EpisodeState
+from dcp.envs.base import Episodes, EpisodeState
 from tests.toys import LineWorld
 
 LENGTH, NUM_ENVS = 4, 3

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dcp.analysis.evaluation_results import estimates
 from dcp.evaluation import Record, measure
-from dcp.evaluation.measures import training_scores
+from dcp.evaluation.rollout import training_scores
 
 YES, NO = True, False
 # Episode 0 reaches at its second step and leaves; 1 reaches at its last; 2 ends after two steps and never reaches.

@@ -9,8 +9,9 @@ from numpy.testing import assert_allclose
 from dcp.envs.base import Environment
 from dcp.errors import UserError
 from dcp.evaluation import measure, rollout
-from dcp.evaluation.measures import training_scores
-from dcp.policies.policy import HostPolicy, Policy
+from dcp.evaluation.rollout import training_scores
+from dcp.policies.policy import Policy
+from dcp.policies.wrappers import HostPolicy
 from dcp.types import Array
 from tests.toys import BrittleLine, LineWorld
 

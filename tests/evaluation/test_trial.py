@@ -13,13 +13,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import dcp
 from dcp.errors import UserError
-from dcp.evaluation.measures import training_scores
-from dcp.evaluation.rollout import evaluation_key
+from dcp.evaluation.rollout import evaluation_key, training_scores
 from dcp.evaluation.targets import environment_of, open_target
 from dcp.evaluation.trial import _shared, arena_for, evaluate, goal_set_key, sweep
 from dcp.policies.exports import export_policy, load_exported
-from dcp.policies.policy import HostPolicy, PeriodicBurst, SampledPolicy
 from dcp.policies.policy_file import save_policy
+from dcp.policies.wrappers import HostPolicy, PeriodicBurst, SampledPolicy
 from dcp.runs.sinks import TrainedRun
 
 FEW = {"episodes": 16, "seeds": (3,)}  # the run's own number of episodes: its program serves again

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dcp.machine.devices import cores
+from dcp.config import cores
 from dcp.grid.grid_display import Line
 from dcp.grid.grid_file import check_runs, expand, parse_grid
 from dcp.grid.jobs import Entry, Job, SeedsAs, make_jobs, survey

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dcp.cli.main import main
-from dcp.machine.devices import cores
+from dcp.config import cores
 from dcp.grid.driver import Driver
 from dcp.grid.jobs import run_status
 from dcp.grid.local_launcher import LocalLauncher

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from dcp.cli.main import main
-from dcp.machine.devices import cores
+from dcp.config import cores
 from dcp.errors import UserError
 from dcp.grid import ray_launcher
 from dcp.grid.driver import Driver

@@ -14,7 +14,7 @@ from dcp.errors import UserError
 from dcp.evaluation.targets import open_target
 from dcp.evaluation.trial import arena_for, evaluate
 from dcp.interop.minari import Recorded, record_episodes, write_dataset
-from dcp.policies.policy import HostPolicy
+from dcp.policies.wrappers import HostPolicy
 from tests.toys import LineWorld
 
 minari = pytest.importorskip("minari")

@@ -16,7 +16,7 @@ from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.evaluation import measure, rollout
 from dcp.interop.sb3 import policy_of
-from dcp.policies.policy import HostPolicy
+from dcp.policies.wrappers import HostPolicy
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sb3_her.py"
 SPEC = make_env("point_u_maze_inertia").spec

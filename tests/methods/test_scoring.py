@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dcp.interfaces import Representation
-from dcp.methods.scoring import SCORES
+from dcp.methods.scores import SCORES
 
 PSI_STATE = jnp.array([0.0, 0.0])
 PSI_CANDIDATES = jnp.array([[6.0, 8.0], [3.0, 0.0], [0.0, 0.0]])

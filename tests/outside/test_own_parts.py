@@ -285,7 +285,7 @@ def test_each_part_alone_beside_ours(part: list[str], folder: Path):
     (folder / "outside_energies.py").write_text(
         "import jax.numpy as jnp\n"
         "from dcp.critics.contrastive import backward_infonce\n"
-        "from dcp.critics.energies import Energy\n"
+        "from dcp.critics.contrastive import Energy\n"
         "manhattan = Energy(lambda x, y: -jnp.sum(jnp.abs(x - y), -1),\n"
         "                   lambda x, y: -jnp.sum(jnp.abs(x[:, None] - y[None]), -1))\n"
         "def halved(logits):\n    return 0.5 * backward_infonce(logits)\n"

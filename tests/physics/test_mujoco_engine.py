@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dcp.envs.ant_tasks import AntPush
-from dcp.envs.base import MUJOCO_FRAMES, is_sound
-from dcp.envs.episodes import Episodes
+from dcp.envs.base import Episodes, is_sound
+from dcp.envs.physics_env import MUJOCO_FRAMES
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.physics import models

@@ -17,7 +17,7 @@ import pytest
 
 from dcp import networks, policies
 from dcp.errors import RunError, UserError
-from dcp.methods.conditions import pulled_back
+from dcp.methods.more_conditions import pulled_back
 from dcp.methods.table import CONDITIONS, PAPER
 from dcp.networks import ACTIVATIONS, MLP
 from dcp.policies import exports, numpy_policy, onnx_form

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from dcp.actor import sample_squashed
 from dcp.errors import UserError
 from dcp.evaluation import rollout
-from dcp.networks import sample_squashed
-from dcp.policies.policy import HostPolicy, PeriodicBurst, SampledPolicy, Stepper, is_random, with_burst
+from dcp.policies.wrappers import HostPolicy, PeriodicBurst, SampledPolicy, Stepper, is_random, with_burst
 from dcp.runs.sinks import TrainedRun
 from dcp.types import Array
 from tests.toys import LineWorld

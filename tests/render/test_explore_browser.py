@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+from dcp.actor import init_actor
 from dcp.analysis.psi_landscape import psi_distances
 from dcp.cli.main import main
 from dcp.critics.contrastive import Contrastive
@@ -19,7 +20,7 @@ from dcp.envs.registry import make_env
 from dcp.evaluation.targets import open_target
 from dcp.interfaces import Problem
 from dcp.methods.conditions import Direction
-from dcp.networks import MLP, Residual, init_actor
+from dcp.networks import MLP, Residual
 from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import load_policy
 from dcp.render.explore_page import Subject, random_goals, random_states, save_explore_page, walks

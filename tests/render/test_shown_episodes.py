@@ -14,7 +14,7 @@ from dcp.evaluation.targets import Target, environment_of, open_target
 from dcp.evaluation.trial import evaluate
 from dcp.interfaces import Representation
 from dcp.methods.commands import PooledSubgoal
-from dcp.policies.policy import HostPolicy, with_burst
+from dcp.policies.wrappers import HostPolicy, with_burst
 from dcp.render.shown_episodes import (
     AFTER_SUCCESS,
     Shown,

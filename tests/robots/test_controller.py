@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dcp.errors import RunError, UserError
-from dcp.policies.policy import HostPolicy, with_burst
+from dcp.policies.wrappers import HostPolicy, with_burst
 from dcp.robots import Controller, Reading, Stopped
 from dcp.robots import controller as controller_module
 from dcp.robots.safety import Limits
@@ -513,7 +513,7 @@ def test_no_policy_gets_anything_else_past_the_controller(outputs, change):
             {"policy": "policy.npz"},
             r"policy is a str, which cannot be called: it is used as policy\(observation, goal\)",
         ),
-        ({"policy": with_burst(HostPolicy(lambda state, goal: goal))}, r"give dcp.policies.policy.Stepper\(policy\)"),
+        ({"policy": with_burst(HostPolicy(lambda state, goal: goal))}, r"give dcp.policies.wrappers.Stepper\(policy\)"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_at_once(settings: dict, sentence: str):

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from dcp.runs.display import Display, Panel, Progress, seed_names
-from dcp.runs.training import train_seeds
+from dcp.runs.seeds import train_seeds
 from tests.tiny import tiny_config
 
 ROW = {"success_once": 0.25, "time_near_goal": 3.0, "critic_loss": 4.0, "actor_loss": 1.0, "diverged_episodes": 0}

@@ -15,10 +15,10 @@ import pytest
 
 from dcp.cli.main import main
 from dcp.errors import RunError, UserError
+from dcp.loop import Evaluation
 from dcp.run_folder import read_config_file
 from dcp.runs import checkpoint_files as files
 from dcp.runs.folder import FolderLock
-from dcp.runs.loop import Evaluation
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.training import resume, train
 from tests.runs.same_run import assert_same_run, final_arrays

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 
-from dcp.machine import checks
 from dcp.cli.main import main
 from dcp.config import Config, Settings
 from dcp.envs.registry import ENVIRONMENTS, make_env
 from dcp.errors import UserError
+from dcp.machine import checks
 from tests import compilation
 from tests.random_configs import FIELDS, ORDINARY, Values, any_values, as_flags, can_be_typed, trainable_values
 

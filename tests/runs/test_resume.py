@@ -18,10 +18,11 @@ import pytest
 from dcp.cli.main import main
 from dcp.config import Config
 from dcp.errors import RunError, UserError
+from dcp.loop import Evaluation
 from dcp.methods.table import PAPER
 from dcp.presets import preset_config
 from dcp.runs import checkpoint_files as files
-from dcp.runs.loop import Cadence, Evaluation
+from dcp.runs.checkpoint import Cadence
 from dcp.runs.run_status import evaluation_points, raised
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.training import resume, train

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from dcp.algorithm import make_algorithm
-from dcp.machine.checks import violations
 from dcp.cli.main import main
 from dcp.config import Config, Settings
 from dcp.errors import UserError
+from dcp.machine.checks import violations
 from dcp.machine.programs import Programs
 from dcp.replay import with_resting_pairs
 from dcp.run_folder import read_config_file
-from dcp.runs.loop import Cadence
+from dcp.runs.checkpoint import Cadence
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.training import resume, train
 from dcp.types import Batch

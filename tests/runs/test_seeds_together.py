@@ -20,12 +20,13 @@ from numpy.testing import assert_allclose
 from dcp.algorithm import make_algorithm
 from dcp.errors import UserError
 from dcp.machine.programs import Programs
+from dcp.machine.seed_programs import SeedPrograms
 from dcp.runs import checkpoint_files as files
-from dcp.runs.loop import Cadence
-from dcp.runs.seeds import SeedPrograms
+from dcp.runs.checkpoint import Cadence
+from dcp.runs.seeds import SeedRun, SeedsFaultError, train_seeds
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.stopping import SeedsInterrupted
-from dcp.runs.training import SeedRun, SeedsFaultError, resume, train, train_seeds
+from dcp.runs.training import resume, train
 from tests.runs.same_run import TIMING, assert_same_run, final_arrays, metrics
 from tests.tiny import tiny_config
 

@@ -15,13 +15,13 @@ import pytest
 from jax.sharding import Mesh
 from numpy.testing import assert_allclose
 
-from dcp import programs
 from dcp.algorithm import make_algorithm
-from dcp.machine.checks import violations
-from dcp.machine.devices import ONE_DEVICE, count_devices, make_split, prepare, splitting_pays
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.interop import gym_programs as interop
+from dcp.machine import programs
+from dcp.machine.checks import violations
+from dcp.machine.devices import ONE_DEVICE, count_devices, make_split, prepare, splitting_pays
 from dcp.runs import seeds as seed_programs
 from tests.tiny import tiny_config
 from tests.toys import BrittleLine, LineWorld

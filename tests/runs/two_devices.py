@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp.algorithm import RunState, make_algorithm
+from dcp.loop import Evaluation
 from dcp.machine.programs import Programs
-from dcp.runs.loop import Evaluation
 from dcp.runs.training import resume, train
 from tests.runs.same_run import assert_same_run
 from tests.tiny import tiny_config

@@ -12,7 +12,7 @@ from dcp.critics.quasimetric import Quasimetric
 from dcp.errors import UserError
 from dcp.evaluation.targets import Target
 from dcp.methods.commands import PooledSubgoal
-from dcp.methods.conditions import Gradient
+from dcp.methods.more_conditions import Gradient
 from dcp.methods.table import make_part
 from dcp.policies.policy import DeployedPolicy
 from dcp.theory.diagnostics import PARTS, diagnose

@@ -13,7 +13,7 @@ import numpy as np
 from dcp.analysis.result_tables import writing_to
 from dcp.analysis.run_collection import EVALS_DIR, Collection, EvalRecord, Key, names_physics
 from dcp.errors import UserError
-from dcp.evaluation.measures import Measures
+from dcp.evaluation.rollout import Measures
 from dcp.evaluation.trial import Trial
 from dcp.policies.policy_file import write_whole
 from dcp.statistics import Interval, episode_interval, paired_success_interval, success_interval, weighted_interval

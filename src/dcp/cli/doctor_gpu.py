@@ -200,7 +200,7 @@ def step_env(name: str) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
-    from dcp.envs.episodes import Episodes
+    from dcp.envs.base import Episodes
     from dcp.envs.registry import make_env
     from dcp.machine.compiling import compiler_options, enable_cache
 

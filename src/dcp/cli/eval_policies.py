@@ -18,12 +18,11 @@ from dcp.analysis.result_tables import require_writable
 from dcp.analysis.run_collection import EVALS_DIR
 from dcp.cli.main import show
 from dcp.errors import UserError
-from dcp.evaluation.measures import training_scores
-from dcp.evaluation.rollout import evaluation_key
+from dcp.evaluation.rollout import evaluation_key, training_scores
 from dcp.evaluation.targets import Target
 from dcp.evaluation.trial import Arena, Sweep, Trial, arena_for, sweep, variant
 from dcp.policies.exports import is_exported
-from dcp.policies.policy import is_random
+from dcp.policies.wrappers import is_random
 from dcp.run_folder import CONFIG_FILE, load_run, read_config_file
 from dcp.statistics import Interval
 

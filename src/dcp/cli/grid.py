@@ -15,6 +15,7 @@ from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.cli.report import count
 from dcp.cli.report import main as report
+from dcp.config import cores
 from dcp.errors import RunError, UserError
 from dcp.grid.driver import Driver
 from dcp.grid.forecast import NOT_MEASURED, Cost, Forecaster, calibration_file, total_seconds
@@ -32,7 +33,6 @@ from dcp.grid.resources import (
     require_fit,
     require_gpu_memory,
 )
-from dcp.machine.devices import cores
 from dcp.machine.memory import machine_memory
 from dcp.named_code import imported_modules
 from dcp.runs.checkpoint import machine

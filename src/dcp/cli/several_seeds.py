@@ -16,7 +16,7 @@ from rich.console import Console
 
 from dcp.cli.main import main as dcp
 from dcp.cli.train import TrainOptions, outcome, show_results
-from dcp.config import Config, Settings
+from dcp.config import Config, Settings, cores
 from dcp.envs.registry import env_of
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
 from dcp.grid.driver import Driver
@@ -26,7 +26,6 @@ from dcp.grid.local_launcher import STOPPED, LocalLauncher
 from dcp.grid.resources import FreeResources, Gpu, Resources, gpus, run_memory
 from dcp.grid.worker import begin_child
 from dcp.machine.checks import check
-from dcp.machine.devices import cores
 from dcp.machine.memory import machine_memory
 from dcp.runs.display import say
 

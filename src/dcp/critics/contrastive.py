@@ -1,38 +1,122 @@
-"""The paper's critic, and contrastive losses over logits [B, B].
+"""The paper's critic: its energies, its contrastive losses over logits [B, B], and the critic itself.
 
-Row i is (s, a)_i, column j is goal j, the diagonal holds the positives. If `valid` [B] is given, the other rows are
-not positives but still serve as negatives.
+Row i of the logits is (s, a)_i, column j is goal j, the diagonal holds the positives. If `valid` [B] is given, the
+other rows are not positives but still serve as negatives.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.nn import logsumexp
 
 from dcp.components import Table
-from dcp.critics.eikonal import eikonal_term
-from dcp.critics.energies import ENERGIES, OF_DISTANCE, euclidean
 from dcp.errors import UserError
 from dcp.interfaces import CriticState, Problem, Representation
-from dcp.networks import WIDE
+from dcp.networks import WIDE, transpose_with_unfused_gradient
 from dcp.types import Array, Batch, Metrics, Params, masked_mean
+
+# Energies say how well psi_sa and psi_g agree: higher is better. The plain form maps [..., D], [..., D] -> [...], the
+# pairwise form [B, D], [B, D] -> [B, B] by a matrix product, without an array [B, B, D].
+
+NORM_EPS = 1e-6
+TINY = 1e-12
+
+
+class Energy(NamedTuple):
+    plain: Callable[[Array, Array], Array]
+    pairwise: Callable[[Array, Array], Array]
+
+
+def safe_root(square: Array) -> Array:
+    """Return the square root, with gradient 0 at 0."""
+    apart = square > 0.0
+    return jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0)
+
+
+def euclidean(x: Array, y: Array) -> Array:
+    """Return the distance, with gradient 0 where x = y."""
+    return safe_root(jnp.sum((x - y) ** 2, axis=-1))
+
+
+def norm(x: Array, y: Array) -> Array:
+    """Return the paper's energy, the negative distance."""
+    return -jnp.sqrt(jnp.sum((x - y) ** 2, axis=-1) + NORM_EPS)
+
+
+def l2(x: Array, y: Array) -> Array:
+    return -jnp.sum((x - y) ** 2, axis=-1)
+
+
+def dot(x: Array, y: Array) -> Array:
+    return jnp.sum(x * y, axis=-1)
+
+
+def unit(x: Array) -> Array:
+    """Divide by the norm; the safe root keeps the gradient of a zero vector finite."""
+    return x * jax.lax.rsqrt(jnp.maximum(jnp.sum(x**2, axis=-1, keepdims=True), TINY))
+
+
+def cosine(x: Array, y: Array) -> Array:
+    return dot(unit(x), unit(y))
+
+
+def pairwise_dot(x: Array, y: Array) -> Array:
+    return x @ y.T
+
+
+def pairwise_square(x: Array, y: Array) -> Array:
+    """Return |x|^2 + |y|^2 - 2 xy, computed about the mean of y because a common offset would cost digits."""
+    centre = jax.lax.stop_gradient(jnp.mean(y, axis=0, keepdims=True))  # [1, D]
+    x, y = x - centre, y - centre
+    # Full precision: a GPU's default rounding error in a product is as large as the distance of a positive pair.
+    columns = transpose_with_unfused_gradient(y) if y.shape[0] >= WIDE else y.T  # [D, B]
+    product = jnp.matmul(x, columns, precision=jax.lax.Precision.HIGHEST)  # [B, B]
+    square = jnp.sum(x**2, axis=-1)[:, None] + jnp.sum(y**2, axis=-1)[None, :] - 2.0 * product  # [B, B]
+    return jnp.maximum(square, 0.0)
+
+
+def pairwise_norm(x: Array, y: Array) -> Array:
+    return -jnp.sqrt(pairwise_square(x, y) + NORM_EPS)
+
+
+def pairwise_l2(x: Array, y: Array) -> Array:
+    return -pairwise_square(x, y)
+
+
+def pairwise_cosine(x: Array, y: Array) -> Array:
+    return unit(x) @ unit(y).T
+
+
+ENERGIES = Table(
+    "energy",
+    {
+        "norm": Energy(norm, pairwise_norm),
+        "l2": Energy(l2, pairwise_l2),
+        "dot": Energy(dot, pairwise_dot),
+        "cosine": Energy(cosine, pairwise_cosine),
+    },
+)
+OF_DISTANCE = ("norm", "l2")  # the energies that are functions of |x - y|
+
+
+# Contrastive losses.
 
 Contrast = Callable[..., Array]  # logits [B, B], and `valid` [B] or None where actions are chunks
 
 
 def forward_infonce(logits: Array, valid: Array | None = None) -> Array:
     """Return equation 1's loss. Row-wise: the negatives of an (s, a) are the other goals."""
-    return -masked_mean(positives(logits) - logsumexp_of_rows(logits), valid)
+    return -masked_mean(jnp.diag(logits) - logsumexp_of_rows(logits), valid)
 
 
 def backward_infonce(logits: Array, valid: Array | None = None) -> Array:
     """Return Algorithm 1's CriticLoss. Column-wise: the negatives of a goal are the other (s, a)."""
-    return -masked_mean(positives(logits) - logsumexp(logits, axis=0), valid)
+    return -masked_mean(jnp.diag(logits) - logsumexp(logits, axis=0), valid)
 
 
 def symmetric_infonce(logits: Array, valid: Array | None = None) -> Array:
@@ -60,15 +144,6 @@ def row_max(x: Array) -> Array:
         return jnp.max(jax.lax.optimization_barrier(lanes), axis=1)
 
     return jax.lax.platform_dependent(x, cpu=in_two_steps, default=lambda x: jnp.max(x, axis=1))
-
-
-def positives(logits: Array) -> Array:
-    """Return `jnp.diag(logits)`. On a GPU it is a masked sum, which is part of the kernels before and after it."""
-
-    def masked(logits: Array) -> Array:
-        return jnp.sum(jnp.where(jnp.eye(logits.shape[0], dtype=bool), logits, 0.0), axis=1)
-
-    return jax.lax.platform_dependent(logits, cpu=jnp.diag, default=masked)
 
 
 def logsumexp_of_rows(logits: Array) -> Array:
@@ -102,7 +177,7 @@ def infonce_accuracy(logits: Array) -> Array:
     """Return the share of (s, a) whose own goal has the highest logit. Chance is 1 / B. A tie is a miss, so that a
     collapse scores 0."""
     rivals = jnp.where(jnp.eye(logits.shape[0], dtype=bool), -jnp.inf, logits)  # [B, B]
-    return jnp.mean(positives(logits) > row_max(rivals))
+    return jnp.mean(jnp.diag(logits) > row_max(rivals))
 
 
 CONTRASTIVE_LOSSES = Table(
@@ -114,6 +189,29 @@ CONTRASTIVE_LOSSES = Table(
         "binary_nce": binary_nce,
     },
 )
+
+
+Distance = Callable[[Array, Array], Array]  # [..., D], [..., D] -> [...]
+
+
+def eikonal_term(problem: Problem, encode: Callable[[Array], Array], distance: Distance, batch: Batch) -> Array:
+    """Return the penalty for a critic's distance between psi of the achieved goals and psi of their hindsight goals."""
+    assert batch.future_goal is not None
+    achieved = problem.spec.achieved(batch.state)
+    return eikonal_penalty(lambda x, g: distance(encode(x), encode(g)), achieved, batch.future_goal)
+
+
+def eikonal_penalty(distance: Distance, achieved: Array, goal: Array) -> Array:
+    """Return the mean of (|grad_x d(x, g)| - 1)^2 at the achieved goals [B, G], for goals [B, G]: [].
+
+    The gradient is taken in the goal's own coordinates, where walls and bodies have no contact forces. A row that is
+    at its goal has no steepest direction and is left out.
+    """
+    slopes = jax.vmap(jax.grad(lambda x, g: distance(x[None], g[None])[0]))(achieved, goal)  # [B, G]
+    square = jnp.sum(slopes**2, axis=-1)  # [B]
+    away = square > 0.0
+    slope = jnp.sqrt(jnp.where(away, square, 1.0))
+    return jnp.sum(jnp.where(away, (slope - 1.0) ** 2, 0.0)) / jnp.maximum(jnp.sum(away), 1)
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,14 @@ import jax
 import jax.numpy as jnp
 
 from dcp.components import unknown
-from dcp.critics.contrastive import CONTRASTIVE_LOSSES, contrast, infonce_accuracy, logsumexp_penalty
-from dcp.critics.eikonal import eikonal_term
-from dcp.critics.energies import safe_root
+from dcp.critics.contrastive import (
+    CONTRASTIVE_LOSSES,
+    contrast,
+    eikonal_term,
+    infonce_accuracy,
+    logsumexp_penalty,
+    safe_root,
+)
 from dcp.critics.value import without_value
 from dcp.errors import UserError
 from dcp.interfaces import CriticState, Problem, Representation

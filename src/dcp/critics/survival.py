@@ -21,8 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.critics.eikonal import eikonal_term
-from dcp.critics.energies import euclidean, pairwise_square, safe_root
+from dcp.critics.contrastive import eikonal_term, euclidean, pairwise_square, safe_root
 from dcp.critics.value import without_psi, without_value
 from dcp.errors import UserError
 from dcp.interfaces import CriticState, Hindsight, Problem, Representation

@@ -14,8 +14,8 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from dcp.critics.actor_rules import WithoutEntropy
-from dcp.critics.energies import unit
+from dcp.actor import WithoutEntropy
+from dcp.critics.contrastive import unit
 from dcp.critics.value import SAC, Targets
 from dcp.interfaces import ActorRule, CriticState, Hindsight, Problem
 from dcp.types import Array, Batch, Metrics, Params, masked_mean

@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dcp.critics.actor_rules import Deterministic, Imitation, Soft
+from dcp.actor import Deterministic, Imitation, Soft
 from dcp.errors import UserError
 from dcp.interfaces import ActorRule, CriticState, Hindsight, Problem, Representation
 from dcp.types import Array, Batch, Metrics, Params, masked_mean

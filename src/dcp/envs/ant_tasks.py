@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
-from dcp.envs.base import MUJOCO_FRAMES, PhysicsEnv
+from dcp.envs.physics_env import MUJOCO_FRAMES, PhysicsEnv
 from dcp.physics import Engine, PhysicsState, models
 from dcp.types import Array, EnvSpec, MazeLayout
 

@@ -1,28 +1,19 @@
-"""The environment protocol, and what all tasks on simulated physics share.
+"""The environment protocol, and episodes of many environments: time limits, automatic reset, diverged episodes.
 
 An environment is written for one instance; callers vmap it to run many.
 """
 
-from abc import ABC, abstractmethod
-from copy import copy
-from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_batching import custom_vmap
 
-from dcp.physics import Engine, PhysicsState, cores, import_brax
 from dcp.types import Array, EnvSpec
-
-if TYPE_CHECKING:
-    import mujoco
-
-    from dcp.physics.mujoco_engine import Links
-
-MUJOCO = "mujoco"
-MUJOCO_FRAMES = 5  # time steps of the stock model per environment step, so that dt is the paper's
 
 
 class EnvState(NamedTuple):
@@ -77,88 +68,69 @@ def sparse_state(spec: EnvSpec, state: Array, goal: Array, physics: Any = ()) ->
     return EnvState(obs, near_goal.astype(jnp.float32), jnp.zeros((), bool), near_goal, physics)
 
 
-class PhysicsEnv(ABC):
-    """Run a task on simulated physics. Subclasses define model, start, observation and end; an engine steps it."""
+class EpisodeState(NamedTuple):
+    env: EnvState  # [N, ...]
+    first: EnvState  # [N, ...]: the state that each environment returns to in paper fidelity
+    steps: Array  # [N]: steps taken in the current episode
+    episode_id: Array  # [N]
+    diverged: Array  # [N]: episodes so far that ended because the environment diverged
 
-    spec: EnvSpec
-    links: "Links" = "current"  # which links the task reads under MuJoCo's own engine
-    healthy_z: tuple[float, float] | None = None  # range of the first link's height; outside it an episode ends early
 
-    @abstractmethod
-    def model(self) -> "mujoco.MjSpec":
-        """Return a new model at each call, so that the caller may edit it."""
+def choose(which: Array, new: EnvState, old: EnvState) -> EnvState:
+    """Return `new` where `which` [N] holds, else `old`. It selects, so that a NaN that is not chosen has no effect."""
 
-    @abstractmethod
-    def make_engine(self) -> Engine:
-        """Return the engine that the paper's physics runs on."""
+    def leaf(new: Array, old: Array) -> Array:
+        return jnp.where(which.reshape(-1, *[1] * (old.ndim - 1)), new, old)
 
-    def make_mujoco_engine(self) -> Engine:
-        """Return MuJoCo's own engine for this model, with the model's time step and solver, five frames per step."""
-        from dcp.physics.mujoco_engine import MujocoEngine
+    return jax.tree.map(leaf, new, old)
 
-        return MujocoEngine(self.model().compile(), MUJOCO_FRAMES, cores(), self.links)
 
-    def by_mujoco(self) -> Self:
-        """Return this task stepped by MuJoCo's own engine."""
-        task = copy(self)
-        for name in list(vars(task)):
-            if isinstance(getattr(type(task), name, None), cached_property):
-                del vars(task)[name]  # cached values that depend on the physics are computed again
-        task.spec = replace(self.spec, physics=MUJOCO)
-        return task
+@custom_vmap
+def any_across_vmap(flag: Array) -> Array:
+    """Return the flag; under a vmap, as over seeds, return whether any is set. So it stays a scalar, and `lax.cond`
+    stays a branch."""
+    return flag
 
-    @abstractmethod
-    def draw(self, key: Array) -> tuple[Array, Array]:
-        """Draw a start: q [Q], qd [V]."""
 
-    @abstractmethod
-    def observe(self, physics: PhysicsState, control: Array) -> tuple[Array, Array]:
-        """Return state [S] and goal [G]; `control` is what led here."""
+@any_across_vmap.def_vmap
+def _any_across_vmap_of_many(size: int, batched: list[bool], flag: Array) -> tuple[Array, bool]:
+    return (jnp.any(flag) if batched[0] else flag), False
 
-    def control(self, action: Array) -> Array:
-        """Return the actuators' input for an action in [-1, 1]."""
-        return action
 
-    def fallen(self, physics: PhysicsState) -> Array:
-        """Return whether the episode ends early: []."""
-        if self.healthy_z is None:
-            return jnp.zeros((), bool)
-        low, high = self.healthy_z
-        height = physics.x.pos[0, 2]
-        return (height < low) | (height > high)
+@dataclass(frozen=True)
+class Episodes:
+    env: Environment
+    num_envs: int
+    episode_length: int
+    fidelity: str
+    vmap: Callable[..., Any] = jax.vmap  # or a `Split` over devices
 
-    def reward(self, state: Array, goal: Array, control: Array, near_goal: Array) -> Array:
-        """Return 1 near the goal, unless the task has its own reward. Our methods do not read it."""
-        return near_goal.astype(jnp.float32)
+    def reset(self, key: Array) -> EpisodeState:
+        first, _ = self._draw(key)
+        zeros = jnp.zeros(self.num_envs, jnp.int32)
+        return EpisodeState(first, first, zeros, zeros, zeros)
 
-    @cached_property
-    def engine(self) -> Engine:
-        """Build the engine at first use, because a spec needs none. Its arrays outlive the trace that asks first."""
-        import_brax()
-        with jax.ensure_compile_time_eval():
-            return self.make_mujoco_engine() if self.spec.physics == MUJOCO else self.make_engine()
+    def step(self, state: EpisodeState, action: Array, key: Array) -> EpisodeState:
+        """Step all environments; action [N, A]. After an episode's end comes the next episode's first state.
 
-    def reset(self, key: Array) -> EnvState:
-        return self.reset_to(*self.draw(key))
+        An episode that diverges ends: its last state is dropped, so that nobody ever sees it.
+        """
+        env, sound = self.vmap(partial(step_and_check, self.env))(state.env, action)
+        steps = state.steps + 1
+        ends = ~sound | env.done | (steps >= self.episode_length)  # [N]; `done` of a diverged state does not matter
+        first = state.first
+        if self.fidelity != "paper":
+            any_ends = jnp.any(ends)
+            redraw = partial(self._redraw, state.first, key, any_ends)
+            first = jax.lax.cond(any_across_vmap(any_ends), redraw, lambda: state.first)
+        return EpisodeState(
+            choose(ends, first, env), first, jnp.where(ends, 0, steps), state.episode_id + ends, state.diverged + ~sound
+        )
 
-    def reset_to(self, q: Array, qd: Array) -> EnvState:
-        physics = self.engine.init(jnp.asarray(q, jnp.float32), jnp.asarray(qd, jnp.float32))
-        state, goal = self.observe(physics, jnp.zeros(self.spec.action_size))
-        near_goal = self.near_goal(state, goal)
-        zero = jnp.zeros(())
-        return EnvState(jnp.concatenate([state, goal]), zero, jnp.zeros((), bool), near_goal, physics)
+    def _draw(self, key: Array) -> tuple[EnvState, Array]:
+        return self.vmap(partial(reset_and_check, self.env))(jax.random.split(key, self.num_envs))
 
-    def step(self, state: EnvState, action: Array) -> EnvState:
-        control = self.control(action)
-        physics = self.engine.step(state.physics, control)
-        after, goal = self.observe(physics, control)
-        near_goal = self.judge(state.obs, after, goal)
-        reward = self.reward(after, goal, control, near_goal)
-        return EnvState(jnp.concatenate([after, goal]), reward, self.fallen(physics), near_goal, physics)
-
-    def judge(self, before: Array, after: Array, goal: Array) -> Array:
-        """Return whether a step is near the goal; `before` [S + G] is the observation that it started from."""
-        return self.near_goal(after, goal)
-
-    def near_goal(self, state: Array, goal: Array) -> Array:
-        return jnp.linalg.norm(self.spec.achieved(state) - goal) < self.spec.threshold
+    def _redraw(self, first: EnvState, key: Array, due: Array) -> EnvState:
+        """Return a new start for each environment if `due`; an unsound one is replaced by the last good start."""
+        fresh, sound = self._draw(key)
+        return choose(sound & due, fresh, first)

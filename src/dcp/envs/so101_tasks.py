@@ -13,9 +13,11 @@ import mujoco
 import numpy as np
 
 from dcp import so101
-from dcp.envs.base import MUJOCO, EnvState, PhysicsEnv
+from dcp.config import cores
+from dcp.envs.base import EnvState
+from dcp.envs.physics_env import MUJOCO, PhysicsEnv
 from dcp.errors import UserError
-from dcp.physics import Engine, PhysicsState, cores
+from dcp.physics import Engine, PhysicsState
 from dcp.physics.so101_model import CUBE_HALF, drawn_spec, table_spec
 from dcp.types import Array, EnvSpec
 

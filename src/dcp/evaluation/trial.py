@@ -16,12 +16,12 @@ import numpy as np
 from dcp.envs.base import Environment
 from dcp.envs.paths import path_lengths
 from dcp.errors import UserError
-from dcp.evaluation.measures import Bin, Measures, measure
-from dcp.evaluation.rollout import Deployment, evaluation_key
+from dcp.evaluation.rollout import Bin, Deployment, Measures, evaluation_key, measure
 from dcp.evaluation.targets import Target, environment_of, open_target
 from dcp.machine import compiling, devices
 from dcp.machine.memory import available_memory
-from dcp.policies.policy import DeployedPolicy, Policy, SampledPolicy, with_burst
+from dcp.policies.policy import DeployedPolicy, Policy
+from dcp.policies.wrappers import SampledPolicy, with_burst
 from dcp.types import Array, EnvSpec
 
 EPISODES = 128

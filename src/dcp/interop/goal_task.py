@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from dcp.envs.base import DIVERGENCE_LIMIT, Environment, EnvState, PhysicsEnv
+from dcp.envs.base import DIVERGENCE_LIMIT, Environment, EnvState
+from dcp.envs.physics_env import PhysicsEnv
 from dcp.envs.point_tasks import FORCE, FRICTION, PointMaze, PointPushing
 from dcp.envs.registry import make_env, require_stepped_by
 from dcp.errors import RunError, UserError

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.envs.base import Environment, EnvState, PhysicsEnv, is_sound, reset_and_check, step_and_check
-from dcp.envs.episodes import choose
+from dcp.envs.base import Environment, EnvState, choose, is_sound, reset_and_check, step_and_check
 from dcp.envs.mazes import cell_of
+from dcp.envs.physics_env import PhysicsEnv
 from dcp.envs.registry import is_ours
 from dcp.errors import UserError
 from dcp.machine.compiling import compiler_options

@@ -10,7 +10,7 @@ from dcp.types import EnvSpec
 
 
 def policy_of(model: Any, spec: EnvSpec, deterministic: bool = True) -> Callable[[Any, Any], np.ndarray]:
-    """Return a NumPy function (state [N, S], goal [N, G]) -> action [N, A] for `dcp.policies.policy.HostPolicy`."""
+    """Return a NumPy function (state [N, S], goal [N, G]) -> action [N, A] for `dcp.policies.wrappers.HostPolicy`."""
     _check_sizes(model, spec)
 
     def act(state: Any, goal: Any) -> np.ndarray:

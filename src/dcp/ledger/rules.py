@@ -184,8 +184,7 @@ class Repeated:
 
 def repeat(folder: Path) -> Repeated:
     """Repeat the evaluation that wrote the policy, on the same episodes, and return its scores."""
-    from dcp.evaluation.measures import training_scores
-    from dcp.evaluation.rollout import evaluation_key
+    from dcp.evaluation.rollout import evaluation_key, training_scores
     from dcp.evaluation.targets import open_target
     from dcp.evaluation.trial import arena_for
 

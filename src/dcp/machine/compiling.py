@@ -9,8 +9,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import jax
 
+from dcp.config import cores
 from dcp.errors import UserError
-from dcp.physics import cores
 
 VARIABLE = "DCP_CACHE_DIR"
 OFF = "off"

@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dcp.config import Settings
+from dcp.config import Settings, cores
 from dcp.errors import UserError
-from dcp.physics import cores
 from dcp.types import EnvSpec
 
 S = TypeVar("S", bound=Settings)

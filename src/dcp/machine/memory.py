@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 
 from dcp.config import Config, Settings
-from dcp.hindsight import ENVS_AT_ONCE
 from dcp.interfaces import hindsight_of
 from dcp.learner import Learner
 from dcp.machine import devices
 from dcp.methods.table import make_agent, needs
+from dcp.outcomes import ENVS_AT_ONCE
 from dcp.replay import OF_OUTCOMES, reads_falls, relabel
 from dcp.types import EnvSpec, Transition
 

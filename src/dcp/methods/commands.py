@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from dcp.interfaces import Representation
-from dcp.methods.scoring import SCORES, Score
+from dcp.methods.scores import SCORES, Score
 from dcp.types import Array, EnvSpec, Metrics
 
 

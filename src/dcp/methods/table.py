@@ -23,10 +23,9 @@ from dcp.interfaces import (
     needs_embedding,
     read,
 )
-from dcp.methods import conditions
 from dcp.methods.commands import FinalGoal, PooledSubgoal
-from dcp.methods.conditions import Curvature, Direction, DirectionAndGoal, Gradient, RawGoal, Steps, TwoStep
-from dcp.methods.scoring import SCORES
+from dcp.methods.conditions import Direction, DirectionAndGoal, RawGoal
+from dcp.methods.scores import SCORES
 from dcp.networks import MLP, NETWORKS
 from dcp.types import Array, Batch, EnvSpec
 
@@ -80,11 +79,11 @@ CONDITIONS = Table(
     {
         "raw_goal": RawGoal,
         "direction": Direction,
-        "gradient": Gradient,
+        "gradient": "dcp.methods.more_conditions:Gradient",
         "direction_and_goal": DirectionAndGoal,
-        "steps": Steps,
-        "two_step": TwoStep,
-        "curvature": Curvature,
+        "steps": "dcp.methods.more_conditions:Steps",
+        "two_step": "dcp.methods.more_conditions:TwoStep",
+        "curvature": "dcp.methods.more_conditions:Curvature",
     },
 )
 assert [table.kind for table in (CRITICS, COMMANDS, CONDITIONS, NETWORKS)] == list(PARTS)
@@ -130,7 +129,7 @@ def for_task(agent: Agent, spec: EnvSpec, episode_length: int | None = None) -> 
 def _of_its_size(agent: Agent, spec: EnvSpec) -> Agent:
     """Return the agent if its condition gives as many numbers as its size says. Ours are tested, a user's is traced."""
     condition = agent.condition
-    if type(condition).__module__ == conditions.__name__:
+    if type(condition).__module__.startswith("dcp."):
         return agent
     problem = Problem(spec, agent.network or MLP())
 

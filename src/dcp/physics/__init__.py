@@ -5,7 +5,6 @@ An engine is written for one instance, as environments are.
 
 import contextlib
 import io
-import os
 from typing import Any, Protocol
 
 from dcp.types import Array
@@ -33,18 +32,6 @@ class Engine(Protocol):
     def step(self, state: Any, control: Array) -> Any:
         """Take one environment step: the model's frames under one control [A]."""
         ...
-
-
-def cores() -> int:
-    """Return the number of threads that XLA makes too: $NPROC if it is set, else the cores that this process may use.
-
-    A grid sets NPROC where a run gets a share of a machine. The number decides bits, so a run that is resumed on
-    another machine must get as many.
-    """
-    share = os.environ.get("NPROC", "")
-    if share.isdecimal() and int(share) > 0:
-        return int(share)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def import_brax() -> None:

@@ -16,11 +16,12 @@ from msgspec import Meta, Struct, field
 from safetensors import safe_open
 from safetensors.numpy import save
 
+from dcp.actor import init_actor
 from dcp.components import TABLES, build, code_in, describe, one_line, require_imported, shown
 from dcp.errors import UserError
 from dcp.interfaces import Problem
 from dcp.methods import table  # noqa: F401  fills the tables
-from dcp.networks import MLP, init_actor
+from dcp.networks import MLP
 from dcp.policies.policy import DeployedPolicy, deployed_params
 from dcp.run_folder import POLICY_FILE, located
 from dcp.types import EnvSpec, Params

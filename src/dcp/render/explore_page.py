@@ -31,7 +31,7 @@ from dcp.evaluation.targets import Target, require_known_parts
 from dcp.machine.compiling import QUICK_COMPILE
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.conditions import Direction
-from dcp.methods.scoring import SCORES
+from dcp.methods.scores import SCORES
 from dcp.methods.table import CONDITIONS, make_agent
 from dcp.pages.packing import exact, pack
 from dcp.pages.whole_page import asset, theme, whole_page

@@ -305,7 +305,7 @@ def freeze_garbage() -> bool:
 def _require_callable(name: str, function: Any) -> None:
     if not callable(function):
         how = "policy(observation, goal)" if name == "policy" else f"{name}()"
-        hint = "; give dcp.policies.policy.Stepper(policy)" if hasattr(function, "act") else ""
+        hint = "; give dcp.policies.wrappers.Stepper(policy)" if hasattr(function, "act") else ""
         raise UserError(f"{name} is a {type(function).__name__}, which cannot be called: it is used as {how}{hint}")
 
 

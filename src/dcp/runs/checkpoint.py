@@ -20,10 +20,9 @@ import numpy as np
 from dcp import __version__
 from dcp.algorithm import RunState
 from dcp.components import shown
-from dcp.config import Config, Settings
+from dcp.config import Config, Settings, cores
 from dcp.errors import UserError
 from dcp.loop import HostState
-from dcp.physics import cores
 from dcp.run_folder import CHECKPOINTS_DIR
 from dcp.runs.checkpoint_files import (
     CHECKPOINT_SCHEMA_VERSION,

@@ -19,8 +19,10 @@ from dcp.envs.point_tasks import things_of
 from dcp.errors import UserError
 from dcp.evaluation.rollout import Record, rollout
 from dcp.machine.compiling import QUICK_COMPILE, cached_by_env
-from dcp.methods.conditions import direction_and_magnitude, pulled_back
-from dcp.policies.policy import DeployedPolicy, SampledPolicy
+from dcp.methods.conditions import direction_and_magnitude
+from dcp.methods.more_conditions import pulled_back
+from dcp.policies.policy import DeployedPolicy
+from dcp.policies.wrappers import SampledPolicy
 from dcp.types import Array, EnvSpec, MazeLayout
 
 

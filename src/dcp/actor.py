@@ -1,16 +1,62 @@
-"""Rules by which the actor explores and learns: SAC's, with and without entropy, TD3's, and imitation.
+"""The actor: its heads, its squashed Gaussian, and the rules by which it explores and learns.
 
-A critic names its rule (`actor_rule`); the default is SAC's, as in the paper. `interfaces.ActorRule` has the shapes.
+A critic names its rule (`actor_rule`): SAC's, the default and the paper's, with or without entropy, TD3's, imitation.
+`interfaces.ActorRule` has the shapes.
 """
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 
-from dcp.interfaces import ActorRule, ActorStep
-from dcp.networks import log_prob_squashed, sample_squashed
-from dcp.types import Array, masked_mean
+from dcp.interfaces import ActorRule, ActorStep, Network
+from dcp.types import Array, EnvSpec, Params, masked_mean
+
+LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
+
+
+def init_actor(network: Network, key: Array, spec: EnvSpec, condition_size: int) -> Params:
+    return network.init(key, spec.state_size + condition_size, 2 * spec.action_size)
+
+
+def actor_heads(network: Network, params: Params, state: Array, condition: Array) -> tuple[Array, Array]:
+    """state [..., S], condition [..., size] -> mean [..., A], log std [..., A] in [-5, 2]"""
+    return split_heads(network.apply(params, jnp.concatenate([state, condition], axis=-1)))
+
+
+def split_heads(heads: Array) -> tuple[Array, Array]:
+    """heads [..., 2 A] -> mean [..., A], log std [..., A] in [-5, 2]"""
+    mean, raw = jnp.split(heads, 2, axis=-1)
+    return mean, LOG_STD_MIN + 0.5 * (LOG_STD_MAX - LOG_STD_MIN) * (jnp.tanh(raw) + 1.0)
+
+
+LOG_2PI = 1.8378770664093453
+SQUASH_EPS = 1e-6
+SQUASH_MOST = 1.0 - 1e-5
+
+
+def sample_squashed(mean: Array, log_std: Array, noise: Array) -> tuple[Array, Array]:
+    """mean, log_std, noise [..., A] -> action = tanh(mean + std * noise) [..., A], its log probability [...]"""
+    action = jnp.tanh(mean + jnp.exp(log_std) * noise)
+    gaussian = -0.5 * noise**2 - log_std - 0.5 * LOG_2PI
+    return action, jnp.sum(gaussian - jnp.log(1.0 - action**2 + SQUASH_EPS), axis=-1)
+
+
+def log_prob_squashed(mean: Array, log_std: Array, action: Array) -> Array:
+    """mean, log_std, action [..., A] -> log probability [...] of an action in [-1, 1], as `sample_squashed` counts it.
+
+    Actions that float32 rounded to the bounds are taken a little inside.
+    """
+    inside = jnp.clip(action, -SQUASH_MOST, SQUASH_MOST)
+    noise = (jnp.arctanh(inside) - mean) * jnp.exp(-log_std)
+    gaussian = -0.5 * noise**2 - log_std - 0.5 * LOG_2PI
+    return jnp.sum(gaussian - jnp.log(1.0 - inside**2 + SQUASH_EPS), axis=-1)
+
+
+def alpha_loss(log_alpha: Array, log_prob: Array, target_entropy: float) -> Array:
+    """The temperature rises while the entropy is below its target."""
+    return jnp.exp(log_alpha) * jnp.mean(jax.lax.stop_gradient(-log_prob) - target_entropy)
 
 
 @dataclass(frozen=True)
