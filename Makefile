@@ -124,7 +124,7 @@ dist: setup
 
 # PYTHONS="/path/to/python3.12 ..." names the interpreters; else those that are found.
 test-pythons: dist
-	@$(BIN)/python -m tests.pythons dist/*.whl $(PYTHONS)
+	@$(BIN)/python -m tests.support.pythons dist/*.whl $(PYTHONS)
 
 # LeRobot wants Python 3.12 and a torch of its own, so it has an environment of its own. LEROBOT_VENV: where.
 LEROBOT_VENV ?= .venv-lerobot

@@ -21,7 +21,7 @@ from timing import report, seconds
 
 from dcp.algorithm import RunState, make_algorithm
 from dcp.envs.registry import make_env
-from dcp.evaluation.rollout import evaluation_key
+from dcp.evaluation import evaluation_key
 from dcp.loop import Moment
 from dcp.machine.devices import prepare
 from dcp.machine.programs import Programs

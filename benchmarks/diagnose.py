@@ -36,10 +36,10 @@ def maps(run: str, states: int) -> dict[str, float]:
     """Seconds of controllability's rollouts, together and one by one."""
     import jax
 
-    from dcp.evaluation.targets import environment_of, open_target
-    from dcp.theory.diagnostics.diagnosis import require_psi
-    from dcp.theory.diagnostics.direction_measures import STEPS, action_maps
-    from dcp.theory.diagnostics.visited_states import gather
+    from dcp.lab.diagnose.diagnosis import require_psi
+    from dcp.lab.diagnose.direction_measures import STEPS, action_maps
+    from dcp.lab.diagnose.visited_states import gather
+    from dcp.lab.targets import environment_of, open_target
 
     target = open_target(run)
     env, policy = environment_of(target), require_psi(target)

@@ -24,9 +24,9 @@ from environments import plain_env, stepper
 from timing import in_turns, report
 
 from dcp.algorithm import Algorithm, make_algorithm
-from dcp.analysis.paper_values import ENVIRONMENTS
 from dcp.config import cores
 from dcp.envs.registry import make_env
+from dcp.lab.paper_values import ENVIRONMENTS
 from dcp.machine import compiling
 from dcp.machine.devices import prepare
 from dcp.machine.programs import Programs

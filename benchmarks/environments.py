@@ -20,8 +20,8 @@ import jax
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import in_turns, report
 
-from dcp.analysis.paper_values import ENVIRONMENTS
 from dcp.envs.registry import make_env
+from dcp.lab.paper_values import ENVIRONMENTS
 from dcp.machine.compiling import compiler_options
 from dcp.machine.devices import count_devices, make_split, prepare
 from dcp.physics import models

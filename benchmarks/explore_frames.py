@@ -13,7 +13,7 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.browser import CHROMIUM, Browser  # noqa: E402
+from tests.support.browser import CHROMIUM, Browser  # noqa: E402
 
 PAGE = ROOT / "docs" / "explore" / "big_maze.html"  # two policies, 128 x 128
 FRAMES, CALLS = 30, 4

@@ -258,7 +258,7 @@ def main() -> None:
 
     from environments import plain_env
 
-    from dcp.analysis.paper_values import ENVIRONMENTS
+    from dcp.lab.paper_values import ENVIRONMENTS
 
     place, graphs = gpu(), args.graphs
     programs: dict[str, Any] = {}

@@ -16,8 +16,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 from timing import report
 
-from dcp.analysis.paper_values import ENVIRONMENTS
 from dcp.config import SCHEMA_VERSION, Config
+from dcp.lab.paper_values import ENVIRONMENTS
 
 METHODS, SEEDS, EVALUATIONS = ("dcp", "crl", "ssgc"), range(5), 50
 BUDGET = 100_000_000

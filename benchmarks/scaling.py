@@ -101,7 +101,7 @@ def iteration(axis: str, point: Any, part: float) -> float:
 def draw(found: dict[str, dict[str, float]], path: Path) -> None:
     from matplotlib.figure import Figure
 
-    from dcp.analysis.style import BLUE, house_style, save
+    from dcp.lab.style import BLUE, house_style, save
 
     titles = {"envs": "environments", "batch": "batch", "depth": "depth", "maze": "maze"}
     with house_style():

@@ -22,7 +22,7 @@ import jax
 from timing import report, seconds
 
 from dcp.algorithm import Algorithm, make_algorithm
-from dcp.evaluation.rollout import evaluation_key
+from dcp.evaluation import evaluation_key
 from dcp.machine.programs import Programs
 from dcp.machine.seed_programs import How, SeedPrograms, learner_form
 from dcp.presets import preset_config

@@ -20,11 +20,11 @@ import numpy as np
 import dcp
 from dcp.envs.base import Environment
 from dcp.errors import UserError
+from dcp.files.run_folder import located
 from dcp.policies.exports import is_exported, load_exported
 from dcp.policies.policy_file import policy_about
 from dcp.robots import Controller, Reading, Stopped
 from dcp.robots.timing import Clock, Pacer
-from dcp.run_folder import located
 
 ZOO = "zoo/point_u_maze/dcp"
 DT = {

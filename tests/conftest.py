@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests import compilation
+from tests.support import compilation
 
 # Before JAX is imported, and inherited by the subprocesses that tests start.
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -20,7 +20,7 @@ import pytest
 
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.training import train
-from tests.tiny import LONGER, tiny_config
+from tests.support.tiny import LONGER, tiny_config
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

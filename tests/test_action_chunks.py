@@ -14,7 +14,7 @@ from dcp.algorithm import Algorithm, Plan, make_algorithm
 from dcp.critics.contrastive import CONTRASTIVE_LOSSES, contrast
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.evaluation.rollout import rollout
+from dcp.evaluation import rollout
 from dcp.machine.checks import violations
 from dcp.policies.exports import encode, load_exported
 from dcp.policies.policy import DeployedPolicy
@@ -23,7 +23,7 @@ from dcp.policies.wrappers import HostPolicy, Stepper
 from dcp.presets import preset_config
 from dcp.robots.controller import Controller
 from dcp.types import Batch
-from tests.tiny import tiny_config
+from tests.support.tiny import tiny_config
 
 CHUNK = 3
 

@@ -16,7 +16,7 @@ from dcp.critics.contrastive import Contrastive
 from dcp.envs.mazes import parse_layout
 from dcp.envs.point_tasks import PointMaze
 from dcp.errors import UserError
-from dcp.evaluation.rollout import evaluation_key
+from dcp.evaluation import evaluation_key
 from dcp.interfaces import Agent
 from dcp.machine.checks import check_algorithm
 from dcp.machine.programs import Programs
@@ -27,7 +27,7 @@ from dcp.runs import training
 from dcp.runs.run_status import evaluation_points
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.training import resume, train
-from tests.tiny import tiny_config
+from tests.support.tiny import tiny_config
 
 
 @pytest.mark.parametrize(("num_evals", "points"), [(1, [8]), (2, [4, 8]), (3, [3, 5, 8]), (8, list(range(1, 9)))])

@@ -12,7 +12,7 @@ from dcp.critics.contrastive import ENERGIES, Contrastive
 from dcp.errors import UserError
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.scores import SCORES, on_path
-from tests.tiny import tiny_config
+from tests.support.tiny import tiny_config
 
 
 def half(x: float) -> float:

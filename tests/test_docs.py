@@ -11,7 +11,7 @@ import pytest
 
 from dcp.cli.main import main
 from dcp.learner import Learner
-from tests.tiny import FLAGS
+from tests.support.tiny import FLAGS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests import golden_runs
+from tests.support import golden_runs
 
 
 def compare(names: list[str]) -> None:

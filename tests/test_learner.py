@@ -17,7 +17,7 @@ from dcp.learner import Learner, LearnerParams, LearnerState
 from dcp.methods.table import METHODS, PAPER, make_agent
 from dcp.policies.policy import DeployedPolicy
 from dcp.types import Batch
-from tests import compilation
+from tests.support import compilation
 
 ENV = make_env("point_u_maze_inertia")  # S 4, G 2, A 2
 SIZE = 12

@@ -9,7 +9,7 @@ import pytest
 
 import dcp
 from dcp.cli.main import main
-from tests.pythons import README, python_blocks
+from tests.support.pythons import README, python_blocks
 
 TEXT = README.read_text()
 COMMANDS = re.findall(r"^    dcp (.*?)(?: +#.*)?$", TEXT, re.MULTILINE) + re.findall(r"`dcp (\w+ --[^`]*)`", TEXT)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dcp.cli.main import main
-from tests.pythons import python_blocks
+from tests.support.pythons import python_blocks
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

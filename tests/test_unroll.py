@@ -16,8 +16,8 @@ from dcp.interfaces import Agent, Hindsight
 from dcp.learner import LearnerParams
 from dcp.methods.commands import FinalGoal
 from dcp.methods.conditions import RawGoal
-from tests.tiny import tiny_config
-from tests.toys import LineWorld
+from tests.support.tiny import tiny_config
+from tests.support.toys import LineWorld
 
 STEPS, NUM_ENVS = 12, 4
 POOL_METRICS = {"pool_spread", "state_to_subgoal", "subgoal_to_goal", "time_at_subgoal"}

@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 
 from dcp import make_env
-from dcp.envs.so101_tasks import TASKS
-from dcp.render.pictures import make_picture
+from dcp.lab.render.pictures import make_picture
+from dcp.robots.so101_tasks import TASKS
 
 SIZE = (400, 300)
 KEY = 7  # its poses show the arm from the side

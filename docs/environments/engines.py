@@ -16,9 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import dcp
+from dcp.envs.base import EnvState, choose, judged_step
 from dcp.machine import compiling
-from dcp.envs.base import EnvState, judged_step
-from dcp.envs.base import choose
 
 N, STEPS, HELD = 256, 200, 10
 NAMES = ("ant_u_maze", "ant_soccer", "humanoid_u_maze", "pusher_easy")

@@ -17,9 +17,9 @@ from matplotlib.patches import Annulus, Circle, Rectangle
 from PIL import Image
 from scene import DRAWS, Scene
 
-from dcp.analysis.style import GOAL_COLOUR, INK, ORANGE, START_COLOUR, house_style, save
 from dcp.envs import ant_tasks, pusher
 from dcp.envs.ant_tasks import TARGET_DISTANCE
+from dcp.lab.style import GOAL_COLOUR, INK, ORANGE, START_COLOUR, house_style, save
 
 HERE = Path(__file__).parent
 NAMES = (

@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Annulus, Circle, Rectangle
 
-from dcp.analysis.style import BLUE, GOAL_COLOUR, ORANGE, START_COLOUR, WALL, house_style, save
 from dcp.envs.point_tasks import BALL_DISTANCE, CENTRE, TARGET_DISTANCE, PointPush, PointSoccer
+from dcp.lab.style import BLUE, GOAL_COLOUR, ORANGE, START_COLOUR, WALL, house_style, save
 
 HERE = Path(__file__).parent
 

@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from raycast import View, picture
 
-from dcp.analysis.style import WALL
 from dcp.envs.registry import make_env
-from dcp.render.body_pictures import HIDDEN, body_colour, view_of
-from dcp.render.pictures import FLOOR
+from dcp.lab.render.body_pictures import HIDDEN, body_colour, view_of
+from dcp.lab.render.pictures import FLOOR
+from dcp.lab.style import WALL
 
 __all__ = ["FLOOR", "WALL", "Scene", "to_rgb"]
 DRAWS, SEED = 300, 3

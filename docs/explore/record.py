@@ -17,7 +17,7 @@ from PIL import Image
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from tests.browser import Browser  # noqa: E402
+from tests.support.browser import Browser  # noqa: E402
 
 WIDTH, HEIGHT = 880, 494
 FRAME = 80  # milliseconds

@@ -16,8 +16,8 @@ import numpy as np
 from make import HERE, put
 from matplotlib.figure import Figure
 
-from dcp.analysis.style import colours, house_style, save
-from dcp.evaluation.trial import evaluate
+from dcp.lab.style import colours, house_style, save
+from dcp.lab.trial import evaluate
 
 OURS, PUBLISHED, LAYOUTS = HERE / "ant_u4.csv", HERE / "ant_u4_published.csv", HERE / "ant_u4_layouts.csv"
 COLUMNS = ("env_steps", "updates", "time_near_goal", "success_once")

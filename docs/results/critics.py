@@ -15,8 +15,8 @@ import numpy as np
 from make import HERE, put
 from matplotlib.figure import Figure
 
-from dcp.analysis.style import colours, house_style, save
-from dcp.statistics import t_interval
+from dcp.lab.statistics import t_interval
+from dcp.lab.style import colours, house_style, save
 
 DATA, COSTS = HERE / "critics.csv", HERE / "critics_cost.csv"
 CELLS = {

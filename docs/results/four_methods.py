@@ -9,10 +9,10 @@ from itertools import pairwise
 import numpy as np
 from matplotlib.figure import Figure
 
-from dcp.analysis.curves import Columns, plot_methods
-from dcp.analysis.run_collection import METRICS
-from dcp.analysis.style import INK, colours, house_style
-from dcp.statistics import bootstrap, holm, interquartile_mean, paired_test, probability_of_improvement, t_interval
+from dcp.lab.curves import Columns, plot_methods
+from dcp.lab.run_collection import METRICS
+from dcp.lab.statistics import bootstrap, holm, interquartile_mean, paired_test, probability_of_improvement, t_interval
+from dcp.lab.style import INK, colours, house_style
 
 Runs = Mapping[str, Mapping[str, list[Columns]]]  # study -> label -> one record per seed
 

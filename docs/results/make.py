@@ -14,9 +14,9 @@ import four_methods
 import numpy as np
 from matplotlib.figure import Figure
 
-from dcp.analysis.curves import Columns, methods_figure
-from dcp.analysis.style import BLUE, GREEN, ORANGE, house_style, save
-from dcp.statistics import t_interval
+from dcp.lab.curves import Columns, methods_figure
+from dcp.lab.statistics import t_interval
+from dcp.lab.style import BLUE, GREEN, ORANGE, house_style, save
 
 HERE = Path(__file__).parent
 Runs = dict[str, dict[str, list[Columns]]]  # study -> label -> one record per seed

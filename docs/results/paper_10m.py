@@ -14,17 +14,17 @@ import numpy as np
 from make import HERE, put
 from matplotlib.figure import Figure
 
-from dcp.analysis import paper_values
-from dcp.analysis.curves import methods_figure
-from dcp.analysis.landscape_figure import landscapes_figure
-from dcp.analysis.paper_values import Published
-from dcp.analysis.psi_landscape import maze_env, view
-from dcp.analysis.run_collection import METRICS, Collection, collect
-from dcp.analysis.style import colours, save
-from dcp.evaluation.targets import open_target
-from dcp.evaluation.trial import evaluate
-from dcp.ledger.tables import tables
-from dcp.statistics import t_interval
+from dcp.lab import paper_values
+from dcp.lab.curves import methods_figure
+from dcp.lab.landscape_figure import landscapes_figure
+from dcp.lab.paper_values import Published
+from dcp.lab.psi_landscape import maze_env, view
+from dcp.lab.run_collection import METRICS, Collection, collect
+from dcp.lab.statistics import t_interval
+from dcp.lab.style import colours, save
+from dcp.lab.targets import open_target
+from dcp.lab.trial import evaluate
+from tools.ledger.tables import tables
 
 LEDGER = HERE.parents[1] / "results"
 DEPLOYED = HERE / "paper_10m_deploy.csv"

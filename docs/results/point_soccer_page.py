@@ -8,10 +8,10 @@ import numpy as np
 from make import put
 from matplotlib.figure import Figure
 
-from dcp.analysis.curves import Columns, plot_methods
-from dcp.analysis.run_collection import METRICS
-from dcp.analysis.style import house_style, save
-from dcp.statistics import holm, paired_test, t_interval
+from dcp.lab.curves import Columns, plot_methods
+from dcp.lab.run_collection import METRICS
+from dcp.lab.statistics import holm, paired_test, t_interval
+from dcp.lab.style import house_style, save
 
 HERE = Path(__file__).parent
 RANDOM = "random actions"

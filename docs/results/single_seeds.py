@@ -15,14 +15,14 @@ import numpy as np
 from make import HERE, put
 from matplotlib.figure import Figure
 
-from dcp.analysis.curves import Columns, methods_figure
-from dcp.analysis.paper_values import Published, checkpoint
-from dcp.analysis.run_collection import METRICS
-from dcp.analysis.style import colours, save
 from dcp.config import Config
 from dcp.envs.registry import env_of
-from dcp.evaluation.rollout import evaluation_key
-from dcp.run_folder import CONFIG_FILE, read_config_file
+from dcp.evaluation import evaluation_key
+from dcp.files.run_folder import CONFIG_FILE, read_config_file
+from dcp.lab.curves import Columns, methods_figure
+from dcp.lab.paper_values import Published, checkpoint
+from dcp.lab.run_collection import METRICS
+from dcp.lab.style import colours, save
 
 KEPT = ("env_steps", "success_once", "time_near_goal", "final_distance", "infonce_accuracy", "cells_visited")
 COUNTS = ("diverged_episodes", "eval_diverged_episodes", "steps_per_second", "wall_seconds")

@@ -19,9 +19,9 @@ import numpy as np
 from make import HERE, put
 from matplotlib.figure import Figure
 
-from dcp.analysis.style import house_style, save
-from dcp.ledger.tables import has_papers_settings
-from dcp.run_folder import load_run
+from dcp.files.run_folder import load_run
+from dcp.lab.style import house_style, save
+from tools.ledger.tables import has_papers_settings
 
 GRID, DATA = HERE / "success_per_minute.toml", HERE / "success_per_minute.csv"
 COSTS = HERE / "success_per_minute_cost.csv"

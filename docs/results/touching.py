@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from dcp.envs.base import Environment
-from dcp.evaluation.targets import environment_of, open_target
+from dcp.lab.targets import environment_of, open_target
 from dcp.policies.policy import Policy
 from dcp.types import Array
 

@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dcp.theory.control_systems import Curved, Terms, feedback, point_with_inertia, unit, velocity
-from dcp.theory.counterexamples import cost_when_slowed, tiny_neighbourhood
-from dcp.theory.theorems import Gap, Ripple, controllable_share, gap, orientation_errors, sharpest_ripple, slack
-from dcp.theory.unicycle import Unicycle
+from tools.theory.control_systems import Curved, Terms, feedback, point_with_inertia, unit, velocity
+from tools.theory.counterexamples import cost_when_slowed, tiny_neighbourhood
+from tools.theory.theorems import Gap, Ripple, controllable_share, gap, orientation_errors, sharpest_ripple, slack
+from tools.theory.unicycle import Unicycle
 
 BLUE, VERMILION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#7F7F7F"
 INK, PALE = "#2B2B2B", "#9A9A9A"

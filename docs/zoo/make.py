@@ -15,13 +15,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dcp.analysis.evaluation_results import as_json, finite
-from dcp.evaluation.trial import evaluate
+from dcp.files.run_folder import CONFIG_FILE, METRICS_FILE, POLICY_FILE
+from dcp.files.run_folder import ZOO as NAME
+from dcp.files.run_folder import ZOO_FOLDER as FOLDER
+from dcp.lab.evaluation_results import as_json, finite
+from dcp.lab.trial import evaluate
 from dcp.methods.table import PAPER
 from dcp.policies.policy_file import load_policy, policy_about, save_policy
-from dcp.run_folder import CONFIG_FILE, METRICS_FILE, POLICY_FILE
-from dcp.run_folder import ZOO as NAME
-from dcp.run_folder import ZOO_FOLDER as FOLDER
 
 SETTINGS = {
     "point_u_maze": ["--eval-env", "point_u_maze_eval"],

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from dcp.envs.base import EnvState as EnvState
     from dcp.envs.registry import make_env as make_env
     from dcp.envs.registry import register_env as register_env
-    from dcp.evaluation.trial import evaluate as evaluate
     from dcp.interfaces import Agent as Agent
     from dcp.interfaces import CriticState as CriticState
     from dcp.interfaces import Problem as Problem
     from dcp.interfaces import Representation as Representation
+    from dcp.lab.trial import evaluate as evaluate
     from dcp.methods.commands import FinalGoal as FinalGoal
     from dcp.methods.commands import PooledSubgoal as PooledSubgoal
     from dcp.methods.conditions import Direction as Direction
@@ -38,7 +38,7 @@ _HOMES = {
     "dcp.critics.contrastive": ("Contrastive",),
     "dcp.envs.base": ("EnvState",),
     "dcp.envs.registry": ("make_env", "register_env"),
-    "dcp.evaluation.trial": ("evaluate",),
+    "dcp.lab.trial": ("evaluate",),
     "dcp.interfaces": ("Agent", "CriticState", "Problem", "Representation"),
     "dcp.methods.commands": ("FinalGoal", "PooledSubgoal"),
     "dcp.methods.conditions": ("Direction", "RawGoal"),

@@ -36,7 +36,7 @@ from dcp.replay import (
 from dcp.types import Array, Batch, Metrics, Transition
 
 if TYPE_CHECKING:
-    from dcp.evaluation.rollout import Deployment
+    from dcp.evaluation import Deployment
 
 
 class ActingState(NamedTuple):
@@ -154,7 +154,7 @@ class Algorithm:
 
     @property
     def deployment(self) -> "Deployment":
-        from dcp.evaluation.rollout import Deployment
+        from dcp.evaluation import Deployment
 
         assert self.config.episode_length is not None
         return Deployment(self.eval_env, self.config.eval_episodes, self.config.episode_length, self.vmap)

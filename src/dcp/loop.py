@@ -16,7 +16,7 @@ import numpy as np
 from dcp.algorithm import RunState
 from dcp.config import Config
 from dcp.errors import UserError
-from dcp.evaluation.rollout import evaluation_key
+from dcp.evaluation import evaluation_key
 from dcp.learner import LearnerParams, LearnerState
 from dcp.types import Array, Metrics
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from dcp.cli.main import main
-from tests.analysis.test_compare_runs import write_eval, write_run
+from tests.lab.test_compare_runs import write_eval, write_run
 
 
 def test_two_runs_on_the_terminal_and_as_a_picture(tmp_path, capsys):

@@ -11,15 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
-from dcp.analysis import diagnosis_results
-from dcp.analysis.diagnosis_figures import figures
-from dcp.analysis.diagnosis_results import diagnosis_sections, found_rows
-from dcp.analysis.run_collection import collect
-from dcp.analysis.style import save
 from dcp.cli.main import main
 from dcp.errors import UserError
+from dcp.lab import diagnosis_results
+from dcp.lab.diagnose import PARTS
+from dcp.lab.diagnosis_figures import figures
+from dcp.lab.diagnosis_results import diagnosis_sections, found_rows
+from dcp.lab.run_collection import collect
+from dcp.lab.style import save
 from dcp.runs.sinks import TrainedRun
-from dcp.theory.diagnostics import PARTS
 
 
 @pytest.fixture(scope="module")

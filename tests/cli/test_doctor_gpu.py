@@ -11,9 +11,9 @@ from dcp.cli.doctor import _gpu
 from dcp.cli.doctor_gpu import CPU_NUMBERS, TOLERANCE
 from dcp.cli.main import main
 from dcp.errors import UserError
+from dcp.lab.render.offscreen import ProbeError
 from dcp.machine import compiling
-from dcp.render.offscreen import ProbeError
-from tests.toys import BrittleLine
+from tests.support.toys import BrittleLine
 
 
 @pytest.mark.slow

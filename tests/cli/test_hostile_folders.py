@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from dcp.cli.main import main
+from dcp.files.run_folder import ZOO_FOLDER
+from dcp.lab.render.viewer_page import page
 from dcp.policies.policy_file import load_policy, save_policy
-from dcp.render.viewer_page import page
-from dcp.run_folder import ZOO_FOLDER
 
 
 @pytest.fixture

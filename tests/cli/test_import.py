@@ -13,7 +13,7 @@ from dcp.envs.registry import ENVIRONMENTS
 from dcp.named_code import is_users
 from dcp.policies.policy_file import load_policy
 from tests.cli.test_train import MY_ENV
-from tests.tiny import FLAGS
+from tests.support.tiny import FLAGS
 
 TRAINED = [*FLAGS, "--method", "crl", "--window", "17", "--batch-size", "256"]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dcp.cli.main import main
-from tests.analysis.report_runs import write_run
-from tests.analysis.test_burst_tables import result
+from tests.lab.test_burst_tables import result
+from tests.support.report_runs import write_run
 
 
 def test_a_folder_of_runs_becomes_a_page_with_its_files(tmp_path: Path, capsys):

@@ -17,8 +17,8 @@ from dcp.cli.several_seeds import SeedJob, SeedLines, joint_code, single
 from dcp.grid.grid_display import Line
 from dcp.grid.local_launcher import last_line
 from dcp.grid.resources import Gpu, run_memory
-from tests.runs.same_run import metrics
-from tests.tiny import FLAGS, LONGER_FLAGS, tiny_config
+from tests.support.same_run import metrics
+from tests.support.tiny import FLAGS, LONGER_FLAGS, tiny_config
 
 ROOT = Path(__file__).parents[2]
 

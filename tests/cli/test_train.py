@@ -11,7 +11,7 @@ from dcp.cli.main import main
 from dcp.config import Settings
 from dcp.errors import UserError
 from dcp.policies.policy_file import load_policy
-from tests.tiny import FLAGS
+from tests.support.tiny import FLAGS
 
 MY_ENV = """
 import jax.numpy as jnp

@@ -15,17 +15,17 @@ from numpy.testing import assert_allclose
 
 from dcp import replay
 from dcp.algorithm import make_algorithm
-from dcp.evaluation.trial import evaluate
 from dcp.interfaces import hindsight_of
+from dcp.lab.trial import evaluate
 from dcp.methods.table import CRITICS, needs
 from dcp.policies.exports import export_policy, load_exported
 from dcp.policies.policy_file import load_policy
 from dcp.runs.seeds import train_seeds
 from dcp.runs.training import train
 from dcp.types import Transition
-from tests.runs.same_run import assert_same_run
 from tests.runs.test_resume import resume, stopped
-from tests.tiny import tiny_config
+from tests.support.same_run import assert_same_run
+from tests.support.tiny import tiny_config
 
 ROOT = Path(__file__).parents[2]
 NEW = [name for name in CRITICS if name != "contrastive"]

@@ -15,8 +15,8 @@ from dcp.envs.mazes import parse_layout
 from dcp.envs.registry import make_env
 from dcp.physics.contacts import wall_codes
 from dcp.physics.mujoco_engine import MjxEngine, MujocoEngine
-from tests import compilation
-from tests.envs.golden import COPIES, check, closest, load, nudged, replay
+from tests.support import compilation
+from tests.support.golden import COPIES, check, closest, load, nudged, replay
 
 MAZES = ("ant_u_maze", "ant_big_maze", "ant_hardest_maze")
 STEPS = 20

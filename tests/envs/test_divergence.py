@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dcp.envs.base import ABSURD, EnvState, Episodes, EpisodeState, is_sound
-from tests.toys import BrittleLine, LineWorld
+from tests.support.toys import BrittleLine, LineWorld
 
 NAN, INF = math.nan, math.inf
 

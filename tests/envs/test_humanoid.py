@@ -9,7 +9,7 @@ from brax.base import Motion, Transform
 from dcp.envs import humanoid
 from dcp.envs.registry import make_env
 from dcp.physics.spring_engine import SpringState
-from tests.envs.golden import check, load, replay
+from tests.support.golden import check, load, replay
 
 
 @pytest.mark.slow

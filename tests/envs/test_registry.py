@@ -6,7 +6,7 @@ from dcp.envs import registry
 from dcp.envs.base import Environment
 from dcp.envs.registry import ENVIRONMENTS, make_env, register_env
 from dcp.errors import UserError
-from tests.toys import LineWorld
+from tests.support.toys import LineWorld
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
@@ -28,7 +28,7 @@ def test_a_taken_name_is_refused():
 
 
 def test_an_environment_is_named_by_module_and_factory():
-    assert make_env("tests.toys:LineWorld") == LineWorld()
+    assert make_env("tests.support.toys:LineWorld") == LineWorld()
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_an_environment_is_named_by_module_and_factory():
         ("point_u_mase", "unknown environment 'point_u_mase': did you mean 'point_u_maze'"),
         ("zzz", "`dcp envs` lists them"),
         ("no_such_module:factory", "name it as module:factory"),
-        ("tests.toys:NoSuchFactory", "name it as module:factory"),
+        ("tests.support.toys:NoSuchFactory", "name it as module:factory"),
         (":factory", "name it as module:factory"),
         ("collections:OrderedDict", "made a OrderedDict, which is not an environment"),
     ],

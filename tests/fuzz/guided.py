@@ -12,13 +12,13 @@ from random import Random
 import atheris
 
 with atheris.instrument_imports(include=["dcp", "safetensors.numpy"], enable_loader_override=False):
-    from dcp import validation  # noqa: F401
     from dcp.errors import UserError
+    from dcp.files import validation  # noqa: F401
     from dcp.policies import numpy_policy, policy_file  # noqa: F401
     from dcp.runs.training import train
 
 from tests.fuzz.loaders import KINDS
-from tests.tiny import tiny_config
+from tests.support.tiny import tiny_config
 
 FILES = {"policy": "policy.safetensors", "config": "config.json", "export": "policy.npz", "job": "job.json"}
 SEEDS = 40

@@ -16,20 +16,20 @@ import numpy as np
 from safetensors.numpy import save
 
 from dcp.algorithm import make_algorithm
-from dcp.analysis.run_collection import read_run
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
+from dcp.files.run_folder import load_run
 from dcp.grid.grid_file import read_grid
 from dcp.grid.jobs import Job
+from dcp.lab.run_collection import read_run
 from dcp.machine.programs import OneRun
 from dcp.policies.exports import encode, load_exported
 from dcp.policies.policy_file import load_policy, policy_about, save_policy
-from dcp.run_folder import load_run
 from dcp.runs import checkpoint
 from dcp.runs import checkpoint_files as files
 from dcp.runs.run_status import how_far, is_finished, read_plan
 from tests.fuzz.mutations import as_text, mutated_bytes, mutated_tree
-from tests.untrained import untrained_policy
+from tests.support.untrained import untrained_policy
 
 
 class Loader:

@@ -140,7 +140,7 @@ def main(argv: list[str]) -> int:
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     from dcp.runs.training import train
     from tests.fuzz.loaders import KINDS
-    from tests.tiny import tiny_config
+    from tests.support.tiny import tiny_config
 
     sys.addaudithook(watch)
     scratch = "/dev/shm" if Path("/dev/shm").is_dir() else None

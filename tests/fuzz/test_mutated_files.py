@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dcp.errors import UserError
+from dcp.files.run_folder import read_config_file
+from dcp.files.validation import FormatError, checked, parse_json
 from dcp.policies.policy_file import _Metadata
-from dcp.run_folder import read_config_file
-from dcp.validation import FormatError, checked, parse_json
 from tests.fuzz.loaders import KINDS, Loader
 from tests.fuzz.many_files import fuzz
 from tests.fuzz.mutations import mutated_tree

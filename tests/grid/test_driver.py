@@ -28,8 +28,8 @@ from dcp.grid.launcher import Status
 from dcp.grid.local_launcher import LocalLauncher, ended, last_line
 from dcp.grid.resources import FreeResources, gpu_variables
 from dcp.runs.display import Progress
-from tests.grid.small_grids import Killer, planned
-from tests.tiny import LONGER, tiny_config
+from tests.support.small_grids import Killer, planned
+from tests.support.tiny import LONGER, tiny_config
 
 RUNNING, DONE = Status("running"), Status("finished", code=0)
 A, B = "point_u_maze/dcp/seed_0", "point_u_maze/dcp/seed_1"

@@ -17,7 +17,7 @@ from dcp.grid.forecast import Forecaster, Measured, kind, measure, read_calibrat
 from dcp.grid.jobs import Entry, Job, Run, RunStatus
 from dcp.grid.resources import Resources, device_memory, require_gpu_memory, run_memory
 from dcp.runs.sinks import TrainedRun
-from tests.tiny import tiny_config
+from tests.support.tiny import tiny_config
 
 ONE = Resources(1)
 HERE = "this processor"

@@ -17,7 +17,7 @@ from dcp.grid.resources import Resources
 from dcp.runs.folder import FolderLock, owner
 from dcp.runs.run_status import budget_to_resume_with
 from dcp.runs.sinks import TrainedRun
-from tests.grid.small_grids import EACH, content, planned
+from tests.support.small_grids import EACH, content, planned
 
 
 @pytest.fixture

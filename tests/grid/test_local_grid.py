@@ -16,8 +16,8 @@ from dcp.grid.jobs import run_status
 from dcp.grid.local_launcher import LocalLauncher
 from dcp.grid.resources import FreeResources
 from dcp.runs.sinks import TrainedRun
-from tests.grid.small_grids import Killer, as_toml, files, planned
-from tests.runs.same_run import assert_same_run, metrics
+from tests.support.same_run import assert_same_run, metrics
+from tests.support.small_grids import Killer, as_toml, files, planned
 
 
 def drive(runs_dir: Path, shown: Killer, at_once: int = 2, seeds_as: str = "processes", retries: int = 2, **product):

@@ -20,7 +20,7 @@ from dcp.grid.jobs import Job
 from dcp.grid.local_launcher import LocalLauncher
 from dcp.grid.pausing import UNPAUSE, is_paused, is_stopped, pause, unpause
 from dcp.grid.resources import FreeResources
-from tests.grid.small_grids import EACH, as_toml, planned
+from tests.support.small_grids import EACH, as_toml, planned
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc")
 RUNS = ["point_u_maze/dcp/seed_0", "point_u_maze/dcp/seed_1"]

@@ -28,8 +28,8 @@ from dcp.grid.ray_launcher import RayLauncher, join_cluster, ray_package, requir
 from dcp.grid.resources import FreeResources, Resources, scheduled_variables
 from dcp.runs.run_status import how_far
 from dcp.runs.sinks import TrainedRun
-from tests.grid.small_grids import Killer, as_toml, files, planned, with_cores
-from tests.runs.same_run import assert_same_run, metrics
+from tests.support.same_run import assert_same_run, metrics
+from tests.support.small_grids import Killer, as_toml, files, planned, with_cores
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:os\.fork")  # by Ray, and another program follows at once
 TAG = "DCP_TEST_CLUSTER"  # in the environment of every process that a test's cluster starts

@@ -22,8 +22,8 @@ from dcp.grid.resources import Resources
 from dcp.grid.slurm_launcher import JobReport, SlurmLauncher, read_report, report_file
 from dcp.runs.run_status import how_far
 from dcp.runs.sinks import TrainedRun
-from tests.grid.small_grids import Killer, as_toml, files, planned
-from tests.runs.same_run import assert_same_run, metrics
+from tests.support.same_run import assert_same_run, metrics
+from tests.support.small_grids import Killer, as_toml, files, planned
 
 SEED_0 = "point_u_maze/dcp/seed_0"
 

@@ -19,7 +19,7 @@ from dcp.grid.worker import run_job
 from dcp.runs.folder import FolderLock, owner
 from dcp.runs.run_status import read_plan
 from dcp.runs.sinks import TrainedRun
-from tests.grid.small_grids import files
+from tests.support.small_grids import files
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from dcp.errors import RunError, UserError
 from dcp.gym import EPISODE_STEPS
 from dcp.interop import gym_programs
 from dcp.interop.goal_env import GoalEnv
-from tests.interop.checking import checked
-from tests.toys import BrittleLine, LineWorld
+from tests.support.checking import checked
+from tests.support.toys import BrittleLine, LineWorld
 
 POINT = [name for name in EPISODE_STEPS if name.startswith("point")]
 NAN = float("nan")

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dcp.analysis.evaluation_results import estimates
 from dcp.cli.main import main
-from dcp.evaluation.trial import evaluate
+from dcp.lab.evaluation_results import estimates
+from dcp.lab.trial import evaluate
 from dcp.policies.policy_file import load_policy
-from tests.interop.hub_server import TOKEN, Hub, serving
+from tests.support.hub_server import TOKEN, Hub, serving
 
 hf = pytest.importorskip("huggingface_hub")
 constants = pytest.importorskip("huggingface_hub.constants")

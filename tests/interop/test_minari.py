@@ -11,11 +11,11 @@ import pytest
 from dcp.cli.main import main
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.evaluation.targets import open_target
-from dcp.evaluation.trial import arena_for, evaluate
 from dcp.interop.minari import Recorded, record_episodes, write_dataset
+from dcp.lab.targets import open_target
+from dcp.lab.trial import arena_for, evaluate
 from dcp.policies.wrappers import HostPolicy
-from tests.toys import LineWorld
+from tests.support.toys import LineWorld
 
 minari = pytest.importorskip("minari")
 pytest.importorskip("h5py")

@@ -10,7 +10,7 @@ from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.gym import EPISODE_STEPS, gymnasium_id
 from dcp.interop.goal_env import GoalEnv
-from tests.interop.checking import checked
+from tests.support.checking import checked
 
 pytestmark = pytest.mark.slow
 

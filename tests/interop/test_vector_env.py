@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 
 from dcp.errors import UserError
 from dcp.interop.goal_env import GoalVectorEnv
-from tests.toys import BrittleLine, LineWorld
+from tests.support.toys import BrittleLine, LineWorld
 
 NAN = float("nan")
 ID = "dcp/PointUMazeInertia-v0"

@@ -15,7 +15,7 @@ from dcp.methods.conditions import Direction, DirectionAndGoal
 from dcp.methods.more_conditions import Curvature, Gradient, Steps, TwoStep, bearing
 from dcp.methods.table import CONDITIONS, make_agent
 from dcp.types import EnvSpec
-from tests.policies.exports import SCATTERED, untrained
+from tests.support.exports import SCATTERED, untrained
 
 SPEC = EnvSpec("five", state_size=5, goal_size=2, action_size=3, goal_dims=(0, 1), threshold=0.5, episode_length=10)
 

@@ -18,8 +18,8 @@ import pytest
 import dcp
 from dcp.cli.main import main
 from dcp.errors import UserError
-from tests.runs.same_run import assert_same_run, final_arrays, metrics
-from tests.tiny import tiny_config
+from tests.support.same_run import assert_same_run, final_arrays, metrics
+from tests.support.tiny import tiny_config
 
 QUIET = ["--no-plots", "--display", "none"]
 SETTINGS = ["--preset", "smoke", "--depth", "1", "--window", "33", "--batch-size", "64", "--num-evals", "4", *QUIET]

@@ -12,10 +12,10 @@ import onnx
 import pytest
 
 from dcp.errors import UserError
-from dcp.evaluation.targets import open_target
+from dcp.lab.targets import open_target
 from dcp.policies import numpy_policy
 from dcp.policies.exports import export_policy, is_exported, load_exported
-from tests.policies.exports import ANT, ENDINGS, maze_inputs, saved, untrained
+from tests.support.exports import ANT, ENDINGS, maze_inputs, saved, untrained
 
 DOCS = Path(__file__).parents[2] / "docs" / "deployment.md"
 

@@ -24,7 +24,7 @@ from dcp.policies import exports, numpy_policy, onnx_form
 from dcp.policies.exports import compare, encode, export_policy, load_exported
 from dcp.policies.policy import DeployedPolicy
 from dcp.types import EnvSpec
-from tests.policies.exports import ANT, ENDINGS, SCATTERED, exported, maze_inputs, saved, untrained
+from tests.support.exports import ANT, ENDINGS, SCATTERED, exported, maze_inputs, saved, untrained
 
 # Each method with other networks, so that the forms meet many options.
 OPTIONS = {

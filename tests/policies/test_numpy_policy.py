@@ -11,7 +11,7 @@ import pytest
 from dcp.policies import numpy_policy
 from dcp.policies.exports import encode
 from dcp.policies.numpy_policy import Burst, NumpyPolicy
-from tests.policies.exports import ANT, SCATTERED, maze_inputs, untrained
+from tests.support.exports import ANT, SCATTERED, maze_inputs, untrained
 
 
 def written(folder: Path, method: str = "dcp", burst: tuple[int, int] | None = None, **settings) -> Path:

@@ -14,8 +14,8 @@ from dcp.evaluation import rollout
 from dcp.policies.wrappers import HostPolicy, PeriodicBurst, SampledPolicy, Stepper, is_random, with_burst
 from dcp.runs.sinks import TrainedRun
 from dcp.types import Array
-from tests.toys import LineWorld
-from tests.untrained import untrained_policy
+from tests.support.toys import LineWorld
+from tests.support.untrained import untrained_policy
 
 KEY = jax.random.key(0)
 MARK = 0.25  # what the policy always does: a uniform draw never gives just this

@@ -21,7 +21,7 @@ from dcp.methods.conditions import RawGoal
 from dcp.methods.table import CONDITIONS
 from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import load_policy, policy_about, save_policy, write_whole
-from tests.untrained import untrained_policy
+from tests.support.untrained import untrained_policy
 
 
 @cache

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from dcp import run_folder
 from dcp.errors import UserError
-from dcp.evaluation.trial import evaluate
+from dcp.files import run_folder
+from dcp.files.run_folder import load_run
+from dcp.lab.trial import evaluate
 from dcp.methods.table import PAPER
 from dcp.policies.policy_file import load_policy, policy_about
-from dcp.run_folder import load_run
 
 MEGABYTE = 1_000_000
 

@@ -16,7 +16,7 @@ from dcp.policies.wrappers import HostPolicy, with_burst
 from dcp.robots import Controller, Reading, Stopped
 from dcp.robots import controller as controller_module
 from dcp.robots.safety import Limits
-from tests.robots.fake_robot import SAFE, FakeClock, FakeRobot
+from tests.support.fake_robot import SAFE, FakeClock, FakeRobot
 
 freeze_garbage = controller_module.freeze_garbage
 

@@ -8,7 +8,7 @@ import pytest
 
 from dcp.errors import UserError
 from dcp.robots import Controller, LeRobotArm, Stopped
-from tests.robots.fake_robot import FakeClock
+from tests.support.fake_robot import FakeClock
 
 JOINTS = [
     f"{name}.pos" for name in ("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll", "gripper")

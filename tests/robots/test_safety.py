@@ -8,7 +8,7 @@ import pytest
 
 from dcp.robots.safety import Gate, SignalGuard, cause
 from dcp.robots.timing import Clock, Watchdog
-from tests.robots.fake_robot import FakeClock
+from tests.support.fake_robot import FakeClock
 
 ACT, SAFE = np.ones(1), np.zeros(1)
 

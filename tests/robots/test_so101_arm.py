@@ -12,16 +12,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dcp import so101
 from dcp.cli.main import main
 from dcp.cli.run import RunOptions, _goal
 from dcp.errors import UserError
-from dcp.interop.simulated_robot import SimulatedSo101
 from dcp.policies.exports import export_policy
-from dcp.robots import Controller, So101Arm, Stopped
+from dcp.robots import Controller, So101Arm, Stopped, so101
+from dcp.robots.simulated_robot import SimulatedSo101
 from dcp.robots.so101_arm import FEATURES, FixedGoal, GoalFile, from_radians, replay, to_radians
 from dcp.robots.timing import Clock
-from tests.robots.fake_robot import FakeClock
+from tests.support.fake_robot import FakeClock
 
 GOAL = np.array([0.25, 0.1, 0.2])
 
@@ -336,7 +335,7 @@ SLOW_ROBOT = """
 import signal, sys, time
 import dcp.cli.run
 from dcp.cli.main import main
-from dcp.interop.simulated_robot import SimulatedSo101
+from dcp.robots.simulated_robot import SimulatedSo101
 
 class Slow(SimulatedSo101):
     def send_action(self, action):

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from dcp.runs.display import Display, Panel, Progress, seed_names
 from dcp.runs.seeds import train_seeds
-from tests.tiny import tiny_config
+from tests.support.tiny import tiny_config
 
 ROW = {"success_once": 0.25, "time_near_goal": 3.0, "critic_loss": 4.0, "actor_loss": 1.0, "diverged_episodes": 0}
 

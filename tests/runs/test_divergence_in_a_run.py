@@ -9,15 +9,15 @@ from dcp.algorithm import RunState
 from dcp.envs.registry import ENVIRONMENTS
 from dcp.errors import UserError
 from dcp.runs.training import train
-from tests.tiny import tiny_config
-from tests.toys import BrittleLine
+from tests.support.tiny import tiny_config
+from tests.support.toys import BrittleLine
 
 LENGTH = 300  # no episode of the 250 steps ends by time
 
 
 @cache
 def brittle_run(fidelity: str) -> tuple[list[dict[str, float]], RunState]:
-    config = tiny_config(env="tests.toys:BrittleLine", method="crl", fidelity=fidelity, episode_length=LENGTH)
+    config = tiny_config(env="tests.support.toys:BrittleLine", method="crl", fidelity=fidelity, episode_length=LENGTH)
     run = train(config, runs_dir=None, display="none")
     return run.rows, run.state
 

@@ -15,14 +15,14 @@ import pytest
 
 from dcp.cli.main import main
 from dcp.errors import RunError, UserError
+from dcp.files.run_folder import read_config_file
 from dcp.loop import Evaluation
-from dcp.run_folder import read_config_file
 from dcp.runs import checkpoint_files as files
 from dcp.runs.folder import FolderLock
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.training import resume, train
-from tests.runs.same_run import assert_same_run, final_arrays
-from tests.tiny import LONGER, LONGER_FLAGS, tiny_config
+from tests.support.same_run import assert_same_run, final_arrays
+from tests.support.tiny import LONGER, LONGER_FLAGS, tiny_config
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,15 +19,15 @@ from dcp.cli.render import RenderOptions, _stem
 from dcp.envs import base, registry
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.evaluation.targets import environment_of, open_target
-from dcp.evaluation.trial import arena_for
 from dcp.interop.goal_env import GoalEnv
+from dcp.lab.targets import environment_of, open_target
+from dcp.lab.trial import arena_for
 from dcp.machine.programs import Programs
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.training import resume, train
-from tests.runs.same_run import assert_same_run
 from tests.runs.test_resume import lives, stopped
-from tests.tiny import tiny_config
+from tests.support.same_run import assert_same_run
+from tests.support.tiny import tiny_config
 
 SETTINGS = {"env": "pusher_easy", "physics": "mujoco", "eval_episodes": 4, "num_evals": 4, "steps": 4_000}
 CONFIG = tiny_config(**SETTINGS)

@@ -20,8 +20,8 @@ from dcp.config import Config, Settings
 from dcp.envs.registry import ENVIRONMENTS, make_env
 from dcp.errors import UserError
 from dcp.machine import checks
-from tests import compilation
-from tests.random_configs import FIELDS, ORDINARY, Values, any_values, as_flags, can_be_typed, trainable_values
+from tests.support import compilation
+from tests.support.random_configs import FIELDS, ORDINARY, Values, any_values, as_flags, can_be_typed, trainable_values
 
 ROOT = Path(__file__).parents[2]
 GIGABYTE = 10**9
@@ -190,7 +190,7 @@ def test_accepted_configs_train_one_iteration_and_every_number_is_finite(count: 
 
 def trained(drawn: list[Values], how: str, environment: dict[str, str]) -> list[dict[str, Any]]:
     """What became of each, in two processes."""
-    command = [sys.executable, "-m", "tests.runs.train_configs", how]
+    command = [sys.executable, "-m", "tests.support.train_configs", how]
     env = os.environ | FAST_COMPILATION | environment
     answers: list[dict[str, Any]] = [{}] * len(drawn)
 

@@ -24,7 +24,7 @@ from dcp.runs.folder import (
 from dcp.runs.sinks import Results
 from dcp.runs.stopping import Interrupted
 from dcp.runs.training import train
-from tests.tiny import tiny_config
+from tests.support.tiny import tiny_config
 
 CONFIG = tiny_config().resolve(250)
 OLD = ("metrics.csv", "policy.safetensors", "checkpoints/000000010_00002/state/x", "plots/landscape.png")

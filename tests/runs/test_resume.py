@@ -26,8 +26,8 @@ from dcp.runs.checkpoint import Cadence
 from dcp.runs.run_status import evaluation_points, raised
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.training import resume, train
-from tests.runs.same_run import assert_same_run, final_arrays, metrics
-from tests.tiny import FLAGS, LONGER, LONGER_FLAGS, tiny_config
+from tests.support.same_run import assert_same_run, final_arrays, metrics
+from tests.support.tiny import FLAGS, LONGER, LONGER_FLAGS, tiny_config
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,7 +73,7 @@ def test_a_run_under_brax_continues_bit_by_bit(env: str, tmp_path: Path):
 
 
 def lives(runs_dir: Path, kills: int, seed: int, **settings: Any) -> dict[str, int]:
-    command = [sys.executable, "-m", "tests.runs.lives", str(runs_dir), str(kills), str(seed), json.dumps(settings)]
+    command = [sys.executable, "-m", "tests.support.lives", str(runs_dir), str(kills), str(seed), json.dumps(settings)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

@@ -18,8 +18,8 @@ import pytest
 from dcp.cli.main import main
 from dcp.runs import checkpoint_files as files
 from dcp.runs.sinks import TrainedRun
-from tests.runs.same_run import assert_same_run
-from tests.tiny import LONGER_FLAGS, tiny_config
+from tests.support.same_run import assert_same_run
+from tests.support.tiny import LONGER_FLAGS, tiny_config
 
 pytestmark = pytest.mark.slow
 STOPPED = float(os.environ.get("DCP_TEST_STOPPED_SECONDS", "60"))

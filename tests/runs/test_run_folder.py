@@ -12,12 +12,12 @@ import pytest
 from dcp.algorithm import Algorithm, RunState, make_algorithm
 from dcp.config import Config
 from dcp.errors import UserError
-from dcp.evaluation.rollout import Deployment
+from dcp.evaluation import Deployment
+from dcp.files.run_folder import kept_policies, load_run
 from dcp.loop import Evaluation
 from dcp.machine import compiling
 from dcp.machine.programs import Programs
 from dcp.policies.policy_file import load_policy, policy_about
-from dcp.run_folder import kept_policies, load_run
 from dcp.runs.checkpoint import machine
 from dcp.runs.checkpoint_files import read_pool
 from dcp.runs.display import Pace, Plain, Progress, clock, headline
@@ -25,7 +25,7 @@ from dcp.runs.folder import claim, run_files
 from dcp.runs.sinks import CsvSink, TrainedRun
 from dcp.runs.stopping import Interrupted
 from dcp.runs.training import train
-from tests.tiny import tiny_config
+from tests.support.tiny import tiny_config
 
 TIMING = {"steps_per_second", "wall_seconds"}
 COLUMNS = {

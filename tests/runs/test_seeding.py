@@ -12,15 +12,15 @@ from dcp.algorithm import make_algorithm
 from dcp.cli.main import main
 from dcp.config import Config, Settings
 from dcp.errors import UserError
+from dcp.files.run_folder import read_config_file
 from dcp.machine.checks import violations
 from dcp.machine.programs import Programs
 from dcp.replay import with_resting_pairs
-from dcp.run_folder import read_config_file
 from dcp.runs.checkpoint import Cadence
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.training import resume, train
 from dcp.types import Batch
-from tests.tiny import FLAGS, tiny_config
+from tests.support.tiny import FLAGS, tiny_config
 
 STATES = np.array([[1.0, 3.0], [2.0, 3.0], [3.0, 3.0], [3.0, 2.0], [3.0, 1.0]], np.float32)  # far corners of the U maze
 

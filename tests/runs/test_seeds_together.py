@@ -27,8 +27,8 @@ from dcp.runs.seeds import SeedRun, SeedsFaultError, train_seeds
 from dcp.runs.sinks import TrainedRun
 from dcp.runs.stopping import SeedsInterrupted
 from dcp.runs.training import resume, train
-from tests.runs.same_run import TIMING, assert_same_run, final_arrays, metrics
-from tests.tiny import tiny_config
+from tests.support.same_run import TIMING, assert_same_run, final_arrays, metrics
+from tests.support.tiny import tiny_config
 
 SEEDS = (3, 0)  # an order of one's own
 
@@ -214,7 +214,7 @@ ON_TWO_DEVICES = """
 import json, sys, jax
 from dcp.runs.training import train_seeds
 from dcp.runs.loop import Group
-from tests.tiny import tiny_config
+from tests.support.tiny import tiny_config
 
 layouts = []
 save = Group.save

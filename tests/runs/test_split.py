@@ -23,8 +23,8 @@ from dcp.machine import programs
 from dcp.machine.checks import violations
 from dcp.machine.devices import ONE_DEVICE, count_devices, make_split, prepare, splitting_pays
 from dcp.runs import seeds as seed_programs
-from tests.tiny import tiny_config
-from tests.toys import BrittleLine, LineWorld
+from tests.support.tiny import tiny_config
+from tests.support.toys import BrittleLine, LineWorld
 
 PHYSICS, KINEMATIC = BrittleLine().spec, make_env("point_u_maze").spec
 
@@ -32,7 +32,7 @@ PHYSICS, KINEMATIC = BrittleLine().spec, make_env("point_u_maze").spec
 @cache
 def report(asked: str):
     env = {name: value for name, value in os.environ.items() if name not in ("JAX_NUM_CPU_DEVICES", "XLA_FLAGS")}
-    command = [sys.executable, "-m", "tests.runs.two_devices", asked]
+    command = [sys.executable, "-m", "tests.support.two_devices", asked]
     done = subprocess.run(command, env=env, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -173,7 +173,7 @@ def test_programs_over_several_devices_are_compiled_with_our_options_too(monkeyp
     for mesh in (None, Mesh(jax.local_devices(), (seed_programs.AXIS,))):
         trained = SimpleNamespace(donate=False, _mesh=mesh)
         seed_programs._Jitted._jit(trained, id, (0,), 0)
-    rollout = import_module("dcp.evaluation.rollout")  # the package has a function of that name
+    rollout = import_module("dcp.evaluation")  # the package has a function of that name
     for module, make in ((interop, interop._make), (rollout, partial(rollout._host_programs.__wrapped__, watch=None))):
         monkeypatch.setattr(module, "compiler_options", lambda: {"some": "option"})
         make(LineWorld(), ONE_DEVICE)

@@ -10,8 +10,8 @@ from dcp.cli.main import COMMANDS, show
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
-    from dcp.analysis.compare_runs import Comparison, PairedEval, Side
-    from dcp.analysis.result_tables import Table
+    from dcp.lab.compare_runs import Comparison, PairedEval, Side
+    from dcp.lab.result_tables import Table
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ def main(argv: list[str]) -> int:
     from dcp.cli.landscape import require_picture, save_both
 
     require_picture(options.out)
-    from dcp.analysis.compare_runs import compare, comparison_figure
-    from dcp.analysis.evaluation_results import finite
+    from dcp.lab.compare_runs import compare, comparison_figure
+    from dcp.lab.evaluation_results import finite
 
     found = compare(*options.runs)
     files = save_both(comparison_figure(found), options.out) if found.metrics else []
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
 
 
 def _show(found: "Comparison", files: list[Path]) -> None:
-    from dcp.analysis.compare_runs import comparison_tables, curves_in_text
+    from dcp.lab.compare_runs import comparison_tables, curves_in_text
 
     for name, side in (("A", found.a), ("B", found.b)):
         print(f"{name}: {side.run.folder} ({side.run.state})")
@@ -97,7 +97,7 @@ def _as_json(found: "Comparison", files: list[Path]) -> dict[str, Any]:
 
 def _results(side: "Side", metric: str) -> dict[str, Any]:
     """Return all evaluations of one run as they are shown, and its last and its best: [steps, value]."""
-    from dcp.analysis.curves import curve
+    from dcp.lab.curves import curve
 
     steps, values = curve(side.run.metrics, metric)
     points = {"last": side.last(metric), "best": side.best(metric)}

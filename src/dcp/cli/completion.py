@@ -8,8 +8,8 @@ from typing import Annotated, Any, get_args
 from dcp.cli.flags import POSITIONAL, Flag, flags_of, parse
 from dcp.cli.main import COMMANDS, SHARED
 from dcp.errors import UserError
+from dcp.files.run_folder import zoo_names
 from dcp.presets import PRESETS
-from dcp.run_folder import zoo_names
 
 _BASH = """\
 # dcp completion bash: put it into ~/.bashrc as  eval "$(dcp completion bash)"

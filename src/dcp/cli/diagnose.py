@@ -14,7 +14,7 @@ from dcp.cli.main import COMMANDS, show
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
-    from dcp.evaluation.targets import Target
+    from dcp.lab.targets import Target
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ def main(argv: list[str]) -> int:
 
 def _main(options: DiagnoseOptions) -> int:
     parts = _parts(options)
-    from dcp.analysis.diagnosis_results import write_diagnosis
-    from dcp.analysis.result_tables import require_writable
-    from dcp.evaluation.targets import environment_of, open_target
+    from dcp.lab.diagnose import diagnose
+    from dcp.lab.diagnose.diagnosis import require_psi
+    from dcp.lab.diagnosis_results import write_diagnosis
+    from dcp.lab.result_tables import require_writable
+    from dcp.lab.targets import environment_of, open_target
     from dcp.machine import compiling
-    from dcp.theory.diagnostics import diagnose
-    from dcp.theory.diagnostics.diagnosis import require_psi
 
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
@@ -84,7 +84,7 @@ def _main(options: DiagnoseOptions) -> int:
 
 
 def _parts(options: DiagnoseOptions) -> list[str]:
-    from dcp.theory.diagnostics import PARTS
+    from dcp.lab.diagnose import PARTS
 
     if not options.runs:
         raise UserError("nothing to diagnose: name run folders, policy files or zoo/<env>/<method>")
@@ -99,7 +99,7 @@ def _parts(options: DiagnoseOptions) -> list[str]:
 
 
 def _folder(target: "Target", options: DiagnoseOptions) -> Path:
-    from dcp.analysis.diagnosis_results import FOLDER
+    from dcp.lab.diagnosis_results import FOLDER
 
     return options.out or target.room(FOLDER)
 
@@ -118,7 +118,7 @@ def _progress(label: str) -> Iterator[Callable[[str], None]]:
 def _show(content: dict[str, Any], several: bool) -> None:
     from rich.table import Table
 
-    from dcp.analysis.diagnosis_results import found_rows
+    from dcp.lab.diagnosis_results import found_rows
 
     title = f"{content['policy']} on {content['env']}, {content['states']} states of {content['episodes']} episodes"
     table = Table("", title=title, title_justify="left")

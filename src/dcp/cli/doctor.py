@@ -72,8 +72,8 @@ def _checks(options: DoctorOptions) -> dict[str, Callable[[], Iterable[Check]]]:
     if options.self_test:
         checks["training"] = check_of.self_test
     if options.gpu:
-        from dcp.analysis.paper_values import ENVIRONMENTS
         from dcp.cli import doctor_gpu
+        from dcp.lab.paper_values import ENVIRONMENTS
 
         envs = options.gpu_envs or tuple(ENVIRONMENTS)
         checks["training on this device"] = partial(doctor_gpu.checks, envs, options.gpu_report)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dcp import __version__
-from dcp.render.offscreen import ProbeError, advice, find_backend, first_line, in_a_process
+from dcp.lab.render.offscreen import ProbeError, advice, find_backend, first_line, in_a_process
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

@@ -11,8 +11,8 @@ from dcp.errors import UserError
 
 if TYPE_CHECKING:
     from dcp.cli.record import RecordOptions
-    from dcp.evaluation.targets import Target
-    from dcp.evaluation.trial import Arena
+    from dcp.lab.targets import Target
+    from dcp.lab.trial import Arena
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def main(argv: list[str]) -> int:
     _require_sense(options)
 
     from dcp.cli import eval_policies
-    from dcp.evaluation.targets import open_target
-    from dcp.evaluation.trial import combinations
+    from dcp.lab.targets import open_target
+    from dcp.lab.trial import combinations
     from dcp.machine import compiling
 
     compiling.enable_cache()
@@ -72,7 +72,7 @@ def main(argv: list[str]) -> int:
 
 def arena_of(target: "Target", options: "EvalOptions | RecordOptions", randomize: str | None = None) -> "Arena":
     """Return where to evaluate a target, as the flags say; by default, where its run was evaluated."""
-    from dcp.evaluation.trial import arena_for
+    from dcp.lab.trial import arena_for
 
     return arena_for(
         target,
@@ -86,7 +86,7 @@ def arena_of(target: "Target", options: "EvalOptions | RecordOptions", randomize
 
 
 def _arena(target: "Target", options: EvalOptions) -> "Arena":
-    from dcp.evaluation.trial import variant
+    from dcp.lab.trial import variant
 
     variant(target.policy, options.burst, options.stochastic)
     if target.burst and (options.burst or options.burst_sweep):
@@ -96,7 +96,7 @@ def _arena(target: "Target", options: EvalOptions) -> "Arena":
 
 def _require_sense(options: EvalOptions) -> None:
     if not options.runs:
-        from dcp.run_folder import zoo_names
+        from dcp.files.run_folder import zoo_names
 
         there = f", such as {zoo_names()[0]}" if zoo_names() else ""
         raise UserError(f"nothing to evaluate: name a run's folder, a policy file or one of the zoo{there}")

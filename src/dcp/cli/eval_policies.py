@@ -13,18 +13,18 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from dcp.analysis.evaluation_results import Paired, as_csv, as_json, estimates, finite, paired, write
-from dcp.analysis.result_tables import require_writable
-from dcp.analysis.run_collection import EVALS_DIR
 from dcp.cli.main import show
 from dcp.errors import UserError
-from dcp.evaluation.rollout import evaluation_key, training_scores
-from dcp.evaluation.targets import Target
-from dcp.evaluation.trial import Arena, Sweep, Trial, arena_for, sweep, variant
+from dcp.evaluation import evaluation_key, training_scores
+from dcp.files.run_folder import CONFIG_FILE, load_run, read_config_file
+from dcp.lab.evaluation_results import Paired, as_csv, as_json, estimates, finite, paired, write
+from dcp.lab.result_tables import require_writable
+from dcp.lab.run_collection import EVALS_DIR
+from dcp.lab.statistics import Interval
+from dcp.lab.targets import Target
+from dcp.lab.trial import Arena, Sweep, Trial, arena_for, sweep, variant
 from dcp.policies.exports import is_exported
 from dcp.policies.wrappers import is_random
-from dcp.run_folder import CONFIG_FILE, load_run, read_config_file
-from dcp.statistics import Interval
 
 if TYPE_CHECKING:
     from dcp.cli.eval import EvalOptions

@@ -14,8 +14,8 @@ from dcp.errors import UserError
 
 if TYPE_CHECKING:
     from dcp.envs.base import Environment
-    from dcp.evaluation.targets import Target
-    from dcp.render.explore_page import Subject
+    from dcp.lab.render.explore_page import Subject
+    from dcp.lab.targets import Target
 
 MOST = 4  # panels
 
@@ -46,11 +46,11 @@ def main(argv: list[str]) -> int:
 
 def _main(options: ExploreOptions) -> int:
     _require_sense(options)
-    from dcp.evaluation.targets import open_target
+    from dcp.lab.render.explore_page import LARGEST, require_psi, save_explore_page
+    from dcp.lab.render.pictures import require_drawable
+    from dcp.lab.render.shown_episodes import common_env, names_of
+    from dcp.lab.targets import open_target
     from dcp.machine import compiling
-    from dcp.render.explore_page import LARGEST, require_psi, save_explore_page
-    from dcp.render.pictures import require_drawable
-    from dcp.render.shown_episodes import common_env, names_of
 
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
@@ -88,8 +88,8 @@ def _require_sense(options: ExploreOptions) -> None:
 
 
 def _subject(target: "Target", name: str, env: "Environment", options: ExploreOptions) -> "Subject":
-    from dcp.render.explore_page import Subject, pool_of, require_psi, runs_in_page
-    from dcp.render.shown_episodes import Shown, make_subject
+    from dcp.lab.render.explore_page import Subject, pool_of, require_psi, runs_in_page
+    from dcp.lab.render.shown_episodes import Shown, make_subject
 
     policy = require_psi(target)
     episodes = []

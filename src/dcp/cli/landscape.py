@@ -10,7 +10,7 @@ from dcp.cli.main import COMMANDS, show
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
-    from dcp.analysis.psi_landscape import View
+    from dcp.lab.psi_landscape import View
 
 ENDINGS = (".png", ".pdf")
 
@@ -42,10 +42,10 @@ def main(argv: list[str]) -> int:
 
 def _main(options: LandscapeOptions) -> int:
     _require_sense(options)
-    from dcp.analysis.evaluation_results import finite
-    from dcp.analysis.landscape_figure import landscapes_figure
-    from dcp.analysis.psi_landscape import goal_of, maze_env, rollouts_for, told_apart, view
-    from dcp.evaluation.targets import open_target
+    from dcp.lab.evaluation_results import finite
+    from dcp.lab.landscape_figure import landscapes_figure
+    from dcp.lab.psi_landscape import goal_of, maze_env, rollouts_for, told_apart, view
+    from dcp.lab.targets import open_target
     from dcp.machine import compiling
 
     compiling.enable_cache()
@@ -76,7 +76,7 @@ def require_picture(out: Path) -> None:
 
 
 def save_both(figure: Any, out: Path) -> list[Path]:
-    from dcp.analysis.style import save
+    from dcp.lab.style import save
 
     try:
         return [save(figure, out.with_suffix(ending)) for ending in ENDINGS]
@@ -85,7 +85,7 @@ def save_both(figure: Any, out: Path) -> list[Path]:
 
 
 def _as_json(views: "list[View]", options: LandscapeOptions, files: list[Path]) -> dict[str, Any]:
-    from dcp.analysis.psi_landscape import colour_ranges
+    from dcp.lab.psi_landscape import colour_ranges
 
     ranges = colour_ranges(views, options.range)
     return {
@@ -112,8 +112,8 @@ def _as_json(views: "list[View]", options: LandscapeOptions, files: list[Path]) 
 def _show(views: "list[View]", options: LandscapeOptions, files: list[Path], physics: list[bool]) -> None:
     from rich.table import Table
 
-    from dcp.analysis.landscape_figure import BELOW_STRAIGHT
-    from dcp.analysis.psi_landscape import hardly_moved
+    from dcp.lab.landscape_figure import BELOW_STRAIGHT
+    from dcp.lab.psi_landscape import hardly_moved
 
     table = Table("", "maze", "goal", "actor sees")
     for column in ("rank correlation", "basin", "points nearer", "episodes that reach g"):

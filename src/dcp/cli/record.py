@@ -14,7 +14,7 @@ from dcp.config import Physics
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
-    from dcp.evaluation.trial import Arena
+    from dcp.lab.trial import Arena
 
 FOLDER = "MINARI_DATASETS_PATH"  # Minari's own variable
 
@@ -52,8 +52,8 @@ def main(argv: list[str]) -> int:
     if options.out is not None:
         os.environ[FOLDER] = str(options.out.expanduser().absolute())
 
-    from dcp.evaluation.targets import open_target
-    from dcp.evaluation.trial import variant
+    from dcp.lab.targets import open_target
+    from dcp.lab.trial import variant
     from dcp.machine import compiling
 
     try:

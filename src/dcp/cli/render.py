@@ -28,8 +28,8 @@ from dcp.errors import UserError
 
 if TYPE_CHECKING:
     from dcp.envs.base import Environment
-    from dcp.evaluation.targets import Target
-    from dcp.render.shown_episodes import Subject
+    from dcp.lab.render.shown_episodes import Subject
+    from dcp.lab.targets import Target
 
 VIDEOS_DIR = "videos"
 MOST = 4  # panels in a row
@@ -79,12 +79,12 @@ def main(argv: list[str]) -> int:
 
 def _main(options: RenderOptions) -> int:
     _require_sense(options)
-    from dcp.evaluation.targets import open_target
+    from dcp.lab.render.offscreen import require_renderer
+    from dcp.lab.render.pictures import require_drawable
+    from dcp.lab.render.shown_episodes import common_env, names_of
+    from dcp.lab.render.video import FORMATS, NO_AV, Look, write_files
+    from dcp.lab.targets import open_target
     from dcp.machine import compiling
-    from dcp.render.offscreen import require_renderer
-    from dcp.render.pictures import require_drawable
-    from dcp.render.shown_episodes import common_env, names_of
-    from dcp.render.video import FORMATS, NO_AV, Look, write_files
 
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
@@ -119,7 +119,7 @@ def _main(options: RenderOptions) -> int:
 
 def clean_up() -> None:
     """Remove the files that a Ctrl-C leaves half written."""
-    video = sys.modules.get("dcp.render.video")
+    video = sys.modules.get("dcp.lab.render.video")
     for draft in list(video.DRAFTS) if video else ():
         draft.unlink(missing_ok=True)
 
@@ -140,7 +140,7 @@ def _require_sense(options: RenderOptions) -> None:
 def _play(
     targets: "list[Target]", names: list[str], env: "Environment", options: RenderOptions, progress: Progress
 ) -> "list[Subject]":
-    from dcp.render.shown_episodes import Shown, make_subject, side_by_side
+    from dcp.lab.render.shown_episodes import Shown, make_subject, side_by_side
 
     choose = len(targets) == 1 and options.episode is None and options.episodes == 1
     shown = Shown(

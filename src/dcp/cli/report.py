@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dcp.analysis.paper_values import CHECKPOINTS
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
 from dcp.errors import EXIT_FAULT, UserError
+from dcp.lab.paper_values import CHECKPOINTS
 
 if TYPE_CHECKING:
-    from dcp.analysis.build_report import Tell
+    from dcp.lab.build_report import Tell
 
 MOST_REMARKS = 8
 
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
         raise UserError("nothing to report on: name run folders, or a folder above them such as runs/")
     if not options.checkpoints or min(options.checkpoints) <= 0:
         raise UserError("--checkpoints takes environment steps above 0, such as 10000000 50000000")
-    from dcp.analysis.build_report import build_report
+    from dcp.lab.build_report import build_report
 
     with _progress() as tell:
         report = build_report(options.runs, options.out, sorted(set(options.checkpoints)), options.x, tell)

@@ -61,8 +61,8 @@ def _add(runs: list[str], options: ResultsOptions) -> int:
     if not runs:
         raise UserError("dcp results add needs a run's folder, such as runs/ant_u_maze/dcp/seed_0")
     _take_cores(runs)
-    from dcp.ledger.entries import add
     from dcp.machine.compiling import enable_cache
+    from tools.ledger.entries import add
 
     enable_cache(None)
     for run in runs:
@@ -73,8 +73,8 @@ def _add(runs: list[str], options: ResultsOptions) -> int:
 
 
 def _write_tables(ledger: Path) -> None:
-    from dcp.ledger.tables import TABLES_FILE, tables, with_tables
     from dcp.policies.policy_file import write_whole
+    from tools.ledger.tables import TABLES_FILE, tables, with_tables
 
     path = ledger / TABLES_FILE
     page = path.read_text(encoding="utf-8") if path.is_file() else "# Results\n"
@@ -83,8 +83,8 @@ def _write_tables(ledger: Path) -> None:
 
 
 def _check(options: ResultsOptions) -> int:
-    from dcp.ledger.entries import check_all
-    from dcp.ledger.tables import table_faults
+    from tools.ledger.entries import check_all
+    from tools.ledger.tables import table_faults
 
     if options.evaluate:
         from dcp.machine.compiling import enable_cache
@@ -108,7 +108,7 @@ def _rerun(named: list[str], options: ResultsOptions) -> int:
     from dcp.machine.compiling import enable_cache
 
     enable_cache(None)
-    from dcp.ledger.entries import rerun
+    from tools.ledger.entries import rerun
 
     if told := rerun(Path(named[0]), options.evaluations):
         print("Numbers differ: bits are promised for the same machine, cores and versions.", file=sys.stderr)
@@ -120,8 +120,8 @@ def _rerun(named: list[str], options: ResultsOptions) -> int:
 
 def _take_cores(runs: list[str]) -> None:
     """Take as many cores as these runs were trained on, where all had the same: the number decides how XLA rounds."""
+    from dcp.files.run_folder import CONFIG_FILE, read_config_file
     from dcp.grid.worker import pin
-    from dcp.run_folder import CONFIG_FILE, read_config_file
 
     paths = [Path(run) / CONFIG_FILE for run in runs]
     told = {read_config_file(path).get("machine", {}).get("cores", "") for path in paths if path.is_file()}
@@ -130,9 +130,9 @@ def _take_cores(runs: list[str]) -> None:
 
 
 def _page(options: ResultsOptions) -> int:
-    from dcp.ledger.tables import index
-    from dcp.pages.whole_page import asset, theme, whole_page
+    from dcp.lab.pages.whole_page import asset, theme, whole_page
     from dcp.policies.policy_file import write_whole
+    from tools.ledger.tables import index
 
     found, title = index(options.ledger), "Results: every run, with filters"
     style = theme() + asset("ledger/style.css")

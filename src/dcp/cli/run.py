@@ -65,8 +65,8 @@ def main(argv: list[str]) -> int:
 
 def numpy_policy(path: str) -> "ExportedPolicy":
     """Load any policy in its NumPy form, so that the loop neither compiles nor collects garbage."""
+    from dcp.files.run_folder import located
     from dcp.policies.exports import export_policy, is_exported, load_exported
-    from dcp.run_folder import located
 
     found = located(path)
     if is_exported(found):
@@ -191,7 +191,7 @@ def _goal(policy: "ExportedPolicy", options: RunOptions, fixed: Any, from_file: 
     if size >= 3 and (policy.about.get("env") or "").startswith("so101_reach"):
         import numpy as np
 
-        from dcp import so101
+        from dcp.robots import so101
 
         if not so101.in_reach(np.asarray(options.goal[:3])):
             raise UserError(
@@ -203,7 +203,7 @@ def _goal(policy: "ExportedPolicy", options: RunOptions, fixed: Any, from_file: 
 
 def make_robot(options: RunOptions, cube: bool) -> Any:
     if options.robot == "simulated":
-        from dcp.interop.simulated_robot import SimulatedSo101
+        from dcp.robots.simulated_robot import SimulatedSo101
 
         place = (options.cube or (0.25, 0.0)) if cube else None
         return SimulatedSo101(units=options.units, cube=place)

@@ -9,8 +9,8 @@ from dcp.cli.flags import parse, read
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.config import PARTS, Config, Settings
 from dcp.errors import UserError
+from dcp.files.run_folder import CONFIG_FILE, PLOTS_DIR, read_config_file
 from dcp.presets import PRESETS, preset_overrides
-from dcp.run_folder import CONFIG_FILE, PLOTS_DIR, read_config_file
 
 if TYPE_CHECKING:
     from dcp.runs.stopping import Interrupted
@@ -268,7 +268,7 @@ def outcome(last: dict[str, float]) -> str:
 def show_results(folder: Path, plots: bool) -> None:
     paths = sorted(path for path in folder.iterdir() if path.is_file())
     if plots:
-        from dcp.analysis.run_plots import save_run_plots
+        from dcp.lab.run_plots import save_run_plots
 
         paths += save_run_plots(folder)
     print("Results:")

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import cache, partial
+from importlib import import_module
 from typing import cast
 
 from dcp.components import Table, shown
@@ -61,9 +62,7 @@ def _pusher(name: str, fidelity: str = "paper") -> Environment:
 
 
 def _so101(name: str) -> Environment:
-    from dcp.envs.so101_tasks import TASKS
-
-    return TASKS[name](name)
+    return import_module("dcp.robots.so101_tasks").TASKS[name](name)  # by name: a robot is no part of the core
 
 
 def _mazes() -> dict[str, Factory]:

@@ -23,12 +23,12 @@ from typing import Any
 
 from dcp.config import Config, Settings
 from dcp.errors import EXIT_FAULT, RunError, UserError
+from dcp.files.run_folder import CONFIG_FILE, read_config_file
 from dcp.grid.jobs import GRID_DIR, Entry, Job, last_row, read_json, write_json
 from dcp.grid.resources import FreeResources, Resources
 from dcp.grid.worker import begin_child
 from dcp.machine import compiling
 from dcp.named_code import looked_for_in
-from dcp.run_folder import CONFIG_FILE, read_config_file
 
 NOT_MEASURED = "not measured"
 FILE = "calibration.json"

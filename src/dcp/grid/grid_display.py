@@ -19,10 +19,10 @@ from rich.text import Text
 
 from dcp.config import Config
 from dcp.errors import UserError
+from dcp.files.run_folder import METRICS_FILE, load_run
 from dcp.grid.jobs import Entry, Job, Row, fault, holder, last_row, read_json, stopped_learning, write_json
 from dcp.grid.launcher import State, Status
 from dcp.grid.pausing import UNPAUSE, is_paused
-from dcp.run_folder import METRICS_FILE, load_run
 from dcp.runs.display import Display, Pace, Progress, clock, say
 
 EVERY = 1.0  # seconds between two heartbeats

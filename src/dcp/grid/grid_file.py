@@ -27,16 +27,16 @@ from pathlib import Path, PurePosixPath
 from string import Formatter
 from typing import Any
 
-from dcp.analysis.paper_values import ENVIRONMENTS, METHODS
 from dcp.components import one_line, shown
 from dcp.config import Settings, field_kinds, gathered, is_setting, type_violations
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
+from dcp.files.validation import MEGABYTE, read_text, require_shallow
 from dcp.grid.jobs import GRID_DIR, Run
+from dcp.lab.paper_values import ENVIRONMENTS, METHODS
 from dcp.methods.pool_seed import read as read_pool_seed
 from dcp.named_code import is_allowed
 from dcp.presets import PRESETS, preset_overrides
-from dcp.validation import MEGABYTE, read_text, require_shallow
 
 Values = dict[str, list[Any]]
 KEYS = ("preset", "folder", "set", "product", "zip", "rows")

@@ -15,16 +15,16 @@ from typing import Any, Literal, Self
 import numpy as np
 from msgspec import Struct
 
-from dcp import validation
 from dcp.components import one_line
 from dcp.config import SCHEMA_VERSION, Settings
 from dcp.errors import UserError
+from dcp.files import validation
+from dcp.files.run_folder import FAULT_FILE, load_run
+from dcp.files.validation import FormatError, Name, checked, parse_json
 from dcp.grid.resources import Resources, run_memory
 from dcp.policies.policy_file import write_whole
-from dcp.run_folder import FAULT_FILE, load_run
 from dcp.runs.folder import owner
 from dcp.runs.run_status import differing, has_all_results, holds_run, how_far, read_plan
-from dcp.validation import FormatError, Name, checked, parse_json
 
 GRID_DIR = "grid"  # next to the runs: jobs/, logs/, progress/
 SeedsAs = Literal["vmapped", "processes"]

@@ -150,7 +150,7 @@ class HindsightGoals:
         if self._state is None:
             raise UserError("reset the environment before it is rendered")
         if self._picture is None:
-            from dcp.render import make_picture
+            from dcp.lab.render import make_picture
 
             self._picture = make_picture(self.task.env)
         return self._picture

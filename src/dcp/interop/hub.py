@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dcp.analysis.evaluation_results import as_json, estimates, finite
 from dcp.envs.base import Environment
 from dcp.errors import UserError
-from dcp.evaluation.targets import Target, open_target
-from dcp.evaluation.trial import Trial, arena_for
+from dcp.files.run_folder import CONFIG_FILE, METRICS_FILE, POLICY_FILE, located
+from dcp.lab.evaluation_results import as_json, estimates, finite
+from dcp.lab.statistics import Interval
+from dcp.lab.targets import Target, open_target
+from dcp.lab.trial import Trial, arena_for
 from dcp.policies.exports import is_exported
 from dcp.policies.policy_file import load_policy_and_about
-from dcp.run_folder import CONFIG_FILE, METRICS_FILE, POLICY_FILE, located
-from dcp.statistics import Interval
 
 ENDPOINT = "HF_ENDPOINT"  # the client's own variable, for a private Hub
 NO_HUB = "the Hugging Face Hub needs its client: pip install 'dcp-rl[hub]'"
@@ -85,9 +85,9 @@ def make_package(
 
 def _draw(target: Target, env: Environment, folder: Path) -> list[str]:
     """Write a video of an episode that reaches the goal and one that does not. -> what could not be written"""
-    from dcp.render.pictures import require_drawable
-    from dcp.render.shown_episodes import Shown, make_subject, names_of, side_by_side
-    from dcp.render.video import Look, write_files
+    from dcp.lab.render.pictures import require_drawable
+    from dcp.lab.render.shown_episodes import Shown, make_subject, names_of, side_by_side
+    from dcp.lab.render.video import Look, write_files
 
     try:
         require_drawable(env)

@@ -16,9 +16,9 @@ from gymnasium import spaces
 
 from dcp.envs.base import Environment, EnvState
 from dcp.errors import UserError
-from dcp.evaluation.rollout import Record, rollout
-from dcp.evaluation.trial import Arena, goal_set_key
+from dcp.evaluation import Record, rollout
 from dcp.interop.goal_task import REWARDS, observation_space
+from dcp.lab.trial import Arena, goal_set_key
 from dcp.machine.compiling import compiler_options
 from dcp.policies.policy import Policy
 from dcp.types import Array, EnvSpec

@@ -13,7 +13,7 @@ from jax.sharding import SingleDeviceSharding
 
 from dcp.algorithm import ActingState, Algorithm, RunState, iteration, prefill
 from dcp.envs.registry import is_ours
-from dcp.evaluation.rollout import measure, training_scores
+from dcp.evaluation import measure, training_scores
 from dcp.learner import LearnerParams, LearnerState
 from dcp.machine import compiling
 from dcp.machine.devices import make_split, with_devices

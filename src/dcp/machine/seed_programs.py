@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dcp.algorithm import ActingState, Algorithm, RunState
-from dcp.evaluation.rollout import Record, evaluation_key, measure, training_scores
+from dcp.evaluation import Record, evaluation_key, measure, training_scores
 from dcp.learner import LearnerParams, LearnerState
 from dcp.machine import compiling
 from dcp.machine.programs import Programs, may_share, same_program

@@ -11,8 +11,8 @@ import numpy as np
 from dcp.components import shown
 from dcp.config import Config
 from dcp.errors import UserError
+from dcp.files.validation import open_regular
 from dcp.types import EnvSpec
-from dcp.validation import open_regular
 
 LARGEST = 100_000_000  # bytes, compressed or not: enough for thousands of pools of the largest state
 FORMS = "an NPZ file with an array `states` or `goals`, or a CSV of numbers"

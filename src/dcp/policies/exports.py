@@ -17,9 +17,9 @@ import numpy as np
 
 from dcp import __version__
 from dcp.errors import RunError, UserError
+from dcp.files.validation import About, checked, parse_json
 from dcp.policies import numpy_policy
 from dcp.policies.numpy_policy import FORMAT, METADATA, SCHEMA_VERSION, Burst, ExportedPolicy, NumpyPolicy
-from dcp.validation import About, checked, parse_json
 
 if TYPE_CHECKING:
     from dcp.policies.policy import DeployedPolicy

@@ -16,9 +16,9 @@ from onnx.external_data_helper import _get_all_tensors as get_all_tensors
 from onnx.external_data_helper import uses_external_data
 
 from dcp.errors import UserError
+from dcp.files.validation import parse_json
 from dcp.policies.exports import Layer, foreign_part, norm_epsilon, own_networks
 from dcp.policies.numpy_policy import METADATA, ExportedPolicy
-from dcp.validation import parse_json
 
 if TYPE_CHECKING:
     from dcp.policies.policy import DeployedPolicy

@@ -19,13 +19,13 @@ from safetensors.numpy import save
 from dcp.actor import init_actor
 from dcp.components import TABLES, build, code_in, describe, one_line, require_imported, shown
 from dcp.errors import UserError
+from dcp.files.run_folder import POLICY_FILE, located
+from dcp.files.validation import MEGABYTE, About, FormatError, Name, Size, checked, parse_json
 from dcp.interfaces import Problem
 from dcp.methods import table  # noqa: F401  fills the tables
 from dcp.networks import MLP
 from dcp.policies.policy import DeployedPolicy, deployed_params
-from dcp.run_folder import POLICY_FILE, located
 from dcp.types import EnvSpec, Params
-from dcp.validation import MEGABYTE, About, FormatError, Name, Size, checked, parse_json
 
 POLICY_SCHEMA_VERSION = 3  # 2 stores the critic, the condition and the network as components; 3 has action chunks
 KINDS = ("network", "critic", "condition")  # the parts of a policy

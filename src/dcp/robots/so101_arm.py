@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dcp import so101
 from dcp.errors import UserError
+from dcp.robots import so101
 from dcp.robots.lerobot import Bus, Robot
 from dcp.robots.safety import Reading
 

@@ -22,8 +22,8 @@ from dcp.algorithm import RunState
 from dcp.components import shown
 from dcp.config import Config, Settings, cores
 from dcp.errors import UserError
+from dcp.files.run_folder import CHECKPOINTS_DIR
 from dcp.loop import HostState
-from dcp.run_folder import CHECKPOINTS_DIR
 from dcp.runs.checkpoint_files import (
     CHECKPOINT_SCHEMA_VERSION,
     RECORD_FILE,

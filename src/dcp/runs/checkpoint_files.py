@@ -24,8 +24,8 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from dcp.errors import UserError
-from dcp.run_folder import CHECKPOINTS_DIR
-from dcp.validation import MEGABYTE, Count, FormatError, Name, checked, read_json
+from dcp.files.run_folder import CHECKPOINTS_DIR
+from dcp.files.validation import MEGABYTE, Count, FormatError, Name, checked, read_json
 
 CHECKPOINT_SCHEMA_VERSION = 1
 STATE_DIR, RECORD_FILE, SUMS_FILE = "state", "checkpoint.json", "SHA256SUMS"

@@ -18,9 +18,7 @@ from typing import Any
 
 from dcp.config import SCHEMA_VERSION, Config
 from dcp.errors import RunError, UserError
-from dcp.policies.policy import DeployedPolicy
-from dcp.policies.policy_file import save_policy, write_whole
-from dcp.run_folder import (
+from dcp.files.run_folder import (
     CHECKPOINTS_DIR,
     CONFIG_FILE,
     FAULT_FILE,
@@ -30,9 +28,11 @@ from dcp.run_folder import (
     POLICY_FILE,
     TENSORBOARD_DIR,
 )
+from dcp.files.validation import require_no_links_out
+from dcp.policies.policy import DeployedPolicy
+from dcp.policies.policy_file import save_policy, write_whole
 from dcp.runs.checkpoint import UNSPLIT, machine, versions
 from dcp.runs.run_status import Budget, raised, read_plan, taken
-from dcp.validation import require_no_links_out
 
 LOCK_FILE = ".lock"
 _TRIES, _PAUSE = 10, 0.02  # seconds between two tries: `owner` takes the lock for a moment, only to look

@@ -11,7 +11,7 @@ from typing import Any
 
 from dcp.config import Config, Settings
 from dcp.errors import UserError
-from dcp.run_folder import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE, load_run, read_config_file, require_trust
+from dcp.files.run_folder import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE, load_run, read_config_file, require_trust
 from dcp.runs.checkpoint_files import CHECKPOINT_SCHEMA_VERSION, DamagedError, checkpoints, read_record, verify
 
 

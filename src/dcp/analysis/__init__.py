@@ -1,1 +1,0 @@
-"""Read run folders and policies, and make tables and pictures of them. Nothing here imports the trainer."""

@@ -1,0 +1,161 @@
+"""The reading side of a run folder, for everyone who looks at a run and does not train it."""
+
+import csv
+import io
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from dcp.components import one_line, shown
+from dcp.config import SCHEMA_VERSION, Config
+from dcp.errors import UserError
+from dcp.files.validation import MEGABYTE, FormatError, checked, read_json, read_text
+from dcp.named_code import is_allowed
+
+CONFIG_FILE = "config.json"
+METRICS_FILE = "metrics.csv"
+POLICY_FILE = "policy.safetensors"
+POLICIES_DIR = "policies"  # of `--keep-policies`: the policy of each evaluation, by environment steps
+PLOTS_DIR = "plots"
+CHECKPOINTS_DIR = "checkpoints"
+TENSORBOARD_DIR = "tensorboard"
+FAULT_FILE = "fault.json"
+ZOO = "zoo"  # trained policies inside the package: zoo/<env>/<method> stands for a run folder
+ZOO_FOLDER = Path(__file__).parents[1] / ZOO
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What a run left behind."""
+
+    folder: Path
+    config: dict[str, Any]  # resolved; every field of `Config`
+    versions: dict[str, str]  # package -> version that trained it
+    metrics: dict[str, np.ndarray]  # column -> one number per evaluation
+
+    @property
+    def policy_path(self) -> Path:
+        return self.folder / POLICY_FILE
+
+    @property
+    def plots(self) -> Path:
+        return self.folder / PLOTS_DIR
+
+
+def located(path: str | Path) -> Path:
+    """Return the path, or the zoo's folder if it names one of its runs. A file of that name here goes first."""
+    path = Path(path)
+    if path.exists() or not is_zoo(path):
+        return path
+    found = ZOO_FOLDER.joinpath(*path.parts[1:])
+    if not found.exists() or (found.is_dir() and not (found / CONFIG_FILE).is_file()):
+        name, names = path.as_posix(), zoo_names()
+        close = get_close_matches(name, names, 1)
+        hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(names)}"
+        raise UserError(f"the zoo has no {name.removeprefix(f'{ZOO}/')}: {hint}")
+    return found
+
+
+def is_zoo(path: str | Path) -> bool:
+    return Path(path).parts[:1] == (ZOO,)
+
+
+def zoo_names() -> list[str]:
+    """List zoo/<env>/<method> of every policy that comes with the package."""
+    folders = (file.parent for file in ZOO_FOLDER.glob("*/*/config.json"))
+    return sorted(f"{ZOO}/{folder.relative_to(ZOO_FOLDER).as_posix()}" for folder in folders)
+
+
+def load_run(folder: str | Path) -> RunRecord:
+    """Read what a run left behind: a folder, or zoo/<env>/<method>."""
+    folder = located(folder)
+    if not (folder / CONFIG_FILE).is_file():
+        raise UserError(f"{folder} is not a run folder (no {CONFIG_FILE}): name the folder that `dcp train` printed")
+    stored = read_config_file(folder / CONFIG_FILE)
+    return RunRecord(folder, stored["config"], stored["versions"], _read_metrics(folder / METRICS_FILE))
+
+
+def kept_policies(folder: str | Path) -> list[Path]:
+    """List the policies that `--keep-policies` kept at evaluations, the earliest first."""
+    return sorted((Path(folder) / POLICIES_DIR).glob("*.safetensors"))
+
+
+def require_trust(name: str, given: str | None, flag: str) -> None:
+    """Refuse code that a run's config names unless its user names it too, by flag: it may come from a stranger."""
+    if ":" in name and given != name and not is_allowed(name):
+        raise UserError(
+            f"the run's config names the code {name!r}: if you trust it, name it too: --{flag} {name}, "
+            f"or --import {name.split(':')[0]}"
+        )
+
+
+class _Budget(Struct):
+    steps: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+    num_evals: Annotated[int, Meta(ge=1, le=1_000_000)]
+
+
+class _ConfigFile(Struct):
+    """config.json, but for the config itself: `Config` checks that. Older files lack all of these."""
+
+    earlier_budgets: list[_Budget] = []
+    versions: dict[str, str] = {}
+    machine: dict[str, str] = {}
+
+
+def read_config_file(path: str | Path) -> dict[str, Any]:
+    """Read a config.json, checked and of the present schema: config (valid for `Config`), earlier_budgets, versions."""
+    path = Path(path)
+    try:
+        stored = read_json(path, most=16 * MEGABYTE)
+    except (OSError, ValueError) as error:
+        if not isinstance(error, FormatError):
+            reason = getattr(error, "strerror", None) or "no name of a file"
+            raise UserError(f"cannot read {path} ({reason}): name the config.json of a run") from error
+        raise UserError(f"{path} is not JSON ({error}): train again, or restore the file") from error
+    if not isinstance(stored, dict) or not isinstance(stored.get("config"), dict):
+        raise UserError(f"{path} is not the config of a run: it needs an object with the key 'config'")
+    version = stored.get("schema_version")
+    if type(version) is not int or version < 1:
+        raise UserError(f"{path} has schema_version {shown(version)}: restore the number that `dcp train` wrote")
+    if version > SCHEMA_VERSION:
+        newer = f"schema_version {shown(version)}, newer than {SCHEMA_VERSION}"
+        raise UserError(f"{path} has {newer}: upgrade dcp to read it")
+    try:
+        checked(stored, _ConfigFile)
+    except FormatError as error:
+        raise UserError(f"{path} is damaged ({error}): train again, or restore the file") from error
+    try:
+        Config.from_dict(stored["config"])
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    for older in range(version, SCHEMA_VERSION):
+        stored = _MIGRATIONS[older](stored)
+    known: dict[str, Any] = {"versions": {}, "machine": {}, "earlier_budgets": []}
+    return {**known, **stored}
+
+
+def _from_1(stored: dict[str, Any]) -> dict[str, Any]:
+    """Before runs could be trained longer, each had the one budget of its config."""
+    return {**stored, "schema_version": 2, "earlier_budgets": []}
+
+
+_MIGRATIONS = {1: _from_1}  # each to the next version
+
+
+def _read_metrics(path: Path) -> dict[str, np.ndarray]:
+    try:
+        header, *rows = list(csv.reader(io.StringIO(read_text(path), newline=""))) or [[]]
+        if not header:
+            raise UserError(f"{path} is empty: the run ended before its first evaluation; train again")
+        values = np.asarray([[float(value) for value in row] for row in rows], float).reshape(len(rows), len(header))
+    except OSError as error:
+        raise UserError(f"cannot read {path} ({error.strerror}): the run has no evaluation yet") from error
+    except UserError:
+        raise
+    except (ValueError, csv.Error) as error:
+        raise UserError(f"{path} is damaged ({one_line(error)}): train again, or restore the file") from error
+    return dict(zip(header, values.T, strict=True))

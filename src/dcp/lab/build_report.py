@@ -1,0 +1,196 @@
+"""Write one self-contained page about any set of runs, and each of its figures and tables as files."""
+
+import io
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from dcp.errors import UserError
+from dcp.lab.aggregate_scores import aggregate_section
+from dcp.lab.burst_tables import burst_sections
+from dcp.lab.compare_runs import compare_sections
+from dcp.lab.curves import XAxis, curve_data, curve_panels, curve_section, metric_data
+from dcp.lab.diagnosis_results import diagnosis_sections
+from dcp.lab.landscape_figure import landscape_sections
+from dcp.lab.method_tables import checkpoint_section, summary_section
+from dcp.lab.paper_values import CHECKPOINTS
+from dcp.lab.published_values import published_sections
+from dcp.lab.pusher_goals import pusher_sections
+from dcp.lab.report_html import Names, make_page
+from dcp.lab.report_runs import make_gallery, runs_table, states_html
+from dcp.lab.result_tables import FigureSpec, Section, require_writable, write_table, writing_to
+from dcp.lab.run_collection import Collection, collect
+from dcp.lab.style import save
+from dcp.policies.policy_file import write_whole
+
+PAGE, FIGURES_DIR, TABLES_DIR = "report.html", "figures", "tables"
+PICTURE_BYTES = 3_000_000  # of the figures in the page; the curves are drawn by its script
+PAGE_WIDTH = 1920  # pixels of a figure in the page
+LONGEST_NAME = 80  # characters of a file's name, without its ending
+Tell = Callable[[str, int, int], None]  # what is being done, how many parts are done, of how many
+
+
+@dataclass(frozen=True)
+class Report:
+    page: Path
+    collection: Collection
+    num_figures: int
+    num_tables: int
+
+
+def build_report(
+    runs: Sequence[str | Path], out: Path, checkpoints: Sequence[int], x: XAxis = "steps", tell: Tell = lambda *_: None
+) -> Report:
+    """Write report.html, figures/ and tables/ into `out`. `tell` is called with what is being done."""
+    is_new = not out.exists()
+    require_writable(out)
+    tell("reading runs", 0, 1)
+    try:
+        collection = collect(runs)
+    except UserError:  # a mistake must leave nothing behind
+        if is_new:
+            out.rmdir()
+        raise
+    names = Names.of(collection)
+    found = [Section("Runs", "runs", tables=(runs_table(collection),)), curve_section(collection, names, x)]
+    makers = _section_makers(checkpoints)
+    for at, (what, make) in enumerate(makers.items()):
+        tell(what, at, len(makers))
+        found += make(collection)
+    sections = with_safe_names(found)
+    pictures = _draw_all(sections, out, tell)
+    tables = [table for section in sections for table in section.tables]
+    for table in tables:
+        write_table(table, out / TABLES_DIR)
+    tell("page", 0, 1)
+    content = _page(collection, names, sections, pictures, x, out)
+    with writing_to(out):
+        write_whole(out / PAGE, content.encode())
+    return Report(out / PAGE, collection, len(pictures), len(tables))
+
+
+def _section_makers(checkpoints: Sequence[int]) -> dict[str, Callable[[Collection], list[Section]]]:
+    """Return the parts of a report in the order of its page, each by what is being made."""
+    return {
+        "statistics": lambda collection: statistics_sections(collection, checkpoints),
+        "published values": published_sections,
+        "two runs": compare_sections,
+        "landscapes": landscape_sections,
+        "goals of the pusher": pusher_sections,
+        "diagnoses": diagnosis_sections,
+    }
+
+
+def statistics_sections(collection: Collection, checkpoints: Sequence[int] = CHECKPOINTS) -> list[Section]:
+    """Return the sections that these runs have data for: which method is better, checkpoints, bursts, saturation."""
+    found = [summary_section(collection), aggregate_section(collection), checkpoint_section(collection, checkpoints)]
+    return [section for section in [*found, *burst_sections(collection)] if section.tables or section.text]
+
+
+def with_safe_names(sections: Sequence[Section]) -> list[Section]:
+    """Turn names into file names of letters, digits, - and _, no two alike."""
+    for_figures, for_tables, for_anchors = set[str](), set[str](), set[str]()
+    safe = []
+    for section in sections:
+        figures = tuple(replace(figure, name=_free(figure.name, for_figures)) for figure in section.figures)
+        tables = tuple(replace(table, name=_free(table.name, for_tables)) for table in section.tables)
+        anchor = _free(section.anchor, for_anchors)
+        safe.append(replace(section, figures=figures, tables=tables, anchor=anchor))
+    return safe
+
+
+def _free(name: str, taken: set[str]) -> str:
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:LONGEST_NAME] or "part"
+    candidate, number = plain, 2
+    while candidate.lower() in taken:  # some file systems ignore case
+        candidate, number = f"{plain}_{number}", number + 1
+    taken.add(candidate.lower())
+    return candidate
+
+
+def _draw_all(sections: list[Section], out: Path, tell: Tell) -> dict[str, bytes | str]:
+    figures = [figure for section in sections for figure in section.figures]
+    pictures = {}
+    for at, figure in enumerate(figures):
+        tell(f"figure {figure.name}", at, len(figures))
+        pictures[figure.name] = draw(figure, out / FIGURES_DIR)
+    return pictures
+
+
+def draw(figure: FigureSpec, folder: Path) -> bytes | str:
+    """Write both files of one figure. -> its PNG, or a sentence why it could not be drawn"""
+    try:
+        drawn = figure.make()
+    except UserError as error:  # such as a damaged policy: draw the other figures
+        return f"Not drawn: {error}."
+    with writing_to(folder):
+        png = save(drawn, folder / f"{figure.name}.png")
+        drawn.set_layout_engine("none")  # lay out once, so that both files look alike
+        save(drawn, folder / f"{figure.name}.pdf")
+        return png.read_bytes()
+
+
+def for_page(picture: bytes) -> bytes:
+    """Shrink a PNG to fewer pixels and 256 colours, which looks as good on a screen with far fewer bytes."""
+    with Image.open(io.BytesIO(picture)) as image:
+        small = image.convert("RGB")
+        small.thumbnail((PAGE_WIDTH, 2 * PAGE_WIDTH), Image.Resampling.LANCZOS)
+        content = io.BytesIO()
+        small.quantize(256, dither=Image.Dither.NONE).save(content, "PNG")
+    return min(content.getvalue(), picture, key=len)
+
+
+def _page(
+    collection: Collection, names: Names, sections: list[Section], pictures: dict[str, bytes | str], x: XAxis, out: Path
+) -> str:
+    from dcp import __version__
+
+    runs, curves, *others = sections
+    cards, moving = make_gallery(collection, names, out)
+    parts = [
+        replace(runs, html=states_html(collection, names), folded=True),
+        replace(curves, html=curve_panels(collection, names, curves.figures)),
+        *others,
+    ]
+    if cards:
+        words = "Point at an episode, or tap it, to see it move."
+        parts.append(Section("Episodes", "episodes", text=words, html=cards))
+    data: dict[str, Any] = {"axis": x, "metrics": metric_data(), "curves": curve_data(collection, names)}
+    data["moving"] = moving
+    made = f"Made by dcp {__version__} on {time.strftime('%Y-%m-%d %H:%M')}. Everything shown is in this file."
+    shown = _within_bounds(pictures, others)
+    return make_page("dcp report", _lede(collection), escape(made), names, parts, shown, data)
+
+
+def _within_bounds(pictures: dict[str, bytes | str], sections: list[Section]) -> dict[str, bytes | str]:
+    """Return the page's copies of its figures; for those that no longer fit, a sentence that names the file."""
+    shown: dict[str, bytes | str] = {}
+    room = PICTURE_BYTES
+    for name in (figure.name for section in sections for figure in section.figures):
+        picture = pictures[name]
+        if isinstance(picture, bytes):
+            picture = for_page(picture)
+            room -= len(picture)
+        shown[name] = picture if room >= 0 else f"The page is full: see `{FIGURES_DIR}/{name}.png` next to it."
+    return shown
+
+
+def _lede(collection: Collection) -> str:
+    seeds = {run.seed for run in collection.runs if run.config}
+    counted = {
+        "run": collection.runs,
+        "environment": collection.environments,
+        "method": collection.methods,
+        "seed": seeds,
+    }
+    return " · ".join(count(len(things), noun) for noun, things in counted.items())
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,162 @@
+"""Make the paper's burst and saturation tables from `dcp eval`: mean and population std over trained seeds."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dcp.lab import paper_values
+from dcp.lab.evaluation_results import Burst, EvalResult, eval_results, one_each
+from dcp.lab.paper_values import Published
+from dcp.lab.result_tables import Cell, Row, Section, Table, absent, number
+from dcp.lab.run_collection import Collection, Key, in_order
+
+ALL = "all"
+STD = "Mean ± population standard deviation over trained seeds, as in the paper; one seed has none."
+OVER_ALL = (
+    f"{ALL}: over all (environment, seed) pairs; minus {paper_values.BASELINE}'s: over the environments that both have."
+)
+BOLD = "Bold: a gain above its standard deviation."
+
+
+def burst_sections(collection: Collection) -> list[Section]:
+    """Return the tables of bursts and of saturation; if no result can be used, only a sentence."""
+    bursts = Section("Periodic bursts", "bursts", tables=tuple(burst_tables(collection)))
+    if table := saturation_table(collection):
+        return [bursts, Section("Saturation", "saturation", tables=(table,))]
+    unused = eval_results(collection)[1]
+    words = ["No result of dcp eval can be used.", *unused] if unused else []
+    return [bursts, Section("Saturation", "saturation", text="\n\n".join(words))]
+
+
+def burst_tables(collection: Collection) -> list[Table]:
+    """Return one table for each P and L, compared with no burst on the same episodes."""
+    results, unused = eval_results(collection)
+    bursts = sorted({result.burst for result in results if result.burst})
+    return [_burst_table([r for r in results if r.burst == burst], burst, unused) for burst in bursts]
+
+
+def saturation_table(collection: Collection) -> Table | None:
+    """Return None without any evaluation by `dcp eval`."""
+    results, unused = eval_results(collection)
+    chosen, left = one_each(results)
+    if not chosen:
+        return None
+    groups = _groups(chosen)
+    published = any(paper_values.saturation(*key) for key in groups)
+    rows = []
+    for key, found in groups.items():
+        cells = [Cell(key[0]), Cell(key[1]), _count(found), _spread([result.saturation for result in found])]
+        cells += [_paper(paper_values.saturation(*key))] if published else []
+        rows.append(Row(tuple(cells), *key))
+    columns = ("Environment", "Method", "Seeds", "Saturation (%)", *(["Paper"] if published else []))
+    about = "The share of action components with |a| > 0.95, without a burst."
+    notes = (about, STD, *_episodes(chosen), *left, *unused)
+    return Table("saturation", "Saturation of deployed policies", columns, tuple(rows), notes)
+
+
+def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str]) -> Table:
+    chosen, left = one_each(results)
+    groups = _groups(chosen)
+    methods = in_order(method for _, method in groups)
+    published = burst == paper_values.burst_setting() and any(paper_values.burst(*key, "base") for key in groups)
+    several = len({environment for environment, _ in groups}) > 1
+    everything = {(ALL, method): [r for r in chosen if r.method == method] for method in methods if several}
+    rows = [_burst_row(key, found, chosen, published) for key, found in {**groups, **everything}.items()]
+    columns = ["Environment", "Method", "Seeds", "Reach (%)", "Gain by the burst", "Wins/ties/losses"]
+    columns += [f"Gain minus {paper_values.BASELINE}'s"] if paper_values.BASELINE in methods else []
+    columns += (
+        ["Reach, paper", "Gain, paper", "W/T/L, paper", f"Minus {paper_values.BASELINE}'s, paper"] if published else []
+    )
+    if paper_values.BASELINE not in methods:
+        rows = [Row((*row.cells[:6], *row.cells[7:]), row.environment, row.method) for row in rows]
+    notes = (
+        "Reach: episodes that come near their goal at least once. "
+        f"Burst: random actions in the last {burst[1]} of every {burst[0]} steps, on the same episodes.",
+        STD,
+        BOLD,
+        "Wins, ties and losses: trained seeds whose reach the burst raises, leaves unchanged and lowers.",
+        *([OVER_ALL] if several else []),
+        *_episodes(chosen),
+        *left,
+        *unused,
+    )
+    title = f"Periodic burst, P = {burst[0]}, L = {burst[1]}"
+    return Table(f"burst_{burst[0]}_{burst[1]}", title, tuple(columns), tuple(rows), notes)
+
+
+def _burst_row(key: Key, found: list[EvalResult], everyone: list[EvalResult], published: bool) -> Row:
+    environment, method = key
+    over_all = environment == ALL
+    gains = [result.gain for result in found]
+    gain = _spread(gains, sign=True)
+    is_clear = gain.spread is not None and gain.value is not None and gain.value > gain.spread and not over_all
+    record = tuple(sum(np.sign(x) == sign for x in gains) for sign in (1, 0, -1))
+    rivals = [r for r in everyone if r.method == paper_values.BASELINE]
+    shared = {r.environment for r in rivals} & {r.environment for r in found}
+    mine, theirs = ([r.gain for r in side if r.environment in shared] for side in (found, rivals))
+    less = (
+        absent()
+        if method == paper_values.BASELINE or not shared
+        else number(float(np.mean(mine) - np.mean(theirs)), sign=True)
+    )
+    cells = [
+        Cell(environment),
+        Cell(method),
+        _count(found),
+        absent() if over_all else _spread([result.reach for result in found]),
+        replace(gain, bold=is_clear),
+        Cell("/".join(map(str, record))),
+        less,
+    ]
+    if published:
+        cells += _paper_cells(environment, method)
+    return Row(tuple(cells), "" if over_all else environment, method)
+
+
+def _paper_cells(environment: str, method: str) -> list[Cell]:
+    base = None if environment == ALL else paper_values.burst(environment, method, "base")
+    record = paper_values.burst_record(method) if environment == ALL else None
+    less = paper_values.burst_advantage(environment) if method == paper_values.METHOD else None
+    return [
+        _paper(base),
+        _paper(paper_values.burst(environment, method, "delta"), sign=True),
+        Cell("/".join(map(str, record))) if record else absent(),
+        absent() if less is None else number(less, sign=True),
+    ]
+
+
+def _groups(results: Sequence[EvalResult]) -> dict[Key, list[EvalResult]]:
+    environments, methods = in_order(r.environment for r in results), in_order(r.method for r in results)
+    groups = {(env, name): [r for r in results if r.key == (env, name)] for env in environments for name in methods}
+    return {key: found for key, found in groups.items() if found}
+
+
+def _spread(values: Sequence[float], sign: bool = False) -> Cell:
+    """Return the population std, as in the paper; nan for one value, where it would always be 0."""
+    std = float(np.std(values)) if len(values) > 1 else None
+    return number(float(np.mean(values)), std, count=len(values), sign=sign)
+
+
+def _count(found: Sequence[EvalResult]) -> Cell:
+    return Cell(str(len(found)), len(found), hover="seeds " + ", ".join(str(result.seed) for result in found))
+
+
+def _paper(published: Published | None, sign: bool = False) -> Cell:
+    return absent("not in the paper") if published is None else number(*published, sign=sign)
+
+
+def _episodes(chosen: Sequence[EvalResult]) -> list[str]:
+    """Say how many episodes were used, and whether policies of one environment had others or trained longer."""
+    counts = sorted({result.episodes for result in chosen})
+    said = [f"Episodes of each policy: {', '.join(map(str, counts))}."]
+    for environment in in_order(result.environment for result in chosen):
+        seen = {(r.episodes, r.eval_seeds) for r in chosen if r.environment == environment}
+        if len(seen) > 1:
+            said.append(
+                f"{environment}: not all policies had the same episodes, so differences between them are rough."
+            )
+        steps = sorted({r.env_steps for r in chosen if r.environment == environment})
+        if steps[0] < 0.9 * steps[-1]:
+            said.append(f"{environment}: the policies were trained for {steps[0]:,} to {steps[-1]:,} steps.")
+    return said

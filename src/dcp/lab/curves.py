@@ -1,0 +1,308 @@
+"""Draw learning curves: of one run, of many seeds of many methods, and as the panels of a report's page."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from html import escape
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MultipleLocator
+
+from dcp.errors import UserError
+from dcp.lab.report_html import Names, figure_files
+from dcp.lab.result_tables import FigureSpec, Section
+from dcp.lab.run_collection import FEWEST_SEEDS, FINISHED, METRICS, Collection, Metric, Run
+from dcp.lab.statistics import t_interval
+from dcp.lab.style import INK, colours, house_style, human_count, step_axis
+
+Columns = Mapping[str, np.ndarray]  # one run's metrics.csv: name -> [evaluations]
+XAxis = Literal["steps", "seconds"]
+X_COLUMNS: dict[XAxis, str] = {"steps": "env_steps", "seconds": "wall_seconds"}
+UNITS = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
+
+
+class SeedsCurve(NamedTuple):
+    """Statistics over the seeds of one method, at the evaluations that all of them have."""
+
+    steps: np.ndarray  # [K]
+    seconds: np.ndarray  # [K]: mean over seeds of the time of that evaluation; nan if one recorded no time
+    mean: np.ndarray  # [K]: nan where a seed's value is
+    half_width: np.ndarray  # [K]: 95% Student t; nan for fewer than three seeds
+    num_seeds: int
+
+    def at(self, x: XAxis) -> np.ndarray:
+        return self.steps if x == "steps" else self.seconds
+
+
+def curve(run: Columns, metric: str, x: XAxis = "steps") -> tuple[np.ndarray, np.ndarray]:
+    """Return environment steps or seconds [K], and the metric as shown [K]. A missing column is an error."""
+    for name in (X_COLUMNS[x], metric):
+        if name not in run:
+            raise UserError(f"this run recorded no {name!r}: choose one of {', '.join(sorted(run))}")
+    factor = METRICS[metric].factor if metric in METRICS else 1.0
+    return np.asarray(run[X_COLUMNS[x]], float), factor * np.asarray(run[metric], float)
+
+
+def over_seeds(runs: Sequence[Columns], metric: str) -> SeedsCurve:
+    """Average the seeds. The mean ends with the shortest seed: over fewer seeds it would be another quantity.
+
+    Seeds that were never evaluated at the same step have no mean: K is 0.
+    """
+    curves = [curve(run, metric) for run in runs]
+    shared = sorted(set.intersection(*(set(steps.tolist()) for steps, _ in curves)))
+    if not shared:
+        nothing = np.empty(0)
+        return SeedsCurve(nothing, nothing, nothing, nothing, len(runs))
+    values = np.asarray([_values_at(shared, *at) for at in curves])  # [seeds, K]
+    times = [_values_at(shared, steps, _clock(run)) for run, (steps, _) in zip(runs, curves, strict=True)]
+    found = t_interval(values)
+    half_width = found.half_width if len(runs) >= FEWEST_SEEDS else np.full(len(shared), np.nan)
+    return SeedsCurve(np.asarray(shared), np.asarray(times).mean(axis=0), found.mean, half_width, len(runs))
+
+
+def _values_at(shared: Sequence[float], steps: np.ndarray, values: np.ndarray) -> list[float]:
+    found = dict(zip(steps.tolist(), np.asarray(values, float).tolist(), strict=True))
+    return [found[at] for at in shared]
+
+
+def _clock(run: Columns) -> np.ndarray:
+    return run.get("wall_seconds", np.full(len(run["env_steps"]), np.nan))
+
+
+def recorded(methods: Mapping[str, Sequence[Columns]], metric: str, x: XAxis = "steps") -> dict[str, list[Columns]]:
+    """Return the runs that can be drawn, those with the metric, the steps and the axis, and only methods with any."""
+    needed = {metric, "env_steps", X_COLUMNS[x]}
+    found = {label: [run for run in runs if needed <= run.keys()] for label, runs in methods.items()}
+    return {label: runs for label, runs in found.items() if runs}
+
+
+def plot_run(axes: Axes, run: Columns, metric: str, colour: str) -> None:
+    """Draw one run, with a dot per evaluation and a gap where values are missing."""
+    axes.plot(*curve(run, metric), color=colour, marker="o", markersize=3.5, zorder=3)
+    _dress(axes, metric, "steps")
+
+
+def plot_methods(
+    axes: Axes,
+    methods: Mapping[str, Sequence[Columns]],
+    metric: str,
+    x: XAxis = "steps",
+    colour_of: Mapping[str, str] | None = None,
+) -> None:
+    """Draw the mean over seeds, its 95% t-interval as a band, and thin lines of seeds; no band below three seeds."""
+    colour_of = colour_of or colours(list(methods))
+    for label, runs in methods.items():
+        if not runs:
+            raise UserError(f"{label} has no run to plot: leave it out")
+        _plot_seeds(axes, label, runs, metric, x, colour_of[label])
+    _dress(axes, metric, x)
+
+
+def _plot_seeds(axes: Axes, label: str, runs: Sequence[Columns], metric: str, x: XAxis, colour: str) -> None:
+    together = over_seeds(runs, metric)
+    at, count = together.at(x), "1 seed" if len(runs) == 1 else f"{len(runs)} seeds"
+    if len(runs) > 1:
+        for run in runs:
+            axes.plot(*curve(run, metric, x), color=colour, linewidth=0.7, alpha=0.35, zorder=2)
+        low, high = together.mean - together.half_width, together.mean + together.half_width
+        axes.fill_between(at, low, high, color=colour, alpha=0.14, linewidth=0, zorder=1)
+    if not len(at):
+        count += ", never evaluated at the same step"
+    dot = "o" if len(at) == 1 else None  # a line through one point is invisible
+    axes.plot(at, together.mean, color=colour, marker=dot, markersize=3.5, label=f"{label} ({count})", zorder=3)
+
+
+def run_figure(run: Columns, title: str, method: str) -> Figure:
+    """Draw both metrics of one run; a metric that was not recorded has no panel."""
+    shown = [metric for metric in METRICS if metric in run]
+    if not shown:
+        raise UserError(f"nothing to plot: this run recorded none of {', '.join(METRICS)}")
+    with house_style():
+        figure, panels = _panels(len(shown), title)
+        for axes, metric in zip(panels, shown, strict=True):
+            plot_run(axes, run, metric, colours([method])[method])
+    return figure
+
+
+def methods_figure(
+    methods: Mapping[str, Sequence[Columns]],
+    title: str,
+    x: XAxis = "steps",
+    colour_of: Mapping[str, str] | None = None,  # where several figures must agree beyond the methods' own colours
+) -> Figure:
+    """Draw both metrics of several methods with several seeds each. A run has a line where it has data."""
+    shown = {metric: recorded(methods, metric, x) for metric in METRICS}
+    shown = {metric: found for metric, found in shown.items() if found}
+    if not shown:
+        raise UserError(f"nothing to plot: no run recorded {X_COLUMNS[x]!r} and one of {', '.join(METRICS)}")
+    with house_style():
+        figure, panels = _panels(len(shown), title)
+        for axes, (metric, found) in zip(panels, shown.items(), strict=True):
+            plot_methods(axes, found, metric, x, colour_of)
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)))
+    return figure
+
+
+def _panels(count: int, title: str) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(4.4 * count, 3.2), layout="constrained")
+    figure.suptitle(title, color=INK, fontsize=11)
+    return figure, [figure.add_subplot(1, count, i + 1) for i in range(count)]
+
+
+def _dress(axes: Axes, metric: str, x: XAxis) -> None:
+    shown = METRICS.get(metric, Metric(metric, 1.0, None))
+    axes.set_ylabel(shown.label)
+    (step_axis if x == "steps" else _time_axis)(axes)
+    top = shown.top or axes.get_ylim()[1]  # bands may exceed the possible values; the axis does not
+    axes.set_ylim(-0.015 * top, 1.015 * top)  # a line at either end keeps its full width
+    axes.set_xlim(left=0.0)
+
+
+def _time_axis(axes: Axes) -> None:
+    """Choose the unit that suits the longest run, with ticks at its round numbers."""
+    longest = axes.get_xlim()[1]
+    unit, name = next(((size, name) for size, name in UNITS if longest >= 2 * size), UNITS[-1])
+    rough = longest / unit / 5
+    size = 10.0 ** np.floor(np.log10(rough))
+    step = size * next(s for s in (1, 2, 2.5, 5, 10) if s * size >= rough)
+    axes.xaxis.set_major_locator(MultipleLocator(step * unit))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds / unit:.4g}"))
+    axes.set_xlabel(f"Wall-clock time ({name})")
+
+
+# The panels of a report's page. Statistics are made here; the page's script only draws.
+
+_WORDS = (
+    "Bold: mean over seeds. Band: two-sided 95% Student-t interval of the mean. Thin: each seed. A mean is over all "
+    "seeds of its method, so it ends where the shortest run ends; over time it is at the seeds' mean time of each "
+    "evaluation. Point at a curve for its values, or use the arrow keys."
+)
+_SWITCHES = (
+    ("axis", "Horizontal axis", (("steps", "environment steps"), ("seconds", "wall-clock time"))),
+    ("range", "Vertical axis", (("full", "full range"), ("fit", "fit to data"))),
+    ("seeds", "Seeds", (("true", "all seeds"), ("false", "only the mean"))),
+)
+
+
+def curve_section(collection: Collection, names: Names, x: XAxis) -> Section:
+    """Return the section whose figures are for papers; the page shows `curve_panels` instead."""
+    figures = tuple(
+        FigureSpec(
+            f"curves_{environment}",
+            f"Learning curves on {environment}",
+            partial(_environment_figure, collection, environment, x, names.colours),
+            environment,
+        )
+        for environment in collection.environments
+        if any(X_COLUMNS[x] in run.metrics for m in collection.methods for run in collection.of(environment, m))
+    )
+    text = _WORDS if collection.environments else "No run has an evaluation yet."
+    return Section("Learning curves", "curves", figures, text=text)
+
+
+def _environment_figure(collection: Collection, environment: str, x: XAxis, colour_of: dict[str, str]) -> Figure:
+    runs = {method: [run.metrics for run in collection.of(environment, method)] for method in collection.methods}
+    return methods_figure({method: found for method, found in runs.items() if found}, environment, x, colour_of)
+
+
+def curve_panels(collection: Collection, names: Names, figures: tuple[FigureSpec, ...]) -> str:
+    """Return the places where the page's script draws, with links to the figures' files."""
+    files = {figure.environment: figure_files(figure.name) for figure in figures}
+    shown = [
+        _panel(at, environment, files.get(environment, ""), collection, names)
+        for at, environment in enumerate(collection.environments)
+    ]
+    return _controls() + "".join(shown) if shown else ""
+
+
+def _controls() -> str:
+    groups = []
+    for name, label, values in _SWITCHES:
+        buttons = "".join(
+            f'<button type="button" data-switch="{name}" data-value="{value}">{text}</button>' for value, text in values
+        )
+        groups.append(f'<span class="switch" role="group" aria-label="{label}">{buttons}</span>')
+    return f'<div class="controls">{"".join(groups)}</div>\n'
+
+
+def _panel(at: int, environment: str, files: str, collection: Collection, names: Names) -> str:
+    charts = "".join(
+        f'<figure><figcaption>{metric.label}</figcaption><div data-chart="{at}" data-metric="{key}"></div></figure>'
+        for key, metric in METRICS.items()
+    )
+    said = " ".join(curve_notes(collection, environment))
+    notes = f'<p class="note">{escape(said)}</p>' if said else ""
+    return (
+        f'<article class="panel"{names.tags(environment)}><header><h3>{escape(environment)}</h3>{files}</header>\n'
+        f'{notes}<div class="pair">{charts}</div></article>\n'
+    )
+
+
+def curve_notes(collection: Collection, environment: str) -> list[str]:
+    """Return notes on one environment's curves: missing seeds, means that end before the lines."""
+    alone = [method for method in collection.methods if len(collection.of(environment, method)) == 1]
+    notes = [f"{', '.join(alone)}: one seed, so no interval."] if alone else []
+    for method in collection.methods:
+        runs = collection.of(environment, method)
+        if not runs:
+            continue
+        if missing := collection.missing_seeds(environment, method):
+            notes.append(f"{method} has no run of seed {', '.join(map(str, missing))}, which other methods have.")
+        notes += _end_of_mean(method, runs)
+        if len(runs) == 1 and runs[0].state != FINISHED:
+            notes.append(f"{method}, seed {runs[0].seed}: {runs[0].state}.")
+    return notes
+
+
+def _end_of_mean(method: str, runs: Sequence[Run]) -> list[str]:
+    """Say where the mean over all seeds ends: with the shortest seed."""
+    lasts = {run.seed: run.env_steps for run in runs}
+    shared = set.intersection(*(set(run.metrics["env_steps"].tolist()) for run in runs))
+    if not shared:
+        return [f"{method} has no mean: its seeds were never evaluated at the same step."]
+    end, furthest = max(shared), max(lasts.values())
+    if end == furthest:
+        return []
+    short = [str(seed) for seed, last in lasts.items() if last < furthest]
+    seeds = f"seed {', '.join(short)} ended early" if short else "later evaluations are not at the same steps"
+    return [f"{method}'s mean ends at {human_count(end)} of {human_count(furthest)} steps: {seeds}."]
+
+
+def metric_data() -> list[dict[str, Any]]:
+    return [{"key": key, "label": metric.label, "top": metric.top} for key, metric in METRICS.items()]
+
+
+def curve_data(collection: Collection, names: Names) -> list[dict[str, Any]]:
+    """Return one object per environment that has a curve: its groups of seeds, each with its runs and its means."""
+    groups: dict[str, list[dict[str, Any]]] = {environment: [] for environment in collection.environments}
+    for (environment, method), runs in collection.groups.items():
+        groups[environment].append(_group_data(names.methods.index(method), runs))
+    return [{"environment": names.environments.index(env), "groups": found} for env, found in groups.items()]
+
+
+def _group_data(method: int, runs: Sequence[Run]) -> dict[str, Any]:
+    metrics = {}
+    for key in METRICS:
+        together = over_seeds([run.metrics for run in runs], key)
+        metrics[key] = {
+            "steps": numbers(together.steps, 0),
+            "seconds": numbers(together.seconds, 1),
+            "mean": numbers(together.mean, 3),
+            "half": numbers(together.half_width, 3),
+        }
+    return {"method": method, "metrics": metrics, "runs": [_run_data(run) for run in runs]}
+
+
+def _run_data(run: Run) -> dict[str, Any]:
+    values = {key: numbers(metric.factor * run.metrics[key], 3) for key, metric in METRICS.items()}
+    steps, seconds = numbers(run.metrics["env_steps"], 0), numbers(_clock(run.metrics), 1)
+    return {"seed": run.seed, "steps": steps, "seconds": seconds, "values": values}
+
+
+def numbers(values: Iterable[float], digits: int) -> list[float | int | None]:
+    """Round for JSON: what is not finite is null, which the script draws as a gap."""
+    rounded = [round(float(value), digits) if np.isfinite(value) else None for value in values]
+    return [int(value) if value is not None and value == int(value) else value for value in rounded]

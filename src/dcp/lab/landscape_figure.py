@@ -1,0 +1,359 @@
+"""Draw landscapes: several runs next to the maze's true distances, a single run, and the report's section."""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.contour import QuadContourSet
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from dcp.envs.base import Environment
+from dcp.envs.mazes import has_plane
+from dcp.envs.paths import farthest_goal
+from dcp.envs.registry import ENVIRONMENTS, make_env
+from dcp.errors import UserError
+from dcp.files.run_folder import POLICY_FILE
+from dcp.lab.maze_drawing import arrows_per_cell, draw_arrows, draw_maze
+from dcp.lab.maze_episodes import MazePath, maze_of, paths_toward
+from dcp.lab.psi_landscape import Landscape, Likeness, View, colour_ranges, maze_env, psi_landscape, view
+from dcp.lab.result_tables import Cell, FigureSpec, Row, Section, Table, number
+from dcp.lab.run_collection import Collection, Run
+from dcp.lab.style import BLUE, GOAL_COLOUR, INK, START_COLOUR, VERMILION, house_style
+from dcp.lab.targets import open_target
+from dcp.policies.policy import DeployedPolicy
+
+CONTOURS = 16
+COLOURS = "YlGnBu"  # light is near; the order survives grey print and colour blindness
+REGION = "#D6E8F2"
+PSI_LABEL = r"$\Vert\psi_g(x, y) - \psi_g(g)\Vert$"
+RHO = "\u03c1"
+BELOW_STRAIGHT = (
+    "Below the straight line's rank correlation: away from the ways that episodes took, psi says far and not how far, "
+    "so a valley along these ways goes with a poor order over the whole maze"
+)
+MAX_COLUMNS = 5  # panels in a row, including the maze's own
+PANEL, GAP, LEFT = 2.75, 0.16, 0.5  # inches: a panel with the gap next to it, and the space left of the first
+TITLE, LINE, TICKS, BAR = 0.5, 0.17, 0.3, 0.62  # above a panel (and a line more), below it, and for a colour bar
+
+
+def draw_landscape(
+    axes: Axes, landscape: Landscape, rollouts: Sequence[MazePath] = (), limits: tuple[float, float] | None = None
+) -> QuadContourSet:
+    """Draw filled contours, walls, rollouts up to their success, start cells and goal.
+
+    Return what a colour bar needs. `limits`: the colours' range; values beyond it have the colour of its end.
+    """
+    low, high = limits or (0.0, max(float(landscape.distance.max()), 1e-6))
+    levels = MaxNLocator(CONTOURS).tick_values(low, high) if limits is None else np.linspace(low, high, CONTOURS + 1)
+    distance = np.ma.masked_invalid(landscape.distance)
+    extend = _beyond(distance, low, high)
+    contours = axes.contourf(landscape.y, landscape.x, distance, levels=levels, cmap=COLOURS, extend=extend)
+    axes.contour(landscape.y, landscape.x, distance, levels=levels, colors="white", linewidths=0.5, alpha=0.6)
+    draw_maze(axes, landscape.layout)
+    draw_paths(axes, rollouts)
+    draw_ends(axes, landscape)
+    return contours
+
+
+def _beyond(distance: np.ma.MaskedArray, low: float, high: float) -> str:
+    """Return at which ends of the colour range distances lie beyond it."""
+    under, over = bool((distance < low).any()), bool((distance > high).any())
+    return {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[under, over]
+
+
+def draw_paths(axes: Axes, rollouts: Sequence[MazePath]) -> None:
+    for path in rollouts:
+        points = path.until_reached.points
+        for colour, width in (("white", 2.8), (INK, 1.3)):  # a pale edge keeps the line legible on a dark background
+            line = {"color": colour, "linewidth": width, "solid_joinstyle": "round", "solid_capstyle": "round"}
+            axes.plot(points[:, 1], points[:, 0], zorder=5, **line)
+
+
+def draw_ends(axes: Axes, landscape: Landscape, size: float = 1.0) -> None:
+    """Mark where episodes start, and the goal."""
+    starts = landscape.layout.cells("r")
+    marks = {"markeredgecolor": "white", "markeredgewidth": 1.2, "linestyle": "none", "zorder": 6}
+    axes.plot(starts[:, 1], starts[:, 0], marker="o", markersize=9 * size, color=START_COLOUR, label="start", **marks)
+    x, y = landscape.goal[:2]
+    axes.plot([y], [x], marker="*", markersize=18 * size, color=GOAL_COLOUR, label="goal g", **marks)
+
+
+class Strip(NamedTuple):
+    """One row of panels: views of one place. The first row of a place starts with its true distances."""
+
+    views: list[View]
+    ranges: list[tuple[float, float]]
+    with_truth: bool
+
+    @property
+    def columns(self) -> int:
+        return len(self.views) + self.with_truth
+
+
+def landscapes_figure(views: Sequence[View], colours: str = "panel", with_directions: bool = True) -> Figure:
+    """Draw every view with the true distances of its maze at the left; below each, which way it points.
+
+    `colours`: a kind of `colour_ranges`.
+    """
+    strips = _strips(views, colours)
+    columns = max(strip.columns for strip in strips)
+    width = LEFT + columns * PANEL
+    handles, ncols = _handles(views, with_directions), 6 if columns > 3 else 3
+    note = ""
+    if any(each.likeness.order < each.straight_line.order for each in views):
+        note = textwrap.fill(f"* {BELOW_STRAIGHT}.", round(15 * width))  # characters at that font size
+    foot = 0.3 + 0.25 * -(-len(handles) // ncols) + 0.15 * (note.count("\n") + bool(note))
+    height = sum(sum(_row_heights(strip, with_directions)) for strip in strips) + foot
+    with house_style():
+        figure = Figure(figsize=(width, height))
+        top = height
+        for strip in strips:
+            heights = _row_heights(strip, with_directions)
+            _draw_strip(figure, _place(figure, strip, columns, top, heights), strip)
+            top -= sum(heights)
+        legend = figure.legend(handles=handles, loc="lower center", ncols=ncols, borderaxespad=0.3, fontsize=9.5)
+        legend.set_title(note)
+        legend.get_title().set_fontsize(8)
+    return figure
+
+
+def _strips(views: Sequence[View], colours: str) -> list[Strip]:
+    strips = []
+    ranges = dict(zip(map(id, views), colour_ranges(views, colours), strict=True))
+    ordered = sorted(views, key=lambda v: [u.place for u in views].index(v.place))  # stable: by first appearance
+    for _, group in groupby(ordered, key=lambda v: v.place):
+        left, with_truth = list(group), True
+        while left:
+            room = MAX_COLUMNS - with_truth
+            strips.append(Strip(left[:room], [ranges[id(v)] for v in left[:room]], with_truth))
+            left, with_truth = left[room:], False
+    return strips
+
+
+def _panel_height(strip: Strip) -> float:
+    rows, columns = strip.views[0].landscape.layout.walls.shape
+    return (PANEL - GAP) * (rows - 1.5) / (columns - 1.5)
+
+
+def _row_heights(strip: Strip, with_directions: bool) -> list[float]:
+    """Return the rows' heights in inches: title, panel, and under the first row a colour bar."""
+    panel = _panel_height(strip) + TICKS
+    heights = [_title_height(strip) + panel + BAR]
+    return [*heights, TITLE + panel] if with_directions else heights
+
+
+def _title_height(strip: Strip) -> float:
+    """Return the title height of the first row: labels with paths have another line."""
+    return TITLE + LINE * max(each.label.count("\n") for each in strip.views)
+
+
+def _place(figure: Figure, strip: Strip, columns: int, top: float, heights: list[float]) -> np.ndarray:
+    """Return aligned axes [rows, columns] of one size, whatever is drawn around them."""
+    width, height = figure.get_size_inches()
+    size = (PANEL - GAP) / width, _panel_height(strip) / height
+    panels = np.empty((len(heights), columns), object)
+    for row, above in enumerate(np.cumsum([0.0, *heights[:-1]])):
+        title = _title_height(strip) if row == 0 else TITLE
+        bottom = (top - above - title) / height - size[1]
+        for column in range(columns):
+            panels[row, column] = figure.add_axes(((LEFT + column * PANEL) / width, bottom, *size))
+    return panels
+
+
+def _draw_strip(figure: Figure, panels: np.ndarray, strip: Strip) -> None:
+    """Fill panels [1 or 2, columns] with distances and, if there is a second row, directions."""
+    first = strip.views[0]
+    if strip.with_truth:
+        lengths = np.ma.masked_invalid(first.truth.landscape.distance)
+        contours = draw_landscape(panels[0, 0], first.truth.landscape, (), (0.0, float(lengths.max())))
+        panels[0, 0].set_title(f"{first.env}\nstraight line: {_rho(first.straight_line)}", fontsize=9.5)
+        _bar(figure, panels[0, 0], contours, "length of the shortest path to g")
+    for axes, each, limits in zip(panels[0, strip.with_truth :], strip.views, strip.ranges, strict=False):
+        contours = draw_landscape(axes, each.landscape, each.paths, limits)
+        below = " *" if each.likeness.order < first.straight_line.order else ""
+        axes.set_title(f"{each.label}\n{_rho(each.likeness)}{below}", fontsize=9.5)
+        _bar(figure, axes, contours, PSI_LABEL)
+    if len(panels) > 1:
+        _draw_directions(panels[1], strip)
+    for row in panels:
+        for at, axes in enumerate(row):
+            axes.axis("off") if at >= strip.columns else _plain(axes, at == 0)
+
+
+def _draw_directions(panels: np.ndarray, strip: Strip) -> None:
+    truth = strip.views[0].truth
+    if strip.with_truth:
+        everywhere, straight = np.ones(len(truth.points), bool), strip.views[0].straight_line
+        _arrows(panels[0], truth.landscape, truth.points, truth.directions, everywhere)
+        panels[0].set_title(f"the shortest way\nstraight line: {_shares(straight)}", fontsize=9)
+    for axes, each in zip(panels[strip.with_truth :], strip.views, strict=False):
+        at, inside = each.landscape, each.basin.astype(float)
+        axes.contourf(at.y, at.x, inside, levels=[0.5, 1.5], colors=[REGION], zorder=1)
+        _arrows(axes, each.landscape, each.truth.points, each.directions, each.nearer)
+        instead = "g" if each.condition == "raw_goal" else each.condition
+        sees = "what its actor sees" if each.condition == "direction" else f"its actor sees {instead} instead"
+        axes.set_title(f"{sees}\n{_shares(each.likeness)}", fontsize=9)
+
+
+def _rho(likeness: Likeness) -> str:
+    return f"{RHO} = {likeness.order:.2f}"
+
+
+def _shares(likeness: Likeness) -> str:
+    return f"nearer {likeness.nearer:.0%}, basin {likeness.basin:.0%}"
+
+
+def _arrows(axes: Axes, landscape: Landscape, points: np.ndarray, ways: np.ndarray, nearer: np.ndarray) -> None:
+    """Draw directions [K, 2] at points [K, 2]: blue where they lead nearer to the goal, else vermilion."""
+    draw_maze(axes, landscape.layout)
+    length = 0.8 * landscape.layout.scale / arrows_per_cell(landscape.layout)
+    for which, colour in ((nearer, BLUE), (~nearer, VERMILION)):
+        draw_arrows(axes, points[which], ways[which], length, color=colour, width=0.0075)
+    draw_ends(axes, landscape, size=0.75)
+
+
+def _plain(axes: Axes, leftmost: bool) -> None:
+    """Show coordinates once per row, because all its panels share them."""
+    axes.set_xlabel("")
+    axes.set_ylabel("x (row)" if leftmost else "", fontsize=8)
+    axes.tick_params(labelsize=7.5, labelleft=leftmost, pad=1)
+
+
+def _bar(figure: Figure, axes: Axes, contours: QuadContourSet, label: str) -> None:
+    low, high = np.asarray(contours.levels)[[0, -1]]
+    ticks = [tick for tick in MaxNLocator(4).tick_values(low, high) if low <= tick <= high]
+    height = axes.get_position().height * figure.get_figheight()  # in inches
+    room = axes.inset_axes((0.07, -0.42 / height, 0.86, 0.11 / height))
+    bar = figure.colorbar(contours, cax=room, orientation="horizontal", ticks=ticks)
+    bar.set_label(label, color=INK, fontsize=8.5, parse_math=True)
+    bar.outline.set_linewidth(0.4)  # pyright: ignore[reportCallIssue]
+    bar.ax.tick_params(length=0, labelsize=8)
+
+
+def _handles(views: Sequence[View], with_directions: bool) -> list[Line2D]:
+    marks: dict[str, Any] = {"linestyle": "none", "markeredgecolor": "white"}
+    found = [
+        Line2D([], [], marker="o", markersize=8, color=START_COLOUR, label="start", **marks),
+        Line2D([], [], marker="*", markersize=14, color=GOAL_COLOUR, label="goal g", **marks),
+    ]
+    if any(each.paths for each in views):
+        found.append(Line2D([], [], color=INK, linewidth=1.3, label="episodes"))
+    if with_directions:
+        found.append(Line2D([], [], marker=">", markersize=9, color=BLUE, label="leads nearer", **marks))
+        found.append(Line2D([], [], marker=">", markersize=9, color=VERMILION, label="leads away", **marks))
+        found.append(
+            Line2D([], [], marker="s", markersize=10, color=REGION, label="basin: downhill ends at g", **marks)
+        )
+    return found
+
+
+def landscape_figure(
+    policy: DeployedPolicy, env: Environment, title: str, episode_length: int, num_rollouts: int = 6
+) -> Figure:
+    """Draw the landscape of a policy to the goal that is farthest by path, with its own deterministic episodes."""
+    layout = maze_of(env.spec)
+    if policy.spec.goal_size != env.spec.goal_size or policy.spec.state_size != env.spec.state_size:
+        raise UserError(f"this policy was trained on {policy.spec.name}: {env.spec.name} has other sizes")
+    goal = farthest_goal(layout)
+    rollouts = paths_toward(env, policy, goal, num_rollouts, episode_length)
+    landscape = psi_landscape(policy, layout, goal)
+    with house_style():
+        rows, columns = layout.walls.shape
+        figure = Figure(figsize=(5.0 * max(1.0, columns / rows) + 0.9, 5.0), layout="constrained")
+        axes = figure.add_subplot()
+        contours = draw_landscape(axes, landscape, rollouts)
+        reached = sum(path.reached is not None for path in rollouts)
+        axes.plot([], [], color=INK, linewidth=1.3, label=f"rollouts ({reached} of {len(rollouts)} reach g)")
+        bar = figure.colorbar(contours, ax=axes, shrink=0.9, ticks=MaxNLocator(6))
+        bar.set_label(PSI_LABEL, color=INK, parse_math=True)
+        bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+        bar.ax.tick_params(length=0)
+        figure.suptitle(title, fontsize=11)
+        figure.legend(loc="outside lower center", ncols=3)
+    return figure
+
+
+# The report's section: the first seed with a policy of each method in each maze. No episode is played.
+
+MOST_METHODS = 8  # and their variants, in one maze
+TABLE_COLUMNS = ("environment", "run", "actor sees", "rank correlation", "basin (%)", "points nearer (%)")
+REPORT_CAPTION = (
+    "{env}: distances in psi-space to the goal that is farthest by path, next to the true ones. Colours: 1st to 99th "
+    "percentile over the free space. Arrows: the direction that a direction-conditioned actor sees, in the plane."
+)
+TABLE_NOTES = (
+    "Rank correlation: Spearman's, of the psi-distance and the length of the shortest path, over the free space.",
+    "Basin: share of the free space from which going down the psi-distance ends at the goal.",
+    "Points nearer: where the direction that a direction-conditioned actor sees leads to a shorter path.",
+    "A straight line ignores walls: a run below it has learned less about the maze than plain distance knows.",
+    "One seed each: this shows single representations and does not compare methods.",
+)
+
+
+def landscape_sections(collection: Collection) -> list[Section]:
+    figures, rows, said = [], [], []
+    for env in collection.environments:
+        views, left = _first_views(collection, env)
+        said += left
+        if views:
+            name, draw = f"landscape_{env}", partial(landscapes_figure, list(views.values()), "space")
+            figures.append(FigureSpec(name, REPORT_CAPTION.format(env=env), draw, env))
+            rows += _table_rows(env, views)
+    if not figures:
+        return []
+    text = " ".join(["The first seed of each method; `dcp landscape` draws any runs, with their episodes.", *said])
+    table = Table("landscapes", "Learned distances against the maze's own", TABLE_COLUMNS, tuple(rows), TABLE_NOTES)
+    return [Section("psi-distance landscapes", "landscapes", tuple(figures), (table,), text)]
+
+
+def _first_views(collection: Collection, env: str) -> tuple[dict[str, View], list[str]]:
+    """Return method -> the view of its first seed with a policy, and a sentence for what is left out."""
+    found, said = {}, []
+    methods = [method for place, method in collection.groups if place == env]
+    for method in methods[:MOST_METHODS]:
+        run = next((run for run in collection.of(env, method) if (run.folder / POLICY_FILE).is_file()), None)
+        if run is None or not _in_a_maze(run):
+            continue
+        try:
+            found[method] = _report_view(run, method)
+        except UserError as error:
+            said.append(f"{run.folder} has no landscape: {error}.")
+    if found and methods[MOST_METHODS:]:
+        said.append(f"{env}: the landscapes of {', '.join(methods[MOST_METHODS:])} are left out.")
+    return found, said
+
+
+def _in_a_maze(run: Run) -> bool:
+    """Return whether a report can draw it. A report neither runs a stranger's environment nor starts physics, which it
+    would need for the height of a humanoid's goals; `dcp landscape` does."""
+    name = run.config.get("eval_env") or run.config.get("env")
+    if name not in ENVIRONMENTS:
+        return False
+    spec = make_env(str(name), run.config.get("fidelity", "paper")).spec
+    return has_plane(spec) and spec.goal_size == 2
+
+
+def _report_view(run: Run, method: str) -> View:
+    target = open_target(run.folder)
+    return replace(view(target, maze_env(target), rollouts=0), label=f"{method}, seed {run.seed}")
+
+
+def _table_rows(env: str, views: dict[str, View]) -> list[Row]:
+    rows = []
+    for method, seen in views.items():
+        cells = (Cell(env), Cell(seen.label), Cell(seen.actor_sees), *_likeness_cells(seen.likeness))
+        rows.append(Row(cells, env, method))
+    straight = next(iter(views.values())).straight_line
+    return [*rows, Row((Cell(env), Cell("straight line"), Cell(""), *_likeness_cells(straight)), env)]
+
+
+def _likeness_cells(likeness: Likeness) -> list[Cell]:
+    shares = (number(100.0 * share) for share in (likeness.basin, likeness.nearer))
+    return [number(likeness.order, digits=3), *shares]

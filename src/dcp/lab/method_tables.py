@@ -1,0 +1,398 @@
+"""Make the paper's tables with our numbers: both metrics at checkpoints, and two methods against each other."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dcp.lab import paper_values
+from dcp.lab.paper_values import BASELINE, CHECKPOINTS, METHOD, Published
+from dcp.lab.result_tables import MINUS, Cell, Row, Section, Table, absent, number, shown
+from dcp.lab.run_collection import (
+    FEWEST_SEEDS,
+    METRICS,
+    REACH,
+    Collection,
+    Key,
+    Run,
+    common_end,
+    interval_at,
+    nearest,
+    seeds_interval,
+    values_at,
+)
+from dcp.lab.statistics import (
+    NEGLIGIBLE,
+    SMALL,
+    Interval,
+    PairedTest,
+    Verdict,
+    effect_size,
+    holm,
+    paired_test,
+    probability_of_improvement,
+    verdict,
+)
+from dcp.lab.style import human_count
+
+# Checkpoints: both metrics at given numbers of steps, with the paper's values next to ours.
+
+APART = "†"
+CHECKPOINT_RULE = (
+    "Mean ± half width of the 95% Student-t interval over seeds, at the evaluation nearest to the checkpoint; it "
+    "counts if it is no farther away than a tenth of the checkpoint and one evaluation interval. Of two seeds: "
+    "their range."
+)
+BEST = "Bold: the highest mean of an environment at a checkpoint, where every method has three seeds; a tie has none."
+OVERLAP = f"{APART}: our interval and the paper's do not overlap. Fewer than three seeds have no interval, so no mark."
+
+Column = tuple[str, list[Cell]]  # heading, one cell per group
+
+
+def checkpoint_section(collection: Collection, checkpoints: Sequence[int]) -> Section:
+    tables = checkpoint_tables(collection, checkpoints) if collection.groups else []
+    return Section("Checkpoints", "checkpoints", tables=tuple(tables))
+
+
+def checkpoint_tables(collection: Collection, checkpoints: Sequence[int] = CHECKPOINTS) -> list[Table]:
+    """Return one table per metric."""
+    return [_checkpoint_table(collection, metric, sorted(set(checkpoints))) for metric in METRICS]
+
+
+def intervals_overlap(ours: Interval, paper: Published) -> bool | None:
+    """Return None if fewer than three seeds leave us without an interval, or the mean is not known."""
+    if not math.isfinite(ours.half_width):
+        return None
+    return bool(abs(ours.mean - paper.mean) <= ours.half_width + paper.spread)
+
+
+def best_of(found: Mapping[Key, Interval]) -> set[Key]:
+    """Return each environment's method with strictly the highest mean, unrounded. Only finite means are compared.
+
+    No method is best in an environment where one has fewer than three seeds.
+    """
+    best = set()
+    for environment in {environment for environment, _ in found}:
+        rivals = {key: one for key, one in found.items() if key[0] == environment and math.isfinite(one.mean)}
+        top = [key for key, one in rivals.items() if one.mean == max(rival.mean for rival in rivals.values())]
+        enough = all(one.count >= FEWEST_SEEDS for one in rivals.values())
+        best |= set(top) if enough and len(top) == 1 < len(rivals) else set()
+    return best
+
+
+def _checkpoint_table(collection: Collection, metric: str, checkpoints: Sequence[int]) -> Table:
+    groups = collection.groups
+    columns: list[Column] = [
+        ("Environment", [Cell(environment) for environment, _ in groups]),
+        ("Method", [Cell(method) for _, method in groups]),
+        ("Seeds", [Cell(str(len(runs)), len(runs)) for runs in groups.values()]),
+    ]
+    published, empty = False, []
+    for at in checkpoints:
+        if not any(nearest(run, at) is not None for runs in groups.values() for run in runs):
+            empty.append(at)
+            continue
+        paper = {key: paper_values.checkpoint(metric, *key, at) for key in groups}
+        columns.append((human_count(at), _checkpoint_column(groups, metric, dict.fromkeys(groups, at), paper)))
+        if any(paper.values()):
+            published = True
+            cells = [number(*value) if value else absent("not in the paper") for value in paper.values()]
+            columns.append((f"{human_count(at)} paper", cells))
+    ends = _ends(collection, checkpoints)
+    if ends:
+        at_end = {key: ends.get(key[0]) for key in groups}
+        columns.append(("End of the runs", _checkpoint_column(groups, metric, at_end, {})))
+    heads, cells = zip(*columns, strict=True)
+    rows = [Row(row, *key) for key, row in zip(groups, zip(*cells, strict=True), strict=True)]
+    notes = (CHECKPOINT_RULE, BEST, *([OVERLAP] if published else []), *_checkpoint_notes(collection, ends, empty))
+    return Table(f"checkpoints_{metric}", f"{METRICS[metric].label} at checkpoints", heads, tuple(rows), notes)
+
+
+def _checkpoint_column(
+    groups: Mapping[Key, Sequence[Run]],
+    metric: str,
+    steps: Mapping[Key, float | None],  # None: this environment has nothing in this column
+    paper: Mapping[Key, Published | None],
+) -> list[Cell]:
+    found = {key: None if (at := steps[key]) is None else interval_at(groups[key], metric, at) for key in groups}
+    best = best_of({key: interval for key, interval in found.items() if interval})
+    cells = []
+    for key, runs in groups.items():
+        interval, at = found[key], steps[key]
+        if interval is None or at is None:
+            last = max(run.env_steps for run in runs)
+            cells.append(absent("" if at is None else f"no evaluation near; the last is at {last:,.0f} steps"))
+            continue
+        cell = _checkpoint_cell(interval, runs, paper.get(key))
+        cells.append(replace(cell, bold=key in best, hover=_where(runs, at)))
+    return cells
+
+
+def _checkpoint_cell(interval: Interval, runs: Sequence[Run], paper: Published | None) -> Cell:
+    cell = seeds_cell(interval)
+    fewer = f" (n={interval.count})" if interval.count < len(runs) else ""
+    apart = paper is not None and intervals_overlap(interval, paper) is False
+    return replace(cell, text=cell.text + fewer, marker=APART if apart else "")
+
+
+def seeds_cell(interval: Interval) -> Cell:
+    """Return 18.4 ± 5.4; of two seeds their range, 12.1 to 24.7."""
+    if interval.count != FEWEST_SEEDS - 1 or not math.isfinite(interval.mean):
+        return number(interval.mean, interval.half_width, count=interval.count)
+    text = f"{shown(interval.low)} to {shown(interval.high)}"
+    return Cell(text, float(interval.mean), bounds=(interval.low, interval.high), count=interval.count)
+
+
+def _where(runs: Sequence[Run], steps: float) -> str:
+    places = {run.seed: nearest(run, steps) for run in runs}
+    at = {run.metrics["env_steps"][place] for run in runs if (place := places[run.seed]) is not None}
+    missing = [str(seed) for seed, place in places.items() if place is None]
+    words = f"evaluated at {', '.join(f'{point:,.0f}' for point in sorted(at))} steps"
+    return words + (f"; without seed {', '.join(missing)}, which has no evaluation near" if missing else "")
+
+
+def _ends(collection: Collection, checkpoints: Sequence[int]) -> dict[str, float]:
+    """Return environment -> the last evaluation that all its runs reached, unless that is one of the checkpoints."""
+    ends = {}
+    for environment in collection.environments:
+        runs = [run for (env, _), group in collection.groups.items() if env == environment for run in group]
+        end = common_end(runs)
+        if not any(all(nearest(run, at) == nearest(run, end) for run in runs) for at in checkpoints):
+            ends[environment] = end
+    return ends
+
+
+def _checkpoint_notes(collection: Collection, ends: dict[str, float], empty: Sequence[int]) -> list[str]:
+    notes = []
+    if empty:
+        notes.append(f"No run has an evaluation near {', '.join(map(human_count, empty))} steps: not shown.")
+    if ends:
+        said = ", ".join(f"{environment} {human_count(end)}" for environment, end in ends.items())
+        notes.append(f"End of the runs: the last evaluation that all runs of the environment have reached ({said}).")
+    for environment, method in collection.groups:
+        if missing := collection.missing_seeds(environment, method):
+            notes.append(f"{environment}, {method}: no run of seed {', '.join(map(str, missing))}, which others have.")
+    return notes
+
+
+# Summary: two methods compared by a stated rule, and statistics that the paper does not give.
+
+SUMMARY_METRICS = ("time_near_goal", "success_once")  # the paper's columns
+ARROWS = {"up": "↑", "down": "↓", "about": "≈"}
+DIFFERS, EARLY = "≠", "‡"
+SUMMARY_TEXT = (
+    "The first table is the paper's summary. The others say how large a difference is, and how sure the seeds can make "
+    "us of it: an interval that contains zero, or a p near one, is an answer too."
+)
+ARROW_RULE = (
+    f"≈ marks a difference of at most {100 * SMALL:g}% of the larger mean, or of less than {NEGLIGIBLE} pooled "
+    "standard deviations of the seeds; otherwise the arrow points to the higher mean. It is not a test of significance."
+)
+UNDECIDED = "undecided"
+FEW_SEEDS = (
+    f"{UNDECIDED.capitalize()}: a method has fewer than {FEWEST_SEEDS} seeds there, which is too few to name a winner."
+)
+PAPER_ARROW = (
+    f"{DIFFERS}: the paper's sign differs. It belongs to the end of the paper's runs; if that is not near the steps "
+    "compared here, the table says so and does not compare the signs."
+)
+WHERE = "Both methods are compared at the last evaluation that every one of their runs has reached."
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two methods on one environment in one metric, at one number of steps."""
+
+    environment: str
+    metric: str
+    steps: float
+    furthest: float  # steps of the longest of these runs
+    ours: dict[int, float]  # seed -> value as shown
+    theirs: dict[int, float]
+
+    @property
+    def has_few_seeds(self) -> bool:
+        """Return whether a side has too few seeds for an interval, a test or a winner."""
+        return min(len(self.ours), len(self.theirs)) < FEWEST_SEEDS
+
+    @property
+    def verdict(self) -> Verdict:
+        return verdict(list(self.ours.values()), list(self.theirs.values()))
+
+    @property
+    def effect(self) -> float:
+        return effect_size(list(self.ours.values()), list(self.theirs.values()))
+
+    @property
+    def test(self) -> PairedTest | None:
+        return paired_test(self.ours, self.theirs)
+
+    @property
+    def improvement(self) -> float:
+        """Return the probability that a seed of ours beats a seed of theirs."""
+        sides = [np.array(list(side.values())) for side in (self.ours, self.theirs)]
+        if not all(len(side) and np.isfinite(side).all() for side in sides):
+            return math.nan
+        return float(probability_of_improvement(sides[:1], sides[1:]))
+
+    @property
+    def paper_end(self) -> int | None:
+        """Return where the paper's runs end if that is not near, so that its sign does not apply."""
+        end = paper_values.end(self.environment)
+        return None if end is None or abs(self.steps - end) <= REACH * end else end
+
+    @property
+    def is_early(self) -> bool:
+        """Return whether longer runs are compared well before their end."""
+        return self.steps < 0.9 * self.furthest
+
+
+def summary_section(collection: Collection) -> Section:
+    """Compare the first method with every other that shares an environment with it."""
+    tables = []
+    method, *others = collection.methods or [""]
+    for baseline in others:
+        if summary := summary_table(collection, method, baseline):
+            tables += [summary, *(comparison_table(collection, name, method, baseline) for name in SUMMARY_METRICS)]
+    return Section("Summary", "summary", tables=tuple(tables), text=SUMMARY_TEXT if tables else "")
+
+
+def compare_methods(collection: Collection, metric: str, method: str, baseline: str) -> list[Comparison]:
+    """Return one comparison per environment that has both."""
+    found = []
+    for environment in collection.environments:
+        ours, theirs = collection.of(environment, method), collection.of(environment, baseline)
+        if not ours or not theirs:
+            continue
+        runs = (*ours, *theirs)
+        end, furthest = common_end(runs), max(run.env_steps for run in runs)
+        sides = [values_at(side, metric, end) for side in (ours, theirs)]
+        found.append(Comparison(environment, metric, end, furthest, *sides))
+    return found
+
+
+def summary_table(collection: Collection, method: str = METHOD, baseline: str = BASELINE) -> Table | None:
+    """Return the paper's table, with its arrows next to ours if it compares the same methods. None without a pair."""
+    by_metric = {name: compare_methods(collection, name, method, baseline) for name in SUMMARY_METRICS}
+    first = by_metric[SUMMARY_METRICS[0]]
+    if not first:
+        return None
+    published = (method, baseline) == (METHOD, BASELINE) and any(
+        paper_values.arrow("success_once", environment) for environment in collection.environments
+    )
+    columns = ["Environment", "Steps"]
+    for name in SUMMARY_METRICS:
+        label = METRICS[name].name
+        columns += [label, *([f"{label}, paper"] if published else [])]
+    rows = []
+    for parts in zip(*by_metric.values(), strict=True):
+        environment = parts[0].environment
+        cells = [Cell(environment), _steps(parts[0])]
+        for part in parts:
+            paper = paper_values.arrow(part.metric, environment) if published and not part.paper_end else None
+            cells.append(_arrow(part, method, baseline, paper))
+            cells += [_published_arrow(part, method, baseline)] if published else []
+        rows.append(Row(tuple(cells), environment))
+    notes = [ARROW_RULE, WHERE, *_early_note(first), *_few_seeds_note(first)]
+    notes += [PAPER_ARROW] if published else []
+    title, name = f"{method} against {baseline}", f"summary_{method}_against_{baseline}"
+    return Table(name, title, tuple(columns), tuple(rows), tuple(notes))
+
+
+def comparison_table(collection: Collection, metric: str, method: str, baseline: str) -> Table:
+    """Return means, effect size, paired test and probability of improvement for each environment."""
+    parts = compare_methods(collection, metric, method, baseline)
+    tests = [None if part.has_few_seeds else part.test for part in parts]
+    corrected = holm([test.p_value if test else math.nan for test in tests])
+    columns = ("Environment", "Steps", method, baseline, "Effect size d", "Pairs", "Paired difference")
+    columns += ("p", "p (Holm)", "Probability of improvement")
+    rows = [_comparison_row(part, p) for part, p in zip(parts, corrected, strict=True)]
+    notes = (
+        f"Mean ± half width of the 95% Student-t interval. {WHERE}",
+        "Effect size d: the difference of the means in pooled standard deviations of the seeds (Cohen).",
+        "Paired difference and p: Student's t over the seeds that both have; Holm corrects for all environments.",
+        "Probability of improvement: that a seed of the first beats one of the second (Mann-Whitney; a tie is half).",
+        *_early_note(parts),
+        *_few_seeds_note(parts, f"A dash: a method has fewer than {FEWEST_SEEDS} seeds there. Two seeds: their range."),
+    )
+    title, name = f"{METRICS[metric].label}: {method} against {baseline}", f"{metric}_{method}_against_{baseline}"
+    return Table(f"comparison_{name}", title, columns, tuple(rows), notes)
+
+
+def _comparison_row(part: Comparison, corrected: float) -> Row:
+    test = None if part.has_few_seeds else part.test
+    unknown = part.has_few_seeds
+    pairs = test.difference.count if test else 0
+    why = f"fewer than {FEWEST_SEEDS} seeds" if unknown else "no common seed"
+    gap = number(test.difference.mean, test.difference.half_width, sign=True) if test else absent(why)
+    cells = (
+        Cell(part.environment),
+        _steps(part),
+        _mean(part.ours),
+        _mean(part.theirs),
+        _or_dash(math.nan if unknown else part.effect, 2, sign=True),
+        Cell(str(pairs), pairs),
+        gap,
+        _p_value(test.p_value if test else math.nan),
+        _p_value(corrected),
+        _or_dash(math.nan if unknown else part.improvement, 2),
+    )
+    return Row(cells, part.environment)
+
+
+def _mean(values: dict[int, float]) -> Cell:
+    if not values:
+        return absent("no evaluation near")
+    return seeds_cell(seeds_interval(list(values.values())))
+
+
+def _arrow(part: Comparison, method: str, baseline: str, paper: str | None) -> Cell:
+    found = part.verdict
+    if found == "unknown":
+        return absent("a mean is not known")
+    means = [_mean(side).text for side in (part.ours, part.theirs)]
+    hover = f"{method} {means[0]}, {baseline} {means[1]}"
+    if part.has_few_seeds:
+        return Cell(UNDECIDED, hover=hover)
+    hover += f", d = {part.effect:.2f}"
+    return Cell(_sign(found, method, baseline), marker=DIFFERS if paper and paper != found else "", hover=hover)
+
+
+def _published_arrow(part: Comparison, method: str, baseline: str) -> Cell:
+    paper = paper_values.arrow(part.metric, part.environment)
+    if not paper:
+        return absent("not in the paper")
+    return Cell(_sign(paper, method, baseline) + (f" at {human_count(part.paper_end)}" if part.paper_end else ""))
+
+
+def _sign(found: str, method: str, baseline: str) -> str:
+    return ARROWS[found] + {"up": f" {method}", "down": f" {baseline}"}.get(found, "")
+
+
+def _steps(part: Comparison) -> Cell:
+    early = f"the longest run is at {part.furthest:,.0f} steps" if part.is_early else ""
+    return Cell(human_count(part.steps), int(part.steps), marker=EARLY if part.is_early else "", hover=early)
+
+
+def _p_value(p: float) -> Cell:
+    if math.isnan(p):
+        return absent("a test needs two pairs of seeds that do not all agree")
+    return Cell("<0.001" if p < 0.001 else f"{p:.3f}", p)
+
+
+def _or_dash(value: float, digits: int, sign: bool = False) -> Cell:
+    if math.isnan(value):
+        return absent()
+    if math.isinf(value):
+        return Cell("∞" if value > 0 else f"{MINUS}∞", value, hover="the seeds of each method do not differ at all")
+    return number(value, digits=digits, sign=sign)
+
+
+def _few_seeds_note(parts: Sequence[Comparison], note: str = FEW_SEEDS) -> list[str]:
+    return [note] if any(part.has_few_seeds for part in parts) else []
+
+
+def _early_note(parts: Sequence[Comparison]) -> list[str]:
+    note = f"{EARLY}: longer runs are compared before their end, because one run is shorter."
+    return [note] if any(part.is_early for part in parts) else []

@@ -1,0 +1,330 @@
+"""Compare what a representation learned about a maze, psi-distances and directions over its free space, with the truth.
+
+The truth is the length of the shortest path. Both are compared by the order of distances and by where they lead.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dcp.envs.base import Environment
+from dcp.envs.mazes import goals_at, has_plane, unit
+from dcp.envs.paths import POINTS_PER_CELL, farthest_goal, grid_axes, inside_walls, path_distances, require_free
+from dcp.errors import UserError
+from dcp.lab.maze_drawing import arrows_per_cell
+from dcp.lab.maze_episodes import MazePath, paths_toward
+from dcp.lab.statistics import spearman
+from dcp.lab.targets import Target, environment_of
+from dcp.machine.compiling import QUICK_COMPILE
+from dcp.methods import conditions
+from dcp.methods.table import CONDITIONS
+from dcp.policies.policy import DeployedPolicy
+from dcp.types import Array, EnvSpec, MazeLayout
+
+ROLLOUTS = 6
+LOW, HIGH = 1.0, 99.0  # percentiles of the colours' range: the paper's
+
+
+class Landscape(NamedTuple):
+    layout: MazeLayout
+    goal: np.ndarray  # [G]: its first two numbers lie in the maze's plane
+    x: np.ndarray  # [X]: along the rows
+    y: np.ndarray  # [Y]: along the columns
+    distance: np.ma.MaskedArray  # [X, Y], masked inside walls
+
+
+def psi_landscape(
+    policy: DeployedPolicy, layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_PER_CELL
+) -> Landscape:
+    """Return distances in the critic's space to one goal. Points on a wall's face count as free."""
+    x, y = grid_axes(layout, per_cell)
+    points = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)  # [X * Y, 2]
+    distance = psi_distances(policy, points, goal).reshape(len(x), len(y))
+    masked = np.ma.masked_array(distance, inside_walls(layout, per_cell))
+    return Landscape(layout, np.asarray(goal), x, y, masked)
+
+
+def psi_distances(policy: DeployedPolicy, points: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """points [K, 2] of the plane, goal [G] -> [K]"""
+    return np.asarray(_distances(policy, goals_at(points, goal), jnp.asarray(goal, jnp.float32)))
+
+
+def directions(policy: DeployedPolicy, points: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """points [K, 2], goal [G] -> [K, 2]: the direction that a direction-conditioned actor sees, as unit vectors."""
+    pulled = np.asarray(pulled_back(policy, goals_at(points, goal), jnp.asarray(goal, jnp.float32)))[:, :2]
+    return unit(pulled)
+
+
+# The policy is an argument, so runs that differ only in their parameters share one program.
+@partial(jax.jit, compiler_options=QUICK_COMPILE)
+def _distances(policy: DeployedPolicy, at: Array, goal: Array) -> Array:
+    representation = policy.representation
+    return representation.distance(representation.encode_goal(at), representation.encode_goal(goal[None]))  # [K]
+
+
+@partial(jax.jit, compiler_options=QUICK_COMPILE)
+def pulled_back(policy: DeployedPolicy, at: Array, goal: Array) -> Array:
+    """Return the direction in the goal's own coordinates, at many points. [K, G] -> [K, G]"""
+    return jax.vmap(lambda achieved: conditions.pulled_back(policy.representation, achieved, goal))(at)
+
+
+# The maze's own distances, and how a field over the maze compares with them.
+
+
+class Truth(NamedTuple):
+    """The maze itself, seen from a goal."""
+
+    landscape: Landscape  # path lengths
+    points: np.ndarray  # [K, 2]: evenly over the free cells, off their faces; where directions are compared
+    directions: np.ndarray  # [K, 2]: the steepest way down the path's length, unit vectors
+
+
+class Likeness(NamedTuple):
+    """Measure how well a field and its directions agree with the truth; nan if one of the two is constant."""
+
+    order: float  # Spearman's rank correlation of the distances, over the free points of the fine grid
+    basin: float  # share of these points from which steepest descent ends at the goal
+    nearer: float  # share of the compared points at which the direction leads to a shorter path
+
+
+def true_landscape(layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_PER_CELL) -> Truth:
+    """goal [G]; only its place in the plane counts."""
+    lengths = path_distances(layout, goal[:2], per_cell)
+    x, y = grid_axes(layout, per_cell)
+    landscape = Landscape(layout, np.asarray(goal), x, y, lengths)
+    heights = lengths.filled(np.inf)
+    gap = per_cell // arrows_per_cell(layout)  # between compared points; half of it to cells' faces
+    i, j = np.meshgrid(*(np.arange(gap // 2, n - 1, gap) for n in heights.shape), indexing="ij")
+    i, j = i[np.isfinite(heights[i, j])], j[np.isfinite(heights[i, j])]  # [K]: points with a path to the goal
+    slope = np.stack([heights[i + 1, j] - heights[i - 1, j], heights[i, j + 1] - heights[i, j - 1]], axis=-1)
+    return Truth(landscape, np.stack([x[i], y[j]], axis=-1), unit(-slope))
+
+
+def rank_correlation(a: np.ma.MaskedArray, b: np.ma.MaskedArray) -> float:
+    """Return Spearman's rank correlation over the points that are free in both and finite."""
+    both = ~np.ma.getmaskarray(a) & ~np.ma.getmaskarray(b) & np.isfinite(a.data) & np.isfinite(b.data)
+    return spearman(a.data[both], b.data[both], least=2)
+
+
+def leads_nearer(directions: np.ndarray, truth: Truth) -> np.ndarray:
+    """Return [K]: whether a direction [K, 2] makes the path shorter, so is within 90 degrees of the steepest one."""
+    return np.sum(directions * truth.directions, axis=-1) > 0.0
+
+
+def basin(distance: np.ma.MaskedArray, truth: Truth, threshold: float) -> np.ndarray:
+    """Return [X, Y]: True where going down the field, always to the lowest of eight neighbours, ends near the goal.
+
+    Moves go between free points and slide along walls. From all other points descent ends in a local minimum.
+    """
+    free = np.isfinite(truth.landscape.distance.filled(np.inf))
+    height = np.where(free, distance.data, np.inf)
+    shape, index = height.shape, np.arange(height.size)
+    lowest, best = index.copy(), height.ravel().copy()
+    padded = np.pad(height, 1, constant_values=np.inf)
+    for i, j in ((i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)):
+        seen = padded[1 + i : 1 + i + shape[0], 1 + j : 1 + j + shape[1]].ravel()
+        better = seen < best
+        lowest[better], best[better] = index[better] + i * shape[1] + j, seen[better]
+    while not np.array_equal(lowest[lowest], lowest):  # each pass doubles the length of the path that is followed
+        lowest = lowest[lowest]
+    arrived = _straight_distances(truth.landscape).ravel() <= threshold
+    return arrived[lowest].reshape(shape) & free
+
+
+def likeness(distance: np.ma.MaskedArray, directions: np.ndarray, truth: Truth, threshold: float) -> Likeness:
+    """Compare a field with the truth. `threshold`: the environment's, within which the goal is reached."""
+    free = np.isfinite(truth.landscape.distance.filled(np.inf))
+    return Likeness(
+        rank_correlation(distance, truth.landscape.distance),
+        float(basin(distance, truth, threshold)[free].mean()),
+        float(np.mean(leads_nearer(directions, truth))),
+    )
+
+
+def straight_line(truth: Truth, threshold: float) -> Likeness:
+    """Return the likeness of the straight line, which ignores walls."""
+    distance = np.ma.masked_array(_straight_distances(truth.landscape), np.ma.getmaskarray(truth.landscape.distance))
+    return likeness(distance, unit(truth.landscape.goal[:2][None] - truth.points), truth, threshold)
+
+
+def _straight_distances(landscape: Landscape) -> np.ndarray:
+    """[X, Y]"""
+    return np.hypot(landscape.x[:, None] - landscape.goal[0], landscape.y[None, :] - landscape.goal[1])
+
+
+# A run's landscape with everything that is drawn and reported about it.
+
+
+@dataclass(frozen=True)
+class View:
+    """One run seen from one goal."""
+
+    label: str
+    env: str
+    condition: str  # of the run's actor, by its name
+    landscape: Landscape
+    truth: Truth
+    directions: np.ndarray  # [K, 2]: at the truth's points
+    basin: np.ndarray  # [X, Y]: where going down the field ends at the goal
+    likeness: Likeness
+    straight_line: Likeness  # of the maze, to compare any run with
+    paths: tuple[MazePath, ...] = ()
+    visited: np.ndarray | None = None  # [V]: psi-distances along the drawn paths; None without any
+
+    @property
+    def actor_sees(self) -> str:
+        """Return the condition in words, where it is the paper's; else its name."""
+        return {"direction": "the direction", "raw_goal": "g itself"}.get(self.condition, self.condition)
+
+    @property
+    def nearer(self) -> np.ndarray:
+        """[K]: where the direction leads to a shorter path"""
+        return leads_nearer(self.directions, self.truth)
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """Return a key that views of one place share: they have the same truth and are in one row."""
+        return self.landscape.layout.walls.tobytes(), self.landscape.layout.scale, tuple(self.landscape.goal.tolist())
+
+
+def view(
+    target: Target,
+    env: Environment,
+    goal: Sequence[float] | np.ndarray | None = None,
+    rollouts: int | None = None,
+    per_cell: int = POINTS_PER_CELL,
+) -> View:
+    """Make a view of one run. `rollouts` None: a few, but none if physics would have to be compiled first."""
+    policy, layout = _with_psi(target), plane_of(env.spec)
+    at = goal_of(env, goal)
+    truth, straight = _truth(layout, tuple(at.tolist()), per_cell, env.spec.threshold)
+    field = psi_landscape(policy, layout, at, per_cell)
+    shown = directions(policy, truth.points, at)
+    found = View(
+        label=_name_of(target),
+        env=env.spec.name,
+        condition=CONDITIONS.name_of(type(policy.condition)),
+        landscape=field,
+        truth=truth,
+        directions=shown,
+        basin=basin(field.distance, truth, env.spec.threshold),
+        likeness=likeness(field.distance, shown, truth, env.spec.threshold),
+        straight_line=straight,
+    )
+    count = rollouts_for(env.spec, rollouts)
+    if not count:
+        return found
+    length = (target.config.episode_length if target.config else None) or env.spec.episode_length
+    paths = tuple(path.until_reached for path in paths_toward(env, policy, at, count, length))
+    visited = psi_distances(policy, np.concatenate([path.points for path in paths]), at)
+    return replace(found, paths=paths, visited=visited)
+
+
+@lru_cache(maxsize=8)
+def _truth(layout: MazeLayout, goal: tuple[float, ...], per_cell: int, threshold: float) -> tuple[Truth, Likeness]:
+    truth = true_landscape(layout, np.asarray(goal), per_cell)
+    return truth, straight_line(truth, threshold)
+
+
+def plane_of(spec: EnvSpec) -> MazeLayout:
+    if spec.maze is None or not has_plane(spec):
+        raise UserError(f"{spec.name} has no landscape: its goals are not points of a maze's plane")
+    return spec.maze
+
+
+def _with_psi(target: Target) -> DeployedPolicy:
+    if not isinstance(target.policy, DeployedPolicy):
+        raise UserError(f"{target.label} holds no psi: name the run's folder or its policy.safetensors")
+    return target.policy
+
+
+def maze_env(target: Target, env: str | None = None) -> Environment:
+    """Return the environment whose maze is drawn: the named one, else the one that the run was evaluated on."""
+    _with_psi(target)
+    found = environment_of(target, env)
+    plane_of(found.spec)
+    return found
+
+
+def goal_of(env: Environment, goal: Sequence[float] | np.ndarray | None) -> np.ndarray:
+    """Return [G]: the given goal, else the centre of the goal cell that is farthest by path."""
+    layout, size = plane_of(env.spec), env.spec.goal_size
+    if goal is None:
+        return np.append(farthest_goal(layout), _rest(env)).astype(np.float64)
+    if len(goal) not in (2, size):
+        raise UserError(f"a goal of {env.spec.name} has {size} numbers, not {len(goal)}: give --goal X Y")
+    require_free(layout, np.asarray(goal[:2]))
+    rest = _rest(env) if len(goal) < size else np.asarray(goal[2:])
+    return np.append(np.asarray(goal[:2], np.float64), rest)
+
+
+def _rest(env: Environment) -> np.ndarray:
+    """Return a goal's numbers besides its place in the plane, such as a height, from a goal that the environment draws.
+    Under physics that takes half a minute, so call it once for many views."""
+    if env.spec.goal_size == 2:
+        return np.zeros(0)
+    return np.asarray(env.spec.split(jax.jit(env.reset)(jax.random.key(0)).obs)[1])[2:]
+
+
+def rollouts_for(spec: EnvSpec, rollouts: int | None) -> int:
+    if rollouts is None:
+        return ROLLOUTS if spec.physics == "none" and spec.goal_size == 2 else 0
+    if rollouts < 0:
+        raise UserError(f"--rollouts is {rollouts}: use 0 or more")
+    if rollouts and spec.goal_size != 2:
+        raise UserError(f"{spec.name} has goals with a height, and no rollouts toward one: leave out --rollouts")
+    return rollouts
+
+
+def _name_of(target: Target) -> str:
+    """Return method and seed as far as they are known."""
+    method = target.config.method if target.config else target.about.get("method")
+    seed = target.config.seed if target.config else target.about.get("seed")
+    if method is None:
+        return target.label
+    return str(method) if seed is None else f"{method}, seed {seed}"
+
+
+def told_apart(views: Sequence[View], targets: Sequence[Target]) -> list[View]:
+    """Add paths to the labels of runs with the same label in the same place."""
+    names = [(v.place, v.env, v.label) for v in views]
+    return [
+        replace(v, label=f"{v.label}\n{_short(t.label)}") if names.count(name) > 1 else v
+        for v, t, name in zip(views, targets, names, strict=True)
+    ]
+
+
+def _short(path: str, width: int = 34) -> str:
+    return path if len(path) <= width else f"…{path[1 - width :]}"
+
+
+def colour_ranges(views: Sequence[View], kind: str = "panel") -> list[tuple[float, float]]:
+    """Return the 1st to the 99th percentile of distances. Kinds: along each view's own paths (panel, the paper's),
+    along all views' paths (common), over each view's free space (space). The free space also serves without paths, and
+    for a run that hardly moved: with the few distances that it saw, the rest would have two colours."""
+    over_space = [kind == "space" or v.visited is None or (kind == "panel" and hardly_moved(v)) for v in views]
+    along = [
+        v.landscape.distance.compressed() if space or v.visited is None else v.visited
+        for v, space in zip(views, over_space, strict=True)
+    ]
+    if kind == "common":
+        along = [np.concatenate(along)] * len(views)
+    return [_widened(*np.percentile(each, [LOW, HIGH])) for each in along]
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    """Widen an empty range: an agent that never moved has seen only one distance."""
+    return (float(low), float(high)) if high - low > 1e-6 else (float(low) - 0.5, float(high) + 0.5)
+
+
+def hardly_moved(view: View) -> bool:
+    """Return whether a run visited so few distances that colours over them show little of its field."""
+    if view.visited is None:
+        return False
+    seen, space = (np.percentile(each, [LOW, HIGH]) for each in (view.visited, view.landscape.distance.compressed()))
+    return bool(seen[1] - seen[0] < 0.25 * (space[1] - space[0]))

@@ -1,0 +1,352 @@
+"""Draw simulated bodies with MuJoCo: the camera, the model in our colours, goals and trails; the same for the page."""
+
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+import mujoco
+import numpy as np
+from PIL import ImageColor
+
+from dcp.lab.render.offscreen import make_renderer
+from dcp.lab.render.pictures import DIRECTION_COLOUR, FLOOR, FLOOR_TILE, SUBGOAL_COLOUR, TRAIL_COLOUR, Camera, Moment
+from dcp.lab.style import BLUE, BORDER, GOAL_COLOUR, ORANGE, WALL
+from dcp.types import EnvSpec
+
+FIELD = 30.0  # degrees, from the picture's lower to its upper edge
+FROM_ABOVE = -90.0  # degrees of elevation
+STEEP = -68.0  # over walls
+# A maze is drawn like its text: x (row) downwards, y (column) to the right. Elsewhere x is to the right and y upwards.
+AZIMUTH_MAZE, AZIMUTH = 180.0, 90.0
+MARGIN = 1.04
+SKY_LOW, SKY_HIGH = "#FFFFFF", "#DCE8F2"
+MOVABLE, HIDDEN = ("ball", "box", "object", "cube"), ("target", "goal")  # hidden: the models' own goal markers
+WALL_SHARE = 0.4  # how much of a wall's height is drawn
+LAMP = (0.35, 0.45, -1.0)  # where its light goes
+SAMPLES = 4  # per pixel, against jagged edges
+SHADOW_PIXELS = 2048
+UPRIGHT = np.eye(3)
+TRAIL_PIECES = 120
+DISC, BEAM = 0.04, 3.0  # thresholds: the height of a mark on the floor, and that of the light above it
+ARROW, ARROW_WIDTH, TRAIL_WIDTH = 0.1, 0.005, 0.004  # of the width of what is seen
+PAGE_GEOMS = ("sphere", "capsule", "cylinder", "ellipsoid", "box")  # no meshes; the floor is the page's own
+DIGITS = 5  # of the page's numbers
+EMISSION = 0.4  # what shines by itself shows its colour in the shade too
+
+
+class BodyPicture:
+    """Draw one task. Brax's q is MuJoCo's qpos: model, joints and quaternions are in the same order."""
+
+    def __init__(self, env: Any, width: int, height: int, camera: Camera = "fixed"):
+        self.spec, self.aspect = env.spec, width / height
+        self.camera: Camera = camera
+        own = getattr(env, "drawn_model", env.model)()
+        self.view = view_of(env.spec, own)
+        self.model = drawn_model(own, self.view, tile_of(env.spec), width, height)
+        self.data = mujoco.MjData(self.model)
+        self.renderer = make_renderer(self.model, height, width)
+
+    def draw(self, moment: Moment) -> np.ndarray:
+        """Return uint8 [H, W, 3]."""
+        self.pose(moment)
+        watched = moment.watched if moment.watched is not None else self.body(moment)
+        self.renderer.update_scene(self.data, make_camera(self.view, self.camera, self.aspect, watched))
+        add_overlays(self.renderer.scene, moment, self.spec.threshold, self.view)
+        return self.renderer.render()
+
+    def pose(self, moment: Moment) -> None:
+        self.data.qpos[:] = moment.q
+        mujoco.mj_kinematics(self.model, self.data)
+        mujoco.mj_camlight(self.model, self.data)
+
+    def body(self, moment: Moment) -> np.ndarray:
+        """Return [3]: the body that moves freely; without one, what has to reach the goal."""
+        if self.model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE:
+            return np.array(self.data.qpos[:3])
+        return np.append(moment.achieved[:2], self.view.floor)
+
+    def close(self) -> None:
+        self.renderer.close()
+
+
+# Cameras: a fixed view of everything, one that follows the body, or a plan
+
+
+@dataclass(frozen=True)
+class View:
+    """The part of the world that matters: a box on the floor."""
+
+    low: np.ndarray  # [3]
+    high: np.ndarray  # [3]
+    azimuth: float  # degrees: where the camera looks
+    elevation: float  # degrees, of the fixed camera
+    tracking: float  # and of the one that follows
+    near: float  # metres of it that the latter shows
+
+    @property
+    def centre(self) -> np.ndarray:
+        return (self.low + self.high) / 2
+
+    @property
+    def width(self) -> float:
+        return float(np.max(self.high - self.low))
+
+    @property
+    def floor(self) -> float:
+        return float(self.low[2])
+
+
+# Without a maze. The pusher is seen from behind its object, because from the front the arm would hide it.
+VIEWS = {
+    "ant_push": View(np.array([-6.5, -6.5, 0.0]), np.array([24.0, 24.0, 1.0]), AZIMUTH, STEEP, -50.0, near=13.0),
+    "ant_soccer": View(np.array([-6.5, -6.5, 0.0]), np.array([6.5, 6.5, 1.0]), AZIMUTH, -50.0, -40.0, near=7.0),
+    "so101": View(np.array([0.0, -0.28, 0.0]), np.array([0.4, 0.28, 0.33]), 140.0, -28.0, -28.0, near=0.6),
+    "pusher": View(np.array([-0.3, -0.9, -0.325]), np.array([1.1, 0.5, 0.2]), AZIMUTH + 180.0, -48.0, -40.0, near=1.2),
+}
+
+
+def view_of(spec: EnvSpec, model: mujoco.MjSpec) -> View:
+    """Return what is shown: the maze, the box in the table above, or the model's own extent."""
+    kind = next((kind for kind in ("pusher", "so101") if spec.name.startswith(kind)), spec.name)
+    if spec.maze is not None:
+        scale, cells = spec.maze.scale, np.array(spec.maze.walls.shape)
+        low, high = scale * (np.full(2, 0.5) - BORDER), scale * (cells - 1.5 + BORDER)
+        return View(np.append(low, 0.0), np.append(high, scale / 8), AZIMUTH_MAZE, STEEP, -57.0, 2.2 * scale)
+    if kind in VIEWS:
+        return VIEWS[kind]
+    stat = model.compile().stat
+    centre, half = np.array(stat.center), float(stat.extent) / 2
+    return View(np.append(centre[:2] - half, 0.0), np.append(centre[:2] + half, half), AZIMUTH, -50.0, -40.0, half)
+
+
+def make_camera(view: View, kind: Camera, aspect: float, body: np.ndarray) -> mujoco.MjvCamera:
+    """Place a camera. `aspect`: the picture's width over its height. `body` [3]: what a tracking camera looks at."""
+    camera = mujoco.MjvCamera()
+    camera.type = mujoco.mjtCamera.mjCAMERA_FREE
+    camera.azimuth = view.azimuth
+    camera.elevation = {"fixed": view.elevation, "tracking": view.tracking, "top": FROM_ABOVE}[kind]
+    forward, right, up = axes_of(camera.azimuth, camera.elevation)
+    if kind == "tracking":
+        camera.lookat[:] = [*body[:2], view.floor + 0.05 * view.near]
+        camera.distance = view.near / 2 / np.tan(np.radians(FIELD / 2))
+    else:
+        corners = np.stack(np.meshgrid(*zip(view.low, view.high, strict=True)), axis=-1).reshape(-1, 3)
+        camera.distance, shift = _fit(corners - view.centre, forward, right, up, aspect)
+        camera.lookat[:] = view.centre + shift * up
+    return camera
+
+
+def axes_of(azimuth: float, elevation: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return forward, right and up of MuJoCo's free camera, [3] each."""
+    a, e = np.radians([azimuth, elevation])
+    forward = np.array([np.cos(e) * np.cos(a), np.cos(e) * np.sin(a), np.sin(e)])
+    right = np.array([np.sin(a), -np.cos(a), 0.0])
+    return forward, right, np.cross(right, forward)
+
+
+def _fit(
+    corners: np.ndarray, forward: np.ndarray, right: np.ndarray, up: np.ndarray, aspect: float
+) -> tuple[float, float]:
+    """Return the smallest distance at which all corners [K, 3] are in the picture, and how far up the camera must look.
+
+    A corner at height v and depth w is in the picture if |v - shift| <= (distance + w) tan; likewise to the sides.
+    """
+    tan = np.tan(np.radians(FIELD / 2)) / MARGIN
+    v, h, depth = corners @ up, corners @ right, corners @ forward
+    # v_i - shift <= (d + w_i) tan and shift - v_j <= (d + w_j) tan: their sum bounds d, and then the shift.
+    above, below = np.max(v - depth * tan), np.max(-v - depth * tan)
+    distance = max((above + below) / (2 * tan), np.max(np.abs(h) / (tan * aspect) - depth))
+    return float(distance), float((above - below) / 2)
+
+
+# The task's model as it is drawn: its bodies in our colours and light. The model of the physics is not changed.
+
+
+def rgb(colour: str) -> tuple[float, float, float]:
+    """Convert #RRGGBB to numbers from 0 to 1."""
+    red, green, blue = (value / 255 for value in ImageColor.getrgb(colour)[:3])
+    return red, green, blue
+
+
+def tile_of(spec: EnvSpec) -> float:
+    """Return the side of the floor's tiles."""
+    return spec.maze.scale / 2 if spec.maze else 2.0 * spec.threshold
+
+
+def body_colour(body: str) -> str:
+    """Return blue for what acts, orange for what is pushed, grey for what does not move."""
+    return {"world": WALL, **dict.fromkeys(MOVABLE, ORANGE)}.get(body, BLUE)
+
+
+def drawn_model(spec: mujoco.MjSpec, view: View, tile: float, width: int, height: int) -> mujoco.MjModel:
+    """Compile for pictures of up to this size, with a tiled floor and shadows that are sharp in view."""
+    extent = float(np.linalg.norm(view.high - view.low)) / 2
+    _paint(spec, tile)
+    _light(spec, view, extent)
+    spec.stat.center, spec.stat.extent = view.centre, extent
+    spec.visual.global_.offwidth, spec.visual.global_.offheight, spec.visual.global_.fovy = width, height, FIELD
+    spec.visual.quality.offsamples, spec.visual.quality.shadowsize = SAMPLES, SHADOW_PIXELS
+    return spec.compile()
+
+
+def _paint(spec: mujoco.MjSpec, tile: float) -> None:
+    two_d, sky = mujoco.mjtTexture.mjTEXTURE_2D, mujoco.mjtTexture.mjTEXTURE_SKYBOX
+    for texture in spec.textures:
+        if texture.type == sky:
+            spec.delete(texture)
+    checker, gradient = mujoco.mjtBuiltin.mjBUILTIN_CHECKER, mujoco.mjtBuiltin.mjBUILTIN_GRADIENT
+    size = {"width": 256, "height": 256}
+    spec.add_texture(name="dcp_tiles", type=two_d, builtin=checker, rgb1=rgb(FLOOR), rgb2=rgb(FLOOR_TILE), **size)
+    spec.add_texture(type=sky, builtin=gradient, rgb1=rgb(SKY_LOW), rgb2=rgb(SKY_HIGH), width=64, height=384)
+    floor = spec.add_material(name="dcp_floor", texuniform=True, texrepeat=[1 / tile] * 2, specular=0.0, shininess=0.0)
+    floor.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "dcp_tiles"
+    for geom in spec.geoms:
+        body = geom.parent.name
+        if geom.type == mujoco.mjtGeom.mjGEOM_PLANE:
+            geom.material, geom.rgba, geom.size = "dcp_floor", [1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 1.0]  # infinite
+        else:
+            seen = body not in HIDDEN and geom.rgba[3] > 0.0
+            geom.material, geom.rgba = "", [*rgb(body_colour(body)), float(seen)]
+            if body == "world" and geom.type == mujoco.mjtGeom.mjGEOM_BOX:
+                _lower(geom)
+
+
+def _lower(wall: mujoco.MjsGeom) -> None:
+    """Lower a wall to a share of its height, so that it hides no body behind it. Its place does not change."""
+    foot, half = wall.pos[2] - wall.size[2], WALL_SHARE * wall.size[2]
+    wall.pos[2], wall.size[2] = foot + half, half
+
+
+def _light(spec: mujoco.MjSpec, view: View, extent: float) -> None:
+    """Add a lamp high up that casts shadows, and enough light from the camera to see into them."""
+    for light in spec.lights:
+        spec.delete(light)
+    lamp = mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
+    grey = {"diffuse": [0.42] * 3, "specular": [0.1] * 3, "ambient": [0.0] * 3}
+    away = np.array(LAMP) / np.linalg.norm(LAMP)
+    spec.worldbody.add_light(type=lamp, pos=view.centre - 4.0 * extent * away, dir=away, castshadow=True, **grey)
+    head = spec.visual.headlight
+    head.ambient, head.diffuse, head.specular = [0.42] * 3, [0.22] * 3, [0.05] * 3
+    # The shadow map's edge is speckled, so it is put out of sight, farther away for a camera that sees far.
+    spec.visual.map.shadowclip = 2.0 if view.elevation <= STEEP else 4.0
+    spec.visual.map.znear, spec.visual.map.zfar = 0.02, 12.0
+
+
+# Goal, subgoal, direction and trail are geoms of MuJoCo's scene: in the picture, but not in the model.
+
+
+def add_overlays(scene: mujoco.MjvScene, moment: Moment, radius: float, view: View) -> None:
+    """Add what a moment holds. `radius` is the threshold within which a goal counts as reached."""
+    if moment.trail is not None:
+        _trail(scene, moment.trail, view)
+    if moment.subgoal is not None:
+        _place(scene, moment.subgoal, radius, view.floor, SUBGOAL_COLOUR)
+    _place(scene, moment.goal, radius, view.floor, GOAL_COLOUR)
+    if moment.direction is not None:
+        _arrow(scene, moment, radius, view)
+
+
+def _place(scene: Any, goal: np.ndarray, radius: float, floor: float, colour: str) -> None:
+    """Mark a goal: with a height by a ball within which it is reached, without one by a disc."""
+    if len(goal) >= 3:
+        _geom(scene, mujoco.mjtGeom.mjGEOM_SPHERE, [radius] * 3, goal[:3], colour, 0.55)
+        return
+    x, y = goal[:2]
+    cylinder, thickness, height = mujoco.mjtGeom.mjGEOM_CYLINDER, DISC * radius, BEAM * radius
+    _geom(scene, cylinder, [radius, radius, thickness], [x, y, floor + thickness], colour, 1.0)
+    _geom(scene, cylinder, [radius, radius, height / 2], [x, y, floor + height / 2], colour, 0.25)
+
+
+def _arrow(scene: Any, moment: Moment, radius: float, view: View) -> None:
+    """Draw an arrow from the body in the direction, just above it."""
+    assert moment.direction is not None
+    if not np.any(moment.direction):
+        return
+    height = moment.achieved[2] + 1.2 * radius if len(moment.achieved) >= 3 else view.floor + 2.0 * radius
+    start = np.array([*moment.achieved[:2], height])
+    # MuJoCo draws an arrow at half the given length.
+    end = start + 2.0 * ARROW * view.width * np.append(moment.direction, 0.0)
+    geom = _geom(scene, mujoco.mjtGeom.mjGEOM_ARROW, [1.0] * 3, start, DIRECTION_COLOUR, 1.0)
+    mujoco.mjv_connector(geom, mujoco.mjtGeom.mjGEOM_ARROW, ARROW_WIDTH * view.width, start, end)
+
+
+def _trail(scene: Any, trail: np.ndarray, view: View) -> None:
+    """Draw flat boxes: capsules would have a hundred times as many triangles."""
+    points, thick = trail[:: max(1, -(-len(trail) // TRAIL_PIECES)), :2], TRAIL_WIDTH * view.width
+    for start, end in pairwise(points):
+        length = float(np.linalg.norm(end - start))
+        if length > 0.0:
+            x, y = (end - start) / length
+            turn = np.array([[x, -y, 0.0], [y, x, 0.0], [0.0, 0.0, 1.0]])
+            place, size = [*(start + end) / 2, view.floor], [length / 2 + thick / 2, thick, thick]
+            _geom(scene, mujoco.mjtGeom.mjGEOM_BOX, size, place, TRAIL_COLOUR, 1.0, turn)
+
+
+def _geom(scene: Any, kind: Any, size: Any, pos: Any, colour: str, alpha: float, turn: np.ndarray = UPRIGHT) -> Any:
+    geom = scene.geoms[scene.ngeom]
+    rgba = np.array([*rgb(colour), alpha], np.float32)
+    mujoco.mjv_initGeom(geom, kind, np.asarray(size, float), np.asarray(pos, float), turn.ravel(), rgba)
+    geom.emission, geom.specular, geom.transparent = EMISSION * (alpha < 1.0), 0.0, int(alpha < 1.0)
+    geom.category = mujoco.mjtCatBit.mjCAT_DECOR
+    scene.ngeom += 1
+    return geom
+
+
+# For the page
+
+
+class PageScene:
+    """Describe a model in numbers: its visible geoms, and where its bodies are in each pose. Needs no OpenGL."""
+
+    def __init__(self, env: Any):
+        own = env.model()
+        self.view, self.tile = view_of(env.spec, own), tile_of(env.spec)
+        self.model = drawn_model(own, self.view, self.tile, 64, 64)
+        self.data = mujoco.MjData(self.model)
+        seen = [i for i in range(self.model.ngeom) if self._kind(i) in PAGE_GEOMS and self.model.geom_rgba[i, 3] > 0.0]
+        self.geoms = seen
+        self.bodies = sorted({int(self.model.geom_bodyid[i]) for i in seen} - {0})  # that move
+
+    def _kind(self, geom: int) -> str:
+        return mujoco.mjtGeom(int(self.model.geom_type[geom])).name.removeprefix("mjGEOM_").lower()
+
+    def poses(self, q: np.ndarray) -> np.ndarray:
+        """q [K, Q] -> [K, bodies, 7]: place, then quaternion, whose sign never jumps"""
+        found = np.empty((len(q), len(self.bodies), 7))
+        for k, row in enumerate(q):
+            self.data.qpos[:] = row
+            mujoco.mj_kinematics(self.model, self.data)
+            found[k, :, :3], found[k, :, 3:] = self.data.xpos[self.bodies], self.data.xquat[self.bodies]
+        turns = np.sum(found[1:, :, 3:] * found[:-1, :, 3:], axis=-1)  # [K - 1, bodies]
+        signs = np.cumprod(np.where(turns < 0.0, -1.0, 1.0), axis=0)
+        found[1:, :, 3:] *= signs[..., None]
+        return found
+
+    def description(self) -> dict[str, Any]:
+        view = self.view
+        free = self.model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE
+        body = int(self.model.jnt_bodyid[0])
+        return {
+            "geoms": [self._geom(i) for i in self.geoms],
+            "floor": view.floor,
+            "tile": self.tile,
+            "width": view.width,
+            "lamp": list(LAMP),
+            "field": FIELD,
+            "tracked": self.bodies.index(body) if free and body in self.bodies else -1,
+            "view": {**asdict(view), "low": view.low.tolist(), "high": view.high.tolist()},
+        }
+
+    def _geom(self, i: int) -> dict[str, Any]:
+        """Describe a geom. One that is fixed to the world has body -1 and a place in the world."""
+        model, body = self.model, int(self.model.geom_bodyid[i])
+        name = model.body(body).name
+        return {
+            "type": self._kind(i),
+            "size": np.round(model.geom_size[i], DIGITS).tolist(),
+            "pos": np.round(model.geom_pos[i], DIGITS).tolist(),
+            "quat": np.round(model.geom_quat[i], DIGITS).tolist(),
+            "rgba": [*np.round(rgb(body_colour(name)), DIGITS).tolist(), 1.0],
+            "body": self.bodies.index(body) if body else -1,
+            "acts": body_colour(name) == body_colour(""),
+        }

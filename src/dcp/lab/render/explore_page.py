@@ -1,0 +1,421 @@
+"""Make the page of `dcp explore` from the plane, each policy's networks, pool and episodes, and test vectors.
+
+The page itself computes psi-distances, directions and, for point tasks, actions and steps. With the test vectors it
+checks its results against Python's.
+"""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+
+from dcp.critics.contrastive import Contrastive
+from dcp.critics.quasimetric import Quasimetric
+from dcp.critics.survival import ChronoSRL
+from dcp.envs import point_tasks
+from dcp.envs.base import Environment
+from dcp.envs.mazes import goals_at, unit
+from dcp.envs.paths import TruePaths, farthest_goal
+from dcp.envs.point_tasks import PointMaze, PointPushing, things_of
+from dcp.errors import UserError
+from dcp.files.run_folder import kept_policies
+from dcp.lab.landscape_figure import COLOURS as RAMP
+from dcp.lab.pages.packing import exact, pack
+from dcp.lab.pages.whole_page import asset, theme, whole_page
+from dcp.lab.psi_landscape import pulled_back
+from dcp.lab.render.pictures import COLOURS
+from dcp.lab.render.shown_episodes import Episode, sees_direction, visited_pool
+from dcp.lab.render.video import FPS
+from dcp.lab.render.viewer_page import maze_plane
+from dcp.lab.style import BLUE, ON_DARK, ORANGE, colours, human_count
+from dcp.lab.targets import Target, require_known_parts
+from dcp.machine.compiling import QUICK_COMPILE
+from dcp.methods.commands import PooledSubgoal
+from dcp.methods.conditions import Direction
+from dcp.methods.scores import SCORES
+from dcp.methods.table import CONDITIONS, make_agent
+from dcp.policies.exports import Layer, foreign_part, norm_epsilon, own_networks
+from dcp.policies.policy import DeployedPolicy
+from dcp.policies.policy_file import load_policy_and_about, write_whole
+from dcp.types import EnvSpec
+
+LARGEST = 5_000_000  # bytes of a page
+RESERVED = 250_000  # of these: everything but networks and episodes
+CHECKED = 24  # test vectors of each kind
+KNOWN = ("raw_goal", "direction", "direction_and_goal")  # conditions: see `pages/explore/policy.js`
+WALK = 40  # steps of the test walk
+MARGIN = 0.15  # around everything that happens, if no maze bounds the plane
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One policy in the page."""
+
+    name: str
+    target: Target
+    episodes: list[Episode]  # recorded ones; none if the page steps the task itself
+    pool: np.ndarray | None  # [P, G]
+    pool_of: str = ""  # where the pool comes from, in words
+
+
+class Version(NamedTuple):
+    """A policy at one moment of training."""
+
+    policy: DeployedPolicy
+    env_steps: int | None
+
+
+def save_explore_page(path: Path, env: Environment, subjects: Sequence[Subject]) -> Path:
+    write_whole(path, explore_page(page_data(env, subjects)).encode())
+    return path
+
+
+def explore_page(data: dict[str, Any]) -> str:
+    style = theme() + asset("explore/style.css").replace("/*night*/", asset("explore/night.css"))
+    licences = asset("vendor/LICENSES.txt")
+    return whole_page("explore", data, title=data["title"], style=style, licences=licences)
+
+
+def runs_in_page(env: Environment, policy: DeployedPolicy) -> bool:
+    """Return whether the page can step the task and run the policy. Otherwise it shows recorded episodes."""
+    known = foreign_part(policy) is None and CONDITIONS.name_of(type(policy.condition)) in KNOWN
+    return known and _task(env) is not None and policy.action_chunk == 1
+
+
+def require_psi(target: Target) -> DeployedPolicy:
+    """Return the target's policy, if the page can compute its psi_g."""
+    policy = target.policy
+    if not isinstance(policy, DeployedPolicy):
+        raise UserError(f"{target.label} holds no psi: name the run's folder or its policy.safetensors")
+    # The parts of an exported policy that sees a direction: psi_g is one of them.
+    foreign = foreign_part(replace(policy, condition=Direction()))
+    if foreign or _metric(policy) is None:
+        raise UserError(
+            f"{target.label} has {foreign}, which the page cannot compute: explore a run of dcp's own parts"
+        )
+    return policy
+
+
+def _metric(policy: DeployedPolicy) -> dict[str, Any] | None:
+    """Describe the critic's distance; return None if the page does not know it."""
+    critic: Any = policy.critic
+    if type(critic) in (Contrastive, ChronoSRL):
+        return {"kind": "norm"}
+    if isinstance(critic, Quasimetric):
+        mix = float(np.asarray(policy.critic_params["mix"]))
+        return {"kind": critic.quasimetric, "components": critic.components, "mix": mix}
+    return None
+
+
+def pool_of(target: Target, env: Environment, policy: DeployedPolicy, length: int) -> tuple[np.ndarray | None, str]:
+    """Return the run's pool [P, G] from its newest checkpoint, else states that the policy visits, else None."""
+    command = _command(target, env.spec)
+    if command is None:
+        return None, ""
+    if target.folder is not None:
+        from dcp.runs.checkpoint_files import read_pool
+
+        if (pool := read_pool(target.folder)) is not None:
+            return pool, "the run's newest checkpoint"
+    if env.spec.physics != "none":
+        return None, ""
+    return visited_pool(env, policy, command, 0, length), "states that this policy visits"
+
+
+def _command(target: Target, spec: EnvSpec) -> PooledSubgoal | None:
+    if target.config is None:
+        return None
+    require_known_parts(target.config, target.label)
+    command = make_agent(target.config, spec).command
+    return command if isinstance(command, PooledSubgoal) else None
+
+
+def page_data(env: Environment, subjects: Sequence[Subject]) -> dict[str, Any]:
+    """Return the page's data, ready for JSON."""
+    spec, task = env.spec, _task(env)
+    live = task is not None and all(runs_in_page(env, require_psi(s.target)) for s in subjects)
+    state, goal = _first(env, subjects)
+    tints = colours([s.name for s in subjects])
+    scene = None
+    if not live and spec.physics != "none":
+        from dcp.lab.render.body_pictures import PageScene
+
+        scene = PageScene(env)
+    data = {
+        "title": f"{spec.name}: {', '.join(s.name for s in subjects)}",
+        "env": spec.name,
+        "threshold": spec.threshold,
+        "episode_length": spec.episode_length,
+        "steps_per_second": FPS,
+        "goal_dims": list(spec.goal_dims),
+        "plane": _plane(env, subjects),
+        "paths": _paths(spec),
+        "task": task if live else None,
+        "scene": None if scene is None else _scene(scene),
+        "state": state.tolist(),
+        "goal": goal.tolist(),
+        "colours": {**COLOURS, "body": BLUE, "pushed": ORANGE},
+        "ramp": _ramp(),
+    }
+    versions = [_versions(s.target) for s in subjects]
+    episodes = [[_episode(e, scene) for e in s.episodes] for s in subjects]
+    kept = _that_fit(versions, live, sum(len(str(e)) for some in episodes for e in some))
+    policies = [
+        {
+            "name": s.name,
+            "title": _title(s),
+            "colour": tints[s.name],
+            "on_dark": ON_DARK.get(tints[s.name], tints[s.name]),
+            "sees_direction": sees_direction(s.target.policy),
+            "versions": [_version(env, version, live) for version in kept[i]],
+            "pool": _pool(s, spec),
+            "episodes": episodes[i],
+            "walk": walks(env, require_psi(s.target), state[None], goal[None], WALK)[0].tolist() if live else None,
+        }
+        for i, s in enumerate(subjects)
+    ]
+    return {**data, "policies": policies}
+
+
+def _title(subject: Subject) -> str:
+    steps = subject.target.about.get("env_steps")
+    return subject.name if steps is None else f"{subject.name}, {human_count(steps)} steps"
+
+
+# The plane, and the first state and goal.
+
+
+def _plane(env: Environment, subjects: Sequence[Subject]) -> dict[str, Any]:
+    """Describe the view: a maze up to the inner edge of its outer walls, or the area where something happens."""
+    maze = env.spec.maze
+    if maze is not None:
+        return maze_plane(maze)
+    seen = [episode.achieved[:, :2] for s in subjects for episode in s.episodes]
+    seen += [episode.goal[None, :2] for s in subjects for episode in s.episodes]
+    points = np.concatenate(seen)
+    low, high = points.min(axis=0), points.max(axis=0)
+    middle, half = (low + high) / 2, (0.5 + MARGIN) * float((high - low).max())
+    return {"low": (middle - half).tolist(), "high": (middle + half).tolist(), "maze": None}
+
+
+def _paths(spec: EnvSpec) -> dict[str, Any] | None:
+    """Describe the walls for exact shortest paths. -1: no path leads between two corners."""
+    if spec.maze is None:
+        return None
+    paths = TruePaths(spec.maze)
+    between = np.where(np.isfinite(paths.corner_lengths), paths.corner_lengths, -1.0)
+    return {"boxes": paths.boxes.tolist(), "corners": paths.corners.tolist(), "between": between.tolist()}
+
+
+def _first(env: Environment, subjects: Sequence[Subject]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the state [S] and goal [G] that the page opens with: in a maze, the farthest goal."""
+    spec = env.spec
+    if spec.physics != "none":
+        episode = subjects[0].episodes[0]
+        return np.zeros(spec.state_size), np.asarray(episode.goal, np.float64)
+    state, goal = (np.asarray(x, np.float64) for x in spec.split(jax.jit(env.reset)(jax.random.key(0)).obs))
+    if isinstance(env, PointMaze):
+        state[:2], goal = env.layout.cells("r")[0], farthest_goal(env.layout)
+    return state, np.asarray(goal, np.float64)
+
+
+def _task(env: Environment) -> dict[str, Any] | None:
+    """Describe a point task whose steps the page can compute; else return None."""
+    if type(env) is PointMaze:
+        return {
+            "kind": "maze",
+            "inertia": env.inertia,
+            "radius": point_tasks.RADIUS,
+            "speed": point_tasks.SPEED,
+            "friction": point_tasks.FRICTION,
+            "force": point_tasks.FORCE,
+        }
+    if isinstance(env, PointPushing):
+        return {
+            "kind": "pushing",
+            "shape": env.shape,
+            "size": env.size,
+            "sticks": env.sticks,
+            "radius": point_tasks.POINT_RADIUS,
+            "speed": point_tasks.SPEED,
+            "substeps": point_tasks.SUBSTEPS,
+            "tolerance": point_tasks.TOLERANCE,
+            "reach": point_tasks.REACH,
+            "things": [dict(thing._asdict(), dims=list(thing.dims)) for thing in things_of(env)],
+        }
+    return None
+
+
+def _ramp() -> str:
+    """Return the landscape figures' colours from near to far: 256 x 3 bytes."""
+    table = matplotlib.colormaps[RAMP](np.linspace(0.0, 1.0, 256))[:, :3]
+    return base64.b64encode(np.round(255 * table).astype(np.uint8).tobytes()).decode()
+
+
+# Policies.
+
+
+def _versions(target: Target) -> list[Version]:
+    """Return the policies that were kept at evaluations, and last the policy itself."""
+    last = Version(require_psi(target), target.about.get("env_steps"))
+    earlier = []
+    for path in kept_policies(target.folder) if target.folder is not None else []:
+        policy, about = load_policy_and_about(path)
+        if about.get("env_steps") != last.env_steps:
+            earlier.append(Version(policy, about.get("env_steps")))
+    return [*earlier, last]
+
+
+def _that_fit(versions: list[list[Version]], live: bool, others: int) -> list[list[Version]]:
+    """Leave out kept policies, evenly, until the page is small enough; the last one always stays."""
+    room = LARGEST - RESERVED - others
+    most = max(len(some) for some in versions)
+    for count in range(most, 0, -1):
+        chosen = [[some[i] for i in _spread(len(some), count)] for some in versions]
+        if sum(_size(version.policy, live) for some in chosen for version in some) <= room:
+            return chosen
+    raise UserError(f"these policies do not fit into a page of {LARGEST / 1e6:.0f} MB: name fewer")
+
+
+def _spread(length: int, count: int) -> list[int]:
+    """Return at most `count` of `length` indices, evenly spaced, including the last."""
+    count = min(count, length)
+    return sorted({length - 1 - round(i * (length - 1) / max(count - 1, 1)) for i in range(count)})
+
+
+def _size(policy: DeployedPolicy, live: bool) -> int:
+    """Count the base64 bytes of its networks."""
+    networks = own_networks(policy)
+    shown = networks.values() if live else [networks["psi_g"]]
+    return sum(array.size * 16 // 3 for layers in shown for layer in layers for array in layer.arrays.values())
+
+
+def _version(env: Environment, version: Version, live: bool) -> dict[str, Any]:
+    policy, networks = version.policy, own_networks(version.policy)
+    return {
+        "env_steps": version.env_steps,
+        "label": "" if version.env_steps is None else human_count(version.env_steps),
+        "epsilon": norm_epsilon(),
+        "metric": _metric(policy),
+        "condition": CONDITIONS.name_of(type(policy.condition)),
+        "networks": {"psi_g": _network(networks["psi_g"]), "actor": _network(networks["actor"]) if live else None},
+        "check": check_vectors(env, policy, live),
+    }
+
+
+def _network(layers: list[Layer]) -> dict[str, Any]:
+    parts = [layer.arrays[name].ravel() for layer in layers for name in ("kernel", "bias", "scale", "shift")
+             if name in layer.arrays]  # fmt: skip
+    described = [
+        {
+            "inputs": layer.arrays["kernel"].shape[0],
+            "outputs": layer.arrays["kernel"].shape[1],
+            "norm": "scale" in layer.arrays,
+            "activation": layer.activation,
+            "residual": layer.residual,
+        }
+        for layer in layers
+    ]
+    return {"layers": described, "weights": exact(np.concatenate(parts))}
+
+
+def _pool(subject: Subject, spec: EnvSpec) -> dict[str, Any] | None:
+    command = _command(subject.target, spec)
+    if subject.pool is None or command is None or command.score not in SCORES:
+        return None
+    return {
+        "states": np.round(np.asarray(subject.pool, np.float64), 4).tolist(),
+        "score": command.score,
+        "candidates": command.num_candidates,
+        "of": subject.pool_of,
+    }
+
+
+# Test vectors.
+
+
+def random_goals(env: Environment, count: int, seed: int) -> np.ndarray:
+    """Return [count, G]: places in the maze's free cells, or around the first goal."""
+    random, spec = np.random.default_rng(seed), env.spec
+    if spec.maze is None:
+        return random.normal(size=(count, spec.goal_size)).astype(np.float32)
+    cells = spec.maze.cells("rg.")
+    plane = cells[random.integers(len(cells), size=count)] + random.uniform(-0.4, 0.4, (count, 2)) * spec.maze.scale
+    return goals_at(plane, np.ones(spec.goal_size))
+
+
+def random_states(env: Environment, count: int, seed: int) -> np.ndarray:
+    """Return [count, S]: free places, and small numbers for everything else in a state."""
+    random, spec = np.random.default_rng(seed + 1), env.spec
+    states = random.normal(scale=0.3, size=(count, spec.state_size)).astype(np.float32)
+    states[:, list(spec.goal_dims)] = random_goals(env, count, seed + 2)
+    return states
+
+
+def check_vectors(env: Environment, policy: DeployedPolicy, live: bool, count: int = CHECKED) -> dict[str, Any]:
+    """Return inputs and Python's results for them, which the page must reproduce."""
+    at, goals, states = random_goals(env, count, 0), random_goals(env, count, 1), random_states(env, count, 2)
+    representation = policy.representation
+    psi = [np.asarray(representation.encode_goal(jnp.asarray(x))) for x in (at, goals)]
+    found = {
+        "at": at.tolist(),
+        "goals": goals.tolist(),
+        "distances": np.asarray(representation.distance(*map(jnp.asarray, psi))).tolist(),
+        "ways": [unit(np.asarray(pulled_back(policy, at[i : i + 1], goals[i]))[0, :2]).tolist() for i in range(4)],
+    }
+    if live:
+        found |= {"states": states.tolist(), "actions": policy(states, goals).tolist()}
+    return found
+
+
+def walks(env: Any, policy: DeployedPolicy, states: np.ndarray, goals: np.ndarray, steps: int) -> np.ndarray:
+    """Step a point task with the policy, from states [N, S] to goals [N, G]: [N, steps + 1, S]."""
+    spec = env.spec
+
+    def one(now: Any, _: None) -> tuple[Any, Any]:
+        body, aim = spec.split(now.obs)
+        after = env.step(now, policy.act((), body, aim)[1])
+        return after, spec.split(after.obs)[0]
+
+    def walk(state: Any, goal: Any) -> Any:
+        if isinstance(env, PointMaze):
+            velocity = jnp.concatenate([state[2:4] if env.inertia else jnp.zeros(2), jnp.zeros(2)])
+            first = env.reset_to(jnp.concatenate([state[:2], goal]), velocity)
+        else:
+            first = env.reset_to(jnp.concatenate([state[:4], goal]))
+        after = jax.lax.scan(one, first, length=steps)[1]
+        return jnp.concatenate([spec.split(first.obs)[0][None], after])
+
+    run = jax.jit(jax.vmap(walk), compiler_options=QUICK_COMPILE)
+    return np.asarray(run(jnp.asarray(states, jnp.float32), jnp.asarray(goals, jnp.float32)))
+
+
+# Recorded episodes.
+
+
+def _scene(scene: Any) -> dict[str, Any]:
+    description = scene.description()
+    return {name: description[name] for name in ("geoms", "tracked", "width")}
+
+
+def _episode(episode: Episode, scene: Any, stride: int = 2) -> dict[str, Any]:
+    """Pack every `stride`-th step and the last."""
+    steps = [*range(0, episode.last, stride), episode.last]
+    poses = None
+    if episode.q is not None:
+        q = episode.q[steps]
+        poses = pack(q.reshape(len(steps), -1, 2) if scene is None else scene.poses(q))
+    return {
+        "steps": steps,
+        "goal": np.asarray(episode.goal, np.float64).tolist(),
+        "reached": episode.reached,
+        "achieved": pack(episode.achieved[steps]),
+        "subgoals": None if episode.subgoals is None else pack(episode.subgoals[steps]),
+        "poses": poses,
+    }

@@ -1,0 +1,254 @@
+"""The policies that are shown, and their episodes with everything that a picture needs.
+
+The seed decides starts and goals, so all policies are shown on the same episodes: those that `dcp eval` measures.
+
+Two things inside a method can be drawn: the direction that the actor sees, and the subgoal that training would have
+commanded here, chosen from states that the policy itself visits. The policy uses neither: at deployment z is the goal.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dcp.config import Config
+from dcp.envs.base import Environment, EnvState
+from dcp.envs.point_tasks import places, things_of
+from dcp.errors import UserError
+from dcp.evaluation import Record, rollout
+from dcp.lab.psi_landscape import pulled_back
+from dcp.lab.style import human_count
+from dcp.lab.targets import Target, environment_of, require_known_parts
+from dcp.lab.trial import COMPILING, goal_set_key, require_room, variant
+from dcp.machine.compiling import QUICK_COMPILE, Program, cached_by_env
+from dcp.methods.commands import PooledSubgoal
+from dcp.methods.conditions import Direction
+from dcp.methods.table import METHODS, make_agent
+from dcp.policies.policy import DeployedPolicy, Policy
+from dcp.types import Array
+
+AFTER_SUCCESS = 30  # steps shown after the goal is reached
+# Episodes are played in batches of this size, even if only one is shown: one compiled program serves all, and an
+# episode does not depend on how many others are shown (programs round differently, and contacts amplify that).
+TOGETHER = 32
+_POOL_STREAM = 0x706F6F6C  # keeps the pool's episodes apart from the ones that are shown
+
+
+class Episode(NamedTuple):
+    """One episode up to its end; T is the number of its steps."""
+
+    achieved: np.ndarray  # [T + 1, G]
+    goal: np.ndarray  # [G]
+    q: np.ndarray | None  # [T + 1, Q]: the bodies' poses, under simulated physics; or the places of things in a plane
+    reached: int | None  # the first step that is near the goal
+    directions: np.ndarray | None = None  # [T + 1, 2]
+    subgoals: np.ndarray | None = None  # [T + 1, G]
+
+    @property
+    def steps(self) -> int:
+        return len(self.achieved) - 1
+
+    @property
+    def last(self) -> int:
+        """Return the last step that is shown."""
+        return self.steps if self.reached is None else min(self.steps, self.reached + AFTER_SUCCESS)
+
+    @property
+    def distance(self) -> np.ndarray:
+        """[T + 1]: to the goal"""
+        return np.linalg.norm(self.achieved - self.goal, axis=-1)
+
+
+class Subject(NamedTuple):
+    """A policy as it is shown: its name, its steps of training, and its episodes."""
+
+    name: str
+    env_steps: int | None
+    episodes: list[Episode]
+    numbers: tuple[int, ...] = ()  # of these episodes in the seed's set, if the title shows them
+    outcomes: tuple[bool, ...] = ()  # for every episode that was played: whether it reached the goal
+
+    @property
+    def title(self) -> str:
+        steps = [] if self.env_steps is None else [f"{human_count(self.env_steps)} steps"]
+        return ", ".join([self.name, *steps, *(f"episode {number}" for number in self.numbers)])
+
+    @property
+    def rate(self) -> str:
+        return f"reached in {sum(self.outcomes)} of {len(self.outcomes)} episodes" if self.outcomes else ""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Say which episodes to show, and what to draw."""
+
+    seed: int = 0
+    first: int | None = 0  # of the seed's episodes; None: one that arrives and one that does not
+    num_episodes: int = 1
+    steps: int | None = None
+    burst: tuple[int, int] | None = None
+    direction: Literal["auto", "on", "off"] = "auto"
+    subgoal: bool = False
+
+
+def common_env(
+    targets: Sequence[Target], env: str | None, eval_layout: bool, physics: str | None = None
+) -> Environment:
+    """Return the named environment, or the first target's; refuse one that does not fit another target."""
+    made = environment_of(targets[0], env, eval_layout, physics=physics)
+    for other in targets[1:]:
+        environment_of(other, env or targets[0].env, eval_layout, targets[0].fidelity, physics or targets[0].physics)
+    return made
+
+
+def names_of(targets: Sequence[Target]) -> list[str]:
+    """Return the methods as names; add seeds, or use paths, if these do not tell the policies apart."""
+    methods = [str(target.about.get("method") or Path(target.label).stem) for target in targets]
+    seeded = [f"{name} seed {target.about.get('seed')}" for name, target in zip(methods, targets, strict=True)]
+    for names in (methods, seeded):
+        if len(set(names)) == len(names):
+            return names
+    return [target.label for target in targets]
+
+
+def make_subject(
+    target: Target, name: str, env: Environment, shown: Shown, tell: Callable[[str], object] = len
+) -> Subject:
+    """Play the target's episodes. With simulated physics the first time takes most of a minute; `tell` reports it."""
+    length = shown.steps or (target.config.episode_length if target.config else None) or env.spec.episode_length
+    policy, acting = target.policy, variant(target.policy, shown.burst)
+    has_psi = isinstance(policy, DeployedPolicy)
+    if shown.direction == "on" and not has_psi:
+        raise UserError(f"{target.label} has no representation to show a direction of: leave out --direction")
+    command = _command(target, env) if shown.subgoal and has_psi else None
+    last = (shown.first or 0) + shown.num_episodes
+    together = -(-last // TOGETHER) * TOGETHER
+    kept = 2 * env.spec.state_size + env.spec.goal_size  # per step: the observation, and q with as many numbers
+    require_room(env.spec, together, length, kept)
+    played = play(env, acting, goal_set_key(shown.seed), together, length, tell)
+    numbers = one_of_each(played) if shown.first is None else tuple(range(shown.first, last))
+    episodes = [played[number] for number in numbers]
+    if has_psi and (shown.direction == "on" or (shown.direction == "auto" and sees_direction(policy))):
+        episodes = [episode._replace(directions=directions(policy, episode)) for episode in episodes]
+    if command is not None and has_psi:
+        episodes = _with_subgoals(command, policy, acting, env, shown.seed, length, episodes)
+    outcomes = tuple(episode.reached is not None for episode in played)
+    titled = numbers if shown.first is None else ()
+    return Subject(name, target.about.get("env_steps"), episodes, titled, outcomes)
+
+
+def one_of_each(played: Sequence[Episode]) -> tuple[int, ...]:
+    """Return the arriving episode with the median time, and the first one that does not arrive."""
+    arriving = [number for number, episode in enumerate(played) if episode.reached is not None]
+    arriving.sort(key=lambda number: played[number].reached or 0)
+    failing = [number for number, episode in enumerate(played) if episode.reached is None]
+    return (*arriving[len(arriving) // 2 :][:1], *failing[:1])
+
+
+def side_by_side(subject: Subject) -> list[Subject]:
+    """Return a subject per episode, so that they are shown side by side instead of one after another."""
+    numbered = zip(subject.episodes, subject.numbers, strict=True)
+    return [subject._replace(episodes=[episode], numbers=(number,)) for episode, number in numbered]
+
+
+def _command(target: Target, env: Environment) -> PooledSubgoal | None:
+    """Return what chose z in training, if something did. A policy file without its run's config is scored with the
+    paper's settings."""
+    config = target.config
+    if config is None and target.about.get("method") in METHODS:
+        config = Config(env=env.spec.name, method=target.about["method"])
+    if config is None:
+        return None
+    require_known_parts(config, target.label)
+    command = make_agent(config, env.spec).command
+    return command if isinstance(command, PooledSubgoal) else None
+
+
+def _with_subgoals(
+    command: PooledSubgoal,
+    policy: DeployedPolicy,
+    acting: Policy,
+    env: Environment,
+    seed: int,
+    length: int,
+    episodes: list[Episode],
+) -> list[Episode]:
+    """Add training's choice of z."""
+    pool = visited_pool(env, acting, command, seed, length)
+    keys = jax.random.split(jax.random.key(seed), len(episodes))
+    return [
+        episode._replace(subgoals=subgoals(command, policy, pool, episode, key))
+        for episode, key in zip(episodes, keys, strict=True)
+    ]
+
+
+def play(
+    env: Environment, policy: Policy, key: Array, num_episodes: int, steps: int, tell: Callable[[str], object] = len
+) -> list[Episode]:
+    """Play fresh episodes; the key decides starts and goals."""
+    if getattr(policy, "on_host", False):
+        run = partial(_run, env, num_episodes, steps)
+    else:
+        run = _program(env, num_episodes, steps).compiled_for(policy, key, on_compile=lambda: tell(COMPILING))
+    tell("running")
+    record = jax.device_get(run(policy, key))
+    obs, q = record.watched
+    state, goal = env.spec.split(obs)  # [T + 1, N, ...]
+    achieved = env.spec.achieved(state)
+    if things := things_of(env):
+        q = places(things, state)
+    found = []
+    for i in range(num_episodes):
+        end = int(record.alive[:, i].sum()) + 1
+        near = np.flatnonzero(record.near_goal[:, i])
+        reached = int(near[0]) + 1 if len(near) else None  # step t leads to state t + 1
+        found.append(Episode(achieved[:end, i], goal[0, i], None if q is None else q[:end, i], reached))
+    return found
+
+
+def _watch(state: EnvState) -> tuple[Array, Array | None]:
+    return state.obs, getattr(state.physics, "q", None)
+
+
+def _run(env: Environment, num_episodes: int, steps: int, policy: Policy, key: Array) -> Record:
+    return rollout(env, policy, key, num_episodes, steps, watch=_watch)
+
+
+@cached_by_env
+def _program(env: Environment, num_episodes: int, steps: int) -> Program:
+    """Compile once for all policies that differ only in their parameters."""
+    return Program(jax.jit(partial(_run, env, num_episodes, steps), compiler_options=QUICK_COMPILE))
+
+
+def sees_direction(policy: Any) -> bool:
+    return isinstance(getattr(policy, "condition", None), Direction)
+
+
+def directions(policy: DeployedPolicy, episode: Episode) -> np.ndarray:
+    """Return [T + 1, 2]: unit vectors in the plane, zero where there is no direction."""
+    pulled = np.asarray(pulled_back(policy, jnp.asarray(episode.achieved), jnp.asarray(episode.goal)))[:, :2]
+    length = np.linalg.norm(pulled, axis=-1, keepdims=True)
+    return np.divide(pulled, length, out=np.zeros_like(pulled), where=length > 0.0)
+
+
+def visited_pool(env: Environment, acting: Policy, command: PooledSubgoal, seed: int, steps: int) -> np.ndarray:
+    """Return [P, G]: states that `acting`, the policy or a burst around it, visits in separate episodes."""
+    key = jax.random.fold_in(jax.random.key(seed), _POOL_STREAM)
+    states = np.concatenate([episode.achieved for episode in play(env, acting, key, TOGETHER, steps)])  # [K, G]
+    order = np.random.default_rng(seed).permutation(len(states))
+    return states[np.resize(order, command.pool_size)]
+
+
+def subgoals(
+    command: PooledSubgoal, policy: DeployedPolicy, pool: np.ndarray, episode: Episode, key: Array
+) -> np.ndarray:
+    """Return [T + 1, G]: training's choice of z from the pool [P, G], which changes every period as in training."""
+    at = jnp.asarray(episode.achieved[:: command.subgoal_period])  # [K, G]: each tick as if it were another environment
+    goal = jnp.broadcast_to(jnp.asarray(episode.goal), at.shape)
+    chosen = command.select_subgoal(jnp.asarray(pool), at, goal, policy.representation, key)
+    return np.repeat(np.asarray(chosen), command.subgoal_period, axis=0)[: len(episode.achieved)]

@@ -1,0 +1,342 @@
+"""Make videos: frames with one panel per policy, all on the same episode, and their files.
+
+PyAV writes MP4 and Pillow GIF. A file gets its name when it is complete.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import matplotlib
+import numpy as np
+from PIL import Image, ImageColor, ImageDraw, ImageFont
+
+from dcp.envs.base import Environment
+from dcp.errors import UserError
+from dcp.lab.render.pictures import COLOURS, HEIGHT, WIDTH, Camera, Drawing, Moment, make_drawing
+from dcp.lab.render.shown_episodes import Episode, Subject
+from dcp.lab.style import BLUE, INK, ORANGE
+
+TITLE, STATUS, LEGEND, GAP = 30, 24, 24, 6  # pixels
+PAPER = "#FFFFFF"
+SMOOTHING = 25  # steps over which a tracking camera is steadied
+HOLD_SECONDS = 1.0  # for an episode's last frame
+FPS = 30
+CODECS = ("libx264", "libopenh264", "mpeg4")  # the first that this build of FFmpeg has
+GIF_FRAMES, GIF_WIDTH, GIF_COLOURS = 150, 720, 96
+NO_AV = "MP4 files need PyAV: pip install 'dcp-rl[video]' (GIF and HTML do not)"
+Format = Literal["mp4", "gif", "html"]
+FORMATS: tuple[Format, ...] = ("mp4", "gif", "html")
+STRIDE_BODIES, STRIDE_POINT = 2, 1
+
+
+# Frames
+
+
+class Frame(NamedTuple):
+    image: np.ndarray  # uint8 [H, W, 3]
+    seconds: float | None = None  # how long it is shown; None: as any other
+
+
+def _indices(subjects: Sequence[Subject], number: int, stride: int) -> list[int]:
+    """Return the steps of an episode that are shown: until every subject has been shown to its end."""
+    last = max(subject.episodes[number].last for subject in subjects)
+    return [*range(0, last, stride), last]
+
+
+def count_frames(subjects: Sequence[Subject], stride: int) -> int:
+    return sum(len(_indices(subjects, number, stride)) for number in range(len(subjects[0].episodes)))
+
+
+def frames(subjects: Sequence[Subject], drawing: Drawing, stride: int) -> Iterator[Frame]:
+    """Draw the episodes one after another."""
+    of = len(subjects[0].episodes)
+    for number in range(of):
+        shown = _indices(subjects, number, stride)
+        paths = [steadied(subject.episodes[number]) for subject in subjects]
+        caption = f"episode {number + 1} of {of}    " if of > 1 else ""
+        panels: dict[int, Image.Image] = {}
+        for at in shown:
+            for i, (subject, path) in enumerate(zip(subjects, paths, strict=True)):
+                if i not in panels or at - stride < subject.episodes[number].last:  # else it was shown to its end
+                    panels[i] = _panel(subject, number, at, path, drawing, caption)
+            yield Frame(np.asarray(_beside(list(panels.values()), subjects)), HOLD_SECONDS if at == shown[-1] else None)
+
+
+def steadied(episode: Episode) -> np.ndarray:
+    """Return [T + 1, 2]: where a tracking camera looks, a moving average of the body's place."""
+    path = episode.achieved[:, :2] if episode.q is None else episode.q[:, :2]
+    half = SMOOTHING // 2
+    padded = np.concatenate([np.repeat(path[:1], half, 0), path, np.repeat(path[-1:], half, 0)])
+    window = np.ones(2 * half + 1) / (2 * half + 1)
+    return np.stack([np.convolve(padded[:, axis], window, mode="valid") for axis in range(2)], axis=-1)
+
+
+def _moment_at(episode: Episode, at: int, steady: np.ndarray | None = None) -> Moment:
+    def of(values: np.ndarray | None) -> np.ndarray | None:
+        return None if values is None else values[at]
+
+    return Moment(
+        achieved=episode.achieved[at],
+        goal=episode.goal,
+        q=of(episode.q),
+        trail=episode.achieved[: at + 1],
+        direction=of(episode.directions),
+        subgoal=of(episode.subgoals),
+        watched=of(steady),
+    )
+
+
+def status(episode: Episode, at: int) -> str:
+    if episode.reached is not None and at >= episode.reached:
+        outcome = f"reached at step {episode.reached}"
+    elif at < episode.steps:
+        outcome = ""
+    else:
+        outcome = "not reached" if episode.reached is None else ""
+    return f"step {at}    distance {episode.distance[at]:.2f}    {outcome}".rstrip()
+
+
+def _panel(subject: Subject, number: int, at: int, steady: np.ndarray, drawing: Drawing, caption: str) -> Image.Image:
+    episode = subject.episodes[number]
+    at = min(at, episode.last)
+    picture = Image.fromarray(drawing.draw(_moment_at(episode, at, steady)))
+    panel = Image.new("RGB", (picture.width, TITLE + picture.height + STATUS), PAPER)
+    panel.paste(picture, (0, TITLE))
+    draw = ImageDraw.Draw(panel)
+    bold, plain = font("DejaVuSans-Bold", 15), font("DejaVuSans", 12)
+    draw.text((8, TITLE // 2), subject.title, INK, bold, anchor="lm")
+    if draw.textlength(subject.title, bold) + draw.textlength(subject.rate, plain) + 24 <= picture.width:
+        draw.text((picture.width - 8, TITLE // 2), subject.rate, INK, plain, anchor="rm")
+    middle = TITLE + picture.height + STATUS // 2
+    draw.text((8, middle), caption + status(episode, at), INK, font("DejaVuSans", 12), anchor="lm")
+    return panel
+
+
+def _beside(panels: Sequence[Image.Image], subjects: Sequence[Subject]) -> Image.Image:
+    """Join the panels in a row, with a legend of the colours below. Sizes are even, as video codecs need."""
+    width = sum(panel.width for panel in panels) + GAP * (len(panels) - 1)
+    height = panels[0].height + LEGEND
+    image = Image.new("RGB", (width + width % 2, height + height % 2), PAPER)
+    left = 0
+    for panel in panels:
+        image.paste(panel, (left, 0))
+        left += panel.width + GAP
+    _legend(ImageDraw.Draw(image), panels[0].height + LEGEND // 2, subjects)
+    return image
+
+
+def _legend(draw: ImageDraw.ImageDraw, middle: int, subjects: Sequence[Subject]) -> None:
+    episodes = [episode for subject in subjects for episode in subject.episodes]
+    names = {"goal": True}
+    names["direction that the actor sees"] = any(e.directions is not None for e in episodes)
+    names["subgoal that training would command"] = any(e.subgoals is not None for e in episodes)
+    left = 8
+    for name, there in names.items():
+        if there:
+            draw.ellipse((left, middle - 5, left + 10, middle + 5), fill=COLOURS[name.split()[0]])
+            draw.text((left + 16, middle), name, INK, font("DejaVuSans", 12), anchor="lm")
+            left += 16 + round(draw.textlength(name, font("DejaVuSans", 12))) + 20
+
+
+@cache
+def font(name: str, size: int) -> ImageFont.FreeTypeFont:
+    """Load a font that comes with Matplotlib."""
+    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{name}.ttf", size)
+
+
+# Files
+
+
+def load_av() -> Any:
+    try:
+        import av
+    except ImportError as error:
+        raise UserError(NO_AV) from error
+    return av
+
+
+DRAFTS: set[Path] = set()  # that are being written; removed if the process is stopped
+
+
+class _Draft:
+    """Write a file that gets its name only when it is complete."""
+
+    def __init__(self, path: Path):
+        self.path, self.draft = path, path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+        DRAFTS.add(self.draft)
+
+    def close(self, whole: bool) -> None:
+        if whole:
+            os.replace(self.draft, self.path)
+        self.draft.unlink(missing_ok=True)
+        DRAFTS.discard(self.draft)
+
+
+class Mp4Writer:
+    """Write H.264 in yuv420p if FFmpeg can, which every browser and player opens."""
+
+    def __init__(self, path: Path, fps: int = FPS):
+        self._av = load_av()
+        self.path, self._file, self._fps = path, _Draft(path), fps
+        self._container = self._av.open(str(self._file.draft), "w", options={"movflags": "faststart"})
+        self._stream: Any = None  # av.VideoStream, once the size is known from the first frame
+
+    def _open(self, image: np.ndarray) -> Any:
+        codec = next(name for name in CODECS if name in self._av.codecs_available)
+        stream = self._container.add_stream(codec, rate=self._fps)
+        stream.height, stream.width = image.shape[:2]
+        stream.pix_fmt = "yuv420p"
+        stream.options = {"crf": "20", "preset": "veryfast"} if codec == "libx264" else {"b": "2500000"}
+        return stream
+
+    def write(self, frame: Frame) -> None:
+        if self._stream is None:
+            self._stream = self._open(frame.image)
+        image = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(frame.image), format="rgb24")
+        for _ in range(1 if frame.seconds is None else round(frame.seconds * self._fps)):
+            image.pts = None
+            self._container.mux(self._stream.encode(image))
+
+    def close(self, whole: bool) -> None:
+        if whole and self._stream is not None:
+            self._container.mux(self._stream.encode(None))
+        self._container.close()
+        self._file.close(whole and self._stream is not None)
+
+
+class GifWriter:
+    """Write a GIF with fewer, smaller frames and one palette for all, so that what does not move costs nothing."""
+
+    def __init__(self, path: Path, num_frames: int, fps: int = FPS):
+        self.path, self._file = path, _Draft(path)
+        self._every = max(1, -(-num_frames // GIF_FRAMES))
+        self._milliseconds = 1000 * self._every / fps
+        self._seen, self._images, self._durations = 0, [], []
+
+    def write(self, frame: Frame) -> None:
+        self._seen += 1
+        if frame.seconds is None and (self._seen - 1) % self._every:
+            return
+        image = Image.fromarray(frame.image)
+        if image.width > GIF_WIDTH:
+            image = image.resize((GIF_WIDTH, round(image.height * GIF_WIDTH / image.width)), Image.Resampling.LANCZOS)
+        self._images.append(image)
+        self._durations.append(round(self._milliseconds if frame.seconds is None else 1000 * frame.seconds))
+
+    def close(self, whole: bool) -> None:
+        if whole and self._images:
+            palette = _palette(self._images)
+            images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in self._images]
+            images[0].save(
+                self._file.draft,
+                save_all=True,
+                append_images=images[1:],
+                duration=self._durations,
+                loop=0,
+                optimize=False,
+            )
+        self._file.close(whole and bool(self._images))
+
+
+def _palette(images: list[Image.Image]) -> Image.Image:
+    """Choose colours from a few frames, and always those with a meaning, even if they cover little."""
+    some = images[:: max(1, len(images) // 4)][:5]
+    column = Image.new("RGB", (some[0].width, sum(image.height for image in some)))
+    for number, image in enumerate(some):
+        column.paste(image, (0, number * image.height))
+    kept = [ImageColor.getrgb(colour)[:3] for colour in (*COLOURS.values(), BLUE, ORANGE, INK, PAPER)]
+    common = column.quantize(GIF_COLOURS - len(kept), Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).getpalette()
+    colours = np.concatenate([np.array(kept).ravel(), np.array(common or [])])[: 3 * GIF_COLOURS]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette(colours.astype(np.uint8).tobytes())
+    return palette
+
+
+@contextmanager
+def writing(writers: Sequence[Mp4Writer | GifWriter]) -> Iterator[Callable[[Frame], None]]:
+    """Write all files together, so that each frame is drawn only once. After an error none of them is left behind."""
+    whole = False
+
+    def write(frame: Frame) -> None:
+        for writer in writers:
+            writer.write(frame)
+
+    try:
+        yield write
+        whole = True
+    finally:
+        for writer in writers:
+            writer.close(whole)
+
+
+@dataclass(frozen=True)
+class Look:
+    camera: Camera = "fixed"
+    width: int = WIDTH
+    height: int = HEIGHT
+    stride: int | None = None
+
+    def stride_for(self, env: Environment) -> int:
+        return self.stride or (STRIDE_POINT if env.spec.physics == "none" else STRIDE_BODIES)
+
+
+def write_files(
+    env: Environment,
+    subjects: Sequence[Subject],
+    folder: Path,
+    name: str,
+    formats: Sequence[Format],
+    look: Look,
+    on_frame: Callable[[int, int], object] = lambda done, total: None,
+) -> tuple[list[Path], list[str]]:
+    """Return the files, and a sentence for each that failed. `on_frame` gets the number of frames done and in all."""
+    stride, problems = look.stride_for(env), []
+    written: list[Path] = []
+    if "html" in formats:
+        from dcp.lab.render.viewer_page import save_page
+
+        written.append(save_page(folder / f"{name}.html", env, subjects, stride))
+    moving: list[Format] = [kind for kind in formats if kind != "html"]
+    if "mp4" in moving:
+        try:
+            load_av()
+        except UserError:
+            problems.append(NO_AV)
+            moving.remove("mp4")
+    if moving:
+        try:
+            written += _draw_all(env, subjects, folder / name, moving, look, stride, on_frame)
+        except UserError as error:  # no renderer: the page needs none
+            problems.append(str(error))
+    return sorted(written), problems
+
+
+def _draw_all(
+    env: Environment,
+    subjects: Sequence[Subject],
+    stem: Path,
+    formats: Sequence[Format],
+    look: Look,
+    stride: int,
+    on_frame: Callable[[int, int], object],
+) -> list[Path]:
+    drawing = make_drawing(env, look.width, look.height, look.camera)
+    total = count_frames(subjects, stride)
+    try:
+        writers: list[Mp4Writer | GifWriter] = []
+        if "mp4" in formats:
+            writers.append(Mp4Writer(stem.with_name(f"{stem.name}.mp4")))
+        if "gif" in formats:
+            writers.append(GifWriter(stem.with_name(f"{stem.name}.gif"), total))
+        with writing(writers) as write:
+            for done, frame in enumerate(frames(subjects, drawing, stride), 1):
+                write(frame)
+                on_frame(done, total)
+    finally:
+        drawing.close()
+    return [writer.path for writer in writers]

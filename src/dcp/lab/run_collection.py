@@ -1,0 +1,393 @@
+"""Find run folders, read them, and group them by seeds that may be averaged.
+
+Nothing is filled in, nothing is interpolated, and nothing is written.
+"""
+
+import csv
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dcp.config import Config, Settings
+from dcp.errors import UserError
+from dcp.files.run_folder import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, located, read_config_file
+from dcp.files.validation import read_json, read_text
+from dcp.lab import paper_values
+from dcp.lab.statistics import Interval, t_interval
+from dcp.methods.table import METHODS
+
+EVALS_DIR, VIDEOS_DIR = "evals", "videos"
+FEWEST_SEEDS = 3  # for an interval, and for a winner
+FINISHED, NO_EVALUATION, DAMAGED = "finished", "no evaluation", "damaged"
+REACH = 0.1  # how far an evaluation may be from the checkpoint that it represents, as a share of its steps
+_VIDEO_ENDINGS, _PLOT_ENDINGS = (".mp4", ".gif", ".html"), (".png", ".gif", ".svg", ".pdf")
+_EXPECTED = ("env_steps", "success_once", "time_near_goal")
+_METHODS = tuple(dict.fromkeys((*paper_values.METHODS, *METHODS)))  # the paper's order, then the table's
+# Runs that differ only in these are seeds of the same configuration, perhaps of different lengths.
+_EVALUATION = ("eval_env", "num_evals", "eval_episodes")
+_NOT_A_VARIANT = ("env", "method", "seed", "steps", "devices", "split_batches", *_EVALUATION)
+_OF_A_METHOD = ("critic", "command", "condition", "actor_goal", "component_settings")
+_MUJOCO_IS_THE_PAPERS = ("ant_push",)
+_DEFAULTS = {field.name: field.default for field in fields(Settings)}
+
+Key = tuple[str, str]  # environment, label of the method
+
+
+class Metric(NamedTuple):
+    label: str
+    factor: float  # shown value = stored value times this
+    top: float | None  # the largest possible value
+
+    @property
+    def name(self) -> str:
+        """Return the label without its unit."""
+        return self.label.split(" (")[0]
+
+
+METRICS = {
+    "success_once": Metric("Success at least once (%)", 100.0, 100.0),
+    "time_near_goal": Metric("Time near goal (steps)", 1.0, None),
+}
+
+
+@dataclass(frozen=True)
+class EvalRecord:
+    """A file that `dcp eval` wrote."""
+
+    path: Path
+    content: dict[str, Any]
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Return env, method, seed and env_steps of the policy, as far as the file has them."""
+        found = self.content.get("about")
+        return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True, eq=False)  # compared by identity, because arrays have no single truth value
+class Run:
+    folder: Path
+    config: dict[str, Any] = field(default_factory=dict)  # empty if it cannot be read
+    metrics: dict[str, np.ndarray] = field(default_factory=dict)  # column -> a number per evaluation, nan as it is
+    state: str = FINISHED  # or: running or stopped at x of y steps; no evaluation; damaged: why
+    evals: tuple[EvalRecord, ...] = ()
+    videos: tuple[Path, ...] = ()
+    plots: tuple[Path, ...] = ()
+    label: str = ""  # the method, with settings in which it differs from other runs of the collection
+    remark: str = ""  # what a reader must know besides the state
+
+    @property
+    def env(self) -> str:
+        """Return the environment it was trained on, and the one it was evaluated on if that differs."""
+        trained, evaluated = str(self.config.get("env", "")), self.config.get("eval_env")
+        return trained if evaluated in (None, trained) else f"{trained} on {evaluated}"
+
+    @property
+    def method(self) -> str:
+        return str(self.config.get("method", ""))
+
+    @property
+    def seed(self) -> int:
+        return int(self.config["seed"])
+
+    @property
+    def budget(self) -> int:
+        """Return the environment steps that were asked for."""
+        return int(self.config["steps"])
+
+    @property
+    def num_evaluations(self) -> int:
+        return len(self.metrics.get("env_steps", ()))
+
+    @property
+    def env_steps(self) -> float:
+        """Return the environment steps at the last evaluation; 0 before the first."""
+        return float(self.metrics["env_steps"][-1]) if self.num_evaluations else 0.0
+
+    @property
+    def is_damaged(self) -> bool:
+        return self.state.startswith(DAMAGED)
+
+
+def read_run(folder: Path) -> Run:
+    """Read one run folder. What is wrong with it becomes its state, so that one bad run does not stop the others."""
+    evals, bad = read_evals(folder / EVALS_DIR)
+    videos, plots = _files(folder / VIDEOS_DIR, _VIDEO_ENDINGS), _files(folder / PLOTS_DIR, _PLOT_ENDINGS)
+    run = Run(folder, evals=evals, videos=videos, plots=plots, remark="; ".join(bad))
+    try:
+        stored = read_config_file(folder / CONFIG_FILE)["config"]
+        run = replace(run, config=asdict(Config.from_dict(stored)))  # a missing field had its default
+        metrics, torn = read_metrics(folder / METRICS_FILE)
+    except UserError as error:
+        return replace(run, state=f"{DAMAGED}: {error}")
+    remarks = [run.remark, "the last line of metrics.csv is incomplete and left out" if torn else "", _nans(metrics)]
+    run = replace(run, metrics=metrics, remark="; ".join(filter(None, remarks)))
+    return replace(run, state=_state(run))
+
+
+def _state(run: Run) -> str:
+    if not run.num_evaluations:
+        return NO_EVALUATION
+    if run.env_steps >= run.budget:
+        return FINISHED
+    return f"running or stopped at {run.env_steps:,.0f} of {run.budget:,} steps"
+
+
+def _nans(metrics: dict[str, np.ndarray]) -> str:
+    counts = {name: int(np.sum(~np.isfinite(metrics[name]))) for name in _EXPECTED if name in metrics}
+    bad = [f"{name} is not finite in {n} of {len(metrics[name])} evaluations" for name, n in counts.items() if n]
+    return "; ".join(bad)
+
+
+def read_metrics(path: Path) -> tuple[dict[str, np.ndarray], bool]:
+    """Return the columns, and whether a half-written last line was left out. Without a file there are no columns."""
+    if not path.exists():
+        return {}, False
+    try:
+        lines = csv.reader(io.StringIO(read_text(path), newline=""))
+        header, *rows = [line for line in lines if line] or [[]]
+        torn = bool(rows) and not _is_whole(rows[-1], header)
+        rows = rows[:-1] if torn else rows
+        values = np.asarray([[float(value) for value in row] for row in rows], float).reshape(len(rows), len(header))
+    except OSError as error:
+        raise UserError(f"cannot read {path.name} ({error.strerror})") from error
+    except (ValueError, csv.Error) as error:
+        raise UserError(f"{path.name} has a line that is not a row of numbers ({error})") from error
+    if rows:
+        _require_columns(path.name, header, values)
+    return dict(zip(header, values.T, strict=True)), torn
+
+
+def _require_columns(name: str, header: list[str], values: np.ndarray) -> None:
+    """Check values [evaluations, columns]. A measure may be nan, but not the steps at which it was taken."""
+    for column in _EXPECTED:
+        if header.count(column) != 1:
+            raise UserError(f"{name} {'has two columns' if column in header else 'lacks the column'} {column}")
+    steps = values[:, header.index("env_steps")]
+    if not np.isfinite(steps).all() or steps[0] < 0:
+        raise UserError(f"{name} has a row without a number of steps")
+    if not np.all(np.diff(steps) > 0):
+        raise UserError(f"{name} has steps that do not increase from row to row")
+
+
+def _is_whole(row: list[str], header: list[str]) -> bool:
+    try:
+        return len(list(map(float, row))) == len(header)
+    except ValueError:
+        return False
+
+
+def read_evals(folder: Path) -> tuple[tuple[EvalRecord, ...], list[str]]:
+    """Return the results of `dcp eval` there, and a sentence for each file that it did not write."""
+    records, bad = [], []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            content = read_json(path)
+            if not isinstance(content, dict) or not isinstance(content.get("seeds"), list):
+                raise ValueError("it holds no result of dcp eval")
+            records.append(EvalRecord(path, content))
+        except (OSError, ValueError) as error:
+            bad.append(f"{EVALS_DIR}/{path.name} cannot be read ({error})")
+    return tuple(records), bad
+
+
+def _files(folder: Path, endings: tuple[str, ...]) -> tuple[Path, ...]:
+    if not folder.is_dir():
+        return ()
+    return tuple(sorted(path for path in folder.iterdir() if path.suffix in endings and path.is_file()))
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Hold every run that was found, good or not; `groups` holds the runs that statistics may use."""
+
+    runs: tuple[Run, ...]
+    loose_evals: tuple[EvalRecord, ...] = ()  # results of `dcp eval --out`, or of the zoo: in no run folder
+    unread: tuple[str, ...] = ()  # a sentence for each of these that cannot be read
+
+    @cached_property
+    def groups(self) -> dict[Key, tuple[Run, ...]]:
+        """Return (environment, method) -> its runs that have an evaluation, one per seed, in the order of the seeds."""
+        found: dict[Key, list[Run]] = {}
+        for run in self.runs:
+            if run.num_evaluations and not run.is_damaged and run not in self.repeated:
+                found.setdefault((run.env, run.label), []).append(run)
+        order = [(env, method) for env in in_order(e for e, _ in found) for method in in_order(m for _, m in found)]
+        return {key: tuple(sorted(found[key], key=lambda run: run.seed)) for key in order if key in found}
+
+    @cached_property
+    def repeated(self) -> list[Run]:
+        """Return runs whose seed a longer run already covers: they would count it twice."""
+        seen: set[tuple[str, str, int]] = set()
+        left = []
+        longest_first = sorted(self.runs, key=lambda run: (-run.env_steps, -run.num_evaluations))
+        for run in longest_first:  # stable: ties in the order of the paths
+            if run.is_damaged or not run.num_evaluations:
+                continue
+            identity = (run.env, run.label, run.seed)
+            if identity in seen:
+                left.append(run)
+            seen.add(identity)
+        return left
+
+    @property
+    def environments(self) -> list[str]:
+        return list(dict.fromkeys(env for env, _ in self.groups))
+
+    @property
+    def methods(self) -> list[str]:
+        return in_order(method for _, method in self.groups)
+
+    def of(self, environment: str, method: str) -> tuple[Run, ...]:
+        """Return its runs, one per seed; empty if there are none."""
+        return self.groups.get((environment, method), ())
+
+    def missing_seeds(self, environment: str, method: str) -> list[int]:
+        """Return the seeds that another method of this environment has and this one lacks."""
+        there = {run.seed for (env, _), runs in self.groups.items() if env == environment for run in runs}
+        return sorted(there - {run.seed for run in self.of(environment, method)})
+
+    def settings_apart(self, environment: str) -> list[str]:
+        """Return settings in which the methods of an environment differ and that neither method nor label names."""
+        configs = {method: runs[0].config for (env, method), runs in self.groups.items() if env == environment}
+        return [
+            name
+            for name in _DEFAULTS
+            if name not in (*_NOT_A_VARIANT, *_OF_A_METHOD)
+            and len({repr(config.get(name)) for config in configs.values()}) > 1
+            and not any(f"{name} " in label for label in configs)
+        ]
+
+    @cached_property
+    def remarks(self) -> list[str]:
+        """Return a sentence for everything that is missing or damaged. Nothing is ever filled in for it."""
+        said = [f"{run.folder}: {run.state}." for run in self.runs if run.state != FINISHED]
+        said += [f"{run.folder}: {run.remark}." for run in self.runs if run.remark]
+        said += self.unread
+        said += [f"{run.folder}: left out, another run of {run.label} has seed {run.seed}." for run in self.repeated]
+        for env, method in self.groups:
+            if missing := ", ".join(map(str, self.missing_seeds(env, method))):
+                said.append(f"{env}, {method}: no run of seed {missing}, which other methods have.")
+        for env in self.environments:
+            if names := ", ".join(self.settings_apart(env)):
+                said.append(f"{env}: the methods also differ in {names}, so a difference may be due to that.")
+        return said
+
+
+def collect(paths: Sequence[str | Path]) -> Collection:
+    """Read run folders, or folders above them at any depth, in the order of the paths."""
+    if not paths:
+        raise UserError("no runs to read: name run folders, or a folder above them such as runs/")
+    folders: dict[Path, Path] = {}  # resolved -> as named: a folder named twice counts once
+    loose: dict[Path, Path] = {}
+    for given in paths:
+        start = located(given)
+        if not start.is_dir():
+            raise UserError(f"there is no folder {start}: name run folders, or a folder above them such as runs/")
+        for folder in _walk(start):
+            into = folders if (folder / CONFIG_FILE).is_file() else loose
+            into.setdefault(folder.resolve(), folder)
+    if not folders and not loose:
+        raise UserError(f"no run below {', '.join(map(str, paths))}: a run folder has a {CONFIG_FILE} (dcp train)")
+    runs = [read_run(folder) for folder in folders.values()]
+    evals, unread = [], []
+    for folder in loose.values():
+        records, bad = read_evals(folder / EVALS_DIR)
+        evals += records
+        unread += [f"{folder}: {why}." for why in bad]
+    return Collection(tuple(_labelled(runs)), tuple(evals), tuple(unread))
+
+
+def _walk(start: Path) -> Iterator[Path]:
+    """Find run folders and folders of loose results. Folders inside a run, such as checkpoints, belong to it."""
+    for folder, inner, files in os.walk(start):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        is_run = CONFIG_FILE in files
+        if is_run or EVALS_DIR in inner:
+            yield Path(folder)
+        if is_run:
+            inner.clear()
+
+
+def _labelled(runs: list[Run]) -> list[Run]:
+    """Label runs of one method by the settings that differ: they are never averaged together."""
+    values: dict[Key, dict[str, set[str]]] = {}
+    for run in runs:
+        into = values.setdefault((run.env, run.method), {})
+        for name, value in run.config.items():
+            into.setdefault(name, set()).add(repr(value))
+    labelled = []
+    for run in runs:
+        vary = [name for name, seen in values[run.env, run.method].items() if len(seen) > 1]
+        if names_physics(run.config) and "physics" not in vary:
+            vary.append("physics")
+        apart = [name for name in vary if name not in _NOT_A_VARIANT and run.config.get(name) != _DEFAULTS.get(name)]
+        said = ", ".join(f"{name} {run.config.get(name)}" for name in apart)
+        labelled.append(replace(run, label=f"{run.method} ({said})" if said else run.method))
+    return labelled
+
+
+def names_physics(about: Mapping[str, Any]) -> bool:
+    """Return whether a label names the physics: other physics are another task, even if every run has them."""
+    return about.get("physics", "brax") != "brax" and about.get("env") not in _MUJOCO_IS_THE_PAPERS
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Sort names: those of the paper first, in its order; variants after their method; the rest by name."""
+    order = (*paper_values.ENVIRONMENTS, *_METHODS)
+
+    def rank(name: str) -> tuple[int, str]:
+        plain = name.split(" ")[0]
+        return (order.index(plain) if plain in order else len(order), name)
+
+    return sorted(dict.fromkeys(names), key=rank)
+
+
+# Which evaluation of a run represents a number of environment steps.
+
+
+def nearest(run: Run, steps: float) -> int | None:
+    """Return the evaluation nearest to these steps, if it lies within a tenth of them and one evaluation interval.
+
+    Because of the second condition, a run that is at 92M on its way to 100M is not quoted at 100M.
+    """
+    if not run.num_evaluations:
+        return None
+    points = np.asarray(run.metrics["env_steps"], float)
+    at = int(np.argmin(np.abs(points - steps)))
+    interval = np.max(np.diff(points, prepend=0.0))
+    return at if abs(points[at] - steps) <= min(REACH * steps, interval) else None
+
+
+def values_at(runs: Sequence[Run], metric: str, steps: float) -> dict[int, float]:
+    """Return seed -> value as shown, for seeds with a near evaluation; nan if nan was measured."""
+    places = [(run, nearest(run, steps)) for run in runs]
+    factor = METRICS[metric].factor
+    return {run.seed: float(factor * run.metrics[metric][at]) for run, at in places if at is not None}
+
+
+def interval_at(runs: Sequence[Run], metric: str, steps: float) -> Interval | None:
+    """Return the interval over the seeds with a near evaluation; None if there are none."""
+    values = list(values_at(runs, metric, steps).values())
+    return seeds_interval(values) if values else None
+
+
+def seeds_interval(values: Sequence[float]) -> Interval:
+    """Return Student's t interval; for fewer than three seeds their range, which says nothing about further seeds.
+
+    With two seeds t is 12.7: an interval would be wider than anything that was measured.
+    """
+    if len(values) >= FEWEST_SEEDS:
+        return t_interval(values)
+    return Interval(float(np.mean(values)), min(values), max(values), count=len(values))
+
+
+def common_end(runs: Sequence[Run]) -> float:
+    """Return the last evaluation of the shortest run, at which all of them can be compared."""
+    return min(run.env_steps for run in runs)

@@ -1,0 +1,447 @@
+"""The ledger of results, with a real run: what may be added, and every forgery that must be caught."""
+
+import csv
+import hashlib
+import json
+import shutil
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import jax
+import pytest
+
+from dcp.cli.main import main
+from dcp.errors import UserError
+from dcp.files.run_folder import load_run
+from dcp.lab.run_collection import collect
+from dcp.policies.policy_file import load_policy_and_about, save_policy
+from tests.support.fake_runs import write_run
+from tools.ledger.entries import _command, add, check_all, digest, entries, rerun
+from tools.ledger.rules import Repeated, differs, rows_of, run_faults
+from tools.ledger.tables import _table, has_papers_settings, index, tables
+
+
+@pytest.fixture(scope="module")
+def filled(tiny_run, tmp_path_factory) -> Path:
+    """A ledger with one entry, which tests only read."""
+    folder = tmp_path_factory.mktemp("ledger") / "results"
+    assert main(["results", "add", str(tiny_run.folder), "--ledger", str(folder), "--by", "A. Tester"]) == 0
+    return folder
+
+
+@pytest.fixture
+def copied(filled, tmp_path) -> Path:
+    return Path(shutil.copytree(filled, tmp_path / "results"))
+
+
+def only(folder: Path) -> Path:
+    [found] = entries(folder)
+    return found.folder
+
+
+def rewritten(folder: Path, row: int, **changes: float) -> None:
+    path = folder / "metrics.csv"
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    rows[row] |= {name: str(value) for name, value in changes.items()}
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def entry_changed(folder: Path, **changes: object) -> None:
+    path = folder / "entry.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def config_changed(folder: Path, **changes: object) -> None:
+    path = folder / "config.json"
+    stored = json.loads(path.read_text())
+    stored["config"] |= changes
+    path.write_text(json.dumps(stored))
+
+
+def policy_saved(folder: Path, weights: float = 1.0, **about: object) -> None:
+    """Write the entry's policy once more, with other weights or labels."""
+    policy, said = load_policy_and_about(folder)
+    policy = replace(policy, actor=jax.tree.map(lambda leaf: weights * leaf, policy.actor))
+    save_policy(folder / "policy.safetensors", policy, {**said, **about})
+
+
+def resealed(folder: Path) -> Path:
+    """Forge what a forger can: the checksums, the folder's name, and the command."""
+    sums = {name: digest(folder / name) for name in ("config.json", "metrics.csv", "policy.safetensors")}
+    seed = json.loads((folder / "config.json").read_text())["config"]["seed"]
+    name = f"seed_{seed}_{hashlib.sha256(''.join(sums.values()).encode()).hexdigest()[:8]}"
+    command = f"dcp results rerun {'/'.join(folder.parts[-4:-1])}/{name} --evaluations {len(rows_of(folder))}"
+    entry_changed(folder, sha256=sums, command=command)
+    return folder.rename(folder.with_name(name))
+
+
+def faults(folder: Path, evaluate: bool = False) -> str:
+    return "; ".join(fault for found in check_all(folder, evaluate) for fault in found.faults)
+
+
+def test_an_honest_entry_has_no_fault_and_its_policy_scores_what_was_logged(filled, capsys):
+    assert main(["results", "check", "--ledger", str(filled), "--evaluate"]) == 0
+    assert "1 entry, 0 faults" in capsys.readouterr().out
+    [found] = entries(filled)
+    assert found.entry is not None and found.entry.finished and found.entry.by == "A. Tester"
+    assert found.folder.name.startswith("seed_0_")
+    assert "### point_u_maze" in (filled / "README.md").read_text()
+
+
+def test_an_edited_row_is_caught_by_its_checksum(copied, capsys):
+    rewritten(only(copied), 0, success_once=1.0)
+    assert main(["results", "check", "--ledger", str(copied)]) == 1
+    assert "metrics.csv is not the file that was added (its SHA-256 differs)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"success_once": 0.123}, "not a whole number"),
+        ({"success_once": 1.5, "time_near_goal": 2.0}, "cannot both be"),
+        ({"success_once": 0.5, "time_near_goal": 0.0}, "cannot both be"),
+        ({"env_steps": 1234}, "evaluates at no such point"),
+        ({"evaluation": 7}, "calls itself evaluation 7"),
+        ({"critic_loss": float("nan")}, "not finite"),
+        ({"wall_seconds": 1e9}, "clock that does not advance"),
+    ],
+)
+def test_an_edited_row_with_forged_checksums_is_caught_where_no_run_can_have_logged_it(copied, changes, sentence):
+    folder = only(copied)
+    rewritten(folder, 0, **changes)
+    resealed(folder)
+    assert sentence in faults(copied)
+
+
+def test_a_better_last_row_with_forged_checksums_is_caught_by_the_evaluation_that_was_repeated(copied):
+    folder = only(copied)
+    episodes = json.loads((folder / "config.json").read_text())["config"]["eval_episodes"]
+    assert episodes == 16
+    rewritten(folder, -1, success_once=1.0, time_near_goal=200.0)
+    resealed(folder)
+    assert "metrics.csv says success_once 1, but the policy scores" in faults(copied)
+
+
+def test_a_swapped_policy_is_caught(copied):
+    folder = only(copied)
+    policy_saved(folder, seed=3)
+    assert "policy.safetensors is not the file that was added" in faults(copied)
+    folder = resealed(folder)
+    assert "policy.safetensors is of seed 3, but the run is of seed 0" in faults(copied)
+    policy_saved(folder, seed=0, env_steps=99)
+    resealed(folder)
+    assert "policy.safetensors is of env_steps 99" in faults(copied)
+
+
+def test_other_weights_under_the_right_labels_are_caught_when_they_are_evaluated(copied, monkeypatch):
+    """A policy of zeros stands still: what it scores is not what the log says."""
+    folder = only(copied)
+    rewritten(folder, -1, success_once=1.0, time_near_goal=200.0)
+    policy_saved(folder, weights=0.0)
+    folder = resealed(folder)
+    entry_changed(folder, repeated=asdict(Repeated(2, {"success_once": 1.0, "time_near_goal": 200.0}, dict(ALIKE))))
+    assert faults(copied) == ""
+    assert "metrics.csv says success_once 1, but the policy scores 0" in faults(copied, evaluate=True)
+
+
+ALIKE = {"success_once": 0.0, "time_near_goal": 0.0}  # standard errors where all episodes are alike
+
+
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        {"evaluation": 1},
+        {"standard_errors": {"success_once": 0.3, "time_near_goal": 0.0}},
+        {"standard_errors": {"success_once": 0.0, "time_near_goal": 1e6}},
+    ],
+)
+def test_a_repeated_evaluation_with_impossible_numbers_is_caught(copied, repeated):
+    folder = only(copied)
+    scores = {name: rows_of(folder)[-1][name] for name in ALIKE}
+    p = scores["success_once"]
+    honest = {"evaluation": 2, "scores": scores, "standard_errors": ALIKE | {"success_once": (p * (1 - p) / 15) ** 0.5}}
+    entry_changed(folder, repeated=honest)
+    assert faults(copied) == ""
+    entry_changed(folder, repeated=honest | repeated)
+    assert "numbers that no evaluation gives" in faults(copied)
+
+
+def test_a_relabelled_seed_is_caught(copied):
+    folder = only(copied)
+    config_changed(folder, seed=4)
+    assert "config.json is not the file that was added" in faults(copied)
+    resealed(folder)
+    assert "policy.safetensors is of seed 0, but the run is of seed 4" in faults(copied)
+
+
+def test_a_copy_under_another_seed_is_caught_by_its_numbers_or_its_weights(copied):
+    first = only(copied)
+    copy = Path(shutil.copytree(first, first.with_name("copy")))
+    config_changed(copy, seed=4)
+    policy_saved(copy, seed=4)
+    copy = resealed(copy)
+    assert f"it has the numbers of {first}" in faults(copied)
+    rewritten(copy, 0, critic_loss=1.25)
+    copy = resealed(copy)
+    assert f"it has the weights of {first}" in faults(copied)
+    policy_saved(copy, weights=1.0001)
+    copy = resealed(copy)
+    assert faults(copied) == ""  # both changed: that needs a second run
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"batch_size": 32}, "where its config has made"),
+        ({"width": 16}, "another network than config.json says"),
+        ({"repr_dim": 8}, "another critic than config.json says"),
+        ({"condition": "raw_goal"}, "another condition than config.json says"),
+        ({"eval_env": "point_u_maze_eval"}, "is of eval_env point_u_maze, but the run is of eval_env"),
+        ({"env": "/tmp/elsewhere"}, "which is not part of dcp"),
+        ({"method": "mine"}, "which is not part of dcp"),
+        ({"eval_episodes": 1}, "a single episode"),
+        ({"condition": "os:path"}, "names code of its own"),
+    ],
+)
+def test_an_edited_config_with_forged_checksums_is_caught(copied, changes, sentence):
+    folder = only(copied)
+    config_changed(folder, **changes)
+    resealed(folder)
+    assert sentence in faults(copied)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"env_steps": 10**8}, "says env_steps 100000000, but its files give"),
+        ({"finished": False}, "says finished False, but its files give True"),
+        ({"command": "rm -rf /"}, "but its files give dcp results rerun results/point_u_maze/dcp/seed_0_"),
+    ],
+)
+def test_an_entry_that_says_other_than_its_files_is_caught(copied, changes, sentence):
+    entry_changed(only(copied), **changes)
+    assert sentence in faults(copied)
+
+
+def test_a_run_without_an_entry_is_reported_and_no_table_counts_it(copied):
+    first = only(copied)
+    before = tables(copied)
+    hidden = Path(shutil.copytree(first, first.with_name("hidden")))
+    (hidden / "entry.json").unlink()
+    shutil.copytree(first, first.parent / "more" / "deep")
+    assert tables(copied) == before
+    assert faults(copied).count("it holds files of a run, but is no entry") == 2
+
+
+def test_links_are_refused(copied, tmp_path):
+    policy = only(copied) / "policy.safetensors"
+    policy.rename(tmp_path / "elsewhere")
+    policy.symlink_to(tmp_path / "elsewhere")
+    assert "policy.safetensors is a link to somewhere else" in faults(copied)
+
+
+def test_a_large_file_is_refused_before_it_is_read(copied):
+    with (only(copied) / "metrics.csv").open("a") as file:
+        file.truncate(9_000_000)
+    assert "metrics.csv has more than 8 MB" in faults(copied)
+
+
+@pytest.mark.parametrize("content", ["", "evaluation,success_once\n1,0.5\n"])
+def test_metrics_without_their_columns_get_a_sentence_and_the_page_leaves_them_out(copied, content):
+    folder = only(copied)
+    (folder / "metrics.csv").write_text(content)
+    entry_changed(
+        folder, sha256={name: digest(folder / name) for name in ("config.json", "metrics.csv", "policy.safetensors")}
+    )
+    assert "metrics.csv" in faults(copied)
+    assert index(copied) == []
+
+
+def test_an_entry_in_another_method_s_folder_is_caught(copied):
+    folder = only(copied)
+    (folder.parents[1] / "crl").mkdir()
+    folder.rename(folder.parents[1] / "crl" / folder.name)
+    assert "its folder is point_u_maze/crl" in faults(copied)
+
+
+def test_tables_that_do_not_match_the_entries_are_reported_and_rewritten(copied, capsys):
+    page = copied / "README.md"
+    page.write_text(page.read_text().replace("| dcp |", "| dcp, really |"))
+    assert main(["results", "check", "--ledger", str(copied)]) == 1
+    assert "has other tables than the entries give" in capsys.readouterr().err
+    assert main(["results", "check", "--ledger", str(copied), "--write"]) == 0
+    assert "| dcp |" in page.read_text()
+
+
+@pytest.mark.parametrize("content", ["", "[", "[]", "{}", '{"by": 3}', "[" * 100_000])
+def test_a_damaged_entry_gets_a_sentence(copied, content):
+    (only(copied) / "entry.json").write_text(content)
+    assert "entry.json cannot be read" in faults(copied)
+
+
+def test_a_run_is_added_once_and_by_somebody(tiny_run, filled):
+    with pytest.raises(UserError, match="in the ledger already"):
+        add(tiny_run.folder, filled, "A. Tester")
+    with pytest.raises(UserError, match="say who ran it"):
+        add(tiny_run.folder, filled, " ")
+
+
+def test_a_run_whose_metrics_were_edited_is_refused_by_its_checkpoint(tiny_run, tmp_path):
+    run = Path(shutil.copytree(tiny_run.folder, tmp_path / "run"))
+    rewritten(run, 0, final_distance=0.25)
+    assert "row 1 of metrics.csv has final_distance 0.25, but the checkpoint has" in run_faults(run)[0]
+
+
+def test_a_run_that_ended_by_a_fault_is_refused(tiny_run, tmp_path):
+    run = Path(shutil.copytree(tiny_run.folder, tmp_path / "run"))
+    (run / "fault.json").write_text("{}")
+    assert "ended by a fault" in run_faults(run)[0]
+
+
+def test_an_entry_trained_again_has_the_same_numbers(filled, capsys):
+    told = rerun(only(filled), 1)
+    assert told == []
+    assert "success_once" in capsys.readouterr().out
+    with pytest.raises(UserError, match="use 1 to 2"):
+        rerun(only(filled), 3)
+
+
+def test_the_page_holds_every_run_and_escapes_what_people_write(copied, tmp_path, capsys):
+    entry = only(copied) / "entry.json"
+    entry.write_text(entry.read_text().replace("A. Tester", "</script><b>"))
+    assert main(["results", "page", "--ledger", str(copied), "--out", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "1 run" in capsys.readouterr().out and '"method":"dcp"' in page
+    assert "</script><b>" not in page
+
+
+def test_wrong_words_get_a_sentence(tmp_path, capsys):
+    for words, sentence in [
+        ([], "choose one of add, check, rerun, page"),
+        (["add"], "needs a run's folder"),
+        (["check", "x"], "takes no 'x'"),
+        (["check", "--ledger", str(tmp_path / "none")], "there is no ledger"),
+        (["rerun"], "takes one entry's folder"),
+        (["add", str(tmp_path), "--by", "me"], "not a run folder"),
+    ]:
+        assert main(["results", *words]) == 2
+        assert sentence in capsys.readouterr().err
+
+
+def test_scores_may_differ_by_three_standard_errors_of_the_difference_and_no_more(copied):
+    """1 step is the standard error of each of two evaluations, so sqrt(2) is that of their difference: 4.243."""
+    folder = only(copied)
+    config_changed(folder, eval_episodes=1000)  # so that half an episode is 0.1 steps
+    then = rows_of(folder)[-1]
+    told = [
+        differs(
+            folder,
+            Repeated(2, {"success_once": then["success_once"], "time_near_goal": then["time_near_goal"] + gap}, ERRORS),
+        )
+        for gap in (0.0, 4.24, 4.25)
+    ]
+    assert told[:2] == [[], []] and "the log or the policy is not this run's" in told[2][0]
+
+
+ERRORS = {"success_once": 0.05, "time_near_goal": 1.0}
+
+
+def test_a_policy_that_always_arrives_elsewhere_is_not_refused(copied):
+    """Of 16 episodes 15 and 16: Agresti and Caffo's standard error of the difference is 0.100."""
+    folder = only(copied)
+    rewritten(folder, -1, success_once=15 / 16, time_near_goal=150.0)
+    assert differs(folder, Repeated(2, {"success_once": 1.0, "time_near_goal": 160.0}, ALIKE)) == []
+    assert differs(folder, Repeated(2, {"success_once": 0.5, "time_near_goal": 150.0}, ALIKE)) != []
+
+
+def test_an_unfinished_run_has_a_row_of_its_own_until_the_finished_one_replaces_it(tiny_run, tmp_path, monkeypatch):
+    run, ledger = Path(shutil.copytree(tiny_run.folder, tmp_path / "run")), tmp_path / "results"
+    path = run / "metrics.csv"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))  # one evaluation of two
+    [early] = rows_of(run)
+    policy_saved(run, env_steps=early["env_steps"])
+    p = early["success_once"]
+    same = Repeated(1, {name: early[name] for name in ALIKE}, ALIKE | {"success_once": (p * (1 - p) / 15) ** 0.5})
+    with monkeypatch.context() as patched:  # the policy is the last evaluation's
+        patched.setattr("tools.ledger.entries.repeat", lambda folder: same)
+        add(run, ledger, "A. Tester")
+    assert f"| {early['env_steps']:,.0f}, unfinished |" in tables(ledger)
+    assert faults(ledger) == ""
+    whole = add(tiny_run.folder, ledger, "A. Tester")
+    assert [found.folder for found in entries(ledger)] == [whole]
+    assert "unfinished" not in tables(ledger)
+
+
+def test_other_settings_than_the_paper_s_do_not_stand_beside_its_values():
+    config = load_run("results/ant_u_maze/dcp/seed_0_e49e008c").config
+    assert has_papers_settings(config)
+    assert has_papers_settings(config | {"seed": 7, "num_evals": 3})
+    for other in (
+        {"batch_size": 512}, {"discount": 0.9}, {"condition": "steps"}, {"eval_env": "ant_u_maze_eval"},
+        {"episode_length": 100}, {"window": 50}, {"pool_refresh_steps": 7},
+    ):  # fmt: skip
+        assert not has_papers_settings(config | other), other
+
+
+def gain_line(folder: Path) -> str:
+    return _table(collect([folder]), "ant_u_maze").splitlines()[-1]
+
+
+def test_a_seed_that_was_trained_longer_is_still_paired(tmp_path):
+    """Gains of 10, 20 and 30 points at 10M: 20 on average, t(2) 10 / sqrt(3) = 24.8."""
+    for seed, success in enumerate((0.3, 0.4, 0.5)):
+        steps, scores = ([10e6, 50e6], [success, 0.9]) if seed == 0 else ([10e6], [success])
+        write_run(tmp_path, "ant_u_maze", "dcp", seed, steps, scores)
+        write_run(tmp_path, "ant_u_maze", "crl", seed, [10e6], [0.2])
+    assert "paired by seed, at 10,000,000 steps: Success at least once +20.0 ± 24.8, p = 0.074" in gain_line(tmp_path)
+
+
+def test_two_pairs_have_no_interval_in_the_ledger(tmp_path):
+    for seed, success in enumerate((0.3, 0.4)):
+        write_run(tmp_path, "ant_u_maze", "dcp", seed, [10e6], [success])
+        write_run(tmp_path, "ant_u_maze", "crl", seed, [10e6], [0.2])
+    assert "Success at least once +15.0 (seeds: 2, too few for an interval)" in gain_line(tmp_path)
+
+
+def test_methods_with_different_settings_are_not_paired_in_the_ledger(tmp_path):
+    for seed in range(3):
+        write_run(tmp_path, "ant_u_maze", "dcp", seed, [10e6], [0.4])
+        write_run(tmp_path, "ant_u_maze", "crl", seed, [10e6], [0.2], num_envs=64)
+    assert "paired" not in gain_line(tmp_path)
+
+
+def test_the_command_of_a_run_whose_budget_was_raised_can_be_run(copied):
+    """Two evaluations were logged, one of them within the first budget: only that one can be compared."""
+    folder = only(copied)
+    path = folder / "config.json"
+    stored = json.loads(path.read_text())
+    assert _command(folder).endswith("--evaluations 2")
+    stored["earlier_budgets"] = [{"steps": stored["config"]["steps"] // 2, "num_evals": 1}]
+    path.write_text(json.dumps(stored))
+    assert _command(folder).endswith("--evaluations 1")
+
+
+def test_the_ledger_of_this_repository_has_no_fault(capsys):
+    assert main(["results", "check", "--ledger", "results"]) == 0, capsys.readouterr().err
+
+
+def test_the_page_of_the_docs_shows_the_ledger_of_this_repository(tmp_path):
+    assert main(["results", "page", "--ledger", "results", "--out", str(tmp_path / "page.html")]) == 0
+    current = Path("docs/ledger_runs.html").read_text()
+    assert current == (tmp_path / "page.html").read_text(), "run: dcp results page --out docs/ledger_runs.html"
+
+
+def test_a_run_is_evaluated_again_on_as_many_cores_as_it_was_trained_on(tiny_run, tmp_path, monkeypatch):
+    run = Path(shutil.copytree(tiny_run.folder, tmp_path / "run"))
+    path = run / "config.json"
+    stored = json.loads(path.read_text())
+    stored["machine"]["cores"] = "3"
+    path.write_text(json.dumps(stored))
+    taken = []
+    monkeypatch.setattr("dcp.grid.worker.pin", taken.append)
+    main(["results", "add", str(run), "--ledger", str(tmp_path / "results"), "--by", "A. Tester"])
+    assert taken == [3]
