@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dcp import __version__
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
-from dcp.named_code import looked_for_in
+from dcp.named_code import only_allowed, user_import_path
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
         _require_command(argv[0])
         os.environ.setdefault("PYTHONSAFEPATH", "1")  # for child processes: keeps the current folder off their path
         module, function = (SHARED[argv[0]], argv[0]) if argv[0] in SHARED else (argv[0], "main")
-        with looked_for_in(_current_folder(), modules), ExitStack() as stack:
+        with user_import_path(_current_folder(), modules), only_allowed(), ExitStack() as stack:
             if argv[0] not in STOP_BY_THEMSELVES:
                 stack.enter_context(stopped_at_once(f"dcp.cli.{module}"))
             return getattr(import_module(f"dcp.cli.{module}"), function)(argv[1:])

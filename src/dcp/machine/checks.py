@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.components import TABLES, shown
+from dcp.components import TABLES
 from dcp.config import Settings, type_violations
 from dcp.critics.contrastive import loss_of_chunks
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.registry import env_of, is_ours
-from dcp.errors import UserError
+from dcp.errors import UserError, shown
 from dcp.machine import devices
 from dcp.machine.memory import memory_violations
 from dcp.methods.table import COMMANDS, METHODS, make_agent, make_part

@@ -17,12 +17,13 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 from dcp.actor import init_actor
-from dcp.components import TABLES, build, code_in, describe, one_line, require_imported, shown
-from dcp.errors import UserError
+from dcp.components import TABLES, build, describe
+from dcp.errors import UserError, one_line, shown
 from dcp.files.run_folder import POLICY_FILE, located
 from dcp.files.validation import MEGABYTE, About, FormatError, Name, Size, checked, parse_json
 from dcp.interfaces import Problem
 from dcp.methods import table  # noqa: F401  fills the tables
+from dcp.named_code import code_in, require_imported
 from dcp.networks import MLP
 from dcp.policies.policy import DeployedPolicy, deployed_params
 from dcp.types import EnvSpec, Params

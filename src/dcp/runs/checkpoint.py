@@ -19,9 +19,8 @@ import numpy as np
 
 from dcp import __version__
 from dcp.algorithm import RunState
-from dcp.components import shown
 from dcp.config import Config, Settings, cores
-from dcp.errors import UserError
+from dcp.errors import UserError, shown
 from dcp.files.run_folder import CHECKPOINTS_DIR
 from dcp.loop import HostState
 from dcp.runs.checkpoint_files import (

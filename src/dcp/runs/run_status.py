@@ -3,7 +3,6 @@
 A run whose budget was raised keeps its planned evaluations; further ones follow at the same interval.
 """
 
-from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from dcp.config import Config, Settings
 from dcp.errors import UserError
-from dcp.files.run_folder import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE, load_run, read_config_file, require_trust
+from dcp.files.run_folder import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE, load_run, read_config_file
 from dcp.runs.checkpoint_files import CHECKPOINT_SCHEMA_VERSION, DamagedError, checkpoints, read_record, verify
 
 
@@ -141,12 +140,6 @@ def resume_command(path: Path) -> str:
         return f"dcp train --resume {path}"
     flags = [f"--{flag} {name}" for flag, name in config.code.items()]
     return " ".join([f"dcp train --resume {path}", *flags])
-
-
-def require_named(config: Settings, named: Collection[Any]) -> None:
-    """Refuse a config that names code unless the user names it too or imports its module with --import."""
-    for flag, name in config.code.items():
-        require_trust(name, name if name in named else None, flag)
 
 
 def differing(stored: Config, earlier: tuple[Budget, ...], asked: Settings) -> list[str]:

@@ -25,12 +25,13 @@ from dcp.machine.checks import check
 from dcp.machine.memory import available_memory, resident_parts
 from dcp.machine.programs import on_devices
 from dcp.machine.seed_programs import SeedPrograms, devices_for, keep
+from dcp.named_code import require_allowed
 from dcp.policies.policy import DeployedPolicy
 from dcp.runs import checkpoint, sinks
 from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
 from dcp.runs.display import Display, DisplayKind, Progress, make_display
 from dcp.runs.folder import claim, reopen
-from dcp.runs.run_status import budget_to_resume_with, evaluation_points, holds_run, read_plan, require_named
+from dcp.runs.run_status import budget_to_resume_with, evaluation_points, holds_run, read_plan
 from dcp.runs.sinks import Results
 from dcp.runs.stopping import Interrupted, SeedsInterrupted, StopRequest, explained
 
@@ -153,7 +154,7 @@ def _open_folders(
             path = runs_dir / mine.run_path
             if resume and holds_run(path):
                 require_whole(path, read_plan(path)[0])
-                require_named(read_plan(path)[0], config.code.values())
+                require_allowed(read_plan(path)[0].code, config.code.values())
                 if (steps := budget_to_resume_with(path, mine)) is None:
                     continue
                 folder = reopen(path, steps)

@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from dcp.algorithm import Algorithm, RunState, make_algorithm
-from dcp.components import shown
 from dcp.config import Config
 from dcp.envs.base import Environment
 from dcp.envs.registry import ENVIRONMENTS, env_of
-from dcp.errors import RunError, UserError
+from dcp.errors import RunError, UserError, shown
 from dcp.loop import Callback, Evaluation, HostState, OnEval, Row, require_sound_start, train_loop
 from dcp.machine import compiling, devices
 from dcp.machine.checks import check, check_algorithm
 from dcp.machine.programs import Programs, on_devices
+from dcp.named_code import only_allowed, require_allowed
 from dcp.presets import PRESETS
 from dcp.runs import checkpoint, sinks
 from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
 from dcp.runs.display import Display, DisplayKind, Progress, make_display
 from dcp.runs.folder import RunFolder, claim, reopen
-from dcp.runs.run_status import budget_to_resume_with, evaluation_points, holds_run, require_named
+from dcp.runs.run_status import budget_to_resume_with, evaluation_points, holds_run
 from dcp.runs.sinks import Results, TrainedRun
 from dcp.runs.stopping import Interrupted, StopRequest, explained
 
@@ -91,8 +91,9 @@ def resume(
     folder = reopen(run, steps)
     try:
         if algorithm is None:
-            require_named(folder.config, code)
-            algorithm = _from_config(folder.config)
+            require_allowed(folder.config.code, code)
+            with only_allowed(code):
+                algorithm = _from_config(folder.config)
         else:
             algorithm = _require_same_algorithm(algorithm, folder)
     except BaseException:
