@@ -11,18 +11,31 @@ from dcp.components import Table
 from dcp.config import PHYSICS, Settings
 from dcp.envs.base import Environment
 from dcp.envs.mazes import EVAL_LAYOUTS, LAYOUTS, parse_layout
-from dcp.envs.point_tasks import PointMaze, PointPush, PointSoccer
 from dcp.errors import UserError, one_line, shown
 from dcp.named_code import NotAllowedError, import_named, is_code
 
 Factory = Callable[..., Environment]  # called with `fidelity` if it takes one, else without arguments
 
 
-# Physics is imported only when needed: point mazes and the list of names work without it.
+# A task is imported when it is first made: the list of names needs none, and point mazes no physics.
 
 
 def _point_maze(name: str, layout: str, inertia: bool) -> Environment:
+    from dcp.envs.point_tasks import PointMaze
+
     return PointMaze(name, parse_layout(layout, scale=1.0), inertia)
+
+
+def _point_soccer(name: str, sticks: bool) -> Environment:
+    from dcp.envs.point_tasks import PointSoccer
+
+    return PointSoccer(name, sticks)
+
+
+def _point_push() -> Environment:
+    from dcp.envs.point_tasks import PointPush
+
+    return PointPush()
 
 
 def _ant_maze(name: str, layout: str) -> Environment:
@@ -82,9 +95,9 @@ def _mazes() -> dict[str, Factory]:
 
 
 OURS: dict[str, Factory] = _mazes() | {
-    "point_soccer": PointSoccer,
-    "point_soccer_slick": partial(PointSoccer, "point_soccer_slick", sticks=False),
-    "point_push": PointPush,
+    "point_soccer": partial(_point_soccer, "point_soccer", sticks=True),
+    "point_soccer_slick": partial(_point_soccer, "point_soccer_slick", sticks=False),
+    "point_push": _point_push,
     "humanoid": _humanoid,
     "ant_push": _ant_push,
     "ant_soccer": _ant_soccer,

@@ -11,8 +11,7 @@ from dcp.interfaces import hindsight_of
 from dcp.learner import Learner
 from dcp.machine import devices
 from dcp.methods.table import make_agent, needs
-from dcp.outcomes import ENVS_AT_ONCE
-from dcp.replay import OF_OUTCOMES, reads_falls, relabel
+from dcp.replay import ENVS_AT_ONCE, OF_OUTCOMES, reads_falls, relabel
 from dcp.types import EnvSpec, Transition
 
 _FLOAT = 4  # bytes
