@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from dcp.config import fields_where
 from dcp.envs.registry import make_env
 from dcp.files.run_folder import CONFIG_FILE, load_run, read_config_file
 from dcp.lab.paper_values import CHECKPOINTS, ENVIRONMENTS, checkpoint
@@ -18,7 +19,7 @@ from tools.ledger.rules import SCORES, is_finished, rows_of
 TABLES_FILE = "README.md"
 _MARKS = ("<!-- tables: written by `dcp results check --write` -->", "<!-- end of tables -->")
 # Settings that do not change what is learned, or that every environment fills in.
-_FREE = {"seed", "steps", "num_evals", "eval_episodes", "devices", "split_batches", "eval_env"}
+_FREE = set(fields_where(compared=False))
 
 
 def tables(ledger: Path) -> str:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp.components import TABLES
-from dcp.config import Settings, type_violations
+from dcp.config import MAY_BE_CODE, Settings, type_violations
 from dcp.critics.contrastive import loss_of_chunks
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.registry import env_of, is_ours
@@ -21,7 +21,7 @@ from dcp.types import EnvSpec
 if TYPE_CHECKING:
     from dcp.algorithm import Algorithm
 
-_NAMES = ("method", "critic", "command", "condition", "network", "score", "energy", "contrastive_loss", "activation")
+_NAMES = tuple(name for name in MAY_BE_CODE if name in TABLES)
 
 
 def check(config: Settings) -> None:
