@@ -25,7 +25,7 @@ Row = dict[str, float]
 
 @dataclass
 class HostState:
-    """All that a run needs to resume between two unrolls, besides its arrays (the `RunState`)."""
+    """Hold all that a run needs to resume between two unrolls, besides its arrays (the `RunState`)."""
 
     unrolls: int = 0  # RunState.unrolls, as a number on the host
     rows: list[Row] = field(default_factory=list)  # of metrics.csv, one per evaluation
@@ -48,7 +48,7 @@ class Callback:
 
 
 class Programs(Protocol):
-    """What the loop calls: `machine.programs.Programs`."""
+    """Declare what the loop calls: `machine.programs.Programs`."""
 
     def prefill(self, run: RunState) -> RunState: ...
 

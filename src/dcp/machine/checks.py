@@ -77,9 +77,9 @@ def _seed_violations(settings: Settings, spec: EnvSpec) -> list[str]:
         pooled = ", ".join(name for name, method in METHODS.items() if COMMANDS.find(method.command).has_pool)
         return [f"{settings.method} has no pool to seed: leave pool_seed out, or choose one of {pooled}"]
     try:
-        from dcp.methods import pool_seed
+        from dcp.methods.pool_seed import read_pool_seed
 
-        file = pool_seed.read(settings.pool_seed, spec)
+        file = read_pool_seed(settings.pool_seed, spec)
     except UserError as error:
         return [str(error)]
     if settings.pool_seed_sha256 not in (None, file.sha256):
