@@ -19,7 +19,7 @@ from safetensors.numpy import save
 from dcp.actor import init_actor
 from dcp.components import TABLES, build, code_in, describe, one_line, require_imported, shown
 from dcp.errors import UserError
-from dcp.files.run_folder import POLICY_FILE, located
+from dcp.files import POLICY_FILE
 from dcp.files.validation import MEGABYTE, About, FormatError, Name, Size, checked, parse_json
 from dcp.interfaces import Problem
 from dcp.methods import table  # noqa: F401  fills the tables
@@ -100,6 +100,8 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def _policy_file(path: str | Path) -> Path:
+    from dcp.files.run_folder import located
+
     path = located(path)
     if path.is_dir():
         path = path / POLICY_FILE

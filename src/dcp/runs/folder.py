@@ -5,20 +5,26 @@ may end at any point of this. config.json moves last in both directions, so its 
 without config.json was only partly moved away; one with it is kept until the new run has a result.
 """
 
+import csv
+import errno
 import fcntl
+import io
 import json
+import math
 import os
 import shutil
 import socket
+import stat
 import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dcp.config import SCHEMA_VERSION, Config
 from dcp.errors import RunError, UserError
-from dcp.files.run_folder import (
+from dcp.files import (
     CHECKPOINTS_DIR,
     CONFIG_FILE,
     FAULT_FILE,
@@ -29,10 +35,13 @@ from dcp.files.run_folder import (
     TENSORBOARD_DIR,
 )
 from dcp.files.validation import require_no_links_out
+from dcp.loop import Budget, Row
 from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import save_policy, write_whole
-from dcp.runs.checkpoint import UNSPLIT, machine, versions
-from dcp.runs.run_status import Budget, raised, read_plan, taken
+from dcp.runs.checkpoint import machine, versions
+
+if TYPE_CHECKING:
+    from dcp.runs.sinks import Sink
 
 LOCK_FILE = ".lock"
 _TRIES, _PAUSE = 10, 0.02  # seconds between two tries: `owner` takes the lock for a moment, only to look
@@ -67,7 +76,7 @@ class FolderLock:
     def _acquire(self) -> int:
         tries = _TRIES
         while True:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+            descriptor = _open_lock(self._path, os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -122,10 +131,19 @@ class FolderLock:
         self._descriptor = None
 
 
+def _open_lock(path: Path, flags: int) -> int:
+    """Open a lock file, and nothing else: a pipe would wait for its other end."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, f"{path.name} is not a regular file", str(path))
+    return descriptor
+
+
 def owner(folder: Path) -> str | None:
     """Return who writes to this folder now, as "process 12 on host", or None. Takes a shared lock for a moment."""
     try:
-        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = _open_lock(folder / LOCK_FILE, os.O_RDONLY)
     except OSError:
         return None
     try:
@@ -181,9 +199,9 @@ class RunFolder:
             name = f"{int(row['env_steps']):012d}.safetensors"
             save_policy(self.path / POLICIES_DIR / name, policy.without_critic(), about)
 
-    def save_fault(self, seen: dict[str, Any]) -> Path:
+    def save_fault(self, fault: dict[str, Any]) -> Path:
         self.lock.require()
-        write_whole(self.fault, json.dumps({"schema_version": SCHEMA_VERSION, **seen}, indent=2).encode())
+        write_whole(self.fault, json.dumps({"schema_version": SCHEMA_VERSION, **fault}, indent=2).encode())
         return self.fault
 
     def keep(self) -> None:
@@ -203,6 +221,91 @@ class RunFolder:
                 folder.rmdir()
 
 
+@dataclass
+class Results:
+    """Write a run's config, rows and policies to its folder, and its rows to TensorBoard and W&B if asked."""
+
+    folder: RunFolder
+    resumed: bool
+    tensorboard: bool = False
+    wandb: bool = False
+    keep_policies: bool = False  # the policy of every evaluation
+    rows: list[Row] = field(default_factory=list)
+    _sinks: "list[Sink]" = field(default_factory=list)
+    _note: Callable[[str], None] | None = None
+
+    def begin(self, rows: Sequence[Row], note: Callable[[str], None]) -> None:
+        """Write the config and metrics.csv, and open the sinks. `rows`: those of a resumed run."""
+        if self.resumed:
+            self.folder.save_config()  # with the current budget
+            self.folder.fault.unlink(missing_ok=True)  # of an earlier process
+        self._note, self.rows = note, list(rows)
+        self._write_all(self.rows)  # whatever an earlier process left there
+        if self.tensorboard or self.wandb:
+            from dcp.runs.sinks import make_sinks
+
+            self._sinks = make_sinks(self.folder, self.tensorboard, self.wandb, self.rows)
+
+    def add(self, policy: DeployedPolicy, row: Row) -> None:
+        """Write the row to metrics.csv, at once, and then its policy."""
+        self.folder.lock.require()  # another run may have this path by now
+        if self.rows and self._fill(row):
+            with self.folder.metrics.open("ab") as file:
+                file.write(_as_csv([[row[name] for name in self.rows[0]]]))
+        else:
+            self._write_all([*self.rows, row])
+        self.folder.save_policy(policy, row, self.keep_policies)
+        self.folder.keep()
+        self.rows.append(row)
+        for sink in self._sinks:
+            sink.write(row)
+
+    def _fill(self, row: Row) -> bool:
+        """Give all rows the same columns, with nan where one has none; return whether only the new row changed.
+
+        A run may be resumed by a version of dcp that has other metrics.
+        """
+        lost, added = self.rows[0].keys() - row.keys(), row.keys() - self.rows[0].keys()
+        if (lost or added) and self._note is not None:
+            names = ", ".join(sorted(lost | added))
+            self._note(f"{METRICS_FILE} has other columns from here ({names}): rows without one have nan there.")
+            self._note = None  # once is enough
+        for other, names in [(row, lost), *((before, added) for before in self.rows)]:
+            other |= dict.fromkeys(sorted(names), math.nan)
+        return not added
+
+    def _write_all(self, rows: Sequence[Row]) -> None:
+        columns = list(rows[0]) if rows else []
+        lines = [columns, *([row[name] for name in columns] for row in rows)] if rows else []
+        write_whole(self.folder.metrics, _as_csv(lines))
+
+    def close(self) -> None:
+        while self._sinks:
+            self._sinks.pop().close()
+
+    def leave(self, last: int | None) -> None:
+        """Remove the folder if it holds no result. `last`: environment steps at the newest checkpoint."""
+        if not (self.is_worth_keeping(last) or self.folder.fault.exists()):
+            self.folder.discard()
+
+    def is_worth_keeping(self, last: int | None) -> bool:
+        return bool(self.rows) or self.resumed or last is not None
+
+
+def _as_csv(lines: Iterable[Iterable[object]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(lines)
+    return text.getvalue().encode()
+
+
+def holds_run(path: Path) -> bool:
+    """Return whether this is a run folder; False for a name that no file can have."""
+    try:
+        return (path / CONFIG_FILE).exists()
+    except (OSError, ValueError):
+        return False
+
+
 def claim(runs_dir: str | Path, config: Config, overwrite: bool = False) -> RunFolder:
     """Create and lock the folder of this resolved config, and write config.json."""
     path = Path(runs_dir) / config.run_path
@@ -215,6 +318,8 @@ def claim(runs_dir: str | Path, config: Config, overwrite: bool = False) -> RunF
             if overwrite:
                 keep_replaced(path)
             elif run_files(path):
+                from dcp.runs.run_status import taken
+
                 raise UserError(taken(path))
             try:
                 (path / PLOTS_DIR).mkdir(exist_ok=True)
@@ -232,37 +337,14 @@ def claim(runs_dir: str | Path, config: Config, overwrite: bool = False) -> RunF
     return folder
 
 
-def reopen(path: str | Path, steps: int | None = None) -> RunFolder:
-    """Lock the folder of a run to resume, with a raised budget if `steps` is larger (`save_config` stores it)."""
-    path = Path(path)
-    read_plan(path)  # refuses a folder that holds no run
-    require_no_links_out(path)
-    try:
-        lock = FolderLock(path)
-    except OSError as error:
-        raise UserError(f"cannot write to {path} ({error.strerror}): make it writable, or copy it elsewhere") from error
-    try:
-        finish_replacing(path)
-        config, earlier = read_plan(path)
-        config = replace(config, split_batches=config.split_batches or UNSPLIT)
-        if steps is not None and steps < config.steps:
-            raise UserError(f"steps {steps} are fewer than the run's {config.steps}: steps can only be raised")
-        if steps is not None:
-            config, earlier = raised(config, earlier, steps)
-    except BaseException:
-        lock.release()
-        raise
-    return RunFolder(path, config, lock, earlier)
-
-
 def run_files(path: Path) -> list[Path]:
     """List the files that a run has written here, config.json last."""
-    return [found for pattern in _WRITTEN for found in path.glob(pattern)]
+    return [file for pattern in _WRITTEN for file in path.glob(pattern)]
 
 
 def finish_replacing(path: Path) -> None:
     """Finish a replacement that another process left half done. Only the owner of the folder's lock may call this."""
-    for litter in (path / _GONE_DIR, *(found for pattern in _DRAFTS for found in path.glob(pattern))):
+    for litter in (path / _GONE_DIR, *(draft for pattern in _DRAFTS for draft in path.glob(pattern))):
         _remove(litter)
     _move_written(path / _RETURNING_DIR, path)
     aside = path / REPLACED_DIR
@@ -297,8 +379,8 @@ def drop_replaced(path: Path) -> None:
 
 
 def _remove_written(path: Path) -> None:
-    for found in reversed(run_files(path)):  # config.json first, so that the rest does not count as a run
-        _remove(found)
+    for file in reversed(run_files(path)):  # config.json first, so that the rest does not count as a run
+        _remove(file)
 
 
 def _remove(path: Path) -> None:
@@ -309,11 +391,11 @@ def _remove(path: Path) -> None:
 
 
 def _move_written(source: Path, target: Path) -> None:
-    for found in run_files(source):
-        destination = target / found.relative_to(source)
+    for file in run_files(source):
+        destination = target / file.relative_to(source)
         destination.parent.mkdir(parents=True, exist_ok=True)
         _remove(destination)
-        found.replace(destination)
+        file.replace(destination)
     if source.name in (REPLACED_DIR, _RETURNING_DIR):
         _remove_empty(source)
 
