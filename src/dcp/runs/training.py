@@ -55,15 +55,17 @@ def train(
     sinks.require(tensorboard, wandb)
     algorithm = _algorithm(what, settings)
     if runs_dir is None:
-        return _train(algorithm, None, on_eval, display, Cadence(0, 0))
+        with StopRequest() as stop:
+            return _train(algorithm, None, on_eval, display, Cadence(0, 0), stop)
     path = Path(runs_dir) / algorithm.config.run_path
     if resume and holds_run(path):
         outputs: dict[str, Any] = {"tensorboard": tensorboard, "wandb": wandb, "keep_policies": keep_policies}
         outputs |= {"display": display, "cadence": cadence}
         steps = budget_to_resume_with(path, algorithm.config)
         return _resume(path, on_eval, steps=steps, algorithm=algorithm, cache=cache, **outputs)
-    results = Results(claim(runs_dir, algorithm.config, overwrite), False, tensorboard, wandb, keep_policies)
-    return _train(algorithm, results, on_eval, display, cadence)
+    with StopRequest() as stop:  # from the moment that there is a folder
+        results = Results(claim(runs_dir, algorithm.config, overwrite), False, tensorboard, wandb, keep_policies)
+        return _train(algorithm, results, on_eval, display, cadence, stop)
 
 
 def resume(
@@ -88,17 +90,19 @@ def resume(
     """
     compiling.enable_cache(cache)
     sinks.require(tensorboard, wandb)
-    folder = reopen(run, steps)
-    try:
-        if algorithm is None:
-            require_named(folder.config, code)
-            algorithm = _from_config(folder.config)
-        else:
-            algorithm = _require_same_algorithm(algorithm, folder)
-    except BaseException:
-        folder.lock.release()
-        raise
-    return _train(algorithm, Results(folder, True, tensorboard, wandb, keep_policies), on_eval, display, cadence)
+    with StopRequest() as stop:
+        folder = reopen(run, steps)
+        try:
+            if algorithm is None:
+                require_named(folder.config, code)
+                algorithm = _from_config(folder.config)
+            else:
+                algorithm = _require_same_algorithm(algorithm, folder)
+        except BaseException:
+            folder.lock.release()
+            raise
+        results = Results(folder, True, tensorboard, wandb, keep_policies)
+        return _train(algorithm, results, on_eval, display, cadence, stop)
 
 
 _resume = resume  # `train` has an argument of that name
@@ -158,13 +162,18 @@ def _require_same_algorithm(algorithm: Algorithm, folder: RunFolder) -> Algorith
 
 
 def _train(
-    algorithm: Algorithm, results: Results | None, on_eval: OnEval | None, display: DisplayKind, cadence: Cadence
+    algorithm: Algorithm,
+    results: Results | None,
+    on_eval: OnEval | None,
+    display: DisplayKind,
+    cadence: Cadence,
+    stop: StopRequest,
 ) -> TrainedRun:
     """Train the algorithm, into the folder of the results if there are any. After an error, no folder stays locked."""
     config = algorithm.config if results is None else results.folder.config
     earlier = () if results is None else results.folder.earlier
     points = evaluation_points(config, earlier)
-    session = _Session(config, algorithm, results, on_eval, CheckpointTimer(cadence, len(points)))
+    session = _Session(config, algorithm, results, on_eval, CheckpointTimer(cadence, len(points)), stop)
     try:
         with ExitStack() as stack:
             folder = None
@@ -174,7 +183,7 @@ def _train(
                 stack.callback(session.saver.close)
                 stack.callback(results.close)
             session.display = stack.enter_context(make_display(display, config, folder))
-            session.stop = stack.enter_context(StopRequest(session.display.stopping))
+            stop.notice = session.display.stopping
             programs = Programs(algorithm)
             run, host = session.begin(programs, points)
             session.display.joined([config.seed], host.unrolls, len(host.rows))
@@ -202,9 +211,9 @@ class _Session(Callback):
     results: Results | None
     on_eval: OnEval | None
     timer: CheckpointTimer
+    stop: StopRequest
     saver: Saver | None = None
     display: Display = None  # pyright: ignore[reportAssignmentType]
-    stop: StopRequest = None  # pyright: ignore[reportAssignmentType]
 
     def begin(self, programs: Programs, points: list[int]) -> tuple[RunState, HostState]:
         """Load the newest checkpoint, or start the run; open the run's files."""
