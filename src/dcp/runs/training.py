@@ -72,7 +72,8 @@ def train(
     algorithm = _algorithm(what, settings)
     if runs_dir is None:
         config = algorithm.config
-        return _Session(config, algorithm, on_eval, display).train(evaluation_points(config))
+        with StopRequest() as stop:
+            return _Session(config, algorithm, on_eval, display, stop).train(evaluation_points(config))
     path = Path(runs_dir) / algorithm.config.run_path
     if resume and holds_run(path):
         from dcp.runs.run_status import budget_to_resume_with
@@ -81,8 +82,9 @@ def train(
         outputs |= {"display": display, "cadence": cadence}
         steps = budget_to_resume_with(path, algorithm.config)
         return _resume(path, on_eval, steps=steps, algorithm=algorithm, cache=cache, **outputs)
-    results = Results(claim(runs_dir, algorithm.config, overwrite), False, tensorboard, wandb, keep_policies)
-    return _train_into(results, algorithm, on_eval, display, cadence)
+    with StopRequest() as stop:  # from the moment that there is a folder
+        results = Results(claim(runs_dir, algorithm.config, overwrite), False, tensorboard, wandb, keep_policies)
+        return _train_into(results, algorithm, on_eval, display, cadence, stop)
 
 
 def resume(
@@ -109,18 +111,19 @@ def resume(
     _require_sinks(tensorboard, wandb)
     from dcp.runs.run_status import reopen, require_named
 
-    folder = reopen(run, steps)
-    try:
-        if algorithm is None:
-            require_named(folder.config, code)
-            algorithm = _from_config(folder.config)
-        else:
-            algorithm = _require_same_algorithm(algorithm, folder)
-    except BaseException:
-        folder.lock.release()
-        raise
-    results = Results(folder, True, tensorboard, wandb, keep_policies)
-    return _train_into(results, algorithm, on_eval, display, cadence)
+    with StopRequest() as stop:
+        folder = reopen(run, steps)
+        try:
+            if algorithm is None:
+                require_named(folder.config, code)
+                algorithm = _from_config(folder.config)
+            else:
+                algorithm = _require_same_algorithm(algorithm, folder)
+        except BaseException:
+            folder.lock.release()
+            raise
+        results = Results(folder, True, tensorboard, wandb, keep_policies)
+        return _train_into(results, algorithm, on_eval, display, cadence, stop)
 
 
 _resume = resume  # `train` has an argument of that name
@@ -194,18 +197,18 @@ class _Session(Callback):
     algorithm: Algorithm
     on_eval: OnEval | None
     kind: DisplayKind
+    stop: StopRequest
     path: Path | None = None
     display: Display = None  # pyright: ignore[reportAssignmentType]
-    stop: StopRequest = None  # pyright: ignore[reportAssignmentType]
 
     def train(self, points: list[int]) -> TrainedRun:
         """Train to the last evaluation. `points`: the iterations after which the evaluations are due."""
         with make_display(self.kind, self.config, self.path) as self.display:
-            with StopRequest(self.display.stopping) as self.stop:
-                programs = Programs(self.algorithm)
-                run, host = self.begin(programs, points)
-                self.display.joined([self.config.seed], host.unrolls, len(host.rows))
-                run = train_loop(programs, self.config, points, run, host, self)
+            self.stop.notice = self.display.stopping
+            programs = Programs(self.algorithm)
+            run, host = self.begin(programs, points)
+            self.display.joined([self.config.seed], host.unrolls, len(host.rows))
+            run = train_loop(programs, self.config, points, run, host, self)
         return TrainedRun(self.path, host.rows, self.algorithm.policy(run), run)
 
     def begin(self, programs: Programs, points: list[int]) -> tuple[RunState, HostState]:
@@ -266,14 +269,19 @@ class _FolderSession(_Session):
 
 
 def _train_into(
-    results: Results, algorithm: Algorithm, on_eval: OnEval | None, display: DisplayKind, cadence: Cadence
+    results: Results,
+    algorithm: Algorithm,
+    on_eval: OnEval | None,
+    display: DisplayKind,
+    cadence: Cadence,
+    stop: StopRequest,
 ) -> TrainedRun:
     """Train the algorithm into the folder of the results. After an error, the folder does not stay locked."""
     folder, config = results.folder, results.folder.config
     points = evaluation_points(config, folder.earlier)
     saver, timer = Saver(folder.checkpoints, config, folder.lock.is_held), CheckpointTimer(cadence, len(points))
     output = {"results": results, "timer": timer, "saver": saver}
-    session = _FolderSession(config, algorithm, on_eval, display, folder.path, **output)
+    session = _FolderSession(config, algorithm, on_eval, display, stop, folder.path, **output)
     try:
         with closing(saver), closing(results):
             return session.train(points)
