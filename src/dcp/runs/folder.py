@@ -1,9 +1,4 @@
-"""Write run folders: one writer each, no silent overwriting, and no changes to files that are not a run's.
-
-The run that `--overwrite` replaces is kept until the new run has a result, and is restored if it gets none. A process
-may end at any point of this. config.json moves last in both directions, so its place shows the state: a replaced run
-without config.json was only partly moved away; one with it is kept until the new run has a result.
-"""
+"""Write run folders: one writer each, no silent overwriting, and no changes to files that are not a run's."""
 
 import csv
 import errno
@@ -12,7 +7,6 @@ import io
 import json
 import math
 import os
-import shutil
 import socket
 import stat
 import time
@@ -34,36 +28,18 @@ from dcp.files import (
     POLICY_FILE,
     TENSORBOARD_DIR,
 )
-from dcp.files.validation import require_no_links_out
+from dcp.files.writing import require_no_links_out, write_whole
 from dcp.loop import Budget, Row
 from dcp.policies.policy import DeployedPolicy
-from dcp.policies.policy_file import save_policy, write_whole
+from dcp.policies.saving import save_policy
 from dcp.runs.checkpoint import machine, versions
 
 if TYPE_CHECKING:
     from dcp.runs.sinks import Sink
 
 LOCK_FILE = ".lock"
-_TRIES, _PAUSE = 10, 0.02  # seconds between two tries: `owner` takes the lock for a moment, only to look
 REPLACED_DIR = ".replaced"
-_RETURNING_DIR, _GONE_DIR = ".replaced.returning", ".replaced.gone"  # being restored; being removed
-# All files that a run writes. `--overwrite` replaces only these.
-_WRITTEN = (
-    METRICS_FILE,
-    POLICY_FILE,
-    FAULT_FILE,
-    CHECKPOINTS_DIR,
-    f"{POLICIES_DIR}/*.safetensors",
-    f"{PLOTS_DIR}/learning_curve.png",
-    f"{PLOTS_DIR}/landscape.png",
-    f"{PLOTS_DIR}/episode.gif",
-    f"{TENSORBOARD_DIR}/events.out.tfevents.*",
-    CONFIG_FILE,
-)
-_DRAFTS = (  # see write_whole
-    *(f".{name}.*.tmp" for name in (CONFIG_FILE, METRICS_FILE, POLICY_FILE, FAULT_FILE)),
-    f"{POLICIES_DIR}/.*.tmp",
-)
+_TRIES, _PAUSE = 10, 0.02  # seconds between two tries: `owner` takes the lock for a moment, only to look
 
 
 class FolderLock:
@@ -205,8 +181,17 @@ class RunFolder:
         return self.fault
 
     def keep(self) -> None:
-        """Remove the replaced run, because this run has a result."""
-        drop_replaced(self.path)
+        """Remove the run that this one replaced, because this one has a result."""
+        if (self.path / REPLACED_DIR).is_dir():
+            from dcp.runs.replaced_run import drop_replaced
+
+            drop_replaced(self.path)
+
+    def remove(self) -> None:
+        """Remove the files of this run, and restore the run that it replaced."""
+        from dcp.runs.replaced_run import restore_replaced
+
+        restore_replaced(self.path)
 
     def discard(self) -> None:
         """Remove a run that ended without a result, and restore what was there before. A folder that was moved or
@@ -214,7 +199,7 @@ class RunFolder:
         if not self.lock.is_held():
             self.lock.release()
             return
-        restore_replaced(self.path)
+        self.remove()
         self.lock.release()
         with suppress(OSError):  # not empty, or not permitted
             for folder in (self.path, self.path.parent, self.path.parent.parent):  # seed_<n>, <method>, <env>
@@ -314,18 +299,15 @@ def claim(runs_dir: str | Path, config: Config, overwrite: bool = False) -> RunF
         require_no_links_out(path)
         folder = RunFolder(path, config, FolderLock(path))
         try:
-            finish_replacing(path)
-            if overwrite:
-                keep_replaced(path)
-            elif run_files(path):
-                from dcp.runs.run_status import taken
+            if any(entry.name != LOCK_FILE for entry in path.iterdir()):  # of an earlier run, or its user's
+                from dcp.runs.replaced_run import make_way
 
-                raise UserError(taken(path))
+                make_way(path, overwrite)
             try:
                 (path / PLOTS_DIR).mkdir(exist_ok=True)
                 folder.save_config()
             except OSError:
-                restore_replaced(path)
+                folder.remove()
                 raise
         except BaseException:
             folder.lock.release()
@@ -335,73 +317,3 @@ def claim(runs_dir: str | Path, config: Config, overwrite: bool = False) -> RunF
     except OSError as error:
         raise UserError(f"cannot write to {path} ({error.strerror}): choose another --runs-dir") from error
     return folder
-
-
-def run_files(path: Path) -> list[Path]:
-    """List the files that a run has written here, config.json last."""
-    return [file for pattern in _WRITTEN for file in path.glob(pattern)]
-
-
-def finish_replacing(path: Path) -> None:
-    """Finish a replacement that another process left half done. Only the owner of the folder's lock may call this."""
-    for litter in (path / _GONE_DIR, *(draft for pattern in _DRAFTS for draft in path.glob(pattern))):
-        _remove(litter)
-    _move_written(path / _RETURNING_DIR, path)
-    aside = path / REPLACED_DIR
-    if not (aside / CONFIG_FILE).exists():
-        _move_written(aside, path)  # it was only partly moved away
-    elif not (path / CONFIG_FILE).exists():
-        restore_replaced(path)  # the new run had not started, or was being discarded
-
-
-def keep_replaced(path: Path) -> None:
-    """Move the present run away. If it has no result and had replaced another run, keep that other run."""
-    if (path / REPLACED_DIR).is_dir():
-        _remove_written(path)
-    else:
-        _move_written(path, path / REPLACED_DIR)
-
-
-def restore_replaced(path: Path) -> None:
-    """Remove this run and restore the replaced one."""
-    _remove_written(path)
-    if (path / REPLACED_DIR).is_dir():
-        (path / REPLACED_DIR).rename(path / _RETURNING_DIR)  # from here on the files in the folder are the old run's
-        _move_written(path / _RETURNING_DIR, path)
-    _remove_empty(path)
-
-
-def drop_replaced(path: Path) -> None:
-    """Remove the replaced run, because the new one has a result."""
-    if (path / REPLACED_DIR).is_dir():
-        (path / REPLACED_DIR).rename(path / _GONE_DIR)
-        _remove(path / _GONE_DIR)
-
-
-def _remove_written(path: Path) -> None:
-    for file in reversed(run_files(path)):  # config.json first, so that the rest does not count as a run
-        _remove(file)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _move_written(source: Path, target: Path) -> None:
-    for file in run_files(source):
-        destination = target / file.relative_to(source)
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        _remove(destination)
-        file.replace(destination)
-    if source.name in (REPLACED_DIR, _RETURNING_DIR):
-        _remove_empty(source)
-
-
-def _remove_empty(path: Path) -> None:
-    """Remove the run's own folders if they are empty."""
-    for folder in (path / PLOTS_DIR, path / POLICIES_DIR, path / TENSORBOARD_DIR, path):
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()

@@ -20,6 +20,7 @@ from dcp.algorithm import RunState
 from dcp.components import shown
 from dcp.config import Config, Settings
 from dcp.errors import UserError
+from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE
 from dcp.files.run_folder import load_run, read_config_file, require_trust
 from dcp.files.validation import (
     MEGABYTE,
@@ -30,8 +31,8 @@ from dcp.files.validation import (
     open_regular,
     read_json,
     read_text,
-    require_no_links_out,
 )
+from dcp.files.writing import require_no_links_out
 from dcp.loop import Budget, HostState, iterations_of
 from dcp.runs.checkpoint import (
     ARRAYS_FILE,
@@ -49,7 +50,8 @@ from dcp.runs.checkpoint import (
     sums,
     versions,
 )
-from dcp.runs.folder import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE, FolderLock, RunFolder, finish_replacing
+from dcp.runs.folder import FolderLock, RunFolder
+from dcp.runs.replaced_run import finish_replacing
 
 UNSPLIT = "off"  # the value of split_batches before config.json stored it
 POOL = "acting/command/pool"  # the name of the command's array
