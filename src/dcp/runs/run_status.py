@@ -3,6 +3,7 @@
 A run whose budget was raised keeps its planned evaluations; further ones follow at the same interval.
 """
 
+import errno
 import shlex
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable
@@ -37,6 +38,7 @@ from dcp.loop import Budget, HostState, iterations_of
 from dcp.runs.checkpoint import (
     ARRAYS_FILE,
     CHECKPOINT_SCHEMA_VERSION,
+    NUMERICS,
     RECORD_FILE,
     SUMS_FILE,
     DamagedError,
@@ -58,7 +60,8 @@ POOL = "acting/command/pool"  # the name of the command's array
 _MAY_CHANGE = {"steps", "num_evals"}  # a run may be trained longer
 # A change of these may change rounding: libraries, the processor with its cores, settings of XLA and JAX.
 _DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores"}
-_DECIDE_BITS |= {"xla_flags", "libtpu_init_args", "jax_numerics"}
+_FLAGS = ("xla_flags", "libtpu_init_args")
+_DECIDE_BITS |= {*_FLAGS, *NUMERICS}
 
 
 # The plan.
@@ -250,7 +253,10 @@ def verify(path: Path) -> None:
         raise DamagedError(f"{error.filename} is missing") from error
     except FormatError:
         raise DamagedError(f"{SUMS_FILE} is damaged") from None
-    except OSError as error:  # cannot be read, which is not damage
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise DamagedError(f"{SUMS_FILE} is damaged") from None
+        # what cannot be read is not damaged
         raise UserError(f"cannot read {error.filename} ({error.strerror}): repair that, or move {path} away") from error
     if stored != present:
         changed = sorted({line.split("  ", 1)[-1] for line in set(stored.splitlines()) ^ set(present.splitlines())})
@@ -327,7 +333,7 @@ def load_latest(
         then, now = {**record["versions"], **record["machine"]}, {**versions(), **machine()}
         changed = [name for name in now if name in _DECIDE_BITS and then.get(name, now[name]) != now[name]]
         if changed:
-            differences = ", ".join(f"{name} {_in_a_note(then[name])} -> {_in_a_note(now[name])}" for name in changed)
+            differences = ", ".join(_difference(name, then[name], now[name]) for name in changed)
             note(f"Not what this run was trained with ({differences}): it resumes, but perhaps not bit for bit.")
         return checkpoint
     if damaged:
@@ -338,8 +344,12 @@ def load_latest(
     return None
 
 
-def _in_a_note(value: str) -> str:
-    return value if value.isprintable() and 0 < len(value) <= 80 else shown(value)
+def _difference(name: str, then: str, now: str) -> str:
+    """Return `cores 2 -> 4`; of flags only those that differ."""
+    if name in _FLAGS:
+        before, after = set(then.split()), set(now.split())
+        then, now = " ".join(sorted(before - after)) or "none", " ".join(sorted(after - before)) or "none"
+    return f"{name} {shown(then)[1:-1]} -> {shown(now)[1:-1]}"
 
 
 def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, HostState]:
