@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
-from dcp.components import is_code, shown
-from dcp.errors import UserError
+from dcp.errors import UserError, shown
+from dcp.named_code import is_code
 
 SCHEMA_VERSION = 2  # of config.json: 2 has earlier_budgets
 Physics = Literal["brax", "mujoco"]
@@ -203,7 +203,7 @@ class Settings:
     @property
     def code(self) -> dict[str, str]:
         """Return what names code outside the package as module:name, by the flag that names it again."""
-        named = {name: value for name in _MAY_BE_CODE if is_code(value := getattr(self, name))}
+        named = {name: value for name in MAY_BE_CODE if is_code(value := getattr(self, name))}
         named |= {name: value for name, value in self.component_settings.items() if is_code(value)}
         if self.eval_env == self.env:
             named.pop("eval_env", None)
@@ -240,7 +240,7 @@ class Config(Settings):
 
 
 PARTS = ("critic", "command", "condition", "network")  # of an agent: each may have settings of its own
-_MAY_BE_CODE = ("env", "eval_env", "method", *PARTS, "score", "energy", "contrastive_loss", "activation")
+MAY_BE_CODE = ("env", "eval_env", "method", *PARTS, "score", "energy", "contrastive_loss", "activation")
 
 
 def gathered(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -313,6 +313,8 @@ def type_violations(s: Settings) -> list[str]:
             problems.append(f"{name} must fit a 32-bit float, not {shown(value)}: use at most 3.4e38")
         elif type(value) is int and not -(2**63) <= value < 2**63:
             problems.append(f"{name} must fit 64 bits, not {shown(value)}: use a number below 2**63")
+        elif name in ("env", "eval_env") and ":" in (value or "") and not is_code(value):
+            problems.append(f"{name} is {shown(value)}: use a name of `dcp envs`, or your own as module:factory")
     return problems
 
 
