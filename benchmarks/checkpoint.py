@@ -41,13 +41,13 @@ def main() -> None:
     prepare(config.devices, make_env(config.env).spec)
     programs = Programs(make_algorithm(config))
     config = programs.algorithm.config
-    run, moment = programs.init(), HostState()
+    run, host = programs.init(), HostState()
     for _ in range(config.num_prefill_unrolls):
         run = programs.prefill(run)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(run))
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:  # on the disk that runs would go to
         saver = Saver(Path(folder), config)
-        run, (plain, saving, blocked) = in_turns(programs, run, moment, saver, args.rounds)
+        run, (plain, saving, blocked) = in_turns(programs, run, host, saver, args.rounds)
         since = time.perf_counter()
         programs.place(load(checkpoints(Path(folder))[0], config, programs.shapes())[0])
         resume_seconds = time.perf_counter() - since
@@ -78,14 +78,14 @@ def in_turns(
     def iteration() -> object:
         nonlocal run
         run, metrics = programs.iteration(run)
-        moment.unrolls += 1
+        host.unrolls += 1
         return metrics, run
 
     times: dict[str, list[float]] = {"plain": [], "saving": [], "blocked": []}
     for turn in range(rounds + 1):  # the first compiles, and the first write
         plain = seconds(iteration)
         since = time.perf_counter()
-        saver.save(run, moment)
+        saver.save(run, host)
         blocked = time.perf_counter() - since
         iteration_seconds = seconds(iteration)
         since = time.perf_counter()

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dcp.runs.display import Display, Pace, Plain, Progress, clock, headline, seed_names
-from dcp.runs.panel import Panel
+from dcp.runs.display import Display, Pace, Progress, clock
 from dcp.runs.seeds import train_seeds
+from dcp.runs.terminal import Panel, Plain, headline, seed_names
 from dcp.runs.training import TrainedRun
 from tests.support.tiny import tiny_config
 
