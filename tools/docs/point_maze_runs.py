@@ -1,7 +1,7 @@
 """Runs every study that docs/results*.md report, two at a time, one per core; skips what is done.
 
-    python docs/results/experiments.py run --out /somewhere/outside   # about an hour and a half on two cores
-    python docs/results/experiments.py collect --out /somewhere/outside   # -> docs/results/point_mazes.csv
+    python -m tools.docs.point_maze_runs run --out /somewhere/outside   # about an hour and a half on two cores
+    python -m tools.docs.point_maze_runs collect --out /somewhere/outside   # -> docs/results/point_mazes.csv
 
 Every run is `--preset demo` with the overrides below and nothing else.
 """
@@ -17,7 +17,9 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-CSV = Path(__file__).parent / "point_mazes.csv"
+from tools.docs.pages import RESULTS
+
+CSV = RESULTS / "point_mazes.csv"
 SEEDS = range(5)
 
 U: dict[str, dict[str, Any]] = {

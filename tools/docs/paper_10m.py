@@ -1,9 +1,9 @@
 """The paper's comparison with seeds: figures and tables of docs/results_paper.md, from the ledger alone.
 
-    python docs/results/paper_10m.py deploy     # every policy with and without bursts -> paper_10m_deploy.csv
-    python docs/results/paper_10m.py            # figures and tables, from results/ and that CSV
+    python -m tools.docs.paper_10m deploy     # every policy with and without bursts -> paper_10m_deploy.csv
+    python -m tools.docs.paper_10m            # figures and tables, from ledger/ and that CSV
 
-The runs are those of paper_10m.toml; `dcp results add` put them into results/.
+The runs are those of paper_10m.toml; `python -m tools.ledger add` put them into ledger/.
 """
 
 import csv
@@ -11,7 +11,6 @@ import sys
 from collections import defaultdict
 
 import numpy as np
-from make import HERE, put
 from matplotlib.figure import Figure
 
 from dcp.lab import paper_values
@@ -24,10 +23,12 @@ from dcp.lab.statistics import t_interval
 from dcp.lab.style import colours, save
 from dcp.lab.targets import open_target
 from dcp.lab.trial import evaluate
+from tools.docs.pages import RESULTS, ROOT, put
+from tools.ledger.entries import check_all
 from tools.ledger.tables import tables
 
-LEDGER = HERE.parents[1] / "results"
-DEPLOYED = HERE / "paper_10m_deploy.csv"
+LEDGER = ROOT / "ledger"
+DEPLOYED = RESULTS / "paper_10m_deploy.csv"
 ENVIRONMENTS = ("ant_u_maze", "pusher_hard", "ant_soccer")
 EPISODES = 256
 LAST = 5  # evaluations
@@ -55,7 +56,7 @@ def deploy(collection: Collection) -> None:
                 rows.append(row | scores | {"saturation": plain["saturation"]})
                 print(rows[-1], flush=True)
     if not rows:
-        raise SystemExit(f"{LEDGER} has no run of {', '.join(ENVIRONMENTS)}: add one with `dcp results add`")
+        raise SystemExit(f"{LEDGER} has no run of {', '.join(ENVIRONMENTS)}: add one with `python -m tools.ledger add`")
     with DEPLOYED.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
@@ -131,16 +132,16 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] == ["deploy"]:
         deploy(collection)
     present = [env for env in ENVIRONMENTS if any(collection.of(env, method) for method in collection.methods)]
-    sections = dict(part.split("\n\n", 1) for part in tables(LEDGER).split("### ") if part)
+    sections = dict(part.split("\n\n", 1) for part in tables(check_all(LEDGER)).split("### ") if part)
     for env in present:
-        save(curves(collection, env), HERE / f"paper_10m_{env}.png")
+        save(curves(collection, env), RESULTS / f"paper_10m_{env}.png")
         put(f"paper_10m_{env}", sections[env].strip())
     put("last_five", last_five_table(collection, "ant_u_maze"))
     put("deployed", deployed_table())
     firsts = [
         open_target(seeds[0].folder) for method in ("dcp", "crl") if (seeds := collection.of("ant_u_maze", method))
     ]
-    save(landscapes_figure([view(first, maze_env(first)) for first in firsts]), HERE / "paper_10m_landscapes.png")
+    save(landscapes_figure([view(first, maze_env(first)) for first in firsts]), RESULTS / "paper_10m_landscapes.png")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The sweeps and figures of docs/theory.md. `python docs/theory/make.py` draws the figures beside this file."""
+"""Draw the sweeps and figures of docs/theory.md into docs/theory/: `python -m tools.theory.figures`."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -345,5 +345,5 @@ def theorem_figures(folder: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    for path in theorem_figures(Path(__file__).parent):
+    for path in theorem_figures(Path(__file__).parents[2] / "docs" / "theory"):
         print(path)

@@ -1,8 +1,8 @@
 """Every critic with and without a direction and a pool: the tables of docs/results_critics.md, from critics.csv alone.
 
-python docs/results/critics.py collect RUNS_DIR   # the runs of critics.toml -> docs/results/critics.csv
-python docs/results/critics.py cost               # what an iteration of each row costs -> docs/results/critics_cost.csv
-python docs/results/critics.py                    # the tables and the figure, from these two
+python -m tools.docs.critics collect RUNS_DIR   # the runs of critics.toml -> docs/results/critics.csv
+python -m tools.docs.critics cost               # what an iteration of each row costs -> docs/results/critics_cost.csv
+python -m tools.docs.critics                    # the tables and the figure, from these two
 """
 
 import csv
@@ -10,15 +10,15 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-import cost
 import numpy as np
-from make import HERE, put
 from matplotlib.figure import Figure
 
 from dcp.lab.statistics import t_interval
 from dcp.lab.style import colours, house_style, save
+from tools.docs import iteration_cost as cost
+from tools.docs.pages import RESULTS, put
 
-DATA, COSTS = HERE / "critics.csv", HERE / "critics_cost.csv"
+DATA, COSTS = RESULTS / "critics.csv", RESULTS / "critics_cost.csv"
 CELLS = {
     "crl": "raw goal, no pool",
     "ssgc": "raw goal, pool",
@@ -175,7 +175,7 @@ def main(arguments: list[str]) -> None:
         collect(Path(arguments[1]))
         return
     if arguments[:1] == ["cost"]:
-        cost.write(cost.measure(cost.settings_of(HERE / "critics.toml", f"env={COSTED}")), COSTS)
+        cost.write(cost.measure(cost.settings_of(RESULTS / "critics.toml", f"env={COSTED}")), COSTS)
         return
     all_runs = read()
     for env, runs in all_runs.items():
@@ -188,7 +188,7 @@ def main(arguments: list[str]) -> None:
             put(f"critics_minutes_{env}", success_table(runs, whole))
     put("critics_effects", effects_table(all_runs))
     put("critics_asymmetry", asymmetry_table(all_runs))
-    save(figure(all_runs), HERE / "critics.png")
+    save(figure(all_runs), RESULTS / "critics.png")
 
 
 if __name__ == "__main__":
