@@ -1,4 +1,4 @@
-"""Ant U4 at the published loop: the figure and the tables of docs/results_u4.md, from three CSV files alone.
+"""Make the figure and tables of docs/results_u4.md, Ant U4 at the published loop, from three CSV files alone.
 
     python -m tools.docs.ant_u4 collect RUNS_DIR     # the runs of docs/results_u4.md -> ant_u4.csv
     python -m tools.docs.ant_u4 layouts RUNS_DIR     # the last policies on all and on far goals -> ant_u4_layouts.csv
@@ -47,8 +47,8 @@ def layouts(runs: Path) -> None:
     rows = []
     for method, folder in folders(runs).items():
         for goals, env in GOALS.items():
-            found = evaluate(folder, env, episodes=EPISODES).all.summary()
-            near, success = found["time_near_goal"], found["success_once"]
+            summary = evaluate(folder, env, episodes=EPISODES).all.summary()
+            near, success = summary["time_near_goal"], summary["success_once"]
             rows.append({"method": method, "goals": goals, "time_near_goal": near, "success_once": success})
             print(rows[-1], flush=True)
     _write(LAYOUTS, rows)

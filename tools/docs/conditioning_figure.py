@@ -1,4 +1,4 @@
-"""The figure of docs/the_method.md: what the actor sees under CRL, SSGC and DCP, by a trained policy's own psi.
+"""Draw the figure of docs/the_method.md: what the actor sees under CRL, SSGC and DCP, by a trained policy's own psi.
 
 python -m tools.docs.conditioning_figure      # writes docs/images/conditioning.png
 """

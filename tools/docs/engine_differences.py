@@ -1,4 +1,4 @@
-"""How much the two engines differ: the same starts and the same random actions under both.
+"""Measure how much the two engines differ: the same starts and the same random actions under both.
 
     python -m tools.docs.engine_differences [NAME ...]
 

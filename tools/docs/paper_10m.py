@@ -1,4 +1,4 @@
-"""The paper's comparison with seeds: figures and tables of docs/results_paper.md, from the ledger alone.
+"""Make the figures and tables of docs/results_paper.md, the paper's comparison with seeds, from the ledger alone.
 
     python -m tools.docs.paper_10m deploy     # every policy with and without bursts -> paper_10m_deploy.csv
     python -m tools.docs.paper_10m            # figures and tables, from ledger/ and that CSV
@@ -80,18 +80,18 @@ def curves(collection: Collection, env: str) -> Figure:
 
 def last_five_table(collection: Collection, env: str) -> str:
     """Return each seed's mean over its last five evaluations, which single ones move less, and DCP minus CRL."""
-    found = {
+    means = {
         method: {run.seed: 100 * float(np.mean(run.metrics["success_once"][-LAST:])) for run in runs}
         for method in collection.methods
         if (runs := collection.of(env, method))
     }
-    seeds = sorted({seed for values in found.values() for seed in values})
+    seeds = sorted({seed for values in means.values() for seed in values})
     lines = ["| success (%), last five | " + " | ".join(f"seed {seed}" for seed in seeds) + " | all |"]
     lines.append("|---" * (len(seeds) + 2) + "|")
-    if "dcp" in found and "crl" in found:
-        shared = found["dcp"].keys() & found["crl"].keys()
-        found["dcp minus crl"] = {seed: found["dcp"][seed] - found["crl"][seed] for seed in shared}
-    for method, values in found.items():
+    if "dcp" in means and "crl" in means:
+        shared = means["dcp"].keys() & means["crl"].keys()
+        means["dcp minus crl"] = {seed: means["dcp"][seed] - means["crl"][seed] for seed in shared}
+    for method, values in means.items():
         cells = [f"{values[seed]:.1f}" if seed in values else "" for seed in seeds]
         lines.append(f"| {method} | " + " | ".join(cells) + f" | {t_interval(list(values.values()))} |")
     return "\n".join(lines)
@@ -106,11 +106,11 @@ def deployed_table() -> str:
         groups[row["env"], row["method"]].append(row)
     head = ["", "seeds", "reach (%)", "the paper", "gain by bursts", "the paper", "saturation (%)", "the paper"]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    for (env, method), found in groups.items():
+    for (env, method), seeds in groups.items():
         reach, burst, full = (
-            100 * np.array([float(row[name]) for row in found]) for name in ("reach", "with_burst", "saturation")
+            100 * np.array([float(row[name]) for row in seeds]) for name in ("reach", "with_burst", "saturation")
         )
-        cells = [f"{env}, {method}", ", ".join(row["seed"] for row in found)]
+        cells = [f"{env}, {method}", ", ".join(row["seed"] for row in seeds)]
         cells += [_spread(reach), _printed(paper_values.burst(env, method, "base"))]
         cells += [_spread(burst - reach), _printed(paper_values.burst(env, method, "delta"))]
         cells += [_spread(full), _printed(paper_values.saturation(env, method))]

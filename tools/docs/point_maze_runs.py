@@ -1,4 +1,4 @@
-"""Runs every study that docs/results*.md report, two at a time, one per core; skips what is done.
+"""Run every study that docs/results*.md report, two at a time, one per core; skips what is done.
 
     python -m tools.docs.point_maze_runs run --out /somewhere/outside   # about an hour and a half on two cores
     python -m tools.docs.point_maze_runs collect --out /somewhere/outside   # -> docs/results/point_mazes.csv
@@ -116,7 +116,7 @@ def collect(out: Path) -> None:
         writer.writerow(["study", "label", "seed", *keep])
         for study, label, seed, settings, folder in sorted(jobs(out), key=lambda job: (job[0], job[1], job[2])):
             if not is_done(settings, folder):
-                print(f"not there: {study} | {label} | seed {seed}")
+                print(f"missing: {study} | {label} | seed {seed}")
                 continue
             for row in csv.DictReader(metrics_file(settings, folder).open()):
                 values = [row.get(name, "") for name in keep]

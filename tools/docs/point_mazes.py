@@ -179,8 +179,8 @@ def overall_table(runs: Runs) -> str:
     for method in METHODS:
         cells = [method]
         for values, metric in ((last, "success_once"), (whole, "success_once"), (last, "time_near_goal")):
-            found = bootstrap(interquartile_mean, [values(runs, maze, method, metric) for maze in LABELS])
-            cells.append(f"{100 * found.mean:.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]")
+            interval = bootstrap(interquartile_mean, [values(runs, maze, method, metric) for maze in LABELS])
+            cells.append(f"{100 * interval.mean:.1f} [{100 * interval.low:.1f}, {100 * interval.high:.1f}]")
         lines.append(_line(cells))
     return "\n".join(lines)
 
@@ -211,9 +211,9 @@ def against_table(runs: Runs) -> str:
 
 def _paired(runs: Runs, maze: str, other: str):
     sides = [dict(enumerate(100 * last(runs, maze, name, "success_once"))) for name in ("dcp", other)]
-    found = paired_test(*sides)
-    assert found is not None
-    return found
+    test = paired_test(*sides)
+    assert test is not None
+    return test
 
 
 def _p(plain: float, corrected: float) -> str:
@@ -240,8 +240,8 @@ def overall_figure(runs: Runs) -> Figure:
         figure = Figure(figsize=(9.2, 2.5), layout="constrained")
         left, right = figure.subplots(1, 2)
         for at, method in enumerate(METHODS):
-            found = bootstrap(interquartile_mean, [last(runs, maze, method, "success_once") for maze in LABELS])
-            _whisker(left, at, 100 * np.array(found[:3]), colour[method])
+            interval = bootstrap(interquartile_mean, [last(runs, maze, method, "success_once") for maze in LABELS])
+            _whisker(left, at, 100 * np.array(interval[:3]), colour[method])
         others = [method for method in METHODS if method != "dcp"]
         for at, other in enumerate(others):
             _whisker(right, at, np.array(improvement(runs, other)[:3]), colour[other])
@@ -271,7 +271,7 @@ def swings(runs: Runs) -> dict[str, float]:
         ]
         for method in METHODS
     }
-    return {method: 100 * float(np.mean(found)) for method, found in steps.items()}
+    return {method: 100 * float(np.mean(changes)) for method, changes in steps.items()}
 
 
 def _line(cells: Iterable[str]) -> str:

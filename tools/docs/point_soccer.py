@@ -34,7 +34,7 @@ CSV = RESULTS / "point_soccer.csv"
 DIAGNOSES = RESULTS / "point_soccer_diagnosis.csv"
 EPISODES = 256
 COMMON: dict[str, Any] = {"final_goal_share": 0.0, "min_replay_rows": 500, "num_evals": 6}
-# The first was chosen for the hour that there was. No curve had settled by then: all arms went on to the preset's own.
+# The first fitted into an hour. No curve had settled by then, so all arms continued to the preset's own budget.
 BUDGETS: dict[str, tuple[int, ...]] = {
     "point_soccer": (1_200_000, 3_000_000),
     "point_push": (1_200_000,),
@@ -129,8 +129,8 @@ def random_actions(study: str, seed: int) -> dict[str, float]:
     end, near = jax.jit(lambda: jax.lax.scan(step, first, jax.random.split(key, env.spec.episode_length)))()
     state, goal = env.spec.split(np.asarray(end.obs))
     distance = jnp.linalg.norm(env.spec.achieved(state) - goal, axis=-1)
-    found = {"env_steps": 0, "success_once": np.mean(np.any(near, axis=0)), "final_distance": distance.mean()}
-    return {**found, "time_near_goal": np.mean(np.sum(near, axis=0))}
+    scores = {"env_steps": 0, "success_once": np.mean(np.any(near, axis=0)), "final_distance": distance.mean()}
+    return {**scores, "time_near_goal": np.mean(np.sum(near, axis=0))}
 
 
 def collect(out: Path) -> None:
@@ -148,7 +148,7 @@ def collect(out: Path) -> None:
                 for seed in seeds:
                     path = folder(out, study, arm, seed) / "metrics.csv"
                     if not path.exists():
-                        print(f"not there: {study} | {arm} | seed {seed}")
+                        print(f"missing: {study} | {arm} | seed {seed}")
                         continue
                     for row in csv.DictReader(path.open()):
                         values = [row.get(name, "") for name in KEPT]
@@ -177,9 +177,9 @@ def diagnose(out: Path) -> None:
 
 
 def _controllability(run: Path) -> dict[str, str]:
-    found = json.loads((run / "diagnosis" / "diagnosis.json").read_text())["controllability"]["steps"]
+    by_steps = json.loads((run / "diagnosis" / "diagnosis.json").read_text())["controllability"]["steps"]
     names = [(what, k) for what in ("movable", "share", "cosine") for k in (1, 10, 50)]
-    means = {f"{what}, k = {k}": found[str(k)][what]["mean"] for what, k in names}
+    means = {f"{what}, k = {k}": by_steps[str(k)][what]["mean"] for what, k in names}
     return {name: "" if mean is None else f"{mean:.4g}" for name, mean in means.items()}
 
 
@@ -229,9 +229,9 @@ def read() -> Runs:
     for row in csv.DictReader(CSV.open()):
         rows[row["study"], row["arm"], row["seed"]].append(row)
     runs: Runs = defaultdict(lambda: defaultdict(list))
-    for (study, arm, _), found in rows.items():
-        names = [name for name in found[0] if name not in ("study", "arm", "seed") and found[0][name]]
-        runs[study][arm].append({name: np.array([float(row[name]) for row in found]) for name in names})
+    for (study, arm, _), records in rows.items():
+        names = [name for name in records[0] if name not in ("study", "arm", "seed") and records[0][name]]
+        runs[study][arm].append({name: np.array([float(row[name]) for row in records]) for name in names})
     return runs
 
 
@@ -328,8 +328,8 @@ def _interval(values: np.ndarray, digits: int) -> str:
     """Two seeds make no interval worth the name: both numbers are given instead."""
     if len(values) < 3:
         return ", ".join(f"{value:.{digits}f}" for value in values)
-    found = t_interval(values)
-    return f"{found.mean:.{digits}f} ± {found.half_width:.{digits}f}"
+    interval = t_interval(values)
+    return f"{interval.mean:.{digits}f} ± {interval.half_width:.{digits}f}"
 
 
 def _line(cells) -> str:

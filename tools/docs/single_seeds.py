@@ -75,9 +75,9 @@ def read(study: str) -> dict[str, list[Columns]]:
 
 
 def published(metric: str, study: str, method: str) -> Published:
-    found = checkpoint(metric, study, method, PAPER_STEPS)
-    assert found is not None
-    return found
+    value = checkpoint(metric, study, method, PAPER_STEPS)
+    assert value is not None
+    return value
 
 
 def figure(study: str, runs: dict[str, list[Columns]]) -> Figure:

@@ -1,4 +1,4 @@
-"""Seeds for the pool: states with the ball where goals are, the agent beside it. States only, no actions.
+"""Write seeds for the pool: states with the ball where goals are, the agent beside it. States only, no actions.
 
     python -m tools.docs.soccer_seeds point_soccer seed.npz [--states 128] [--seed 0]
     dcp train --env point_soccer --pool-seed seed.npz --pool-seed-fraction 0.25

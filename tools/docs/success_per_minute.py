@@ -1,4 +1,4 @@
-"""Success over minutes of one core, by updates per iteration and batch: a table and a figure of docs/results_paper.md.
+"""Make a table and a figure of docs/results_paper.md: success over minutes of one core, by updates and batch.
 
     python -m tools.docs.success_per_minute collect RUNS_DIR  # runs of the grid file -> success_per_minute.csv
     python -m tools.docs.success_per_minute cost              # what an iteration costs -> ..._cost.csv

@@ -1,4 +1,4 @@
-"""Makes src/dcp/zoo: trained policies with their configs, curves and measured scores.
+"""Make src/dcp/zoo: trained policies with their configs, curves and measured scores.
 
     python -m tools.docs.zoo train --out /somewhere/outside     # the point mazes, about forty minutes on two cores
     python -m tools.docs.zoo collect --out /somewhere/outside   # -> src/dcp/zoo
@@ -51,8 +51,8 @@ def add(run: Path) -> None:
     name = f"{NAME}/{about['env']}/{about['method']}"
     score = finite(as_json(trial, {"policy": name, "about": about, "burst": None}))
     (folder / "score.json").write_text(json.dumps(score) + "\n")
-    found = score["summary"]["success_once"]
-    print(f"{name}: success {found['mean']:.1%} ({found['low']:.1%} to {found['high']:.1%})", flush=True)
+    success = score["summary"]["success_once"]
+    print(f"{name}: success {success['mean']:.1%} ({success['low']:.1%} to {success['high']:.1%})", flush=True)
 
 
 if __name__ == "__main__":
