@@ -12,23 +12,17 @@ from dcp.components import describe, shown
 from dcp.config import Config, Settings
 from dcp.envs.registry import OURS
 from dcp.errors import UserError
-from dcp.files.run_folder import (
-    CHECKPOINTS_DIR,
-    CONFIG_FILE,
-    FAULT_FILE,
-    METRICS_FILE,
-    POLICY_FILE,
-    load_run,
-    read_config_file,
-)
+from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, FAULT_FILE, METRICS_FILE, POLICY_FILE
+from dcp.files.run_folder import load_run, read_config_file
 from dcp.lab.run_collection import METRICS
 from dcp.lab.statistics import success_difference_error
 from dcp.lab.targets import IDENTITY
+from dcp.loop import evaluation_points
 from dcp.methods.table import OUR_METHODS, make_agent
 from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import KINDS, load_policy_and_about
-from dcp.runs.checkpoint_files import DamagedError, checkpoints, read_record
-from dcp.runs.run_status import evaluation_points, read_plan
+from dcp.runs.checkpoint import DamagedError, checkpoints
+from dcp.runs.run_status import read_plan, read_record
 
 KEPT = {CONFIG_FILE: 1_000_000, METRICS_FILE: 8_000_000, POLICY_FILE: 8_000_000}  # the most bytes: it is in git
 SCORES = tuple(METRICS)  # success_once, time_near_goal
@@ -174,7 +168,7 @@ def _edited(folder: Path) -> list[str]:
         except (DamagedError, LookupError, TypeError):
             continue
         for number, (then, now) in enumerate(zip(kept, rows_of(folder), strict=False), 1):
-            if other := [name for name, value in then.items() if now.get(name) != value]:
+            if other := [name for name, value in then.items() if now.get(name) != value and value == value]:  # or nan
                 return [
                     f"row {number} of {METRICS_FILE} has {other[0]} {now.get(other[0])}, "
                     f"but the checkpoint has {then[other[0]]}: the file was edited"
