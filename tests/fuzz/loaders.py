@@ -26,7 +26,7 @@ from dcp.machine.programs import Programs
 from dcp.policies.exports import encode, load_exported
 from dcp.policies.policy_file import load_policy, policy_about, save_policy
 from dcp.runs import checkpoint
-from dcp.runs import checkpoint_files as files
+from dcp.runs import checkpoint as files
 from dcp.runs.run_status import how_far, is_finished, read_plan
 from tests.fuzz.mutations import as_text, mutated_bytes, mutated_tree
 from tests.support.untrained import untrained_policy
