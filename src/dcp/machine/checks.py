@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp.components import TABLES
-from dcp.config import Config, Settings, type_violations
+from dcp.config import MAY_BE_CODE, Config, Settings, type_violations
 from dcp.critics.contrastive import loss_of_chunks
 from dcp.envs.base import Environment
 from dcp.envs.registry import env_of, is_ours
@@ -27,7 +27,7 @@ from dcp.types import Array, EnvSpec, Transition
 if TYPE_CHECKING:
     from dcp.algorithm import Algorithm
 
-_NAMES = ("method", "critic", "command", "condition", "network", "score", "energy", "contrastive_loss", "activation")
+_NAMES = tuple(name for name in MAY_BE_CODE if name in TABLES)
 
 
 def check(config: Settings) -> None:
