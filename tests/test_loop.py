@@ -35,14 +35,17 @@ class Counted:
         self.calls: list[str] = []
         self.broken = broken  # the iteration whose loss is no number
 
-    def prefill(self, run: RunState) -> RunState:
-        self.calls.append("prefill")
-        return run
+    def collect(self, params, acting, replay, key):
+        self.calls.append("unroll")
+        return acting, replay, {}
 
-    def iteration(self, run: RunState):
-        self.calls.append("iteration")
-        number = self.calls.count("iteration")
-        return run, {"critic_loss": jnp.float32(np.nan if number == self.broken else number)}
+    def windows(self, replay, key) -> None:
+        return None
+
+    def learn(self, learner, windows, *keys):
+        self.calls.append("learn")
+        number = self.calls.count("learn")
+        return learner, {"critic_loss": jnp.float32(np.nan if number == self.broken else number)}
 
     def evaluate(self, params, key) -> Row:
         self.calls.append("evaluate")
@@ -65,8 +68,8 @@ def test_a_run_fills_its_replay_then_alternates_iterations_and_evaluations(run: 
     programs = Counted()
     events, host = Events(programs.calls), HostState()
     train_loop(programs, CONFIG, [4, 8], run, host, events)
-    half = ["iteration", "boundary"] * 4 + ["evaluate", "boundary"]
-    assert programs.calls == ["prefill", "boundary"] * 2 + half * 2
+    half = ["unroll", "learn", "boundary"] * 4 + ["evaluate", "boundary"]
+    assert programs.calls == ["unroll", "boundary"] * 2 + half * 2
     assert [row["env_steps"] for row in events.rows] == [2_400, 4_000]
     assert [row["updates"] for row in events.rows] == [32, 64]  # 8 batches an iteration
     assert [row["critic_loss"] for row in events.rows] == [2.5, 6.5]  # means of 1, 2, 3, 4 and of 5, 6, 7, 8
@@ -76,7 +79,7 @@ def test_a_run_fills_its_replay_then_alternates_iterations_and_evaluations(run: 
 def test_a_run_resumes_where_its_host_state_stands(run: RunState):
     programs, host = Counted(), HostState(unrolls=9, rows=[{"env_steps": 2_400.0}], metrics=[{"critic_loss": 7.0}] * 3)
     train_loop(programs, CONFIG, [4, 8], run, host, Callback())
-    assert programs.calls == ["iteration", "evaluate"]
+    assert programs.calls == ["unroll", "learn", "evaluate"]
     assert host.rows[-1]["critic_loss"] == 5.5  # of 7, 7, 7 before and 1 now
 
 
@@ -84,7 +87,7 @@ def test_a_loss_that_is_no_number_ends_the_run_before_its_boundary(run: RunState
     programs = Counted(broken=2)
     with pytest.raises(NotFiniteError, match="critic_loss is nan at 1,600 environment steps") as error:
         train_loop(programs, CONFIG, [4, 8], run, HostState(), Events(programs.calls))
-    assert programs.calls[-1] == "iteration"
+    assert programs.calls[-1] == "learn"
     assert error.value.as_json() == {"env_steps": 1_600, "metrics": {"critic_loss": "nan"}, "arrays_not_finite": {}}
 
 

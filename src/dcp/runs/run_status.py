@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from dcp.algorithm import RunState
-from dcp.config import Config, Settings
+from dcp.config import Config, Settings, fields_where
 from dcp.errors import UserError, shown
 from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE
 from dcp.files.run_folder import load_run, read_config_file
@@ -56,7 +56,6 @@ from dcp.runs.replaced_run import finish_replacing
 
 UNSPLIT = "off"  # the value of split_batches before config.json stored it
 POOL = "acting/command/pool"  # the name of the command's array
-_MAY_CHANGE = {"steps", "num_evals"}  # a run may be trained longer
 # A change of these may change rounding: libraries, the processor with its cores, settings of XLA and JAX.
 _DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores"}
 _FLAGS = ("xla_flags", "libtpu_init_args")
@@ -119,13 +118,10 @@ def reopen(path: str | Path, steps: int | None = None) -> RunFolder:
     return RunFolder(path, config, lock, earlier)
 
 
-_RESOLVED = ("eval_env", "episode_length", "window", "pool_refresh_steps", "devices", "split_batches")
-_RESOLVED += ("pool_seed_fraction", "pool_seed_sha256")
-
-
 def differing(stored: Config, earlier: tuple[Budget, ...], asked: Settings) -> list[str]:
     """List the fields in which `asked` is another run. None means the run's own value where the run decides it."""
-    values = {name: value for name, value in asdict(asked).items() if value is not None or name not in _RESOLVED}
+    decided_by_run = fields_where(run_decides=True)
+    values = {name: value for name, value in asdict(asked).items() if value is not None or name not in decided_by_run}
     names = [name for name, value in values.items() if value != getattr(stored, name)]
     begun = {"steps": [b.steps for b in earlier], "num_evals": [b.num_evals for b in earlier]}  # earlier budgets
     names = [name for name in names if values[name] not in begun.get(name, [])]
@@ -387,7 +383,7 @@ def _record_of_this_run(path: Path, record: dict[str, Any], config: Config) -> d
         raise UserError(f"{path} has schema_version {shown(version)}, not {CHECKPOINT_SCHEMA_VERSION}: {remedy}")
     before = {**asdict(Settings()), "split_batches": UNSPLIT}  # values for fields that were added later
     ours, theirs = asdict(config), {**before, **record["config"]}
-    for name in sorted(ours.keys() - _MAY_CHANGE):
+    for name in sorted(ours.keys() - set(fields_where(grows=True))):
         if theirs[name] != ours[name]:
             raise UserError(
                 f"{path} was written with {name} {shown(theirs[name])}, but the run's config.json has "
