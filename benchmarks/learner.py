@@ -2,7 +2,7 @@
 
 The textbook form holds the [B, B, D] differences and jits each loss and each optimizer step on its own; both forms
 report the same metrics.
-`ours` is a scan of whole updates, as training runs it; `ours_single` is one jitted call per update.
+`ours` is the update as training runs it, a scan of whole updates; `ours_single` is one jitted call per update.
 `floor`: the update's own products, as XLA compiled them, by NumPy's BLAS on one thread, divided by the cores: the time
 of its arithmetic alone, if nothing were lost between the cores.
 """

@@ -1,41 +1,119 @@
-"""What the loop counts: rows, speeds, means; and what stops it."""
+"""The loop: what is done in which order, and what a row of metrics.csv says."""
 
-import json
-
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from dcp.config import Config
-from dcp.learner import LearnerParams, LearnerState
-from dcp.loop import HostState, NotFiniteError, Recorder, all_finite
+from dcp.algorithm import RunState, make_algorithm
+from dcp.loop import (
+    Budget,
+    Callback,
+    HostState,
+    NotFiniteError,
+    Recorder,
+    Row,
+    all_finite,
+    evaluation_points,
+    train_loop,
+)
+from tests.support.tiny import tiny_config
 
-CONFIG = Config(num_envs=4, unroll_length=10, batch_size=9, window=10, min_replay_rows=30, steps=1000, num_evals=2)
+CONFIG = tiny_config().resolve(250)  # 2 unrolls of 400 steps fill the replay, 8 iterations follow
+SCORES = {"success_once": 0.5}
 
 
-def test_a_row_counts_steps_and_updates_and_takes_means_since_the_last_evaluation():
-    """Windows of 10 rows are 36 pairs, 4 batches. 5 unrolls of 40 steps: 3 fill the replay, 2 have 4 updates each."""
+@pytest.fixture(scope="module")
+def run() -> RunState:
+    return make_algorithm(CONFIG).init(jax.random.key(0))
+
+
+class Counted:
+    """Programs that count: the loss of an iteration is its number."""
+
+    def __init__(self, broken: int = 0):
+        self.calls: list[str] = []
+        self.broken = broken  # the iteration whose loss is no number
+
+    def collect(self, params, acting, replay, key):
+        self.calls.append("unroll")
+        return acting, replay, {}
+
+    def windows(self, replay, key) -> None:
+        return None
+
+    def learn(self, learner, windows, *keys):
+        self.calls.append("learn")
+        number = self.calls.count("learn")
+        return learner, {"critic_loss": jnp.float32(np.nan if number == self.broken else number)}
+
+    def evaluate(self, params, key) -> Row:
+        self.calls.append("evaluate")
+        return dict(SCORES)
+
+
+class Events(Callback):
+    def __init__(self, calls: list[str]):
+        self.calls = calls
+        self.rows: list[Row] = []
+
+    def evaluated(self, run: RunState, row: Row) -> None:
+        self.rows.append(row)
+
+    def boundary(self, run: RunState, host: HostState) -> None:
+        self.calls.append("boundary")
+
+
+def test_a_run_fills_its_replay_then_alternates_iterations_and_evaluations(run: RunState):
+    programs = Counted()
+    events, host = Events(programs.calls), HostState()
+    train_loop(programs, CONFIG, [4, 8], run, host, events)
+    half = ["unroll", "learn", "boundary"] * 4 + ["evaluate", "boundary"]
+    assert programs.calls == ["unroll", "boundary"] * 2 + half * 2
+    assert [row["env_steps"] for row in events.rows] == [2_400, 4_000]
+    assert [row["updates"] for row in events.rows] == [32, 64]  # 8 batches an iteration
+    assert [row["critic_loss"] for row in events.rows] == [2.5, 6.5]  # means of 1, 2, 3, 4 and of 5, 6, 7, 8
+    assert host.rows == events.rows and host.metrics == [] and host.unrolls == 10
+
+
+def test_a_run_resumes_where_its_host_state_stands(run: RunState):
+    programs, host = Counted(), HostState(unrolls=9, rows=[{"env_steps": 2_400.0}], metrics=[{"critic_loss": 7.0}] * 3)
+    train_loop(programs, CONFIG, [4, 8], run, host, Callback())
+    assert programs.calls == ["unroll", "learn", "evaluate"]
+    assert host.rows[-1]["critic_loss"] == 5.5  # of 7, 7, 7 before and 1 now
+
+
+def test_a_loss_that_is_no_number_ends_the_run_before_its_boundary(run: RunState):
+    programs = Counted(broken=2)
+    with pytest.raises(NotFiniteError, match="critic_loss is nan at 1,600 environment steps") as error:
+        train_loop(programs, CONFIG, [4, 8], run, HostState(), Events(programs.calls))
+    assert programs.calls[-1] == "learn"
+    assert error.value.as_json() == {"env_steps": 1_600, "metrics": {"critic_loss": "nan"}, "arrays_not_finite": {}}
+
+
+def test_metrics_that_only_some_iterations_have_are_means_over_these():
+    host = HostState(unrolls=4, metrics=[{"old": 2.0, "loss": 1.0}, {"loss": 3.0, "new": 5.0}])
+    row = Recorder(CONFIG, host).add_row(SCORES, diverged=0)
+    assert {name: row[name] for name in ("old", "loss", "new")} == {"old": 2.0, "loss": 2.0, "new": 5.0}
+
+
+def test_speed_is_of_the_iterations_and_not_of_the_evaluation_between_them():
     recorder = Recorder(CONFIG, HostState())
-    for _ in range(3):
-        recorder.count_unroll()
-    recorder.count_unroll({"critic_loss": 1.0}, seconds=0.5)
-    recorder.count_unroll({"critic_loss": 2.0}, seconds=1.5)
-    row = recorder.add_row({"success_once": 0.25}, diverged=3)
-    assert (row["evaluation"], row["env_steps"], row["updates"]) == (1, 200, 8)
-    assert (row["critic_loss"], row["success_once"], row["diverged_episodes"]) == (1.5, 0.25, 3)
-    assert row["steps_per_second"] == pytest.approx(80 / 2.0)
-    recorder.count_unroll({"critic_loss": 5.0}, seconds=1.0)
-    row = recorder.add_row({}, diverged=4)
-    assert (row["evaluation"], row["critic_loss"], row["diverged_episodes"]) == (2, 5.0, 1)
+    for seconds in (1.0, 3.0):
+        recorder.count_unroll({"loss": 0.0}, seconds)
+    assert recorder.add_row(SCORES, diverged=2)["steps_per_second"] == 2 * 400 / 4.0
+    recorder.count_unroll({"loss": 0.0}, 1.0)
+    row = recorder.add_row(SCORES, diverged=5)
+    assert (row["steps_per_second"], row["diverged_episodes"]) == (400.0, 3)
 
 
-def test_a_loss_that_is_not_finite_is_named_with_the_arrays_that_are_not():
-    params = LearnerParams({"bias": jnp.array([1.0, jnp.nan])}, {"kernel": jnp.ones(2)}, jnp.zeros(()))
-    learner = LearnerState(params, ())
-    assert not all_finite(learner) and all_finite(params.critic)
-    error = NotFiniteError(4000, {"critic_loss": float("inf"), "alpha": 1.0}, learner)
-    assert str(error) == "critic_loss is inf at 4,000 environment steps"
-    assert json.loads(json.dumps(error.as_json())) == {
-        "env_steps": 4000,
-        "metrics": {"critic_loss": "inf", "alpha": 1.0},
-        "arrays_not_finite": {"params/actor/bias": "1 of 2 numbers not finite"},
-    }
+def test_evaluations_are_evenly_spaced_in_each_budget():
+    assert evaluation_points(CONFIG) == [4, 8]
+    longer = tiny_config(steps=12_000, num_evals=7).resolve(250)  # 28 iterations
+    assert evaluation_points(longer, (Budget(4_000, 2),)) == [4, 8, 12, 16, 20, 24, 28]
+
+
+def test_one_infinite_number_anywhere_is_noticed(run: RunState):
+    assert bool(all_finite(run.learner))
+    params = run.learner.params._replace(log_alpha=jnp.float32(np.inf))
+    assert not bool(all_finite(run.learner._replace(params=params)))
