@@ -14,10 +14,10 @@ import numpy as np
 
 from dcp.envs.base import Environment
 from dcp.envs.mazes import goals_at, has_plane, unit
-from dcp.envs.paths import POINTS_PER_CELL, farthest_goal, grid_axes, inside_walls, path_distances, require_free
 from dcp.errors import UserError
 from dcp.lab.maze_drawing import arrows_per_cell
 from dcp.lab.maze_episodes import MazePath, paths_toward
+from dcp.lab.paths import POINTS_PER_CELL, farthest_goal, grid_axes, inside_walls, path_distances, require_free
 from dcp.lab.statistics import spearman
 from dcp.lab.targets import Target, environment_of
 from dcp.machine.compiling import QUICK_COMPILE
