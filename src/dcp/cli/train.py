@@ -10,6 +10,7 @@ from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.config import PARTS, Config, Settings
 from dcp.errors import UserError
 from dcp.files import CONFIG_FILE, PLOTS_DIR
+from dcp.named_code import require_allowed
 from dcp.presets import PRESETS, preset_overrides
 
 if TYPE_CHECKING:
@@ -102,9 +103,7 @@ def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
         stored = Settings(**asdict(read_plan(Path(resumed))[0]))
     settings = _start(given, stored)
     if stored is not None or given.get("config") is not None:  # a config may name code
-        from dcp.runs.run_status import require_named
-
-        require_named(settings, [value for value in given.values() if isinstance(value, str)])
+        require_allowed(settings.code)
     if stored is None and given.get("env") not in (None, settings.env):
         settings = replace(settings, eval_env=None)  # evaluate a new environment on itself by default
     if stored is None and given.get("pool_seed") is not None:

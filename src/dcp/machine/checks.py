@@ -11,24 +11,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.components import TABLES, shown
-from dcp.config import Config, Settings, type_violations
+from dcp.components import TABLES
+from dcp.config import MAY_BE_CODE, Config, Settings, type_violations
 from dcp.critics.contrastive import loss_of_chunks
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.registry import env_of, is_ours
-from dcp.errors import UserError
+from dcp.errors import UserError, shown
 from dcp.interfaces import hindsight_of
 from dcp.learner import Learner
 from dcp.machine import devices
 from dcp.methods.table import COMMANDS, METHODS, make_agent, make_part, needs
-from dcp.outcomes import ENVS_AT_ONCE
-from dcp.replay import OF_OUTCOMES, reads_falls, relabel
+from dcp.replay import ENVS_AT_ONCE, OF_OUTCOMES, reads_falls, relabel
 from dcp.types import Array, EnvSpec, Transition
 
 if TYPE_CHECKING:
     from dcp.algorithm import Algorithm
 
-_NAMES = ("method", "critic", "command", "condition", "network", "score", "energy", "contrastive_loss", "activation")
+_NAMES = tuple(name for name in MAY_BE_CODE if name in TABLES)
 
 
 def check(config: Settings) -> None:

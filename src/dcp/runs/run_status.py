@@ -5,7 +5,7 @@ A run whose budget was raised keeps its planned evaluations; further ones follow
 
 import shlex
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,11 +17,10 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from dcp.algorithm import RunState
-from dcp.components import shown
 from dcp.config import Config, Settings
-from dcp.errors import UserError
+from dcp.errors import UserError, shown
 from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE
-from dcp.files.run_folder import load_run, read_config_file, require_trust
+from dcp.files.run_folder import load_run, read_config_file
 from dcp.files.validation import (
     MEGABYTE,
     Count,
@@ -147,12 +146,6 @@ def budget_to_resume_with(path: Path, asked: Settings) -> int | None:
     steps = max(asked.steps, stored.steps)
     longer = Settings(**{**asdict(stored), "steps": steps}).num_unrolls > stored.num_unrolls
     return None if is_finished(path) and not longer else steps
-
-
-def require_named(config: Settings, named: Collection[Any]) -> None:
-    """Refuse a config that names code unless the user names it too or imports its module with --import."""
-    for flag, name in config.code.items():
-        require_trust(name, name if name in named else None, flag)
 
 
 # How far it got.

@@ -24,12 +24,13 @@ from dcp.machine import compiling
 from dcp.machine.checks import available_memory, check, resident_parts
 from dcp.machine.programs import on_devices
 from dcp.machine.seed_programs import SeedPrograms, devices_for, keep
+from dcp.named_code import require_allowed
 from dcp.policies.policy import DeployedPolicy
 from dcp.runs import run_status, sinks
 from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
 from dcp.runs.display import Display, DisplayKind, Progress, make_display
 from dcp.runs.folder import Results, claim, holds_run
-from dcp.runs.run_status import budget_to_resume_with, read_plan, reopen, require_named
+from dcp.runs.run_status import budget_to_resume_with, read_plan, reopen
 from dcp.runs.stopping import Interrupted, SeedsInterrupted, StopRequest, explained
 
 S = TypeVar("S", bound=Settings)
@@ -151,7 +152,7 @@ def _open_folders(
             path = runs_dir / mine.run_path
             if resume and holds_run(path):
                 require_whole(path, read_plan(path)[0])
-                require_named(read_plan(path)[0], config.code.values())
+                require_allowed(read_plan(path)[0].code, config.code.values())
                 if (steps := budget_to_resume_with(path, mine)) is None:
                     continue
                 folder = reopen(path, steps)

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from dcp.algorithm import Algorithm, RunState, make_algorithm
-from dcp.components import shown
 from dcp.config import Config
 from dcp.envs.base import Environment
 from dcp.envs.registry import ENVIRONMENTS, env_of
-from dcp.errors import RunError, UserError
+from dcp.errors import RunError, UserError, shown
 from dcp.loop import (
     Callback,
     Evaluation,
@@ -25,6 +24,7 @@ from dcp.loop import (
 from dcp.machine import compiling, devices
 from dcp.machine.checks import check, check_algorithm
 from dcp.machine.programs import Programs, on_devices
+from dcp.named_code import only_allowed, require_allowed
 from dcp.policies.policy import DeployedPolicy
 from dcp.presets import PRESETS
 from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
@@ -109,14 +109,15 @@ def resume(
     """
     compiling.enable_cache(cache)
     _require_sinks(tensorboard, wandb)
-    from dcp.runs.run_status import reopen, require_named
+    from dcp.runs.run_status import reopen
 
     with StopRequest() as stop:
         folder = reopen(run, steps)
         try:
             if algorithm is None:
-                require_named(folder.config, code)
-                algorithm = _from_config(folder.config)
+                require_allowed(folder.config.code, code)
+                with only_allowed(code):
+                    algorithm = _from_config(folder.config)
             else:
                 algorithm = _require_same_algorithm(algorithm, folder)
         except BaseException:

@@ -1,9 +1,7 @@
-"""The figure of docs/the_method.md: what the actor sees under CRL, SSGC and DCP, by a trained policy's own psi.
+"""Draw the figure of docs/the_method.md: what the actor sees under CRL, SSGC and DCP, by a trained policy's own psi.
 
-python docs/concepts/make.py      # writes docs/images/conditioning.png
+python -m tools.docs.conditioning_figure      # writes docs/images/conditioning.png
 """
-
-from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,8 +12,9 @@ import dcp
 from dcp.lab.maze_drawing import draw_maze
 from dcp.lab.style import house_style, save
 from dcp.methods.more_conditions import pulled_back
+from tools.docs.pages import IMAGES
 
-OUT = Path(__file__).parents[1] / "images" / "conditioning.png"
+OUT = IMAGES / "conditioning.png"
 POLICY, ENV = "zoo/point_u_maze/dcp", "point_u_maze"
 STATE, SUBGOAL, GOAL = (1.0, 1.0), (2.0, 3.0), (3.0, 1.0)  # (x, y): row and column
 BLUE, ORANGE, GREEN = "#0072b2", "#e69f00", "#009e73"
@@ -28,10 +27,14 @@ PANELS = {
 
 def place(axes: Axes, at: tuple[float, float], name: str, colour: str) -> None:
     axes.plot(*at[::-1], marker="o", markersize=11, color=colour, zorder=5)
-    axes.annotate(name, at[::-1], xytext=(8, -15), textcoords="offset points", fontsize=13, color=colour, zorder=6)
+    axes.annotate(
+        name, (at[1], at[0]), xytext=(8, -15), textcoords="offset points", fontsize=13, color=colour, zorder=6
+    )
 
 
 def main() -> None:
+    layout = dcp.make_env(ENV).spec.maze
+    assert layout is not None
     psi = dcp.load_policy(POLICY).representation
     state, subgoal = jnp.array(STATE), jnp.array(SUBGOAL)
     distance = float(psi.distance(psi.encode_goal(state), psi.encode_goal(subgoal)))
@@ -40,7 +43,7 @@ def main() -> None:
     with house_style():
         figure = Figure(figsize=(9.2, 3.6), layout="constrained")
         for axes, (title, seen) in zip(figure.subplots(1, 3), PANELS.items(), strict=True):
-            draw_maze(axes, dcp.make_env(ENV).layout)
+            draw_maze(axes, layout)
             axes.set_title(title)
             place(axes, STATE, "s", BLUE)
             place(axes, GOAL, "g", ORANGE)

@@ -1,8 +1,8 @@
-"""Success over minutes of one core, by updates per iteration and batch: a table and a figure of docs/results_paper.md.
+"""Make a table and a figure of docs/results_paper.md: success over minutes of one core, by updates and batch.
 
-    python docs/results/success_per_minute.py collect RUNS_DIR  # runs of the grid file -> success_per_minute.csv
-    python docs/results/success_per_minute.py cost              # what an iteration costs -> ..._cost.csv
-    python docs/results/success_per_minute.py                   # the table and the figure, from these two
+    python -m tools.docs.success_per_minute collect RUNS_DIR  # runs of the grid file -> success_per_minute.csv
+    python -m tools.docs.success_per_minute cost              # what an iteration costs -> ..._cost.csv
+    python -m tools.docs.success_per_minute                   # the table and the figure, from these two
 
 The grid file is success_per_minute.toml. Its first setting is the paper's, whose runs are those of the ledger.
 """
@@ -14,18 +14,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cost
 import numpy as np
-from make import HERE, put
 from matplotlib.figure import Figure
 
 from dcp.files.run_folder import load_run
 from dcp.lab.style import house_style, save
+from tools.docs import iteration_cost as cost
+from tools.docs.pages import RESULTS, ROOT, put
 from tools.ledger.tables import has_papers_settings
 
-GRID, DATA = HERE / "success_per_minute.toml", HERE / "success_per_minute.csv"
-COSTS = HERE / "success_per_minute_cost.csv"
-LEDGER, PAPER = HERE.parents[1] / "results/ant_u_maze/dcp", "1998x256"
+GRID, DATA = RESULTS / "success_per_minute.toml", RESULTS / "success_per_minute.csv"
+COSTS = RESULTS / "success_per_minute_cost.csv"
+LEDGER, PAPER = ROOT / "ledger/ant_u_maze/dcp", "1998x256"
 MINUTES = 90.0
 MEASURES = {"success_once": "success (%)", "time_near_goal": "steps near the goal"}
 COLUMNS = ("env_steps", "updates", *MEASURES)
@@ -115,7 +115,7 @@ def main(arguments: list[str]) -> None:
             cost.write(cost.measure(cost.settings_of(GRID), rounds=3), COSTS)
         case _:
             curves = read()
-            save(draw(curves), HERE / "success_per_minute.png")
+            save(draw(curves), RESULTS / "success_per_minute.png")
             put("success_per_minute", table(curves))
 
 

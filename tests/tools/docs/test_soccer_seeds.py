@@ -1,4 +1,4 @@
-"""docs/results/make_seed.py: states with the ball where goals are, and the agent beside it."""
+"""States for seeding the pool: states with the ball where goals are, and the agent beside it."""
 
 from pathlib import Path
 
@@ -7,16 +7,10 @@ import pytest
 
 from dcp.envs.registry import make_env
 from dcp.methods.pool_seed import read
-
-
-@pytest.fixture(autouse=True)
-def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "docs" / "results")
+from tools.docs.soccer_seeds import displaced
 
 
 def test_balls_lie_on_the_circle_of_goals_with_the_point_next_to_them_inside_the_room(tmp_path: Path):
-    from make_seed import displaced
-
     states = displaced("point_soccer", 64, seed=0)
     assert states.shape == (64, 6) and states.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(states[:, 2:4] - 3.0, axis=1), 1.3, atol=1e-5)
@@ -30,8 +24,6 @@ def test_balls_lie_on_the_circle_of_goals_with_the_point_next_to_them_inside_the
 
 @pytest.mark.slow
 def test_the_ants_ball_is_five_away_and_the_ant_is_next_to_it():
-    from make_seed import displaced
-
     states = displaced("ant_soccer", 8, seed=0)
     np.testing.assert_allclose(np.linalg.norm(states[:, 29:31], axis=1), 5.0, atol=1e-4)
     np.testing.assert_allclose(np.linalg.norm(states[:, 29:31] - states[:, :2], axis=1), 2.45, atol=1e-4)

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import mujoco
 import numpy as np
-import pytest
 from PIL import Image
 
-DOCS = Path(__file__).parents[1] / "docs" / "environments"
+from tools.docs.environment_pictures import figure_of, save_small
+from tools.docs.scene import AMBIENT, FINE, FLOOR, WALL, Scene, View, picture, to_rgb
+
 BLOCK = """
 <mujoco><worldbody>
   <geom type="plane" size="0 0 1"/>
@@ -16,14 +17,7 @@ BLOCK = """
 """
 
 
-@pytest.fixture(autouse=True)
-def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(DOCS)
-
-
 def test_a_block_hides_the_floor_below_it_and_darkens_the_floor_behind_it():
-    from raycast import AMBIENT, FINE, View, picture
-
     model = mujoco.MjModel.from_xml_string(BLOCK)
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
@@ -44,9 +38,6 @@ def test_a_block_hides_the_floor_below_it_and_darkens_the_floor_behind_it():
 
 
 def test_a_picture_shows_the_maze_and_all_of_the_ant(tmp_path: Path):
-    from pictures import figure_of, save_small
-    from scene import FLOOR, WALL, Scene, to_rgb
-
     scene = Scene("ant_u_maze", pixels=100)
     per_metre = scene.image.shape[0] / (scene.view.high[0] - scene.view.low[0])
 

@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dcp.envs.mazes import BIG, BIG_EVAL, HARDEST, U_EVAL, U, parse_layout
-from dcp.envs.paths import (
+from dcp.errors import UserError
+from dcp.lab.paths import (
     TruePaths,
     _blocked,
     _ends,
@@ -17,7 +18,6 @@ from dcp.envs.paths import (
     steps_from_start,
     wall_at,
 )
-from dcp.errors import UserError
 
 W = np.inf  # a wall
 

@@ -1,4 +1,4 @@
-"""The sweeps and figures of docs/theory.md. `python docs/theory/make.py` draws the figures beside this file."""
+"""Draw the sweeps and figures of docs/theory.md into docs/theory/: `python -m tools.theory.figures`."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,12 +80,12 @@ def over_delta_smooth(at: Scene, deltas: np.ndarray, wave: float = 2.0) -> list[
 
 def over_both(at: Scene, slacks: np.ndarray, deltas: np.ndarray, curvature: float = 1.0) -> list[list[Gap]]:
     """[eps][delta]"""
-    found = []
+    gaps = []
     for eps in slacks:
         z = with_slack(at, eps)
         row = [opposed_ripples(at, delta, curvature) for delta in deltas]
-        found.append([gap(at.system, at.s, z, at.g, *pair) for pair in row])
-    return found
+        gaps.append([gap(at.system, at.s, z, at.g, *pair) for pair in row])
+    return gaps
 
 
 def slope(x: np.ndarray, y: np.ndarray) -> float:
@@ -148,9 +148,9 @@ def sweep_figure() -> Figure:
     first, second, third = figure.subplots(1, 3)
     sizes = np.geomspace(1e-7, 1e-1, 13)
     for label, (curvature, colour) in CURVATURES.items():
-        found = over_eps(scene(curvature), sizes)
-        _measured(first, sizes, found, colour, label)
-    _bounds(first, sizes, found, " (sphere-like)")
+        gaps = over_eps(scene(curvature), sizes)
+        _measured(first, sizes, gaps, colour, label)
+    _bounds(first, sizes, gaps, " (sphere-like)")
     first.set(xlabel="detour over z: ε, the way over z minus the way", title="Waypoint off the way, exact distance")
     at = scene(0.0)
     sharp, smooth = over_delta(at, sizes), over_delta_smooth(at, sizes)
@@ -166,15 +166,15 @@ def sweep_figure() -> Figure:
     return figure
 
 
-def _measured(axes: Axes, sizes: np.ndarray, found: list[Gap], colour: str, label: str) -> None:
-    values = np.array([each.measured for each in found])
+def _measured(axes: Axes, sizes: np.ndarray, gaps: list[Gap], colour: str, label: str) -> None:
+    values = np.array([each.measured for each in gaps])
     small = sizes <= 1e-3  # beyond, a direction cannot turn in proportion any more
     axes.plot(sizes, values, "o", color=colour, ms=4, label=f"{label}: slope {slope(sizes[small], values[small]):.2f}")
 
 
-def _bounds(axes: Axes, sizes: np.ndarray, found: list[Gap], note: str = "") -> None:
-    axes.plot(sizes, [each.paper for each in found], "-", color="black", lw=1.5, label="the paper's bound" + note)
-    axes.plot(sizes, [each.proven for each in found], "--", color=GREY, lw=1.5, label="the bound we prove" + note)
+def _bounds(axes: Axes, sizes: np.ndarray, gaps: list[Gap], note: str = "") -> None:
+    axes.plot(sizes, [each.paper for each in gaps], "-", color="black", lw=1.5, label="the paper's bound" + note)
+    axes.plot(sizes, [each.proven for each in gaps], "--", color=GREY, lw=1.5, label="the bound we prove" + note)
     axes.axhline(2, color="#CCCCCC", lw=1)
     axes.text(sizes[0], 2.2, "2: opposite directions", fontsize=8, color=GREY)
 
@@ -282,11 +282,11 @@ def _price_of_time(axes: Axes) -> None:
 
 def _neighbourhood(axes: Axes) -> None:
     delta, radii = 1e-4, np.geomspace(2e-5, 1e-1, 30)
-    found = [tiny_neighbourhood(delta, radius) for radius in radii]
+    gaps = [tiny_neighbourhood(delta, radius) for radius in radii]
     axes.plot(
-        radii, [each.measured for each in found], color=BLUE, label="measured |direction to z \u2212 direction to g|"
+        radii, [each.measured for each in gaps], color=BLUE, label="measured |direction to z \u2212 direction to g|"
     )
-    axes.plot(radii, [each.bound for each in found], color="black", lw=1.5, label="the paper's bound")
+    axes.plot(radii, [each.bound for each in gaps], color="black", lw=1.5, label="the paper's bound")
     axes.axvline(np.sqrt(delta), color=GREY, ls="--", lw=1)
     axes.text(1.1 * np.sqrt(delta), 0.6, "√(δ/L): the ball\nthe proof needs", fontsize=8, color=GREY)
     axes.set(
@@ -345,5 +345,5 @@ def theorem_figures(folder: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    for path in theorem_figures(Path(__file__).parent):
+    for path in theorem_figures(Path(__file__).parents[2] / "docs" / "theory"):
         print(path)

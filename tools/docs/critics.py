@@ -1,8 +1,8 @@
-"""Every critic with and without a direction and a pool: the tables of docs/results_critics.md, from critics.csv alone.
+"""Make the tables of docs/results_critics.md, every critic with and without a direction and a pool, from critics.csv.
 
-python docs/results/critics.py collect RUNS_DIR   # the runs of critics.toml -> docs/results/critics.csv
-python docs/results/critics.py cost               # what an iteration of each row costs -> docs/results/critics_cost.csv
-python docs/results/critics.py                    # the tables and the figure, from these two
+python -m tools.docs.critics collect RUNS_DIR   # the runs of critics.toml -> docs/results/critics.csv
+python -m tools.docs.critics cost               # what an iteration of each row costs -> docs/results/critics_cost.csv
+python -m tools.docs.critics                    # the tables and the figure, from these two
 """
 
 import csv
@@ -10,15 +10,15 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-import cost
 import numpy as np
-from make import HERE, put
 from matplotlib.figure import Figure
 
 from dcp.lab.statistics import t_interval
 from dcp.lab.style import colours, house_style, save
+from tools.docs import iteration_cost as cost
+from tools.docs.pages import RESULTS, put
 
-DATA, COSTS = HERE / "critics.csv", HERE / "critics_cost.csv"
+DATA, COSTS = RESULTS / "critics.csv", RESULTS / "critics_cost.csv"
 CELLS = {
     "crl": "raw goal, no pool",
     "ssgc": "raw goal, pool",
@@ -61,14 +61,14 @@ def read() -> dict[str, Runs]:
         for row in csv.DictReader(file):
             rows[row["env"], row["critic"], row["method"], row["seed"]].append(row)
     most = max(len(records) for records in rows.values())
-    found: dict[str, Runs] = defaultdict(lambda: defaultdict(dict))
+    curves: dict[str, Runs] = defaultdict(lambda: defaultdict(dict))
     for (env, critic, method, seed), records in rows.items():
         if len(records) == most:  # finished
             curve = {
                 name: np.array([float(record[name] or "nan") for record in records]) for name in (*COLUMNS, ASYMMETRY)
             }
-            found[env][critic, method][seed] = curve
-    return found
+            curves[env][critic, method][seed] = curve
+    return curves
 
 
 def success_table(runs: Runs, minutes: float | None = None) -> str:
@@ -99,10 +99,10 @@ def cost_table(runs: Runs) -> str:
     """What a whole run of each row costs: seconds of one core."""
     lines = ["| critic | " + " | ".join(CELLS.values()) + " |", "|---" * (len(CELLS) + 1) + "|"]
     for critic in dict.fromkeys(critic for critic, _ in runs):
-        found = [list(runs.get((critic, method), {}).values()) for method in CELLS]
+        by_method = [list(runs.get((critic, method), {}).values()) for method in CELLS]
         cells = [
             f"{60 * minutes_of(critic, method, seeds[0]['updates'])[-1]:.1f}" if seeds else ""
-            for method, seeds in zip(CELLS, found, strict=True)
+            for method, seeds in zip(CELLS, by_method, strict=True)
         ]
         lines.append(f"| `{critic}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -175,7 +175,7 @@ def main(arguments: list[str]) -> None:
         collect(Path(arguments[1]))
         return
     if arguments[:1] == ["cost"]:
-        cost.write(cost.measure(cost.settings_of(HERE / "critics.toml", f"env={COSTED}")), COSTS)
+        cost.write(cost.measure(cost.settings_of(RESULTS / "critics.toml", f"env={COSTED}")), COSTS)
         return
     all_runs = read()
     for env, runs in all_runs.items():
@@ -188,7 +188,7 @@ def main(arguments: list[str]) -> None:
             put(f"critics_minutes_{env}", success_table(runs, whole))
     put("critics_effects", effects_table(all_runs))
     put("critics_asymmetry", asymmetry_table(all_runs))
-    save(figure(all_runs), HERE / "critics.png")
+    save(figure(all_runs), RESULTS / "critics.png")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Ant U4 at the published loop: the figure and the tables of docs/results_u4.md, from three CSV files alone.
+"""Make the figure and tables of docs/results_u4.md, Ant U4 at the published loop, from three CSV files alone.
 
-    python docs/results/ant_u4.py collect RUNS_DIR     # the runs of docs/results_u4.md -> ant_u4.csv
-    python docs/results/ant_u4.py layouts RUNS_DIR     # the last policies on all and on far goals -> ant_u4_layouts.csv
-    python docs/results/ant_u4.py                      # the figure and the tables
+    python -m tools.docs.ant_u4 collect RUNS_DIR     # the runs of docs/results_u4.md -> ant_u4.csv
+    python -m tools.docs.ant_u4 layouts RUNS_DIR     # the last policies on all and on far goals -> ant_u4_layouts.csv
+    python -m tools.docs.ant_u4                      # the figure and the tables
 
 ant_u4_published.csv has the first ten million steps of ChronoSRL's own curves at depth 4 (its site's bench.json, four
 seeds, steps near the goal after each million).
@@ -13,13 +13,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from make import HERE, put
 from matplotlib.figure import Figure
 
 from dcp.lab.style import colours, house_style, save
 from dcp.lab.trial import evaluate
+from tools.docs.pages import RESULTS, put
 
-OURS, PUBLISHED, LAYOUTS = HERE / "ant_u4.csv", HERE / "ant_u4_published.csv", HERE / "ant_u4_layouts.csv"
+OURS, PUBLISHED, LAYOUTS = RESULTS / "ant_u4.csv", RESULTS / "ant_u4_published.csv", RESULTS / "ant_u4_layouts.csv"
 COLUMNS = ("env_steps", "updates", "time_near_goal", "success_once")
 METHODS = {"crl": "CRL", "chronosrl": "ChronoSRL", "chronosrl_direction": "ChronoSRL, direction"}
 GOALS = {"all": "ant_u4_maze", "far": "ant_u4_maze_eval"}
@@ -47,8 +47,8 @@ def layouts(runs: Path) -> None:
     rows = []
     for method, folder in folders(runs).items():
         for goals, env in GOALS.items():
-            found = evaluate(folder, env, episodes=EPISODES).all.summary()
-            near, success = found["time_near_goal"], found["success_once"]
+            summary = evaluate(folder, env, episodes=EPISODES).all.summary()
+            near, success = summary["time_near_goal"], summary["success_once"]
             rows.append({"method": method, "goals": goals, "time_near_goal": near, "success_once": success})
             print(rows[-1], flush=True)
     _write(LAYOUTS, rows)
@@ -155,7 +155,7 @@ def main(arguments: list[str]) -> None:
     elif arguments[:1] == ["layouts"]:
         layouts(Path(arguments[1]))
     else:
-        save(figure(), HERE / "ant_u4.png")
+        save(figure(), RESULTS / "ant_u4.png")
         put("ant_u4", curve_table())
         put("ant_u4_layouts", layout_table())
 

@@ -1,8 +1,8 @@
-"""Makes src/dcp/zoo: trained policies with their configs, curves and measured scores.
+"""Make src/dcp/zoo: trained policies with their configs, curves and measured scores.
 
-    python docs/zoo/make.py train --out /somewhere/outside     # the point mazes, about forty minutes on two cores
-    python docs/zoo/make.py collect --out /somewhere/outside   # -> src/dcp/zoo
-    python docs/zoo/make.py add RUN                            # one more run, such as an ant's of many hours
+    python -m tools.docs.zoo train --out /somewhere/outside     # the point mazes, about forty minutes on two cores
+    python -m tools.docs.zoo collect --out /somewhere/outside   # -> src/dcp/zoo
+    python -m tools.docs.zoo add RUN                            # one more run, such as an ant's of many hours
 
 Every point maze run is `--preset laptop`, seed 0, for every method alike; nothing is chosen by its result. Evaluated
 on the mazes' evaluation layouts, which keep only far goals; the hardest maze has none, and is evaluated on itself.
@@ -51,8 +51,8 @@ def add(run: Path) -> None:
     name = f"{NAME}/{about['env']}/{about['method']}"
     score = finite(as_json(trial, {"policy": name, "about": about, "burst": None}))
     (folder / "score.json").write_text(json.dumps(score) + "\n")
-    found = score["summary"]["success_once"]
-    print(f"{name}: success {found['mean']:.1%} ({found['low']:.1%} to {found['high']:.1%})", flush=True)
+    success = score["summary"]["success_once"]
+    print(f"{name}: success {success['mean']:.1%} ({success['low']:.1%} to {success['high']:.1%})", flush=True)
 
 
 if __name__ == "__main__":

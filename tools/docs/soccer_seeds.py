@@ -1,6 +1,6 @@
-"""Seeds for the pool: states with the ball where goals are, the agent beside it. States only, no actions.
+"""Write seeds for the pool: states with the ball where goals are, the agent beside it. States only, no actions.
 
-    python docs/results/make_seed.py point_soccer seed.npz [--states 128] [--seed 0]
+    python -m tools.docs.soccer_seeds point_soccer seed.npz [--states 128] [--seed 0]
     dcp train --env point_soccer --pool-seed seed.npz --pool-seed-fraction 0.25
 
 The ball's places are drawn as the environment draws its goals, and not one of them comes from a run or a policy.

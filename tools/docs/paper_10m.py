@@ -1,9 +1,9 @@
-"""The paper's comparison with seeds: figures and tables of docs/results_paper.md, from the ledger alone.
+"""Make the figures and tables of docs/results_paper.md, the paper's comparison with seeds, from the ledger alone.
 
-    python docs/results/paper_10m.py deploy     # every policy with and without bursts -> paper_10m_deploy.csv
-    python docs/results/paper_10m.py            # figures and tables, from results/ and that CSV
+    python -m tools.docs.paper_10m deploy     # every policy with and without bursts -> paper_10m_deploy.csv
+    python -m tools.docs.paper_10m            # figures and tables, from ledger/ and that CSV
 
-The runs are those of paper_10m.toml; `dcp results add` put them into results/.
+The runs are those of paper_10m.toml; `python -m tools.ledger add` put them into ledger/.
 """
 
 import csv
@@ -11,7 +11,6 @@ import sys
 from collections import defaultdict
 
 import numpy as np
-from make import HERE, put
 from matplotlib.figure import Figure
 
 from dcp.lab import paper_values
@@ -24,10 +23,12 @@ from dcp.lab.statistics import t_interval
 from dcp.lab.style import colours, save
 from dcp.lab.targets import open_target
 from dcp.lab.trial import evaluate
+from tools.docs.pages import RESULTS, ROOT, put
+from tools.ledger.entries import check_all
 from tools.ledger.tables import tables
 
-LEDGER = HERE.parents[1] / "results"
-DEPLOYED = HERE / "paper_10m_deploy.csv"
+LEDGER = ROOT / "ledger"
+DEPLOYED = RESULTS / "paper_10m_deploy.csv"
 ENVIRONMENTS = ("ant_u_maze", "pusher_hard", "ant_soccer")
 EPISODES = 256
 LAST = 5  # evaluations
@@ -55,7 +56,7 @@ def deploy(collection: Collection) -> None:
                 rows.append(row | scores | {"saturation": plain["saturation"]})
                 print(rows[-1], flush=True)
     if not rows:
-        raise SystemExit(f"{LEDGER} has no run of {', '.join(ENVIRONMENTS)}: add one with `dcp results add`")
+        raise SystemExit(f"{LEDGER} has no run of {', '.join(ENVIRONMENTS)}: add one with `python -m tools.ledger add`")
     with DEPLOYED.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
@@ -79,18 +80,18 @@ def curves(collection: Collection, env: str) -> Figure:
 
 def last_five_table(collection: Collection, env: str) -> str:
     """Return each seed's mean over its last five evaluations, which single ones move less, and DCP minus CRL."""
-    found = {
+    means = {
         method: {run.seed: 100 * float(np.mean(run.metrics["success_once"][-LAST:])) for run in runs}
         for method in collection.methods
         if (runs := collection.of(env, method))
     }
-    seeds = sorted({seed for values in found.values() for seed in values})
+    seeds = sorted({seed for values in means.values() for seed in values})
     lines = ["| success (%), last five | " + " | ".join(f"seed {seed}" for seed in seeds) + " | all |"]
     lines.append("|---" * (len(seeds) + 2) + "|")
-    if "dcp" in found and "crl" in found:
-        shared = found["dcp"].keys() & found["crl"].keys()
-        found["dcp minus crl"] = {seed: found["dcp"][seed] - found["crl"][seed] for seed in shared}
-    for method, values in found.items():
+    if "dcp" in means and "crl" in means:
+        shared = means["dcp"].keys() & means["crl"].keys()
+        means["dcp minus crl"] = {seed: means["dcp"][seed] - means["crl"][seed] for seed in shared}
+    for method, values in means.items():
         cells = [f"{values[seed]:.1f}" if seed in values else "" for seed in seeds]
         lines.append(f"| {method} | " + " | ".join(cells) + f" | {t_interval(list(values.values()))} |")
     return "\n".join(lines)
@@ -105,11 +106,11 @@ def deployed_table() -> str:
         groups[row["env"], row["method"]].append(row)
     head = ["", "seeds", "reach (%)", "the paper", "gain by bursts", "the paper", "saturation (%)", "the paper"]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    for (env, method), found in groups.items():
+    for (env, method), seeds in groups.items():
         reach, burst, full = (
-            100 * np.array([float(row[name]) for row in found]) for name in ("reach", "with_burst", "saturation")
+            100 * np.array([float(row[name]) for row in seeds]) for name in ("reach", "with_burst", "saturation")
         )
-        cells = [f"{env}, {method}", ", ".join(row["seed"] for row in found)]
+        cells = [f"{env}, {method}", ", ".join(row["seed"] for row in seeds)]
         cells += [_spread(reach), _printed(paper_values.burst(env, method, "base"))]
         cells += [_spread(burst - reach), _printed(paper_values.burst(env, method, "delta"))]
         cells += [_spread(full), _printed(paper_values.saturation(env, method))]
@@ -131,16 +132,16 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] == ["deploy"]:
         deploy(collection)
     present = [env for env in ENVIRONMENTS if any(collection.of(env, method) for method in collection.methods)]
-    sections = dict(part.split("\n\n", 1) for part in tables(LEDGER).split("### ") if part)
+    sections = dict(part.split("\n\n", 1) for part in tables(check_all(LEDGER)).split("### ") if part)
     for env in present:
-        save(curves(collection, env), HERE / f"paper_10m_{env}.png")
+        save(curves(collection, env), RESULTS / f"paper_10m_{env}.png")
         put(f"paper_10m_{env}", sections[env].strip())
     put("last_five", last_five_table(collection, "ant_u_maze"))
     put("deployed", deployed_table())
     firsts = [
         open_target(seeds[0].folder) for method in ("dcp", "crl") if (seeds := collection.of("ant_u_maze", method))
     ]
-    save(landscapes_figure([view(first, maze_env(first)) for first in firsts]), HERE / "paper_10m_landscapes.png")
+    save(landscapes_figure([view(first, maze_env(first)) for first in firsts]), RESULTS / "paper_10m_landscapes.png")
 
 
 if __name__ == "__main__":

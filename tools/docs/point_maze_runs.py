@@ -1,7 +1,7 @@
-"""Runs every study that docs/results*.md report, two at a time, one per core; skips what is done.
+"""Run every study that docs/results*.md report, two at a time, one per core; skips what is done.
 
-    python docs/results/experiments.py run --out /somewhere/outside   # about an hour and a half on two cores
-    python docs/results/experiments.py collect --out /somewhere/outside   # -> docs/results/point_mazes.csv
+    python -m tools.docs.point_maze_runs run --out /somewhere/outside   # about an hour and a half on two cores
+    python -m tools.docs.point_maze_runs collect --out /somewhere/outside   # -> docs/results/point_mazes.csv
 
 Every run is `--preset demo` with the overrides below and nothing else.
 """
@@ -17,7 +17,9 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-CSV = Path(__file__).parent / "point_mazes.csv"
+from tools.docs.pages import RESULTS
+
+CSV = RESULTS / "point_mazes.csv"
 SEEDS = range(5)
 
 U: dict[str, dict[str, Any]] = {
@@ -114,7 +116,7 @@ def collect(out: Path) -> None:
         writer.writerow(["study", "label", "seed", *keep])
         for study, label, seed, settings, folder in sorted(jobs(out), key=lambda job: (job[0], job[1], job[2])):
             if not is_done(settings, folder):
-                print(f"not there: {study} | {label} | seed {seed}")
+                print(f"missing: {study} | {label} | seed {seed}")
                 continue
             for row in csv.DictReader(metrics_file(settings, folder).open()):
                 values = [row.get(name, "") for name in keep]

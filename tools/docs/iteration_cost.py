@@ -1,4 +1,4 @@
-"""What an iteration costs one core, so that runs of different hours and machines can be compared by minutes.
+"""Measure what an iteration costs one core, so that runs of different hours and machines can be compared by minutes.
 
 A run's own clock also counts what ran beside it. Here every setting is measured in turns, in one process on one core,
 by that process's clock, and the least of the rounds counts. Compilation and evaluations are left out.

@@ -1,6 +1,6 @@
-"""Does a pushing policy touch its object at all? Beside random actions, for docs/results_physics.md and so101.md.
+"""Measure whether a pushing policy touches its object, beside random actions, for docs/results_physics.md and so101.md.
 
-python docs/results/touching.py RUN...      # runs of a pusher or of so101_push, under the physics of their training
+python -m tools.docs.touching RUN...      # runs of a pusher or of so101_push, under the physics of their training
 """
 
 import sys

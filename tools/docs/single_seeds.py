@@ -1,7 +1,7 @@
 """DCP and CRL at the paper's settings, one seed each: figures and tables of docs/results_physics.md.
 
-    python docs/results/single_seeds.py collect STUDY RUNS_DIR     # run folders -> docs/results/STUDY.csv
-    python docs/results/single_seeds.py                            # figures and tables, from the CSV files alone
+    python -m tools.docs.single_seeds collect STUDY RUNS_DIR     # run folders -> docs/results/STUDY.csv
+    python -m tools.docs.single_seeds                            # figures and tables, from the CSV files alone
 
 The runs, one a core: dcp train --env ENV --method M --preset paper with the flags of STUDIES.
 """
@@ -12,7 +12,6 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from make import HERE, put
 from matplotlib.figure import Figure
 
 from dcp.config import Config
@@ -23,6 +22,7 @@ from dcp.lab.curves import Columns, methods_figure
 from dcp.lab.paper_values import Published, checkpoint
 from dcp.lab.run_collection import METRICS
 from dcp.lab.style import colours, save
+from tools.docs.pages import RESULTS, put
 
 KEPT = ("env_steps", "success_once", "time_near_goal", "final_distance", "infonce_accuracy", "cells_visited")
 COUNTS = ("diverged_episodes", "eval_diverged_episodes", "steps_per_second", "wall_seconds")
@@ -37,7 +37,7 @@ STUDIES = {  # environment: what its title says; its flags
 
 
 def record_of(study: str) -> Path:
-    return HERE / f"{study}.csv"
+    return RESULTS / f"{study}.csv"
 
 
 def collect(study: str, runs: Path) -> None:
@@ -75,9 +75,9 @@ def read(study: str) -> dict[str, list[Columns]]:
 
 
 def published(metric: str, study: str, method: str) -> Published:
-    found = checkpoint(metric, study, method, PAPER_STEPS)
-    assert found is not None
-    return found
+    value = checkpoint(metric, study, method, PAPER_STEPS)
+    assert value is not None
+    return value
 
 
 def figure(study: str, runs: dict[str, list[Columns]]) -> Figure:
@@ -126,7 +126,7 @@ def main(arguments: list[str]) -> None:
         collect(arguments[1], Path(arguments[2]))
     for study in STUDIES:
         runs = read(study)
-        save(figure(study, runs), HERE / f"{study}.png")
+        save(figure(study, runs), RESULTS / f"{study}.png")
         put(study, table(study, runs))
 
 

@@ -1,6 +1,6 @@
-"""How much the two engines differ: the same starts and the same random actions under both.
+"""Measure how much the two engines differ: the same starts and the same random actions under both.
 
-    python docs/environments/engines.py [NAME ...]
+    python -m tools.docs.engine_differences [NAME ...]
 
 For each environment, over 256 episodes of 200 steps (an action is held for 10): the share that ends early, how far that
 which the goal is about has moved when they stop, and how much faster or slower all joints move. And what the zoo's ant,
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dcp
-from dcp.envs.base import EnvState, choose, judged_step
+from dcp.envs.base import EnvState, choose, step_and_check
 from dcp.machine import compiling
 
 N, STEPS, HELD = 256, 200, 10
@@ -30,7 +30,7 @@ def episodes(env: Any) -> tuple[Any, Any, Any]:
 
     def step(carry: tuple[EnvState, Any], action: Any) -> tuple[tuple[EnvState, Any], Any]:
         state, alive = carry
-        after, sound = jax.vmap(lambda s, a: judged_step(env, s, a))(state, action)
+        after, sound = jax.vmap(lambda s, a: step_and_check(env, s, a))(state, action)
         counts = alive & sound
         state = choose(counts, after, state)
         return (state, counts & ~state.done), (jnp.sqrt(jnp.mean(state.physics.qd**2, axis=1)), counts)

@@ -1,4 +1,6 @@
-"""Records docs/images/explore.gif from big_maze.html, in a headless Chromium: python docs/explore/record.py
+"""Record docs/images/explore.gif from big_maze.html, in a headless Chromium.
+
+    python -m tools.docs.explore_recording
 
 The page of two runs of 6 M steps (`--preset laptop --env point_big_maze --eval-env point_big_maze_eval --seed 0
 --steps 6000000 --num-evals 12 --keep-policies`, methods dcp and crl; nothing is chosen by its result):
@@ -7,17 +9,13 @@ The page of two runs of 6 M steps (`--preset laptop --env point_big_maze --eval-
 """
 
 import io
-import sys
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 from PIL import Image
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parents[1]))
-
-from tests.support.browser import Browser  # noqa: E402
+from tests.support.browser import Browser
+from tools.docs.pages import DOCS, IMAGES
 
 WIDTH, HEIGHT = 880, 494
 FRAME = 80  # milliseconds
@@ -79,7 +77,7 @@ def scenes(page: Browser) -> Iterator[None]:
 def main() -> None:
     page, frames = Browser(WIDTH, HEIGHT), []
     page.resize(WIDTH, HEIGHT)
-    page.open(HERE / "big_maze.html", "#step=0&goal=6,5")
+    page.open(DOCS / "explore" / "big_maze.html", "#step=0&goal=6,5")
     page.wait("!dcpExplore.waiting && !dcpExplore.stale")
     page.run(HAND)
     for part in (".tools", "#bar", "#dock", "#legend", "footer"):
@@ -98,7 +96,7 @@ def main() -> None:
     palette = Image.new("P", (1, 1))  # and the small marks' own colours, which would fall to their neighbours
     palette.putpalette([*(seen_most.getpalette() or []), *marks])
     drawn = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
-    out = HERE.parent / "images" / "explore.gif"
+    out = IMAGES / "explore.gif"
     drawn[0].save(out, save_all=True, append_images=drawn[1:], duration=FRAME, loop=0, optimize=True)
     print(f"\n{out}: {out.stat().st_size / 1e6:.2f} MB, {len(frames)} frames")
 
