@@ -131,6 +131,8 @@ class Settings:
     """Weight of the critic's penalty on squared row-wise log-sum-exp."""
     target_entropy_scale: float = 0.5
     """The target entropy is minus this times A."""
+    action_penalty: float = 0.0
+    """Weight of the actor's penalty on the squared mean of its actions before the tanh. 0: none, as in the paper."""
 
     # The networks
     network: str = "mlp"
@@ -348,6 +350,7 @@ _AT_LEAST = {
     "residual_every": 0,
     "logsumexp_penalty": 0,
     "target_entropy_scale": 0,
+    "action_penalty": 0,
 }
 _CHOICES = {
     "fidelity": ("paper", "fixed"),
