@@ -17,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 import jax
+from dcp.runs.checkpoint_files import checkpoints
 from timing import report, seconds
 
 from dcp.algorithm import RunState, make_algorithm
@@ -27,7 +28,6 @@ from dcp.machine.devices import prepare
 from dcp.machine.programs import Programs
 from dcp.presets import preset_config
 from dcp.runs.checkpoint import Cadence, Saver, load
-from dcp.runs.checkpoint_files import checkpoints
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from dcp.envs.base import Environment
 from dcp.envs.registry import ENVIRONMENTS, make_env, require_stepped_by
 from dcp.errors import UserError
 from dcp.files.run_folder import CONFIG_FILE, POLICY_FILE, is_zoo, located, read_config_file, require_trust
-from dcp.files.validation import require_no_links_out
+from dcp.files.writing import require_no_links_out
 from dcp.policies.numpy_policy import ExportedPolicy
 from dcp.policies.policy import DeployedPolicy, Policy
 from dcp.policies.policy_file import load_policy_and_about

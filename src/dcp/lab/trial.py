@@ -19,7 +19,7 @@ from dcp.errors import UserError
 from dcp.evaluation import Bin, Deployment, Measures, evaluation_key, measure
 from dcp.lab.targets import Target, environment_of, open_target
 from dcp.machine import compiling, devices
-from dcp.machine.memory import available_memory
+from dcp.machine.checks import available_memory
 from dcp.policies.policy import DeployedPolicy, Policy
 from dcp.policies.wrappers import SampledPolicy, with_burst
 from dcp.types import Array, EnvSpec

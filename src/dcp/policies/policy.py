@@ -107,7 +107,7 @@ class DeployedPolicy:
 
     def save(self, path: str | Path, **about: Any) -> Path:
         """Write the policy to a file that `dcp.load_policy` reads. `about`: further metadata for the file."""
-        from dcp.policies.policy_file import save_policy
+        from dcp.policies.saving import save_policy
 
         return save_policy(path, self, {"env": self.spec.name, **about})
 

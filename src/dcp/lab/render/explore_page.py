@@ -119,7 +119,7 @@ def pool_of(target: Target, env: Environment, policy: DeployedPolicy, length: in
     if command is None:
         return None, ""
     if target.folder is not None:
-        from dcp.runs.checkpoint_files import read_pool
+        from dcp.runs.run_status import read_pool
 
         if (pool := read_pool(target.folder)) is not None:
             return pool, "the run's newest checkpoint"
