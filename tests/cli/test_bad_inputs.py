@@ -69,7 +69,7 @@ BAD_FLAGS = [
     ("--num-envs 256 --batch-size 63744", "lower batch_size (63744)"),
     ("--eval-episodes 1000000000", "lower eval_episodes (1000000000)"),
     # files and packages
-    ("--wandb", "pip install 'dcp-rl[wandb]'"),
+    ("--wandb", "pip install '.[wandb]' in a clone of dcp"),
     ("--config nowhere.json", "config.json"),
     ("--config nowhere.json --preset demo", "only one"),
     ("--runs-dir /proc/nowhere", "another --runs-dir"),

@@ -216,7 +216,7 @@ def require_kept_policies(run: TrainedRun) -> None:
 
 
 def test_a_missing_package_is_named_before_anything_is_written(tmp_path: Path):
-    with pytest.raises(UserError, match=r"dcp-rl\[wandb\]"):
+    with pytest.raises(UserError, match=r"'\.\[wandb\]'"):
         train(tiny_config(), runs_dir=tmp_path, wandb=True, display="none")
     assert not any(tmp_path.iterdir())
 

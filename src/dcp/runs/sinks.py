@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dcp.algorithm import RunState
-from dcp.errors import UserError
+from dcp.errors import UserError, install_hint
 from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import write_whole
 from dcp.runs.folder import RunFolder
@@ -95,7 +95,7 @@ def require(tensorboard: bool, wandb: bool) -> None:
     """Refuse, before training, a sink whose package is missing."""
     for extra, wanted in (("tensorboard", tensorboard), ("wandb", wandb)):
         if wanted and find_spec(_OPTIONAL[extra]) is None:
-            raise UserError(f"--{extra} needs a package that is not installed: pip install 'dcp-rl[{extra}]'")
+            raise UserError(f"--{extra} needs a package that is not installed: {install_hint(extra)}")
 
 
 def make_sinks(folder: RunFolder, tensorboard: bool, wandb: bool, rows: Sequence[Row] = ()) -> list[Sink]:
