@@ -24,6 +24,7 @@ PLOTS_DIR = "plots"
 CHECKPOINTS_DIR = "checkpoints"
 TENSORBOARD_DIR = "tensorboard"
 FAULT_FILE = "fault.json"
+TRACKING_FILE = "tracking.json"  # which run it is at W&B and trackio
 ZOO = "zoo"  # trained policies inside the package: zoo/<env>/<method> stands for a run folder
 ZOO_FOLDER = Path(__file__).parents[1] / ZOO
 

@@ -27,6 +27,7 @@ from dcp.files.run_folder import (
     POLICIES_DIR,
     POLICY_FILE,
     TENSORBOARD_DIR,
+    TRACKING_FILE,
 )
 from dcp.files.validation import require_no_links_out
 from dcp.policies.policy import DeployedPolicy
@@ -49,10 +50,11 @@ _WRITTEN = (
     f"{PLOTS_DIR}/landscape.png",
     f"{PLOTS_DIR}/episode.gif",
     f"{TENSORBOARD_DIR}/events.out.tfevents.*",
+    TRACKING_FILE,
     CONFIG_FILE,
 )
 _DRAFTS = (  # see write_whole
-    *(f".{name}.*.tmp" for name in (CONFIG_FILE, METRICS_FILE, POLICY_FILE, FAULT_FILE)),
+    *(f".{name}.*.tmp" for name in (CONFIG_FILE, METRICS_FILE, POLICY_FILE, FAULT_FILE, TRACKING_FILE)),
     f"{POLICIES_DIR}/.*.tmp",
 )
 
@@ -151,10 +153,6 @@ class RunFolder:
     @property
     def metrics(self) -> Path:
         return self.path / METRICS_FILE
-
-    @property
-    def tensorboard(self) -> Path:
-        return self.path / TENSORBOARD_DIR
 
     @property
     def checkpoints(self) -> Path:

@@ -1,28 +1,18 @@
-"""Write a run's config, policy and rows to its folder, and on request its rows to TensorBoard and W&B."""
+"""Write a run's config, policy and rows to its folder, and its rows to the loggers that were asked for."""
 
 import csv
-import dataclasses
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
 
 from dcp.algorithm import RunState
-from dcp.errors import UserError, install_hint
 from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import write_whole
 from dcp.runs.folder import RunFolder
+from dcp.runs.tracking import Sink, Tracking, make_sinks
 
 Row = dict[str, float]
-_OPTIONAL = {"tensorboard": "tensorboardX", "wandb": "wandb"}  # extra -> module
-
-
-class Sink(Protocol):
-    def write(self, row: Row) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class CsvSink:
@@ -58,56 +48,6 @@ class CsvSink:
         self._file.close()
 
 
-class TensorboardSink:
-    def __init__(self, folder: RunFolder, rows: Sequence[Row] = ()):
-        from tensorboardX import SummaryWriter
-
-        again = int(rows[-1]["env_steps"]) + 1 if rows else None  # TensorBoard drops older points from this step on
-        self._writer = SummaryWriter(str(folder.tensorboard), purge_step=again)
-
-    def write(self, row: Row) -> None:
-        for name, value in row.items():
-            self._writer.add_scalar(name, value, int(row["env_steps"]))
-        self._writer.flush()
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class WandbSink:
-    def __init__(self, folder: RunFolder):
-        import wandb  # pyright: ignore[reportMissingImports]
-
-        c = folder.config
-        try:
-            self._run: Any = wandb.init(project="dcp", name=c.run_path, config=dataclasses.asdict(c), dir=folder.path)
-        except Exception as error:
-            raise UserError(f"W&B did not start ({error}): run `wandb login`, or set WANDB_MODE=offline") from error
-
-    def write(self, row: Row) -> None:
-        self._run.log(row, step=int(row["env_steps"]))
-
-    def close(self) -> None:
-        self._run.finish()
-
-
-def require(tensorboard: bool, wandb: bool) -> None:
-    """Refuse, before training, a sink whose package is missing."""
-    for extra, wanted in (("tensorboard", tensorboard), ("wandb", wandb)):
-        if wanted and find_spec(_OPTIONAL[extra]) is None:
-            raise UserError(f"--{extra} needs a package that is not installed: {install_hint(extra)}")
-
-
-def make_sinks(folder: RunFolder, tensorboard: bool, wandb: bool, rows: Sequence[Row] = ()) -> list[Sink]:
-    """Make the sinks. `rows`: those of a resumed run; W&B starts a new run for the rows that follow them."""
-    sinks: list[Sink] = [CsvSink(folder.metrics, rows)]
-    if tensorboard:
-        sinks.append(TensorboardSink(folder, rows))
-    if wandb:
-        sinks.append(WandbSink(folder))
-    return sinks
-
-
 @dataclass(frozen=True)
 class TrainedRun:
     folder: Path | None  # None: trained without one
@@ -120,8 +60,7 @@ class TrainedRun:
 class Results:
     folder: RunFolder
     resumed: bool
-    tensorboard: bool = False
-    wandb: bool = False
+    tracking: Tracking = field(default_factory=Tracking)
     keep_policies: bool = False  # the policy of every evaluation
     rows: list[Row] = field(default_factory=list)
     _outputs: list[Sink] = field(default_factory=list)
@@ -132,7 +71,8 @@ class Results:
             self.folder.save_config()  # with the current budget
             self.folder.fault.unlink(missing_ok=True)  # of an earlier process
         self.rows = list(rows)
-        self._outputs = make_sinks(self.folder, self.tensorboard, self.wandb, self.rows)
+        self._outputs = [CsvSink(self.folder.metrics, self.rows)]
+        self._outputs += make_sinks(self.folder.path, self.folder.config, self.tracking, self.rows)
 
     def add(self, policy: DeployedPolicy, row: Row) -> None:
         """Write the policy, then the row, so that each row in metrics.csv has its policy on disk."""

@@ -18,13 +18,14 @@ from dcp.machine import compiling, devices
 from dcp.machine.checks import check, check_algorithm
 from dcp.machine.programs import Programs, on_devices
 from dcp.presets import PRESETS
-from dcp.runs import checkpoint, sinks
+from dcp.runs import checkpoint
 from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
 from dcp.runs.display import Display, DisplayKind, Progress, make_display
 from dcp.runs.folder import RunFolder, claim, reopen
 from dcp.runs.run_status import budget_to_resume_with, evaluation_points, holds_run, require_named
 from dcp.runs.sinks import Results, TrainedRun
 from dcp.runs.stopping import Interrupted, StopRequest, explained
+from dcp.runs.tracking import Tracking
 
 
 def train(
@@ -36,6 +37,7 @@ def train(
     resume: bool = False,
     tensorboard: bool = False,
     wandb: bool = False,
+    tracking: Tracking | None = None,
     keep_policies: bool = False,
     display: DisplayKind = "auto",
     cache: str | Path | None = None,
@@ -49,22 +51,24 @@ def train(
     `on_eval` is called after each evaluation; its `run` is valid only within the call (its buffers are reused).
     `resume`: resume the run in the folder, if there is one. `cadence`: when to checkpoint.
     `keep_policies`: also keep the policy of each evaluation, in the folder policies/.
+    `tracking`: TensorBoard, W&B and trackio, with their project, group and names; `wandb=True` takes the defaults.
     `cache` is a folder for compiled programs, or "off"; see `dcp.machine.compiling`.
     """
     compiling.enable_cache(cache)
-    sinks.require(tensorboard, wandb)
+    tracking = tracking or Tracking(tensorboard=tensorboard, wandb=wandb)
+    tracking.require()
     algorithm = _algorithm(what, settings)
     if runs_dir is None:
         with StopRequest() as stop:
             return _train(algorithm, None, on_eval, display, Cadence(0, 0), stop)
     path = Path(runs_dir) / algorithm.config.run_path
     if resume and holds_run(path):
-        outputs: dict[str, Any] = {"tensorboard": tensorboard, "wandb": wandb, "keep_policies": keep_policies}
+        outputs: dict[str, Any] = {"tracking": tracking, "keep_policies": keep_policies}
         outputs |= {"display": display, "cadence": cadence}
         steps = budget_to_resume_with(path, algorithm.config)
         return _resume(path, on_eval, steps=steps, algorithm=algorithm, cache=cache, **outputs)
     with StopRequest() as stop:  # from the moment that there is a folder
-        results = Results(claim(runs_dir, algorithm.config, overwrite), False, tensorboard, wandb, keep_policies)
+        results = Results(claim(runs_dir, algorithm.config, overwrite), False, tracking, keep_policies)
         return _train(algorithm, results, on_eval, display, cadence, stop)
 
 
@@ -77,6 +81,7 @@ def resume(
     code: Collection[str] = (),
     tensorboard: bool = False,
     wandb: bool = False,
+    tracking: Tracking | None = None,
     keep_policies: bool = False,
     display: DisplayKind = "auto",
     cache: str | Path | None = None,
@@ -89,7 +94,8 @@ def resume(
     `algorithm`: the one that started the run, if its environment or its parts have no names; others are refused.
     """
     compiling.enable_cache(cache)
-    sinks.require(tensorboard, wandb)
+    tracking = tracking or Tracking(tensorboard=tensorboard, wandb=wandb)
+    tracking.require()
     with StopRequest() as stop:
         folder = reopen(run, steps)
         try:
@@ -101,7 +107,7 @@ def resume(
         except BaseException:
             folder.lock.release()
             raise
-        results = Results(folder, True, tensorboard, wandb, keep_policies)
+        results = Results(folder, True, tracking, keep_policies)
         return _train(algorithm, results, on_eval, display, cadence, stop)
 
 
