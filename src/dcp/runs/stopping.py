@@ -12,8 +12,7 @@ from typing import Self
 from dcp.errors import RunError
 from dcp.loop import NotFiniteError
 from dcp.machine.signals import listening
-from dcp.runs.folder import RunFolder
-from dcp.runs.run_status import resume_command
+from dcp.runs.folder import Results
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last: the terminal or ssh session has ended
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
@@ -78,11 +77,12 @@ def _leave_the_terminal() -> None:
     os.close(nowhere)
 
 
-def explained(error: BaseException, folder: RunFolder, last: int | None) -> str | None:
+def explained(error: BaseException, results: Results, last: int | None) -> str | None:
     """Return a sentence why a run ended if neither its user nor a bug ended it, else None.
 
     `last`: environment steps at the newest checkpoint.
     """
+    folder = results.folder
     kept = f"the checkpoint at {last:,} steps is kept" if last is not None else "there was no checkpoint yet"
     if isinstance(error, NotFiniteError):
         see = ""
@@ -91,18 +91,14 @@ def explained(error: BaseException, folder: RunFolder, last: int | None) -> str 
         return f"{error}: {see}{kept}; try a lower learning rate or a larger batch in a new run"
     if isinstance(error, Exception) and (lost := folder.lock.lost()):  # whichever write failed
         return lost
-    if reason := _writing_failed(error, folder.path):
-        return f"cannot write to {folder.path} ({reason}): {kept}; repair that and run `{resume_command(folder.path)}`"
-    return None
-
-
-def _writing_failed(error: BaseException, folder: Path) -> str | None:
-    """Return the system's reason. Orbax's errors come from C++, with the reason inside their text."""
-    if isinstance(error, OSError) and error.errno is not None:
-        ours = str(error.filename or "").startswith((str(folder), str(folder.absolute())))
-        if ours or error.errno in _WRITING:
-            return os.strerror(error.errno)
-    if not isinstance(error, Exception):
+    if not isinstance(error, OSError) or error.errno is None:
         return None
-    reasons = [os.strerror(number) for number in _WRITING]
-    return next((reason for reason in reasons if reason in str(error)), None)
+    is_ours = str(error.filename or "").startswith((str(folder.path), str(folder.path.absolute())))
+    if not is_ours and error.errno not in _WRITING:
+        return None
+    reason = f"cannot write to {folder.path} ({os.strerror(error.errno)})"
+    if not results.is_worth_keeping(last):
+        return f"{reason}: nothing was kept; repair that and run it again"
+    from dcp.runs.run_status import resume_command
+
+    return f"{reason}: {kept}; repair that and run `{resume_command(folder.path)}`"

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from dcp.errors import UserError, install_hint
-from dcp.files.run_folder import CONFIG_FILE, TENSORBOARD_DIR, TRACKING_FILE, read_config_file
+from dcp.files import CONFIG_FILE, TENSORBOARD_DIR, TRACKING_FILE
+from dcp.files.run_folder import read_config_file
 from dcp.files.validation import FormatError, Name, checked, read_json
+from dcp.files.writing import write_whole
 
 if TYPE_CHECKING:
     from dcp.config import Config
@@ -51,13 +53,17 @@ class Tracking:
     """The user or team at W&B. Default: the one that is logged in."""
 
     @property
+    def loggers(self) -> list[str]:
+        return [extra for extra in _MODULES if getattr(self, extra)]
+
+    @property
     def trackers(self) -> list[str]:
         return [name for name in _TRACKERS if getattr(self, name)]
 
     def require(self) -> None:
         """Refuse, before training, a logger whose package is missing."""
-        for extra, module in _MODULES.items():
-            if getattr(self, extra) and find_spec(module) is None:
+        for extra in self.loggers:
+            if find_spec(_MODULES[extra]) is None:
                 raise UserError(f"--{extra} needs a package that is not installed: {install_hint(extra)}")
 
 
@@ -124,8 +130,6 @@ def make_sinks(folder: Path, config: "Config", tracking: Tracking, rows: Sequenc
     """Open the loggers that are asked for. `rows`: those of a resumed run."""
     sinks: list[Sink] = [TensorboardSink(folder, rows)] if tracking.tensorboard else []
     if tracking.trackers:
-        from dcp.policies.policy_file import write_whole
-
         identity = _identity(folder, config, tracking)
         write_whole(folder / TRACKING_FILE, json.dumps(msgspec.to_builtins(identity), indent=2).encode())
         sinks += [TrackerSink(package, identity, dataclasses.asdict(config)) for package in tracking.trackers]
