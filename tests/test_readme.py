@@ -27,7 +27,8 @@ def run_blocks(blocks: list[str]) -> dict[str, Any]:
 def test_its_parts_are_in_order():
     marks = [
         "render_ant_u_maze.gif",
-        "pip install dcp-rl",
+        "make demo",
+        "pip install .",
         "```python",
         "| `dcp_no_pool` |",
         "four_methods.png",
