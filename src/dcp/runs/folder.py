@@ -206,7 +206,7 @@ class Results:
 
     folder: RunFolder
     resumed: bool
-    tracking: Tracking = Tracking()
+    tracking: Tracking = Tracking()  # noqa: RUF009
     keep_policies: bool = False  # the policy of every evaluation
     rows: list[Row] = field(default_factory=list)
     _sinks: "list[Sink]" = field(default_factory=list)
