@@ -30,7 +30,7 @@ from dcp.policies.policy import DeployedPolicy
 from dcp.presets import PRESETS
 from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
 from dcp.runs.display import DisplayKind, Progress, make_display
-from dcp.runs.folder import Results, RunFolder, claim, holds_run
+from dcp.runs.folder import Results, claim, holds_run
 from dcp.runs.stopping import Interrupted, StopRequest, explained
 
 
@@ -112,7 +112,7 @@ def resume(
     """
     compiling.enable_cache(cache)
     tracking = _installed(tracking or Tracking(tensorboard=tensorboard, wandb=wandb))
-    from dcp.runs.run_status import reopen
+    from dcp.runs.run_status import reopen, require_same_algorithm
 
     with StopRequest() as stop:
         folder = reopen(run, steps)
@@ -122,7 +122,7 @@ def resume(
                 with only_allowed(code):
                     algorithm = _from_config(folder.config)
             else:
-                algorithm = _require_same_algorithm(algorithm, folder)
+                algorithm = require_same_algorithm(algorithm, folder)
         except BaseException:
             folder.lock.release()
             raise
@@ -178,20 +178,6 @@ def _with_settings(algorithm: Algorithm, settings: dict[str, Any]) -> Algorithm:
                 "dcp.Algorithm, or give dcp.train a Config"
             )
     return replace(algorithm, config=config)
-
-
-def _require_same_algorithm(algorithm: Algorithm, folder: RunFolder) -> Algorithm:
-    """Return the algorithm with the run's config; refuse one with other environments or parts than the run's."""
-    same = replace(algorithm, config=folder.config)  # its config now names its own parts, if they are others
-    has = {name: getattr(same.config, name) for name in algorithm.decided | same.decided}
-    has |= {name: getattr(algorithm.config, name) for name in ("env", "eval_env", "fidelity", "randomize")}
-    stored = {name: getattr(folder.config, name) for name in sorted(has)}
-    names = [name for name in stored if has[name] != stored[name]]
-    names = [name for name in names if stored[name] not in (None, {})] or names  # None: as the method has it
-    if names:
-        differences = (f"{name} {shown(stored[name])} where the algorithm has {shown(has[name])}" for name in names)
-        raise UserError(f"{folder.path} was begun with {', '.join(differences)}: give the algorithm that began the run")
-    return same
 
 
 @dataclass
