@@ -20,7 +20,7 @@ from dcp.errors import UserError
 from dcp.methods.conditions import RawGoal
 from dcp.methods.table import CONDITIONS
 from dcp.policies.policy import DeployedPolicy
-from dcp.policies.policy_file import load_policy, policy_about, save_policy, write_whole
+from dcp.policies.policy_file import load_policy, load_policy_and_about, save_policy, write_whole
 from tests.support.untrained import untrained_policy
 
 
@@ -65,7 +65,7 @@ def test_a_specs_physics_and_fixes_come_back_and_older_files_have_none(tmp_path:
 
 def test_a_run_folder_can_be_given_for_its_policy(saved: Path):
     assert load_policy(saved.parent).spec.name == "point_u_maze_inertia"
-    assert policy_about(saved) == {"env": "point_u_maze_inertia", "method": "dcp"}
+    assert load_policy_and_about(saved)[1] == {"env": "point_u_maze_inertia", "method": "dcp"}
 
 
 def test_a_link_in_place_of_the_draft_is_not_followed(tmp_path: Path):
@@ -301,3 +301,23 @@ def test_one_goal_serves_many_states_and_one_state_many_goals(saved: Path):
 def test_what_cannot_be_acted_on_gives_one_sentence(observation, words: str, saved: Path):
     with pytest.raises(UserError, match=words):
         load_policy(saved)(observation, np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize(("gigabytes", "reason"), [(12, "more than 2,147,483,648"), (1, "array actor")])
+def test_a_file_whose_header_does_not_fit_is_refused_before_any_array_is_read(
+    gigabytes: int, reason: str, saved: Path, tmp_path: Path
+):
+    """A sparse file takes no room on the disk, and would take all memory."""
+    content = saved.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    metadata = json.loads(content[8 : 8 + length])["__metadata__"]
+    count = gigabytes * 2**28
+    header = {"__metadata__": metadata, "actor/x": {"dtype": "F32", "shape": [count], "data_offsets": [0, 4 * count]}}
+    text = json.dumps(header).encode()
+    with (path := tmp_path / "sparse.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + 4 * count)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserError, match=reason):
+        load_policy(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # kilobytes

@@ -18,7 +18,7 @@ from dcp.files.run_folder import kept_policies, load_run
 from dcp.loop import Evaluation
 from dcp.machine import compiling
 from dcp.machine.programs import Programs
-from dcp.policies.policy_file import load_policy, policy_about
+from dcp.policies.policy_file import load_policy, load_policy_and_about
 from dcp.runs.checkpoint import machine
 from dcp.runs.display import Pace, Plain, Progress, clock, headline
 from dcp.runs.folder import claim, run_files
@@ -75,7 +75,7 @@ def test_the_budget_is_accounted_for_exactly(tiny_run: TrainedRun):
 def test_the_policy_on_disk_is_the_one_that_was_trained(tiny_run: TrainedRun):
     state, goal = np.array([[1.0, 1.0], [3.0, 2.5]]), np.array([[1.0, 3.0], [3.0, 1.0]])
     np.testing.assert_array_equal(load_policy(tiny_run.folder)(state, goal), tiny_run.policy(state, goal))
-    about = policy_about(tiny_run.folder)
+    about = load_policy_and_about(tiny_run.folder)[1]
     assert about == {
         **{"env": "point_u_maze", "eval_env": "point_u_maze", "fidelity": "paper", "physics": "brax"},
         **{"method": "dcp", "seed": 0, "env_steps": 4000},
@@ -206,7 +206,7 @@ def test_the_console_tensorboard_and_callback_see_every_evaluation(tiny_run: Tra
 def require_kept_policies(run: TrainedRun) -> None:
     """One per evaluation, without psi_sa; the last is the run's own, and another run that replaces it replaces them."""
     kept = kept_policies(run.folder)
-    assert [policy_about(path)["env_steps"] for path in kept] == [row["env_steps"] for row in run.rows]
+    assert [load_policy_and_about(path)[1]["env_steps"] for path in kept] == [row["env_steps"] for row in run.rows]
     last, state, goal = load_policy(kept[-1]), np.ones(2), np.array([3.0, 1.0])
     assert "psi_sa" not in last.critic_params
     np.testing.assert_array_equal(last(state, goal), run.policy(state, goal))
