@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 import shutil
 import sys
 import zipfile
