@@ -10,7 +10,7 @@ from dcp.files import run_folder
 from dcp.files.run_folder import load_run
 from dcp.lab.trial import evaluate
 from dcp.methods.table import PAPER
-from dcp.policies.policy_file import load_policy, load_policy_and_about
+from dcp.policies.policy_file import load_policy, policy_about
 
 MEGABYTE = 1_000_000
 
@@ -25,7 +25,7 @@ def test_a_policy_of_the_zoo_is_small_and_says_what_it_is(name: str):
     folder = run_folder.located(name)
     assert all(file.stat().st_size < MEGABYTE for file in folder.iterdir())
     env, method = name.split("/")[1:]
-    about, run = load_policy_and_about(name)[1], load_run(name)
+    about, run = policy_about(name), load_run(name)
     assert (about["env"], about["method"]) == (env, method) == (run.config["env"], run.config["method"])
     assert about["env_steps"] == run.metrics["env_steps"][-1]
     assert load_policy(name).spec.name == env

@@ -1,4 +1,4 @@
-"""Load policies that `saving` wrote. Loading runs no code and needs no environment."""
+"""Load policies that `save_policy` wrote. Loading runs no code and needs no environment."""
 
 import re
 from collections.abc import Mapping
@@ -22,17 +22,18 @@ from dcp.interfaces import Problem
 from dcp.methods import table  # noqa: F401  fills the tables
 from dcp.named_code import code_in, require_imported
 from dcp.networks import MLP
-from dcp.policies.policy import DeployedPolicy, deployed_params
-from dcp.policies.saving import (
+from dcp.policies.policy import (
     CHECKSUM,
     KINDS,
     METADATA_KEY,
     POLICY_SCHEMA_VERSION,
+    DeployedPolicy,
     array_name,
     checksum,
+    deployed_params,
     named_arrays,
 )
-from dcp.policies.saving import save_policy as save_policy
+from dcp.policies.policy import save_policy as save_policy
 from dcp.types import EnvSpec, Params
 
 MOST_BYTES = 2**31  # of a policy file
@@ -78,6 +79,13 @@ def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, A
     tree = jax.tree_util.tree_map_with_path(lambda path, _: read[array_name(path)], like)
     policy = DeployedPolicy(spec, *(parts[kind] for kind in KINDS), tree["actor"], tree["critic"], chunk)
     return policy, dict(metadata.get("about", {}))
+
+
+def policy_about(path: str | Path) -> dict[str, Any]:
+    """Return the metadata that was saved with the policy: env, method and so on."""
+    path = _policy_file(path)
+    with _opened(path) as file:
+        return dict(_metadata(path, file).get("about", {}))
 
 
 def _policy_file(path: str | Path) -> Path:
