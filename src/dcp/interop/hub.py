@@ -110,7 +110,7 @@ def model_card(target: Target, trial: Trial, repo_id: str, video: bool, license_
     hub = load_hub()
     about, env = target.about, trial.spec.name
     method, steps = about.get("method", "dcp"), about.get("env_steps")
-    found = {name: value for name, value in estimates(trial.all).items() if name in _LABELS}
+    scores = {name: value for name, value in estimates(trial.all).items() if name in _LABELS}
     data = hub.ModelCardData(
         library_name="dcp",
         tags=[*TAGS, str(about.get("env", env))],
@@ -119,11 +119,11 @@ def model_card(target: Target, trial: Trial, repo_id: str, video: bool, license_
         model_name=f"{method} on {about.get('env', env)}",
         eval_results=[
             hub.EvalResult("reinforcement-learning", env, env, name, round(float(value.mean), 4), metric_name=label)
-            for (name, value), label in zip(found.items(), (_LABELS[name] for name in found), strict=True)
+            for (name, value), label in zip(scores.items(), (_LABELS[name] for name in scores), strict=True)
             if value.mean == value.mean
         ],
     )
-    rows = [f"| {_LABELS[name]} | {_shown(name, value)} |" for name, value in found.items()]
+    rows = [f"| {_LABELS[name]} | {_shown(name, value)} |" for name, value in scores.items()]
     count = len(trial.all.success)
     trained = f", trained for {steps:,} environment steps" if steps else ""
     lines = [
@@ -211,15 +211,15 @@ def _download(repo_id: str, revision: str | None, folder: Path) -> list[str]:
     endpoint, deadline = os.environ.get(ENDPOINT), time.monotonic() + PULL_SECONDS
     page = hf_hub_url(repo_id, "x", revision=revision, endpoint=endpoint)  # .../owner/name/resolve/<revision>/x
     base, _, rest = page.partition(f"/{repo_id}/resolve/")
-    listing = f"{base}/api/models/{repo_id}/revision/{rest.removesuffix('/x')}?blobs=true"
-    told = checked(parse_json(_get(listing, MOST_BYTES[CARD], deadline).decode()), _Listing)
-    sizes = {file.rfilename: file.size for file in told.siblings}
+    address = f"{base}/api/models/{repo_id}/revision/{rest.removesuffix('/x')}?blobs=true"
+    listing = checked(parse_json(_get(address, MOST_BYTES[CARD], deadline).decode()), _Listing)
+    sizes = {file.rfilename: file.size for file in listing.siblings}
     names = [name for name in FILES if name in sizes]
     for name in names:
         if (sizes[name] or 0) > MOST_BYTES[name]:
             raise _too_large(name)
     for name in names:
-        content = _get(hf_hub_url(repo_id, name, revision=told.sha, endpoint=endpoint), MOST_BYTES[name], deadline)
+        content = _get(hf_hub_url(repo_id, name, revision=listing.sha, endpoint=endpoint), MOST_BYTES[name], deadline)
         (folder / name).write_bytes(content)
     return names
 
@@ -236,8 +236,8 @@ def _get(url: str, most: int, deadline: float) -> bytes:
                 raise _too_large(name)
             if time.monotonic() > deadline:
                 raise UserError(f"the Hub has taken more than {PULL_SECONDS} seconds: try again later")
-        kept = {name: value for name, value in response.headers.items() if name.lower().startswith("x-")}
-        whole = type(response)(response.status_code, headers=kept, content=bytes(content), request=response.request)
+        headers = {name: value for name, value in response.headers.items() if name.lower().startswith("x-")}
+        whole = type(response)(response.status_code, headers=headers, content=bytes(content), request=response.request)
         utils.hf_raise_for_status(whole)
     return bytes(content)
 

@@ -239,10 +239,10 @@ def _burst(burst: tuple[int, int] | None) -> dict[str, int] | None:
     if burst is None:
         return None
     try:
-        made = Burst(*burst)
+        valid = Burst(*burst)
     except ValueError as error:
         raise UserError(f"{error}: give --burst P L with 0 <= L <= P and P of 1 or more") from None
-    return {"period": made.period, "length": made.length} if made.length else None
+    return {"period": valid.period, "length": valid.length} if valid.length else None
 
 
 def _stablehlo_bytes(policy: "DeployedPolicy", metadata: dict[str, Any]) -> bytes:

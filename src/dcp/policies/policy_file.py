@@ -185,8 +185,8 @@ _METHODS = {"network": ("init", "apply"), "critic": ("init", "representation"), 
 
 def _made(kind: str, part: _Part) -> Any:
     """Build the part if its class has the methods of its kind, so that a file cannot build an unrelated class."""
-    made = TABLES[kind].find(part.name)
-    if missing := [name for name in _METHODS[kind] if not callable(getattr(made, name, None))]:
+    part_class = TABLES[kind].find(part.name)
+    if missing := [name for name in _METHODS[kind] if not callable(getattr(part_class, name, None))]:
         raise UserError(f"{shown(part.name)} is not a {kind}: it has no {missing[0]}")
     return build(kind, part.name, part.settings)
 
