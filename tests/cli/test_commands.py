@@ -14,6 +14,7 @@ from dcp.cli.main import COMMANDS, main
 from dcp.envs.registry import ENVIRONMENTS
 from dcp.methods.table import CONDITIONS, CRITICS, METHODS
 from dcp.types import EnvSpec
+from tests.runs.test_rough_machines import permissions_count
 
 
 def test_envs_lists_every_environment_with_its_sizes(capsys):
@@ -141,11 +142,8 @@ def test_a_folder_that_may_not_be_looked_into_is_one_sentence(tmp_path: Path):
     """As root, the process gives up the capabilities by which root may look everywhere."""
     (tmp_path / "box" / "run").mkdir(parents=True)
     (tmp_path / "box").chmod(0)
-    code = "import ctypes, os, sys\nif os.geteuid() == 0: os.setuid(65534)\n"
-    code += "from dcp.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", code, "eval", str(tmp_path / "box" / "run")]
-    os.chmod(tmp_path, 0o755)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd="/")
+    command = [sys.executable, "-m", "dcp", "eval", str(tmp_path / "box" / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, preexec_fn=permissions_count)
     (tmp_path / "box").chmod(0o755)
     assert done.returncode == 2, done.stderr
     assert "Permission denied" in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr

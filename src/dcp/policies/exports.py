@@ -247,7 +247,10 @@ def _burst(burst: tuple[int, int] | None) -> dict[str, int] | None:
 
 def _stablehlo_bytes(policy: "DeployedPolicy", metadata: dict[str, Any]) -> bytes:
     """Return a zip file of jax.export's artefact and the metadata. JAX traces the policy's own `act`."""
-    artefact = _traced(policy).serialize()
+    try:
+        artefact = _traced(policy).serialize()
+    except ImportError as error:  # jax.export needs flatbuffers, which JAX does not require
+        raise UserError(f"a StableHLO file cannot be written here ({error}): install dcp again") from error
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(zipfile.ZipInfo(STABLEHLO_METADATA, DATE), json.dumps(metadata))

@@ -50,7 +50,7 @@ def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, A
     """Return a policy and its metadata from one read, because a run in training may replace its file at any moment."""
     path = _policy_file(path)
     with _opened(path) as file:
-        metadata = _metadata(path, file)
+        metadata = written = _metadata(path, file)
         try:
             arrays = {name: _Array.of(file, name) for name in file.keys()}  # noqa: SIM118
             if metadata["schema_version"] == 1:
@@ -72,7 +72,7 @@ def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, A
             like = _matching(spec, parts, arrays, chunk)  # before any array is read
             # They stay in NumPy until used, because starting a device takes as long as everything else here.
             read = {name: file.get_tensor(array.stored_name) for name, array in arrays.items()}
-            _require_checksum(metadata, {arrays[name].stored_name: array for name, array in read.items()})
+            _require_checksum(written, {arrays[name].stored_name: array for name, array in read.items()})
             _require_finite(read)
         except Exception as error:
             raise _damaged(path, error) from error
