@@ -28,6 +28,12 @@ def test_the_installed_distribution_is_dcp_rl_in_the_version_of_the_code():
     assert version("dcp-rl") == PROJECT["version"] == dcp.__version__
 
 
+def test_dir_lists_the_interface_and_nothing_else():
+    names = [name for name in dir(dcp) if not name.startswith("_")]
+    assert names == sorted([*dcp.__all__, "presets"])
+    assert {"train", "Agent", "Algorithm", "load_policy", "make_env", "METHODS"} <= set(names)
+
+
 def test_no_text_fetches_dcp_from_a_package_index():
     """Nobody owns the name there yet, and `dcp` is another project: `pip install .` in a clone is what works."""
     argument = r"""(?: +(?!in\b|#)[^\s`]+)*? +['"]?"""

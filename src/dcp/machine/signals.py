@@ -5,6 +5,7 @@ JAX's callbacks, which swallows what the handler raises. So the handler does not
 Python's C handler writes to. This module is imported before anything heavy, so it needs little itself.
 """
 
+import fcntl
 import os
 import signal
 import sys
@@ -74,7 +75,10 @@ def raise_again() -> None:
 
 @contextmanager
 def _reading_thread() -> Iterator[None]:
-    reader, writer = os.pipe()
+    ends = os.pipe()
+    reader, writer = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3) for end in ends)  # 0 to 2 may be closed, and free
+    for end in ends:
+        os.close(end)
     os.set_blocking(writer, False)
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     thread = threading.Thread(target=_read, args=(reader,), name="dcp-signals", daemon=True)
