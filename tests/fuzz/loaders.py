@@ -30,6 +30,8 @@ from dcp.runs import checkpoint as files
 from dcp.runs.run_status import how_far, is_finished, read_plan
 from tests.fuzz.mutations import as_text, mutated_bytes, mutated_tree
 from tests.support.untrained import untrained_policy
+from tools.ledger.entries import check_all
+from tools.ledger.tables import index, tables
 
 
 class Loader:
@@ -263,10 +265,53 @@ class Jobs(Loader):
         read_grid(self.grid)
 
 
+class LedgerEntries(Loader):
+    """An entry of the ledger with right checksums and a mutated entry.json, config.json or metrics.csv, beside an
+    honest one. What reading finds wrong is the entry's fault, and no other entry's."""
+
+    HONEST = "ledger/so101_reach/crl/seed_0_d66ce218"
+    MUTATED = "ledger/so101_reach/dcp/seed_0_37f99b92"
+
+    def __init__(self, folder: Path):
+        super().__init__(folder)
+        root = Path(__file__).parents[2]
+        shutil.copytree(root / self.HONEST, folder / self.HONEST)
+        self.entry = Path(shutil.copytree(root / self.MUTATED, folder / self.MUTATED))
+        self.good = {path.name: path.read_bytes() for path in self.entry.iterdir()}
+
+    def write_good(self) -> None:
+        for name, content in self.good.items():
+            (self.entry / name).write_bytes(content)
+
+    def write(self, random: Random) -> None:
+        self.write_good()
+        name = random.choice(("entry.json", "config.json", "metrics.csv"))
+        if name == "metrics.csv" or random.random() < 0.15:
+            content = mutated_bytes(self.good[name], random)
+        else:
+            content = as_text(mutated_tree(json.loads(self.good[name]), random), random).encode()
+        (self.entry / name).write_bytes(content)
+        if name != "entry.json":
+            entry = json.loads(self.good["entry.json"])
+            entry["sha256"][name] = hashlib.sha256(content).hexdigest()
+            (self.entry / "entry.json").write_text(json.dumps(entry))
+
+    def load(self) -> None:
+        ledger = self.folder / "ledger"
+        entries = check_all(ledger)
+        tables(entries)
+        index(ledger, entries)
+        assert [entry.folder for entry in entries if not entry.faults][:1] == [self.folder / self.HONEST]
+        if faults := [fault for entry in entries for fault in entry.faults]:
+            assert "it cannot be checked" not in faults[0], faults[0]
+            raise UserError(faults[0])
+
+
 KINDS: dict[str, Callable[[Path, Path], Loader]] = {
     "policy": lambda folder, run: Policies(folder),
     "checkpoint": Checkpoints,
     "config": Configs,
     "export": lambda folder, run: Exports(folder),
     "job": lambda folder, run: Jobs(folder),
+    "ledger": lambda folder, run: LedgerEntries(folder),
 }
