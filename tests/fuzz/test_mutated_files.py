@@ -22,7 +22,7 @@ from tests.fuzz.loaders import KINDS, Loader
 from tests.fuzz.many_files import fuzz
 from tests.fuzz.mutations import mutated_tree
 
-SHORT = {"policy": 150, "checkpoint": 60, "config": 300, "export": 100, "job": 300, "ledger": 60}
+SHORT = {"policy": 150, "checkpoint": 60, "config": 300, "export": 100, "job": 300}
 
 
 @pytest.fixture(scope="module")
