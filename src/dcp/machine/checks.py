@@ -179,9 +179,9 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     def rows(number: int) -> Transition:
         shape = (number, num_envs)
         sizes = (spec.state_size, spec.action_size, spec.goal_size)
-        arrays = (jax.ShapeDtypeStruct((*shape, size), jnp.float32) for size in sizes)
+        state, action, goal = (jax.ShapeDtypeStruct((*shape, size), jnp.float32) for size in sizes)
         fell = jax.ShapeDtypeStruct(shape, bool) if reads_falls(wanted, hindsight) else None
-        return Transition(*arrays, jax.ShapeDtypeStruct(shape, jnp.int32), fell)
+        return Transition(state, action, goal, jax.ShapeDtypeStruct(shape, jnp.int32), fell)
 
     def pairs(windows: Transition, key: Array) -> Any:
         return relabel(windows, spec, config.discount, key, wanted, hindsight, config.action_chunk)
