@@ -18,8 +18,9 @@ from dcp.config import Config
 from dcp.errors import UserError
 from dcp.files import validation
 from dcp.files.run_folder import CONFIG_FILE, POLICY_FILE, read_config_file
+from dcp.named_code import require_allowed
 from dcp.policies.policy_file import write_whole
-from dcp.runs.run_status import read_plan, require_named
+from dcp.runs.run_status import read_plan
 from tools.ledger.rules import (
     KEPT,
     SCORES,
@@ -268,7 +269,7 @@ def rerun(folder: Path, evaluations: int, say: Callable[[str], object] = print) 
     if faults := check_entry(folder).faults:
         raise UserError(f"{folder} is not trained again, since it has faults: {'; '.join(faults)}")
     config, most = _comparable(folder)
-    require_named(config, ())
+    require_allowed(config.code)
     if not 1 <= evaluations <= most:
         raise UserError(f"--evaluations is {evaluations}: use 1 to {most}, as many as can be compared")
     logged, differences = rows_of(folder), []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dcp.components import one_line
+from dcp.config import fields_where
 from dcp.envs.registry import OURS, make_env
 from dcp.errors import UserError
 from dcp.files.run_folder import CONFIG_FILE, load_run, read_config_file
@@ -23,7 +24,7 @@ from tools.ledger.rules import SCORES, is_finished, rows_of
 TABLES_FILE = "README.md"
 _MARKS = ("<!-- tables: written by `python -m tools.ledger check --write` -->", "<!-- end of tables -->")
 # Settings that do not change what is learned, or that every environment fills in.
-_FREE = {"seed", "steps", "num_evals", "eval_episodes", "devices", "split_batches", "eval_env"}
+_FREE = set(fields_where(compared=False))
 
 
 def tables(entries: Sequence[Entry]) -> str:

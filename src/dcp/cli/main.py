@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dcp import __version__
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
 from dcp.machine.signals import CLEAN_UPS, raise_again, stopped_at_once
-from dcp.named_code import looked_for_in
+from dcp.named_code import only_allowed, user_import_path
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
         _require_command(argv[0])
         os.environ.setdefault("PYTHONSAFEPATH", "1")  # for child processes: keeps the current folder off their path
         module, function = (SHARED[argv[0]], argv[0]) if argv[0] in SHARED else (argv[0], "main")
-        with looked_for_in(_current_folder(), modules), stopped_at_once():
+        with user_import_path(_current_folder(), modules), only_allowed(), stopped_at_once():
             command = import_module(f"dcp.cli.{module}")
             CLEAN_UPS[:] = [command.clean_up] if hasattr(command, "clean_up") else []
             if argv[0] == "run":  # it holds a robot, and releases it

@@ -10,12 +10,10 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta, Struct
 
-from dcp.components import one_line, shown
 from dcp.config import SCHEMA_VERSION, Config
-from dcp.errors import UserError
+from dcp.errors import UserError, one_line, shown
 from dcp.files import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, POLICIES_DIR, POLICY_FILE
 from dcp.files.validation import MEGABYTE, FormatError, checked, read_json, read_text
-from dcp.named_code import is_allowed
 
 ZOO = "zoo"  # trained policies inside the package: zoo/<env>/<method> stands for a run folder
 ZOO_FOLDER = Path(__file__).parents[1] / ZOO
@@ -75,15 +73,6 @@ def load_run(folder: str | Path) -> RunRecord:
 def kept_policies(folder: str | Path) -> list[Path]:
     """List the policies that `--keep-policies` kept at evaluations, the earliest first."""
     return sorted((Path(folder) / POLICIES_DIR).glob("*.safetensors"))
-
-
-def require_trust(name: str, given: str | None, flag: str) -> None:
-    """Refuse code that a run's config names unless its user names it too, by flag: it may come from a stranger."""
-    if ":" in name and given != name and not is_allowed(name):
-        raise UserError(
-            f"the run's config names the code {name!r}: if you trust it, name it too: --{flag} {name}, "
-            f"or --import {name.split(':')[0]}"
-        )
 
 
 class _Budget(Struct):

@@ -15,9 +15,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from msgspec import Struct
 
-from dcp.components import one_line
 from dcp.config import SCHEMA_VERSION, Settings
-from dcp.errors import UserError
+from dcp.errors import UserError, one_line
 from dcp.files import FAULT_FILE, validation
 from dcp.files.run_folder import load_run
 from dcp.files.validation import FormatError, Name, checked, parse_json

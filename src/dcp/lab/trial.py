@@ -14,9 +14,9 @@ import jax
 import numpy as np
 
 from dcp.envs.base import Environment
-from dcp.envs.paths import path_lengths
 from dcp.errors import UserError
 from dcp.evaluation import Bin, Deployment, Measures, evaluation_key, measure
+from dcp.lab.paths import path_lengths
 from dcp.lab.targets import Target, environment_of, open_target
 from dcp.machine import compiling, devices
 from dcp.machine.checks import available_memory
