@@ -82,7 +82,7 @@ def in_turns(
         return metrics, run
 
     times: dict[str, list[float]] = {"plain": [], "saving": [], "blocked": []}
-    for turn in range(rounds + 1):  # the first compiles, and imports Orbax
+    for turn in range(rounds + 1):  # the first compiles, and the first write
         plain = seconds(iteration)
         since = time.perf_counter()
         saver.save(run, host)

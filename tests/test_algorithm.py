@@ -18,6 +18,7 @@ from dcp.envs.point_tasks import PointMaze
 from dcp.errors import UserError
 from dcp.evaluation import evaluation_key
 from dcp.interfaces import Agent
+from dcp.loop import evaluation_points
 from dcp.machine.checks import check_algorithm
 from dcp.machine.programs import Programs
 from dcp.methods.commands import FinalGoal

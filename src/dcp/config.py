@@ -141,6 +141,8 @@ class Settings:
     """Weight of the critic's penalty on squared row-wise log-sum-exp."""
     target_entropy_scale: float = setting(0.5, at_least=0)
     """The target entropy is minus this times A."""
+    action_penalty: float = setting(0.0, at_least=0)
+    """Weight of the actor's penalty on the squared mean of its actions before the tanh. 0: none, as in the paper."""
 
     # The networks
     network: str = setting("mlp", code=True)

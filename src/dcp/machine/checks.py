@@ -14,7 +14,7 @@ import numpy as np
 from dcp.components import TABLES
 from dcp.config import MAY_BE_CODE, Config, Settings, type_violations
 from dcp.critics.contrastive import loss_of_chunks
-from dcp.envs.base import Environment, EnvState
+from dcp.envs.base import Environment
 from dcp.envs.registry import env_of, is_ours
 from dcp.errors import UserError, shown
 from dcp.interfaces import hindsight_of
@@ -40,7 +40,7 @@ def check(config: Settings) -> None:
 def check_algorithm(algorithm: "Algorithm") -> None:
     """Check what an algorithm of objects could not check by its config: its environments, and this machine's memory."""
     env, eval_env, config = algorithm.env, algorithm.eval_env, algorithm.config
-    problems = [] if is_ours(env) else contract_violations(env.spec.name if hasattr(env, "spec") else "the env", env)
+    problems = _contract_violations(env.spec.name if hasattr(env, "spec") else "the env", env)
     problems = problems or _misfit(config.env, env.spec, config.eval_env, eval_env.spec)
     problems = problems or _device_violations(config, env.spec)
     with suppress(UserError):  # parts without a name are not counted
@@ -139,7 +139,7 @@ def _environments(settings: Settings) -> tuple[list[Environment], list[str]]:
             if isinstance(env.spec, EnvSpec):
                 devices.prepare(settings.devices, env.spec)  # before JAX starts, as it does with the first array
             # Physics takes seconds to trace, and training will trace it anyway.
-            own = [] if is_ours(env) else contract_violations(name, env)
+            own = _contract_violations(name, env)
         except UserError as error:
             own, env = [str(error)], None
         problems += own
@@ -166,45 +166,12 @@ def _sizes(spec: EnvSpec) -> tuple[int, int, int, tuple[int, ...]]:
     return spec.state_size, spec.goal_size, spec.action_size, spec.goal_dims
 
 
-def contract_violations(name: str, env: Environment) -> list[str]:
-    """Check a user's own environment by its shapes, without computing anything."""
-    spec = env.spec
-    if not isinstance(spec, EnvSpec):
-        return [f"the spec of {name} is a {type(spec).__name__}: make it a dcp.types.EnvSpec"]
-    if len(spec.goal_dims) != spec.goal_size or not all(0 <= dim < spec.state_size for dim in spec.goal_dims):
-        return [f"goal_dims {spec.goal_dims} of {name} must be {spec.goal_size} indices below {spec.state_size}"]
-    try:
-        state = jax.eval_shape(lambda: env.reset(jax.random.key(0)))
-    except Exception as error:  # a user's code may fail in any way
-        return [f"reset of {name} fails ({_first_line(error)}): repair it"]
-    if not isinstance(state, EnvState):
-        return [f"reset of {name} returns a {type(state).__name__}: make it a dcp.envs.base.EnvState"]
-    wanted = (spec.state_size + spec.goal_size,)
-    if state.obs.shape != wanted:
-        return [f"obs of {name} has shape {state.obs.shape}: by its spec, [state, goal] has shape {wanted}"]
-    if not jnp.issubdtype(state.obs.dtype, jnp.floating):
-        return [f"obs of {name} is {state.obs.dtype}: make it float32"]
-    for flag in ("done", "near_goal"):
-        leaf = getattr(state, flag)
-        if leaf.shape != () or leaf.dtype != bool:
-            return [f"{flag} of {name} is {leaf.dtype}{list(leaf.shape)}: make it a single bool"]
-    action = jax.ShapeDtypeStruct((spec.action_size,), jax.numpy.float32)
-    try:
-        after = jax.eval_shape(env.step, state, action)
-    except Exception as error:
-        return [f"step of {name} fails ({_first_line(error)}): repair it"]
-    if jax.tree.structure(after) != jax.tree.structure(state):
-        return [f"step of {name} returns another structure than reset: give both the same fields"]
-    for (path, was), now in zip(jax.tree.leaves_with_path(state), jax.tree.leaves(after), strict=True):
-        if (was.shape, was.dtype) != (now.shape, now.dtype):
-            field = jax.tree_util.keystr(path)
-            return [f"{field} of {name} is {was.dtype}{list(was.shape)} after reset but {now.dtype}{list(now.shape)} "
-                    "after step: make them the same"]  # fmt: skip
-    return []
+def _contract_violations(name: str, env: Environment) -> list[str]:
+    if is_ours(env):
+        return []
+    from dcp.envs.contract import contract_violations
 
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return contract_violations(name, env)
 
 
 # Memory: a run's large parts by the shapes of its arrays, and what this machine has.

@@ -1,4 +1,4 @@
-"""Load policies that `saving` wrote. Loading runs no code and needs no environment."""
+"""Load policies that `save_policy` wrote. Loading runs no code and needs no environment."""
 
 import re
 from collections.abc import Mapping
@@ -22,17 +22,18 @@ from dcp.interfaces import Problem
 from dcp.methods import table  # noqa: F401  fills the tables
 from dcp.named_code import code_in, require_imported
 from dcp.networks import MLP
-from dcp.policies.policy import DeployedPolicy, deployed_params
-from dcp.policies.saving import (
+from dcp.policies.policy import (
     CHECKSUM,
     KINDS,
     METADATA_KEY,
     POLICY_SCHEMA_VERSION,
+    DeployedPolicy,
     array_name,
     checksum,
+    deployed_params,
     named_arrays,
 )
-from dcp.policies.saving import save_policy as save_policy
+from dcp.policies.policy import save_policy as save_policy
 from dcp.types import EnvSpec, Params
 
 

@@ -30,8 +30,7 @@ from dcp.files import (
 )
 from dcp.files.writing import require_no_links_out, write_whole
 from dcp.loop import Budget, Row
-from dcp.policies.policy import DeployedPolicy
-from dcp.policies.saving import save_policy
+from dcp.policies.policy import DeployedPolicy, save_policy
 from dcp.runs.checkpoint import machine, versions
 
 if TYPE_CHECKING:
