@@ -81,8 +81,7 @@ $(INTEROP): requirements-interop.lock $(STAMP)
 # MkDocs and what runs notebooks, for the site and its tests.
 $(DOCS): requirements-docs.lock $(STAMP)
 	@echo "setup: installing MkDocs and nbclient (half a minute the first time)"
-	@sed -n '/^[A-Za-z0-9]/s/ *\\$$//p' requirements.lock > $(DOCS).constraints
-	@$(PIP) install --only-binary :all: -r requirements-docs.lock --constraint $(DOCS).constraints
+	@$(PIP) install --no-deps --require-hashes --only-binary :all: -r requirements-docs.lock
 	@touch $(DOCS)
 
 docs: $(DOCS)
@@ -163,7 +162,7 @@ lock:
 	echo "lock: resolving"; \
 	"$$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-header $(if $(UPGRADE),--upgrade) --extra dev pyproject.toml --output-file requirements.lock || exit 1; \
-	"$$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate \
+	"$$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
 		$(if $(UPGRADE),--upgrade) --group docs --constraint requirements.lock --output-file requirements-docs.lock
 
 clean:

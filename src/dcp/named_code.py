@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dcp.errors import UserError, shown
+from dcp.errors import PACKAGE, UserError, shown
 
 IMPORTS = "DCP_IMPORT"  # in the environment: the modules, by comma, that the processes of a command import too
 _folder: Path | None = None  # where a command also looks for the module
@@ -152,7 +152,7 @@ def _is_library(module: ModuleType, top: str) -> bool:
 @cache
 def _libraries() -> frozenset[str]:
     """Return the top-level modules of every installed package that dcp needs, or its extras, or those need in turn."""
-    wanted, seen = ["dcp-rl"], set[str]()
+    wanted, seen = [PACKAGE], set[str]()
     while wanted:
         package = re.sub(r"[-_.]+", "-", wanted.pop()).lower()
         if package in seen:

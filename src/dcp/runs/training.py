@@ -32,6 +32,7 @@ from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
 from dcp.runs.display import DisplayKind, Progress, make_display
 from dcp.runs.folder import Results, RunFolder, claim, holds_run
 from dcp.runs.stopping import Interrupted, StopRequest, explained
+from dcp.runs.tracking import Tracking
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ def train(
     resume: bool = False,
     tensorboard: bool = False,
     wandb: bool = False,
+    tracking: Tracking | None = None,
     keep_policies: bool = False,
     display: DisplayKind = "auto",
     cache: str | Path | None = None,
@@ -66,10 +68,12 @@ def train(
     `on_eval` is called after each evaluation; its `run` is valid only within the call (its buffers are reused).
     `resume`: resume the run in the folder, if there is one. `cadence`: when to checkpoint.
     `keep_policies`: also keep the policy of each evaluation, in the folder policies/.
+    `tracking`: TensorBoard, W&B and trackio, with their project, group and names; `wandb=True` takes the defaults.
     `cache` is a folder for compiled programs, or "off"; see `dcp.machine.compiling`.
     """
     compiling.enable_cache(cache)
-    _require_sinks(tensorboard, wandb)
+    tracking = tracking or Tracking(tensorboard=tensorboard, wandb=wandb)
+    tracking.require()
     algorithm = _algorithm(what, settings)
     if runs_dir is None:
         with StopRequest() as stop:
@@ -78,12 +82,12 @@ def train(
     if resume and holds_run(path):
         from dcp.runs.run_status import budget_to_resume_with
 
-        outputs: dict[str, Any] = {"tensorboard": tensorboard, "wandb": wandb, "keep_policies": keep_policies}
+        outputs: dict[str, Any] = {"tracking": tracking, "keep_policies": keep_policies}
         outputs |= {"display": display, "cadence": cadence}
         steps = budget_to_resume_with(path, algorithm.config)
         return _resume(path, on_eval, steps=steps, algorithm=algorithm, cache=cache, **outputs)
     with StopRequest() as stop:  # from the moment that there is a folder
-        results = Results(claim(runs_dir, algorithm.config, overwrite), False, tensorboard, wandb, keep_policies)
+        results = Results(claim(runs_dir, algorithm.config, overwrite), False, tracking, keep_policies)
         return _FolderSession(results.folder.config, algorithm, on_eval, display, stop, results, cadence).train()
 
 
@@ -96,6 +100,7 @@ def resume(
     code: Collection[str] = (),
     tensorboard: bool = False,
     wandb: bool = False,
+    tracking: Tracking | None = None,
     keep_policies: bool = False,
     display: DisplayKind = "auto",
     cache: str | Path | None = None,
@@ -108,7 +113,8 @@ def resume(
     `algorithm`: the one that started the run, if its environment or its parts have no names; others are refused.
     """
     compiling.enable_cache(cache)
-    _require_sinks(tensorboard, wandb)
+    tracking = tracking or Tracking(tensorboard=tensorboard, wandb=wandb)
+    tracking.require()
     from dcp.runs.run_status import reopen
 
     with StopRequest() as stop:
@@ -123,18 +129,11 @@ def resume(
         except BaseException:
             folder.lock.release()
             raise
-        results = Results(folder, True, tensorboard, wandb, keep_policies)
+        results = Results(folder, True, tracking, keep_policies)
         return _FolderSession(folder.config, algorithm, on_eval, display, stop, results, cadence).train()
 
 
 _resume = resume  # `train` has an argument of that name
-
-
-def _require_sinks(tensorboard: bool, wandb: bool) -> None:
-    if tensorboard or wandb:
-        from dcp.runs import sinks
-
-        sinks.require(tensorboard, wandb)
 
 
 def _algorithm(what: Algorithm | Config | Environment | str | None, settings: dict[str, Any]) -> Algorithm:
