@@ -55,18 +55,20 @@ FLAGS = (
 )  # fmt: skip
 LONG = "a" * 5_000
 VALUES = (
-    "", " ", "0", "-0", "1", "-1", "2", "1.5", "1e6", "1e308", "-1e308", "1e999", "nan", "inf", "-inf", "0x10", "\u0661",
-    "9" * 30, "9" * 5_000, str(2**31), str(2**32), str(2**63), str(2**64), "true", "none", "None", "null",
+    "", " ", "0", "-0", "1", "-1", "2", "1.5", "1e6", "1e308", "-1e308", "1e999", "nan", "inf", "-inf", "0x10",
+    "\u0661",    "9" * 30, "9" * 5_000, str(2**31), str(2**32), str(2**63), str(2**64), "true", "none", "None", "null",
     "dcp", "crl", "point_u_maze", "ant_u_maze_eval", "smoke", "mujoco", "numpy", "html", "auto", "norm",
     "evil", "evil:", "evil:make", "evil:make:x", "evil:make x", ":evil", "os:system", "builtins:exec", "jax:jit",
     "RUN", "GRID", "EMPTY", "FILE", "FIFO", "LOOP", "OUT", "BINARY", "/dev/null", "/dev/zero", ".", "..",
     "~", "~nobody", "/proc/self/mem", "/nowhere/at/all", LONG, "/".join(["a"] * 3_000), "*", "[", "{", "{}", "%s%n",
-    "$(touch x)", "`id`", "a\nb", "\x1b[2J", "\u2028", "\udcff", "é", "--steps", "-", "--", "=", "a=b", "seed=0", "'", '"', "\\",
+    "$(touch x)", "`id`", "a\nb", "\x1b[2J", "\u2028", "\udcff", "é", "--steps", "-", "--", "=", "a=b", "seed=0",
+    "'", '"', "\\",
 )  # fmt: skip
 ENVIRONMENTS = (
     {"JAX_PLATFORMS": "bogus"}, {"JAX_PLATFORMS": ""}, {"JAX_ENABLE_X64": "1"}, {"JAX_ENABLE_X64": "bogus"},
     {"JAX_DEFAULT_MATMUL_PRECISION": "bogus"}, {"JAX_NUMPY_DTYPE_PROMOTION": "strict"},
-    {"JAX_NUM_CPU_DEVICES": "bogus"}, {"JAX_DEBUG_NANS": "1"}, {"JAX_TRACEBACK_FILTERING": "bogus"}, {"JAX_DEFAULT_PRNG_IMPL": "bogus"},
+    {"JAX_NUM_CPU_DEVICES": "bogus"}, {"JAX_DEBUG_NANS": "1"},
+    {"JAX_TRACEBACK_FILTERING": "bogus"}, {"JAX_DEFAULT_PRNG_IMPL": "bogus"},
     {"JAX_COMPILATION_CACHE_DIR": "/nowhere/at/all"}, {"JAX_COMPILATION_CACHE_DIR": "/dev/null"},
     {"COLUMNS": "0"}, {"COLUMNS": "-1"}, {"COLUMNS": "bogus"}, {"COLUMNS": "1"}, {"LINES": "bogus"}, {"TERM": "bogus"},
     {"HOME": ""}, {"HOME": "/nowhere/at/all"}, {"HOME": LONG}, {"TMPDIR": "/nowhere"}, {"XDG_CACHE_HOME": "/dev/null"},

@@ -79,7 +79,6 @@ def _leaves(tree: Any) -> list[np.ndarray]:
 
 
 def _arrays(content: bytes) -> dict[str, np.ndarray]:
-
     return load_arrays(content)
 
 
