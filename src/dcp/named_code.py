@@ -103,8 +103,8 @@ def require_allowed(names: Mapping[str, str], also: Collection[Any] = ()) -> Non
     for flag, name in names.items():
         if is_code(name) and name not in also and not is_allowed(name):
             raise NotAllowedError(
-                f"the run's config names the code {name!r}: if you trust it, name it too: --{flag} {name}, "
-                f"or --import {name.split(':')[0]}"
+                f"the run's config names the code {name[:200]!r}: if you trust it, name it too: --{flag} {name[:200]}, "
+                f"or --import {name.split(':')[0][:200]}"
             )
 
 
