@@ -20,7 +20,7 @@ from dcp.envs.registry import env_of
 from dcp.errors import UserError
 from dcp.interfaces import Agent, CommandState, hindsight_of
 from dcp.learner import Learner, LearnerParams, LearnerState
-from dcp.methods.table import checked_agent, config_of, for_task, make_agent, make_part, needs
+from dcp.methods.table import checked_agent, config_of, for_task, make_agent, make_part
 from dcp.replay import (
     ReplayState,
     init_replay,
@@ -268,7 +268,7 @@ class Algorithm:
 
     def pairs(self, windows: Transition, key_future: Array, key_shuffle: Array) -> tuple[Batch, Array]:
         """Return every pair of the windows, with its hindsight goal, and the shuffled order of their batches"""
-        config, fields = self.config, needs(self.agent)
+        config, fields = self.config, self.learner.needs
         hindsight = hindsight_of(self.agent.critic)
         spec, chunk = self.env.spec, config.action_chunk
         pairs = relabel(windows, spec, config.discount, key_future, fields, hindsight, chunk)
@@ -303,7 +303,7 @@ class Algorithm:
     @property
     def stores_falls(self) -> bool:
         """Tell whether the replay keeps which steps ended in a fall: only where the critic asks."""
-        return reads_falls(needs(self.agent), hindsight_of(self.agent.critic))
+        return reads_falls(self.learner.needs, hindsight_of(self.agent.critic))
 
 
 def _seed_file(config: Config, env: Environment) -> Any:

@@ -141,6 +141,8 @@ class Settings:
     """Weight of the critic's penalty on squared row-wise log-sum-exp."""
     target_entropy_scale: float = setting(0.5, at_least=0)
     """The target entropy is minus this times A."""
+    action_change_penalty: float = setting(0.0, at_least=0)
+    """Weight of the actor's penalty on squared changes of its action from a state to the next. 0: none, the paper's."""
 
     # The networks
     network: str = setting("mlp", code=True)
@@ -247,6 +249,35 @@ class Config(Settings):
                 f"unknown config field {shown(unknown[0])}: remove it, or see `dcp train --help` for the names"
             )
         return cls(**values)
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """Say where else a run's rows go."""
+
+    tensorboard: bool = False
+    """Also write TensorBoard events into the run folder."""
+    wandb: bool = False
+    """Also log to Weights & Biases. A resumed run continues its W&B run."""
+    trackio: bool = False
+    """Also log to trackio, as to W&B, but on this machine."""
+    wandb_project: str | None = None
+    """Project for --wandb and --trackio. Default: dcp."""
+    wandb_group: str | None = None
+    """Group for --wandb and --trackio. Default: environment and method, so that seeds are together."""
+    wandb_name: str | None = None
+    """Name for --wandb and --trackio. Default: environment, method and seed."""
+    wandb_entity: str | None = None
+    """The user or team at W&B. Default: the one that is logged in."""
+
+    @property
+    def loggers(self) -> list[str]:
+        return [name for name in ("tensorboard", *self.trackers) if getattr(self, name)]
+
+    @property
+    def trackers(self) -> list[str]:
+        """Return which of the two with the same calls."""
+        return [name for name in ("wandb", "trackio") if getattr(self, name)]
 
 
 PARTS = ("critic", "command", "condition", "network")  # of an agent: each may have settings of its own

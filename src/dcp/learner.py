@@ -74,6 +74,11 @@ class Learner:
         return actor_rule_of(self.agent.critic)
 
     @property
+    def needs(self) -> frozenset[str]:
+        """Return the fields of a Batch that the losses read besides state, action and commanded goal."""
+        return needs(self.agent) | (frozenset({"next_state"}) if self.config.action_change_penalty else frozenset())
+
+    @property
     def optimizer(self) -> optax.GradientTransformation:
         c, delay = self.config, self.rule.delay
         rates = {"actor": c.actor_learning_rate, "critic": c.critic_learning_rate, "log_alpha": c.alpha_learning_rate}
@@ -105,7 +110,14 @@ class Learner:
         mean, log_std = actor_heads(self.network, params.actor, batch.state, condition)
         value = actor_value(self.agent.critic, self.problem, params.critic, batch, goal)
         alpha = jax.lax.stop_gradient(jnp.exp(params.log_alpha))
-        return self.rule.loss(ActorStep(value, mean, log_std, noise, alpha, batch))
+        loss, log_prob = self.rule.loss(ActorStep(value, mean, log_std, noise, alpha, batch))
+        if weight := self.config.action_change_penalty:
+            assert batch.next_state is not None
+            condition = self.agent.condition(representation, self.spec.achieved(batch.next_state), goal)
+            after, _ = actor_heads(self.network, params.actor, batch.next_state, condition)
+            change = jnp.tanh(mean) - jnp.tanh(after)  # [B, A]
+            loss = loss + weight * jnp.mean(jnp.sum(change**2, axis=-1))
+        return loss, log_prob
 
     def with_next_action(self, params: LearnerParams, actor: Params, batch: Batch, key: Array) -> Batch:
         """Add what this actor would do at the next state, for a critic that bootstraps from it."""

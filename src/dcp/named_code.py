@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dcp.errors import UserError, shown
+from dcp.errors import PACKAGE, UserError, shown
 
 IMPORTS = "DCP_IMPORT"  # in the environment: the modules, by comma, that the processes of a command import too
 _folder: Path | None = None  # where a command also looks for the module
@@ -103,8 +103,8 @@ def require_allowed(names: Mapping[str, str], also: Collection[Any] = ()) -> Non
     for flag, name in names.items():
         if is_code(name) and name not in also and not is_allowed(name):
             raise NotAllowedError(
-                f"the run's config names the code {name!r}: if you trust it, name it too: --{flag} {name}, "
-                f"or --import {name.split(':')[0]}"
+                f"the run's config names the code {name[:200]!r}: if you trust it, name it too: --{flag} {name[:200]}, "
+                f"or --import {name.split(':')[0][:200]}"
             )
 
 
@@ -152,7 +152,7 @@ def _is_library(module: ModuleType, top: str) -> bool:
 @cache
 def _libraries() -> frozenset[str]:
     """Return the top-level modules of every installed package that dcp needs, or its extras, or those need in turn."""
-    packages, seen = ["dcp-rl"], set[str]()
+    packages, seen = [PACKAGE], set[str]()
     while packages:
         package = re.sub(r"[-_.]+", "-", packages.pop()).lower()
         if package in seen:

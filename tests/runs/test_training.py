@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import sys
 from pathlib import Path
 
 import jax
@@ -174,7 +175,8 @@ def require_kept_policies(run: TrainedRun) -> None:
     assert set(kept) <= set(run_files(run.folder))
 
 
-def test_a_missing_package_is_named_before_anything_is_written(tmp_path: Path):
-    with pytest.raises(UserError, match=r"dcp-rl\[wandb\]"):
+def test_a_missing_package_is_named_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(UserError, match=r"'\.\[wandb\]'"):
         train(tiny_config(), runs_dir=tmp_path, wandb=True, display="none")
     assert not any(tmp_path.iterdir())

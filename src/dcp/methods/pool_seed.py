@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dcp.config import Config
+from dcp.config import Config, Settings
 from dcp.errors import UserError, shown
 from dcp.files.validation import open_regular
+from dcp.methods.table import COMMANDS, METHODS, make_part
 from dcp.types import EnvSpec
 
 LARGEST = 100_000_000  # bytes, compressed or not: enough for thousands of pools of the largest state
@@ -142,3 +143,26 @@ def _is_numbers(line: list[str]) -> bool:
 
 def _and(widths: list[int]) -> str:
     return " and ".join(str(width) for width in widths[:4])
+
+
+def violations(settings: Settings, spec: EnvSpec) -> list[str]:
+    """Return in one sentence why a run cannot use its file, if it cannot."""
+    assert settings.pool_seed is not None
+    if not make_part("command", settings).has_pool:
+        pooled = ", ".join(name for name, method in METHODS.items() if COMMANDS.find(method.command).has_pool)
+        return [f"{settings.method} has no pool to seed: leave pool_seed out, or choose one of {pooled}"]
+    try:
+        file = read_pool_seed(settings.pool_seed, spec)
+    except UserError as error:
+        return [str(error)]
+    if settings.pool_seed_sha256 not in (None, file.sha256):
+        return [
+            f"pool_seed {shown(settings.pool_seed)} is not the file that this run began with: "
+            "restore it, or start another run"
+        ]
+    if settings.pool_seed_in_critic and file.states is None:
+        return [
+            f"pool_seed {shown(settings.pool_seed)} holds only goals, and pool_seed_in_critic needs whole states "
+            f"[K, {spec.state_size}]: give these, or leave it out"
+        ]
+    return []

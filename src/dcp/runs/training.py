@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dcp.algorithm import Algorithm, RunState, make_algorithm
-from dcp.config import Config
+from dcp.config import Config, Tracking
 from dcp.envs.base import Environment
 from dcp.envs.registry import ENVIRONMENTS, env_of
 from dcp.errors import RunError, UserError, shown
@@ -30,7 +30,7 @@ from dcp.policies.policy import DeployedPolicy
 from dcp.presets import PRESETS
 from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
 from dcp.runs.display import DisplayKind, Progress, make_display
-from dcp.runs.folder import Results, RunFolder, claim, holds_run
+from dcp.runs.folder import Results, claim, holds_run
 from dcp.runs.stopping import Interrupted, StopRequest, explained
 
 
@@ -53,6 +53,7 @@ def train(
     resume: bool = False,
     tensorboard: bool = False,
     wandb: bool = False,
+    tracking: Tracking | None = None,
     keep_policies: bool = False,
     display: DisplayKind = "auto",
     cache: str | Path | None = None,
@@ -66,10 +67,11 @@ def train(
     `on_eval` is called after each evaluation; its `run` is valid only within the call (its buffers are reused).
     `resume`: resume the run in the folder, if there is one. `cadence`: when to checkpoint.
     `keep_policies`: also keep the policy of each evaluation, in the folder policies/.
+    `tracking`: TensorBoard, W&B and trackio, with their project, group and names; `wandb=True` takes the defaults.
     `cache` is a folder for compiled programs, or "off"; see `dcp.machine.compiling`.
     """
     compiling.enable_cache(cache)
-    _require_sinks(tensorboard, wandb)
+    tracking = _installed(tracking or Tracking(tensorboard=tensorboard, wandb=wandb))
     algorithm = _algorithm(what, settings)
     if runs_dir is None:
         with StopRequest() as stop:
@@ -78,12 +80,12 @@ def train(
     if resume and holds_run(path):
         from dcp.runs.run_status import budget_to_resume_with
 
-        outputs: dict[str, Any] = {"tensorboard": tensorboard, "wandb": wandb, "keep_policies": keep_policies}
+        outputs: dict[str, Any] = {"tracking": tracking, "keep_policies": keep_policies}
         outputs |= {"display": display, "cadence": cadence}
         steps = budget_to_resume_with(path, algorithm.config)
         return _resume(path, on_eval, steps=steps, algorithm=algorithm, cache=cache, **outputs)
     with StopRequest() as stop:  # from the moment that there is a folder
-        results = Results(claim(runs_dir, algorithm.config, overwrite), False, tensorboard, wandb, keep_policies)
+        results = Results(claim(runs_dir, algorithm.config, overwrite), False, tracking, keep_policies)
         return _FolderSession(results.folder.config, algorithm, on_eval, display, stop, results, cadence).train()
 
 
@@ -96,6 +98,7 @@ def resume(
     code: Collection[str] = (),
     tensorboard: bool = False,
     wandb: bool = False,
+    tracking: Tracking | None = None,
     keep_policies: bool = False,
     display: DisplayKind = "auto",
     cache: str | Path | None = None,
@@ -108,8 +111,8 @@ def resume(
     `algorithm`: the one that started the run, if its environment or its parts have no names; others are refused.
     """
     compiling.enable_cache(cache)
-    _require_sinks(tensorboard, wandb)
-    from dcp.runs.run_status import reopen
+    tracking = _installed(tracking or Tracking(tensorboard=tensorboard, wandb=wandb))
+    from dcp.runs.run_status import reopen, require_same_algorithm
 
     with StopRequest() as stop:
         folder = reopen(run, steps)
@@ -119,22 +122,23 @@ def resume(
                 with only_allowed(code):
                     algorithm = _from_config(folder.config)
             else:
-                algorithm = _require_same_algorithm(algorithm, folder)
+                algorithm = require_same_algorithm(algorithm, folder)
         except BaseException:
             folder.lock.release()
             raise
-        results = Results(folder, True, tensorboard, wandb, keep_policies)
+        results = Results(folder, True, tracking, keep_policies)
         return _FolderSession(folder.config, algorithm, on_eval, display, stop, results, cadence).train()
 
 
 _resume = resume  # `train` has an argument of that name
 
 
-def _require_sinks(tensorboard: bool, wandb: bool) -> None:
-    if tensorboard or wandb:
-        from dcp.runs import sinks
+def _installed(tracking: Tracking) -> Tracking:
+    if tracking.loggers:
+        from dcp.runs.tracking import require
 
-        sinks.require(tensorboard, wandb)
+        require(tracking)
+    return tracking
 
 
 def _algorithm(what: Algorithm | Config | Environment | str | None, settings: dict[str, Any]) -> Algorithm:
@@ -174,20 +178,6 @@ def _with_settings(algorithm: Algorithm, settings: dict[str, Any]) -> Algorithm:
                 "dcp.Algorithm, or give dcp.train a Config"
             )
     return replace(algorithm, config=config)
-
-
-def _require_same_algorithm(algorithm: Algorithm, folder: RunFolder) -> Algorithm:
-    """Return the algorithm with the run's config; refuse one with other environments or parts than the run's."""
-    same = replace(algorithm, config=folder.config)  # its config now names its own parts, if they are others
-    has = {name: getattr(same.config, name) for name in algorithm.decided | same.decided}
-    has |= {name: getattr(algorithm.config, name) for name in ("env", "eval_env", "fidelity", "randomize")}
-    stored = {name: getattr(folder.config, name) for name in sorted(has)}
-    names = [name for name in stored if has[name] != stored[name]]
-    names = [name for name in names if stored[name] not in (None, {})] or names  # None: as the method has it
-    if names:
-        differences = (f"{name} {shown(stored[name])} where the algorithm has {shown(has[name])}" for name in names)
-        raise UserError(f"{folder.path} was begun with {', '.join(differences)}: give the algorithm that began the run")
-    return same
 
 
 @dataclass
