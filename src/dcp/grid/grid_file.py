@@ -33,7 +33,7 @@ from dcp.errors import UserError, one_line, shown
 from dcp.files.validation import MEGABYTE, read_text, require_shallow
 from dcp.grid.jobs import GRID_DIR, Run
 from dcp.lab.paper_values import ENVIRONMENTS, METHODS
-from dcp.methods.pool_seed import read as read_pool_seed
+from dcp.methods.pool_seed import read_pool_seed
 from dcp.named_code import is_allowed
 from dcp.presets import PRESETS, preset_overrides
 
