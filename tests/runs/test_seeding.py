@@ -15,7 +15,7 @@ from dcp.errors import UserError
 from dcp.files.run_folder import read_config_file
 from dcp.machine.checks import violations
 from dcp.machine.programs import Programs
-from dcp.replay import with_resting_pairs
+from dcp.replay import inject_stationary_pairs
 from dcp.runs.checkpoint import Cadence
 from dcp.runs.training import TrainedRun, resume, train
 from dcp.types import Batch
@@ -82,12 +82,12 @@ def test_the_critic_learns_from_seeds_at_rest_and_the_actor_only_from_experience
     assert states is not None and states.shape == (3, 5, 2)
     assert np.array_equal(np.unique(np.asarray(states[0]), axis=0), np.unique(STATES, axis=0))
     assert not np.array_equal(states[0], states[1])  # each update draws anew
-    for_critic = with_resting_pairs(batch, states[0], learner.spec)
+    for_critic = inject_stationary_pairs(batch, states[0], learner.spec)
     params, noise = learner.init(key).params, learner.noise(key, 64)
     gradients = jax.jit(jax.grad(learner.loss, has_aux=True))
     with_seeds, _ = gradients(params, batch, noise, for_critic)
     without, _ = gradients(params, batch, noise, batch)
-    standing = with_resting_pairs(batch, states[0], learner.spec)
+    standing = inject_stationary_pairs(batch, states[0], learner.spec)
     replaced, _ = gradients(params, standing, noise, standing)
     for ours, other in ((with_seeds.actor, without.actor), (with_seeds.critic, replaced.critic)):
         for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(other), strict=True):
