@@ -93,4 +93,4 @@ def test_the_calls_from_the_command_to_the_update_are_those_of_architecture_md(t
         for name in re.findall(r"`([\w.]+)`", names)
     ]
     assert told == calls[: jitted + 1]
-    assert jitted == 9  # calls, after `main`
+    assert jitted == 7  # calls, after `main`
