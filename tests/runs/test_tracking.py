@@ -1,4 +1,4 @@
-"""The real W&B, offline, and the real trackio: train, stop, resume, overwrite. `make test-all` installs both."""
+"""The real W&B, offline, and the real trackio: train, stop, resume, overwrite. `make test-trackers` installs both."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from dcp.runs.tracking import Tracking, _identity
 from tests.support.tiny import LONGER_FLAGS, tiny_config
 
 needs_trackers = pytest.mark.skipif(
-    find_spec("wandb") is None or find_spec("trackio") is None, reason="make test-all installs wandb and trackio"
+    find_spec("wandb") is None or find_spec("trackio") is None, reason="make test-trackers installs wandb and trackio"
 )
 FLAGS = ["--wandb", "--trackio", "--wandb-project", "mazes", "--wandb-group", "tiny ones"]
 

@@ -20,7 +20,7 @@ from dcp.errors import UserError
 from dcp.interfaces import hindsight_of
 from dcp.learner import Learner
 from dcp.machine import devices
-from dcp.methods.table import make_agent, needs
+from dcp.methods.table import make_agent
 from dcp.replay import ENVS_AT_ONCE, OF_OUTCOMES, reads_falls, relabel
 from dcp.types import Array, EnvSpec, Transition
 
@@ -174,7 +174,7 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     config = Config(**vars(settings))
     chunked, num_envs, length = spec.in_chunks(config.action_chunk), config.num_envs, config.window or 0
     agent = make_agent(config, chunked)
-    wanted, hindsight = needs(agent), hindsight_of(agent.critic)
+    wanted, hindsight = Learner(config, chunked, agent).needs, hindsight_of(agent.critic)
 
     def rows(number: int) -> Any:
         def of(kind: Any, *sizes: int) -> Any:
