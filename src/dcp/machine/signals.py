@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
 
 from dcp.errors import EXIT_INTERRUPTED
 
@@ -38,8 +39,13 @@ def listening(signals: Sequence[signal.Signals], react: Reaction) -> Iterator[No
         for number in signals:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 before = signal.signal(number, _left_to_the_thread)
-                stack.callback(signal.signal, number, before or signal.SIG_DFL)
+                stack.callback(_restore, number, before or signal.SIG_DFL)
         yield
+
+
+def _restore(number: signal.Signals, before: Any) -> None:
+    if signal.getsignal(number) is _left_to_the_thread:  # else it has got a handler that is to stay
+        signal.signal(number, before)
 
 
 @contextmanager
