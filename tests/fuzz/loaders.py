@@ -68,6 +68,7 @@ class Policies(Loader):
         self.path.write_bytes(save(arrays, {"dcp": as_text(metadata, random)}))
 
     def load(self) -> None:
+        policy_about(self.path)
         policy = load_policy(self.path)
         for array in (*policy.actor.values(), *policy.critic_params.values()):
             assert all(np.isfinite(leaf).all() for leaf in _leaves(array))
