@@ -14,7 +14,7 @@ from PIL import Image
 from dcp.errors import UserError
 from dcp.lab.build_report import Report, build_report, draw, with_safe_names
 from dcp.lab.curves import curve_data, curve_notes, numbers
-from dcp.lab.pages.whole_page import script_json
+from dcp.lab.pages import script_json
 from dcp.lab.report_html import Names, figure_html, table_html
 from dcp.lab.report_runs import make_gallery, runs_table
 from dcp.lab.result_tables import DASH, Cell, FigureSpec, Row, Section, Table

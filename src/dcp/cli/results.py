@@ -7,7 +7,7 @@ from typing import Annotated
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS, EXIT_FAULT
-from dcp.cli.report import count
+from dcp.cli.working import count
 from dcp.errors import UserError
 
 ACTIONS = {
@@ -130,7 +130,7 @@ def _take_cores(runs: list[str]) -> None:
 
 
 def _page(options: ResultsOptions) -> int:
-    from dcp.lab.pages.whole_page import asset, theme, whole_page
+    from dcp.lab.pages import asset, theme, whole_page
     from dcp.policies.policy_file import write_whole
     from tools.ledger.tables import index
 

@@ -16,7 +16,7 @@ from dcp.lab.aggregate_scores import aggregate_section
 from dcp.lab.burst_tables import burst_sections
 from dcp.lab.compare_runs import compare_sections
 from dcp.lab.curves import XAxis, curve_data, curve_panels, curve_section, metric_data
-from dcp.lab.diagnosis_results import diagnosis_sections
+from dcp.lab.diagnose.results import diagnosis_sections
 from dcp.lab.landscape_figure import landscape_sections
 from dcp.lab.method_tables import checkpoint_section, summary_section
 from dcp.lab.paper_values import CHECKPOINTS

@@ -1,15 +1,17 @@
 """Make the paper's burst and saturation tables from `dcp eval`: mean and population std over trained seeds."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from dcp.lab import paper_values
-from dcp.lab.evaluation_results import Burst, EvalResult, eval_results, one_each
 from dcp.lab.paper_values import Published
 from dcp.lab.result_tables import Cell, Row, Section, Table, absent, number
-from dcp.lab.run_collection import Collection, Key, in_order
+from dcp.lab.run_collection import Collection, EvalRecord, Key, in_order, names_physics
+from dcp.lab.trial import RESULT_SCHEMA
 
 ALL = "all"
 STD = "Mean ± population standard deviation over trained seeds, as in the paper; one seed has none."
@@ -17,6 +19,128 @@ OVER_ALL = (
     f"{ALL}: over all (environment, seed) pairs; minus {paper_values.BASELINE}'s: over the environments that both have."
 )
 BOLD = "Bold: a gain above its standard deviation."
+
+
+Burst = tuple[int, int]  # P, L
+
+
+@dataclass(frozen=True)
+class EvalResult:
+    """Results of one trained policy on one set of episodes, in percent, without and perhaps also with a burst."""
+
+    environment: str
+    method: str
+    seed: int  # the policy's: the paper's three seeds are three trained policies
+    burst: Burst | None
+    reach: float  # episodes that were near their goal at least once
+    reach_with_burst: float  # nan without a burst
+    saturation: float  # action components beyond 0.95, without a burst
+    env_steps: int  # of the policy's training
+    episodes: int
+    eval_seeds: tuple[int, ...]
+    source: str
+
+    @property
+    def key(self) -> Key:
+        return self.environment, self.method
+
+    @property
+    def plain(self) -> tuple[Any, ...]:
+        """Return what two files have in common if only one of them holds a burst."""
+        return self.env_steps, self.episodes, self.eval_seeds, self.reach, self.saturation
+
+    @property
+    def gain(self) -> float:
+        """Return the gain; exactly 0 for a tie, because equal shares may differ by rounding."""
+        return round(self.reach_with_burst - self.reach, 9)
+
+
+def eval_results(collection: Collection) -> tuple[list[EvalResult], list[str]]:
+    """Return the results, and a sentence for each file that could not be used."""
+    records = [(record, run.label) for run in collection.runs for record in run.evals]
+    for record in collection.loose_evals:
+        physics = f" (physics {record.about['physics']})" if names_physics(record.about) else ""
+        records.append((record, str(record.about.get("method", "")) + physics))
+    results, unused = [], []
+    for record, label in records:
+        if reason := _unfit(record):
+            unused.append(f"{record.path}: {reason}.")
+            continue
+        try:
+            results.append(_result(record, label))
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+            unused.append(f"{record.path}: not a result that this version can read ({error!r}).")
+    return results, unused
+
+
+def one_each(results: list[EvalResult]) -> tuple[list[EvalResult], list[str]]:
+    """Choose one per run: of its latest policy, with most episodes, then the first by file name.
+
+    -> those, and a sentence for each that was left out
+    """
+    chosen: dict[tuple[str, str, int], EvalResult] = {}
+    left = []
+    for result in sorted(results, key=lambda r: (-r.env_steps, -r.episodes, r.source)):
+        identity = (*result.key, result.seed)
+        other = chosen.get(identity)
+        if other is not None and (result.burst is None) != (other.burst is None) and result.plain == other.plain:
+            continue  # a file with a burst, and one of the same episodes without
+        if other is not None:
+            left.append(f"{result.source}: left out, because {other.source} belongs to the same run.")
+        else:
+            chosen[identity] = result
+    return sorted(chosen.values(), key=lambda r: r.seed), left
+
+
+def _unfit(record: EvalRecord) -> str:
+    content = record.content
+    if (version := content.get("schema_version", RESULT_SCHEMA)) != RESULT_SCHEMA:
+        return f"schema_version {version!r}, and this version reads {RESULT_SCHEMA}"
+    if "tried" in content:
+        return "a sweep, whose burst was chosen by its result"
+    if content.get("burst_inside"):
+        return "of an exported policy with a burst inside, which has no result without it"
+    if (physics := content.get("physics", "brax")) != record.about.get("physics", "brax"):
+        return f"stepped by {physics}, unlike the run itself"
+    if content.get("stochastic"):
+        return "with actions drawn at random, unlike the paper's deployment"
+    return ""
+
+
+def _result(record: EvalRecord, label: str) -> EvalResult:
+    content, burst = record.content, record.content.get("burst")
+    plain = content["without_burst"] if burst else content
+    trained, evaluated = _text(record.about["env"]), _text(content["env"])
+    return EvalResult(
+        environment=trained if trained == evaluated else f"{trained} on {evaluated}",
+        method=label or _text(record.about["method"]),
+        seed=int(record.about["seed"]),
+        burst=(int(burst[0]), int(burst[1])) if burst else None,
+        reach=_share_in_percent(plain, "success_once"),
+        reach_with_burst=_share_in_percent(content, "success_once") if burst else math.nan,
+        saturation=_share_in_percent(plain, "saturation"),
+        env_steps=int(record.about.get("env_steps") or 0),
+        episodes=int(content["episodes"]),
+        eval_seeds=tuple(int(part["seed"]) for part in content["seeds"]),
+        source=str(record.path),
+    )
+
+
+def _text(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"a name is {name!r}")
+    return name
+
+
+def _share_in_percent(content: dict[str, Any], measure: str) -> float:
+    """Return percent over all episodes of all evaluation seeds. JSON has null for nan."""
+    shares = [math.nan if part[measure] is None else float(part[measure]) for part in content["seeds"]]
+    if not shares:
+        raise ValueError("it has no episodes")
+    return 100.0 * float(np.mean(shares))
+
+
+# The tables.
 
 
 def burst_sections(collection: Collection) -> list[Section]:

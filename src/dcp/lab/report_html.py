@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from dcp.lab.pages.whole_page import asset, theme, whole_page
+from dcp.lab.pages import asset, theme, whole_page
 from dcp.lab.result_tables import DASH, WRITERS, Cell, FigureSpec, Row, Section, Table
 from dcp.lab.run_collection import Collection
 from dcp.lab.style import ON_DARK, colours

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from dcp.errors import UserError
@@ -246,3 +248,17 @@ def require_writable(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
+
+
+def finite(tree: Any) -> Any:
+    """Convert for JSON, which has no nan, no infinity and no arrays: null replaces what is not known, and arrays are
+    rounded to five digits."""
+    if isinstance(tree, dict):
+        return {name: finite(value) for name, value in tree.items()}
+    if isinstance(tree, np.ndarray):
+        return finite([float(f"{x:.5g}") for x in tree] if tree.ndim == 1 else list(tree))
+    if isinstance(tree, list | tuple):
+        return [finite(value) for value in tree]
+    if isinstance(tree, np.generic):
+        return finite(tree.item())
+    return None if isinstance(tree, float) and not math.isfinite(tree) else tree
