@@ -13,6 +13,7 @@ from dcp.cli.working import print_json, working
 from dcp.errors import UserError
 from dcp.evaluation import evaluation_key, training_scores
 from dcp.files.run_folder import CONFIG_FILE, load_run, read_config_file
+from dcp.files.validation import require_no_links_out
 from dcp.lab.result_tables import require_writable
 from dcp.lab.run_collection import EVALS_DIR
 from dcp.lab.statistics import Interval
@@ -200,6 +201,8 @@ def _marks(targets: list[Target], out: Path | None) -> list[str]:
 
 def require_writable_results(targets: list[Target], out: Path | None) -> None:
     for target in targets:
+        if out is not None:
+            require_no_links_out(out / EVALS_DIR, of=out)
         require_writable(target.results_dir(EVALS_DIR) if out is None else out / EVALS_DIR)
 
 

@@ -155,7 +155,7 @@ _MIGRATIONS = {1: _from_1}  # each to the next version
 
 
 def read_metrics(path: Path) -> tuple[dict[str, np.ndarray], bool]:
-    """Return the columns of a metrics.csv, one number per evaluation, and whether a half-written last line is left out."""
+    """Return columns of a metrics.csv, a number per evaluation, and whether a half-written last line was left out."""
     try:
         header, *rows = [line for line in csv.reader(io.StringIO(read_text(path), newline="")) if line] or [[]]
         torn = bool(rows) and not _is_whole(rows[-1], len(header))

@@ -11,6 +11,7 @@ from pathlib import Path
 from PIL import Image
 
 from dcp.errors import UserError
+from dcp.files.validation import require_no_links_out
 from dcp.lab.aggregate_scores import aggregate_section
 from dcp.lab.burst_tables import burst_sections
 from dcp.lab.compare_runs import compare_sections
@@ -48,6 +49,8 @@ def build_report(
 ) -> Report:
     """Write report.html, figures/ and tables/ into `out`. `tell` is called with what is being done."""
     is_new = not out.exists()
+    for name in (PAGE, FIGURES_DIR, TABLES_DIR):  # the folder may be a stranger's
+        require_no_links_out(out / name, of=out)
     require_writable(out)
     tell("reading runs", 0, 1)
     try:

@@ -48,11 +48,8 @@ class Names:
     def tags(self, environment: str = "", method: str = "") -> str:
         """Return the attributes of an element of an environment, a method, or both. Without any it is always shown."""
         kinds = (("environment", environment, self.environments), ("method", method, self.methods))
-        numbered = [
-            (kind, -1 if name == UNKNOWN else names.index(name))
-            for kind, name, names in kinds
-            if name in names or name == UNKNOWN
-        ]
+        known = [(kind, name, names) for kind, name, names in kinds if name in (*names, UNKNOWN)]
+        numbered = [(kind, -1 if name == UNKNOWN else names.index(name)) for kind, name, names in known]
         return "".join(f' data-{kind}="{at}"' for kind, at in numbered)  # any choice hides -1
 
     def styles(self) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 
 from dcp.methods.table import METHODS
+from dcp.policies.policy_file import write_whole
 from dcp.types import MazeLayout
 
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
@@ -98,9 +100,10 @@ def step_axis(axes: Axes) -> None:
 
 def save(figure: Figure, path: Path) -> Path:
     """Save a figure without timestamp or version, so that the same figure gives the same bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    content = BytesIO()
     with house_style():  # ticks are made while drawing
-        figure.savefig(path, metadata=_METADATA.get(path.suffix))
+        figure.savefig(content, format=path.suffix[1:], metadata=_METADATA.get(path.suffix))
+    write_whole(path, content.getvalue())  # follows no link of this name
     return path
 
 
