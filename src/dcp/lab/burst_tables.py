@@ -169,8 +169,8 @@ def saturation_table(collection: Collection) -> Table | None:
     groups = _groups(chosen)
     published = any(paper_values.saturation(*key) for key in groups)
     rows = []
-    for key, found in groups.items():
-        cells = [Cell(key[0]), Cell(key[1]), _count(found), _spread([result.saturation for result in found])]
+    for key, some in groups.items():
+        cells = [Cell(key[0]), Cell(key[1]), _count(some), _spread([result.saturation for result in some])]
         cells += [_paper(paper_values.saturation(*key))] if published else []
         rows.append(Row(tuple(cells), *key))
     columns = ("Environment", "Method", "Seeds", "Saturation (%)", *(["Paper"] if published else []))
@@ -186,14 +186,12 @@ def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str])
     published = burst == paper_values.burst_setting() and any(paper_values.burst(*key, "base") for key in groups)
     several = len({environment for environment, _ in groups}) > 1
     everything = {(ALL, method): [r for r in chosen if r.method == method] for method in methods if several}
-    rows = [_burst_row(key, found, chosen, published) for key, found in {**groups, **everything}.items()]
+    rivals = [r for r in chosen if r.method == paper_values.BASELINE]
+    rows = [_burst_row(key, own, rivals, published) for key, own in {**groups, **everything}.items()]
     columns = ["Environment", "Method", "Seeds", "Reach (%)", "Gain by the burst", "Wins/ties/losses"]
-    columns += [f"Gain minus {paper_values.BASELINE}'s"] if paper_values.BASELINE in methods else []
-    columns += (
-        ["Reach, paper", "Gain, paper", "W/T/L, paper", f"Minus {paper_values.BASELINE}'s, paper"] if published else []
-    )
-    if paper_values.BASELINE not in methods:
-        rows = [Row((*row.cells[:6], *row.cells[7:]), row.environment, row.method) for row in rows]
+    minus = f"minus {paper_values.BASELINE}'s"
+    columns += [f"Gain {minus}"] if rivals else []
+    columns += ["Reach, paper", "Gain, paper", "W/T/L, paper", f"{minus.capitalize()}, paper"] if published else []
     notes = (
         "Reach: episodes that come near their goal at least once. "
         f"Burst: random actions in the last {burst[1]} of every {burst[0]} steps, on the same episodes.",
@@ -209,51 +207,34 @@ def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str])
     return Table(f"burst_{burst[0]}_{burst[1]}", title, tuple(columns), tuple(rows), notes)
 
 
-def _burst_row(key: Key, found: list[EvalResult], everyone: list[EvalResult], published: bool) -> Row:
+def _burst_row(key: Key, results: list[EvalResult], rivals: list[EvalResult], published: bool) -> Row:
     environment, method = key
-    over_all = environment == ALL
-    gains = [result.gain for result in found]
+    over_all, is_rival = environment == ALL, method == paper_values.BASELINE
+    gains = [result.gain for result in results]
     gain = _spread(gains, sign=True)
     is_clear = gain.spread is not None and gain.value is not None and gain.value > gain.spread and not over_all
-    record = tuple(sum(np.sign(x) == sign for x in gains) for sign in (1, 0, -1))
-    rivals = [r for r in everyone if r.method == paper_values.BASELINE]
-    shared = {r.environment for r in rivals} & {r.environment for r in found}
-    mine, theirs = ([r.gain for r in side if r.environment in shared] for side in (found, rivals))
-    less = (
-        absent()
-        if method == paper_values.BASELINE or not shared
-        else number(float(np.mean(mine) - np.mean(theirs)), sign=True)
-    )
-    cells = [
-        Cell(environment),
-        Cell(method),
-        _count(found),
-        absent() if over_all else _spread([result.reach for result in found]),
-        replace(gain, bold=is_clear),
-        Cell("/".join(map(str, record))),
-        less,
-    ]
+    record = "/".join(str(sum(np.sign(x) == sign for x in gains)) for sign in (1, 0, -1))
+    reach = absent() if over_all else _spread([result.reach for result in results])
+    cells = [Cell(environment), Cell(method), _count(results), reach, replace(gain, bold=is_clear), Cell(record)]
+    if rivals:
+        shared = {r.environment for r in rivals} & {r.environment for r in results}
+        mine, theirs = ([r.gain for r in side if r.environment in shared] for side in (results, rivals))
+        unfit = is_rival or not shared
+        cells.append(absent() if unfit else number(float(np.mean(mine) - np.mean(theirs)), sign=True))
     if published:
-        cells += _paper_cells(environment, method)
+        base = None if over_all else paper_values.burst(environment, method, "base")
+        cells += [_paper(base), _paper(paper_values.burst(environment, method, "delta"), sign=True)]
+        known = paper_values.burst_record(method) if over_all else None
+        less = paper_values.burst_advantage(environment) if method == paper_values.METHOD else None
+        cells.append(Cell("/".join(map(str, known))) if known else absent())
+        cells.append(absent() if less is None else number(less, sign=True))
     return Row(tuple(cells), "" if over_all else environment, method)
-
-
-def _paper_cells(environment: str, method: str) -> list[Cell]:
-    base = None if environment == ALL else paper_values.burst(environment, method, "base")
-    record = paper_values.burst_record(method) if environment == ALL else None
-    less = paper_values.burst_advantage(environment) if method == paper_values.METHOD else None
-    return [
-        _paper(base),
-        _paper(paper_values.burst(environment, method, "delta"), sign=True),
-        Cell("/".join(map(str, record))) if record else absent(),
-        absent() if less is None else number(less, sign=True),
-    ]
 
 
 def _groups(results: Sequence[EvalResult]) -> dict[Key, list[EvalResult]]:
     environments, methods = in_order(r.environment for r in results), in_order(r.method for r in results)
     groups = {(env, name): [r for r in results if r.key == (env, name)] for env in environments for name in methods}
-    return {key: found for key, found in groups.items() if found}
+    return {key: some for key, some in groups.items() if some}
 
 
 def _spread(values: Sequence[float], sign: bool = False) -> Cell:
@@ -262,8 +243,8 @@ def _spread(values: Sequence[float], sign: bool = False) -> Cell:
     return number(float(np.mean(values)), std, count=len(values), sign=sign)
 
 
-def _count(found: Sequence[EvalResult]) -> Cell:
-    return Cell(str(len(found)), len(found), hover="seeds " + ", ".join(str(result.seed) for result in found))
+def _count(results: Sequence[EvalResult]) -> Cell:
+    return Cell(str(len(results)), len(results), hover="seeds " + ", ".join(str(result.seed) for result in results))
 
 
 def _paper(published: Published | None, sign: bool = False) -> Cell:
@@ -273,14 +254,14 @@ def _paper(published: Published | None, sign: bool = False) -> Cell:
 def _episodes(chosen: Sequence[EvalResult]) -> list[str]:
     """Say how many episodes were used, and whether policies of one environment had others or trained longer."""
     counts = sorted({result.episodes for result in chosen})
-    said = [f"Episodes of each policy: {', '.join(map(str, counts))}."]
+    notes = [f"Episodes of each policy: {', '.join(map(str, counts))}."]
     for environment in in_order(result.environment for result in chosen):
         seen = {(r.episodes, r.eval_seeds) for r in chosen if r.environment == environment}
         if len(seen) > 1:
-            said.append(
+            notes.append(
                 f"{environment}: not all policies had the same episodes, so differences between them are rough."
             )
         steps = sorted({r.env_steps for r in chosen if r.environment == environment})
         if steps[0] < 0.9 * steps[-1]:
-            said.append(f"{environment}: the policies were trained for {steps[0]:,} to {steps[-1]:,} steps.")
-    return said
+            notes.append(f"{environment}: the policies were trained for {steps[0]:,} to {steps[-1]:,} steps.")
+    return notes

@@ -240,7 +240,8 @@ def paired_test(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Paire
         return PairedTest(t_interval(gaps), math.nan)
     with np.errstate(divide="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # equal gaps have no variance, and p is 0
-        return PairedTest(t_interval(gaps), float(stats.ttest_1samp(gaps, 0.0).pvalue))
+        test: Any = stats.ttest_1samp(gaps, 0.0)
+    return PairedTest(t_interval(gaps), float(test.pvalue))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -132,7 +132,8 @@ def pool_of(
 def page_data(env: Environment, panels: Sequence[Panel]) -> dict[str, Any]:
     """Return the page's data, ready for JSON."""
     spec, task = env.spec, _task(env)
-    live = task is not None and all(runs_in_page(env, require_explorable(s.target)) for s in panels)
+    policies_of = [require_explorable(s.target) for s in panels]
+    live = task is not None and all(runs_in_page(env, policy) for policy in policies_of)
     state, goal = _first(env, panels)
     tints = colours([s.name for s in panels])
     bodies = None
@@ -141,22 +142,6 @@ def page_data(env: Environment, panels: Sequence[Panel]) -> dict[str, Any]:
 
         bodies = PageScene(env)
     scene = None if bodies is None else bodies.description()
-    data = {
-        "title": f"{spec.name}: {', '.join(s.name for s in panels)}",
-        "env": spec.name,
-        "threshold": spec.threshold,
-        "episode_length": spec.episode_length,
-        "steps_per_second": FPS,
-        "goal_dims": list(spec.goal_dims),
-        "plane": _plane(env, panels),
-        "paths": _paths(spec),
-        "task": task if live else None,
-        "scene": None if scene is None else {name: scene[name] for name in ("geoms", "tracked", "width")},
-        "state": state.tolist(),
-        "goal": goal.tolist(),
-        "colours": {**COLOURS, "body": BLUE, "pushed": ORANGE},
-        "ramp": _ramp(),
-    }
     versions = [_versions(s.target) for s in panels]
     episodes = [[packed_episode(e._replace(directions=None), STRIDE, bodies) for e in s.episodes] for s in panels]
     kept = _that_fit(versions, live, sum(len(str(e)) for some in episodes for e in some))
@@ -170,38 +155,45 @@ def page_data(env: Environment, panels: Sequence[Panel]) -> dict[str, Any]:
             "versions": [_version(env, version, live) for version in kept[i]],
             "pool": _pool(s, spec),
             "episodes": episodes[i],
-            "walk": walks(env, require_explorable(s.target), state[None], goal[None], WALK)[0].tolist()
-            if live
-            else None,
+            "walk": walks(env, policies_of[i], state[None], goal[None], WALK)[0].tolist() if live else None,
         }
         for i, s in enumerate(panels)
     ]
-    return {**data, "policies": policies}
-
-
-# The plane, and the first state and goal.
+    near_to_far = matplotlib.colormaps[RAMP](np.linspace(0.0, 1.0, 256))[:, :3]
+    paths = None if spec.maze is None else TruePaths(spec.maze)
+    return {
+        "title": f"{spec.name}: {', '.join(s.name for s in panels)}",
+        "env": spec.name,
+        "threshold": spec.threshold,
+        "episode_length": spec.episode_length,
+        "steps_per_second": FPS,
+        "goal_dims": list(spec.goal_dims),
+        "plane": _plane(env, panels),
+        "paths": paths
+        and {
+            "boxes": paths.boxes.tolist(),
+            "corners": paths.corners.tolist(),
+            "between": np.where(np.isfinite(paths.corner_lengths), paths.corner_lengths, -1.0).tolist(),  # -1: no path
+        },
+        "task": task if live else None,
+        "scene": None if scene is None else {name: scene[name] for name in ("geoms", "tracked", "width")},
+        "state": state.tolist(),
+        "goal": goal.tolist(),
+        "colours": {**COLOURS, "body": BLUE, "pushed": ORANGE},
+        "ramp": base64.b64encode(np.round(255 * near_to_far).astype(np.uint8).tobytes()).decode(),  # 256 x 3 bytes
+        "policies": policies,
+    }
 
 
 def _plane(env: Environment, panels: Sequence[Panel]) -> dict[str, Any]:
     """Describe the view: a maze up to the inner edge of its outer walls, or the area where something happens."""
-    maze = env.spec.maze
-    if maze is not None:
-        return maze_plane(maze)
-    seen = [episode.achieved[:, :2] for s in panels for episode in s.episodes]
-    seen += [episode.goal[None, :2] for s in panels for episode in s.episodes]
-    points = np.concatenate(seen)
+    if env.spec.maze is not None:
+        return maze_plane(env.spec.maze)
+    episodes = [episode for s in panels for episode in s.episodes]
+    points = np.concatenate([*(e.achieved[:, :2] for e in episodes), *(e.goal[None, :2] for e in episodes)])
     low, high = points.min(axis=0), points.max(axis=0)
     middle, half = (low + high) / 2, (0.5 + MARGIN) * float((high - low).max())
     return {"low": (middle - half).tolist(), "high": (middle + half).tolist(), "maze": None}
-
-
-def _paths(spec: EnvSpec) -> dict[str, Any] | None:
-    """Describe the walls for exact shortest paths. -1: no path leads between two corners."""
-    if spec.maze is None:
-        return None
-    paths = TruePaths(spec.maze)
-    between = np.where(np.isfinite(paths.corner_lengths), paths.corner_lengths, -1.0)
-    return {"boxes": paths.boxes.tolist(), "corners": paths.corners.tolist(), "between": between.tolist()}
 
 
 def _first(env: Environment, panels: Sequence[Panel]) -> tuple[np.ndarray, np.ndarray]:
@@ -219,34 +211,15 @@ def _first(env: Environment, panels: Sequence[Panel]) -> tuple[np.ndarray, np.nd
 def _task(env: Environment) -> dict[str, Any] | None:
     """Describe a point task whose steps the page can compute; else return None."""
     if type(env) is PointMaze:
-        return {
-            "kind": "maze",
-            "inertia": env.inertia,
-            "radius": point_tasks.RADIUS,
-            "speed": point_tasks.SPEED,
-            "friction": point_tasks.FRICTION,
-            "force": point_tasks.FORCE,
-        }
-    if isinstance(env, PointPushing):
-        return {
-            "kind": "pushing",
-            "shape": env.shape,
-            "size": env.size,
-            "sticks": env.sticks,
-            "radius": point_tasks.POINT_RADIUS,
-            "speed": point_tasks.SPEED,
-            "substeps": point_tasks.SUBSTEPS,
-            "tolerance": point_tasks.TOLERANCE,
-            "reach": point_tasks.REACH,
-            "things": [dict(thing._asdict(), dims=list(thing.dims)) for thing in things_of(env)],
-        }
-    return None
-
-
-def _ramp() -> str:
-    """Return the landscape figures' colours from near to far: 256 x 3 bytes."""
-    table = matplotlib.colormaps[RAMP](np.linspace(0.0, 1.0, 256))[:, :3]
-    return base64.b64encode(np.round(255 * table).astype(np.uint8).tobytes()).decode()
+        constants = ("RADIUS", "SPEED", "FRICTION", "FORCE")
+        own: dict[str, Any] = {"kind": "maze", "inertia": env.inertia}
+    elif isinstance(env, PointPushing):
+        constants = ("POINT_RADIUS", "SPEED", "SUBSTEPS", "TOLERANCE", "REACH")
+        things = [dict(thing._asdict(), dims=list(thing.dims)) for thing in things_of(env)]
+        own = {"kind": "pushing", "shape": env.shape, "size": env.size, "sticks": env.sticks, "things": things}
+    else:
+        return None
+    return {**own, **{name.removeprefix("POINT_").lower(): getattr(point_tasks, name) for name in constants}}
 
 
 # Policies.
@@ -301,8 +274,8 @@ def _version(env: Environment, version: Version, live: bool) -> dict[str, Any]:
 
 
 def _network(layers: list[Layer]) -> dict[str, Any]:
-    parts = [layer.arrays[name].ravel() for layer in layers for name in ("kernel", "bias", "scale", "shift")
-             if name in layer.arrays]  # fmt: skip
+    names = ("kernel", "bias", "scale", "shift")
+    parts = [layer.arrays[name].ravel() for layer in layers for name in names if name in layer.arrays]
     described = [
         {
             "inputs": layer.arrays["kernel"].shape[0],

@@ -78,35 +78,21 @@ def steadied(episode: Episode) -> np.ndarray:
     return np.stack([np.convolve(padded[:, axis], window, mode="valid") for axis in range(2)], axis=-1)
 
 
-def _moment_at(episode: Episode, at: int, steady: np.ndarray | None = None) -> Moment:
-    def of(values: np.ndarray | None) -> np.ndarray | None:
-        return None if values is None else values[at]
-
-    return Moment(
-        achieved=episode.achieved[at],
-        goal=episode.goal,
-        q=of(episode.q),
-        trail=episode.achieved[: at + 1],
-        direction=of(episode.directions),
-        subgoal=of(episode.subgoals),
-        watched=of(steady),
-    )
-
-
 def status(episode: Episode, at: int) -> str:
+    outcome = ""
     if episode.reached is not None and at >= episode.reached:
         outcome = f"reached at step {episode.reached}"
-    elif at < episode.steps:
-        outcome = ""
-    else:
-        outcome = "not reached" if episode.reached is None else ""
+    elif episode.reached is None and at >= episode.steps:
+        outcome = "not reached"
     return f"step {at}    distance {episode.distance[at]:.2f}    {outcome}".rstrip()
 
 
 def _panel(shown: ShownPolicy, number: int, at: int, steady: np.ndarray, drawing: Drawing, caption: str) -> Image.Image:
     episode = shown.episodes[number]
     at = min(at, episode.last)
-    picture = Image.fromarray(drawing.draw(_moment_at(episode, at, steady)))
+    guides = [None if of is None else of[at] for of in (episode.directions, episode.subgoals, steady)]
+    q, trail = None if episode.q is None else episode.q[at], episode.achieved[: at + 1]
+    picture = Image.fromarray(drawing.draw(Moment(episode.achieved[at], episode.goal, q, trail, *guides)))
     panel = Image.new("RGB", (picture.width, TITLE + picture.height + STATUS), PAPER)
     panel.paste(picture, (0, TITLE))
     draw = ImageDraw.Draw(panel)
@@ -134,15 +120,14 @@ def _beside(panels: Sequence[Image.Image], policies: Sequence[ShownPolicy]) -> I
 
 def _legend(draw: ImageDraw.ImageDraw, middle: int, policies: Sequence[ShownPolicy]) -> None:
     episodes = [episode for shown in policies for episode in shown.episodes]
-    names = {"goal": True}
-    names["direction that the actor sees"] = any(e.directions is not None for e in episodes)
-    names["subgoal that training would command"] = any(e.subgoals is not None for e in episodes)
-    left = 8
-    for name, there in names.items():
-        if there:
-            draw.ellipse((left, middle - 5, left + 10, middle + 5), fill=COLOURS[name.split()[0]])
-            draw.text((left + 16, middle), name, INK, font("DejaVuSans", 12), anchor="lm")
-            left += 16 + round(draw.textlength(name, font("DejaVuSans", 12))) + 20
+    names = ["goal"]
+    names += ["direction that the actor sees"] if any(e.directions is not None for e in episodes) else []
+    names += ["subgoal that training would command"] if any(e.subgoals is not None for e in episodes) else []
+    left, plain = 8, font("DejaVuSans", 12)
+    for name in names:
+        draw.ellipse((left, middle - 5, left + 10, middle + 5), fill=COLOURS[name.split()[0]])
+        draw.text((left + 16, middle), name, INK, plain, anchor="lm")
+        left += 16 + round(draw.textlength(name, plain)) + 20
 
 
 @cache
@@ -188,17 +173,14 @@ class Mp4Writer:
         self._container = self._av.open(str(self._file.draft), "w", options={"movflags": "faststart"})
         self._stream: Any = None  # av.VideoStream, once the size is known from the first frame
 
-    def _open(self, image: np.ndarray) -> Any:
-        codec = next(name for name in CODECS if name in self._av.codecs_available)
-        stream = self._container.add_stream(codec, rate=self._fps)
-        stream.height, stream.width = image.shape[:2]
-        stream.pix_fmt = "yuv420p"
-        stream.options = {"crf": "20", "preset": "veryfast"} if codec == "libx264" else {"b": "2500000"}
-        return stream
-
     def write(self, frame: Frame) -> None:
         if self._stream is None:
-            self._stream = self._open(frame.image)
+            codec = next(name for name in CODECS if name in self._av.codecs_available)
+            self._stream = self._container.add_stream(codec, rate=self._fps)
+            self._stream.height, self._stream.width = frame.image.shape[:2]
+            self._stream.pix_fmt = "yuv420p"
+            options = {"crf": "20", "preset": "veryfast"} if codec == "libx264" else {"b": "2500000"}
+            self._stream.options = options
         image = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(frame.image), format="rgb24")
         for _ in range(1 if frame.seconds is None else round(frame.seconds * self._fps)):
             image.pts = None
@@ -234,14 +216,8 @@ class GifWriter:
         if whole and self._images:
             palette = _palette(self._images)
             images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in self._images]
-            images[0].save(
-                self._file.draft,
-                save_all=True,
-                append_images=images[1:],
-                duration=self._durations,
-                loop=0,
-                optimize=False,
-            )
+            options = {"append_images": images[1:], "duration": self._durations, "loop": 0, "optimize": False}
+            images[0].save(self._file.draft, save_all=True, **options)
         self._file.close(whole and bool(self._images))
 
 
