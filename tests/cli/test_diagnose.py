@@ -18,7 +18,7 @@ from dcp.lab.diagnose import results as diagnosis_results
 from dcp.lab.diagnose.results import diagnosis_sections, figures, findings
 from dcp.lab.run_collection import collect
 from dcp.lab.style import save
-from dcp.runs.sinks import TrainedRun
+from dcp.runs.training import TrainedRun
 
 
 @pytest.fixture(scope="module")

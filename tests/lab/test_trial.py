@@ -33,7 +33,7 @@ from dcp.lab.trial import (
 from dcp.policies.exports import export_policy, load_exported
 from dcp.policies.policy_file import save_policy
 from dcp.policies.wrappers import HostPolicy, PeriodicBurst, SampledPolicy
-from dcp.runs.sinks import TrainedRun
+from dcp.runs.training import TrainedRun
 
 FEW = {"episodes": 16, "seeds": (3,)}  # the run's own number of episodes: its program serves again
 
@@ -252,7 +252,16 @@ def measures(first_reach: list[int], near: list[int], start: np.ndarray | None =
     steps, zeros = np.full(n, 5), np.zeros(n)
     reach = np.array([np.mean([0 < f <= t for f in first_reach]) for t in range(1, 6)])
     return Measures(
-        starts, np.array(near), np.array(first_reach), zeros, np.full(n, 2.0), zeros, zeros.astype(bool), steps, reach
+        starts,
+        np.array(near),
+        np.array(first_reach),
+        zeros,
+        np.full(n, 2.0),
+        zeros,
+        zeros,
+        zeros.astype(bool),
+        steps,
+        reach,
     )
 
 

@@ -84,7 +84,7 @@ def _require_sense(options: ExploreOptions) -> None:
 def _panel(target: "Target", name: str, env: "Environment", options: ExploreOptions) -> "Panel":
     from dcp.lab.render.explore_page import Panel, pool_of, require_explorable, runs_in_page
     from dcp.lab.render.shown_episodes import Shown, show_policy
-    from dcp.runs.checkpoint_files import read_pool
+    from dcp.runs.run_status import read_pool
 
     policy, episodes = require_explorable(target), []
     if not runs_in_page(env, policy):

@@ -25,8 +25,7 @@ from dcp.grid.jobs import Job
 from dcp.grid.local_launcher import STOPPED, LocalLauncher
 from dcp.grid.resources import FreeResources, Gpu, Resources, gpus, run_memory
 from dcp.grid.worker import begin_child
-from dcp.machine.checks import check
-from dcp.machine.memory import machine_memory
+from dcp.machine.checks import check, machine_memory
 from dcp.runs.display import say
 
 if TYPE_CHECKING:
@@ -73,8 +72,6 @@ def _as_one_program(options: TrainOptions) -> int:
     from dcp.runs.seeds import SeedsFaultError, in_one_program, train_seeds
     from dcp.runs.stopping import SeedsInterrupted
 
-    if options.wandb:
-        raise UserError("W&B logs one run per process: use --seeds-as processes with --wandb")
     settings = in_one_program(options.settings, len(options.seeds))
     check(settings)  # before Config is made: this knows the environment, so it reports every violation
     try:
@@ -84,7 +81,7 @@ def _as_one_program(options: TrainOptions) -> int:
             runs_dir=options.runs_dir,
             overwrite=options.overwrite,
             resume=options.resume is not None,
-            tensorboard=options.tensorboard,
+            tracking=options.tracking,
             keep_policies=options.keep_policies,
             display=options.display,
             cache=options.cache,
@@ -106,7 +103,7 @@ def _show(runs: "dict[int, SeedRun]", options: TrainOptions) -> None:
     for run in runs.values():
         print(f"Seed {run.seed} trained for {outcome(run.rows[-1])}")
     for run in runs.values():
-        show_results(run.folder, options.plots)
+        show_results(run.folder, options.plots, options.tracking)
 
 
 def _stopped(stop: "SeedsInterrupted") -> int:
@@ -120,7 +117,7 @@ def _stopped(stop: "SeedsInterrupted") -> int:
 
 def _dry_run(options: TrainOptions, seeds_as: str) -> int:
     from dcp.cli.dry_run import dry_run
-    from dcp.runs.run_status import holds_run
+    from dcp.runs.folder import holds_run
     from dcp.runs.seeds import in_one_program, require_memory
 
     how = "as one program" if seeds_as == "vmapped" else "one process per core"
@@ -139,7 +136,8 @@ def _dry_run(options: TrainOptions, seeds_as: str) -> int:
 
 def _require_free(options: TrainOptions) -> None:
     """Raise UserError before the first seed starts if one of the folders would be refused."""
-    from dcp.runs.run_status import holds_run, taken
+    from dcp.runs.folder import holds_run
+    from dcp.runs.run_status import taken
 
     if options.overwrite or options.resume is not None:
         return

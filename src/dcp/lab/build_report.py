@@ -11,7 +11,7 @@ from pathlib import Path
 from PIL import Image
 
 from dcp.errors import UserError
-from dcp.files.validation import require_no_links_out
+from dcp.files.writing import require_no_links_out
 from dcp.lab.aggregate_scores import aggregate_section
 from dcp.lab.burst_tables import burst_sections
 from dcp.lab.compare_runs import compare_sections

@@ -14,9 +14,9 @@ import numpy as np
 
 from dcp.envs.base import Environment
 from dcp.envs.mazes import goals_at, has_plane, unit
-from dcp.envs.paths import POINTS_PER_CELL, farthest_goal, grid_axes, inside_walls, path_distances, require_free
 from dcp.errors import UserError
 from dcp.lab.episodes import Episode, play_toward
+from dcp.lab.paths import POINTS_PER_CELL, farthest_goal, grid_axes, inside_walls, path_distances, require_free
 from dcp.lab.statistics import spearman
 from dcp.lab.style import arrows_per_cell
 from dcp.lab.targets import Target, environment_of, require_psi

@@ -7,7 +7,7 @@ import jax
 from dcp.config import Config
 from dcp.envs.registry import env_of
 from dcp.files.run_folder import load_run
-from dcp.files.validation import require_no_links_out
+from dcp.files.writing import require_no_links_out
 from dcp.lab.curves import run_figure
 from dcp.lab.episodes import play, shows_maze
 from dcp.lab.landscape_figure import landscapes_figure

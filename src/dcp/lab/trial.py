@@ -16,15 +16,15 @@ import jax
 import numpy as np
 
 from dcp.envs.base import Environment
-from dcp.envs.paths import path_lengths
 from dcp.errors import UserError
 from dcp.evaluation import Bin, Deployment, Measures, evaluation_key, measure
+from dcp.lab.paths import path_lengths
 from dcp.lab.result_tables import finite, writing_to
 from dcp.lab.run_collection import EVALS_DIR
 from dcp.lab.statistics import Interval, episode_interval, paired_success_interval, success_interval, weighted_interval
 from dcp.lab.targets import Target, environment_of, open_target
 from dcp.machine import compiling, devices
-from dcp.machine.memory import available_memory
+from dcp.machine.checks import available_memory
 from dcp.policies.policy import DeployedPolicy, Policy
 from dcp.policies.policy_file import write_whole
 from dcp.policies.wrappers import SampledPolicy, with_burst
@@ -32,11 +32,12 @@ from dcp.types import Array, EnvSpec
 
 EPISODES = 128
 EVAL_STREAM = 0x676F616C  # an evaluation index that training never reaches, so every run sees new episodes
-NUMBERS = 3  # kept of each step of an episode, as 32 bits: a distance, three flags, the saturation
+NUMBERS = 3  # kept of each step of an episode, as 32 bits: a distance, three flags, the saturation; and signs
 COMPILING = "compiling (up to a minute under simulated physics, the first time)"
 CONFIRMATION = EVAL_STREAM + 1  # the second set of each seed
 RESULT_SCHEMA = 1  # of the files of results
 _EPISODE_COLUMNS = ("success", "first_reach", "time_near_goal", "start_distance", "final_distance", "saturation")
+_EPISODE_COLUMNS += ("action_flips",)
 
 
 def goal_set_key(seed: int) -> Array:
@@ -151,7 +152,7 @@ def arena_for(
     devices.prepare(wanted, made.spec)
     count = devices.count_devices(None if devices.shortage(wanted or 1) else wanted, episodes, made.spec)
     length = episode_length or (config.episode_length if config else None) or made.spec.episode_length
-    require_room(made.spec, episodes, length, NUMBERS)
+    require_room(made.spec, episodes, length, NUMBERS + -(-made.spec.action_size // 4))
     return Arena(made, episodes, length, tuple(seeds), count)
 
 
@@ -246,6 +247,7 @@ def estimates(measures: Measures) -> dict[str, Interval]:
         "first_reach": episode_interval(measures.first_reach[measures.success]),  # of the episodes that reached
         "final_distance": episode_interval(measures.final_distance),
         "saturation": weighted_interval(measures.saturation, measures.steps, 0.0, 1.0),
+        "action_flips": weighted_interval(measures.action_flips, np.maximum(measures.steps - 1, 0), 0.0, 1.0),
     }
 
 

@@ -21,13 +21,13 @@ from dcp.critics.survival import ChronoSRL
 from dcp.envs import point_tasks
 from dcp.envs.base import Environment
 from dcp.envs.mazes import goals_at
-from dcp.envs.paths import TruePaths, farthest_goal
 from dcp.envs.point_tasks import PointMaze, PointPushing, things_of
 from dcp.errors import UserError
 from dcp.files.run_folder import kept_policies
 from dcp.lab.episodes import Episode
 from dcp.lab.landscape_figure import COLOURS as RAMP
 from dcp.lab.pages import asset, exact, theme, whole_page
+from dcp.lab.paths import TruePaths, farthest_goal
 from dcp.lab.psi_landscape import directions
 from dcp.lab.render.pictures import COLOURS
 from dcp.lab.render.shown_episodes import ShownPolicy, pooled_command, sees_direction, visited_pool
