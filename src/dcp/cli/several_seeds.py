@@ -116,7 +116,7 @@ def _stopped(stop: "SeedsInterrupted") -> int:
 
 
 def _dry_run(options: TrainOptions, seeds_as: str) -> int:
-    from dcp.cli.dry_run import dry_run
+    from dcp.cli.around_training import dry_run
     from dcp.runs.folder import holds_run
     from dcp.runs.seeds import in_one_program, require_memory
 

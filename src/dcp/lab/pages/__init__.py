@@ -1,4 +1,4 @@
-"""Pages that hold everything they need in one HTML file: those of `dcp explore`, `render`, `report` and `results`.
+"""Pages that hold everything they need in one HTML file: of `dcp explore`, `render` and `report`, and the ledger's.
 
 A page is made from a template, style sheets, ES modules and data; nothing is loaded from elsewhere. A browser that
 opens a file from disk does not load modules from other files. So each module becomes a function in one script, and
