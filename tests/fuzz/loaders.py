@@ -18,7 +18,7 @@ from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.machine.programs import Programs
 from dcp.policies.exports import encode, load_exported
-from dcp.policies.policy_file import load_policy, save_policy
+from dcp.policies.policy_file import load_policy, policy_about, save_policy
 from dcp.runs import checkpoint as files
 from dcp.runs.run_status import how_far, is_finished, load, read_plan
 from tests.fuzz import text_loaders
