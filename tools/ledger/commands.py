@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from dcp.cli.flags import POSITIONAL, parse
-from dcp.cli.report import count
+from dcp.cli.working import count
 from dcp.errors import EXIT_FAULT, EXIT_MISTAKE, RunError, UserError
 from dcp.named_code import only_allowed
 
@@ -153,7 +153,7 @@ def _take_cores(runs: Sequence[str]) -> None:
 
 
 def _page(options: LedgerOptions) -> int:
-    from dcp.lab.pages.whole_page import asset, theme, whole_page
+    from dcp.lab.pages import asset, theme, whole_page
     from dcp.policies.policy_file import write_whole
     from tools.ledger.entries import check_all
     from tools.ledger.tables import index
