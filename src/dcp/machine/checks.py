@@ -176,12 +176,13 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     agent = make_agent(config, chunked)
     wanted, hindsight = Learner(config, chunked, agent).needs, hindsight_of(agent.critic)
 
-    def rows(number: int) -> Any:
-        def of(kind: Any, *sizes: int) -> Any:
-            return jax.ShapeDtypeStruct((number, num_envs, *sizes), kind)
-
-        state, action, goal = (of(jnp.float32, size) for size in (spec.state_size, spec.action_size, spec.goal_size))
-        return Transition(state, action, goal, of(jnp.int32), of(bool) if reads_falls(wanted, hindsight) else None)
+    def rows(number: int) -> Transition:
+        shape = (number, num_envs)
+        sizes = (spec.state_size, spec.action_size, spec.goal_size)
+        arrays: list[Any] = [jax.ShapeDtypeStruct((*shape, size), jnp.float32) for size in sizes]
+        arrays.append(jax.ShapeDtypeStruct(shape, jnp.int32))
+        arrays.append(jax.ShapeDtypeStruct(shape, bool) if reads_falls(wanted, hindsight) else None)
+        return Transition(*arrays)
 
     def pairs(windows: Transition, key: Array) -> Any:
         return relabel(windows, spec, config.discount, key, wanted, hindsight, config.action_chunk)
