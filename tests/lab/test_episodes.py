@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 
 from dcp.envs.mazes import parse_layout
 from dcp.envs.point_tasks import START_NOISE, THRESHOLD, PointMaze
-from dcp.lab.episodes import Episode, play, play_toward, shows_maze
+from dcp.lab.episodes import Episode, cached_by_env, play, play_toward, shows_maze
 from tests.support.toys import LineWorld
 
 CORRIDOR = parse_layout("#######\n#r.g.g#\n#######", 1.0)
@@ -68,3 +68,10 @@ def test_a_path_ends_with_the_success():
     points = np.array([[1.0, 1.0], [1.0, 2.0], [3.0, 1.05], [3.0, 1.0]])
     assert_array_equal(Episode(points, points[3], None, 1).path, points[:2])
     assert_array_equal(Episode(points, points[3], None, None).path, points)
+
+
+def test_a_program_is_made_once_for_an_environment_and_each_time_for_one_without_a_hash():
+    made = []
+    make = cached_by_env(lambda env, steps: made.append((env, steps)) or len(made))
+    assert [make("env", 3), make("env", 3), make("env", 4)] == [1, 1, 2]
+    assert [make(["env"], 3), make(["env"], 3)] == [3, 4]

@@ -36,7 +36,7 @@ from dcp.grid.resources import (
 from dcp.machine.checks import machine_memory
 from dcp.named_code import imported_modules
 from dcp.runs.checkpoint import machine
-from dcp.runs.display import clock
+from dcp.runs.terminal import clock
 
 MOST_FAILURES = 8  # reported one by one
 

@@ -12,8 +12,8 @@ import numpy as np
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.point_tasks import places, things_of
 from dcp.evaluation import Record, rollout
-from dcp.lab.trial import COMPILING
-from dcp.machine.compiling import QUICK_COMPILE, Program, cached_by_env
+from dcp.lab.trial import COMPILING, Program, cached_by_env
+from dcp.machine.compiling import QUICK_COMPILE
 from dcp.policies.policy import Policy, PolicyState
 from dcp.types import Array, EnvSpec
 

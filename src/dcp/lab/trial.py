@@ -8,9 +8,9 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, wraps
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import numpy as np
@@ -38,6 +38,41 @@ CONFIRMATION = EVAL_STREAM + 1  # the second set of each seed
 RESULT_SCHEMA = 1  # of the files of results
 _EPISODE_COLUMNS = ("success", "first_reach", "time_near_goal", "start_distance", "final_distance", "saturation")
 _EPISODE_COLUMNS += ("action_flips",)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Program:
+    """A jitted function whose compilation can be waited for by itself, so that a user sees what takes the time."""
+
+    def __init__(self, run: Any):
+        self._run, self._made = run, {}
+
+    def compiled_for(self, *args: Any, on_compile: Callable[[], object] = int) -> Callable[..., Any]:
+        """Return the executable for arguments like these, compiled once; `on_compile` is called before."""
+        leaves, tree = jax.tree.flatten(args)
+        like = tuple((jax.typeof(leaf), getattr(leaf, "sharding", None)) for leaf in leaves)
+        if (tree, like) not in self._made:
+            on_compile()
+            self._made[tree, like] = self._run.lower(*args).compile()
+        return self._made[tree, like]
+
+
+def cached_by_env(make: Callable[P, R]) -> Callable[P, R]:
+    """Keep the last four results of `make(env, ...)`. An environment without a hash gets a fresh one each time."""
+    shared = lru_cache(maxsize=4)(make)
+
+    @wraps(make)
+    def get(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            hash(args)
+        except TypeError:
+            return make(*args, **kwargs)
+        return shared(*args, **kwargs)
+
+    return get
 
 
 def goal_set_key(seed: int) -> Array:
@@ -105,9 +140,9 @@ class Arena:
         return Trial(self.env.spec, self.length, self.seeds, tuple(by_seed))
 
 
-@compiling.cached_by_env
-def _program(deployment: Deployment) -> compiling.Program:
-    return compiling.Program(compiling.jit(deployment.episodes))
+@cached_by_env
+def _program(deployment: Deployment) -> Program:
+    return Program(compiling.jit(deployment.episodes))
 
 
 def require_room(spec: EnvSpec, episodes: int, length: int, numbers: int) -> None:

@@ -20,7 +20,8 @@ from dcp.lab.diagnose.visited_states import Result, Study, Truth, Visits, action
 from dcp.lab.paths import farthest_goal, wall_at
 from dcp.lab.statistics import clustered_mean, clustered_share
 from dcp.lab.style import arrows_per_cell
-from dcp.machine.compiling import QUICK_COMPILE, cached_by_env
+from dcp.lab.trial import cached_by_env
+from dcp.machine.compiling import QUICK_COMPILE
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.table import COMMANDS, make_agent, make_part, named_parts
 from dcp.policies.policy import DeployedPolicy

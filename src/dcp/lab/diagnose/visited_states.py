@@ -18,7 +18,8 @@ from dcp.envs.point_tasks import things_of
 from dcp.errors import UserError
 from dcp.evaluation import Record, rollout
 from dcp.lab.paths import TruePaths
-from dcp.machine.compiling import QUICK_COMPILE, cached_by_env
+from dcp.lab.trial import cached_by_env
+from dcp.machine.compiling import QUICK_COMPILE
 from dcp.methods.conditions import direction_and_magnitude
 from dcp.methods.more_conditions import pulled_back
 from dcp.policies.policy import DeployedPolicy
