@@ -13,8 +13,8 @@ from rich.table import Table
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE
-from dcp.cli.report import count
 from dcp.cli.report import main as report
+from dcp.cli.working import count
 from dcp.config import cores
 from dcp.errors import RunError, UserError, printable
 from dcp.grid.driver import Driver
