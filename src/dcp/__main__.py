@@ -1,6 +1,6 @@
 """`dcp` and `python -m dcp`: listen for Ctrl-C before anything heavy is imported, then run the command."""
 
-import _signal  # built in: every other import could swallow a KeyboardInterrupt in a callback of Python's own
+import _signal  # pyright: ignore[reportMissingImports]  # built in: other imports could swallow a KeyboardInterrupt
 import sys
 
 # Until the thread of machine/signals.py listens, the system ends the process at Ctrl-C.

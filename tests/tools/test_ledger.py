@@ -164,6 +164,7 @@ ALIKE = {"success_once": 0.0, "time_near_goal": 0.0}  # standard errors where al
         {"evaluation": 1},
         {"standard_errors": {"success_once": 0.3, "time_near_goal": 0.0}},
         {"standard_errors": {"success_once": 0.0, "time_near_goal": 1e6}},
+        {"scores": {"success_once": 1.5, "time_near_goal": 0.0}, "standard_errors": ALIKE},  # no share of episodes
     ],
 )
 def test_a_repeated_evaluation_with_impossible_numbers_is_caught(copied, repeated):

@@ -231,7 +231,7 @@ def repeat_faults(folder: Path, then: Repeated) -> list[str]:
     of_success, of_near = (then.standard_errors[name] for name in SCORES)
     most = math.sqrt(max(near * ((config.episode_length or math.inf) - near), 0.0) / (episodes - 1))
     right = math.sqrt(max(success * (1.0 - success), 0.0) / (episodes - 1))
-    possible = then.evaluation == len(rows_of(folder)) and abs(of_success - right) < 1e-6
+    possible = 0.0 <= success <= 1.0 and then.evaluation == len(rows_of(folder)) and abs(of_success - right) < 1e-6
     if not (possible and 0.0 <= of_near <= 1.000001 * most):
         return ["the repeated evaluation of entry.json has numbers that no evaluation gives: it was edited"]
     return differs(folder, then)
