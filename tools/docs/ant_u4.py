@@ -1,6 +1,6 @@
-"""Make the figure and tables of docs/results_u4.md, Ant U4 at the published loop, from three CSV files alone.
+"""Make the figure and tables of Ant U4 in docs/results_others.md, from three CSV files alone.
 
-    python -m tools.docs.ant_u4 collect RUNS_DIR     # the runs of docs/results_u4.md -> ant_u4.csv
+    python -m tools.docs.ant_u4 collect RUNS_DIR     # the page's runs -> ant_u4.csv
     python -m tools.docs.ant_u4 layouts RUNS_DIR     # the last policies on all and on far goals -> ant_u4_layouts.csv
     python -m tools.docs.ant_u4                      # the figure and the tables
 
@@ -120,7 +120,8 @@ def curve_table() -> str:
         *(f"{label}: {what}" for label in METHODS.values() for what in ("near", "success (%)")),
     ]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    for at in range(common):
+    steps = runs["crl"]["env_steps"][:common]
+    for at in (int(np.argmin(abs(steps - near))) for near in (1e6, 2e6, 1e9)):  # as published, and the last
         cells = [f"{int(runs['crl']['env_steps'][at]):,}"]
         for run in runs.values():
             cells += [f"{run['time_near_goal'][at]:.0f}", f"{100 * run['success_once'][at]:.1f}"]
@@ -157,7 +158,7 @@ def main(arguments: list[str]) -> None:
     else:
         save(figure(), RESULTS / "ant_u4.png")
         put("ant_u4", curve_table())
-        put("ant_u4_layouts", layout_table())
+        print(layout_table())
 
 
 if __name__ == "__main__":
