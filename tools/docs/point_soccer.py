@@ -3,7 +3,7 @@
     python -m tools.docs.point_soccer run --out /somewhere/outside       # 54 runs, two programs at a time, one a core
     python -m tools.docs.point_soccer collect --out /somewhere/outside   # -> docs/results/point_soccer.csv
     python -m tools.docs.point_soccer diagnose --out /somewhere/outside  # -> docs/results/point_soccer_diagnosis.csv
-    python -m tools.docs.point_soccer make                               # tables and figure, from the CSV alone
+    python -m tools.docs.point_soccer make                               # the figure and tables, from the CSVs
 
 Arms x five seeds on point_soccer and point_soccer_slick; two arms, two seeds on point_push. Every run is
 `--preset laptop` with the overrides below and nothing else, the same for every arm; an arm's seeds are one program.
@@ -315,11 +315,9 @@ def make() -> None:
     arms = runs["point_soccer"]
     save(curves_figure(arms), RESULTS / "point_soccer.png")
     put("soccer", results_table(arms))
-    put("soccer_paired", paired_table(arms))
-    put("soccer_diagnosis", diagnosis_table("point_soccer"))
-    slick = runs["point_soccer_slick"]
-    tables = [results_table(slick), paired_table(slick), diagnosis_table("point_soccer_slick")]
-    print("\n\n".join([*tables, results_table(runs["point_push"])]))
+    for study in ("point_soccer", "point_soccer_slick"):
+        print(f"{study}\n\n{results_table(runs[study])}\n\n{paired_table(runs[study])}\n\n{diagnosis_table(study)}\n")
+    print(f"point_push\n\n{results_table(runs['point_push'])}")
 
 
 def _interval(values: np.ndarray, digits: int) -> str:
