@@ -49,14 +49,12 @@ def read() -> Runs:
 
 def u_table(u: Mapping[str, list[Columns]], labels: list[str]) -> str:
     """At the last evaluation, at the third of ten, and the mean over all ten."""
-    head = ["", "success at least once (%)", "time near goal", "success at 984,064 steps (%)", "mean over the run (%)"]
+    head = ["", "success at least once (%)", "success at 984,064 steps (%)", "mean over the run (%)"]
     lines = [_line(head), "|---" * len(head) + "|"]
     for label in labels:
         success = [100 * run["success_once"] for run in u[label]]
-        near = t_interval([run["time_near_goal"][-1] for run in u[label]])
-        cells = [t_interval([run[-1] for run in success]), near]
-        cells += [t_interval([run[2] for run in success]), t_interval([run.mean() for run in success])]
-        lines.append(_line([label, *map(str, cells)]))
+        values = [run[-1] for run in success], [run[2] for run in success], [run.mean() for run in success]
+        lines.append(_line([label, *(str(t_interval(column)) for column in values)]))
     return "\n".join(lines)
 
 
@@ -123,13 +121,12 @@ def whole(runs: Runs, maze: str, method: str, metric: str) -> np.ndarray:
 
 
 def four_methods_table(runs: Runs) -> str:
-    head = ["", *(f"{maze}: {what}" for maze in LABELS for what in ("success (%)", "time near goal", "mean success"))]
+    head = ["", *(f"{maze}: {what}" for maze in LABELS for what in ("success (%)", "mean success"))]
     lines = [_line(head), "|---" * len(head) + "|"]
     for method in METHODS:
         cells = [method]
         for maze in LABELS:
             cells.append(str(t_interval(100 * last(runs, maze, method, "success_once"))))
-            cells.append(str(t_interval(EPISODE * last(runs, maze, method, "time_near_goal"))))
             cells.append(str(t_interval(100 * whole(runs, maze, method, "success_once"))))
         lines.append(_line(cells))
     return "\n".join(lines)
