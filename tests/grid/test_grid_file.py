@@ -175,6 +175,17 @@ def test_checked_runs_have_what_the_environment_decides():
     assert Settings().window is None
 
 
+def test_a_grid_of_too_many_runs_is_counted_before_they_are_listed(tmp_path: Path):
+    """2,000^4 runs would take all memory."""
+    path = tmp_path / "bomb.toml"
+    values = list(range(1, 2_001))
+    path.write_text("[product]\n" + "".join(f"{name} = {values}\n" for name in ("seed", "width", "depth", "num_envs")))
+    with pytest.raises(
+        UserError, match=r"bomb\.toml names 16,000,000,000,000 runs, more than 100,000: shorten its lists"
+    ):
+        expand(read_grid(path), ["seed=1"])
+
+
 @pytest.mark.parametrize("content", [b"preset = ", b"\xff\xfe", None])
 def test_what_is_not_toml_is_reported(tmp_path: Path, content: bytes | None):
     path = tmp_path / "grid.toml"

@@ -85,7 +85,7 @@ def test_a_grid_over_another_run_is_refused_before_anything_starts(there: tuple[
     runs_dir = there[0].parents[2]
     assert main(["grid", "--preset", "smoke", "--where", "seed=0", "--runs-dir", str(runs_dir)]) == 2
     said = capsys.readouterr().err
-    assert "seed_0 holds another run (depth 1 where the grid has 2)" in said and said.count("\n") == 1
+    assert "seed_0 holds another run (depth 1 where 2 is asked for)" in said and said.count("\n") == 1
     assert not (runs_dir / "grid").exists()
 
 

@@ -84,8 +84,9 @@ def policy_about(path: str | Path) -> dict[str, Any]:
     return dict(_read(_policy_file(path))[1].get("about", {}))
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that a reader finds either the old content or the new, never a part."""
+def write_whole(path: Path, content: bytes, durable: bool = True) -> None:
+    """Write a file so that a reader finds either the old content or the new, never a part. `durable`: even after a
+    power cut, which takes as long as the disk needs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     draft.unlink(missing_ok=True)
@@ -93,7 +94,8 @@ def write_whole(path: Path, content: bytes) -> None:
         with draft.open("xb") as file:  # a link of this name in a stranger's folder would lead elsewhere
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())  # after a power cut the file must not be empty
+            if durable:
+                os.fsync(file.fileno())
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
