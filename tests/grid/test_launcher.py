@@ -1,5 +1,7 @@
-"""When a job is tried again, how its process is judged, and what the driver says of it. A launcher that follows a script
-stands for processes here; real ones are in test_local_grid.py."""
+"""When a job is tried again, how its process is judged, and where its output goes.
+
+A launcher that follows a script stands for processes here; real ones are in test_local_grid.py.
+"""
 
 import os
 from collections.abc import Sequence
