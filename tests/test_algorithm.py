@@ -18,15 +18,14 @@ from dcp.envs.point_tasks import PointMaze
 from dcp.errors import UserError
 from dcp.evaluation import evaluation_key
 from dcp.interfaces import Agent
+from dcp.loop import evaluation_points
 from dcp.machine.checks import check_algorithm
 from dcp.machine.programs import Programs
 from dcp.methods.commands import FinalGoal
 from dcp.methods.conditions import RawGoal
 from dcp.presets import preset_config
 from dcp.runs import training
-from dcp.runs.run_status import evaluation_points
-from dcp.runs.sinks import TrainedRun
-from dcp.runs.training import resume, train
+from dcp.runs.training import TrainedRun, resume, train
 from tests.support.tiny import tiny_config
 
 

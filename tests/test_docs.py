@@ -45,11 +45,11 @@ def test_every_import_that_a_page_shows_works(page: Path):
 
 
 def test_paper_to_code_names_what_exists():
-    found = NAMED.findall((ROOT / "docs" / "paper_to_code.md").read_text())
-    assert len(found) > 40
+    entries = NAMED.findall((ROOT / "docs" / "paper_to_code.md").read_text())
+    assert len(entries) > 40
     missing = []
-    for path, names in found:
-        module = import_module(f"dcp.{path.replace('/', '.')}")
+    for path, names in entries:
+        module = import_module(f"{'' if path.startswith('tools/') else 'dcp.'}{path.replace('/', '.')}")
         for name in re.findall(r"`([\w.]+)`", names):
             first, *rest = name.split(".")
             owner = getattr(module, first, None)

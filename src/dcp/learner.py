@@ -95,7 +95,10 @@ class Learner:
         mean, log_std = actor_heads(self.network, params.actor, batch.state, condition)
         value = actor_value(self.agent.critic, self.problem, params.critic, batch, goal)
         alpha = jax.lax.stop_gradient(jnp.exp(params.log_alpha))
-        return self.rule.loss(ActorStep(value, mean, log_std, noise, alpha, batch))
+        loss, log_prob = self.rule.loss(ActorStep(value, mean, log_std, noise, alpha, batch))
+        if penalty := self.config.action_penalty:  # saturated actions chatter around a goal
+            loss = loss + penalty * jnp.mean(jnp.sum(jnp.square(mean), axis=-1))
+        return loss, log_prob
 
     def with_next_action(self, params: LearnerParams, actor: Params, batch: Batch, key: Array) -> Batch:
         """Add what this actor would do at the next state, for a critic that bootstraps from it."""

@@ -13,19 +13,44 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.algorithm import RunState
-from dcp.config import Config
+from dcp.algorithm import Parts, RunState, iteration, prefill
+from dcp.config import Config, Settings
 from dcp.errors import UserError
 from dcp.evaluation import evaluation_key
 from dcp.learner import LearnerParams, LearnerState
-from dcp.types import Array, Metrics
+from dcp.types import Array
 
 Row = dict[str, float]
 
 
+@dataclass(frozen=True)
+class Budget:
+    """Hold a budget that a run had before it was raised."""
+
+    steps: int
+    num_evals: int
+
+
+def evaluation_points(config: Config, earlier: tuple[Budget, ...] = ()) -> list[int]:
+    """Return the iterations done at each evaluation: evenly spaced in each budget, the last one at its end."""
+    points: list[int] = []
+    start = 0
+    for budget in (*earlier, Budget(config.steps, config.num_evals)):
+        end = iterations_of(config, budget.steps)
+        count = budget.num_evals - len(points)
+        points += [start + round((i + 1) * (end - start) / count) for i in range(count)]
+        start = end
+    return points
+
+
+def iterations_of(config: Config, steps: int) -> int:
+    """Return the iterations of another budget. Not by a `Config`, which would check the present evaluations too."""
+    return Settings(**{**vars(config), "steps": steps}).num_iterations
+
+
 @dataclass
 class HostState:
-    """All that a run needs to resume between two unrolls, besides its arrays (the `RunState`)."""
+    """Hold all that a run needs to resume between two unrolls, besides its arrays (the `RunState`)."""
 
     unrolls: int = 0  # RunState.unrolls, as a number on the host
     rows: list[Row] = field(default_factory=list)  # of metrics.csv, one per evaluation
@@ -47,12 +72,8 @@ class Callback:
         """Save or stop here, after an unroll or an evaluation. An exception ends the run."""
 
 
-class Programs(Protocol):
+class Programs(Parts, Protocol):
     """What the loop calls: `machine.programs.Programs`."""
-
-    def prefill(self, run: RunState) -> RunState: ...
-
-    def iteration(self, run: RunState) -> tuple[RunState, Metrics]: ...
 
     def evaluate(self, params: LearnerParams, key: Array) -> Row: ...
 
@@ -68,12 +89,12 @@ def train_loop(
             row = recorder.add_row(scores, int(jnp.sum(run.acting.episodes.diverged)))
             callback.evaluated(run, row)
         elif host.unrolls < config.num_prefill_unrolls:
-            run = jax.block_until_ready(programs.prefill(run))
+            run = jax.block_until_ready(prefill(programs, run))
             recorder.count_unroll()
             callback.unrolled(host)
         else:
             since = time.perf_counter()
-            run, metrics = jax.block_until_ready(programs.iteration(run))
+            run, metrics = jax.block_until_ready(iteration(programs, run))
             metrics = {name: float(value) for name, value in metrics.items()}
             recorder.count_unroll(metrics, time.perf_counter() - since)
             if not recorder.is_finite or not bool(all_finite(run.learner)):
@@ -132,8 +153,15 @@ class Recorder:
 
 
 def _means(metrics: list[Row]) -> Row:
-    """Return means over iterations. Host floats equal the device's float32 exactly, so a resumed run agrees."""
-    return {name: float(jnp.mean(jnp.asarray([m[name] for m in metrics], np.float32))) for name in metrics[0]}
+    """Return means over iterations. Host floats equal the device's float32 exactly, so a resumed run agrees.
+
+    Iterations before a run was resumed may lack metrics that this version has, and have others.
+    """
+    values: dict[str, list[float]] = {}
+    for of_one in metrics:
+        for name, value in of_one.items():
+            values.setdefault(name, []).append(value)
+    return {name: float(jnp.mean(jnp.asarray(each, np.float32))) for name, each in values.items()}
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def test_what_is_not_installed_is_named_next_to_the_rest(tiny_run, capsys, monke
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
     assert main(["latency", str(tiny_run.folder), "--steps", "5", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert "pip install 'dcp-rl[onnx]'" in found["missing"]["onnxruntime"]
+    assert "pip install '.[onnx]'" in found["missing"]["onnxruntime"]
     assert found["forms"].keys() == {"jax", "numpy", "stablehlo"}
 
 

@@ -95,4 +95,4 @@ def test_without_pyav_the_rest_is_written_and_only_an_mp4_that_was_asked_for_is_
     monkeypatch.setitem(sys.modules, "av", None)
     assert main(["render", str(tiny_run.folder), *QUICK, "--out", str(tmp_path), *asked]) == code
     assert {path.suffix for path in tmp_path.iterdir()} == {".gif", ".html"}
-    assert "pip install 'dcp-rl[video]'" in capsys.readouterr().err
+    assert "pip install '.[video]'" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from dcp.config import cores
 from dcp.grid.jobs import run_status
 from dcp.grid.launcher import Driver, LocalLauncher
 from dcp.grid.resources import FreeResources
-from dcp.runs.sinks import TrainedRun
+from dcp.runs.training import TrainedRun
 from tests.support.same_run import assert_same_run, metrics
 from tests.support.small_grids import Killer, as_toml, files, planned
 

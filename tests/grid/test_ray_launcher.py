@@ -25,7 +25,7 @@ from dcp.grid.launcher import Driver, LocalLauncher
 from dcp.grid.ray_launcher import RayLauncher, RayOptions, join_cluster, ray_package, require_nodes, run_task
 from dcp.grid.resources import FreeResources, Resources, scheduled_variables
 from dcp.runs.run_status import how_far
-from dcp.runs.sinks import TrainedRun
+from dcp.runs.training import TrainedRun
 from tests.support.same_run import assert_same_run, metrics
 from tests.support.small_grids import Killer, as_toml, files, planned, with_cores
 
@@ -203,7 +203,7 @@ def test_a_node_that_does_not_see_the_runs_says_so(tmp_path: Path):
 
 def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r"needs the package ray .*: pip install 'dcp-rl\[ray\]'"):
+    with pytest.raises(UserError, match=r"needs the package ray .*: pip install '\.\[ray\]'"):
         ray_package()
 
 

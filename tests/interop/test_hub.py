@@ -125,7 +125,7 @@ def test_without_the_client_the_sentence_names_the_extra(tiny_run, capsys, monke
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     for command in (["push", str(tiny_run.folder), "me/maze"], ["pull", "me/maze"]):
         assert main(command) == 2
-        assert "pip install 'dcp-rl[hub]'" in capsys.readouterr().err
+        assert "pip install '.[hub]'" in capsys.readouterr().err
 
 
 def test_a_dry_run_writes_what_would_be_pushed(tiny_run, tmp_path: Path, capsys):

@@ -21,7 +21,16 @@ def measures(first_reach: list[int], near: list[int], start: np.ndarray | None =
     steps, zeros = np.full(n, 5), np.zeros(n)
     reach = np.array([np.mean([0 < f <= t for f in first_reach]) for t in range(1, 6)])
     return Measures(
-        starts, np.array(near), np.array(first_reach), zeros, np.full(n, 2.0), zeros, zeros.astype(bool), steps, reach
+        starts,
+        np.array(near),
+        np.array(first_reach),
+        zeros,
+        np.full(n, 2.0),
+        zeros,
+        zeros,
+        zeros.astype(bool),
+        steps,
+        reach,
     )
 
 

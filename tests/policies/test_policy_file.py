@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import subprocess
 import sys
 import time
@@ -19,8 +18,8 @@ from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.methods.conditions import RawGoal
 from dcp.methods.table import CONDITIONS
-from dcp.policies.policy import DeployedPolicy
-from dcp.policies.policy_file import load_policy, policy_about, save_policy, write_whole
+from dcp.policies.policy import DeployedPolicy, save_policy
+from dcp.policies.policy_file import load_policy, policy_about
 from tests.support.untrained import untrained_policy
 
 
@@ -66,16 +65,6 @@ def test_a_specs_physics_and_fixes_come_back_and_older_files_have_none(tmp_path:
 def test_a_run_folder_can_be_given_for_its_policy(saved: Path):
     assert load_policy(saved.parent).spec.name == "point_u_maze_inertia"
     assert policy_about(saved) == {"env": "point_u_maze_inertia", "method": "dcp"}
-
-
-def test_a_link_in_place_of_the_draft_is_not_followed(tmp_path: Path):
-    precious, out = tmp_path / "precious", tmp_path / "out"
-    precious.write_text("mine")
-    out.mkdir()
-    (out / f".policy.npz.{os.getpid()}.tmp").symlink_to(precious)
-    write_whole(out / "policy.npz", b"new")
-    assert precious.read_text() == "mine" and (out / "policy.npz").read_bytes() == b"new"
-    assert not (out / "policy.npz").is_symlink() and len(list(out.iterdir())) == 1
 
 
 def test_a_new_policy_replaces_the_old_one_whole(saved: Path):

@@ -18,14 +18,14 @@ import pytest
 from dcp.cli.main import main
 from dcp.config import Config
 from dcp.errors import RunError, UserError
-from dcp.loop import Evaluation
+from dcp.loop import Evaluation, evaluation_points
 from dcp.methods.table import PAPER
 from dcp.presets import preset_config
-from dcp.runs import checkpoint_files as files
+from dcp.runs import checkpoint as files
+from dcp.runs import run_status
 from dcp.runs.checkpoint import Cadence
-from dcp.runs.run_status import evaluation_points, raised
-from dcp.runs.sinks import TrainedRun
-from dcp.runs.training import resume, train
+from dcp.runs.run_status import raised
+from dcp.runs.training import TrainedRun, resume, train
 from tests.support.same_run import assert_same_run, final_arrays, metrics
 from tests.support.tiny import FLAGS, LONGER, LONGER_FLAGS, tiny_config
 
@@ -111,13 +111,13 @@ class TestDamage:
         self, folder: Path, longer_run: TrainedRun, capsys
     ):
         newest, before = files.checkpoints(folder / "checkpoints")
-        victim = next(path for path in (newest / "state").rglob("*") if path.stat().st_size > 10_000)
+        victim = newest / "state.npz"
         content = bytearray(victim.read_bytes())
         content[5_000] ^= 1
         victim.write_bytes(content)
         resume(folder, display="none")
         said = capsys.readouterr().err
-        assert f"{newest} is damaged (the checksum of state/" in said
+        assert f"{newest} is damaged (the checksum of state.npz" in said
         assert said.count("\n") == 1
         assert_same_run(folder, longer_run.folder)
         assert before.name == "000000020_00009"
@@ -132,7 +132,7 @@ class TestDamage:
 
     def test_with_every_checkpoint_damaged_nothing_is_overwritten(self, folder: Path):
         for path in files.checkpoints(folder / "checkpoints"):
-            (path / "state" / "manifest.ocdbt").unlink()
+            (path / "state.npz").unlink()
         rows = (folder / "metrics.csv").read_bytes()
         with pytest.raises(UserError, match=r"every checkpoint of .* is damaged: restore one"):
             resume(folder, display="none")
@@ -214,7 +214,7 @@ class TestStrangers:
         newest = files.checkpoints(folder / "checkpoints")[0]
         shutil.copytree(newest, folder / "checkpoints" / "best")
         resume(folder, display="none")
-        files.verify(folder / "checkpoints" / "best")
+        run_status.verify(folder / "checkpoints" / "best")
         assert_same_run(folder, longer_run.folder)
 
 

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dcp import __version__
+from dcp.errors import PACKAGE, install_hint
 from dcp.lab.render.offscreen import ProbeError, advice, find_backend, first_line, in_a_process
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-PACKAGE = "dcp-rl"  # the name on PyPI, where `dcp` belongs to another project
 OLDEST = (3, 11)
 SMALL, LARGE = "ant_u_maze", "humanoid_u_maze"  # the paper's most common body, and its largest
 WHOLE = 2.6  # a run's memory divided by that of its large parts, measured by benchmarks/iteration.py on ant_u_maze
@@ -92,7 +92,7 @@ def extras() -> Iterator[Check]:
         problems = unmet_of_extra(extra)
         if problems:
             more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
-            advice = f"If you want it: pip install 'dcp-rl[{extra}]'"
+            advice = f"If you want it: {install_hint(extra)}"
             yield Check(f"extra {extra}", "missing", problems[0] + more, advice)
         else:
             there = [f"{r.name} {version(r.name)}" for r in of_extra(PACKAGE, extra)]
@@ -117,7 +117,7 @@ def requirements(package: str, extra: str = "") -> list["Requirement"]:
 
 
 def of_extra(package: str, extra: str) -> list["Requirement"]:
-    """Return what the extra adds, nested extras included: dcp-rl[cuda] adds jax[cuda12] and all that cuda12 adds."""
+    """Return what the extra adds, nested extras included: the extra cuda adds jax[cuda12] and all that cuda12 adds."""
     plain = {str(r) for r in requirements(package)}
     added = [r for r in requirements(package, extra) if str(r) not in plain]
     return [inner for r in added for inner in (r, *(x for part in r.extras for x in of_extra_if_there(r.name, part)))]
@@ -234,7 +234,7 @@ def _use_gpu() -> str:
     if chosen and not {"cuda", "gpu"} & set(chosen.split(",")):
         return f"JAX_PLATFORMS is {chosen!r}: unset it."
     if unmet_of_extra("cuda"):
-        return "pip install 'dcp-rl[cuda]'"
+        return install_hint("cuda")
     return "JAX's CUDA packages are there, so ask it why: JAX_PLATFORMS=cuda python -c 'import jax; jax.devices()'"
 
 
@@ -278,8 +278,8 @@ def start_jax() -> dict[str, Any]:
 
     from dcp.envs.registry import make_env
     from dcp.machine import compiling, devices
-    from dcp.machine.memory import available_memory
-    from dcp.runs.checkpoint_files import KEPT
+    from dcp.machine.checks import available_memory
+    from dcp.runs.checkpoint import KEPT
 
     devices.prepare(None, make_env(SMALL).spec)
     jax.block_until_ready(jax.numpy.ones(8) @ jax.numpy.ones(8))
@@ -301,7 +301,7 @@ def start_jax() -> dict[str, Any]:
 
 def _parts(env: str) -> dict[str, int]:
     from dcp.envs.registry import make_env
-    from dcp.machine.memory import memory_parts
+    from dcp.machine.checks import memory_parts
     from dcp.presets import preset_config
 
     spec = make_env(env).spec

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 EXIT_DIFFERS = 1
 LONGEST_NAME = 200  # bytes, of a file name without its suffix
 REACH_AT = (0.1, 0.25, 0.5, 0.75, 1.0)  # shares of an episode's length
-COLUMNS = ("success once", "time near goal", "first reach", "final distance", "saturation", "diverged")
+COLUMNS = ("success once", "time near goal", "first reach", "final distance", "saturation", "sign flips", "diverged")
 
 
 def evaluate(targets: list[Target], arenas: list[Arena], options: "EvalOptions") -> int:
@@ -264,6 +264,7 @@ def _add_trial(table: Table, label: str, trial: Trial) -> None:
         _number(e["first_reach"], 0),
         _number(e["final_distance"], 2),
         _percent(e["saturation"]),
+        _percent(e["action_flips"]),
         f"{int(trial.all.diverged.sum())} of {len(trial.all.success)}",
     )
 

@@ -26,7 +26,7 @@ from dcp.grid.launcher import Driver, Launcher, LocalLauncher
 from dcp.grid.ray_launcher import RayLauncher, RayOptions
 from dcp.grid.resources import FreeResources, Resources, gpus
 from dcp.grid.slurm_launcher import SlurmLauncher, SlurmOptions
-from dcp.machine.memory import machine_memory
+from dcp.machine.checks import machine_memory
 from dcp.named_code import imported_modules
 from dcp.runs.display import clock
 

@@ -4,7 +4,7 @@ from textwrap import fill
 
 from rich.table import Table
 
-from dcp.cli.flags import no_arguments
+from dcp.cli.flag_help import no_arguments
 from dcp.cli.main import COMMANDS, show
 
 WIDTH = 100  # of the text below the table

@@ -16,10 +16,10 @@ from dcp.grid.grid_file import check_runs
 from dcp.grid.jobs import Entry, Row, Run, RunOptions, RunStatus, make_grid_folder, make_jobs, survey
 from dcp.grid.launcher import Driver, LocalLauncher
 from dcp.grid.resources import FreeResources, Gpu, Resources, gpus
-from dcp.machine.checks import check
-from dcp.machine.memory import machine_memory
+from dcp.machine.checks import check, machine_memory
 from dcp.named_code import imported_modules
-from dcp.runs.run_status import holds_run, read_plan, taken
+from dcp.runs.folder import holds_run
+from dcp.runs.run_status import read_plan, taken
 
 if TYPE_CHECKING:
     from dcp.runs.seeds import SeedRun
@@ -90,11 +90,9 @@ def _as_one_program(options: TrainOptions) -> int:
     from dcp.runs.seeds import SeedsFaultError, in_one_program, train_seeds
     from dcp.runs.stopping import SeedsInterrupted
 
-    if options.wandb:
-        raise UserError("W&B logs one run per process: use --seeds-as processes with --wandb")
     settings = in_one_program(options.settings, len(options.seeds))
     check(settings)  # before Config is made: this knows the environment, so it reports every violation
-    names = ("runs_dir", "overwrite", "tensorboard", "keep_policies", "display", "cache")
+    names = ("runs_dir", "overwrite", "tracking", "keep_policies", "display", "cache")
     outputs: dict[str, Any] = {name: getattr(options, name) for name in names}
     outputs |= {"cadence": Cadence(options.checkpoint_evals, options.checkpoint_minutes)}
     trained: dict[int, SeedRun] = {}
@@ -112,7 +110,7 @@ def _as_one_program(options: TrainOptions) -> int:
         trained = fault.trained
         raise
     finally:
-        _show({run.seed: (run.folder, run.rows[-1]) for run in trained.values()}, options.plots)
+        _show({run.seed: (run.folder, run.rows[-1]) for run in trained.values()}, options)
     _say_finished(_folder(options, seed) for seed in options.seeds if seed not in trained)
     return 0
 
@@ -122,11 +120,11 @@ def _say_finished(folders: Iterable[Path]) -> None:
         print(f"{folder} is finished: raise --steps to train it longer.")
 
 
-def _show(runs: dict[int, tuple[Path, Row]], plots: bool) -> None:
+def _show(runs: dict[int, tuple[Path, Row]], options: TrainOptions) -> None:
     for seed, (_, row) in runs.items():
         print(f"Seed {seed} trained for {outcome(row | {'env_steps': int(row['env_steps'])})}")
     for folder, _ in runs.values():
-        show_results(folder, plots)
+        show_results(folder, options.plots, options.tracking)
 
 
 def _as_jobs(options: TrainOptions, given: dict[str, Any], own: tuple[Gpu, ...]) -> int:
@@ -155,7 +153,7 @@ def _as_jobs(options: TrainOptions, given: dict[str, Any], own: tuple[Gpu, ...])
     rows = {entry.run.settings.seed: (entry.folder, finished.get(entry.run.path)) for entry in entries}
     before = [entry.folder for entry in entries if entry.status.kind == "finished"]
     _say_finished(before)
-    _show({seed: (folder, row) for seed, (folder, row) in rows.items() if row and folder not in before}, options.plots)
+    _show({seed: (folder, row) for seed, (folder, row) in rows.items() if row and folder not in before}, options)
     return exit_code(driver, "the same command with --resume auto")
 
 

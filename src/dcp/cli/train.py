@@ -9,8 +9,10 @@ from dcp.cli.flags import parse, read
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.config import PARTS, Config, Settings
 from dcp.errors import UserError
-from dcp.files.run_folder import CONFIG_FILE, PLOTS_DIR, read_config_file
+from dcp.files import CONFIG_FILE, PLOTS_DIR
+from dcp.named_code import require_allowed
 from dcp.presets import PRESETS, preset_overrides
+from dcp.runs.tracking import Tracking, show_pictures
 
 if TYPE_CHECKING:
     from dcp.runs.stopping import Interrupted
@@ -45,14 +47,11 @@ class TrainOptions:
     """Draw the learning curve, landscape and episodes at the end."""
     keep_policies: bool = False
     """Keep the policy of every evaluation, in policies/ of the run folder: `dcp explore` shows how they form."""
-    tensorboard: bool = False
-    """Also write TensorBoard events into the run folder."""
-    wandb: bool = False
-    """Also log to Weights & Biases."""
     display: Literal["auto", "live", "plain", "none"] = "auto"
     """auto: live on a terminal, plain lines elsewhere."""
     cache: str | None = None
     """Folder of compiled programs, or off. Default: $DCP_CACHE_DIR, else the user's cache folder."""
+    tracking: Tracking = field(default_factory=Tracking)
 
 
 AUTO = "auto"  # --resume auto
@@ -75,21 +74,21 @@ def main(argv: list[str]) -> int:
     from dcp.runs.stopping import Interrupted
 
     settings, resumed = options.settings, options.resume or _offered(options)
-    names = ("tensorboard", "wandb", "keep_policies", "display", "cache")
+    names = ("tracking", "keep_policies", "display", "cache")
     outputs: dict[str, Any] = {name: getattr(options, name) for name in names}
     outputs["cadence"] = Cadence(options.checkpoint_evals, options.checkpoint_minutes)
     try:
         if resumed is None:
             run = train(_checked(options), runs_dir=options.runs_dir, overwrite=options.overwrite, **outputs)
         elif (steps := _steps_to_resume(Path(resumed), settings)) is None:
-            return _finished(Path(resumed), options.plots)
+            return _finished(Path(resumed), options)
         else:
             run = resume(resumed, steps=steps, code=settings.code.values(), **outputs)
     except Interrupted as stop:
-        return _stopped(stop, options.plots)
+        return _stopped(stop, options)
     assert run.folder is not None
     print(f"Trained for {outcome(run.rows[-1])}")
-    show_results(run.folder, options.plots)
+    show_results(run.folder, options.plots, options.tracking)
     return 0
 
 
@@ -102,9 +101,7 @@ def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
         stored = Settings(**asdict(read_plan(Path(resumed))[0]))
     settings = _start(given, stored)
     if stored is not None or given.get("config") is not None:  # a config may name code
-        from dcp.runs.run_status import require_named
-
-        require_named(settings, [value for value in given.values() if isinstance(value, str)])
+        require_allowed(settings.code)
     if stored is None and given.get("env") not in (None, settings.env):
         settings = replace(settings, eval_env=None)  # evaluate a new environment on itself by default
     if stored is None and given.get("pool_seed") is not None:
@@ -116,7 +113,8 @@ def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
     if "steps" in given and not {"num_evals", "config"} & set(given) and stored is None:
         options = replace(options, settings=_with_evaluations_that_fit(options.settings))
     if options.resume == AUTO and not options.seeds:
-        from dcp.runs.run_status import holds_run, read_plan
+        from dcp.runs.folder import holds_run
+        from dcp.runs.run_status import read_plan
 
         folder = options.runs_dir / options.settings.run_path
         if not holds_run(folder):
@@ -136,6 +134,8 @@ def _start(given: dict[str, Any], stored: Settings | None) -> Settings:
     if preset is not None:
         overrides = preset_overrides(preset, given.get("env") or (stored.env if stored else None))
     if config is not None:
+        from dcp.files.run_folder import read_config_file
+
         overrides = read_config_file(config / CONFIG_FILE if config.is_dir() else config)["config"]
     return replace(stored or Settings(), **overrides)
 
@@ -210,11 +210,13 @@ def _offered(options: TrainOptions) -> str | None:
 
     Without a person at a terminal, the sentence that refuses the folder names the command to resume.
     """
-    from dcp.runs.run_status import differing, holds_run, how_far, is_finished, read_plan
+    from dcp.runs.folder import holds_run
 
     folder = options.runs_dir / options.settings.run_path
     if options.overwrite or not holds_run(folder) or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return None
+    from dcp.runs.run_status import differing, how_far, is_finished, read_plan
+
     try:
         plan, finished, (done, total) = read_plan(folder), is_finished(folder), how_far(folder)
     except UserError:
@@ -235,13 +237,13 @@ def _steps_to_resume(folder: Path, asked: Settings) -> int | None:
     return steps
 
 
-def _finished(folder: Path, plots: bool) -> int:
-    if plots and not any((folder / PLOTS_DIR).glob("*")):
-        show_results(folder, plots=True)  # the process that finished the run may not have drawn them
+def _finished(folder: Path, options: TrainOptions) -> int:
+    if options.plots and not any((folder / PLOTS_DIR).glob("*")):
+        show_results(folder, True, options.tracking)  # the process that finished the run may not have drawn them
     return 0
 
 
-def _stopped(stop: "Interrupted", plots: bool) -> int:
+def _stopped(stop: "Interrupted", options: TrainOptions) -> int:
     from dcp.runs.run_status import resume_command
 
     if stop.env_steps is not None:
@@ -254,7 +256,7 @@ def _stopped(stop: "Interrupted", plots: bool) -> int:
         print("Stopped before the first evaluation: nothing was kept.")
         return EXIT_INTERRUPTED
     print(f"Stopped after {stop.evaluations} evaluations; the results so far were kept.")
-    show_results(stop.folder, plots)
+    show_results(stop.folder, options.plots)
     return EXIT_INTERRUPTED
 
 
@@ -265,12 +267,13 @@ def outcome(last: dict[str, float]) -> str:
     )
 
 
-def show_results(folder: Path, plots: bool) -> None:
+def show_results(folder: Path, plots: bool, tracking: Tracking = Tracking()) -> None:  # noqa: B008
     paths = sorted(path for path in folder.iterdir() if path.is_file())
     if plots:
         from dcp.lab.run_plots import save_run_plots
 
         paths += save_run_plots(folder)
+        show_pictures(folder, folder / PLOTS_DIR, tracking)
     print("Results:")
     for path in paths:
         print(f"  {path}")

@@ -18,7 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dcp.errors import UserError
-from dcp.files.run_folder import METRICS_FILE, load_run
+from dcp.files import METRICS_FILE
+from dcp.files.run_folder import load_run
 from dcp.grid.jobs import Entry, Job, JobStatus, Row, State, fault, holder, last_row, stopped_learning
 from dcp.grid.worker import read_beat
 from dcp.runs.display import clock, say

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dcp.components import one_line
-from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError
+from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError, install_hint, one_line
 from dcp.grid.jobs import Job, JobStatus, open_log
 from dcp.grid.launcher import JobQueue
 from dcp.grid.resources import FreeResources, require_fit, scheduled_variables
@@ -197,7 +196,7 @@ def ray_package() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise UserError(f"--launcher ray needs the package ray ({error}): pip install 'dcp-rl[ray]'") from error
+        raise UserError(f"--launcher ray needs the package ray ({error}): {install_hint('ray')}") from error
     return ray
 
 

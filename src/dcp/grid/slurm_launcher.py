@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dcp.components import one_line
-from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError
+from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError, install_hint, one_line
 from dcp.grid.jobs import Job, JobStatus, read_json, write_json
 from dcp.grid.launcher import last_line, start_worker
 from dcp.grid.resources import scheduled_variables
@@ -115,7 +114,7 @@ class SlurmLauncher:
         try:
             import submitit
         except ImportError as error:
-            raise UserError(f"--launcher slurm needs submitit ({error}): pip install 'dcp-rl[slurm]'") from error
+            raise UserError(f"--launcher slurm needs submitit ({error}): {install_hint('slurm')}") from error
         return submitit
 
     def _submit_array(self, jobs: list[Job]) -> None:

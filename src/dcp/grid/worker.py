@@ -23,7 +23,7 @@ from typing import NamedTuple
 from dcp.config import Config
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
 from dcp.grid.jobs import Job, Row, holder, read_record, run_status, write_json
-from dcp.named_code import looked_for_in
+from dcp.named_code import user_import_path
 from dcp.runs.display import Display, Pace, Progress
 
 WAIT = 2.0  # seconds between two looks at a folder that another process writes to
@@ -42,7 +42,7 @@ def run_job(job: Job, say: Callable[[str], None] = print) -> Outcome:
     from dcp.runs.stopping import Interrupted
 
     try:
-        with looked_for_in(job.code, job.imports):
+        with user_import_path(job.code, job.imports):
             _train_when_free(job, say)
         return Outcome(0)
     except Interrupted as stop:
@@ -79,12 +79,11 @@ def _train(job: Job) -> None:
     from dcp.runs.seeds import train_seeds
     from dcp.runs.training import resume, train
 
-    config, folder, options = Config(**asdict(job.settings)), job.folders[0], asdict(job.options)
+    config, folder, options = Config(**asdict(job.settings)), job.folders[0], dict(vars(job.options))
     overwrite = options.pop("overwrite")
     options["cadence"] = Cadence(options.pop("checkpoint_evals"), options.pop("checkpoint_minutes"))
     options["display"] = heartbeat(job.progress)
     if len(job.seeds) > 1:
-        del options["wandb"]  # which logs one run per process
         train_seeds(config, job.seeds, runs_dir=job.root, resume=True, **options)
         return
     status = run_status(folder, job.settings)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dcp.envs.base import Environment
-from dcp.errors import UserError
+from dcp.errors import UserError, install_hint
 from dcp.files.run_folder import CONFIG_FILE, METRICS_FILE, POLICY_FILE, located
 from dcp.lab.evaluation_results import as_json, estimates, finite
 from dcp.lab.statistics import Interval
@@ -25,7 +25,7 @@ from dcp.policies.exports import is_exported
 from dcp.policies.policy_file import load_policy_and_about
 
 ENDPOINT = "HF_ENDPOINT"  # the client's own variable, for a private Hub
-NO_HUB = "the Hugging Face Hub needs its client: pip install 'dcp-rl[hub]'"
+NO_HUB = f"the Hugging Face Hub needs its client: {install_hint('hub')}"
 CARD, EVALUATION, GIF, MP4 = "README.md", "evaluation.json", "replay.gif", "replay.mp4"
 FILES = (POLICY_FILE, CONFIG_FILE, METRICS_FILE, EVALUATION, CARD, GIF, MP4)  # all that is pushed or pulled
 TAGS = ["reinforcement-learning", "goal-conditioned-rl", "robotics", "jax", "dcp"]
@@ -123,14 +123,15 @@ def model_card(target: Target, trial: Trial, repo_id: str, video: bool, license_
         f"# {method} on {about.get('env', env)}",
         f"A goal-conditioned policy{trained} with seed {about.get('seed', 0)}. It takes a state of "
         f"{trial.spec.state_size} numbers and a goal of {trial.spec.goal_size}, and gives an action of "
-        f"{trial.spec.action_size}. It was trained by dcp (`pip install dcp-rl`).",
+        f"{trial.spec.action_size}. It was trained by dcp ({install_hint()}).",
         *([f"![Episodes of this policy]({GIF})"] if video else []),
         "## Scores",
         f"On {env}, {count:,} fresh episodes of {trial.episode_length} steps (`dcp eval`, seeds "
         f"{' '.join(map(str, trial.seeds))}); intervals are 95%, over episodes of this one trained policy.",
         "\n".join(["| | mean (95% interval) |", "|---|---|", *rows]),
         "## Use",
-        f"```\npip install 'dcp-rl[hub]'\ndcp pull {repo_id} --out policy\ndcp eval policy\ndcp render policy\n```",
+        f"Install dcp: {install_hint('hub')}. Then:",
+        f"```\ndcp pull {repo_id} --out policy\ndcp eval policy\ndcp render policy\n```",
         '```python\nimport dcp\n\npolicy = dcp.load_policy("policy")\naction = policy(state, goal)\n```',
         "Loading runs no code: the policy is a safetensors file, its settings are JSON.",
     ]

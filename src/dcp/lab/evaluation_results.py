@@ -19,7 +19,15 @@ from dcp.lab.trial import Trial
 from dcp.policies.policy_file import write_whole
 
 SCHEMA_VERSION = 1
-_EPISODE_COLUMNS = ("success", "first_reach", "time_near_goal", "start_distance", "final_distance", "saturation")
+_EPISODE_COLUMNS = (
+    "success",
+    "first_reach",
+    "time_near_goal",
+    "start_distance",
+    "final_distance",
+    "saturation",
+    "action_flips",
+)
 
 Burst = tuple[int, int]  # P, L
 
@@ -31,6 +39,7 @@ def estimates(measures: Measures) -> dict[str, Interval]:
         "first_reach": episode_interval(measures.first_reach[measures.success]),  # of the episodes that reached
         "final_distance": episode_interval(measures.final_distance),
         "saturation": weighted_interval(measures.saturation, measures.steps, 0.0, 1.0),
+        "action_flips": weighted_interval(measures.action_flips, np.maximum(measures.steps - 1, 0), 0.0, 1.0),
     }
 
 

@@ -14,19 +14,19 @@ import jax
 import numpy as np
 
 from dcp.envs.base import Environment
-from dcp.envs.paths import path_lengths
 from dcp.errors import UserError
 from dcp.evaluation import Bin, Deployment, Measures, evaluation_key, measure
+from dcp.lab.paths import path_lengths
 from dcp.lab.targets import Target, environment_of, open_target
 from dcp.machine import compiling, devices
-from dcp.machine.memory import available_memory
+from dcp.machine.checks import available_memory
 from dcp.policies.policy import DeployedPolicy, Policy
 from dcp.policies.wrappers import SampledPolicy, with_burst
 from dcp.types import Array, EnvSpec
 
 EPISODES = 128
 GOAL_SETS = 0x676F616C  # an evaluation index that training never reaches, so every run sees new episodes
-NUMBERS = 3  # kept of each step of an episode, as 32 bits: a distance, three flags, the saturation
+NUMBERS = 3  # kept of each step of an episode, as 32 bits: a distance, three flags, the saturation; and signs
 COMPILING = "compiling (up to a minute under simulated physics, the first time)"
 CONFIRMATION = GOAL_SETS + 1  # the second set of each seed
 
@@ -152,7 +152,7 @@ def arena_for(
     devices.prepare(wanted, made.spec)
     count = devices.count_devices(None if devices.shortage(wanted or 1) else wanted, episodes, made.spec)
     length = episode_length or (config.episode_length if config else None) or made.spec.episode_length
-    require_room(made.spec, episodes, length, NUMBERS)
+    require_room(made.spec, episodes, length, NUMBERS + -(-made.spec.action_size // 4))
     return Arena(made, episodes, length, tuple(seeds), count)
 
 

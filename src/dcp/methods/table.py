@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dcp.components import TABLES, Table, build, describe, settings_of, shown
+from dcp.components import TABLES, Table, build, describe, settings_of
 from dcp.config import PARTS, Config, Settings
 from dcp.critics.contrastive import Contrastive
-from dcp.errors import UserError
+from dcp.errors import UserError, shown
 from dcp.interfaces import (
     ActorGoal,
     Agent,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dcp import __version__
-from dcp.errors import RunError, UserError
+from dcp.errors import RunError, UserError, install_hint
 from dcp.files.validation import About, checked, parse_json
 from dcp.policies import numpy_policy
 from dcp.policies.numpy_policy import FORMAT, METADATA, SCHEMA_VERSION, Burst, ExportedPolicy, NumpyPolicy
@@ -126,7 +126,7 @@ def _onnx_form() -> Any:
     try:
         from dcp.policies import onnx_form
     except ImportError as error:
-        raise UserError(f"an ONNX file needs {error.name} here: pip install 'dcp-rl[onnx]'") from error
+        raise UserError(f"an ONNX file needs {error.name} here: {install_hint('onnx')}") from error
     return onnx_form
 
 

@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 from onnx.external_data_helper import _get_all_tensors as get_all_tensors
 from onnx.external_data_helper import uses_external_data
 
-from dcp.errors import UserError
+from dcp.errors import UserError, install_hint
 from dcp.files.validation import parse_json
 from dcp.policies.exports import Layer, foreign_part, norm_epsilon, own_networks
 from dcp.policies.numpy_policy import METADATA, ExportedPolicy
@@ -82,7 +82,7 @@ def _session(content: bytes) -> Any:
     try:
         runtime = import_module("onnxruntime")
     except ImportError as error:
-        raise UserError("an ONNX file needs onnxruntime here: pip install 'dcp-rl[onnx]'") from error
+        raise UserError(f"an ONNX file needs onnxruntime here: {install_hint('onnx')}") from error
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # a step is too small to split over threads
     options.log_severity_level = 4  # faults come as exceptions

@@ -1,21 +1,35 @@
-"""Policies for deployment: state and goal in, action out. They have a Condition but no Command: no pool, no planner."""
+"""Policies for deployment: state and goal in, action out. They have a Condition but no Command: no pool, no planner.
 
-from dataclasses import dataclass, field, replace
+A policy is saved as named arrays and one JSON string; `policy_file` loads it.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from safetensors.numpy import save
 
-from dcp.actor import actor_heads
+from dcp.actor import ChunkState, actor_heads, next_chunk_action
+from dcp.components import describe
 from dcp.errors import UserError
+from dcp.files.writing import write_whole
 from dcp.interfaces import Condition, Critic, Network, Problem, Representation, read
 from dcp.types import Array, EnvSpec, Params
 
 PolicyState = Any
 _FIXED = ["spec", "network", "critic", "condition", "action_chunk"]  # static fields of a policy as a program's argument
+
+POLICY_SCHEMA_VERSION = 3  # 2 stores the critic, the condition and the network as components; 3 has action chunks
+KINDS = ("network", "critic", "condition")  # the parts of a policy
+METADATA_KEY = "dcp"  # the only metadata entry, because safetensors writes several in no fixed order
+CHECKSUM = "sha256"
 
 
 class Policy(Protocol):
@@ -24,27 +38,6 @@ class Policy(Protocol):
     def init(self, key: Array) -> PolicyState: ...
 
     def act(self, policy_state: PolicyState, state: Array, goal: Array) -> tuple[PolicyState, Array]: ...
-
-
-class ChunkState(NamedTuple):
-    """The chunk of H actions that is being taken."""
-
-    actions: Array  # [..., H * A]
-    step: Array  # [...] or []: the next action's index; at 0 a new chunk is planned
-
-
-def next_chunk_action(chunk: Any, planned: Array, length: int) -> tuple[Any, Array]:
-    """Return the chunk's state after this step, and its next action [..., A], or the first of the new chunk `planned`
-    [..., H * A]. Without a state, every call takes the first action of a new chunk."""
-    if length == 1:
-        return chunk, planned
-    rows = planned.shape[:-1]
-    if not isinstance(chunk, ChunkState):
-        return chunk, planned.reshape(*rows, length, -1)[..., 0, :]
-    step = jnp.broadcast_to(chunk.step, rows)[..., None]  # [..., 1]
-    actions = jnp.where(step == 0, planned, jnp.broadcast_to(chunk.actions, planned.shape))
-    action = jnp.take_along_axis(actions.reshape(*rows, length, -1), step[..., None], axis=-2)[..., 0, :]
-    return ChunkState(actions, (chunk.step + 1) % length), action
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["actor", "critic_params"], meta_fields=_FIXED)
@@ -107,8 +100,6 @@ class DeployedPolicy:
 
     def save(self, path: str | Path, **about: Any) -> Path:
         """Write the policy to a file that `dcp.load_policy` reads. `about`: further metadata for the file."""
-        from dcp.policies.policy_file import save_policy
-
         return save_policy(path, self, {"env": self.spec.name, **about})
 
     def without_critic(self) -> "DeployedPolicy":
@@ -130,3 +121,39 @@ def _plan(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
 @jax.jit
 def _act(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
     return policy.act((), state, goal)[1]
+
+
+def save_policy(path: str | Path, policy: DeployedPolicy, about: Mapping[str, Any]) -> Path:
+    """Write the policy completely or not at all. `about` says where it comes from: env, method, and more."""
+    path = Path(path)
+    metadata = {
+        "schema_version": POLICY_SCHEMA_VERSION if policy.action_chunk > 1 else 2,
+        "spec": {name: value for name, value in asdict(policy.spec).items() if name != "action_chunk"},
+        **{kind: describe(kind, getattr(policy, kind)) for kind in KINDS},
+        "about": dict(about),
+        **({"action_chunk": policy.action_chunk} if policy.action_chunk > 1 else {}),
+    }
+    named = named_arrays({"actor": policy.actor, "critic": policy.critic_params})
+    arrays = {name: np.asarray(array, order="C") for name, array in named.items()}
+    metadata[CHECKSUM] = checksum(json.loads(json.dumps(metadata)), arrays)  # as JSON returns it: tuples become lists
+    write_whole(path, save(arrays, {METADATA_KEY: json.dumps(metadata)}))
+    return path
+
+
+def checksum(metadata: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """Return the SHA-256 of the metadata, without the checksum itself, and of every array with its name and shape."""
+    content = {name: value for name, value in metadata.items() if name != CHECKSUM}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(json.dumps([name, str(array.dtype), array.shape]).encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def named_arrays(tree: Params) -> dict[str, Any]:
+    """Flatten a tree to names: {"actor": {"out": {"bias": b}}} -> {"actor/out/bias": b}."""
+    return {array_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def array_name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")

@@ -1,8 +1,5 @@
-"""Save and load policies as named arrays and one JSON string. Loading runs no code and needs no environment."""
+"""Load policies that `save_policy` wrote. Loading runs no code and needs no environment."""
 
-import hashlib
-import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -14,40 +11,30 @@ import jax
 import numpy as np
 from msgspec import Meta, Struct, field
 from safetensors import safe_open
-from safetensors.numpy import save
 
 from dcp.actor import init_actor
-from dcp.components import TABLES, build, code_in, describe, one_line, require_imported, shown
-from dcp.errors import UserError
+from dcp.components import TABLES, build
+from dcp.errors import UserError, one_line, shown
 from dcp.files.run_folder import POLICY_FILE, located
 from dcp.files.validation import MEGABYTE, About, FormatError, Name, Size, checked, parse_json
+from dcp.files.writing import write_whole as write_whole
 from dcp.interfaces import Problem
 from dcp.methods import table  # noqa: F401  fills the tables
+from dcp.named_code import code_in, require_imported
 from dcp.networks import MLP
-from dcp.policies.policy import DeployedPolicy, deployed_params
+from dcp.policies.policy import (
+    CHECKSUM,
+    KINDS,
+    METADATA_KEY,
+    POLICY_SCHEMA_VERSION,
+    DeployedPolicy,
+    array_name,
+    checksum,
+    deployed_params,
+    named_arrays,
+)
+from dcp.policies.policy import save_policy as save_policy
 from dcp.types import EnvSpec, Params
-
-POLICY_SCHEMA_VERSION = 3  # 2 stores the critic, the condition and the network as components; 3 has action chunks
-KINDS = ("network", "critic", "condition")  # the parts of a policy
-_KEY = "dcp"  # the only metadata entry, because safetensors writes several in no fixed order
-_SUM = "sha256"
-
-
-def save_policy(path: str | Path, policy: DeployedPolicy, about: Mapping[str, Any]) -> Path:
-    """Write the policy completely or not at all. `about` says where it comes from: env, method, and more."""
-    path = Path(path)
-    metadata = {
-        "schema_version": POLICY_SCHEMA_VERSION if policy.action_chunk > 1 else 2,
-        "spec": {name: value for name, value in asdict(policy.spec).items() if name != "action_chunk"},
-        **{kind: describe(kind, getattr(policy, kind)) for kind in KINDS},
-        "about": dict(about),
-        **({"action_chunk": policy.action_chunk} if policy.action_chunk > 1 else {}),
-    }
-    named = _named({"actor": policy.actor, "critic": policy.critic_params})
-    arrays = {name: np.asarray(array, order="C") for name, array in named.items()}
-    metadata[_SUM] = _sum(json.loads(json.dumps(metadata)), arrays)  # as JSON returns it: tuples become lists
-    write_whole(path, save(arrays, {_KEY: json.dumps(metadata)}))
-    return path
 
 
 def load_policy(path: str | Path) -> DeployedPolicy:
@@ -84,23 +71,6 @@ def policy_about(path: str | Path) -> dict[str, Any]:
     return dict(_read(_policy_file(path))[1].get("about", {}))
 
 
-def write_whole(path: Path, content: bytes, durable: bool = True) -> None:
-    """Write a file so that a reader finds either the old content or the new, never a part. `durable`: even after a
-    power cut, which takes as long as the disk needs."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    draft.unlink(missing_ok=True)
-    try:
-        with draft.open("xb") as file:  # a link of this name in a stranger's folder would lead elsewhere
-            file.write(content)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
 def _policy_file(path: str | Path) -> Path:
     path = located(path)
     if path.is_dir():
@@ -114,7 +84,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the arrays, and the metadata in the current schema with version, checksum, spec and about checked."""
     try:
         with safe_open(path, framework="numpy") as file:
-            stored = (file.metadata() or {}).get(_KEY)
+            stored = (file.metadata() or {}).get(METADATA_KEY)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except Exception as error:  # safetensors' errors, and NumPy's for an unknown type
         raise UserError(
@@ -136,7 +106,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             f"{path} has schema {shown(version)}, newer than {POLICY_SCHEMA_VERSION}: upgrade dcp to load it"
         )
     try:
-        _require_sum(metadata, arrays)
+        _require_checksum(metadata, arrays)
         checked(metadata, _Metadata)
         return (arrays, metadata) if version > 1 else _from_1(arrays, metadata)
     except FormatError as error:
@@ -182,20 +152,10 @@ def _made(kind: str, part: _Part) -> Any:
     return build(kind, part.name, part.settings)
 
 
-def _sum(metadata: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """Return the SHA-256 of the metadata, without the checksum itself, and of every array with its name and shape."""
-    said = {name: value for name, value in metadata.items() if name != _SUM}
-    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
-    for name, array in sorted(arrays.items()):
-        digest.update(json.dumps([name, str(array.dtype), array.shape]).encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
-
-
-def _require_sum(metadata: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+def _require_checksum(metadata: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Refuse a file whose checksum does not match, or stands under another name. Older files have none."""
-    renamed = _SUM not in metadata and any(re.fullmatch("[0-9a-f]{64}", str(value)) for value in metadata.values())
-    if renamed or (_SUM in metadata and metadata[_SUM] != _sum(metadata, arrays)):
+    renamed = CHECKSUM not in metadata and any(re.fullmatch("[0-9a-f]{64}", str(value)) for value in metadata.values())
+    if renamed or (CHECKSUM in metadata and metadata[CHECKSUM] != checksum(metadata, arrays)):
         raise FormatError("its checksum does not fit: a byte has changed since it was written")
 
 
@@ -261,15 +221,6 @@ def _spec(stored: dict[str, Any]) -> EnvSpec:
     return spec
 
 
-def _named(tree: Params) -> dict[str, Any]:
-    """Flatten a tree to names: {"actor": {"out": {"bias": b}}} -> {"actor/out/bias": b}."""
-    return {_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
-
-
-def _name(path: Any) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator="/")
-
-
 @lru_cache(maxsize=16)  # tracing takes longer than everything else here
 def _shapes(spec: EnvSpec, network: Any, critic: Any, condition: Any, chunk: int) -> tuple[Params, Params]:
     """Return the shapes of the actor's and the critic's parameters, without their values."""
@@ -291,10 +242,10 @@ def _assembled(spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, np.ndarra
     wanted, wrong = {}, []
     for critic_params in (deployed_params(critic, params), params):
         like = {"actor": actor, "critic": critic_params}
-        wanted = {name: (leaf.shape, leaf.dtype) for name, leaf in _named(like).items()}
+        wanted = {name: (leaf.shape, leaf.dtype) for name, leaf in named_arrays(like).items()}
         wrong = [name for name in sorted(wanted.keys() | stored.keys()) if wanted.get(name) != stored.get(name)]
         if not wrong:
             # The arrays stay in NumPy until used, because starting a device takes as long as everything else here.
-            found = jax.tree_util.tree_map_with_path(lambda path, _: arrays[_name(path)], like)
+            found = jax.tree_util.tree_map_with_path(lambda path, _: arrays[array_name(path)], like)
             return DeployedPolicy(spec, network, critic, condition, found["actor"], found["critic"], chunk)
     raise ValueError(f"array {wrong[0]} is {stored.get(wrong[0])}, not {wanted.get(wrong[0])}")

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import IO, Any, NoReturn, Self
 
 import numpy as np
 
@@ -50,6 +50,7 @@ class Controller:
         action_low: Any = -1.0,  # one number, or one per joint
         action_high: Any = 1.0,
         max_change: Any = None,  # between two steps; one number, or one per joint
+        smooth: float = 0.0,  # low-pass filter: the share of the last action in the next; 0.5 lags by about one step
         start_action: Any = None,  # what the actuators do before the first step: an array, or a function that reads it
         stale_after: float | None = None,  # seconds; None: five periods, but at least 0.2
         max_overruns: int | None = 10,  # stop after this many missed deadlines in a row; None: never
@@ -60,9 +61,10 @@ class Controller:
         goal_size: int | None = None,
         action_size: int | None = None,
         history: int = 10_000,  # the percentiles cover this many steps
-        black_box: str | Path | None = None,  # a CSV file of the last steps, written at the end
+        black_box: str | Path | IO[str] | None = None,  # a CSV file of the last steps, written at the end
         black_box_steps: int = 500,
         clock: Clock | None = None,
+        guard: SignalGuard | None = None,  # one that is in use already, around more than the loop
     ):
         calls = {"read_state": read_state, "read_goal": read_goal, "send_action": send_action}
         for name, function in {"policy": policy, **calls}.items():
@@ -77,17 +79,17 @@ class Controller:
         self.action_size = _size("action_size", action_size, policy) or _length(
             safe_action, action_low, action_high, start_action, max_change
         )
-        self.limits = Limits.make(self.action_size, action_low, action_high, max_change)
+        self.limits = Limits.make(self.action_size, action_low, action_high, max_change, smooth)
         self._safe = make_safe(safe_action, self.limits)
         follows_last = isinstance(safe_action, str) or callable(safe_action)
-        if start_action is None and (max_change is not None or follows_last):
+        if start_action is None and (max_change is not None or smooth or follows_last):
             raise UserError(
-                "max_change and a safe_action that follows the last action need start_action: what the actuators do"
+                "max_change, smooth and a safe_action that follows the last action need start_action: what they do"
                 " before the first step, as an array or as a function that reads it"
             )
         self.max_overruns = None if max_overruns is None else _count("max_overruns", max_overruns, 1)
         self.warm_up = _count("warm_up", warm_up, 0)
-        self.black_box = None if black_box is None else Path(black_box)
+        self.black_box = Path(black_box) if isinstance(black_box, str) else black_box
         self._policy, self._reads, self._start_action = policy, {STATE: read_state, GOAL: read_goal}, start_action
         # None: the size of the first value
         self._sizes = {STATE: _size("state_size", state_size, policy), GOAL: _size("goal_size", goal_size, policy)}
@@ -100,7 +102,7 @@ class Controller:
         self._watchdog = Watchdog(self._clock, timeout, self.stale_after, trip=self._trip)
         self._fresh = Freshness(self.stale_after, self._clock)
         self._record = Recorder(_count("history", history, 1), _count("black_box_steps", black_box_steps, 1))
-        self._guard = SignalGuard()
+        self._guard, self._borrowed = guard or SignalGuard(), guard is not None
         self._first = self._before = math.nan  # when the first step and the previous step began
         self._late = 0  # missed deadlines in a row
         self._entered = self._over = self._froze = False
@@ -135,6 +137,11 @@ class Controller:
         with self._guard.held():
             self._gate.close(reason)
 
+    @property
+    def last_steps(self) -> list[Step]:
+        """Return what the black box holds: the last `black_box_steps` steps, oldest first."""
+        return list(self._record.rows)
+
     def report(self) -> Report:
         return self._record.report(
             rate_hz=self.rate_hz,
@@ -147,14 +154,16 @@ class Controller:
         if self._entered:
             raise UserError("this controller is in use, or has ended: make a new one")
         self._entered = True
-        self._guard.install()
+        if not self._borrowed:
+            self._guard.__enter__()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         try:
             self._end(cause(error))
         finally:
-            self._guard.restore()
+            if not self._borrowed:
+                self._guard.__exit__()
 
     def _start(self) -> None:
         """Do everything except sending once before the first step, so that faults show before anything moves."""
@@ -283,12 +292,17 @@ class Controller:
         self._froze, self._over = False, True
 
     def _write_black_box(self) -> None:
-        if (path := self.black_box) is not None:
-            try:
-                self._record.write(path, self._gate.reason or "")
-                self._black_box_note = f"black box: {path}"
-            except Exception as error:
-                self._black_box_note = f"the black box could not be written to {path} ({in_one_line(error)})"
+        if (box := self.black_box) is None:
+            return
+        path = box if isinstance(box, Path) else getattr(box, "name", "its file")
+        try:
+            if isinstance(box, Path):
+                box.parent.mkdir(parents=True, exist_ok=True)
+            with box.open("w", newline="", encoding="utf-8") if isinstance(box, Path) else nullcontext(box) as file:
+                self._record.write(file, self._gate.reason or "")
+            self._black_box_note = f"black box: {path}"
+        except Exception as error:
+            self._black_box_note = f"the black box could not be written to {path} ({in_one_line(error)})"
 
 
 def freeze_garbage() -> bool:

@@ -9,7 +9,9 @@ LeRobot is not imported: any object with its methods works.
 """
 
 import csv
+import io
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,6 +31,8 @@ CLOSED = 0.0  # radians: where the jaws go in tasks that do not move them, as in
 LIMIT_SLACK = 0.06  # radians that a reading may exceed a joint's range by, because calibration is not exact
 LOWEST_TOOL = -0.01  # metres: below this the arm is inside the table or wrongly calibrated
 CLOCK_SLACK = 0.1  # seconds by which a goal file may be newer than this computer's clock, as on a network drive
+FARTHEST_GOAL = 0.5  # metres from the base in any direction: no part of the arm gets there
+LONGEST_GOAL, LONGEST_LOG = 4096, 2**28  # bytes of a goal file, and of a log: an hour of steps has 50 MB
 LOST_IN_A_ROW = 5  # a speed can be computed over at most this many lost packets
 
 
@@ -74,6 +78,7 @@ class So101Arm:
                 "use one that was trained on so101_reach, so101_reach_pose, so101_push or so101_lift"
             )
         self.has_tilt, self.has_cube = extra == 1, extra == 3
+        self.near = 0.03 if extra else 0.02  # metres: the tasks' thresholds
         wanted = FEATURES + (CUBE if self.has_cube else ())
         if missing := [name for name in wanted if name not in robot.observation_features]:
             raise UserError(f"the robot has no {', '.join(missing)}: an SO-101 has {', '.join(wanted)}")
@@ -141,26 +146,39 @@ class So101Arm:
             )
 
 
-class FixedGoal:
-    """Hold a goal that never changes."""
-
-    def __init__(self, goal: Any):
-        self.goal = np.asarray(goal, float)
-
-    def read(self) -> np.ndarray:
-        return self.goal
+def require_goal(goal: Any, reaching: bool) -> np.ndarray:
+    """Return the goal [G], or refuse one that the arm cannot reach or, if `reaching`, that no policy was trained on."""
+    goal = np.asarray(goal, float)
+    shown = " ".join(f"{x:g}" for x in goal)
+    if reaching and not so101.in_reach(goal[:3]):
+        raise UserError(
+            f"the goal {shown} is outside what the policy was trained on (docs/so101.md): choose one 13 to 38 cm from "
+            "the shoulder, in front of the arm, 2 to 40 cm high"
+        )
+    if not np.abs(goal).max() <= FARTHEST_GOAL:  # true of a number that is not finite, too
+        raise UserError(
+            f"the goal {shown} is farther than the arm can reach: give metres from the middle of its base, each at "
+            f"most {FARTHEST_GOAL:g}"
+        )
+    return goal
 
 
 class GoalFile:
-    """Read the goal from a text file that another program, such as a tracker, keeps writing. An old file is refused."""
+    """Read the goal from a text file that another program, such as a tracker, keeps writing. An old file is refused,
+    and so is a goal that `require_goal` refuses."""
 
-    def __init__(self, path: str | Path, size: int, timeout: float, now: Callable[[], float] = time.time):
-        self.path, self.size, self.timeout, self._now = Path(path), size, timeout, now
+    def __init__(
+        self, path: str | Path, size: int, timeout: float, reaching: bool = False, now: Callable[[], float] = time.time
+    ):
+        self.path, self.size, self.timeout, self.reaching, self._now = Path(path), size, timeout, reaching, now
 
     def read(self) -> np.ndarray:
+        from dcp.files.validation import open_regular  # needs more than NumPy
+
         try:
-            age = self._now() - self.path.stat().st_mtime
-            numbers = [float(word) for word in self.path.read_text().replace(",", " ").split()]
+            with open_regular(self.path, most=LONGEST_GOAL) as file:
+                age = self._now() - os.fstat(file.fileno()).st_mtime  # of the very file that is read
+                numbers = [float(word) for word in file.read(LONGEST_GOAL).decode().replace(",", " ").split()]
         except (OSError, ValueError) as error:
             raise UserError(
                 f"cannot read a goal from {self.path} ({error}): write {self.size} numbers there"
@@ -177,14 +195,16 @@ class GoalFile:
             )
         if len(numbers) != self.size:
             raise UserError(f"{self.path} has {len(numbers)} numbers, not {self.size}: write the whole goal at once")
-        return np.array(numbers)
+        return require_goal(numbers, self.reaching)
 
 
 def replay(policy: Callable[[np.ndarray, np.ndarray], Any], path: str | Path) -> tuple[int, float]:
     """Recompute each action of a log from its state and goal. -> the number of steps and the largest difference, which
     is NaN if an action is not finite"""
+    from dcp.files.validation import open_regular  # needs more than NumPy
+
     try:
-        with Path(path).open(newline="", encoding="utf-8") as file:
+        with io.TextIOWrapper(open_regular(path, most=LONGEST_LOG), encoding="utf-8", newline="") as file:
             logged = [[_vector(row, name) for name in ("state", "goal", "action")] for row in csv.DictReader(file)]
     except (OSError, ValueError, csv.Error) as error:
         raise UserError(f"cannot read the log {path} ({error})") from error

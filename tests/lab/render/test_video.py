@@ -35,7 +35,7 @@ from dcp.lab.render.video import (
 from dcp.lab.style import BLUE, GOAL_COLOUR, WALL
 from tests.lab.render.conftest import ant_walk, point_walk
 
-needs_av = pytest.mark.skipif(find_spec("av") is None, reason="MP4 files need dcp-rl[video]")
+needs_av = pytest.mark.skipif(find_spec("av") is None, reason="MP4 files need the extra `video`")
 WIDTH = HEIGHT = 140
 FAST, SLOW = point_walk(steps=4, reached=2), point_walk(steps=10)
 PAIR = [Subject("dcp", 3_000_000, [FAST]), Subject("crl", 2_500_000, [SLOW])]
@@ -194,8 +194,8 @@ def test_without_pyav_the_other_files_are_written_and_the_extra_is_named(tmp_pat
     look = Look(width=64, height=64)
     written, problems = write_files(make_env("point_u_maze"), subjects, tmp_path, "a", ("mp4", "gif", "html"), look)
     assert [path.name for path in written] == ["a.gif", "a.html"]
-    assert len(problems) == 1 and "pip install 'dcp-rl[video]'" in problems[0]
-    with pytest.raises(UserError, match=r"dcp-rl\[video\]"):
+    assert len(problems) == 1 and "pip install '.[video]'" in problems[0]
+    with pytest.raises(UserError, match=r"'\.\[video\]'"):
         Mp4Writer(tmp_path / "b.mp4")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from dcp.envs.base import Environment
-from dcp.errors import UserError
+from dcp.errors import UserError, install_hint
 from dcp.lab.render.pictures import COLOURS, HEIGHT, WIDTH, Camera, Drawing, Moment, make_drawing
 from dcp.lab.render.shown_episodes import Episode, Subject
 from dcp.lab.style import BLUE, INK, ORANGE
@@ -28,7 +28,7 @@ HOLD_SECONDS = 1.0  # for an episode's last frame
 FPS = 30
 CODECS = ("libx264", "libopenh264", "mpeg4")  # the first that this build of FFmpeg has
 GIF_FRAMES, GIF_WIDTH, GIF_COLOURS = 150, 720, 96
-NO_AV = "MP4 files need PyAV: pip install 'dcp-rl[video]' (GIF and HTML do not)"
+NO_AV = f"MP4 files need PyAV: {install_hint('video')} (GIF and HTML do not)"
 Format = Literal["mp4", "gif", "html"]
 FORMATS: tuple[Format, ...] = ("mp4", "gif", "html")
 STRIDE_BODIES, STRIDE_POINT = 2, 1
