@@ -32,7 +32,6 @@ ROOT = Path(__file__).parents[2]
         ("--seeds", "--seeds needs at least one seed, such as --seeds 0 1 2"),
         ("--seeds-as vmapped", "--seeds needs at least one seed, such as --seeds 0 1 2"),
         ("--seeds 0 1 --seeds-as threads", "unknown value 'threads' for --seeds-as"),
-        ("--seeds 0 1 --seeds-as vmapped --wandb", "W&B logs one run per process: use --seeds-as processes"),
         ("--seeds 0 1 --seeds-as vmapped --devices 2", "in one program a seed is kept whole: leave --devices out"),
         ("--seeds 0 1 --seeds-as vmapped --env nowhere", "unknown environment 'nowhere'"),
         ("--seeds 0 1 --width 0", "width is 0: use at least 1"),
