@@ -41,7 +41,7 @@ def main() -> None:
     prepare(config.devices, make_env(config.env).spec)
     programs = Programs(make_algorithm(config))
     config = programs.algorithm.config
-    run, host = programs.init(), HostState()
+    run, host = programs.init(), HostState(unrolls=config.num_prefill_unrolls)
     for _ in range(config.num_prefill_unrolls):
         run = programs.prefill(run)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(run))

@@ -28,6 +28,12 @@ def test_the_installed_distribution_is_dcp_rl_in_the_version_of_the_code():
     assert version("dcp-rl") == PROJECT["version"] == dcp.__version__
 
 
+def test_dir_lists_the_interface_and_nothing_else():
+    names = [name for name in dir(dcp) if not name.startswith("_")]
+    assert names == sorted([*dcp.__all__, "presets"])
+    assert {"train", "Agent", "Algorithm", "load_policy", "make_env", "METHODS"} <= set(names)
+
+
 def test_no_text_fetches_dcp_from_a_package_index():
     """Nobody owns the name there yet, and `dcp` is another project: `pip install .` in a clone is what works."""
     argument = r"""(?: +(?!in\b|#)[^\s`]+)*? +['"]?"""
@@ -81,3 +87,18 @@ def test_citation_changelog_and_package_have_one_version_and_date():
     newest, date = re.findall(r"^## \[([\d.]+)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
     assert cited == newest == PROJECT["version"]
     assert released == date
+
+
+CORE = """
+import sys, dcp.algorithm
+files = {name: module.__file__ for name, module in sys.modules.items() if name == "dcp" or name.startswith("dcp.")}
+print(len(files), sum(len(open(file).read().splitlines()) for file in files.values()), *files)
+"""
+
+
+def test_the_algorithm_loads_a_core_that_can_be_read_in_one_sitting_and_nothing_of_the_machine():
+    done = subprocess.run([sys.executable, "-P", "-c", CORE], capture_output=True, text=True, check=True)
+    modules, lines, *names = done.stdout.split()
+    assert int(modules) <= 24 and int(lines) <= 5000
+    rooms = {name.split(".")[1] for name in names if "." in name}
+    assert not rooms & {"machine", "runs", "lab", "grid", "robots", "interop", "cli", "files"}

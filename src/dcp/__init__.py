@@ -63,6 +63,10 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_HOME_OF[name]), name)
 
 
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_MODULES, "__version__"})
+
+
 # gymnasium.make("dcp:dcp/AntUMaze-v0") imports dcp and then looks the id up. Without Gymnasium nothing is imported.
 if "gymnasium.envs.registration" in sys.modules:
     import_module("dcp.gym")

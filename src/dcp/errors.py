@@ -53,6 +53,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:60]}...{text[-10:]}"
 
 
+def printable(text: str) -> str:
+    """Return a text without characters that would control the terminal: they become such as \\x1b."""
+    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
+
+
 def one_line(error: BaseException) -> str:
     """Return an error's message in one line."""
     text = " ".join(str(error).split()) or type(error).__name__

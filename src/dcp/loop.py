@@ -73,7 +73,7 @@ class Callback:
 
 
 class Programs(Parts, Protocol):
-    """What the loop calls: `machine.programs.Programs`."""
+    """Declare what the loop calls: `machine.programs.Programs`."""
 
     def evaluate(self, params: LearnerParams, key: Array) -> Row: ...
 

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save
 
 from dcp.algorithm import make_algorithm
@@ -17,10 +18,9 @@ from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.machine.programs import Programs
 from dcp.policies.exports import encode, load_exported
-from dcp.policies.policy_file import load_policy, policy_about, save_policy
-from dcp.runs import checkpoint
+from dcp.policies.policy_file import load_policy, save_policy
 from dcp.runs import checkpoint as files
-from dcp.runs.run_status import how_far, is_finished, read_plan
+from dcp.runs.run_status import how_far, is_finished, load, read_plan
 from tests.fuzz import text_loaders
 from tests.fuzz.loader import Loader
 from tests.fuzz.mutations import as_text, mutated_bytes, mutated_tree
@@ -68,7 +68,6 @@ class Policies(Loader):
         self.path.write_bytes(save(arrays, {"dcp": as_text(metadata, random)}))
 
     def load(self) -> None:
-        policy_about(self.path)
         policy = load_policy(self.path)
         for array in (*policy.actor.values(), *policy.critic_params.values()):
             assert all(np.isfinite(leaf).all() for leaf in _leaves(array))
@@ -79,9 +78,7 @@ def _leaves(tree: Any) -> list[np.ndarray]:
 
 
 def _arrays(content: bytes) -> dict[str, np.ndarray]:
-    from safetensors.numpy import load
-
-    return load(content)
+    return load_arrays(content)
 
 
 def _mutate_arrays(arrays: dict[str, np.ndarray], random: Random) -> None:
@@ -145,7 +142,7 @@ class Checkpoints(Loader):
         try:
             how_far(self.run)
             is_finished(self.run)
-            _, moment = checkpoint.load(self.path, self.config, self.shapes)
+            _, moment = load(self.path, self.config, self.shapes)
         except files.DamagedError as damage:
             raise UserError(str(damage)) from damage
         assert 0 <= moment.unrolls <= self.config.num_unrolls

@@ -18,7 +18,7 @@ from dcp.files.run_folder import load_run
 from dcp.grid.grid_file import check_runs, expand, read_grid
 from dcp.grid.jobs import Job
 from dcp.lab.run_collection import read_run
-from dcp.methods.pool_seed import read as read_pool_seed
+from dcp.methods.pool_seed import read_pool_seed
 from dcp.robots.so101_arm import GoalFile, replay
 from dcp.runs.run_status import read_plan
 from tests.fuzz.loader import Loader, command, each

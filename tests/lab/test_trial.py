@@ -183,8 +183,8 @@ def test_a_policy_and_its_metadata_are_read_at_once(tiny_run: TrainedRun, monkey
     """A run that is being trained replaces its file at any moment: two readings may be of two policies."""
     from dcp.policies import policy_file
 
-    readings, read = [], policy_file._read
-    monkeypatch.setattr(policy_file, "_read", lambda path: readings.append(path) or read(path))
+    readings, read = [], policy_file._opened
+    monkeypatch.setattr(policy_file, "_opened", lambda path: readings.append(path) or read(path))
     target = open_target(tiny_run.folder)
     assert target.about["method"] == "dcp"
     assert len(readings) == 1

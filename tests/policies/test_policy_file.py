@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -290,3 +291,23 @@ def test_one_goal_serves_many_states_and_one_state_many_goals(saved: Path):
 def test_what_cannot_be_acted_on_gives_one_sentence(observation, words: str, saved: Path):
     with pytest.raises(UserError, match=words):
         load_policy(saved)(observation, np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize(("gigabytes", "reason"), [(12, "more than 2,147,483,648"), (1, "array zz is")])
+def test_a_file_whose_header_does_not_fit_is_refused_before_any_array_is_read(
+    gigabytes: int, reason: str, saved: Path, tmp_path: Path
+):
+    """A sparse file takes no room on the disk, and would take all memory."""
+    content = saved.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header, data = json.loads(content[8 : 8 + length]), content[8 + length :]
+    count, end = gigabytes * 2**28, len(data)
+    header["zz"] = {"dtype": "F32", "shape": [count], "data_offsets": [end, end + 4 * count]}
+    text = json.dumps(header).encode()
+    with (path := tmp_path / "sparse.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text + data)
+        file.truncate(8 + len(text) + end + 4 * count)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserError, match=reason):
+        load_policy(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # kilobytes

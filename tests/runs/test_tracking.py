@@ -1,4 +1,4 @@
-"""The real W&B, offline, and the real trackio: train, stop, resume, overwrite. `make test-all` installs both."""
+"""The real W&B, offline, and the real trackio: train, stop, resume, overwrite. `make test-trackers` installs both."""
 
 import json
 import os
@@ -16,12 +16,12 @@ from dcp.cli.flags import parse
 from dcp.cli.train import TrainOptions
 from dcp.config import Config
 from dcp.errors import UserError
-from dcp.files.validation import require_no_links_out
+from dcp.files.writing import require_no_links_out
 from dcp.runs.tracking import Tracking, _identity
 from tests.support.tiny import LONGER_FLAGS, tiny_config
 
 needs_trackers = pytest.mark.skipif(
-    find_spec("wandb") is None or find_spec("trackio") is None, reason="make test-all installs wandb and trackio"
+    find_spec("wandb") is None or find_spec("trackio") is None, reason="make test-trackers installs wandb and trackio"
 )
 FLAGS = ["--wandb", "--trackio", "--wandb-project", "mazes", "--wandb-group", "tiny ones"]
 

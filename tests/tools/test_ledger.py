@@ -212,7 +212,7 @@ def test_a_copy_under_another_seed_is_caught_by_its_numbers_or_its_weights(copie
         ({"method": "mine"}, "which is not part of dcp"),
         ({"eval_episodes": 1}, "a single episode"),
         ({"condition": "os:path"}, "names code of its own"),
-        ({"env": "os:path:x"}, "names code of its own"),
+        ({"env": "os:path:x"}, "config.json: env is 'os:path:x'"),
     ],
 )
 def test_an_edited_config_with_forged_checksums_is_caught(copied, changes, sentence):
@@ -521,6 +521,8 @@ def test_what_a_config_names_is_refused_before_training_even_where_the_checks_mi
     monkeypatch.setattr("tools.ledger.entries.check_entry", read_entry)
     with pytest.raises(UserError, match="names the code 'evil:make'"):
         rerun(folder, 1)
+    monkeypatch.setattr("tools.ledger.entries.require_allowed", lambda names: None)
+    assert main(["rerun", str(folder), "--evaluations", "1"]) == 2
     assert not planted.exists()
 
 

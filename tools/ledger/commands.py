@@ -10,6 +10,7 @@ from typing import Annotated
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.report import count
 from dcp.errors import EXIT_FAULT, EXIT_MISTAKE, RunError, UserError
+from dcp.named_code import only_allowed
 
 PROGRAM = "python -m tools.ledger"
 PURPOSE = "Keep a ledger of runs that anyone can check and add to."
@@ -47,7 +48,9 @@ def main(argv: list[str]) -> int:
     """Run one of the ledger's commands and return the exit code."""
     rows = [f"  {name:<8}{purpose}" for name, purpose in ACTIONS.items()]
     try:
-        return _run(parse(LedgerOptions(), argv, PROGRAM, "\n".join([PURPOSE, "", "what to do:", *rows])))
+        options = parse(LedgerOptions(), argv, PROGRAM, "\n".join([PURPOSE, "", "what to do:", *rows]))
+        with only_allowed():  # nothing that an entry names is imported
+            return _run(options)
     except UserError as error:
         _complain(f"ledger: {' '.join(str(error).split())}")
         return EXIT_MISTAKE

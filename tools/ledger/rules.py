@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -80,22 +79,13 @@ def _require_ours(folder: Path, config: Config) -> None:
         raise UserError(f"{CONFIG_FILE} lacks {', '.join(missing)}: it was written by an older dcp; run it again")
     if config.eval_episodes < 2:
         raise UserError("the run evaluates on a single episode, which has no standard error: use more eval_episodes")
-    if code := _names_with_a_colon(stored):
-        raise UserError(f"the run names code of its own ({', '.join(map(shown, code))}), which nobody else has")
+    if code := config.code:
+        raise UserError(f"the run names code of its own ({', '.join(code.values())}), which nobody else has")
     envs = {config.env, config.eval_env or config.env}
     unknown = [("environment", name) for name in sorted(envs - OURS.keys())]
     unknown += [] if config.method in OUR_METHODS else [("method", config.method)]
     for kind, name in unknown:
         raise UserError(f"the run is of the {kind} {shown(name)}, which is not part of dcp: nobody else has it")
-
-
-def _names_with_a_colon(stored: Any) -> list[str]:
-    """Return every text with a colon in a config: `module:name` is code, and no setting of ours has one."""
-    if isinstance(stored, dict):
-        return [name for value in stored.values() for name in _names_with_a_colon(value)]
-    if isinstance(stored, list):
-        return [name for value in stored for name in _names_with_a_colon(value)]
-    return [stored] if isinstance(stored, str) and ":" in stored else []
 
 
 def row_faults(config: Config, points: Sequence[int], rows: Sequence[Mapping[str, float]]) -> list[str]:

@@ -58,7 +58,7 @@ def _row(left: str, text: str) -> str:
 @cache
 def _docstrings(kind: type) -> dict[str, str]:
     """Return the string below each field, including the fields of base classes."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for owner in reversed(kind.__mro__):
         try:
             body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
@@ -66,5 +66,5 @@ def _docstrings(kind: type) -> dict[str, str]:
             continue
         for field, text in pairwise(body.body if isinstance(body, ast.ClassDef) else []):
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
-                found[field.target.id] = " ".join(str(getattr(text.value, "value", "")).split())
-    return found
+                texts[field.target.id] = " ".join(str(getattr(text.value, "value", "")).split())
+    return texts

@@ -68,7 +68,7 @@ def _require_free(options: TrainOptions) -> None:
 
 
 def _dry_run(options: TrainOptions, seeds_as: str) -> int:
-    from dcp.cli.dry_run import dry_run
+    from dcp.cli.around_training import dry_run
     from dcp.runs.seeds import in_one_program, require_memory
 
     how = "as one program" if seeds_as == "vmapped" else "one process per core"

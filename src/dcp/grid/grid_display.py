@@ -17,7 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dcp.errors import UserError
+from dcp.errors import UserError, printable
 from dcp.files import METRICS_FILE
 from dcp.files.run_folder import load_run
 from dcp.grid.jobs import Entry, Job, JobStatus, Row, State, fault, holder, last_row, stopped_learning
@@ -114,11 +114,6 @@ class LineReader:
                     notice = stopped_learning(load_run(folder).metrics, batch_size)
             self._seen[folder] = (changed, last_row(folder), notice)
         return self._seen[folder][1:]
-
-
-def printable(text: str) -> str:
-    """Escape what would control a terminal: logs, locks and fault files may hold a stranger's words."""
-    return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 def lines_from_folders(entries: Sequence[Entry], jobs: Sequence[Job]) -> list[Line]:

@@ -34,7 +34,7 @@ from dcp.errors import UserError, one_line, shown
 from dcp.files.validation import MEGABYTE, read_text, require_shallow
 from dcp.grid.jobs import GRID_DIR, Run
 from dcp.lab.paper_values import ENVIRONMENTS, METHODS
-from dcp.methods.pool_seed import read as read_pool_seed
+from dcp.methods.pool_seed import read_pool_seed
 from dcp.named_code import is_allowed
 from dcp.presets import PRESETS, preset_overrides
 
@@ -227,7 +227,7 @@ def check_runs(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Run]:
             # The process that will run it checks devices, and the launcher checks memory.
             problems_of[cell] = violations(replace(cell, devices=None), memory=False) or cell.violations()
         if problems := problems_of[cell] or settings.violations():
-            raise UserError(f"{run.path}: {'; '.join(problems)}")
+            raise UserError(f"{run.path[:200]}: {'; '.join(problems)}")
         spec = env_of(settings).spec
         settings = settings.resolve(spec.episode_length)
         if settings.pool_seed is not None:  # if the file's content has changed, the folder holds another run
@@ -307,11 +307,11 @@ def _refuse_clashes(grid: GridFile, runs: list[Run]) -> None:
         ours, theirs = asdict(run.settings), asdict(other.settings)
         names = [f.name for f in fields(Settings) if ours[f.name] != theirs[f.name]]
         if not names:
-            raise UserError(f"{grid.source} names the run {run.path} twice: remove one of the equal values")
+            raise UserError(f"{grid.source} names the run {run.path[:200]} twice: remove one of the equal values")
         template = [name for _, name, _, _ in Formatter().parse(grid.folder) if name]
         folder = "_".join(f"{{{name}}}" for name in dict.fromkeys([*template, *names[:4]]))
         raise UserError(
-            f"two runs would share the folder {run.path}, because they differ in {', '.join(names)}: "
+            f"two runs would share the folder {run.path[:200]}, because they differ in {', '.join(names)}: "
             f'give each its own by folder = "{folder}" at the top of the grid file'
         )
 

@@ -16,11 +16,11 @@ from dcp.config import MAY_BE_CODE, Config, Settings, type_violations
 from dcp.critics.contrastive import loss_of_chunks
 from dcp.envs.base import Environment
 from dcp.envs.registry import env_of, is_ours
-from dcp.errors import UserError, shown
+from dcp.errors import UserError
 from dcp.interfaces import hindsight_of
 from dcp.learner import Learner
 from dcp.machine import devices
-from dcp.methods.table import COMMANDS, METHODS, make_agent, make_part, needs
+from dcp.methods.table import make_agent
 from dcp.replay import ENVS_AT_ONCE, OF_OUTCOMES, reads_falls, relabel
 from dcp.types import Array, EnvSpec, Transition
 
@@ -60,7 +60,10 @@ def violations(settings: Settings, *, memory: bool = True) -> list[str]:
     settings = settings.resolve(envs[0].spec.episode_length)
     problems = [*broken, *names, *settings.violations(), *_device_violations(settings, envs[0].spec)]
     problems += [] if names else _agent_violations(settings, envs[0].spec)
-    problems += _seed_violations(settings, envs[0].spec)
+    if settings.pool_seed is not None and not names:
+        from dcp.methods import pool_seed
+
+        problems += pool_seed.violations(settings, envs[0].spec)
     return problems or (memory_violations(settings, envs[0].spec) if memory else [])
 
 
@@ -74,31 +77,6 @@ def _device_violations(settings: Settings, spec: EnvSpec) -> list[str]:
             f"use split_batches off, or batch_size a multiple of {count}"
         )
     return [problem for problem in problems if problem]
-
-
-def _seed_violations(settings: Settings, spec: EnvSpec) -> list[str]:
-    if settings.pool_seed is None or _unknown_names(settings):
-        return []
-    if not make_part("command", settings).has_pool:
-        pooled = ", ".join(name for name, method in METHODS.items() if COMMANDS.find(method.command).has_pool)
-        return [f"{settings.method} has no pool to seed: leave pool_seed out, or choose one of {pooled}"]
-    try:
-        from dcp.methods import pool_seed
-
-        file = pool_seed.read(settings.pool_seed, spec)
-    except UserError as error:
-        return [str(error)]
-    if settings.pool_seed_sha256 not in (None, file.sha256):
-        return [
-            f"pool_seed {shown(settings.pool_seed)} is not the file that this run began with: "
-            "restore it, or start another run"
-        ]
-    if settings.pool_seed_in_critic and file.states is None:
-        return [
-            f"pool_seed {shown(settings.pool_seed)} holds only goals, and pool_seed_in_critic needs whole states "
-            f"[K, {spec.state_size}]: give these, or leave it out"
-        ]
-    return []
 
 
 def _broken_length(settings: Settings) -> bool:
@@ -196,14 +174,14 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     config = Config(**vars(settings))
     chunked, num_envs, length = spec.in_chunks(config.action_chunk), config.num_envs, config.window or 0
     agent = make_agent(config, chunked)
-    wanted, hindsight = needs(agent), hindsight_of(agent.critic)
+    wanted, hindsight = Learner(config, chunked, agent).needs, hindsight_of(agent.critic)
 
     def rows(number: int) -> Transition:
         shape = (number, num_envs)
         sizes = (spec.state_size, spec.action_size, spec.goal_size)
-        arrays = (jax.ShapeDtypeStruct((*shape, size), jnp.float32) for size in sizes)
+        state, action, goal = (jax.ShapeDtypeStruct((*shape, size), jnp.float32) for size in sizes)
         fell = jax.ShapeDtypeStruct(shape, bool) if reads_falls(wanted, hindsight) else None
-        return Transition(*arrays, jax.ShapeDtypeStruct(shape, jnp.int32), fell)
+        return Transition(state, action, goal, jax.ShapeDtypeStruct(shape, jnp.int32), fell)
 
     def pairs(windows: Transition, key: Array) -> Any:
         return relabel(windows, spec, config.discount, key, wanted, hindsight, config.action_chunk)

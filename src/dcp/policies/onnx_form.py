@@ -189,11 +189,11 @@ CONDITIONS: dict[str, Callable[[Graph, list[Layer], tuple[int, ...]], list[str]]
 
 def _own_model(policy: "DeployedPolicy", condition: str) -> onnx.ModelProto:
     graph, networks, spec = Graph(), own_networks(policy), policy.spec
-    seen = CONDITIONS[condition](graph, networks["psi_g"], spec.goal_dims)
-    mean = graph.mlp("actor", networks["actor"], graph.add("Concat", "state", *seen, axis=1), "mean")
+    condition_inputs = CONDITIONS[condition](graph, networks["psi_g"], spec.goal_dims)
+    mean = graph.mlp("actor", networks["actor"], graph.add("Concat", "state", *condition_inputs, axis=1), "mean")
     graph.add("Tanh", mean, to="action")
     inner = [_floats(PSI_GOAL, policy.critic.repr_dim)] if condition != "raw_goal" else []
-    made = helper.make_graph(
+    whole = helper.make_graph(
         graph.nodes,
         "dcp_policy",
         [_floats("state", spec.state_size), _floats("goal", spec.goal_size)],
@@ -202,7 +202,7 @@ def _own_model(policy: "DeployedPolicy", condition: str) -> onnx.ModelProto:
         value_info=inner,
     )
     return helper.make_model(
-        made, producer_name="dcp", ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)]
+        whole, producer_name="dcp", ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)]
     )
 
 

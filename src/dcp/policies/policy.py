@@ -20,7 +20,7 @@ from dcp.actor import ChunkState, actor_heads, next_chunk_action
 from dcp.components import describe
 from dcp.errors import UserError
 from dcp.files.writing import write_whole
-from dcp.interfaces import Condition, Critic, Network, Problem, Representation, read
+from dcp.interfaces import Condition, Critic, Network, Problem, Representation, representation_of
 from dcp.types import Array, EnvSpec, Params
 
 PolicyState = Any
@@ -55,7 +55,9 @@ class DeployedPolicy:
 
     @property
     def representation(self) -> Representation:
-        return read(self.critic, Problem(self.spec.in_chunks(self.action_chunk), self.network), self.critic_params)
+        return representation_of(
+            self.critic, Problem(self.spec.in_chunks(self.action_chunk), self.network), self.critic_params
+        )
 
     def init(self, key: Array) -> Any:
         """Return the first policy state. If actions are chunks, they are taken open loop, starting with a new one."""

@@ -3,7 +3,7 @@
     controller = Controller(policy, read_state, read_goal, send_action, rate_hz=50, safe_action=np.zeros(6))
     print(controller.run(seconds=60))
 
-docs/controller.md states the rules. Software cannot promise safety: keep the emergency stop within reach.
+docs/your_own_robot.md states the rules. Software cannot promise safety: keep the emergency stop within reach.
 """
 
 import gc

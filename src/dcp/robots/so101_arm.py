@@ -22,7 +22,7 @@ import numpy as np
 from dcp.errors import UserError
 from dcp.robots import so101
 from dcp.robots.lerobot import Bus, Robot
-from dcp.robots.safety import Reading
+from dcp.robots.safety import Reading, in_one_line
 
 Units = Literal["degrees", "percent"]
 FEATURES = tuple(f"{joint}.pos" for joint in so101.JOINTS)
@@ -181,7 +181,7 @@ class GoalFile:
                 numbers = [float(word) for word in file.read(LONGEST_GOAL).decode().replace(",", " ").split()]
         except (OSError, ValueError) as error:
             raise UserError(
-                f"cannot read a goal from {self.path} ({error}): write {self.size} numbers there"
+                f"cannot read a goal from {self.path} ({in_one_line(error)}): write {self.size} numbers there"
             ) from error
         if age > self.timeout:
             raise UserError(
@@ -207,7 +207,7 @@ def replay(policy: Callable[[np.ndarray, np.ndarray], Any], path: str | Path) ->
         with io.TextIOWrapper(open_regular(path, most=LONGEST_LOG), encoding="utf-8", newline="") as file:
             logged = [[_vector(row, name) for name in ("state", "goal", "action")] for row in csv.DictReader(file)]
     except (OSError, ValueError, csv.Error) as error:
-        raise UserError(f"cannot read the log {path} ({error})") from error
+        raise UserError(f"cannot read the log {path} ({in_one_line(error)})") from error
     steps = [row for row in logged if all(len(vector) for vector in row)]  # the last step may have none, after a fault
     if not steps:
         raise UserError(f"{path} is not a log of `dcp run`: it has no step with a state, a goal and an action")

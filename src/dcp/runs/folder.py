@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dcp.config import SCHEMA_VERSION, Config
+from dcp.config import SCHEMA_VERSION, Config, Tracking
 from dcp.errors import RunError, UserError
 from dcp.files import (
     CHECKPOINTS_DIR,
@@ -33,7 +33,7 @@ from dcp.policies.policy import DeployedPolicy, save_policy
 from dcp.runs.checkpoint import machine, versions
 
 if TYPE_CHECKING:
-    from dcp.runs.tracking import Sink, Tracking
+    from dcp.runs.tracking import Sink
 
 LOCK_FILE = ".lock"
 REPLACED_DIR = ".replaced"
@@ -206,7 +206,7 @@ class Results:
 
     folder: RunFolder
     resumed: bool
-    tracking: "Tracking | None" = None
+    tracking: Tracking = Tracking()  # noqa: RUF009
     keep_policies: bool = False  # the policy of every evaluation
     rows: list[Row] = field(default_factory=list)
     _sinks: "list[Sink]" = field(default_factory=list)
@@ -219,7 +219,7 @@ class Results:
             self.folder.fault.unlink(missing_ok=True)  # of an earlier process
         self._note, self.rows = note, list(rows)
         self._write_all(self.rows)  # whatever an earlier process left there
-        if self.tracking is not None and self.tracking.loggers:
+        if self.tracking.loggers:
             from dcp.runs.tracking import make_sinks
 
             self._sinks = make_sinks(self.folder.path, self.folder.config, self.tracking, self.rows)

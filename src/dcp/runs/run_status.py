@@ -17,21 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 from msgspec import Meta, Struct
 
-from dcp.algorithm import RunState
+from dcp.algorithm import Algorithm, RunState
 from dcp.config import Config, Settings, fields_where
 from dcp.errors import UserError, shown
 from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE
 from dcp.files.run_folder import load_run, read_config_file
-from dcp.files.validation import (
-    MEGABYTE,
-    Count,
-    FormatError,
-    Name,
-    checked,
-    open_regular,
-    read_json,
-    read_text,
-)
+from dcp.files.validation import MEGABYTE, Count, FormatError, Name, checked, open_regular, read_json, read_text
 from dcp.files.writing import require_no_links_out
 from dcp.loop import Budget, HostState, iterations_of
 from dcp.runs.checkpoint import (
@@ -116,6 +107,20 @@ def reopen(path: str | Path, steps: int | None = None) -> RunFolder:
         lock.release()
         raise
     return RunFolder(path, config, lock, earlier)
+
+
+def require_same_algorithm(algorithm: Algorithm, folder: RunFolder) -> Algorithm:
+    """Return the algorithm with the run's config; refuse one with other environments or parts than the run's."""
+    same = replace(algorithm, config=folder.config)  # its config now names its own parts, if they are others
+    has = {name: getattr(same.config, name) for name in algorithm.decided | same.decided}
+    has |= {name: getattr(algorithm.config, name) for name in ("env", "eval_env", "fidelity", "randomize")}
+    stored = {name: getattr(folder.config, name) for name in sorted(has)}
+    names = [name for name in stored if has[name] != stored[name]]
+    names = [name for name in names if stored[name] not in (None, {})] or names  # None: as the method has it
+    if names:
+        differences = (f"{name} {shown(stored[name])} where the algorithm has {shown(has[name])}" for name in names)
+        raise UserError(f"{folder.path} was begun with {', '.join(differences)}: give the algorithm that began the run")
+    return same
 
 
 def differing(stored: Config, earlier: tuple[Budget, ...], asked: Settings) -> list[str]:

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from dcp.algorithm import RunState, make_algorithm
-from dcp.config import Config, Settings
+from dcp.config import Config, Settings, Tracking
 from dcp.envs.registry import env_of
 from dcp.errors import RunError, UserError
 from dcp.loop import HostState, NotFiniteError, Recorder, Row, evaluation_points, require_sound_start
@@ -32,7 +32,7 @@ from dcp.runs.display import Display, DisplayKind, Progress, make_display
 from dcp.runs.folder import Results, claim, holds_run
 from dcp.runs.run_status import budget_to_resume_with, read_plan, reopen
 from dcp.runs.stopping import Interrupted, SeedsInterrupted, StopRequest, explained
-from dcp.runs.tracking import Tracking
+from dcp.runs.tracking import require
 
 S = TypeVar("S", bound=Settings)
 OnSeedEval = Callable[[int, Row], None]  # seed, row
@@ -131,7 +131,7 @@ def train_seeds(
     config = in_one_program(replace(config, seed=seeds[0]), len(seeds))
     check(config)
     require_memory(config, len(seeds))
-    tracking.require()
+    require(tracking)
     algorithm = on_devices(make_algorithm(config))
     outputs: dict[str, Any] = {"tracking": tracking, "keep_policies": keep_policies}
     results = _open_folders(algorithm.config, seeds, Path(runs_dir), overwrite, resume, outputs)

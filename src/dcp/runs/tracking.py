@@ -9,62 +9,31 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from contextvars import Context
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
+from dcp.config import Config, Tracking
 from dcp.errors import UserError, install_hint
 from dcp.files import CONFIG_FILE, TENSORBOARD_DIR, TRACKING_FILE
 from dcp.files.run_folder import read_config_file
 from dcp.files.validation import FormatError, Name, checked, read_json
 from dcp.files.writing import write_whole
 
-if TYPE_CHECKING:
-    from dcp.config import Config
-
 Row = Mapping[str, float]
 PROJECT = "dcp"
 _MODULES = {"tensorboard": "tensorboardX", "wandb": "wandb", "trackio": "trackio"}  # by extra
-_TRACKERS = ("wandb", "trackio")  # with the same calls
 _PICTURES = {"episode.gif": "Video", "landscape.png": "Image"}  # in plots/, and what W&B and trackio call them
 
 
-@dataclass(frozen=True)
-class Tracking:
-    """Say where else a run's rows go."""
-
-    tensorboard: bool = False
-    """Also write TensorBoard events into the run folder."""
-    wandb: bool = False
-    """Also log to Weights & Biases. A resumed run continues its W&B run."""
-    trackio: bool = False
-    """Also log to trackio, as to W&B, but on this machine."""
-    wandb_project: str | None = None
-    """Project for --wandb and --trackio. Default: dcp."""
-    wandb_group: str | None = None
-    """Group for --wandb and --trackio. Default: environment and method, so that seeds are together."""
-    wandb_name: str | None = None
-    """Name for --wandb and --trackio. Default: environment, method and seed."""
-    wandb_entity: str | None = None
-    """The user or team at W&B. Default: the one that is logged in."""
-
-    @property
-    def loggers(self) -> list[str]:
-        return [extra for extra in _MODULES if getattr(self, extra)]
-
-    @property
-    def trackers(self) -> list[str]:
-        return [name for name in _TRACKERS if getattr(self, name)]
-
-    def require(self) -> None:
-        """Refuse, before training, a logger whose package is missing."""
-        for extra in self.loggers:
-            if find_spec(_MODULES[extra]) is None:
-                raise UserError(f"--{extra} needs a package that is not installed: {install_hint(extra)}")
+def require(tracking: Tracking) -> None:
+    """Refuse, before training, a logger whose package is missing."""
+    for extra in tracking.loggers:
+        if find_spec(_MODULES[extra]) is None:
+            raise UserError(f"--{extra} needs a package that is not installed: {install_hint(extra)}")
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -126,7 +95,7 @@ class TrackerSink:
         self._run.finish()
 
 
-def make_sinks(folder: Path, config: "Config", tracking: Tracking, rows: Sequence[Row] = ()) -> list[Sink]:
+def make_sinks(folder: Path, config: Config, tracking: Tracking, rows: Sequence[Row] = ()) -> list[Sink]:
     """Open the loggers that are asked for. `rows`: those of a resumed run."""
     sinks: list[Sink] = [TensorboardSink(folder, rows)] if tracking.tensorboard else []
     if tracking.trackers:
@@ -146,7 +115,7 @@ def show_pictures(folder: Path, plots: Path, tracking: Tracking) -> None:
         sink.close()
 
 
-def _identity(folder: Path, config: "Config", tracking: Tracking) -> Identity:
+def _identity(folder: Path, config: Config, tracking: Tracking) -> Identity:
     """Return the run's identity, as it is stored in its folder except for what the flags say. Another project or
     entity is another run there."""
     asked = {name: getattr(tracking, f"wandb_{name}") for name in ("project", "group", "name", "entity")}

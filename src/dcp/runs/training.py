@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dcp.algorithm import Algorithm, RunState, make_algorithm
-from dcp.config import Config
+from dcp.config import Config, Tracking
 from dcp.envs.base import Environment
 from dcp.envs.registry import ENVIRONMENTS, env_of
 from dcp.errors import RunError, UserError, shown
@@ -30,9 +30,8 @@ from dcp.policies.policy import DeployedPolicy
 from dcp.presets import PRESETS
 from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
 from dcp.runs.display import DisplayKind, Progress, make_display
-from dcp.runs.folder import Results, RunFolder, claim, holds_run
+from dcp.runs.folder import Results, claim, holds_run
 from dcp.runs.stopping import Interrupted, StopRequest, explained
-from dcp.runs.tracking import Tracking
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,7 @@ def train(
     `cache` is a folder for compiled programs, or "off"; see `dcp.machine.compiling`.
     """
     compiling.enable_cache(cache)
-    tracking = tracking or Tracking(tensorboard=tensorboard, wandb=wandb)
-    tracking.require()
+    tracking = _installed(tracking or Tracking(tensorboard=tensorboard, wandb=wandb))
     algorithm = _algorithm(what, settings)
     if runs_dir is None:
         with StopRequest() as stop:
@@ -113,9 +111,8 @@ def resume(
     `algorithm`: the one that started the run, if its environment or its parts have no names; others are refused.
     """
     compiling.enable_cache(cache)
-    tracking = tracking or Tracking(tensorboard=tensorboard, wandb=wandb)
-    tracking.require()
-    from dcp.runs.run_status import reopen
+    tracking = _installed(tracking or Tracking(tensorboard=tensorboard, wandb=wandb))
+    from dcp.runs.run_status import reopen, require_same_algorithm
 
     with StopRequest() as stop:
         folder = reopen(run, steps)
@@ -125,7 +122,7 @@ def resume(
                 with only_allowed(code):
                     algorithm = _from_config(folder.config)
             else:
-                algorithm = _require_same_algorithm(algorithm, folder)
+                algorithm = require_same_algorithm(algorithm, folder)
         except BaseException:
             folder.lock.release()
             raise
@@ -134,6 +131,14 @@ def resume(
 
 
 _resume = resume  # `train` has an argument of that name
+
+
+def _installed(tracking: Tracking) -> Tracking:
+    if tracking.loggers:
+        from dcp.runs.tracking import require
+
+        require(tracking)
+    return tracking
 
 
 def _algorithm(what: Algorithm | Config | Environment | str | None, settings: dict[str, Any]) -> Algorithm:
@@ -173,20 +178,6 @@ def _with_settings(algorithm: Algorithm, settings: dict[str, Any]) -> Algorithm:
                 "dcp.Algorithm, or give dcp.train a Config"
             )
     return replace(algorithm, config=config)
-
-
-def _require_same_algorithm(algorithm: Algorithm, folder: RunFolder) -> Algorithm:
-    """Return the algorithm with the run's config; refuse one with other environments or parts than the run's."""
-    same = replace(algorithm, config=folder.config)  # its config now names its own parts, if they are others
-    has = {name: getattr(same.config, name) for name in algorithm.decided | same.decided}
-    has |= {name: getattr(algorithm.config, name) for name in ("env", "eval_env", "fidelity", "randomize")}
-    stored = {name: getattr(folder.config, name) for name in sorted(has)}
-    names = [name for name in stored if has[name] != stored[name]]
-    names = [name for name in names if stored[name] not in (None, {})] or names  # None: as the method has it
-    if names:
-        differences = (f"{name} {shown(stored[name])} where the algorithm has {shown(has[name])}" for name in names)
-        raise UserError(f"{folder.path} was begun with {', '.join(differences)}: give the algorithm that began the run")
-    return same
 
 
 @dataclass
