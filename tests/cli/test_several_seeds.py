@@ -141,10 +141,10 @@ def test_how_the_processes_end_decides_the_code_and_the_sentence(
 def test_the_options_of_the_command_reach_every_seed(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(Job, "command", lambda job: [sys.executable, "-c", ""])
     flags = ["--seeds", "0", "1", "--seeds-as", "processes", "--runs-dir", str(tmp_path), "--display", "none"]
-    more = ["--keep-policies", "--overwrite", "--checkpoint-minutes", "2", "--cache", "off"]
+    more = ["--keep-policies", "--overwrite", "--checkpoint-minutes", "2", "--cache", "off", "--wandb-project", "mine"]
     assert main(["train", *FLAGS, *flags, *more]) == 0
     options = Job.read(tmp_path / "grid/jobs/point_u_maze/dcp/seed_1.json").options
-    assert options.keep_policies and options.overwrite and not options.tensorboard
+    assert options.keep_policies and options.overwrite and options.tracking.wandb_project == "mine"
     assert (options.checkpoint_minutes, options.cache) == (2.0, "off")
 
 
