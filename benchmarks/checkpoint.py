@@ -79,6 +79,7 @@ def in_turns(
         nonlocal run
         run, metrics = programs.iteration(run)
         host.unrolls += 1
+        host.metrics.append({name: float(value) for name, value in metrics.items()})
         return metrics, run
 
     times: dict[str, list[float]] = {"plain": [], "saving": [], "blocked": []}

@@ -1,6 +1,6 @@
 """The words of one-sentence errors."""
 
-from dcp.errors import one_line, shown, unknown
+from dcp.errors import one_line, printable, shown, unknown
 
 
 def test_an_unknown_name_is_shown_with_all_choices_and_the_nearest():
@@ -22,3 +22,8 @@ def test_a_value_of_any_kind_and_size_is_one_short_line():
 def test_an_error_is_one_line_and_without_a_message_its_kind():
     assert one_line(ValueError("two\n  lines")) == "two lines" and one_line(KeyError()) == "KeyError"
     assert len(one_line(ValueError("x" * 1000))) == 203
+
+
+def test_control_characters_are_written_out_and_letters_of_every_language_are_not():
+    assert printable("a\x1b[2J\x07\x9b\u202e") == r"a\x1b[2J\x07\x9b\u202e"
+    assert printable("Zürich, 東京: 5 μs\n") == "Zürich, 東京: 5 μs\n"

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dcp.evaluation import Record, measure, training_scores
-from dcp.lab.evaluation_results import estimates
+from dcp.lab.trial import estimates
 
 YES, NO = True, False
 # Episode 0 reaches at its second step and leaves; 1 reaches at its last; 2 ends after two steps and never reaches.

@@ -130,7 +130,7 @@ def _record(spec: EnvSpec, watch: Watch, first: EnvState, seen: Any) -> Record:
     steps, distance, watched = seen  # [T, N, ...]; the last two also have a value for the first state
     at_first = (_distance_to_goal(spec, first.obs), jax.vmap(watch)(first))
     whole = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest]), at_first, (distance, watched))
-    return Record(first.obs, whole[0], *steps, whole[1])
+    return Record(first.obs, whole[0], *steps, watched=whole[1])
 
 
 def _by_host(

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import so101_loop
 from dcp.cli.main import main
-from dcp.cli.run import RunOptions, _goal, _result
+from dcp.cli.run import RunOptions, _goal, _result, numpy_policy
 from dcp.errors import UserError
 from dcp.policies.exports import export_policy
 from dcp.robots.simulated_robot import SimulatedSo101
@@ -207,6 +208,17 @@ def test_an_arm_that_cannot_be_released_after_a_good_run_is_a_fault(commanded, c
     assert main(command) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("dcp: the arm could not be released")
+
+
+def test_with_every_error_of_an_arm_it_arrives_and_stays_and_does_not_chatter(monkeypatch: pytest.MonkeyPatch):
+    """Eight arms and goals, five seconds each, as `dcp run --randomize all` drives them."""
+    monkeypatch.setattr("dcp.robots.controller.freeze_garbage", lambda: False)
+    policy = numpy_policy("zoo/so101_reach/dcp")
+    arms = np.array([so101_loop.run(policy, seed, "all", RunOptions.settle, RunOptions.smooth) for seed in range(8)])
+    assert not np.isnan(arms).any() and arms[:, 0].max() < 75  # arrives within 2.5 s
+    assert arms[:, 1].mean() >= 0.95 and arms[:, 3].mean() <= 0.1
+    chattering = np.array([so101_loop.run(policy, seed, "all", 0.0, 0.0) for seed in range(8)])  # as in training
+    assert chattering[:, 1].mean() < 0.9 and chattering[:, 3].mean() > 0.2
 
 
 # What it says, and its log

@@ -18,7 +18,7 @@ from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.machine.programs import Programs
 from dcp.policies.exports import encode, load_exported
-from dcp.policies.policy_file import load_policy, save_policy
+from dcp.policies.policy_file import load_policy, policy_about, save_policy
 from dcp.runs import checkpoint as files
 from dcp.runs.run_status import how_far, is_finished, load, read_plan
 from tests.fuzz import text_loaders
@@ -68,6 +68,7 @@ class Policies(Loader):
         self.path.write_bytes(save(arrays, {"dcp": as_text(metadata, random)}))
 
     def load(self) -> None:
+        policy_about(self.path)
         policy = load_policy(self.path)
         for array in (*policy.actor.values(), *policy.critic_params.values()):
             assert all(np.isfinite(leaf).all() for leaf in _leaves(array))

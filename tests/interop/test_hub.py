@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from dcp.cli.main import main
-from dcp.lab.evaluation_results import estimates
-from dcp.lab.trial import evaluate
+from dcp.lab.trial import estimates, evaluate
 from dcp.policies.policy_file import load_policy
 from tests.support.hub_server import TOKEN, Hub, serving
 

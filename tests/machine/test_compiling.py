@@ -57,13 +57,6 @@ def test_options_are_tried_on_a_loop_and_refused_where_xla_does_not_know_them():
     assert not compiling._accepted((("xla_no_such_option", 1),))
 
 
-def test_a_program_is_made_once_for_an_environment_and_each_time_for_one_without_a_hash():
-    made = []
-    make = compiling.cached_by_env(lambda env, steps: made.append((env, steps)) or len(made))
-    assert [make("env", 3), make("env", 3), make("env", 4)] == [1, 1, 2]
-    assert [make(["env"], 3), make(["env"], 3)] == [3, 4]
-
-
 class TestCompilationCache:
     @pytest.fixture(autouse=True)
     def restore(self):

@@ -455,6 +455,25 @@ def test_a_low_pass_filter_sends_half_of_the_last_command_and_half_of_the_new_on
     assert report.flips == 4 / 6  # one of the first joint, three of the second, in three pairs of steps
 
 
+def test_commands_shrink_in_proportion_near_the_goal_if_they_are_to_settle():
+    robot, policy = FakeRobot(FakeClock()), Constant()
+    robot.goal, robot.at = [0.0, 0.0], {1: lambda: [0.3, 0.4], 2: lambda: [0.03, 0.04], 3: lambda: [0.0, 0.0]}
+    robot.state = np.array([3.0, 4.0])
+    controller = robot.controller(policy, settle=1.0)
+    controller.run(steps=4)
+    np.testing.assert_allclose(robot.sent[:4], [[0.8, -0.8], [0.4, -0.4], [0.04, -0.04], [0.0, 0.0]], atol=1e-12)
+    assert [step.action.tolist() for step in controller.last_steps] == [[0.8, -0.8]] * 4  # the log has the policy's
+    with pytest.raises(UserError, match="settle needs a policy that says"):
+        robot.controller(settle=1.0)
+
+
+class Constant:
+    goal_dims = (0, 1)
+
+    def __call__(self, state: np.ndarray, goal: np.ndarray) -> list[float]:
+        return [0.8, -0.8]
+
+
 def test_flips_count_over_a_zero_and_are_in_each_row_of_the_black_box(tmp_path):
     robot, box = FakeRobot(FakeClock()), io.StringIO()
     outputs = iter([[0.1, 0.1], [0.0, 0.1], [-0.1, 0.1], [-0.1, -0.1]])

@@ -120,6 +120,17 @@ def test_a_target_is_the_present_pose_plus_at_most_a_tenth_of_a_radian_within_th
     np.testing.assert_allclose(sent[:5], wanted, atol=1e-9)
 
 
+def test_a_target_that_accumulates_continues_from_the_last_one_and_stays_near_the_last_reading(tmp_path: Path):
+    setting = Setting(tmp_path)
+    setting.arm.accumulate = True
+    pose = setting.arm.read_state().value[:5]
+    setting.arm.send_action(np.array([0.4, -0.7, 0.1, 0.0, 0.0]))  # from the reading, because there is no target yet
+    setting.arm.send_action(np.array([0.4, -0.7, 0.1, 0.0, 0.0]))  # the same reading, as if it were late
+    np.testing.assert_allclose(setting.arm.sent[:5] - pose, [0.08, -0.1, 0.02, 0.0, 0.0], atol=1e-9)
+    setting.arm.send_action(np.zeros(5))  # the hold
+    np.testing.assert_allclose(setting.arm.sent[:5], pose, atol=1e-9)
+
+
 def test_open_jaws_close_by_at_most_a_tenth_of_a_radian_in_a_step_and_not_in_a_hold(tmp_path: Path):
     setting = Setting(tmp_path, start=(0.0, -0.5, 0.6, 0.9, 0.0, 1.5))
     setting.arm.read_state()

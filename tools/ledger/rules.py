@@ -47,7 +47,7 @@ def run_faults(folder: Path) -> list[str]:
     """Return the reasons why a run cannot be added, before anything is computed."""
     if (folder / FAULT_FILE).exists():
         return [f"the run ended by a fault (see {folder / FAULT_FILE}): resume it, or start it again"]
-    return folder_faults(folder) or _edited(folder)
+    return folder_faults(folder) or _lacking(folder) or _edited(folder)
 
 
 def folder_faults(folder: Path) -> list[str]:
@@ -55,7 +55,7 @@ def folder_faults(folder: Path) -> list[str]:
     try:
         _require_plain_files(folder)
         config, earlier = read_plan(folder)
-        _require_ours(folder, config)
+        _require_ours(config)
         faults = row_faults(config, evaluation_points(config, earlier), rows_of(folder))
         return faults or _policy_faults(folder, config)
     except UserError as error:
@@ -72,11 +72,16 @@ def _require_plain_files(folder: Path) -> None:
             raise UserError(f"{name} has more than {most // 10**6} MB, too much for a ledger")
 
 
-def _require_ours(folder: Path, config: Config) -> None:
-    """Refuse a config that is incomplete, or that names what nobody else has."""
+def _lacking(folder: Path) -> list[str]:
+    """Return a sentence for settings that a run's config lacks. An entry may lack settings that are newer than it."""
     stored = read_config_file(folder / CONFIG_FILE)["config"]
-    if missing := sorted({each.name for each in fields(Settings)} - stored.keys()):
-        raise UserError(f"{CONFIG_FILE} lacks {', '.join(missing)}: it was written by an older dcp; run it again")
+    missing = sorted({each.name for each in fields(Settings)} - stored.keys())
+    sentence = f"{CONFIG_FILE} lacks {', '.join(missing)}: it was written by an older dcp; run it again"
+    return [sentence] if missing else []
+
+
+def _require_ours(config: Config) -> None:
+    """Refuse a config that names what nobody else has."""
     if config.eval_episodes < 2:
         raise UserError("the run evaluates on a single episode, which has no standard error: use more eval_episodes")
     if code := config.code:
@@ -226,7 +231,7 @@ def repeat_faults(folder: Path, then: Repeated) -> list[str]:
     of_success, of_near = (then.standard_errors[name] for name in SCORES)
     most = math.sqrt(max(near * ((config.episode_length or math.inf) - near), 0.0) / (episodes - 1))
     right = math.sqrt(max(success * (1.0 - success), 0.0) / (episodes - 1))
-    possible = then.evaluation == len(rows_of(folder)) and abs(of_success - right) < 1e-6
+    possible = 0.0 <= success <= 1.0 and then.evaluation == len(rows_of(folder)) and abs(of_success - right) < 1e-6
     if not (possible and 0.0 <= of_near <= 1.000001 * most):
         return ["the repeated evaluation of entry.json has numbers that no evaluation gives: it was edited"]
     return differs(folder, then)

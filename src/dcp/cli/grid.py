@@ -13,8 +13,8 @@ from rich.table import Table
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE
-from dcp.cli.report import count
 from dcp.cli.report import main as report
+from dcp.cli.working import count
 from dcp.config import cores
 from dcp.errors import RunError, UserError
 from dcp.grid import resources
@@ -28,7 +28,7 @@ from dcp.grid.resources import FreeResources, Resources, gpus
 from dcp.grid.slurm_launcher import SlurmLauncher, SlurmOptions
 from dcp.machine.checks import machine_memory
 from dcp.named_code import imported_modules
-from dcp.runs.display import clock
+from dcp.runs.terminal import clock
 
 MOST_FAILURES = 8  # reported one by one
 

@@ -94,10 +94,10 @@ def _gymnasium_spec(arena: "Arena", fidelity: str) -> Any:
 
     from dcp.gym import gymnasium_id
 
-    found = gymnasium_id(arena.env.spec.name)
-    if found not in registration.registry:
+    gym_id = gymnasium_id(arena.env.spec.name)
+    if gym_id not in registration.registry:
         return None
-    spec = deepcopy(registration.spec(found))
+    spec = deepcopy(registration.spec(gym_id))
     spec.kwargs |= {"fidelity": fidelity, "physics": arena.env.spec.stepped_by}
     spec.max_episode_steps = arena.length
     return spec

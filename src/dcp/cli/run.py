@@ -46,8 +46,10 @@ class RunOptions:
     """Stop after this time."""
     speed: float = 1.0
     """Share of the speed that the policy was trained with. Begin with 0.2 on a real arm."""
-    smooth: float = 0.5
-    """Low-pass filter: the share of the last command in the next one. 0.5 lags by one step (33 ms); 0: no filter."""
+    settle: float = 0.2
+    """Commands shrink in proportion within this many metres of the goal, in the reaching tasks. 0: as in training."""
+    smooth: float = 0.0
+    """Low-pass filter: the share of the last command in the next one. 0.5 lags by one step (33 ms). 0: no filter."""
     randomize: str | None = None
     """Give the simulated arm a real one's errors: all, or names like gains,delay (docs/so101.md), drawn from --seed."""
     seed: int = 0
@@ -107,13 +109,16 @@ def _run(policy: "ExportedPolicy", options: RunOptions) -> int:
     from dcp.robots.safety import SignalGuard
     from dcp.robots.so101_arm import So101Arm
 
-    robot = make_robot(options, cube=policy.state_size - 2 * policy.action_size - 3 == 3)
+    cube = policy.state_size - 2 * policy.action_size - 3 == 3
+    robot = make_robot(options, cube)
+    settle = 0.0 if cube else options.settle  # a cube's distance says nothing about how fast to move
     arm = So101Arm(
         robot,
         policy.state_size,
         policy.action_size,
         goal_size=policy.goal_size,
         units=options.units,
+        accumulate=settle > 0,
         jaw_speed=options.speed,
     )
     read_goal = _goal(policy, options)
@@ -127,6 +132,7 @@ def _run(policy: "ExportedPolicy", options: RunOptions) -> int:
             safe_action=np.zeros(policy.action_size),  # no change: the arm holds the pose that was read last
             action_low=-options.speed,
             action_high=options.speed,
+            settle=settle,
             smooth=options.smooth,
             start_action=np.zeros(policy.action_size),
             stale_after=STALE_AFTER,
@@ -235,8 +241,8 @@ def _goal(policy: "ExportedPolicy", options: RunOptions) -> "Callable[[], np.nda
             raise UserError("--goal and --goal-file both say where to go: give only one of them")
         return GoalFile(options.goal_file, size, options.goal_timeout, reaching).read
     if len(options.goal) != size:
-        such = {2: "--goal 0.25 0.05", 3: "--goal 0.25 0.05 0.15", 4: "--goal 0.25 0.0 0.15 -0.08"}.get(size, "")
-        raise UserError(f"this policy's goal has {size} numbers, not {len(options.goal)}: give them, such as {such}")
+        example = {2: "--goal 0.25 0.05", 3: "--goal 0.25 0.05 0.15", 4: "--goal 0.25 0.0 0.15 -0.08"}.get(size, "")
+        raise UserError(f"this policy's goal has {size} numbers, not {len(options.goal)}: give them, such as {example}")
     goal = require_goal(options.goal, reaching)
     return lambda: goal
 

@@ -21,10 +21,10 @@ from dcp.envs.base import Environment
 from dcp.errors import UserError, install_hint, one_line
 from dcp.files.run_folder import CONFIG_FILE, METRICS_FILE, POLICY_FILE, located
 from dcp.files.validation import MEGABYTE, FormatError, checked, parse_json
-from dcp.lab.evaluation_results import as_json, estimates, finite
+from dcp.lab.result_tables import finite
 from dcp.lab.statistics import Interval
 from dcp.lab.targets import Target, open_target
-from dcp.lab.trial import Trial, arena_for
+from dcp.lab.trial import Trial, arena_for, as_json, estimates
 from dcp.policies.exports import is_exported
 from dcp.policies.policy_file import load_policy_and_about
 
@@ -93,12 +93,12 @@ def make_package(
 def _draw(target: Target, env: Environment, folder: Path) -> list[str]:
     """Write a video of an episode that reaches the goal and one that does not. -> what could not be written"""
     from dcp.lab.render.pictures import require_drawable
-    from dcp.lab.render.shown_episodes import Shown, make_subject, names_of, side_by_side
+    from dcp.lab.render.shown_episodes import Shown, names_of, show_policy, side_by_side
     from dcp.lab.render.video import Look, write_files
 
     try:
         require_drawable(env)
-        subjects = side_by_side(make_subject(target, names_of([target])[0], env, Shown(first=None)))
+        subjects = side_by_side(show_policy(target, names_of([target])[0], env, Shown(first=None)))
     except UserError as error:  # a user's own environment that cannot be rendered
         return [f"No video: {error}"]
     _, problems = write_files(env, subjects, folder, Path(GIF).stem, ("mp4", "gif"), Look())

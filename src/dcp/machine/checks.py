@@ -1,7 +1,4 @@
-"""Check a run before it starts, by the tables, its environment and this machine's memory.
-
-The checks that need none of these are in config.py.
-"""
+"""Check a run before it starts: by the tables of parts, its environment and this machine's memory."""
 
 import os
 from contextlib import suppress
@@ -179,9 +176,10 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     def rows(number: int) -> Transition:
         shape = (number, num_envs)
         sizes = (spec.state_size, spec.action_size, spec.goal_size)
-        state, action, goal = (jax.ShapeDtypeStruct((*shape, size), jnp.float32) for size in sizes)
-        fell = jax.ShapeDtypeStruct(shape, bool) if reads_falls(wanted, hindsight) else None
-        return Transition(state, action, goal, jax.ShapeDtypeStruct(shape, jnp.int32), fell)
+        arrays: list[Any] = [jax.ShapeDtypeStruct((*shape, size), jnp.float32) for size in sizes]
+        arrays.append(jax.ShapeDtypeStruct(shape, jnp.int32))
+        arrays.append(jax.ShapeDtypeStruct(shape, bool) if reads_falls(wanted, hindsight) else None)
+        return Transition(*arrays)
 
     def pairs(windows: Transition, key: Array) -> Any:
         return relabel(windows, spec, config.discount, key, wanted, hindsight, config.action_chunk)

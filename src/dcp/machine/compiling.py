@@ -5,9 +5,9 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable
-from functools import cache, lru_cache, wraps
+from functools import cache
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import jax
 
@@ -16,8 +16,6 @@ from dcp.errors import UserError
 
 VARIABLE = "DCP_CACHE_DIR"
 OFF = "off"
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 def default_folder() -> Path:
@@ -134,34 +132,3 @@ def _accepted(options: tuple[tuple[str, str | int | bool], ...]) -> bool:
         return bool((counted == 13.0).all())
     except jax.errors.JaxRuntimeError:
         return False
-
-
-class Program:
-    """A jitted function whose compilation can be waited for by itself, so that a user sees what takes the time."""
-
-    def __init__(self, run: Any):
-        self._run, self._made = run, {}
-
-    def compiled_for(self, *args: Any, on_compile: Callable[[], object] = int) -> Callable[..., Any]:
-        """Return the executable for arguments like these, compiled once; `on_compile` is called before."""
-        leaves, tree = jax.tree.flatten(args)
-        like = tuple((jax.typeof(leaf), getattr(leaf, "sharding", None)) for leaf in leaves)
-        if (tree, like) not in self._made:
-            on_compile()
-            self._made[tree, like] = self._run.lower(*args).compile()
-        return self._made[tree, like]
-
-
-def cached_by_env(make: Callable[P, R]) -> Callable[P, R]:
-    """Keep the last four results of `make(env, ...)`. An environment without a hash gets a fresh one each time."""
-    shared = lru_cache(maxsize=4)(make)
-
-    @wraps(make)
-    def get(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            hash(args)
-        except TypeError:
-            return make(*args, **kwargs)
-        return shared(*args, **kwargs)
-
-    return get

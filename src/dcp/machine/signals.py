@@ -52,7 +52,7 @@ def _restore(number: signal.Signals, before: Any) -> None:
 def stopped_at_once() -> Iterator[None]:
     """Within this context, the first Ctrl-C ends the process, unless the caller has a handler of its own."""
     handler = signal.getsignal(signal.SIGINT)
-    if handler not in (signal.default_int_handler, _left_to_the_thread):
+    if handler not in (signal.default_int_handler, signal.SIG_DFL, _left_to_the_thread):
         yield
         return
     with listening((signal.SIGINT,), end_at_once):

@@ -117,7 +117,7 @@ def _require_stable_calls(program: str) -> None:
     address."""
     from jax._src.export import _export
     from jax._src.interpreters import mlir
-    from jax._src.lib.mlir import ir
+    from jax._src.lib.mlir import ir  # pyright: ignore[reportPrivateImportUsage]
 
     allowed = {*_export._CUSTOM_CALL_TARGETS_GUARANTEED_STABLE, "shape_assertion"}
     called: set[str] = set()

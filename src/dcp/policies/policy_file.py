@@ -77,7 +77,8 @@ def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, A
         except Exception as error:
             raise _damaged(path, error) from error
     tree = jax.tree_util.tree_map_with_path(lambda path, _: read[array_name(path)], like)
-    policy = DeployedPolicy(spec, *(parts[kind] for kind in KINDS), tree["actor"], tree["critic"], chunk)
+    network, critic, condition = (parts[kind] for kind in KINDS)
+    policy = DeployedPolicy(spec, network, critic, condition, tree["actor"], tree["critic"], chunk)
     return policy, dict(metadata.get("about", {}))
 
 

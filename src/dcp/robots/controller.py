@@ -51,6 +51,7 @@ class Controller:
         action_high: Any = 1.0,
         max_change: Any = None,  # between two steps; one number, or one per joint
         smooth: float = 0.0,  # low-pass filter: the share of the last action in the next; 0.5 lags by about one step
+        settle: float = 0.0,  # commands shrink with the distance to the goal below this; only if zero means no motion
         start_action: Any = None,  # what the actuators do before the first step: an array, or a function that reads it
         stale_after: float | None = None,  # seconds; None: five periods, but at least 0.2
         max_overruns: int | None = 10,  # stop after this many missed deadlines in a row; None: never
@@ -93,6 +94,8 @@ class Controller:
         self._policy, self._reads, self._start_action = policy, {STATE: read_state, GOAL: read_goal}, start_action
         # None: the size of the first value
         self._sizes = {STATE: _size("state_size", state_size, policy), GOAL: _size("goal_size", goal_size, policy)}
+        self.settle = _positive("settle", settle, or_zero=True)
+        self._goal_dims = _goal_dims(policy) if self.settle else []
         self._clock = clock or Clock()
         hold = _positive("hold_seconds", hold_seconds, or_zero=True)
         self._gate = Gate(
@@ -177,8 +180,8 @@ class Controller:
         self._watchdog.start()
         with self._faults():
             if (start := self._start_action) is not None:
-                given = call("start_action", start) if callable(start) else start
-                action = finite("start_action", vector("start_action", given, self.action_size))
+                value = call("start_action", start) if callable(start) else start
+                action = finite("start_action", vector("start_action", value, self.action_size))
                 self._gate.last = self.limits.require("start_action", action)
                 call("safe_action", self._safe, self._gate.last)
             for _ in range(self.warm_up):
@@ -228,17 +231,21 @@ class Controller:
         self._enter(POLICY)
         step.action = vector(POLICY, call(POLICY, self._policy, step.state, step.goal), self.action_size)
         finite(POLICY, step.action)
-        allowed, step.clipped, step.rate_limited = self.limits.apply(step.action, self._gate.last)
+        command = step.action
+        if self.settle:
+            away = float(np.linalg.norm(np.take(step.state, self._goal_dims) - step.goal))
+            command = command * min(1.0, away / self.settle)
+        allowed, step.clipped, step.rate_limited = self.limits.apply(command, self._gate.last)
         step.policy = self._clock.now() - decided
         return allowed
 
     def _read(self, name: str) -> tuple[Any, np.ndarray]:
         """Return what the call returned, and its numbers."""
         self._enter(name)
-        given = call(name, self._reads[name])
-        numbers = vector(name, given.value if isinstance(given, Reading) else given, self._sizes[name])
+        value = call(name, self._reads[name])
+        numbers = vector(name, value.value if isinstance(value, Reading) else value, self._sizes[name])
         self._sizes[name] = len(numbers)
-        return given, numbers
+        return value, numbers
 
     def _send(self, step: Step, action: np.ndarray) -> None:
         began = self._clock.now()
@@ -329,6 +336,13 @@ def _size(name: str, given: int | None, policy: Any) -> int | None:
         return _count(name, given, 1)
     size = getattr(policy, name, getattr(getattr(policy, "spec", None), name, None))
     return size if isinstance(size, int) else None
+
+
+def _goal_dims(policy: Any) -> list[int]:
+    dims = getattr(policy, "goal_dims", getattr(getattr(policy, "spec", None), "goal_dims", None))
+    if dims is None:
+        raise UserError("settle needs a policy that says which numbers of the state its goal is of: its goal_dims")
+    return list(dims)
 
 
 def _length(*values: Any) -> int:

@@ -176,16 +176,16 @@ def make_safe(safe_action: Any, limits: Limits) -> Safe:
     if isinstance(safe_action, str):
         if safe_action != "hold":
             raise UserError(f"safe_action is {safe_action!r}: give an array, a function of the last action, or 'hold'")
-        return _known
+        return _require_last
     if callable(safe_action):
         return lambda last: limits.clip(
-            finite("safe_action", vector("safe_action", safe_action(_known(last).copy()), size))
+            finite("safe_action", vector("safe_action", safe_action(_require_last(last).copy()), size))
         )
     fixed = limits.require("safe_action", per_joint("safe_action", safe_action, size))
     return lambda last: fixed
 
 
-def _known(last: np.ndarray | None) -> np.ndarray:
+def _require_last(last: np.ndarray | None) -> np.ndarray:
     if last is None:
         raise Fault("there is no last action: start_action was not known yet")
     return last

@@ -28,10 +28,10 @@ class Errors:
 
     def __init__(self, kinds: tuple[str, ...], seed: int, delay: float):
         random = np.random.default_rng(seed)
-        drawn = {kind: random.uniform(low, high, 6) for kind, (low, high) in so101.RANGES.items()}
-        self.factors = {kind: drawn[kind][0] for kind in so101.VARIED if kind in kinds}
-        self.offsets = drawn["offsets"] * ("offsets" in kinds)  # [6]: radians
-        self.phases = drawn["encoders"] * ("encoders" in kinds)  # [6]: radians
+        errors = {kind: random.uniform(low, high, 6) for kind, (low, high) in so101.RANGES.items()}
+        self.factors = {kind: errors[kind][0] for kind in so101.VARIED if kind in kinds}
+        self.offsets = errors["offsets"] * ("offsets" in kinds)  # [6]: radians
+        self.phases = errors["encoders"] * ("encoders" in kinds)  # [6]: radians
         steps = random.integers(0, so101.MAX_DELAY + 1, 2) / so101.RATE_HZ
         self.of_readings, self.of_commands = steps.tolist() if "delay" in kinds else (0.0, delay)  # seconds
 
@@ -149,10 +149,10 @@ class SimulatedSo101:
 
     def get_observation(self) -> dict[str, float]:
         ticks = self.bus.sync_read("Present_Position")
-        found = {f"{joint}.pos": self._from_ticks(i, ticks[joint]) for i, joint in enumerate(so101.JOINTS)}
+        observation = {f"{joint}.pos": self._from_ticks(i, ticks[joint]) for i, joint in enumerate(so101.JOINTS)}
         if CUBE[0] in self.observation_features:
-            found |= dict(zip(CUBE, self.bus.data.qpos[6:9].tolist(), strict=True))
-        return found
+            observation |= dict(zip(CUBE, self.bus.data.qpos[6:9].tolist(), strict=True))
+        return observation
 
     def send_action(self, action: Mapping[str, float]) -> dict[str, float]:
         target = {name: float(action[name]) for name in FEATURES}

@@ -64,13 +64,15 @@ class So101Arm:
         *,
         goal_size: int = 3,
         units: Units = "degrees",
+        accumulate: bool = False,  # a target continues from the last target instead of the last reading
         jaw_speed: float = 1.0,  # how fast jaws that the policy does not move close, as a share of MAX_CHANGE per step
         lost_packets: tuple[type[Exception], ...] = (ConnectionError,),
         clock: Callable[[], float] = time.monotonic,
     ):
         self.robot = robot
         self.units: Units = units
-        self.moved, self.goal_size, self.jaw_speed = action_size, goal_size, jaw_speed
+        self.moved, self.goal_size = action_size, goal_size
+        self.accumulate, self.jaw_speed = accumulate, jaw_speed
         extra = state_size - (2 * action_size + 3)
         if action_size not in (5, 6) or extra not in (0, 1, 3):
             raise UserError(
@@ -79,9 +81,9 @@ class So101Arm:
             )
         self.has_tilt, self.has_cube = extra == 1, extra == 3
         self.near = 0.03 if extra else 0.02  # metres: the tasks' thresholds
-        wanted = FEATURES + (CUBE if self.has_cube else ())
-        if missing := [name for name in wanted if name not in robot.observation_features]:
-            raise UserError(f"the robot has no {', '.join(missing)}: an SO-101 has {', '.join(wanted)}")
+        features = FEATURES + (CUBE if self.has_cube else ())
+        if missing := [name for name in features if name not in robot.observation_features]:
+            raise UserError(f"the robot has no {', '.join(missing)}: an SO-101 has {', '.join(features)}")
         self._bus, self._clock = Bus(robot, lost_packets), clock
         self._pose: np.ndarray | None = None  # [6]: radians, the last reading that was finite
         self._time = 0.0
@@ -111,9 +113,11 @@ class So101Arm:
         return Reading(np.concatenate([pose[: self.moved], speeds, place, extra]), now)
 
     def send_action(self, action: np.ndarray) -> None:
-        """Send targets that change the last pose by the action [A] in [-1, 1].
+        """Send targets that change the last pose by the action [A] in [-1, 1]; the last target, if they `accumulate`.
 
-        If the policy does not move the jaws, any action but zero closes them further, until they are closed.
+        If readings are late by k steps, targets that follow them repeat the poses of k steps ago for ever, however
+        small the action. Targets that accumulate do not. Either is at most MAX_CHANGE from the last reading, and a zero
+        action holds that reading. If the policy does not move the jaws, any other action closes them further.
         """
         if self._pose is None:
             raise UserError("the arm's pose is not known yet: read it before anything is sent")
@@ -122,7 +126,11 @@ class So101Arm:
         if self.moved == 5:
             most = so101.MAX_CHANGE * self.jaw_speed if np.any(action) else 0.0  # they stay as they are in a hold
             change[5] = np.clip(CLOSED - self._pose[5], -most, most)
-        target = np.clip(self._pose + change, so101.LOW, so101.HIGH)
+        base = self._pose
+        if self.accumulate and self.sent is not None and np.any(action):
+            base = np.append(self.sent[: self.moved], self._pose[self.moved :])
+        nearest, farthest = self._pose - so101.MAX_CHANGE, self._pose + so101.MAX_CHANGE
+        target = np.clip(np.clip(base + change, nearest, farthest), so101.LOW, so101.HIGH)
         if not np.isfinite(target).all():
             raise UserError("the action is not finite, so nothing was sent: find out where it comes from")
         numbers = {name: float(from_radians(self.units, i, target[i])) for i, name in enumerate(FEATURES)}
@@ -211,14 +219,14 @@ def replay(policy: Callable[[np.ndarray, np.ndarray], Any], path: str | Path) ->
     steps = [row for row in logged if all(len(vector) for vector in row)]  # the last step may have none, after a fault
     if not steps:
         raise UserError(f"{path} is not a log of `dcp run`: it has no step with a state, a goal and an action")
-    apart = []
+    differences = []
     for state, goal, action in steps:
         again = np.asarray(policy(state, goal))
         if again.shape != action.shape:
             sizes = f"{len(action)} numbers of action, not {len(again)}"
             raise UserError(f"{path} has a step with {sizes}: name the policy that ran, or record it again")
-        apart.append(np.abs(again - action).max())
-    return len(steps), float(np.max(apart))
+        differences.append(np.abs(again - action).max())
+    return len(steps), float(np.max(differences))
 
 
 def _vector(row: Mapping[str, str], name: str) -> np.ndarray:

@@ -145,7 +145,7 @@ class So101Task(PhysicsEnv):
     def draw_episode(self, key: Array) -> Draw:
         keys = dict(zip(RANGES, jax.random.split(key, len(RANGES)), strict=True))
 
-        def drawn(kind: str, shape: tuple[int, ...], neutral: float) -> Array:
+        def uniform(kind: str, shape: tuple[int, ...], neutral: float) -> Array:
             low, high = RANGES[kind]
             if kind not in self.randomize:
                 return jnp.full(shape, neutral)
@@ -154,8 +154,8 @@ class So101Task(PhysicsEnv):
         delays = jnp.zeros(2, jnp.int32)
         if "delay" in self.randomize:
             delays = jax.random.randint(keys["delay"], (2,), 0, MAX_DELAY + 1)
-        factors = jnp.concatenate([drawn(kind, (1,), 1.0) for kind in VARIED])
-        return Draw(factors, delays, drawn("offsets", (6,), 0.0), drawn("encoders", (6,), 0.0))
+        factors = jnp.concatenate([uniform(kind, (1,), 1.0) for kind in VARIED])
+        return Draw(factors, delays, uniform("offsets", (6,), 0.0), uniform("encoders", (6,), 0.0))
 
     def reset(self, key: Array) -> EnvState:
         key_start, key_goal, key_episode = jax.random.split(key, 3)
@@ -177,7 +177,7 @@ class So101Task(PhysicsEnv):
         reading = self._read(body, draw)
         readings = jnp.tile(reading, (MAX_DELAY + 2, 1))  # the arm was at rest before
         commands = jnp.tile(reading[:6], (MAX_DELAY + 1, 1))
-        return self._seen(ArmState(body, goal, readings, commands, draw))
+        return self._env_state(ArmState(body, goal, readings, commands, draw))
 
     # A step
 
@@ -193,7 +193,7 @@ class So101Task(PhysicsEnv):
         factors = (arm.draw.factors,) if self.varies_model else ()
         body = self.engine.step(arm.body, control, *factors)
         readings = jnp.concatenate([self._read(body, arm.draw)[None], arm.readings[:-1]])
-        return self._seen(arm._replace(body=body, readings=readings, commands=commands))
+        return self._env_state(arm._replace(body=body, readings=readings, commands=commands))
 
     def _read(self, body: PhysicsState, draw: Draw) -> Array:
         """Return the sensors' present readings: [6 + 3]."""
@@ -203,7 +203,7 @@ class So101Task(PhysicsEnv):
             angles = jnp.round((angles + draw.phases) / tick) * tick - draw.phases
         return jnp.concatenate([angles, body.q[6:9] if self.cube else jnp.zeros(3)])
 
-    def _seen(self, arm: ArmState) -> EnvState:
+    def _env_state(self, arm: ArmState) -> EnvState:
         readings = jax.lax.dynamic_slice_in_dim(arm.readings, arm.draw.delays[0], 2)  # [2, 9]: now and before
         state = self.observe_readings(readings)
         near_goal = jnp.linalg.norm(self.achieved(arm.body.q) - arm.goal) < self.spec.threshold

@@ -1,5 +1,6 @@
 """Show a run, or several seeds, while they train: one line per evaluation in a log, or a panel on a terminal."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
@@ -13,11 +14,68 @@ from rich.text import Text
 
 from dcp.config import Config
 from dcp.loop import Row
-from dcp.runs.display import Display, Pace, Progress, say
+from dcp.runs.display import Display, Progress, say
 
 STOPPING = "{}: stopping after this iteration, with a checkpoint (a second signal stops at once)"
 COMPILING = "compiling (once: the next run of this kind finds it on disk)"
 COLUMNS = ("success_once", "time_near_goal", "critic_loss", "actor_loss", "diverged_episodes")
+
+
+class Pace:
+    """Count steps and estimate steps/s and time left, without the first iteration and evaluation, which compile."""
+
+    def __init__(self, config: Config, unrolls: int = 0, evaluations: int = 0):
+        self.config, self.unrolls = config, unrolls
+        self._before = evaluations  # in earlier processes
+        self._last: float | None = None  # when the latest iteration or evaluation ended
+        self._iterations: list[float] = []  # seconds
+        self._evaluations: list[float] = []
+
+    def update(self, progress: Progress) -> None:
+        self.unrolls = progress.unrolls
+        if progress.metrics is not None:
+            self._tick(self._iterations)
+
+    def evaluated(self) -> None:
+        self._tick(self._evaluations)
+
+    def _tick(self, durations: list[float]) -> None:
+        now = time.perf_counter()
+        if self._last is not None:
+            durations.append(now - self._last)
+        self._last = now
+
+    @property
+    def steps(self) -> int:
+        return self.unrolls * self.config.env_steps_per_unroll
+
+    @property
+    def total(self) -> int:
+        return self.config.num_unrolls * self.config.env_steps_per_unroll
+
+    def estimate(self) -> tuple[float, float] | None:
+        """Return steps/s and seconds left; None before an iteration was timed."""
+        if not self._iterations:
+            return None
+        iteration = sum(self._iterations) / len(self._iterations)
+        evaluation = self._evaluations[-1] if len(self._evaluations) > 1 else 0.0
+        left = (self.config.num_unrolls - self.unrolls) * iteration
+        left += (self.config.num_evals - self._before - len(self._evaluations)) * evaluation
+        return self.config.env_steps_per_unroll / iteration, left
+
+    def text(self, seeds: int = 1) -> str:
+        """Return speed and time left as text; with several seeds, their total speed."""
+        if (estimate := self.estimate()) is None:
+            return "-"
+        speed = f"{seeds * estimate[0]:,.0f} steps/s{' in all' if seeds > 1 else ''}"
+        return f"{speed}  {clock(round(estimate[1]))} left"
+
+
+def clock(seconds: int) -> str:
+    """Format seconds: 125 -> 2:05, 3725 -> 1:02:05."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def headline(config: Config, folder: Path | None, who: str | None = None) -> str:

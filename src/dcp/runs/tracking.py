@@ -109,7 +109,9 @@ def show_pictures(folder: Path, plots: Path, tracking: Tracking) -> None:
     """Add the finished run's episode and landscape to its runs at W&B and trackio, which are closed by then."""
     pictures = [plots / name for name in _PICTURES if (plots / name).is_file()]
     identity = _stored(folder) if pictures and tracking.trackers else None
-    for package in tracking.trackers if identity else ():
+    if identity is None:
+        return
+    for package in tracking.trackers:
         sink = TrackerSink(package, identity, read_config_file(folder / CONFIG_FILE)["config"])
         sink.show(pictures)
         sink.close()
