@@ -168,7 +168,7 @@ def _page(options: LedgerOptions) -> int:
 
 def _page_file(name: str) -> str:
     """Return a file of the ledger's page, which lies in `page/` here, or one that every page shares."""
-    from dcp.lab.pages.whole_page import asset
+    from dcp.lab.pages import asset
 
     own = Path(__file__).parent / "page" / Path(name).name
     return own.read_text(encoding="utf-8") if name.startswith("ledger/") else asset(name)

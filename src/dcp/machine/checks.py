@@ -1,7 +1,4 @@
-"""Check a run before it starts, by the tables, its environment and this machine's memory.
-
-The checks that need none of these are in config.py.
-"""
+"""Check a run before it starts: by the tables of parts, its environment and this machine's memory."""
 
 import os
 from contextlib import suppress
