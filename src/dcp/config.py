@@ -54,7 +54,7 @@ class Settings:
     """What changes between episodes of a so101 task: all, or such as gains,delay (docs/so101.md). Default: nothing."""
 
     # What the actor is asked for (the paper's pool: 512 states, 32 candidates, every 25 steps)
-    actor_goal: Literal["future", "commanded"] | None = None
+    actor_goal: Literal["future", "commanded", "mixed"] | None = None
     """What the actor's loss aims at. Default: the method's row."""
     critic: str | None = None
     """What trains psi and values actions: a row (`dcp methods`), or your own as module:name. Default: the method's."""
@@ -117,6 +117,12 @@ class Settings:
     # The learner
     discount: float = 0.99
     """How far ahead hindsight goals lie: k steps with probability proportional to discount^k."""
+    hindsight: str | None = None
+    """Where hindsight goals come from: future, uniform, final (JaxGCRL's HER) or her. Default: the critic's own."""
+    normalize: Literal["none", "running", "task"] = "none"
+    """Inputs of about unit size: by running mean and spread, or by the task's own scale. none: the paper's."""
+    noise_hold: int = 1
+    """Steps for which the rollout keeps a draw of the action's noise. 1: the paper's."""
     actor_learning_rate: float = 3e-4
     """Adam's, for the actor."""
     critic_learning_rate: float = 3e-4
@@ -239,6 +245,7 @@ class Config(Settings):
         return cls(**values)
 
 
+WITH_SETTINGS = ("critic", "command", "condition", "network", "hindsight")
 PARTS = ("critic", "command", "condition", "network")  # of an agent: each may have settings of its own
 _MAY_BE_CODE = ("env", "eval_env", "method", *PARTS, "score", "energy", "contrastive_loss", "activation")
 
@@ -248,7 +255,7 @@ def gathered(values: Mapping[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     own: dict[str, Any] = {}
     for name, value in values.items():
-        if name in PARTS and isinstance(value, Mapping) and value:
+        if name in WITH_SETTINGS and isinstance(value, Mapping) and value:
             own |= {f"{name}.{field}": setting for field, setting in value.items()}
         elif "." in name:
             own[name] = value
@@ -262,7 +269,7 @@ def gathered(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_setting(name: str) -> bool:
     """Tell whether this is a field, or a setting of one of an agent's parts such as condition.scale."""
-    return name in field_kinds() or (name.partition(".")[0] in PARTS and "." in name)
+    return name in field_kinds() or (name.partition(".")[0] in WITH_SETTINGS and "." in name)
 
 
 def cores() -> int:
@@ -329,6 +336,7 @@ _AT_LEAST = {
     "pool_size": 1,
     "num_candidates": 1,
     "subgoal_period": 1,
+    "noise_hold": 1,
     "pool_refresh_steps": 1,
     "num_envs": 1,
     "devices": 1,
@@ -352,7 +360,8 @@ _AT_LEAST = {
 _CHOICES = {
     "fidelity": ("paper", "fixed"),
     "physics": PHYSICS,
-    "actor_goal": (None, "future", "commanded"),
+    "actor_goal": (None, "future", "commanded", "mixed"),
+    "normalize": ("none", "running", "task"),
     "split_batches": (None, "on", "off"),
 }
 
@@ -367,7 +376,8 @@ def _range_violations(s: Settings) -> list[str]:
         if isinstance(value, int) and value > most and name != "seed":
             problems.append(f"{name} is {value}: use at most {most}")
     for name, value in s.component_settings.items():
-        if name.partition(".")[0] not in PARTS or not name.partition(".")[2].isidentifier():
+        part, *setting = name.split(".")
+        if part not in WITH_SETTINGS or not setting or not all(word.isidentifier() for word in setting):
             problems.append(f"component_settings has {shown(name)}: write it as condition.scale, part and setting")
         elif not isinstance(value, str | int | float | bool | list | tuple | None):
             problems.append(f"{name} is {shown(value)}: use a number, text or a list")

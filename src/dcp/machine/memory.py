@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from dcp.config import Config, Settings
-from dcp.interfaces import hindsight_of
+from dcp.interfaces import goals_of
 from dcp.learner import Learner
 from dcp.machine import devices
 from dcp.methods.table import make_agent, needs
@@ -23,7 +23,7 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     config = Config(**vars(settings))
     chunked = spec.in_chunks(config.action_chunk)
     agent = make_agent(config, chunked)
-    wanted, hindsight = needs(agent), hindsight_of(agent.critic)
+    wanted, hindsight = needs(agent), goals_of(agent)
     fell = reads_falls(wanted, hindsight)
     length, num_envs = config.window or 0, config.num_envs
 

@@ -12,6 +12,7 @@ import numpy as np
 from dcp.actor import actor_heads
 from dcp.errors import UserError
 from dcp.interfaces import Condition, Critic, Network, Problem, Representation, read
+from dcp.scaling import in_task_units, scaled_goal, scaled_state
 from dcp.types import Array, EnvSpec, Params
 
 PolicyState = Any
@@ -47,7 +48,7 @@ def next_chunk_action(chunk: Any, planned: Array, length: int) -> tuple[Any, Arr
     return ChunkState(actions, (chunk.step + 1) % length), action
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["actor", "critic_params"], meta_fields=_FIXED)
+@partial(jax.tree_util.register_dataclass, data_fields=["actor", "critic_params", "scale"], meta_fields=_FIXED)
 @dataclass(frozen=True)
 class DeployedPolicy:
     """Act with the deterministic actor. Deployment only replaces z by g in the condition."""
@@ -59,9 +60,14 @@ class DeployedPolicy:
     actor: Params = field(repr=False)
     critic_params: Params = field(repr=False)
     action_chunk: int = 1
+    scale: Any = ()
 
     @property
     def representation(self) -> Representation:
+        """Return what others may read of the critic, for states and goals in the task's own units."""
+        return in_task_units(self._read(), self.scale, self.spec)
+
+    def _read(self) -> Representation:
         return read(self.critic, Problem(self.spec.in_chunks(self.action_chunk), self.network), self.critic_params)
 
     def init(self, key: Array) -> Any:
@@ -80,7 +86,8 @@ class DeployedPolicy:
 
     def heads(self, state: Array, goal: Array) -> tuple[Array, Array]:
         """Return mean and log std before squashing: [..., H * A] each."""
-        condition = self.condition(self.representation, self.spec.achieved(state), goal)
+        state, goal = scaled_state(self.scale, state), scaled_goal(self.scale, self.spec, goal)
+        condition = self.condition(self._read(), self.spec.achieved(state), goal)
         return actor_heads(self.network, self.actor, state, condition)
 
     def __call__(self, observation: Any, goal: Any) -> np.ndarray:

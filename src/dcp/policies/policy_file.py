@@ -25,9 +25,10 @@ from dcp.interfaces import Problem
 from dcp.methods import table  # noqa: F401  fills the tables
 from dcp.networks import MLP
 from dcp.policies.policy import DeployedPolicy, deployed_params
+from dcp.scaling import init_scale
 from dcp.types import EnvSpec, Params
 
-POLICY_SCHEMA_VERSION = 3  # 2 stores the critic, the condition and the network as components; 3 has action chunks
+POLICY_SCHEMA_VERSION = 4  # 2 stores the parts as components; 3 has action chunks; 4 has a scale
 KINDS = ("network", "critic", "condition")  # the parts of a policy
 _KEY = "dcp"  # the only metadata entry, because safetensors writes several in no fixed order
 _SUM = "sha256"
@@ -37,13 +38,18 @@ def save_policy(path: str | Path, policy: DeployedPolicy, about: Mapping[str, An
     """Write the policy completely or not at all. `about` says where it comes from: env, method, and more."""
     path = Path(path)
     metadata = {
-        "schema_version": POLICY_SCHEMA_VERSION if policy.action_chunk > 1 else 2,
-        "spec": {name: value for name, value in asdict(policy.spec).items() if name != "action_chunk"},
+        "schema_version": 4 if policy.scale else 3 if policy.action_chunk > 1 else 2,  # an older dcp reads what it can
+        "spec": {
+            name: x
+            for name, x in asdict(policy.spec).items()
+            if (name, x) != ("scale", None) and name != "action_chunk"
+        },
         **{kind: describe(kind, getattr(policy, kind)) for kind in KINDS},
         "about": dict(about),
         **({"action_chunk": policy.action_chunk} if policy.action_chunk > 1 else {}),
+        **({"scaled": True} if policy.scale else {}),
     }
-    named = _named({"actor": policy.actor, "critic": policy.critic_params})
+    named = _named({"actor": policy.actor, "critic": policy.critic_params, "scale": policy.scale})
     arrays = {name: np.asarray(array, order="C") for name, array in named.items()}
     metadata[_SUM] = _sum(json.loads(json.dumps(metadata)), arrays)  # as JSON returns it: tuples become lists
     write_whole(path, save(arrays, {_KEY: json.dumps(metadata)}))
@@ -73,7 +79,7 @@ def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, A
     except Exception as error:  # a user's part may raise anything
         raise UserError(f"{path} has a part that cannot be made ({one_line(error)}): train or copy it again") from error
     try:
-        policy = _assembled(spec, parts, arrays, metadata.get("action_chunk", 1))
+        policy = _assembled(spec, parts, arrays, metadata.get("action_chunk", 1), metadata.get("scaled", False))
     except Exception as error:
         raise UserError(f"{path} is damaged ({one_line(error)}): train or copy it again") from error
     return policy, dict(metadata.get("about", {}))
@@ -151,6 +157,7 @@ class _Version(Struct):
 class _Metadata(Struct):
     spec: dict[str, Any]
     action_chunk: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    scaled: bool = False
     about: About = field(default_factory=About)
 
 
@@ -278,21 +285,25 @@ def _shapes(spec: EnvSpec, network: Any, critic: Any, condition: Any, chunk: int
     return actor, jax.eval_shape(lambda keys: critic.init(keys, Problem(spec, network)).params, keys)
 
 
-def _assembled(spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, np.ndarray], chunk: int) -> DeployedPolicy:
+def _assembled(
+    spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, np.ndarray], chunk: int, scaled: bool
+) -> DeployedPolicy:
     """Return the policy of these parts. The arrays must be exactly the parts' own, in any pytree.
 
     Parameters that serve only training, such as psi_sa, may be missing.
     """
     network, critic, condition = parts["network"], parts["critic"], parts["condition"]
     actor, params = _shapes(spec, network, critic, condition, chunk)
+    scale = jax.eval_shape(lambda: init_scale("running", spec)) if scaled else ()
     stored = {name: (array.shape, array.dtype) for name, array in arrays.items()}
     wanted, wrong = {}, []
     for critic_params in (deployed_params(critic, params), params):
-        like = {"actor": actor, "critic": critic_params}
+        like = {"actor": actor, "critic": critic_params, "scale": scale}
         wanted = {name: (leaf.shape, leaf.dtype) for name, leaf in _named(like).items()}
         wrong = [name for name in sorted(wanted.keys() | stored.keys()) if wanted.get(name) != stored.get(name)]
         if not wrong:
             # The arrays stay in NumPy until used, because starting a device takes as long as everything else here.
             found = jax.tree_util.tree_map_with_path(lambda path, _: arrays[_name(path)], like)
-            return DeployedPolicy(spec, network, critic, condition, found["actor"], found["critic"], chunk)
+            parameters = (found["actor"], found["critic"], chunk, found["scale"])
+            return DeployedPolicy(spec, network, critic, condition, *parameters)
     raise ValueError(f"array {wrong[0]} is {stored.get(wrong[0])}, not {wanted.get(wrong[0])}")
