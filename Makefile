@@ -27,7 +27,7 @@ define find_python
 	fi
 endef
 
-.PHONY: help setup demo docs test test-all test-lerobot test-pythons dist lint format bench pictures lock clean
+.PHONY: help setup demo docs test test-all test-lerobot test-pythons dist lint format bench pictures ledger lock clean
 
 help:
 	@echo "make setup     the virtual environment in .venv, installed from requirements.lock"
@@ -42,6 +42,7 @@ help:
 	@echo "make format    ruff's formatting and safe fixes"
 	@echo "make bench     every benchmark; each ends with one line of JSON"
 	@echo "make pictures  the pictures of docs/environments.md, from the models themselves"
+	@echo "make ledger    check every entry of the ledger of results, and its tables"
 	@echo "make lock      requirements.lock and requirements-docs.lock anew from pyproject.toml (UPGRADE=1: newest versions)"
 	@echo "make clean     remove .venv and caches; runs stay"
 
@@ -145,12 +146,13 @@ format: setup
 	@$(BIN)/ruff format .
 
 bench: setup
-	@for name in learner sides hindsight methods environments iteration checkpoint latency controller gymnasium_steps report seeds sharding diagnose engines scaling explore_frames; do echo "bench: $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+	@for name in learner hindsight methods environments iteration checkpoint latency controller gymnasium_steps report seeds sharding diagnose engines scaling explore_frames; do echo "bench: $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 pictures: setup
-	@$(BIN)/python docs/environments/pictures.py
-	@$(BIN)/python docs/environments/plans.py
-	@$(BIN)/python docs/environments/arm.py
+	@$(BIN)/python -m tools.docs.environment_pictures
+
+ledger: setup
+	@$(BIN)/python -m tools.ledger check
 
 # Needs the network, but no working .venv: a broken lock must not stand in its own way.
 lock:
@@ -166,4 +168,4 @@ lock:
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

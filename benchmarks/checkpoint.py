@@ -22,12 +22,12 @@ from timing import report, seconds
 from dcp.algorithm import RunState, make_algorithm
 from dcp.envs.registry import make_env
 from dcp.evaluation import evaluation_key
-from dcp.loop import Moment
+from dcp.loop import HostState
 from dcp.machine.devices import prepare
 from dcp.machine.programs import Programs
 from dcp.presets import preset_config
-from dcp.runs.checkpoint import Cadence, Saver, load
-from dcp.runs.checkpoint_files import checkpoints
+from dcp.runs.checkpoint import Cadence, Saver, checkpoints
+from dcp.runs.run_status import load
 
 
 def main() -> None:
@@ -41,13 +41,13 @@ def main() -> None:
     prepare(config.devices, make_env(config.env).spec)
     programs = Programs(make_algorithm(config))
     config = programs.algorithm.config
-    run, moment = programs.init(), Moment()
+    run, host = programs.init(), HostState()
     for _ in range(config.num_prefill_unrolls):
         run = programs.prefill(run)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(run))
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:  # on the disk that runs would go to
         saver = Saver(Path(folder), config)
-        run, (plain, saving, blocked) = in_turns(programs, run, moment, saver, args.rounds)
+        run, (plain, saving, blocked) = in_turns(programs, run, host, saver, args.rounds)
         since = time.perf_counter()
         programs.place(load(checkpoints(Path(folder))[0], config, programs.shapes())[0])
         resume_seconds = time.perf_counter() - since
@@ -71,21 +71,21 @@ def main() -> None:
 
 
 def in_turns(
-    programs: Programs, run: RunState, moment: Moment, saver: Saver, rounds: int
+    programs: Programs, run: RunState, host: HostState, saver: Saver, rounds: int
 ) -> tuple[RunState, tuple[float, float, float]]:
     """-> the run, and median seconds of an iteration, of one that begins with a checkpoint, and of the copying"""
 
     def iteration() -> object:
         nonlocal run
         run, metrics = programs.iteration(run)
-        moment.unrolls += 1
+        host.unrolls += 1
         return metrics, run
 
     times: dict[str, list[float]] = {"plain": [], "saving": [], "blocked": []}
     for turn in range(rounds + 1):  # the first compiles, and imports Orbax
         plain = seconds(iteration)
         since = time.perf_counter()
-        saver.save(run, moment)
+        saver.save(run, host)
         blocked = time.perf_counter() - since
         iteration_seconds = seconds(iteration)
         since = time.perf_counter()

@@ -2,8 +2,7 @@
 
 The textbook form holds the [B, B, D] differences and jits each loss and each optimizer step on its own; both forms
 report the same metrics.
-`ours` is the update as training runs it on this machine: critic and actor side by side where there are two cores.
-`ours_one_program` is a scan of whole updates, `ours_single` one jitted call per update.
+`ours` is the update as training runs it, a scan of whole updates; `ours_single` is one jitted call per update.
 `floor`: the update's own products, as XLA compiled them, by NumPy's BLAS on one thread, divided by the cores: the time
 of its arithmetic alone, if nothing were lost between the cores.
 """
@@ -24,7 +23,6 @@ import numpy as np
 import optax
 
 sys.path.insert(0, str(Path(__file__).parent))
-from dcp.side_by_side import SideBySide, pays
 from timing import in_turns, report
 
 from dcp.actor import actor_heads
@@ -152,14 +150,6 @@ def main() -> None:
         jitted, state = jax.jit(run, compiler_options=options), learner.init(jax.random.key(0))
         return lambda: jitted(state)
 
-    def as_trained(learner: Learner):
-        if not pays(learner):
-            return scanned(learner, compiler_options())
-        sides, state = SideBySide(learner), learner.init(jax.random.key(0))
-        order = jnp.arange(UPDATES * 256).reshape(UPDATES, 256)
-        steps = (order, jax.vmap(learner.noise, in_axes=(0, None))(keys, 256), keys, None)
-        return lambda: sides.updates(state, batches, steps)
-
     single = jax.jit(learner.update, compiler_options=compiler_options())
 
     def ours_single() -> LearnerState:
@@ -184,12 +174,10 @@ def main() -> None:
 
     forms: dict[str, Any] = {
         "textbook": plain,
-        "ours": as_trained(learner),
-        "ours_one_program": scanned(learner, compiler_options()),
+        "ours": scanned(learner, compiler_options()),
         "ours_xla_default": scanned(learner, None),
         "ours_single": ours_single,
-        "ours_dcp": as_trained(dcp),
-        "ours_dcp_one_program": scanned(dcp, compiler_options()),
+        "ours_dcp": scanned(dcp, compiler_options()),
     }
     forms |= {"blas": partial(multiply, "crl"), "blas_dcp": partial(multiply, "dcp")}
     times = {f"{name}_ms": 1e3 * s / UPDATES for name, s in in_turns(forms, rounds=7).items()}

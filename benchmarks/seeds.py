@@ -52,7 +52,7 @@ class OneAfterAnother:
 class OneProgram:
     def __init__(self, trainer: Algorithm, seeds: range, learner: How | None = None):
         self.stages, self.seeds = SeedPrograms(trainer, learner=learner), seeds
-        self.run = self.stages.begin(seeds)
+        self.run = self.stages.init(seeds)
 
     def prefill(self) -> Any:
         self.run = self.stages.prefill(self.run)

@@ -18,8 +18,7 @@ os.environ["XLA_FLAGS"] = compilation.xla_flags()
 import jax
 import pytest
 
-from dcp.runs.sinks import TrainedRun
-from dcp.runs.training import train
+from dcp.runs.training import TrainedRun, train
 from tests.support.tiny import LONGER, tiny_config
 
 jax.config.update("jax_numpy_rank_promotion", "raise")

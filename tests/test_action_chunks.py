@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.algorithm import Algorithm, Plan, make_algorithm
+from dcp.actor import ChunkState, next_chunk_action
+from dcp.algorithm import Algorithm, make_algorithm
 from dcp.critics.contrastive import CONTRASTIVE_LOSSES, contrast
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
@@ -55,19 +56,22 @@ def test_the_entropy_target_is_that_of_all_actions_of_a_chunk():
     params = jax.eval_shape(learner.init, jax.random.key(0)).params
     params = jax.tree.map(lambda x: jnp.array(random.uniform(-0.5, 0.5, x.shape), x.dtype), params)
     batch = Batch(*(jnp.array(random.normal(size=(4, size)), jnp.float32) for size in (2, 6, 2)))
-    slope, metrics = jax.grad(
-        lambda x: learner.loss_of_actor(params._replace(log_alpha=x), batch, batch.action), has_aux=True
-    )(jnp.array(0.2))
+
+    def loss(log_alpha):
+        at = params._replace(log_alpha=log_alpha)
+        return learner.with_temperature(log_alpha, *learner.actor_loss(at, batch, batch.action))
+
+    slope, metrics = jax.grad(loss, has_aux=True)(jnp.array(0.2))
     assert_allclose(slope, np.exp(0.2) * (float(metrics["entropy"]) + 3.0), rtol=1e-5)
 
 
 def test_in_training_each_environment_takes_its_own_chunk_to_the_end():
     """Environment 0 is at its first action, environment 1 at its last, so it plans anew at the next step."""
-    plan = Plan(jnp.full((2, 6), -1.0), jnp.array([0, 2]))
+    plan = ChunkState(jnp.full((2, 6), -1.0), jnp.array([0, 2]))
     planned = jnp.arange(12.0).reshape(2, 6)
-    action, plan = algorithm()._in_turn(plan, planned)
+    plan, action = next_chunk_action(plan, planned, CHUNK)
     assert np.array_equal(action, [[0, 1], [-1, -1]]) and np.array_equal(plan.step, [1, 0])
-    action, plan = algorithm()._in_turn(plan, planned + 100)
+    plan, action = next_chunk_action(plan, planned + 100, CHUNK)
     assert np.array_equal(action, [[2, 3], [106, 107]]) and np.array_equal(plan.step, [2, 1])
 
 

@@ -24,9 +24,7 @@ from dcp.methods.commands import FinalGoal
 from dcp.methods.conditions import RawGoal
 from dcp.presets import preset_config
 from dcp.runs import training
-from dcp.runs.run_status import evaluation_points
-from dcp.runs.sinks import TrainedRun
-from dcp.runs.training import resume, train
+from dcp.runs.training import TrainedRun, resume, train
 from tests.support.tiny import tiny_config
 
 

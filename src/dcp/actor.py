@@ -1,11 +1,11 @@
-"""The actor: its heads, its squashed Gaussian, and the rules by which it explores and learns.
+"""The actor: its heads, its squashed Gaussian, the rules by which it explores and learns, and its chunks of actions.
 
 A critic names its rule (`actor_rule`): SAC's, the default and the paper's, with or without entropy, TD3's, imitation.
 `interfaces.ActorRule` has the shapes.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -124,3 +124,24 @@ class Deterministic:
 def actor_rule_of(critic: Any) -> ActorRule:
     """Return the critic's own rule, or SAC's."""
     return getattr(critic, "actor_rule", None) or Soft()
+
+
+class ChunkState(NamedTuple):
+    """The chunk of H actions that is being taken."""
+
+    actions: Array  # [..., H * A]
+    step: Array  # [...] or []: the next action's index; at 0 a new chunk is planned
+
+
+def next_chunk_action(chunk: Any, planned: Array, length: int) -> tuple[Any, Array]:
+    """Return the chunk's state after this step, and its next action [..., A], or the first of the new chunk `planned`
+    [..., H * A]. Without a state, every call takes the first action of a new chunk."""
+    if length == 1:
+        return chunk, planned
+    rows = planned.shape[:-1]
+    if not isinstance(chunk, ChunkState):
+        return chunk, planned.reshape(*rows, length, -1)[..., 0, :]
+    step = jnp.broadcast_to(chunk.step, rows)[..., None]  # [..., 1]
+    actions = jnp.where(step == 0, planned, jnp.broadcast_to(chunk.actions, planned.shape))
+    action = jnp.take_along_axis(actions.reshape(*rows, length, -1), step[..., None], axis=-2)[..., 0, :]
+    return ChunkState(actions, (chunk.step + 1) % length), action

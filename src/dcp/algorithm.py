@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
+from dcp.actor import ChunkState, next_chunk_action
 from dcp.config import PARTS, Config
 from dcp.envs.base import Environment, Episodes, EpisodeState
 from dcp.envs.mazes import share_of_cells_visited
@@ -20,7 +21,6 @@ from dcp.errors import UserError
 from dcp.interfaces import Agent, CommandState, goals_of
 from dcp.learner import Learner, LearnerParams, LearnerState
 from dcp.methods.table import checked, config_of, for_task, make_agent, make_part, needs
-from dcp.policies.policy import ChunkState, DeployedPolicy, next_chunk_action
 from dcp.replay import (
     ReplayState,
     init_replay,
@@ -36,6 +36,7 @@ from dcp.types import Array, Batch, Metrics, Transition
 
 if TYPE_CHECKING:
     from dcp.evaluation import Deployment
+    from dcp.policies.policy import DeployedPolicy
 
 
 class ActingState(NamedTuple):
@@ -176,8 +177,10 @@ class Algorithm:
         near = self.deployment.episodes(self.policy(run), key).near_goal  # [T, N]
         return {"time_near_goal": jnp.mean(jnp.sum(near, 0)), "success_once": jnp.mean(jnp.any(near, 0))}
 
-    def policy(self, run: RunState | LearnerParams) -> DeployedPolicy:
+    def policy(self, run: RunState | LearnerParams) -> "DeployedPolicy":
         """Return what this run would deploy now."""
+        from dcp.policies.policy import DeployedPolicy
+
         params = run.learner.params if isinstance(run, RunState) else run
         parts = (self.learner.network, self.agent.critic, self.agent.condition)
         return DeployedPolicy(

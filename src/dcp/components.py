@@ -6,14 +6,13 @@ Settings and names are plain JSON: they are stored in config.json and in policy 
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from dcp.errors import UserError
-from dcp.named_code import import_named, is_users
+from dcp.errors import UserError, one_line, shown, unknown
+from dcp.named_code import NotAllowedError, import_named, is_code
 
 TABLES: dict[str, "Table"] = {}  # by kind
 _HOMES = ("dcp.methods.table", "dcp.envs.registry")  # import these, and every table is there
@@ -80,6 +79,8 @@ def _row_of_ours(path: str) -> Any:
 def _imported(kind: str, name: str) -> Any:
     try:
         return import_named(name)
+    except NotAllowedError:
+        raise
     except (Exception, SystemExit) as error:  # a user's module may fail in any way
         raise UserError(f"cannot load the {kind} {shown(name)} ({one_line(error)})") from error
 
@@ -150,42 +151,6 @@ def setting_types(component: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(component) if field.init}
 
 
-def is_code(name: Any) -> bool:
-    """Tell whether a name is `module:name`, which is code outside the package."""
-    if not isinstance(name, str) or name.count(":") != 1:
-        return False
-    module, attribute = name.split(":")
-    return all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
-
-
-def code_in(tree: Any) -> list[str]:
-    """Return every `module:name` in a tree of JSON values."""
-    if isinstance(tree, Mapping):
-        return [name for value in tree.values() for name in code_in(value)]
-    if isinstance(tree, list | tuple):
-        return [name for value in tree for name in code_in(value)]
-    return [tree] if is_code(tree) else []
-
-
-def require_imported(names: Iterable[str], file: Any) -> None:
-    """Refuse code that a file names, unless this process has imported its module already, it is the user's and it is
-    defined there: reading a file imports nothing, and a function of a library cannot be part of a policy."""
-    for name in names:
-        module = name.split(":")[0]
-        if not is_users(name):
-            raise UserError(
-                f"{file} needs {shown(name)[1:-1]}, which is code outside dcp: if you trust it, import "
-                f"{shown(module)[1:-1]} first (on the command line: --import {shown(module)[1:-1]})"
-            )
-
-
-def unknown(kind: str, name: object, known: Iterable[str]) -> str:
-    """Return one sentence for a name that is not in its table."""
-    close = get_close_matches(str(name)[:100], list(known), 1)
-    nearest = f", perhaps {close[0]!r}" if close else ""
-    return f"unknown {kind.replace('_', ' ')} {shown(name)}: choose one of {', '.join(known)}{nearest}"
-
-
 def fits(value: Any, hint: Any) -> bool:
     """Tell whether a JSON value may stand for a field of this type."""
     if hint is Any or isinstance(hint, str):
@@ -204,21 +169,6 @@ def fits(value: Any, hint: Any) -> bool:
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, hint) if isinstance(hint, type) else True
-
-
-def shown(value: Any) -> str:
-    """Return a value of any kind and size for a sentence: one line, not too long."""
-    try:
-        text = " ".join(repr(value).split())
-    except Exception:  # an integer of more digits than Python writes, or an object's own __repr__
-        return f"this {type(value).__name__}"
-    return text if len(text) <= 80 else f"{text[:60]}...{text[-10:]}"
-
-
-def one_line(error: BaseException) -> str:
-    """Return what an error says, in one line."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -6,12 +6,12 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
-from dcp.components import is_code, shown
-from dcp.errors import UserError
+from dcp.errors import UserError, shown
+from dcp.named_code import is_code
 
 SCHEMA_VERSION = 2  # of config.json: 2 has earlier_budgets
 Physics = Literal["brax", "mujoco"]
@@ -26,6 +26,16 @@ class Fixed(dict[str, Any]):
         return hash(json.dumps(self, sort_keys=True, default=str))
 
 
+def setting(default: Any, **facts: Any) -> Any:
+    """Return a field of `Settings` with facts about it, which `fields_where` finds.
+
+    Limits: at_least, at_most, above, below. code: it may name code as module:name. grows: a resumed run may raise it.
+    run_decides: None stands for what the run makes of it. compared=False: runs that differ only in it are runs of the
+    same configuration. of_method: it belongs to the method's row.
+    """
+    return field(default=default, metadata=facts)
+
+
 @dataclass(frozen=True)
 class Settings:
     """Settings of a run, unchecked. Defaults are the paper's."""
@@ -35,15 +45,15 @@ class Settings:
             object.__setattr__(self, "component_settings", Fixed(self.component_settings))
 
     # What to train
-    env: str = "point_u_maze"
+    env: str = setting("point_u_maze", code=True)
     """An environment's name (`dcp envs`), or your own as module:factory."""
-    method: str = "dcp"
+    method: str = setting("dcp", code=True)
     """A row of the table of methods (`dcp methods`)."""
-    seed: int = 0
+    seed: int = setting(0, at_least=0, at_most=2**32 - 1, compared=False)
     """Decides every random number of the run."""
-    steps: int = 50_000_000
+    steps: int = setting(50_000_000, at_least=1, at_most=2**63 - 1, grows=True, compared=False)
     """Environment steps; rounded up to whole unrolls of all environments."""
-    eval_env: str | None = None
+    eval_env: str | None = setting(None, code=True, run_decides=True, compared=False)
     """Evaluate on another environment of the same sizes, such as a layout with far goals only. Default: env."""
     fidelity: Literal["paper", "fixed"] = "paper"
     """paper: an environment returns to its own first state and goal forever. fixed: every episode draws new ones."""
@@ -54,104 +64,104 @@ class Settings:
     """What changes between episodes of a so101 task: all, or such as gains,delay (docs/so101.md). Default: nothing."""
 
     # What the actor is asked for (the paper's pool: 512 states, 32 candidates, every 25 steps)
-    actor_goal: Literal["future", "commanded", "mixed"] | None = None
+    actor_goal: Literal["future", "commanded", "mixed"] | None = setting(None, of_method=True)
     """What the actor's loss aims at. Default: the method's row."""
-    critic: str | None = None
+    critic: str | None = setting(None, code=True, of_method=True)
     """What trains psi and values actions: a row (`dcp methods`), or your own as module:name. Default: the method's."""
-    command: str | None = None
+    command: str | None = setting(None, code=True, of_method=True)
     """Which goal the rollout asks for: a row, or your own as module:name. Default: the method's."""
-    condition: str | None = None
+    condition: str | None = setting(None, code=True, of_method=True)
     """What the actor sees of its goal: a row, or your own as module:name. Default: the method's."""
-    component_settings: Mapping[str, Any] = Fixed()
+    component_settings: Mapping[str, Any] = setting(Fixed(), of_method=True)
     """Settings of parts of your own, by kind and field: --condition.scale 2.0."""
-    pool_size: int = 512
+    pool_size: int = setting(512, at_least=1)
     """P: visited states that z is chosen from."""
-    num_candidates: int = 32
+    num_candidates: int = setting(32, at_least=1)
     """C: states of the pool that are ranked at each choice."""
-    subgoal_period: int = 25
+    subgoal_period: int = setting(25, at_least=1)
     """Environment steps between two choices of z."""
-    pool_refresh_steps: int | None = None
+    pool_refresh_steps: int | None = setting(None, at_least=1, run_decides=True)
     """Environment steps in which the pool is replaced once. Default: one episode."""
-    score: str = "inner_product"
+    score: str = setting("inner_product", code=True)
     """How candidates are ranked: inner_product (the paper's), cosine, energy, on_path, reachable or quasimetric."""
-    final_goal_share: float = 0.0
+    final_goal_share: float = setting(0.0, at_least=0.0, at_most=1.0)
     """Share of the environments that are commanded g itself (0: the paper's)."""
     pool_seed: str | None = None
     """A file of states (NPZ or CSV, no actions) that the pool holds from the start. Default: none, as in the paper."""
-    pool_seed_fraction: float | None = None
+    pool_seed_fraction: float | None = setting(None, above=0.0, at_most=1.0, run_decides=True)
     """Share of the pool's slots that hold seeds and are never overwritten. Default: a quarter, with a pool_seed."""
     pool_seed_in_critic: bool = False
     """The seeds also in the critic's data, as bodies at rest: that share of each batch (a pool is never in InfoNCE)."""
-    pool_seed_sha256: str | None = None
+    pool_seed_sha256: str | None = setting(None, run_decides=True)
     """The seed file's hash: a file that changed is refused. Default: the file's own, written into config.json."""
 
     # The loop
-    num_envs: int = 512
+    num_envs: int = setting(512, at_least=1)
     """N: environments that run side by side."""
-    devices: int | None = None
+    devices: int | None = setting(None, at_least=1, run_decides=True, compared=False)
     """Devices to split the environments over. Default: every GPU; on a CPU one virtual device per core; 1 without
     physics and under MuJoCo's own engine."""
-    split_batches: Literal["on", "off"] | None = None
+    split_batches: Literal["on", "off"] | None = setting(None, run_decides=True, compared=False)
     """Split each batch over the devices too. Default: where it pays: see the architecture."""
-    episode_length: int | None = None
+    episode_length: int | None = setting(None, at_least=2, run_decides=True)
     """Default: the environment's own."""
-    unroll_length: int = 62
+    unroll_length: int = setting(62, at_least=1)
     """Environment steps between two rounds of updates."""
-    window: int | None = None
+    window: int | None = setting(None, at_least=2, run_decides=True)
     """Consecutive rows sampled from each environment in an iteration. Default: one episode."""
-    batch_size: int = 256
+    batch_size: int = setting(256, at_least=2)
     """B: pairs in an update."""
-    action_chunk: int = 1
+    action_chunk: int = setting(1, at_least=1)
     """H: the actor plans this many steps at once and takes them all before it looks again. 1: the paper's."""
-    updates_per_iteration: int | None = None
+    updates_per_iteration: int | None = setting(None, at_least=1)
     """Updates after each unroll, each on a whole batch of its own. Default: on all that the windows have."""
-    replay_rows: int = 10_000
+    replay_rows: int = setting(10_000, at_least=2)
     """Capacity; a row is one time step of all environments."""
-    min_replay_rows: int = 1_000
+    min_replay_rows: int = setting(1_000, at_least=1)
     """Rows gathered by the untrained policy before the first update."""
-    num_evals: int = 50
+    num_evals: int = setting(50, at_least=1, at_most=1_000_000, grows=True, compared=False)
     """Evaluations, evenly spread over the run."""
-    eval_episodes: int = 256
+    eval_episodes: int = setting(256, at_least=1, compared=False)
     """Episodes in an evaluation."""
 
     # The learner
-    discount: float = 0.99
+    discount: float = setting(0.99, above=0.0, below=1.0)
     """How far ahead hindsight goals lie: k steps with probability proportional to discount^k."""
     hindsight: str | None = None
     """Where hindsight goals come from: future, uniform, final (JaxGCRL's HER) or her. Default: the critic's own."""
     normalize: Literal["none", "running", "task"] = "none"
     """Inputs of about unit size: by running mean and spread, or by the task's own scale. none: the paper's."""
-    noise_hold: int = 1
+    noise_hold: int = setting(1, at_least=1)
     """Steps for which the rollout keeps a draw of the action's noise. 1: the paper's."""
-    actor_learning_rate: float = 3e-4
+    actor_learning_rate: float = setting(3e-4, above=0.0)
     """Adam's, for the actor."""
-    critic_learning_rate: float = 3e-4
+    critic_learning_rate: float = setting(3e-4, above=0.0)
     """Adam's, for psi_sa and psi_g."""
-    alpha_learning_rate: float = 3e-4
+    alpha_learning_rate: float = setting(3e-4, above=0.0)
     """Adam's, for the temperature."""
-    energy: str = "norm"
+    energy: str = setting("norm", code=True)
     """norm (the paper's), l2, dot or cosine."""
-    contrastive_loss: str = "backward"
+    contrastive_loss: str = setting("backward", code=True)
     """backward (the paper's), forward, symmetric or binary_nce."""
-    logsumexp_penalty: float = 0.1
+    logsumexp_penalty: float = setting(0.1, at_least=0)
     """Weight of the critic's penalty on squared row-wise log-sum-exp."""
-    target_entropy_scale: float = 0.5
+    target_entropy_scale: float = setting(0.5, at_least=0)
     """The target entropy is minus this times A."""
 
     # The networks
-    network: str = "mlp"
+    network: str = setting("mlp", code=True)
     """The backbone of actor and critic: mlp (the paper's), residual (Scaled CRL's), or your own as module:name."""
-    width: int = 256
+    width: int = setting(256, at_least=1)
     """Units of each hidden layer."""
-    depth: int = 2
+    depth: int = setting(2, at_least=1, at_most=10_000)
     """Hidden layers of each network; of a residual network those in its blocks of four: 4 to 64, or more."""
-    repr_dim: int = 64
+    repr_dim: int = setting(64, at_least=1)
     """D, the size of psi."""
-    activation: str = "swish"
+    activation: str = setting("swish", code=True)
     """swish or relu."""
     layer_norm: bool = False
     """LayerNorm before each activation, in actor and critic (JaxGCRL's use_ln: only in the critic)."""
-    residual_every: int = 0
+    residual_every: int = setting(0, at_least=0)
     """Add a residual connection after every this many layers; 0: none."""
 
     def violations(self) -> list[str]:
@@ -209,7 +219,7 @@ class Settings:
     @property
     def code(self) -> dict[str, str]:
         """Return what names code outside the package as module:name, by the flag that names it again."""
-        named = {name: value for name in _MAY_BE_CODE if is_code(value := getattr(self, name))}
+        named = {name: value for name in MAY_BE_CODE if is_code(value := getattr(self, name))}
         named |= {name: value for name, value in self.component_settings.items() if is_code(value)}
         if self.eval_env == self.env:
             named.pop("eval_env", None)
@@ -247,7 +257,15 @@ class Config(Settings):
 
 WITH_SETTINGS = ("critic", "command", "condition", "network", "hindsight")
 PARTS = ("critic", "command", "condition", "network")  # of an agent: each may have settings of its own
-_MAY_BE_CODE = ("env", "eval_env", "method", *PARTS, "score", "energy", "contrastive_loss", "activation")
+
+
+def fields_where(**facts: Any) -> tuple[str, ...]:
+    """Return the names of the settings of which these facts are stated, in their order: fields_where(code=True)."""
+    known = dataclasses.fields(Settings)
+    return tuple(f.name for f in known if all(f.metadata.get(fact) == value for fact, value in facts.items()))
+
+
+MAY_BE_CODE = fields_where(code=True)
 
 
 def gathered(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -306,6 +324,13 @@ def field_kinds() -> dict[str, set[type]]:
     return {name: _kinds(hint) for name, hint in get_type_hints(Settings).items()}
 
 
+@cache
+def _choices() -> dict[str, tuple[str, ...]]:
+    """Return the choices of every field that has a few."""
+    hints = {name: (hint, *get_args(hint)) for name, hint in get_type_hints(Settings).items()}
+    return {name: get_args(part) for name, parts in hints.items() for part in parts if get_origin(part) is Literal}
+
+
 def type_violations(s: Settings) -> list[str]:
     """Return wrong types, and numbers that no arithmetic here can hold. What passes can be compared and printed."""
     problems = []
@@ -320,88 +345,53 @@ def type_violations(s: Settings) -> list[str]:
             problems.append(f"{name} must fit a 32-bit float, not {shown(value)}: use at most 3.4e38")
         elif type(value) is int and not -(2**63) <= value < 2**63:
             problems.append(f"{name} must fit 64 bits, not {shown(value)}: use a number below 2**63")
+        elif name in ("env", "eval_env") and ":" in (value or "") and not is_code(value):
+            problems.append(f"{name} is {shown(value)}: use a name of `dcp envs`, or your own as module:factory")
     return problems
 
 
 _FLOAT32_MAX = 3.4028234e38
 _LABEL = re.compile(r"(?!\.)[A-Za-z0-9_.:+-]{1,100}")
 _INT32_MAX = 2**31 - 1
-# Sizes and counts of time steps are 32-bit integers on the device. Evaluations are listed one by one, layers compiled.
-_AT_MOST = {"steps": 2**63 - 1, "num_evals": 1_000_000, "depth": 10_000}
 
 
-_AT_LEAST = {
-    "seed": 0,
-    "steps": 1,
-    "pool_size": 1,
-    "num_candidates": 1,
-    "subgoal_period": 1,
-    "noise_hold": 1,
-    "pool_refresh_steps": 1,
-    "num_envs": 1,
-    "devices": 1,
-    "episode_length": 2,
-    "unroll_length": 1,
-    "window": 2,
-    "batch_size": 2,
-    "updates_per_iteration": 1,
-    "action_chunk": 1,
-    "replay_rows": 2,
-    "min_replay_rows": 1,
-    "num_evals": 1,
-    "eval_episodes": 1,
-    "width": 1,
-    "depth": 1,
-    "repr_dim": 1,
-    "residual_every": 0,
-    "logsumexp_penalty": 0,
-    "target_entropy_scale": 0,
-}
-_CHOICES = {
-    "fidelity": ("paper", "fixed"),
-    "physics": PHYSICS,
-    "actor_goal": (None, "future", "commanded", "mixed"),
-    "normalize": ("none", "running", "task"),
-    "split_batches": (None, "on", "off"),
-}
+def _beyond(value: float, limits: Mapping[str, Any]) -> str | None:
+    """Return what to use instead of a number beyond its limits, None within them."""
+    least, most, above, below = (limits.get(name) for name in ("at_least", "at_most", "above", "below"))
+    if most is None and above is None and isinstance(value, int):
+        most = _INT32_MAX  # sizes and counts of time steps are 32-bit integers on the device
+    is_low = (least is not None and value < least) or (above is not None and value <= above)
+    is_high = (most is not None and value > most) or (below is not None and value >= below)
+    if not (is_low or is_high):
+        return None
+    if below is not None:
+        return f"a number between {above:g} and {below:g}, both excluded"
+    if above is not None:
+        return "a positive number" if most is None else f"a share above {above:g} and up to {most:g}"
+    if isinstance(least, float):
+        return f"a share from {least:g} to {most:g}"
+    return f"at least {least}" if is_low else f"at most {most}"
 
 
 def _range_violations(s: Settings) -> list[str]:
     problems = []
-    for name, least in _AT_LEAST.items():
-        value = getattr(s, name)
-        if value is not None and value < least:
-            problems.append(f"{name} is {value}: use at least {least}")
-        most = _AT_MOST.get(name, _INT32_MAX)
-        if isinstance(value, int) and value > most and name != "seed":
-            problems.append(f"{name} is {value}: use at most {most}")
+    for known in dataclasses.fields(Settings):
+        name, value, choices = known.name, getattr(s, known.name), _choices().get(known.name, ())
+        if type(value) in (int, float) and (instead := _beyond(value, known.metadata)):
+            problems.append(f"{name} is {value}: use {instead}")
+        if value is not None and choices and value not in choices:
+            problems.append(f"unknown {name} {shown(value)}: choose one of {', '.join(choices)}")
     for name, value in s.component_settings.items():
-        part, *setting = name.split(".")
-        if part not in WITH_SETTINGS or not setting or not all(word.isidentifier() for word in setting):
+        part, *path = name.split(".")
+        if part not in WITH_SETTINGS or not path or not all(word.isidentifier() for word in path):
             problems.append(f"component_settings has {shown(name)}: write it as condition.scale, part and setting")
         elif not isinstance(value, str | int | float | bool | list | tuple | None):
             problems.append(f"{name} is {shown(value)}: use a number, text or a list")
-    for name, choices in _CHOICES.items():
-        if getattr(s, name) not in choices:
-            problems.append(
-                f"unknown {name} {shown(getattr(s, name))}: choose one of {', '.join(str(c) for c in choices if c)}"
-            )
-    if not 0.0 < s.discount < 1.0:
-        problems.append(f"discount is {s.discount}: use a number between 0 and 1, both excluded")
-    if not 0.0 <= s.final_goal_share <= 1.0:
-        problems.append(f"final_goal_share is {s.final_goal_share}: use a share from 0 to 1")
-    if s.pool_seed_fraction is not None and not 0.0 < s.pool_seed_fraction <= 1.0:
-        problems.append(f"pool_seed_fraction is {s.pool_seed_fraction}: use a share above 0 and up to 1")
-    for name in ("actor_learning_rate", "critic_learning_rate", "alpha_learning_rate"):
-        if getattr(s, name) <= 0.0:
-            problems.append(f"{name} is {getattr(s, name)}: use a positive number")
     if not _LABEL.fullmatch(s.method):
         problems.append(
             f"method is {shown(s.method)}, which names a folder: use up to 100 letters, digits and _ . : + -, "
             "without a dot at the start"
         )
-    if s.seed >= 2**32:
-        problems.append(f"seed is {s.seed}: use a number below 2**32")
     return problems
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp.algorithm import RunState
-from dcp.config import Config
+from dcp.config import Config, Settings
 from dcp.errors import UserError
 from dcp.evaluation import evaluation_key
 from dcp.learner import LearnerParams, LearnerState
@@ -23,9 +23,34 @@ from dcp.types import Array, Metrics
 Row = dict[str, float]
 
 
+@dataclass(frozen=True)
+class Budget:
+    """Hold a budget that a run had before it was raised."""
+
+    steps: int
+    num_evals: int
+
+
+def evaluation_points(config: Config, earlier: tuple[Budget, ...] = ()) -> list[int]:
+    """Return the iterations done at each evaluation: evenly spaced in each budget, the last one at its end."""
+    points: list[int] = []
+    start = 0
+    for budget in (*earlier, Budget(config.steps, config.num_evals)):
+        end = iterations_of(config, budget.steps)
+        count = budget.num_evals - len(points)
+        points += [start + round((i + 1) * (end - start) / count) for i in range(count)]
+        start = end
+    return points
+
+
+def iterations_of(config: Config, steps: int) -> int:
+    """Return the iterations of another budget. Not by a `Config`, which would check the present evaluations too."""
+    return Settings(**{**vars(config), "steps": steps}).num_iterations
+
+
 @dataclass
 class HostState:
-    """All that a run needs to resume between two unrolls, besides its arrays (the `RunState`)."""
+    """Hold all that a run needs to resume between two unrolls, besides its arrays (the `RunState`)."""
 
     unrolls: int = 0  # RunState.unrolls, as a number on the host
     rows: list[Row] = field(default_factory=list)  # of metrics.csv, one per evaluation
@@ -132,8 +157,15 @@ class Recorder:
 
 
 def _means(metrics: list[Row]) -> Row:
-    """Return means over iterations. Host floats equal the device's float32 exactly, so a resumed run agrees."""
-    return {name: float(jnp.mean(jnp.asarray([m[name] for m in metrics], np.float32))) for name in metrics[0]}
+    """Return means over iterations. Host floats equal the device's float32 exactly, so a resumed run agrees.
+
+    Iterations before a run was resumed may lack metrics that this version has, and have others.
+    """
+    values: dict[str, list[float]] = {}
+    for iteration in metrics:
+        for name, value in iteration.items():
+            values.setdefault(name, []).append(value)
+    return {name: float(jnp.mean(jnp.asarray(each, np.float32))) for name, each in values.items()}
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,14 @@
-"""Import what a user names: `--import module` and `module:name`. Nothing else is looked for in the current folder."""
+"""Decide what names code, whether the user allows it, and import it: the only door for code outside the package.
+
+`is_code` decides for everyone: for the checks of files and for `import_named`. A user allows code by typing its name
+after a flag, by `--import module`, or by naming it in Python. A file allows nothing.
+"""
 
 import importlib
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
@@ -12,14 +16,55 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dcp.errors import UserError
+from dcp.errors import UserError, shown
 
 IMPORTS = "DCP_IMPORT"  # in the environment: the modules, by comma, that the processes of a command import too
 _folder: Path | None = None  # where a command also looks for the module
+_allowed: frozenset[str] | None = None  # what the user of a command has typed; None: Python code names what it wants
+
+
+class NotAllowedError(UserError):
+    """A name that is not code, or code that the user has not allowed."""
+
+
+def is_code(name: Any) -> bool:
+    """Tell whether a name is `module:name`, which is code outside the package."""
+    if not isinstance(name, str) or name.count(":") != 1:
+        return False
+    module, attribute = name.split(":")
+    return all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
+
+
+def code_in(tree: Any) -> list[str]:
+    """Return every `module:name` in a tree of JSON values."""
+    if isinstance(tree, Mapping):
+        return [name for value in tree.values() for name in code_in(value)]
+    if isinstance(tree, list | tuple):
+        return [name for value in tree for name in code_in(value)]
+    return [tree] if is_code(tree) else []
 
 
 @contextmanager
-def looked_for_in(folder: Path | None, modules: Sequence[str] = ()) -> Iterator[None]:
+def only_allowed(names: Iterable[str] = ()) -> Iterator[None]:
+    """Within this context, import only these names, what `allow` adds, and what was allowed before."""
+    global _allowed
+    before = _allowed
+    _allowed = frozenset(names) | (before or frozenset())
+    try:
+        yield
+    finally:
+        _allowed = before
+
+
+def allow(values: Any) -> None:
+    """Allow every `module:name` among these values, which the user has typed, until the command ends."""
+    global _allowed
+    if _allowed is not None:
+        _allowed |= frozenset(code_in(values))
+
+
+@contextmanager
+def user_import_path(folder: Path | None, modules: Sequence[str] = ()) -> Iterator[None]:
     """Within this context, a module that is not installed may lie in this folder.
 
     Import `modules` first, and those of the command that started this process; what they register can be named.
@@ -48,9 +93,31 @@ def imported_modules() -> list[str]:
 
 
 def is_allowed(name: str) -> bool:
-    """Tell whether the user allows `module:name` by --import. A module that some library imported is not enough: a
-    stranger's config could name any function of it as an environment."""
-    return name.split(":")[0] in imported_modules()
+    """Tell whether the user allows `module:name` by typing it or by --import. A module that some library imported is
+    not enough: a stranger's config could name any function of it as an environment."""
+    return name in (_allowed or ()) or name.split(":")[0] in imported_modules()
+
+
+def require_allowed(names: Mapping[str, str], also: Collection[Any] = ()) -> None:
+    """Refuse code that a run's config names, by flag, unless the user allows it, or `also` has it."""
+    for flag, name in names.items():
+        if is_code(name) and name not in also and not is_allowed(name):
+            raise NotAllowedError(
+                f"the run's config names the code {name!r}: if you trust it, name it too: --{flag} {name}, "
+                f"or --import {name.split(':')[0]}"
+            )
+
+
+def require_imported(names: Iterable[str], file: Any) -> None:
+    """Refuse code that a file names, unless this process has imported its module already, it is the user's and it is
+    defined there: reading a file imports nothing, and a function of a library cannot be part of a policy."""
+    for name in names:
+        module = name.split(":")[0]
+        if not is_users(name):
+            raise NotAllowedError(
+                f"{file} needs {shown(name)[1:-1]}, which is code outside dcp: if you trust it, import "
+                f"{shown(module)[1:-1]} first (on the command line: --import {shown(module)[1:-1]})"
+            )
 
 
 def is_users(name: str) -> bool:
@@ -67,11 +134,11 @@ def is_users(name: str) -> bool:
         return False
     if not is_allowed(name) and _is_library(module, top):
         return False
-    found = vars(module)[attribute]
-    if not callable(found) and not isinstance(found, ModuleType):
+    value = vars(module)[attribute]
+    if not callable(value) and not isinstance(value, ModuleType):
         return True  # a value that the module holds, such as an Energy
-    defined = getattr(found, "__module__", None)
-    return isinstance(defined, str) and defined.split(".")[0] == top
+    home = getattr(value, "__module__", None)
+    return isinstance(home, str) and home.split(".")[0] == top
 
 
 def _is_library(module: ModuleType, top: str) -> bool:
@@ -112,12 +179,18 @@ def _import_module(name: str) -> None:
 
 
 def import_named(name: str) -> Any:
-    """Import `module:name` and return the object.
+    """Import `module:name` and return the object. Refuse what is not such a name, or what the user has not allowed.
 
     The folder is the last place on `sys.path`, and only while this one import runs: a file there that is called like
     a library of ours must never be imported in its place.
     """
+    if not is_code(name):
+        raise NotAllowedError(f"{shown(name)} names no code: write it as module:name")
     module_name, _, attribute = name.partition(":")
+    if _allowed is not None and not is_allowed(name) and not is_users(name):
+        raise NotAllowedError(
+            f"{shown(name)} is code that you have not named: if you trust it, give --import {module_name[:100]}"
+        )
     with _on_path(_folder):
         return getattr(importlib.import_module(module_name), attribute)
 

@@ -92,7 +92,7 @@ def test_a_module_that_the_user_names_is_found_in_the_folder_and_the_path_is_as_
     (tmp_path / "my_helper.py").write_text("NUMBER = 7")
     (tmp_path / "json.py").write_text("raise SystemExit('the standard library comes first')")
     before = list(sys.path)
-    with named_code.looked_for_in(tmp_path):
+    with named_code.user_import_path(tmp_path):
         assert named_code.import_named("my_named_part:PART") == 7
         assert sys.path == before
     with pytest.raises(ModuleNotFoundError):
@@ -103,7 +103,7 @@ def test_a_module_that_the_user_names_is_found_in_the_folder_and_the_path_is_as_
 def test_a_module_that_fails_leaves_the_path_as_it_was(tmp_path: Path):
     (tmp_path / "my_failing_part.py").write_text("import sys\nsys.path.insert(0, 'x')\nraise ValueError('no')")
     before = list(sys.path)
-    with named_code.looked_for_in(tmp_path), pytest.raises(ValueError, match="no"):
+    with named_code.user_import_path(tmp_path), pytest.raises(ValueError, match="no"):
         named_code.import_named("my_failing_part:PART")
     assert str(tmp_path) not in sys.path
     sys.path[:] = before

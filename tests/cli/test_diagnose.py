@@ -19,7 +19,7 @@ from dcp.lab.diagnosis_figures import figures
 from dcp.lab.diagnosis_results import diagnosis_sections, found_rows
 from dcp.lab.run_collection import collect
 from dcp.lab.style import save
-from dcp.runs.sinks import TrainedRun
+from dcp.runs.training import TrainedRun
 
 
 @pytest.fixture(scope="module")

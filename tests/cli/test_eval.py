@@ -9,7 +9,7 @@ import pytest
 
 from dcp.cli.eval_policies import random_share
 from dcp.cli.main import main
-from dcp.runs.sinks import TrainedRun
+from dcp.runs.training import TrainedRun
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from dcp.cli.main import main
-from dcp.runs.sinks import TrainedRun
+from dcp.runs.training import TrainedRun
 
 
 def test_pictures_and_numbers_of_a_run(tiny_run: TrainedRun, tmp_path: Path, capsys):

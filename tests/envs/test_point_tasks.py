@@ -11,9 +11,9 @@ from scipy.stats import chisquare, kstest
 
 from dcp.envs.base import EnvState
 from dcp.envs.mazes import cell_of
-from dcp.envs.paths import path_lengths
 from dcp.envs.point_tasks import POINT_RADIUS, REACH, SPEED, TOLERANCE, PointPushing
 from dcp.envs.registry import ENVIRONMENTS, make_env
+from dcp.lab.paths import path_lengths
 
 DRIFTLESS, INERTIA = make_env("point_u_maze"), make_env("point_u_maze_inertia")
 NAMES = [name for name in ENVIRONMENTS if name.startswith("point_") and "_maze" in name]

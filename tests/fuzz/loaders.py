@@ -22,11 +22,11 @@ from dcp.files.run_folder import load_run
 from dcp.grid.grid_file import read_grid
 from dcp.grid.jobs import Job
 from dcp.lab.run_collection import read_run
-from dcp.machine.programs import OneRun
+from dcp.machine.programs import Programs
 from dcp.policies.exports import encode, load_exported
 from dcp.policies.policy_file import load_policy, policy_about, save_policy
 from dcp.runs import checkpoint
-from dcp.runs import checkpoint_files as files
+from dcp.runs import checkpoint as files
 from dcp.runs.run_status import how_far, is_finished, read_plan
 from tests.fuzz.mutations import as_text, mutated_bytes, mutated_tree
 from tests.support.untrained import untrained_policy
@@ -132,7 +132,7 @@ class Checkpoints(Loader):
         for older in files.checkpoints(self.run / "checkpoints")[1:]:
             shutil.rmtree(older)
         self.config, _ = read_plan(self.run)
-        self.shapes = OneRun(make_algorithm(self.config)).shapes()
+        self.shapes = Programs(make_algorithm(self.config)).shapes()
         self.record = json.loads((self.path / files.RECORD_FILE).read_text())
         found = [path for path in self.path.rglob("*") if path.is_file()]
         self.good = {path.relative_to(self.path).as_posix(): path.read_bytes() for path in found}

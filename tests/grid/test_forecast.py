@@ -16,7 +16,7 @@ from dcp.errors import UserError
 from dcp.grid.forecast import Forecaster, Measured, kind, measure, read_calibrations, save_calibration
 from dcp.grid.jobs import Entry, Job, Run, RunStatus
 from dcp.grid.resources import Resources, device_memory, require_gpu_memory, run_memory
-from dcp.runs.sinks import TrainedRun
+from dcp.runs.training import TrainedRun
 from tests.support.tiny import tiny_config
 
 ONE = Resources(1)

@@ -147,7 +147,6 @@ VALUES = {
     "width = 'wide'": "grid.toml: width must be int, not 'wide'",
     "env = 'ant_u_mase'": "unknown environment 'ant_u_mase': did you mean 'ant_u_maze'?",
     "method = 'dpc'": "unknown method 'dpc'",
-    "batch_size = 255": "is not divisible by batch_size 255",
     "seed = -1": "seed is -1: use at least 0",
     "env = 'mine:maze'": "names the code 'mine:maze': if you trust it, also give --own-code mine:maze",
     "env = 3": "env must be str, not 3",

@@ -16,7 +16,7 @@ from dcp.grid.jobs import Job, Run, last_row, make_jobs, run_status, stopped_lea
 from dcp.grid.resources import Resources
 from dcp.runs.folder import FolderLock, owner
 from dcp.runs.run_status import budget_to_resume_with
-from dcp.runs.sinks import TrainedRun
+from dcp.runs.training import TrainedRun
 from tests.support.small_grids import EACH, content, planned
 
 

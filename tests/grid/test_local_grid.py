@@ -15,7 +15,7 @@ from dcp.grid.driver import Driver
 from dcp.grid.jobs import run_status
 from dcp.grid.local_launcher import LocalLauncher
 from dcp.grid.resources import FreeResources
-from dcp.runs.sinks import TrainedRun
+from dcp.runs.training import TrainedRun
 from tests.support.same_run import assert_same_run, metrics
 from tests.support.small_grids import Killer, as_toml, files, planned
 

@@ -27,7 +27,7 @@ from dcp.grid.local_launcher import LocalLauncher
 from dcp.grid.ray_launcher import RayLauncher, join_cluster, ray_package, require_nodes, run_task
 from dcp.grid.resources import FreeResources, Resources, scheduled_variables
 from dcp.runs.run_status import how_far
-from dcp.runs.sinks import TrainedRun
+from dcp.runs.training import TrainedRun
 from tests.support.same_run import assert_same_run, metrics
 from tests.support.small_grids import Killer, as_toml, files, planned, with_cores
 

@@ -21,7 +21,7 @@ from dcp.grid.launcher import SlurmOptions
 from dcp.grid.resources import Resources
 from dcp.grid.slurm_launcher import JobReport, SlurmLauncher, read_report, report_file
 from dcp.runs.run_status import how_far
-from dcp.runs.sinks import TrainedRun
+from dcp.runs.training import TrainedRun
 from tests.support.same_run import assert_same_run, metrics
 from tests.support.small_grids import Killer, as_toml, files, planned
 

@@ -18,7 +18,7 @@ from dcp.grid.jobs import Job
 from dcp.grid.worker import run_job
 from dcp.runs.folder import FolderLock, owner
 from dcp.runs.run_status import read_plan
-from dcp.runs.sinks import TrainedRun
+from dcp.runs.training import TrainedRun
 from tests.support.small_grids import files
 
 

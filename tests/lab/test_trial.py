@@ -19,7 +19,7 @@ from dcp.lab.trial import _shared, arena_for, evaluate, goal_set_key, sweep
 from dcp.policies.exports import export_policy, load_exported
 from dcp.policies.policy_file import save_policy
 from dcp.policies.wrappers import HostPolicy, PeriodicBurst, SampledPolicy
-from dcp.runs.sinks import TrainedRun
+from dcp.runs.training import TrainedRun
 
 FEW = {"episodes": 16, "seeds": (3,)}  # the run's own number of episodes: its program serves again
 

@@ -13,8 +13,7 @@ from dcp.envs.registry import ENVIRONMENTS, make_env
 from dcp.errors import UserError
 from dcp.interfaces import hindsight_of
 from dcp.learner import Learner
-from dcp.machine.checks import contract_violations, violations
-from dcp.machine.memory import memory_parts
+from dcp.machine.checks import contract_violations, memory_parts, violations
 from dcp.methods.table import CRITICS, make_agent, needs
 from dcp.replay import relabel
 from dcp.runs.seeds import require_memory
@@ -172,7 +171,7 @@ def test_a_run_fits_with_its_checkpoints_copy_on_a_cpu_and_its_share_of_the_repl
     monkeypatch.setattr("dcp.machine.devices.count_devices", lambda *_: devices)
     monkeypatch.setattr("dcp.machine.devices.shortage", lambda count: None)
     for there, told in ((needed, 0), (needed - 1, 1)):
-        monkeypatch.setattr("dcp.machine.memory.available_memory", lambda there=there: there)
+        monkeypatch.setattr("dcp.machine.checks.available_memory", lambda there=there: there)
         problems = violations(config)
         assert len(problems) == told and all("GB are available: lower" in problem for problem in problems)
 

@@ -14,7 +14,7 @@ from dcp.config import Config
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.methods import pool_seed
-from dcp.methods.pool_seed import read, seeds_of, spread
+from dcp.methods.pool_seed import read, read_seeds, spread
 
 # S 4, G 2, a ball's place last
 SPEC = replace(make_env("point_u_maze_inertia").spec, name="ball", goal_dims=(2, 3))
@@ -149,14 +149,13 @@ def test_a_run_takes_its_share_of_slots_and_the_critic_each_of_these_states_once
     """A quarter of 8 slots, out of 3 states: the first and the second. For a half, 4 slots: all three."""
     path = npz(tmp_path, states=np.arange(12.0).reshape(3, 4))
     config = Config(env="point_soccer", pool_seed=path, pool_size=8, num_candidates=2).resolve(250)
-    seeds, sha256 = seeds_of(config, SPEC)
-    assert config.pool_seed_fraction == 0.25 and sha256 == read(path, SPEC).sha256
-    assert seeds is not None and seeds.critic is None
-    assert np.array_equal(seeds.pool.rows, [[2, 3], [6, 7]])
+    seeds = read_seeds(config, SPEC)
+    assert config.pool_seed_fraction == 0.25 and seeds.sha256 == read(path, SPEC).sha256
+    assert seeds.critic is None
+    assert np.array_equal(seeds.pool, [[2, 3], [6, 7]])
     half = Config(env="point_soccer", pool_seed=path, pool_size=8, num_candidates=2, pool_seed_fraction=0.5,
                   pool_seed_in_critic=True)  # fmt: skip
-    seeds, _ = seeds_of(half, SPEC)
-    assert seeds is not None and seeds.critic is not None
-    assert np.array_equal(seeds.pool.rows, [[2, 3], [2, 3], [6, 7], [10, 11]])
-    assert np.array_equal(seeds.critic.rows, np.arange(12.0).reshape(3, 4))
-    assert seeds_of(Config(), SPEC) == (None, None)
+    seeds = read_seeds(half, SPEC)
+    assert seeds.critic is not None
+    assert np.array_equal(seeds.pool, [[2, 3], [2, 3], [6, 7], [10, 11]])
+    assert np.array_equal(seeds.critic, np.arange(12.0).reshape(3, 4))

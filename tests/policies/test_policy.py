@@ -12,7 +12,7 @@ from dcp.actor import sample_squashed
 from dcp.errors import UserError
 from dcp.evaluation import rollout
 from dcp.policies.wrappers import HostPolicy, PeriodicBurst, SampledPolicy, Stepper, is_random, with_burst
-from dcp.runs.sinks import TrainedRun
+from dcp.runs.training import TrainedRun
 from dcp.types import Array
 from tests.support.toys import LineWorld
 from tests.support.untrained import untrained_policy

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.stats import chisquare
 
-from dcp import hindsight, replay
+from dcp import replay
 from dcp.envs.registry import make_env
 from dcp.types import Transition
 
@@ -21,7 +21,7 @@ LENGTH, NUM_ENVS = 12, 3
 
 def test_steps_left_counts_the_rows_that_follow_in_the_same_episode():
     """Three rows of episode 4, one of episode 5, two of episode 6."""
-    left = hindsight.steps_left(jnp.array([4, 4, 4, 5, 6, 6]))
+    left = replay.steps_left(jnp.array([4, 4, 4, 5, 6, 6]))
     assert list(np.asarray(left)) == [2, 1, 0, 0, 1, 0]
 
 
@@ -34,7 +34,7 @@ def probabilities(left: int, discount: float) -> np.ndarray:
 @cache
 def draws(left: int, discount: float) -> np.ndarray:
     uniform = jax.random.uniform(jax.random.key(left), (60_000,))
-    return np.asarray(hindsight.future_offsets(jnp.full((60_000,), left), uniform, discount))
+    return np.asarray(replay.future_offsets(jnp.full((60_000,), left), uniform, discount))
 
 
 @pytest.mark.parametrize(("left", "discount"), [(1, 0.99), (2, 0.99), (7, 0.99), (40, 0.99), (999, 0.99), (30, 0.8)])
@@ -58,11 +58,11 @@ def test_the_chi_square_would_notice_a_slightly_different_discount():
 def test_the_inverse_transform_jumps_where_the_cumulative_probability_does():
     """left 2, discount 1/2: offset 1 has probability (1/2) / (1/2 + 1/4) = 2/3."""
     uniform = jnp.array([0.0, 0.66, 0.67, 0.999999])
-    assert list(np.asarray(hindsight.future_offsets(jnp.full((4,), 2), uniform, 0.5))) == [1, 1, 2, 2]
+    assert list(np.asarray(replay.future_offsets(jnp.full((4,), 2), uniform, 0.5))) == [1, 1, 2, 2]
 
 
 def test_a_row_with_no_future_takes_itself():
-    assert list(np.asarray(hindsight.future_offsets(jnp.zeros(2, jnp.int32), jnp.array([0.0, 0.999]), 0.99))) == [0, 0]
+    assert list(np.asarray(replay.future_offsets(jnp.zeros(2, jnp.int32), jnp.array([0.0, 0.999]), 0.99))) == [0, 0]
 
 
 @pytest.mark.parametrize("discount", [1e-6, 0.5, 0.999999, 1 - 1e-9])
@@ -70,22 +70,22 @@ def test_offsets_stay_in_range_for_every_discount_and_the_largest_uniform(discou
     """0.99999994 is the largest float32 below 1."""
     left = jnp.array([1, 5, 999])
     for uniform in (0.0, 0.5, 0.99999994):
-        offsets = np.asarray(hindsight.future_offsets(left, jnp.full((3,), uniform), discount))
+        offsets = np.asarray(replay.future_offsets(left, jnp.full((3,), uniform), discount))
         assert np.all(offsets >= 1) and np.all(offsets <= np.asarray(left))
 
 
 def test_without_discounting_to_speak_of_the_future_is_uniform():
     """discount 1 - 1e-9 is 1 in float32; the offset's mean over 1..100 must still be 50.5."""
     uniform = (jnp.arange(10_000) + 0.5) / 10_000
-    offsets = hindsight.future_offsets(jnp.full((10_000,), 100), uniform, 1 - 1e-9)
+    offsets = replay.future_offsets(jnp.full((10_000,), 100), uniform, 1 - 1e-9)
     assert_allclose(np.mean(np.asarray(offsets)), 50.5, rtol=1e-2)
 
 
 def test_a_discount_of_one_is_uniform_over_the_future():
     """left 4: each of 1, 2, 3, 4 has a quarter; left 0 takes itself."""
     uniform = jnp.array([0.0, 0.24, 0.26, 0.74, 0.76, 0.99999994])
-    assert list(np.asarray(hindsight.future_offsets(jnp.full((6,), 4), uniform, 1.0))) == [1, 1, 2, 3, 4, 4]
-    assert list(np.asarray(hindsight.future_offsets(jnp.zeros(6, jnp.int32), uniform, 1.0))) == [0] * 6
+    assert list(np.asarray(replay.future_offsets(jnp.full((6,), 4), uniform, 1.0))) == [1, 1, 2, 3, 4, 4]
+    assert list(np.asarray(replay.future_offsets(jnp.zeros(6, jnp.int32), uniform, 1.0))) == [0] * 6
 
 
 def windows(episode_id: np.ndarray) -> Transition:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp import hindsight, replay
+from dcp import replay
 from dcp.interfaces import Hindsight
 from dcp.types import EnvSpec, Transition
 
@@ -37,7 +37,7 @@ def last_row(made: Transition, t: int, n: int) -> int:
 
 
 def left_of(made: Transition) -> jax.Array:
-    return jax.vmap(hindsight.steps_left, in_axes=1, out_axes=1)(made.episode_id)
+    return jax.vmap(replay.steps_left, in_axes=1, out_axes=1)(made.episode_id)
 
 
 @pytest.mark.parametrize("goal_steps", [1, 3])
@@ -46,8 +46,8 @@ def test_hit_times_and_occupancy_are_those_of_a_plain_loop(goal_steps: int):
     for seed in range(2):
         made = windows(seed)
         left = left_of(made)
-        drawn = hindsight.draw_goals(made, left, LINE, rule, 0.9, jax.random.key(seed))
-        found = jax.device_get(hindsight.outcomes(made, left, LINE, rule, drawn))
+        drawn = replay.draw_goals(made, left, LINE, rule, 0.9, jax.random.key(seed))
+        found = jax.device_get(replay.outcomes(made, left, LINE, rule, drawn))
         place, goals, fell = np.asarray(made.state[..., 1]), np.asarray(drawn.sequence[..., 0]), np.asarray(made.fell)
         assert 0.2 < found.hit.mean() < 1.0 and found.hit_time.max() > 1
         for t in range(LENGTH):
@@ -73,7 +73,7 @@ def test_the_shares_of_current_and_random_goals_are_as_asked():
     made = windows()._replace(episode_id=jnp.zeros((LENGTH, NUM_ENVS), jnp.int32))
     many = jax.tree.map(lambda x: jnp.tile(x, (1, 400, *[1] * (x.ndim - 2))), made)
     rule = Hindsight(current_share=0.05, random_share=0.1)
-    drawn = hindsight.draw_goals(many, left_of(many), LINE, rule, 0.9, jax.random.key(0))
+    drawn = replay.draw_goals(many, left_of(many), LINE, rule, 0.9, jax.random.key(0))
     future = np.asarray(drawn.steps[:-1]) > 0  # the last row has no future
     assert abs(future.mean() - 0.85) < 0.01
     same = np.asarray(drawn.goal[:-1, :, 0] == many.state[:-1, :, 1])

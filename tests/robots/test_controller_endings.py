@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from dcp.runs.sinks import TrainedRun
+from dcp.runs.training import TrainedRun
 from examples.controller_realtime import main
 
 ROBOT = """

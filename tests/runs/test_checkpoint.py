@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dcp.runs import checkpoint_files as files
-from dcp.runs.sinks import TrainedRun
+from dcp.runs import checkpoint as files
+from dcp.runs import run_status
+from dcp.runs.training import TrainedRun
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +27,7 @@ def all_files(folder: Path) -> list[Path]:
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_changed_byte_anywhere_is_seen(checkpoint: Path, data: st.DataObject):
-    files.verify(checkpoint)
+    run_status.verify(checkpoint)
     victim = data.draw(st.sampled_from(all_files(checkpoint)))
     content = victim.read_bytes()
     position = data.draw(st.integers(0, len(content) - 1))
@@ -34,7 +35,7 @@ def test_a_changed_byte_anywhere_is_seen(checkpoint: Path, data: st.DataObject):
     try:
         victim.write_bytes(content[:position] + bytes([flipped]) + content[position + 1 :])
         with pytest.raises(files.DamagedError):
-            files.verify(checkpoint)
+            run_status.verify(checkpoint)
     finally:
         victim.write_bytes(content)
 
@@ -46,7 +47,7 @@ def test_a_file_cut_short_is_seen(checkpoint: Path, size: int):
         try:
             victim.write_bytes(content[:size])
             with pytest.raises(files.DamagedError, match=r"checksum of .*|SHA256SUMS is damaged"):
-                files.verify(checkpoint)
+                run_status.verify(checkpoint)
         finally:
             victim.write_bytes(content)
 
@@ -55,18 +56,18 @@ def test_a_missing_file_and_one_too_many_are_seen(checkpoint: Path):
     for victim in all_files(checkpoint):
         hidden = victim.rename(checkpoint.parent / "hidden")
         with pytest.raises(files.DamagedError):
-            files.verify(checkpoint)
+            run_status.verify(checkpoint)
         hidden.rename(victim)
     extra = checkpoint / "state" / "extra"
     extra.write_text("")
     with pytest.raises(files.DamagedError, match="state/extra"):
-        files.verify(checkpoint)
+        run_status.verify(checkpoint)
     extra.unlink()
     extra.symlink_to("/dev/zero")
     with pytest.raises(files.DamagedError, match="state/extra is neither a file nor a folder"):
-        files.verify(checkpoint)
+        run_status.verify(checkpoint)
     extra.unlink()
-    files.verify(checkpoint)
+    run_status.verify(checkpoint)
 
 
 def test_the_system_s_own_tool_can_judge_it(checkpoint: Path):
@@ -90,7 +91,7 @@ def test_the_last_two_are_kept(tmp_path: Path):
 
 def test_a_moment_can_be_saved_twice(tmp_path: Path):
     written(tmp_path, 5, 1)
-    files.verify(written(tmp_path, 5, 1))
+    run_status.verify(written(tmp_path, 5, 1))
     assert len(list(tmp_path.iterdir())) == 1
 
 

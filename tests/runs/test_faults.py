@@ -17,10 +17,10 @@ from dcp.cli.main import main
 from dcp.errors import RunError, UserError
 from dcp.files.run_folder import read_config_file
 from dcp.loop import Evaluation
-from dcp.runs import checkpoint_files as files
+from dcp.runs import checkpoint as files
+from dcp.runs import run_status
 from dcp.runs.folder import FolderLock
-from dcp.runs.sinks import TrainedRun
-from dcp.runs.training import resume, train
+from dcp.runs.training import TrainedRun, resume, train
 from tests.support.same_run import assert_same_run, final_arrays
 from tests.support.tiny import LONGER, LONGER_FLAGS, tiny_config
 
@@ -51,7 +51,7 @@ class TestFullDisk:
             train(tiny_config(**LONGER), fill_the_disk, runs_dir=tmp_path, display="none")
         file_size_limit(resource.RLIM_INFINITY)
         folder = tmp_path / tiny_config().run_path
-        files.verify(files.checkpoints(folder / "checkpoints")[0])
+        run_status.verify(files.checkpoints(folder / "checkpoints")[0])
         resume(folder, display="none")
         assert not list((folder / "checkpoints").glob("*.draft"))
         assert_same_run(folder, longer_run.folder)
@@ -238,7 +238,7 @@ class TestVersions:
     ):
         folder = Path(shutil.copytree(longer_run.folder, tmp_path / "run"))
         newest = files.checkpoints(folder / "checkpoints")[0]
-        record = {**files.read_record(newest), **change}
+        record = {**run_status.read_record(newest), **change}
         files.publish(newest.rename(newest.with_name(f"{newest.name}.draft")), record)
         with pytest.raises(UserError, match=sentence):
             resume(folder, steps=20_000, display="none")
@@ -248,7 +248,7 @@ class TestVersions:
         """A stranger's, whose checksums fit."""
         folder = Path(shutil.copytree(longer_run.folder, tmp_path / "run"))
         newest = files.checkpoints(folder / "checkpoints")[0]
-        record, draft = files.read_record(newest), newest.with_name(f"{newest.name}.draft")
+        record, draft = run_status.read_record(newest), newest.with_name(f"{newest.name}.draft")
         arrays = {**final_arrays(folder), "replay/head": np.zeros(3, np.int32)}
         shutil.rmtree(newest.rename(draft) / "state")
         with ocp.PyTreeCheckpointer() as writer:
@@ -261,7 +261,7 @@ class TestVersions:
         folder = Path(shutil.copytree(longer_run.folder, tmp_path / "run"))
         newest, before = files.checkpoints(folder / "checkpoints")
         shutil.rmtree(newest)
-        record = files.read_record(before)
+        record = run_status.read_record(before)
         record["versions"]["jax"] = "0.9.0"
         files.publish(before.rename(before.with_name(f"{before.name}.draft")), record)
         resume(folder, display="none")
@@ -285,7 +285,7 @@ def test_loading_a_checkpoint_runs_no_code(longer_run: TrainedRun, tmp_path: Pat
     newest = files.checkpoints(folder / "checkpoints")[0]
     named = newest / "state" / "_CHECKPOINT_METADATA"
     named.write_text(json.dumps({**json.loads(named.read_text()), "item_handlers": "os.system"}))
-    record = files.read_record(newest)
+    record = run_status.read_record(newest)
     files.publish(newest.rename(newest.with_name(f"{newest.name}.draft")), record)
     sys.addaudithook(watch)
     watching = True

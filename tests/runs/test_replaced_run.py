@@ -21,7 +21,6 @@ from dcp.runs.folder import (
     reopen,
     restore_replaced,
 )
-from dcp.runs.sinks import Results
 from dcp.runs.stopping import Interrupted
 from dcp.runs.training import train
 from tests.support.tiny import tiny_config

@@ -18,14 +18,14 @@ import pytest
 from dcp.cli.main import main
 from dcp.config import Config
 from dcp.errors import RunError, UserError
-from dcp.loop import Evaluation
+from dcp.loop import Evaluation, evaluation_points
 from dcp.methods.table import PAPER
 from dcp.presets import preset_config
-from dcp.runs import checkpoint_files as files
+from dcp.runs import checkpoint as files
+from dcp.runs import run_status
 from dcp.runs.checkpoint import Cadence
-from dcp.runs.run_status import evaluation_points, raised
-from dcp.runs.sinks import TrainedRun
-from dcp.runs.training import resume, train
+from dcp.runs.run_status import raised
+from dcp.runs.training import TrainedRun, resume, train
 from tests.support.same_run import assert_same_run, final_arrays, metrics
 from tests.support.tiny import FLAGS, LONGER, LONGER_FLAGS, tiny_config
 
@@ -214,7 +214,7 @@ class TestStrangers:
         newest = files.checkpoints(folder / "checkpoints")[0]
         shutil.copytree(newest, folder / "checkpoints" / "best")
         resume(folder, display="none")
-        files.verify(folder / "checkpoints" / "best")
+        run_status.verify(folder / "checkpoints" / "best")
         assert_same_run(folder, longer_run.folder)
 
 

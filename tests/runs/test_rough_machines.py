@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from dcp.cli.main import main
-from dcp.runs import checkpoint_files as files
-from dcp.runs.sinks import TrainedRun
+from dcp.runs import checkpoint as files
+from dcp.runs import run_status
+from dcp.runs.training import TrainedRun
 from tests.support.same_run import assert_same_run
 from tests.support.tiny import LONGER_FLAGS, tiny_config
 
@@ -153,7 +154,7 @@ def test_with_too_little_memory_a_run_ends_and_resumes(megabytes: int, folder: P
     assert process.returncode != 0 or megabytes > 2_000  # where it is enough after all
     if (folder / "config.json").exists():
         for checkpoint in files.checkpoints(folder / "checkpoints"):
-            files.verify(checkpoint)
+            run_status.verify(checkpoint)
         assert main(["train", "--resume", str(folder), "--no-plots", "--display", "none"]) == 0
         assert_same_run(folder, longer_run.folder)
     else:

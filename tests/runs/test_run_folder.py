@@ -19,12 +19,11 @@ from dcp.machine import compiling
 from dcp.machine.programs import Programs
 from dcp.policies.policy_file import load_policy, policy_about
 from dcp.runs.checkpoint import machine
-from dcp.runs.checkpoint_files import read_pool
 from dcp.runs.display import Pace, Plain, Progress, clock, headline
 from dcp.runs.folder import claim, run_files
-from dcp.runs.sinks import CsvSink, TrainedRun
+from dcp.runs.run_status import read_pool
 from dcp.runs.stopping import Interrupted
-from dcp.runs.training import train
+from dcp.runs.training import TrainedRun, train
 from tests.support.tiny import tiny_config
 
 TIMING = {"steps_per_second", "wall_seconds"}

@@ -17,8 +17,7 @@ from dcp.machine.checks import violations
 from dcp.machine.programs import Programs
 from dcp.replay import with_resting_pairs
 from dcp.runs.checkpoint import Cadence
-from dcp.runs.sinks import TrainedRun
-from dcp.runs.training import resume, train
+from dcp.runs.training import TrainedRun, resume, train
 from dcp.types import Batch
 from tests.support.tiny import FLAGS, tiny_config
 

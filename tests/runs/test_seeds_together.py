@@ -21,12 +21,11 @@ from dcp.algorithm import make_algorithm
 from dcp.errors import UserError
 from dcp.machine.programs import Programs
 from dcp.machine.seed_programs import SeedPrograms
-from dcp.runs import checkpoint_files as files
+from dcp.runs import checkpoint as files
 from dcp.runs.checkpoint import Cadence
 from dcp.runs.seeds import SeedRun, SeedsFaultError, train_seeds
-from dcp.runs.sinks import TrainedRun
 from dcp.runs.stopping import SeedsInterrupted
-from dcp.runs.training import resume, train
+from dcp.runs.training import TrainedRun, resume, train
 from tests.support.same_run import TIMING, assert_same_run, final_arrays, metrics
 from tests.support.tiny import tiny_config
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dcp.runs import checkpoint_files as files
-from dcp.runs.checkpoint_files import read_arrays
+from dcp.runs import checkpoint as files
+from dcp.runs import run_status
+from dcp.runs.run_status import read_arrays
 
 TIMING = {"steps_per_second", "wall_seconds"}
 
@@ -17,9 +18,9 @@ def metrics(folder: Path) -> list[dict[str, str]]:
 
 
 def final_arrays(folder: Path) -> dict[str, np.ndarray]:
-    newest = files.checkpoints(folder / files.CHECKPOINTS_DIR)[0]
-    files.verify(newest)
-    return read_arrays(newest / files.STATE_DIR, files.read_record(newest)["arrays"])
+    newest = files.checkpoints(folder / "checkpoints")[0]
+    run_status.verify(newest)
+    return read_arrays(newest, run_status.read_record(newest)["arrays"])
 
 
 def assert_same_run(folder: Path, other: Path) -> None:

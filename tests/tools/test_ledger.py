@@ -4,20 +4,22 @@ import csv
 import hashlib
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import jax
 import pytest
 
-from dcp.cli.main import main
 from dcp.errors import UserError
 from dcp.files.run_folder import load_run
 from dcp.lab.run_collection import collect
 from dcp.policies.policy_file import load_policy_and_about, save_policy
 from tests.support.fake_runs import write_run
-from tools.ledger.entries import _command, add, check_all, digest, entries, rerun
-from tools.ledger.rules import Repeated, differs, rows_of, run_faults
+from tools.ledger.commands import main
+from tools.ledger.entries import _comparable, add, check_all, digest, entries, read_entry, rerun
+from tools.ledger.rules import Repeated, differs, folder_faults, rows_of, run_faults
 from tools.ledger.tables import _table, has_papers_settings, index, tables
 
 
@@ -25,7 +27,7 @@ from tools.ledger.tables import _table, has_papers_settings, index, tables
 def filled(tiny_run, tmp_path_factory) -> Path:
     """A ledger with one entry, which tests only read."""
     folder = tmp_path_factory.mktemp("ledger") / "results"
-    assert main(["results", "add", str(tiny_run.folder), "--ledger", str(folder), "--by", "A. Tester"]) == 0
+    assert main(["add", str(tiny_run.folder), "--ledger", str(folder), "--by", "A. Tester"]) == 0
     return folder
 
 
@@ -35,8 +37,8 @@ def copied(filled, tmp_path) -> Path:
 
 
 def only(folder: Path) -> Path:
-    [found] = entries(folder)
-    return found.folder
+    [entry] = entries(folder)
+    return entry.folder
 
 
 def rewritten(folder: Path, row: int, **changes: float) -> None:
@@ -64,9 +66,9 @@ def config_changed(folder: Path, **changes: object) -> None:
 
 def policy_saved(folder: Path, weights: float = 1.0, **about: object) -> None:
     """Write the entry's policy once more, with other weights or labels."""
-    policy, said = load_policy_and_about(folder)
+    policy, labels = load_policy_and_about(folder)
     policy = replace(policy, actor=jax.tree.map(lambda leaf: weights * leaf, policy.actor))
-    save_policy(folder / "policy.safetensors", policy, {**said, **about})
+    save_policy(folder / "policy.safetensors", policy, {**labels, **about})
 
 
 def resealed(folder: Path) -> Path:
@@ -74,27 +76,32 @@ def resealed(folder: Path) -> Path:
     sums = {name: digest(folder / name) for name in ("config.json", "metrics.csv", "policy.safetensors")}
     seed = json.loads((folder / "config.json").read_text())["config"]["seed"]
     name = f"seed_{seed}_{hashlib.sha256(''.join(sums.values()).encode()).hexdigest()[:8]}"
-    command = f"dcp results rerun {'/'.join(folder.parts[-4:-1])}/{name} --evaluations {len(rows_of(folder))}"
+    place = "/".join(folder.parts[-3:-1])
+    try:
+        evaluations = len(rows_of(folder))
+    except UserError:
+        evaluations = 2
+    command = f"python -m tools.ledger rerun ledger/{place}/{name} --evaluations {evaluations}"
     entry_changed(folder, sha256=sums, command=command)
     return folder.rename(folder.with_name(name))
 
 
 def faults(folder: Path, evaluate: bool = False) -> str:
-    return "; ".join(fault for found in check_all(folder, evaluate) for fault in found.faults)
+    return "; ".join(fault for entry in check_all(folder, evaluate) for fault in entry.faults)
 
 
 def test_an_honest_entry_has_no_fault_and_its_policy_scores_what_was_logged(filled, capsys):
-    assert main(["results", "check", "--ledger", str(filled), "--evaluate"]) == 0
+    assert main(["check", "--ledger", str(filled), "--evaluate"]) == 0
     assert "1 entry, 0 faults" in capsys.readouterr().out
-    [found] = entries(filled)
-    assert found.entry is not None and found.entry.finished and found.entry.by == "A. Tester"
-    assert found.folder.name.startswith("seed_0_")
+    [entry] = entries(filled)
+    assert entry.content is not None and entry.content.finished and entry.content.by == "A. Tester"
+    assert entry.folder.name.startswith("seed_0_")
     assert "### point_u_maze" in (filled / "README.md").read_text()
 
 
 def test_an_edited_row_is_caught_by_its_checksum(copied, capsys):
     rewritten(only(copied), 0, success_once=1.0)
-    assert main(["results", "check", "--ledger", str(copied)]) == 1
+    assert main(["check", "--ledger", str(copied)]) == 1
     assert "metrics.csv is not the file that was added (its SHA-256 differs)" in capsys.readouterr().err
 
 
@@ -205,6 +212,7 @@ def test_a_copy_under_another_seed_is_caught_by_its_numbers_or_its_weights(copie
         ({"method": "mine"}, "which is not part of dcp"),
         ({"eval_episodes": 1}, "a single episode"),
         ({"condition": "os:path"}, "names code of its own"),
+        ({"env": "os:path:x"}, "names code of its own"),
     ],
 )
 def test_an_edited_config_with_forged_checksums_is_caught(copied, changes, sentence):
@@ -219,7 +227,7 @@ def test_an_edited_config_with_forged_checksums_is_caught(copied, changes, sente
     [
         ({"env_steps": 10**8}, "says env_steps 100000000, but its files give"),
         ({"finished": False}, "says finished False, but its files give True"),
-        ({"command": "rm -rf /"}, "but its files give dcp results rerun results/point_u_maze/dcp/seed_0_"),
+        ({"command": "rm -rf /"}, "but its files give python -m tools.ledger rerun ledger/point_u_maze/dcp/seed_0_"),
     ],
 )
 def test_an_entry_that_says_other_than_its_files_is_caught(copied, changes, sentence):
@@ -229,11 +237,11 @@ def test_an_entry_that_says_other_than_its_files_is_caught(copied, changes, sent
 
 def test_a_run_without_an_entry_is_reported_and_no_table_counts_it(copied):
     first = only(copied)
-    before = tables(copied)
+    before = tables(check_all(copied))
     hidden = Path(shutil.copytree(first, first.with_name("hidden")))
     (hidden / "entry.json").unlink()
     shutil.copytree(first, first.parent / "more" / "deep")
-    assert tables(copied) == before
+    assert tables(check_all(copied)) == before
     assert faults(copied).count("it holds files of a run, but is no entry") == 2
 
 
@@ -258,7 +266,7 @@ def test_metrics_without_their_columns_get_a_sentence_and_the_page_leaves_them_o
         folder, sha256={name: digest(folder / name) for name in ("config.json", "metrics.csv", "policy.safetensors")}
     )
     assert "metrics.csv" in faults(copied)
-    assert index(copied) == []
+    assert index(copied, check_all(copied)) == []
 
 
 def test_an_entry_in_another_method_s_folder_is_caught(copied):
@@ -271,9 +279,9 @@ def test_an_entry_in_another_method_s_folder_is_caught(copied):
 def test_tables_that_do_not_match_the_entries_are_reported_and_rewritten(copied, capsys):
     page = copied / "README.md"
     page.write_text(page.read_text().replace("| dcp |", "| dcp, really |"))
-    assert main(["results", "check", "--ledger", str(copied)]) == 1
+    assert main(["check", "--ledger", str(copied)]) == 1
     assert "has other tables than the entries give" in capsys.readouterr().err
-    assert main(["results", "check", "--ledger", str(copied), "--write"]) == 0
+    assert main(["check", "--ledger", str(copied), "--write"]) == 0
     assert "| dcp |" in page.read_text()
 
 
@@ -303,8 +311,7 @@ def test_a_run_that_ended_by_a_fault_is_refused(tiny_run, tmp_path):
 
 
 def test_an_entry_trained_again_has_the_same_numbers(filled, capsys):
-    told = rerun(only(filled), 1)
-    assert told == []
+    assert rerun(only(filled), 1) == []
     assert "success_once" in capsys.readouterr().out
     with pytest.raises(UserError, match="use 1 to 2"):
         rerun(only(filled), 3)
@@ -313,7 +320,7 @@ def test_an_entry_trained_again_has_the_same_numbers(filled, capsys):
 def test_the_page_holds_every_run_and_escapes_what_people_write(copied, tmp_path, capsys):
     entry = only(copied) / "entry.json"
     entry.write_text(entry.read_text().replace("A. Tester", "</script><b>"))
-    assert main(["results", "page", "--ledger", str(copied), "--out", str(tmp_path / "page.html")]) == 0
+    assert main(["page", "--ledger", str(copied), "--out", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
     assert "1 run" in capsys.readouterr().out and '"method":"dcp"' in page
     assert "</script><b>" not in page
@@ -328,7 +335,7 @@ def test_wrong_words_get_a_sentence(tmp_path, capsys):
         (["rerun"], "takes one entry's folder"),
         (["add", str(tmp_path), "--by", "me"], "not a run folder"),
     ]:
-        assert main(["results", *words]) == 2
+        assert main([*words]) == 2
         assert sentence in capsys.readouterr().err
 
 
@@ -337,14 +344,14 @@ def test_scores_may_differ_by_three_standard_errors_of_the_difference_and_no_mor
     folder = only(copied)
     config_changed(folder, eval_episodes=1000)  # so that half an episode is 0.1 steps
     then = rows_of(folder)[-1]
-    told = [
+    differences = [
         differs(
             folder,
             Repeated(2, {"success_once": then["success_once"], "time_near_goal": then["time_near_goal"] + gap}, ERRORS),
         )
         for gap in (0.0, 4.24, 4.25)
     ]
-    assert told[:2] == [[], []] and "the log or the policy is not this run's" in told[2][0]
+    assert differences[:2] == [[], []] and "the log or the policy is not this run's" in differences[2][0]
 
 
 ERRORS = {"success_once": 0.05, "time_near_goal": 1.0}
@@ -369,15 +376,15 @@ def test_an_unfinished_run_has_a_row_of_its_own_until_the_finished_one_replaces_
     with monkeypatch.context() as patched:  # the policy is the last evaluation's
         patched.setattr("tools.ledger.entries.repeat", lambda folder: same)
         add(run, ledger, "A. Tester")
-    assert f"| {early['env_steps']:,.0f}, unfinished |" in tables(ledger)
+    assert f"| {early['env_steps']:,.0f}, unfinished |" in tables(check_all(ledger))
     assert faults(ledger) == ""
     whole = add(tiny_run.folder, ledger, "A. Tester")
-    assert [found.folder for found in entries(ledger)] == [whole]
-    assert "unfinished" not in tables(ledger)
+    assert [entry.folder for entry in entries(ledger)] == [whole]
+    assert "unfinished" not in tables(check_all(ledger))
 
 
 def test_other_settings_than_the_paper_s_do_not_stand_beside_its_values():
-    config = load_run("results/ant_u_maze/dcp/seed_0_e49e008c").config
+    config = load_run("ledger/ant_u_maze/dcp/seed_0_e49e008c").config
     assert has_papers_settings(config)
     assert has_papers_settings(config | {"seed": 7, "num_evals": 3})
     for other in (
@@ -385,6 +392,13 @@ def test_other_settings_than_the_paper_s_do_not_stand_beside_its_values():
         {"episode_length": 100}, {"window": 50}, {"pool_refresh_steps": 7},
     ):  # fmt: skip
         assert not has_papers_settings(config | other), other
+
+
+@pytest.mark.parametrize("name", ["evil:make", "evil:make:x", "nowhere"])
+def test_an_environment_that_is_not_ours_has_not_the_paper_s_settings_and_is_not_made(planted, name):
+    config = load_run("ledger/ant_u_maze/dcp/seed_0_e49e008c").config
+    assert not has_papers_settings(config | {"env": name})
+    assert not planted.exists()
 
 
 def gain_line(folder: Path) -> str:
@@ -414,25 +428,27 @@ def test_methods_with_different_settings_are_not_paired_in_the_ledger(tmp_path):
     assert "paired" not in gain_line(tmp_path)
 
 
-def test_the_command_of_a_run_whose_budget_was_raised_can_be_run(copied):
+def test_only_the_evaluations_of_a_run_s_first_budget_are_compared(copied):
     """Two evaluations were logged, one of them within the first budget: only that one can be compared."""
     folder = only(copied)
     path = folder / "config.json"
     stored = json.loads(path.read_text())
-    assert _command(folder).endswith("--evaluations 2")
+    assert _comparable(folder)[1] == 2
     stored["earlier_budgets"] = [{"steps": stored["config"]["steps"] // 2, "num_evals": 1}]
     path.write_text(json.dumps(stored))
-    assert _command(folder).endswith("--evaluations 1")
+    assert _comparable(folder)[1] == 1
 
 
 def test_the_ledger_of_this_repository_has_no_fault(capsys):
-    assert main(["results", "check", "--ledger", "results"]) == 0, capsys.readouterr().err
+    assert main(["check", "--ledger", "ledger"]) == 0, capsys.readouterr().err
 
 
 def test_the_page_of_the_docs_shows_the_ledger_of_this_repository(tmp_path):
-    assert main(["results", "page", "--ledger", "results", "--out", str(tmp_path / "page.html")]) == 0
+    assert main(["page", "--ledger", "ledger", "--out", str(tmp_path / "page.html")]) == 0
     current = Path("docs/ledger_runs.html").read_text()
-    assert current == (tmp_path / "page.html").read_text(), "run: dcp results page --out docs/ledger_runs.html"
+    assert current == (tmp_path / "page.html").read_text(), (
+        "run: python -m tools.ledger page --out docs/ledger_runs.html"
+    )
 
 
 def test_a_run_is_evaluated_again_on_as_many_cores_as_it_was_trained_on(tiny_run, tmp_path, monkeypatch):
@@ -443,5 +459,170 @@ def test_a_run_is_evaluated_again_on_as_many_cores_as_it_was_trained_on(tiny_run
     path.write_text(json.dumps(stored))
     taken = []
     monkeypatch.setattr("dcp.grid.worker.pin", taken.append)
-    main(["results", "add", str(run), "--ledger", str(tmp_path / "results"), "--by", "A. Tester"])
+    main(["add", str(run), "--ledger", str(tmp_path / "results"), "--by", "A. Tester"])
     assert taken == [3]
+
+
+# Entries are strangers' files.
+
+
+@pytest.fixture
+def planted(tmp_path, monkeypatch) -> Path:
+    """A module that a stranger put where Python looks, and the file that it writes when it is imported or called."""
+    marker, where = tmp_path / "EVIL_RAN", tmp_path / "planted"
+    where.mkdir()
+    (where / "evil.py").write_text(
+        f"open({str(marker)!r}, 'a').write('import ')\n"
+        f"def make(*args, **kwargs):\n    open({str(marker)!r}, 'a').write('call ')\n    return 0\n"
+        "globals()['make:x'] = make\n"
+    )
+    monkeypatch.syspath_prepend(where)
+    monkeypatch.delitem(sys.modules, "evil", raising=False)
+    return marker
+
+
+@pytest.mark.parametrize("name", ["evil:make", "evil:make:x", "evil:", "evil:make x", "evil"])
+@pytest.mark.parametrize("field", ["env", "eval_env", "method", "condition", "critic", "score"])
+def test_no_command_of_the_ledger_imports_what_an_entry_names(copied, planted, tmp_path, field, name):
+    folder = only(copied)
+    config_changed(folder, **{field: name})
+    if field in ("env", "eval_env"):
+        policy_saved(folder, **{field: name})
+    folder = resealed(folder)
+    assert main(["check", "--ledger", str(copied)]) == 1
+    assert main(["check", "--ledger", str(copied), "--evaluate", "--write"]) == 1
+    assert main(["page", "--ledger", str(copied), "--out", str(tmp_path / "page.html")]) == 0
+    assert main(["rerun", str(folder), "--evaluations", "1"]) == 2
+    assert main(["add", str(folder), "--ledger", str(copied), "--by", "A. Tester"]) == 2
+    assert not planted.exists()
+
+
+def test_an_evaluation_environment_that_is_not_ours_is_refused(copied):
+    folder = only(copied)
+    config_changed(folder, eval_env="nowhere")
+    policy_saved(folder, eval_env="nowhere")
+    resealed(folder)
+    assert "the run is of the environment 'nowhere', which is not part of dcp" in faults(copied)
+
+
+def test_an_entry_with_a_fault_is_not_trained_again(copied, capsys):
+    folder = only(copied)
+    config_changed(folder, discount=0.5)
+    assert main(["rerun", str(folder), "--evaluations", "1"]) == 2
+    assert (
+        "is not trained again, since it has faults: config.json is not the file that was added"
+        in capsys.readouterr().err
+    )
+
+
+def test_what_a_config_names_is_refused_before_training_even_where_the_checks_miss_it(copied, planted, monkeypatch):
+    folder = only(copied)
+    config_changed(folder, score="evil:make")
+    monkeypatch.setattr("tools.ledger.entries.check_entry", read_entry)
+    with pytest.raises(UserError, match="names the code 'evil:make'"):
+        rerun(folder, 1)
+    assert not planted.exists()
+
+
+@pytest.fixture
+def with_an_honest_one(copied) -> tuple[Path, Path]:
+    """A ledger with two entries. -> the ledger, the folder of the entry that a test makes hostile"""
+    copy = Path(shutil.copytree(only(copied), only(copied).with_name("copy")))
+    config_changed(copy, seed=4)
+    policy_saved(copy, weights=1.5, seed=4)
+    rewritten(copy, 0, critic_loss=1.25)
+    copy = resealed(copy)
+    assert faults(copied) == "" and main(["check", "--ledger", str(copied), "--write"]) == 0
+    assert "| dcp | 0, 4 |" in (copied / "README.md").read_text()
+    return copied, copy
+
+
+HUGE = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("harm", "sentence"),
+    [
+        (lambda folder: rewritten(folder, 0, success_once=1e308), "not a whole number"),
+        (lambda folder: rewritten(folder, 0, time_near_goal=-1e308), "not a whole number"),
+        (lambda folder: rewritten(folder, -1, env_steps=1e308), "evaluates at no such point"),
+        (lambda folder: config_changed(folder, env="nowhere"), "'nowhere', which is not part of dcp"),
+        (lambda folder: config_changed(folder, method="mine"), "'mine', which is not part of dcp"),
+        (lambda folder: entry_changed(folder, command="\x1b[2J"), "says command \\x1b[2J, but its files give"),
+        (lambda folder: config_changed(folder, seed=10**400), "config.json"),
+        (lambda folder: (folder / "config.json").write_bytes(b"\xff\xfe"), "config.json"),
+        (lambda folder: (folder / "metrics.csv").write_bytes(b"\xff\xfe"), "metrics.csv"),
+        (lambda folder: (folder / "policy.safetensors").write_bytes(b"\xff" * 100), "policy.safetensors"),
+    ],
+)
+def test_one_hostile_entry_is_reported_and_the_others_are_checked(with_an_honest_one, capsys, tmp_path, harm, sentence):
+    ledger, hostile = with_an_honest_one
+    harm(hostile)
+    sums = {name: digest(hostile / name) for name in ("config.json", "metrics.csv", "policy.safetensors")}
+    entry_changed(hostile, sha256=sums)
+    honest = next(entry.folder for entry in entries(ledger) if entry.folder != hostile)
+    rewritten(honest, 0, success_once=0.5)
+    assert main(["check", "--ledger", str(ledger)]) == 1
+    shown = capsys.readouterr()
+    assert sentence in shown.err and "\x1b" not in shown.err
+    assert f"{honest}: metrics.csv is not the file that was added" in shown.err
+    assert "2 entries" in shown.out
+    assert main(["page", "--ledger", str(ledger), "--out", str(tmp_path / "page.html")]) == 0
+    assert "0 runs" in capsys.readouterr().out
+
+
+def test_tables_count_only_entries_without_faults(with_an_honest_one):
+    ledger, hostile = with_an_honest_one
+    rewritten(hostile, 0, success_once=0.5)
+    assert main(["check", "--ledger", str(ledger), "--write"]) == 1
+    assert "| dcp | 0 |" in (ledger / "README.md").read_text()
+
+
+def test_an_error_that_no_rule_foresees_is_a_fault_of_its_entry_alone(with_an_honest_one, monkeypatch):
+    ledger, hostile = with_an_honest_one
+    foreseen = folder_faults
+
+    def breaks(folder: Path) -> list[str]:
+        return foreseen(folder) if folder != hostile else [str(1 // 0)]
+
+    monkeypatch.setattr("tools.ledger.entries.folder_faults", breaks)
+    assert faults(ledger) == "it cannot be checked (ZeroDivisionError: integer division or modulo by zero): remove it"
+
+
+@pytest.mark.parametrize("harm", ["bytes", "folder"])
+@pytest.mark.parametrize("words", [["check"], ["check", "--write"]])
+def test_a_page_of_tables_that_cannot_be_read_gets_a_sentence(copied, capsys, harm, words):
+    page = copied / "README.md"
+    page.unlink()
+    page.mkdir() if harm == "folder" else page.write_bytes(b"\xff")
+    assert main([*words, "--ledger", str(copied)]) == (2 if "--write" in words else 1)
+    assert "README.md cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("cores", [HUGE, "0", "-1", "\u0663", "many"])
+def test_a_number_of_cores_that_no_machine_has_is_left_aside(copied, monkeypatch, capsys, cores):
+    folder = only(copied)
+    stored = json.loads((folder / "config.json").read_text())
+    stored["machine"]["cores"] = cores
+    (folder / "config.json").write_text(json.dumps(stored))
+    taken = []
+    monkeypatch.setattr("dcp.grid.worker.pin", taken.append)
+    assert main(["rerun", str(folder), "--evaluations", "1"]) == 2
+    assert taken == [] and "config.json is not the file that was added" in capsys.readouterr().err
+
+
+def test_a_path_that_no_system_takes_gets_a_sentence(capsys):
+    for words in (["check", "--ledger", "a" * 5000], ["rerun", "a" * 5000], ["add", "a" * 5000, "--by", "me"]):
+        assert main(words) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_command_of_the_ledger_starts_from_the_repository_s_root_and_finds_no_fault():
+    ended = subprocess.run(
+        [sys.executable, "-m", "tools.ledger", "check"], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "0 faults" in ended.stdout
+
+
+ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""Entries of the ledger: add one, check one or all of them, train one again."""
+"""Add an entry to the ledger, check one or all of them, and train one again."""
 
 import hashlib
 import json
@@ -13,10 +13,12 @@ from typing import Any
 
 from safetensors import safe_open
 
+from dcp.components import one_line
 from dcp.config import Config
 from dcp.errors import UserError
 from dcp.files import validation
 from dcp.files.run_folder import CONFIG_FILE, POLICY_FILE, read_config_file
+from dcp.named_code import require_allowed
 from dcp.policies.policy_file import write_whole
 from dcp.runs.run_status import read_plan
 from tools.ledger.rules import (
@@ -32,13 +34,14 @@ from tools.ledger.rules import (
     run_faults,
 )
 
+LEDGER = "ledger"  # the ledger's folder, in the repository's root
 ENTRY_FILE = "entry.json"
 ENTRY_SCHEMA_VERSION = 1
 _CLOCKS = ("evaluation", "wall_seconds", "steps_per_second")  # columns that say nothing of what was learned
 
 
 @dataclass(frozen=True)
-class Entry:
+class EntryFile:
     """Hold the content of entry.json."""
 
     by: str
@@ -54,11 +57,11 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Found:
-    """Hold an entry of the ledger, with one sentence for each fault in it."""
+class Entry:
+    """Hold a folder of the ledger, the content of its entry.json, and one sentence for each fault."""
 
     folder: Path
-    entry: Entry | None
+    content: EntryFile | None  # None: it cannot be read
     faults: list[str] = field(default_factory=list)
 
 
@@ -71,7 +74,8 @@ def add(run: Path, ledger: Path, by: str, note: str = "", commit: str = "", toda
         raise UserError("say who ran it: --by 'Your Name'")
     if faults := run_faults(run):
         raise UserError(f"{run} cannot be added: {'; '.join(faults)}")
-    earlier = [found.folder for found in entries(ledger) if found.entry is not None and _row(found.folder) == _row(run)]
+    readable = [entry.folder for entry in entries(ledger) if entry.content is not None]
+    earlier = [folder for folder in readable if _first_row(folder) == _first_row(run)]
     for folder in earlier:
         if len(rows_of(folder)) >= len(rows_of(run)):
             raise UserError(f"{run} is in the ledger already: {folder}")
@@ -85,11 +89,18 @@ def add(run: Path, ledger: Path, by: str, note: str = "", commit: str = "", toda
     folder.mkdir(parents=True, exist_ok=True)
     for kept in KEPT:
         shutil.copyfile(run / kept, folder / kept)
-    entry = Entry(
-        by, _command(folder), (today or date.today()).isoformat(), is_finished(run),
-        int(rows[-1]["env_steps"]), sums, now, commit, note,
-    )  # fmt: skip
-    write_whole(folder / ENTRY_FILE, (json.dumps(asdict(entry), indent=1) + "\n").encode())
+    content = EntryFile(
+        by=by,
+        command=_command(config, folder.name, _comparable(folder)[1]),
+        added=(today or date.today()).isoformat(),
+        finished=is_finished(run),
+        env_steps=int(rows[-1]["env_steps"]),
+        sha256=sums,
+        repeated=now,
+        commit=commit,
+        note=note,
+    )
+    write_whole(folder / ENTRY_FILE, (json.dumps(asdict(content), indent=1) + "\n").encode())
     for replaced in earlier:
         shutil.rmtree(replaced)
     return folder
@@ -103,9 +114,9 @@ def _name(seed: int, sums: dict[str, str]) -> str:
     return f"seed_{seed}_{hashlib.sha256(''.join(sums[name] for name in KEPT).encode()).hexdigest()[:8]}"
 
 
-def _command(folder: Path) -> str:
-    place = "/".join(folder.resolve().parts[-4:])  # from the ledger's own folder on
-    return f"dcp results rerun {place} --evaluations {_comparable(folder)[1]}"
+def _command(config: Config, name: str, evaluations: int) -> str:
+    """Return the command that trains an entry again, from the repository's root."""
+    return f"python -m tools.ledger rerun {LEDGER}/{config.env}/{config.method}/{name} --evaluations {evaluations}"
 
 
 def _comparable(folder: Path) -> tuple[Config, int]:
@@ -119,57 +130,65 @@ def _comparable(folder: Path) -> tuple[Config, int]:
     return config, min(len(rows_of(folder)), config.num_evals)
 
 
-def entries(ledger: Path) -> list[Found]:
-    """Read every entry of a ledger, sorted by path; return none if there is no ledger yet."""
-    return [_read(path.parent) for path in sorted(ledger.glob(f"*/*/*/{ENTRY_FILE}"))]
+def entries(ledger: Path) -> list[Entry]:
+    """Read every entry.json of a ledger, sorted by path, and check nothing else. There may be no ledger yet."""
+    return [read_entry(path.parent) for path in sorted(ledger.glob(f"*/*/*/{ENTRY_FILE}"))]
 
 
-def _read(folder: Path) -> Found:
+def read_entry(folder: Path) -> Entry:
+    """Read an entry.json, and check nothing else."""
     try:
-        entry = validation.checked(validation.read_json(folder / ENTRY_FILE), Entry)
-        tables = (entry.repeated.scores, entry.repeated.standard_errors)
-        whole = set(entry.sha256) == set(KEPT) and all(set(table) == set(SCORES) for table in tables)
-        if not whole or entry.schema_version != ENTRY_SCHEMA_VERSION:
-            raise ValueError("not what `dcp results add` writes")
+        content = validation.checked(validation.read_json(folder / ENTRY_FILE), EntryFile)
+        tables = (content.repeated.scores, content.repeated.standard_errors)
+        whole = set(content.sha256) == set(KEPT) and all(set(table) == set(SCORES) for table in tables)
+        if not whole or content.schema_version != ENTRY_SCHEMA_VERSION:
+            raise ValueError("not what `python -m tools.ledger add` writes")
         if not all(math.isfinite(value) for table in tables for value in table.values()):
             raise ValueError("a score that is not finite")
     except (OSError, ValueError) as error:
-        return Found(folder, None, [f"{ENTRY_FILE} cannot be read ({error}): restore it, or add the run again"])
-    return Found(folder, entry)
+        return Entry(folder, None, [f"{ENTRY_FILE} cannot be read ({error}): restore it, or add the run again"])
+    return Entry(folder, content)
 
 
-# Checking.
+# Checking. Nothing here makes an environment or a part that an entry names before `folder_faults` has found it ours.
 
 
-def check_all(ledger: Path, evaluate: bool = False) -> list[Found]:
+def check_all(ledger: Path, evaluate: bool = False) -> list[Entry]:
     """Return every entry with its faults, and every folder that holds a run's files without being an entry."""
-    found = [checked(entry, evaluate) for entry in entries(ledger)]
-    copies = _copies([one for one in found if not one.faults])
-    found = [replace(one, faults=[*one.faults, *copies.get(one.folder, [])]) for one in found]
-    return found + _strays(ledger, [one.folder for one in found])
+    checked = [check_entry(entry.folder, evaluate) for entry in entries(ledger)]
+    copies = _copies([entry.folder for entry in checked if not entry.faults])
+    checked = [replace(entry, faults=[*entry.faults, *copies.get(entry.folder, [])]) for entry in checked]
+    return checked + _strays(ledger, [entry.folder for entry in checked])
 
 
-def checked(found: Found, evaluate: bool = False) -> Found:
-    """Return the entry with all its faults; `evaluate` also evaluates its policy again."""
-    if found.entry is None:
-        return found
-    folder = found.folder
-    faults = _file_faults(folder, found.entry) + folder_faults(folder)
+def check_entry(folder: Path, evaluate: bool = False) -> Entry:
+    """Return an entry with all its faults; `evaluate` also evaluates its policy again."""
+    entry = read_entry(folder)
+    if entry.content is None:
+        return entry
+    try:
+        return replace(entry, faults=_faults(folder, entry.content, evaluate))
+    except Exception as error:  # a stranger's files: whatever they break, the other entries are checked too
+        return replace(entry, faults=[f"it cannot be checked ({type(error).__name__}: {one_line(error)}): remove it"])
+
+
+def _faults(folder: Path, content: EntryFile, evaluate: bool) -> list[str]:
+    faults = _file_faults(folder, content) + folder_faults(folder)
     if not faults:
-        faults = _entry_faults(folder, found.entry) + repeat_faults(folder, found.entry.repeated)
+        faults = _entry_faults(folder, content) + repeat_faults(folder, content.repeated)
     if evaluate and not faults:
         try:
             faults = differs(folder, repeat(folder))
         except UserError as error:
             faults = [f"its policy cannot be evaluated again: {error}"]
-    return Found(folder, found.entry, faults)
+    return faults
 
 
-def _file_faults(folder: Path, entry: Entry) -> list[str]:
+def _file_faults(folder: Path, content: EntryFile) -> list[str]:
     if any(path.is_symlink() for path in (folder, *folder.parents[:2])):
         return ["its folder is a link: put the folder itself there"]
     faults = []
-    for name, then in entry.sha256.items():
+    for name, then in content.sha256.items():
         path = folder / name
         if not path.is_file():
             faults.append(f"{name} is missing: restore it")
@@ -178,38 +197,38 @@ def _file_faults(folder: Path, entry: Entry) -> list[str]:
     return faults
 
 
-def _entry_faults(folder: Path, entry: Entry) -> list[str]:
+def _entry_faults(folder: Path, content: EntryFile) -> list[str]:
     """Return what entry.json or the folder's name says other than the files."""
     config, rows = read_plan(folder)[0], rows_of(folder)
-    place = (config.env, config.method, _name(config.seed, entry.sha256))
+    place = (config.env, config.method, _name(config.seed, content.sha256))
     faults = []
     if folder.parts[-3:] != place:
         faults.append(f"its folder is {'/'.join(folder.parts[-3:])}, its files belong to {'/'.join(place)}")
     wanted = {
         "env_steps": int(rows[-1]["env_steps"]),
         "finished": is_finished(folder),
-        "command": _command(folder),
+        "command": _command(config, place[-1], _comparable(folder)[1]),
     }
     for name, value in wanted.items():
-        if getattr(entry, name) != value:
-            faults.append(f"{ENTRY_FILE} says {name} {getattr(entry, name)}, but its files give {value}")
+        if getattr(content, name) != value:
+            faults.append(f"{ENTRY_FILE} says {name} {getattr(content, name)}, but its files give {value}")
     return faults
 
 
-def _copies(found: Sequence[Found]) -> dict[Path, list[str]]:
+def _copies(folders: Sequence[Path]) -> dict[Path, list[str]]:
     """Return a sentence for each entry that has the numbers or the weights of an earlier one."""
-    told: dict[Path, list[str]] = {}
-    for what, key in (("numbers", _row), ("weights", _weights)):
+    copies: dict[Path, list[str]] = {}
+    for what, key in (("numbers", _first_row), ("weights", _weights)):
         first: dict[Any, Path] = {}
-        for one in found:
-            other = first.setdefault(key(one.folder), one.folder)
-            if other != one.folder and one.folder not in told:
-                told[one.folder] = [f"it has the {what} of {other}: one run counts once, whatever its seed is called"]
-    return told
+        for folder in folders:
+            other = first.setdefault(key(folder), folder)
+            if other != folder and folder not in copies:
+                copies[folder] = [f"it has the {what} of {other}: one run counts once, whatever its seed is called"]
+    return copies
 
 
-def _row(folder: Path) -> tuple[float, ...]:
-    """Return what the first evaluation found: no two seeds share all of it."""
+def _first_row(folder: Path) -> tuple[float, ...]:
+    """Return the numbers of the first evaluation: no two seeds share all of them."""
     try:
         return tuple(value for name, value in rows_of(folder)[0].items() if name not in _CLOCKS)
     except (UserError, IndexError):
@@ -225,12 +244,12 @@ def _weights(folder: Path) -> str:
     return sums.hexdigest()
 
 
-def _strays(ledger: Path, known: Sequence[Path]) -> list[Found]:
+def _strays(ledger: Path, known: Sequence[Path]) -> list[Entry]:
     """Return folders with files of a run where no entry is: no table counts them."""
     names = {ENTRY_FILE, *KEPT}
     folders = {path.parent for path in ledger.rglob("*") if path.name in names} - set(known)
     sentence = f"it holds files of a run, but is no entry: an entry is <env>/<method>/<name>/ with an {ENTRY_FILE}"
-    return [Found(folder, None, [sentence]) for folder in sorted(folders)]
+    return [Entry(folder, None, [sentence]) for folder in sorted(folders)]
 
 
 # Training an entry again.
@@ -241,23 +260,30 @@ class _EnoughError(Exception):
 
 
 def rerun(folder: Path, evaluations: int, say: Callable[[str], object] = print) -> list[str]:
-    """Train an entry's config again up to this many evaluations. -> a sentence for each number that differs"""
+    """Train an entry's config again up to this many evaluations. -> a sentence for each number that differs
+
+    An entry with a fault is refused, and so is code that its config names, as by `dcp train --resume`.
+    """
     from dcp.runs.training import train
 
+    if faults := check_entry(folder).faults:
+        raise UserError(f"{folder} is not trained again, since it has faults: {'; '.join(faults)}")
     config, most = _comparable(folder)
-    logged, told = rows_of(folder), []
+    require_allowed(config.code)
     if not 1 <= evaluations <= most:
         raise UserError(f"--evaluations is {evaluations}: use 1 to {most}, as many as can be compared")
+    logged, differences = rows_of(folder), []
 
     def compare(evaluation: Any) -> None:
         row, number = evaluation.row, int(evaluation.row["evaluation"])
         for name in ("env_steps", *SCORES):
             then, now = logged[number - 1][name], float(row[name])
-            told.extend([] if now == then else [f"evaluation {number}: {name} was {then}, here it is {now}"])
+            if now != then:
+                differences.append(f"evaluation {number}: {name} was {then}, here it is {now}")
             say(f"evaluation {number}: {name} {now!r}, logged {then!r}: {'equal' if now == then else 'other'}")
         if number == evaluations:
             raise _EnoughError
 
     with suppress(_EnoughError):
         train(config, compare, runs_dir=None, display="none")
-    return told
+    return differences

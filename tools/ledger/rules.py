@@ -4,30 +4,25 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from dcp.components import describe
+from dcp.components import describe, shown
 from dcp.config import Config, Settings
 from dcp.envs.registry import OURS
 from dcp.errors import UserError
-from dcp.files.run_folder import (
-    CHECKPOINTS_DIR,
-    CONFIG_FILE,
-    FAULT_FILE,
-    METRICS_FILE,
-    POLICY_FILE,
-    load_run,
-    read_config_file,
-)
+from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, FAULT_FILE, METRICS_FILE, POLICY_FILE
+from dcp.files.run_folder import load_run, read_config_file
 from dcp.lab.run_collection import METRICS
 from dcp.lab.statistics import success_difference_error
 from dcp.lab.targets import IDENTITY
+from dcp.loop import evaluation_points
 from dcp.methods.table import OUR_METHODS, make_agent
 from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import KINDS, load_policy_and_about
-from dcp.runs.checkpoint_files import DamagedError, checkpoints, read_record
-from dcp.runs.run_status import evaluation_points, read_plan
+from dcp.runs.checkpoint import DamagedError, checkpoints
+from dcp.runs.run_status import read_plan, read_record
 
 KEPT = {CONFIG_FILE: 1_000_000, METRICS_FILE: 8_000_000, POLICY_FILE: 8_000_000}  # the most bytes: it is in git
 SCORES = tuple(METRICS)  # success_once, time_near_goal
@@ -85,45 +80,57 @@ def _require_ours(folder: Path, config: Config) -> None:
         raise UserError(f"{CONFIG_FILE} lacks {', '.join(missing)}: it was written by an older dcp; run it again")
     if config.eval_episodes < 2:
         raise UserError("the run evaluates on a single episode, which has no standard error: use more eval_episodes")
-    if code := config.code:
-        raise UserError(f"the run names code of its own ({', '.join(code.values())}), which nobody else has")
-    for kind, name, known in (("environment", config.env, OURS), ("method", config.method, OUR_METHODS)):
-        if name not in known:
-            raise UserError(f"the run is of the {kind} {name!r}, which is not part of dcp: nobody else has it")
+    if code := _names_with_a_colon(stored):
+        raise UserError(f"the run names code of its own ({', '.join(map(shown, code))}), which nobody else has")
+    envs = {config.env, config.eval_env or config.env}
+    unknown = [("environment", name) for name in sorted(envs - OURS.keys())]
+    unknown += [] if config.method in OUR_METHODS else [("method", config.method)]
+    for kind, name in unknown:
+        raise UserError(f"the run is of the {kind} {shown(name)}, which is not part of dcp: nobody else has it")
+
+
+def _names_with_a_colon(stored: Any) -> list[str]:
+    """Return every text with a colon in a config: `module:name` is code, and no setting of ours has one."""
+    if isinstance(stored, dict):
+        return [name for value in stored.values() for name in _names_with_a_colon(value)]
+    if isinstance(stored, list):
+        return [name for value in stored for name in _names_with_a_colon(value)]
+    return [stored] if isinstance(stored, str) and ":" in stored else []
 
 
 def row_faults(config: Config, points: Sequence[int], rows: Sequence[Mapping[str, float]]) -> list[str]:
     """Return a sentence for each row that no run of this config can log. `points`: iterations at each evaluation."""
-    found = []
+    faults = []
     for number, row in enumerate(rows, 1):
         where = f"row {number} of {METRICS_FILE}"
         if not all(map(math.isfinite, row.values())):
-            found.append(f"{where} holds a number that is not finite: a run that diverged cannot be added")
+            faults.append(f"{where} holds a number that is not finite: a run that diverged cannot be added")
             continue
         if number > len(points) or row["env_steps"] != _steps_at(config, points[number - 1]):
-            found.append(f"{where} is at {row['env_steps']:,.0f} steps, where its config evaluates at no such point")
+            faults.append(f"{where} is at {row['env_steps']:,.0f} steps, where its config evaluates at no such point")
         elif row["updates"] != points[number - 1] * config.num_updates:
             wanted = points[number - 1] * config.num_updates
-            found.append(f"{where} is after {row['updates']:,.0f} updates, where its config has made {wanted:,}")
+            faults.append(f"{where} is after {row['updates']:,.0f} updates, where its config has made {wanted:,}")
         if row["evaluation"] != number:
-            found.append(f"{where} calls itself evaluation {row['evaluation']:g}")
-        found += _impossible(config, where, row)
+            faults.append(f"{where} calls itself evaluation {row['evaluation']:g}")
+        faults += _impossible(config, where, row)
         if number > 1 and row["wall_seconds"] <= rows[number - 2]["wall_seconds"]:
-            found.append(f"{where} has a clock that does not advance")
-    return found or ([] if rows else [f"{METRICS_FILE} has no evaluation yet: add the run later"])
+            faults.append(f"{where} has a clock that does not advance")
+    return faults or ([] if rows else [f"{METRICS_FILE} has no evaluation yet: add the run later"])
 
 
 def _impossible(config: Config, where: str, row: Mapping[str, float]) -> list[str]:
     """Return a row's impossible scores. Means times episodes are whole numbers, and a success needs a step near."""
     episodes, length = config.eval_episodes, config.episode_length or math.inf
     success, near = row["success_once"], row["time_near_goal"]
-    told = []
+    faults = []
     for name, value in (("successes", success), ("steps near the goal", near)):
-        if abs(value * episodes - round(value * episodes)) > 1e-3 * max(1.0, value):
-            told.append(f"{where} has {value * episodes:.3f} {name} in {episodes} episodes: not a whole number")
+        total = value * episodes
+        if not math.isfinite(total) or abs(total - round(total)) > 1e-3 * max(1.0, value):
+            faults.append(f"{where} has {total:.9g} {name} in {episodes} episodes: not a whole number")
     if not (0 <= success <= 1 and success - 1e-6 <= near <= success * length + 1e-6):
-        told.append(f"{where} has success {success:g} with {near:g} steps near the goal, which cannot both be")
-    return told
+        faults.append(f"{where} has success {success:g} with {near:g} steps near the goal, which cannot both be")
+    return faults
 
 
 def _steps_at(config: Config, iterations: int) -> int:
@@ -134,13 +141,13 @@ def _policy_faults(folder: Path, config: Config) -> list[str]:
     """Return what the policy file says of its run, or is made of, other than the config."""
     policy, about = load_policy_and_about(folder)
     wanted = {name: getattr(config, name) for name in IDENTITY} | {"env_steps": rows_of(folder)[-1]["env_steps"]}
-    told = [
+    faults = [
         f"{POLICY_FILE} is of {name} {about.get(name)}, but the run is of {name} {value}: "
         "the policy is another one's, or the config or a row was edited"
         for name, value in wanted.items()
         if about.get(name) != value
     ]
-    return told or _other_parts(config, policy)
+    return faults or _other_parts(config, policy)
 
 
 def _other_parts(config: Config, policy: DeployedPolicy) -> list[str]:
@@ -148,9 +155,9 @@ def _other_parts(config: Config, policy: DeployedPolicy) -> list[str]:
     for kind in (*KINDS, "command"):
         if (part := type(getattr(agent, kind))).__module__.split(".")[0] != "dcp":
             raise UserError(f"the run has a {kind} of its own ({part.__qualname__}), which nobody else has")
-    told = [] if policy.action_chunk == config.action_chunk else ["action_chunk"]
-    told += [kind for kind in KINDS if describe(kind, getattr(agent, kind)) != describe(kind, getattr(policy, kind))]
-    return [f"{POLICY_FILE} has another {kind} than {CONFIG_FILE} says: one of them was edited" for kind in told]
+    others = [] if policy.action_chunk == config.action_chunk else ["action_chunk"]
+    others += [kind for kind in KINDS if describe(kind, getattr(agent, kind)) != describe(kind, getattr(policy, kind))]
+    return [f"{POLICY_FILE} has another {kind} than {CONFIG_FILE} says: one of them was edited" for kind in others]
 
 
 def _edited(folder: Path) -> list[str]:
@@ -161,7 +168,7 @@ def _edited(folder: Path) -> list[str]:
         except (DamagedError, LookupError, TypeError):
             continue
         for number, (then, now) in enumerate(zip(kept, rows_of(folder), strict=False), 1):
-            if other := [name for name, value in then.items() if now.get(name) != value]:
+            if other := [name for name, value in then.items() if now.get(name) != value and value == value]:  # or nan
                 return [
                     f"row {number} of {METRICS_FILE} has {other[0]} {now.get(other[0])}, "
                     f"but the checkpoint has {then[other[0]]}: the file was edited"

@@ -6,24 +6,33 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dcp.envs.registry import make_env
+from dcp.components import one_line
+from dcp.config import fields_where
+from dcp.envs.registry import OURS, make_env
+from dcp.errors import UserError
 from dcp.files.run_folder import CONFIG_FILE, load_run, read_config_file
+from dcp.files.validation import MEGABYTE, FormatError, read_text
 from dcp.lab.paper_values import CHECKPOINTS, ENVIRONMENTS, checkpoint
 from dcp.lab.run_collection import FEWEST_SEEDS, METRICS, Collection, Run, collect, interval_at, values_at
 from dcp.lab.statistics import paired_test
+from dcp.methods.table import OUR_METHODS
+from dcp.policies.policy_file import write_whole
 from dcp.presets import preset_config
-from tools.ledger.entries import checked, entries
+from tools.ledger.entries import Entry, EntryFile
 from tools.ledger.rules import SCORES, is_finished, rows_of
 
 TABLES_FILE = "README.md"
-_MARKS = ("<!-- tables: written by `dcp results check --write` -->", "<!-- end of tables -->")
+_MARKS = ("<!-- tables: written by `python -m tools.ledger check --write` -->", "<!-- end of tables -->")
 # Settings that do not change what is learned, or that every environment fills in.
-_FREE = {"seed", "steps", "num_evals", "eval_episodes", "devices", "split_batches", "eval_env"}
+_FREE = set(fields_where(compared=False))
 
 
-def tables(ledger: Path) -> str:
-    """Return README.md's tables: each method on each environment over its seeds, next to the paper's values."""
-    folders = [found.folder for found in entries(ledger)]
+def tables(entries: Sequence[Entry]) -> str:
+    """Return README.md's tables: each method on each environment over its seeds, next to the paper's values.
+
+    Only entries without faults count, of those that `check_all` returns.
+    """
+    folders = [entry.folder for entry in entries if not entry.faults]
     if not folders:
         return "No run has been added yet."
     collection = collect(folders)
@@ -68,6 +77,8 @@ def _paper(env: str, method: str, steps: float) -> str:
 
 def has_papers_settings(config: Mapping[str, Any]) -> bool:
     """Tell whether a run's config is the paper's for its task and method, in all that changes what is learned."""
+    if config["env"] not in OURS or config["method"] not in OUR_METHODS:
+        return False  # the paper has no such task, and making another one would run a stranger's code
     length = make_env(config["env"]).spec.episode_length
     papers = asdict(preset_config("paper", env=config["env"], method=config["method"]).resolve(length))
     other = [name for name in papers.keys() - _FREE if config.get(name) != papers[name]]
@@ -80,18 +91,18 @@ def _gain(collection: Collection, env: str) -> list[str]:
     if not dcp or not crl or collection.settings_apart(env):
         return []
     end = min(max(run.env_steps for run in runs) for runs in (dcp, crl))
-    told = []
+    gains = []
     for name, metric in METRICS.items():
         test = paired_test(values_at(dcp, name, end), values_at(crl, name, end))
         if test is None or test.difference.count < 2:
             continue
         gap = test.difference
         if gap.count < FEWEST_SEEDS:
-            told.append(f"{metric.name} {gap.mean:+.1f} (seeds: {gap.count}, too few for an interval)")
+            gains.append(f"{metric.name} {gap.mean:+.1f} (seeds: {gap.count}, too few for an interval)")
             continue
         p = "" if math.isnan(test.p_value) else f", p = {test.p_value:.3f}"
-        told.append(f"{metric.name} {gap.mean:+.1f} ± {gap.half_width:.1f}{p}")
-    return ["", f"dcp minus crl, paired by seed, at {end:,.0f} steps: {'; '.join(told)}."] if told else []
+        gains.append(f"{metric.name} {gap.mean:+.1f} ± {gap.half_width:.1f}{p}")
+    return ["", f"dcp minus crl, paired by seed, at {end:,.0f} steps: {'; '.join(gains)}."] if gains else []
 
 
 def with_tables(page: str, fresh: str) -> str:
@@ -102,35 +113,51 @@ def with_tables(page: str, fresh: str) -> str:
     return f"{before}{_MARKS[0]}\n\n{fresh}\n\n{_MARKS[1]}{rest.partition(_MARKS[1])[2]}"
 
 
-def table_faults(ledger: Path) -> list[str]:
-    """Return a sentence if README.md's tables do not match the entries."""
+def read_page(ledger: Path) -> str:
+    """Return the ledger's README.md; a heading, if there is none yet."""
+    try:
+        return read_text(ledger / TABLES_FILE, most=MEGABYTE)
+    except FileNotFoundError:
+        return "# Results\n"
+    except (OSError, FormatError) as error:
+        raise UserError(f"{ledger / TABLES_FILE} cannot be read ({one_line(error)}): restore it") from error
+
+
+def write_tables(ledger: Path, entries: Sequence[Entry]) -> None:
+    """Write README.md's tables from the entries that `check_all` returned, and leave the rest of the page."""
+    write_whole(ledger / TABLES_FILE, with_tables(read_page(ledger), tables(entries)).encode())
+
+
+def table_faults(ledger: Path, entries: Sequence[Entry]) -> list[str]:
+    """Return a sentence if README.md's tables do not match the entries that `check_all` returned."""
     path = ledger / TABLES_FILE
-    page = path.read_text(encoding="utf-8") if path.is_file() else ""
-    if page == with_tables(page, tables(ledger)):
+    try:
+        page = read_page(ledger)
+    except UserError as error:
+        return [str(error)]
+    if page == with_tables(page, tables(entries)):
         return []
-    return [f"{path} has other tables than the entries give: run `dcp results check --write`, and look at the change"]
+    command = "python -m tools.ledger check --write"
+    return [f"{path} has other tables than the entries give: run `{command}`, and look at the change"]
 
 
-def index(ledger: Path) -> list[dict[str, Any]]:
-    """Return what the ledger's page shows of each entry that has no fault."""
-    shown = []
-    for found in map(checked, entries(ledger)):
-        if found.entry is None or found.faults:
-            continue
-        record, rows = load_run(found.folder), rows_of(found.folder)
-        stored = read_config_file(found.folder / CONFIG_FILE)
-        shown.append(
-            {
-                **{name: record.config[name] for name in ("env", "method", "seed")},
-                "steps": int(rows[-1]["env_steps"]),
-                "finished": is_finished(found.folder),
-                **{name: rows[-1][name] for name in SCORES},
-                "by": found.entry.by,
-                "added": found.entry.added,
-                "processor": stored["machine"].get("processor", ""),
-                "hours": rows[-1]["wall_seconds"] / 3600,
-                "folder": found.folder.relative_to(ledger).as_posix(),
-                "curve": [[row["env_steps"], row["success_once"]] for row in rows],
-            }
-        )
-    return shown
+def index(ledger: Path, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Return what the ledger's page shows of each entry without faults, of those that `check_all` returned."""
+    sound = [(entry.folder, entry.content) for entry in entries if entry.content is not None and not entry.faults]
+    return [_shown_entry(ledger, folder, content) for folder, content in sound]
+
+
+def _shown_entry(ledger: Path, folder: Path, content: EntryFile) -> dict[str, Any]:
+    record, rows = load_run(folder), rows_of(folder)
+    return {
+        **{name: record.config[name] for name in ("env", "method", "seed")},
+        "steps": int(rows[-1]["env_steps"]),
+        "finished": is_finished(folder),
+        **{name: rows[-1][name] for name in SCORES},
+        "by": content.by,
+        "added": content.added,
+        "processor": read_config_file(folder / CONFIG_FILE)["machine"].get("processor", ""),
+        "hours": rows[-1]["wall_seconds"] / 3600,
+        "folder": folder.relative_to(ledger).as_posix(),
+        "curve": [[row["env_steps"], row["success_once"]] for row in rows],
+    }

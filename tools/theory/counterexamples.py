@@ -21,9 +21,9 @@ def cost_when_slowed(
     length = float(system.distance(s, g)) / np.sqrt(2 * system.c0)
     time = slower * length / np.sqrt(2.0) / points  # per piece; the best speed at c0 = 1 is |ds/dt| = sqrt(2 c0)
     total = 0.0
-    for here, there in pairwise(ends):
-        terms = system.terms((here + there) / 2)._replace(c0=c0)
-        total += time * running_cost(terms, np.linalg.solve(terms.G, (there - here) / time))
+    for start, end in pairwise(ends):
+        terms = system.terms((start + end) / 2)._replace(c0=c0)
+        total += time * running_cost(terms, np.linalg.solve(terms.G, (end - start) / time))
     return total
 
 

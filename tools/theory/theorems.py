@@ -161,10 +161,10 @@ def lipschitz_constant(
     for _ in range(60):
         radius = np.sqrt(size / L)
         if min(np.linalg.norm(goal - s) for goal in goals) > 1.01 * radius:
-            found = _steepest(system, s + radius * _ball(len(s)), goals) + added
-            if found <= L * (1 + 1e-9):
+            larger = _steepest(system, s + radius * _ball(len(s)), goals) + added
+            if larger <= L * (1 + 1e-9):
                 return L
-            L = max(found, L)  # noqa: N806
+            L = max(larger, L)  # noqa: N806
         else:
             L *= 1.3  # noqa: N806
     raise ValueError(f"no Lipschitz constant found near {s}: d* is not smooth there")

@@ -278,8 +278,8 @@ def start_jax() -> dict[str, Any]:
 
     from dcp.envs.registry import make_env
     from dcp.machine import compiling, devices
-    from dcp.machine.memory import available_memory
-    from dcp.runs.checkpoint_files import KEPT
+    from dcp.machine.checks import available_memory
+    from dcp.runs.checkpoint import KEPT
 
     devices.prepare(None, make_env(SMALL).spec)
     jax.block_until_ready(jax.numpy.ones(8) @ jax.numpy.ones(8))
@@ -301,7 +301,7 @@ def start_jax() -> dict[str, Any]:
 
 def _parts(env: str) -> dict[str, int]:
     from dcp.envs.registry import make_env
-    from dcp.machine.memory import memory_parts
+    from dcp.machine.checks import memory_parts
     from dcp.presets import preset_config
 
     spec = make_env(env).spec

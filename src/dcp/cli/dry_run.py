@@ -6,11 +6,11 @@ from pathlib import Path
 from dcp.config import Settings
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
-from dcp.machine.checks import violations
+from dcp.machine.checks import STATE, available_memory, memory_parts, violations
 from dcp.machine.devices import count_devices
-from dcp.machine.memory import available_memory, memory_parts
-from dcp.runs.checkpoint_files import KEPT
-from dcp.runs.run_status import holds_run, taken
+from dcp.runs.checkpoint import KEPT
+from dcp.runs.folder import holds_run
+from dcp.runs.run_status import taken
 
 
 def dry_run(settings: Settings, runs_dir: Path, overwrite: bool, resume: str | None = None) -> int:
@@ -25,11 +25,11 @@ def dry_run(settings: Settings, runs_dir: Path, overwrite: bool, resume: str | N
     if not problems and spec is not None:
         parts = memory_parts(settings, spec)
         plan = _plan(settings, count_devices(settings.devices, settings.num_envs, spec))
-        size = sum(parts[name] for name in ("replay", "learner and its optimizer", "the pool"))
+        size = sum(parts[name] for name in STATE)
         kept = f"the last {KEPT} of {size / 1e6:,.1f} MB; the same amount of disk and memory again while one is written"
         _section("Plan", {**plan, "checkpoints": kept})
-        there = available_memory()
-        amounts = {**parts, "total": sum(parts.values()), **({} if there is None else {"available": there})}
+        available = available_memory()
+        amounts = {**parts, "total": sum(parts.values()), **({} if available is None else {"available": available})}
         _section("Memory", {name: f"{amount / 1e6:,.1f} MB" for name, amount in amounts.items()})
     folder = runs_dir / settings.run_path if resume is None else Path(resume)
     print(f"\nResults would go to {_printable(folder)}")

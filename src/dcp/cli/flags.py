@@ -19,7 +19,9 @@ from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from dcp.config import MAY_BE_CODE
 from dcp.errors import UserError
+from dcp.named_code import allow
 
 T = TypeVar("T")
 POSITIONAL = "positional"  # Annotated[tuple[str, ...], POSITIONAL] takes the arguments without a flag
@@ -28,6 +30,7 @@ COMPONENT_SETTINGS = "component_settings"  # the field that takes dotted flags: 
 FIRST = "start with"  # the heading of the most important flags
 IMPORT = ("--import MODULE", "Import this module first, such as one that registers an environment. May be repeated.")
 WORDS = {int: ("a whole number", "whole numbers"), float: ("a number", "numbers")}
+CODE_FIELDS = (*MAY_BE_CODE, "own_code")  # a module:name that is typed after these flags may be imported
 COUNTS = {2: "two", 3: "three"}
 WIDEST, INDENT = 120, 26  # of the help
 LONGEST_NUMBER = 30  # digits: nobody means 1e999999999
@@ -80,8 +83,8 @@ def parse(
 
 
 def read(default: Any, argv: list[str], prog: str, extra: Mapping[str, type] | None = None) -> dict[str, Any]:
-    """Return the values that argv sets, by field name. With `extra` None, the values of dotted flags stay text: their
-    types are unknown until the components are chosen."""
+    """Return the values that argv sets, by field name, and allow the code that they name. With `extra` None, the values
+    of dotted flags stay text: their types are unknown until the components are chosen."""
     flags = {flag.name: flag for flag in flags_of(default, extra or {})}
     given: dict[str, Any] = {}
     loose, rest = [], list(argv)
@@ -105,6 +108,7 @@ def read(default: Any, argv: list[str], prog: str, extra: Mapping[str, type] | N
             given[flag.field] = flag.name == name
         else:
             given[flag.field] = _values(flag, [text] if equals else [], rest, prog)
+    allow([value for field, value in given.items() if field in CODE_FIELDS or "." in field])
     return given | _positional(flags, loose, prog)
 
 

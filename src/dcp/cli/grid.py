@@ -33,7 +33,7 @@ from dcp.grid.resources import (
     require_fit,
     require_gpu_memory,
 )
-from dcp.machine.memory import machine_memory
+from dcp.machine.checks import machine_memory
 from dcp.named_code import imported_modules
 from dcp.runs.checkpoint import machine
 from dcp.runs.display import clock

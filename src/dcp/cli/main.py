@@ -2,11 +2,7 @@
 
 import errno
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from dcp import __version__
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
-from dcp.named_code import looked_for_in
+from dcp.machine.signals import CLEAN_UPS, raise_again, stopped_at_once
+from dcp.named_code import only_allowed, user_import_path
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,7 +31,6 @@ COMMANDS = {
     "landscape": "Draw psi-distances over a maze next to the true ones.",
     "compare": "Show how two runs differ.",
     "grid": "Train many runs: here, on a Ray cluster or under SLURM.",
-    "results": "Keep a ledger of runs that anyone can check and add to.",
     "diagnose": "Compare what an agent's representation knows with the truth.",
     "envs": "List the environments with their sizes.",
     "methods": "List the methods and what sets them apart.",
@@ -50,8 +46,6 @@ EXIT_CODES = {
     EXIT_REQUEUE: "stopped by SIGINT or SIGTERM with a checkpoint: run it again with --resume",
     EXIT_INTERRUPTED: "(or 143) stopped at once, by a second signal or before training began; the checkpoints are good",
 }
-# Before they end, these write a checkpoint, stop other processes, or hold and release a robot.
-STOP_BY_THEMSELVES = ("train", "grid", "run")
 PIPE_WIDTH = 160  # a pipe has no width, and a truncated name is useless
 
 
@@ -67,10 +61,12 @@ def main(argv: list[str] | None = None) -> int:
         _require_command(argv[0])
         os.environ.setdefault("PYTHONSAFEPATH", "1")  # for child processes: keeps the current folder off their path
         module, function = (SHARED[argv[0]], argv[0]) if argv[0] in SHARED else (argv[0], "main")
-        with looked_for_in(_current_folder(), modules), ExitStack() as stack:
-            if argv[0] not in STOP_BY_THEMSELVES:
-                stack.enter_context(stopped_at_once(f"dcp.cli.{module}"))
-            return getattr(import_module(f"dcp.cli.{module}"), function)(argv[1:])
+        with user_import_path(_current_folder(), modules), only_allowed(), stopped_at_once():
+            command = import_module(f"dcp.cli.{module}")
+            CLEAN_UPS[:] = [command.clean_up] if hasattr(command, "clean_up") else []
+            if argv[0] == "run":  # it holds a robot, and releases it
+                raise_again()
+            return getattr(command, function)(argv[1:])
     except UserError as error:
         print(f"dcp: {' '.join(str(error).split())}", file=sys.stderr)
         return EXIT_MISTAKE
@@ -93,47 +89,6 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("dcp: stopped", file=sys.stderr)
         return EXIT_INTERRUPTED
-
-
-@contextmanager
-def stopped_at_once(module: str) -> Iterator[None]:
-    """End the process at the first Ctrl-C, whatever it is doing, after calling `clean_up` of the command's module.
-
-    Python would raise KeyboardInterrupt too late, after a minute of compilation, or inside a JAX callback, which
-    swallows it. While the interpreter then shuts down, XLA's threads still compile or step and use memory that it has
-    freed, which is a segmentation fault. So a thread waits for the signal and ends the process without a shutdown.
-    """
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or not _in_main_thread():
-        yield  # the signal is ignored, or another handler has it
-        return
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    signal.signal(signal.SIGINT, lambda number, frame: None)
-    before = signal.set_wakeup_fd(writer)
-    threading.Thread(target=_stop_on_signal, args=(reader, module), daemon=True).start()
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(before)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.close(writer)  # the thread reads the end of the file and returns
-
-
-def _stop_on_signal(reader: int, module: str) -> None:
-    while told := os.read(reader, 1):
-        if told[0] == signal.SIGINT:
-            clean_up = getattr(sys.modules.get(module), "clean_up", None)
-            if clean_up is not None:
-                with suppress(Exception):
-                    clean_up()
-            shown = "\x1b[?25h\r\n" if sys.stderr.isatty() else ""  # a progress bar hides the cursor
-            os.write(2, f"{shown}dcp: stopped\n".encode())
-            os._exit(EXIT_INTERRUPTED)
-    os.close(reader)
-
-
-def _in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
 
 
 def _require_command(name: str) -> None:

@@ -25,8 +25,7 @@ from dcp.grid.jobs import Job
 from dcp.grid.local_launcher import STOPPED, LocalLauncher
 from dcp.grid.resources import FreeResources, Gpu, Resources, gpus, run_memory
 from dcp.grid.worker import begin_child
-from dcp.machine.checks import check
-from dcp.machine.memory import machine_memory
+from dcp.machine.checks import check, machine_memory
 from dcp.runs.display import say
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def _stopped(stop: "SeedsInterrupted") -> int:
 
 def _dry_run(options: TrainOptions, seeds_as: str) -> int:
     from dcp.cli.dry_run import dry_run
-    from dcp.runs.run_status import holds_run
+    from dcp.runs.folder import holds_run
     from dcp.runs.seeds import in_one_program, require_memory
 
     how = "as one program" if seeds_as == "vmapped" else "one process per core"
@@ -139,7 +138,8 @@ def _dry_run(options: TrainOptions, seeds_as: str) -> int:
 
 def _require_free(options: TrainOptions) -> None:
     """Raise UserError before the first seed starts if one of the folders would be refused."""
-    from dcp.runs.run_status import holds_run, taken
+    from dcp.runs.folder import holds_run
+    from dcp.runs.run_status import taken
 
     if options.overwrite or options.resume is not None:
         return

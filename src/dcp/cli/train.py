@@ -9,7 +9,8 @@ from dcp.cli.flags import parse, read
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.config import PARTS, Config, Settings
 from dcp.errors import UserError
-from dcp.files.run_folder import CONFIG_FILE, PLOTS_DIR, read_config_file
+from dcp.files import CONFIG_FILE, PLOTS_DIR
+from dcp.named_code import require_allowed
 from dcp.presets import PRESETS, preset_overrides
 
 if TYPE_CHECKING:
@@ -102,9 +103,7 @@ def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
         stored = Settings(**asdict(read_plan(Path(resumed))[0]))
     settings = _start(given, stored)
     if stored is not None or given.get("config") is not None:  # a config may name code
-        from dcp.runs.run_status import require_named
-
-        require_named(settings, [value for value in given.values() if isinstance(value, str)])
+        require_allowed(settings.code)
     if stored is None and given.get("env") not in (None, settings.env):
         settings = replace(settings, eval_env=None)  # evaluate a new environment on itself by default
     if stored is None and given.get("pool_seed") is not None:
@@ -116,7 +115,8 @@ def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
     if "steps" in given and not {"num_evals", "config"} & set(given) and stored is None:
         options = replace(options, settings=_with_evaluations_that_fit(options.settings))
     if options.resume == AUTO and not options.seeds:
-        from dcp.runs.run_status import holds_run, read_plan
+        from dcp.runs.folder import holds_run
+        from dcp.runs.run_status import read_plan
 
         folder = options.runs_dir / options.settings.run_path
         if not holds_run(folder):
@@ -136,6 +136,8 @@ def _start(given: dict[str, Any], stored: Settings | None) -> Settings:
     if preset is not None:
         overrides = preset_overrides(preset, given.get("env") or (stored.env if stored else None))
     if config is not None:
+        from dcp.files.run_folder import read_config_file
+
         overrides = read_config_file(config / CONFIG_FILE if config.is_dir() else config)["config"]
     return replace(stored or Settings(), **overrides)
 
@@ -210,11 +212,13 @@ def _offered(options: TrainOptions) -> str | None:
 
     Without a person at a terminal, the sentence that refuses the folder names the command to resume.
     """
-    from dcp.runs.run_status import differing, holds_run, how_far, is_finished, read_plan
+    from dcp.runs.folder import holds_run
 
     folder = options.runs_dir / options.settings.run_path
     if options.overwrite or not holds_run(folder) or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return None
+    from dcp.runs.run_status import differing, how_far, is_finished, read_plan
+
     try:
         plan, finished, (done, total) = read_plan(folder), is_finished(folder), how_far(folder)
     except UserError:

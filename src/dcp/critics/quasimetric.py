@@ -14,7 +14,6 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dcp.components import unknown
 from dcp.critics.contrastive import (
     CONTRASTIVE_LOSSES,
     contrast,
@@ -24,7 +23,7 @@ from dcp.critics.contrastive import (
     safe_root,
 )
 from dcp.critics.value import without_value
-from dcp.errors import UserError
+from dcp.errors import UserError, unknown
 from dcp.interfaces import CriticState, Problem, Representation
 from dcp.types import Array, Batch, Metrics, Params, masked_mean
 

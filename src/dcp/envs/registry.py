@@ -7,22 +7,35 @@ from functools import cache, partial
 from importlib import import_module
 from typing import cast
 
-from dcp.components import Table, shown
+from dcp.components import Table
 from dcp.config import PHYSICS, Settings
 from dcp.envs.base import Environment
 from dcp.envs.mazes import EVAL_LAYOUTS, LAYOUTS, parse_layout
-from dcp.envs.point_tasks import PointMaze, PointPush, PointSoccer
-from dcp.errors import UserError
-from dcp.named_code import import_named
+from dcp.errors import UserError, one_line, shown
+from dcp.named_code import NotAllowedError, import_named, is_code
 
 Factory = Callable[..., Environment]  # called with `fidelity` if it takes one, else without arguments
 
 
-# Physics is imported only when needed: point mazes and the list of names work without it.
+# A task is imported when it is first made: the list of names needs none, and point mazes no physics.
 
 
 def _point_maze(name: str, layout: str, inertia: bool) -> Environment:
+    from dcp.envs.point_tasks import PointMaze
+
     return PointMaze(name, parse_layout(layout, scale=1.0), inertia)
+
+
+def _point_soccer(name: str, sticks: bool) -> Environment:
+    from dcp.envs.point_tasks import PointSoccer
+
+    return PointSoccer(name, sticks)
+
+
+def _point_push() -> Environment:
+    from dcp.envs.point_tasks import PointPush
+
+    return PointPush()
 
 
 def _ant_maze(name: str, layout: str) -> Environment:
@@ -82,9 +95,9 @@ def _mazes() -> dict[str, Factory]:
 
 
 OURS: dict[str, Factory] = _mazes() | {
-    "point_soccer": PointSoccer,
-    "point_soccer_slick": partial(PointSoccer, "point_soccer_slick", sticks=False),
-    "point_push": PointPush,
+    "point_soccer": partial(_point_soccer, "point_soccer", sticks=True),
+    "point_soccer_slick": partial(_point_soccer, "point_soccer_slick", sticks=False),
+    "point_push": _point_push,
     "humanoid": _humanoid,
     "ant_push": _ant_push,
     "ant_soccer": _ant_soccer,
@@ -113,12 +126,13 @@ def make_env(name: str, fidelity: str = "paper", physics: str = "brax", randomiz
     """
     if randomize not in (None, "none"):
         return _randomized(name, fidelity, physics, randomize)
-    if ":" in name:
+    if is_code(name):
         return _with_physics(_from_module(name, fidelity), name, physics)
     factory = ENVIRONMENTS.get(name)
     if factory is None:
         close = get_close_matches(name[:100], ENVIRONMENTS, 1)
-        hint = f"did you mean {close[0]!r}?" if close else "`dcp envs` lists them."
+        others = "name it as module:factory" if ":" in name else "`dcp envs` lists them."
+        hint = f"did you mean {close[0]!r}?" if close else others
         raise UserError(f"unknown environment {shown(name)}: {hint}")
     if OURS.get(name) is factory:
         return _make_ours(name, fidelity, physics)
@@ -182,22 +196,20 @@ def _call(factory: Factory, fidelity: str) -> Environment:
 def _from_module(name: str, fidelity: str) -> Environment:
     try:
         factory = import_named(name)
+    except NotAllowedError:
+        raise
     except (Exception, SystemExit) as error:  # a user's module may fail in any way
-        raise UserError(f"cannot load environment {shown(name)} ({_line(error)}): name it as module:factory") from error
+        raise UserError(
+            f"cannot load environment {shown(name)} ({one_line(error)}): name it as module:factory"
+        ) from error
     if not callable(factory):
         raise UserError(f"{shown(name)} is not a function that makes an environment: name it as module:factory")
     try:
         env = _call(cast(Factory, factory), fidelity)
     except (Exception, SystemExit) as error:
-        reason = f"{type(error).__name__}: {_line(error)}"
+        reason = f"{type(error).__name__}: {one_line(error)}"
         raise UserError(f"{name}() fails ({reason}): make it work without arguments") from error
     if not isinstance(env, Environment):
         made = type(env).__name__
         raise UserError(f"{name} made a {made}, which is not an environment: it needs spec, reset and step")
     return env
-
-
-def _line(error: BaseException) -> str:
-    """Return an error's message as one line."""
-    text = " ".join(str(error).split())
-    return text if len(text) <= 200 else f"{text[:200]}..."

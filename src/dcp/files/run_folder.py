@@ -10,27 +10,18 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta, Struct
 
-from dcp.components import one_line, shown
 from dcp.config import SCHEMA_VERSION, Config
-from dcp.errors import UserError
+from dcp.errors import UserError, one_line, shown
+from dcp.files import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, POLICIES_DIR, POLICY_FILE
 from dcp.files.validation import MEGABYTE, FormatError, checked, read_json, read_text
-from dcp.named_code import is_allowed
 
-CONFIG_FILE = "config.json"
-METRICS_FILE = "metrics.csv"
-POLICY_FILE = "policy.safetensors"
-POLICIES_DIR = "policies"  # of `--keep-policies`: the policy of each evaluation, by environment steps
-PLOTS_DIR = "plots"
-CHECKPOINTS_DIR = "checkpoints"
-TENSORBOARD_DIR = "tensorboard"
-FAULT_FILE = "fault.json"
 ZOO = "zoo"  # trained policies inside the package: zoo/<env>/<method> stands for a run folder
 ZOO_FOLDER = Path(__file__).parents[1] / ZOO
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What a run left behind."""
+    """Hold what a run left behind."""
 
     folder: Path
     config: dict[str, Any]  # resolved; every field of `Config`
@@ -51,13 +42,13 @@ def located(path: str | Path) -> Path:
     path = Path(path)
     if path.exists() or not is_zoo(path):
         return path
-    found = ZOO_FOLDER.joinpath(*path.parts[1:])
-    if not found.exists() or (found.is_dir() and not (found / CONFIG_FILE).is_file()):
+    inside = ZOO_FOLDER.joinpath(*path.parts[1:])
+    if not inside.exists() or (inside.is_dir() and not (inside / CONFIG_FILE).is_file()):
         name, names = path.as_posix(), zoo_names()
         close = get_close_matches(name, names, 1)
         hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(names)}"
         raise UserError(f"the zoo has no {name.removeprefix(f'{ZOO}/')}: {hint}")
-    return found
+    return inside
 
 
 def is_zoo(path: str | Path) -> bool:
@@ -82,15 +73,6 @@ def load_run(folder: str | Path) -> RunRecord:
 def kept_policies(folder: str | Path) -> list[Path]:
     """List the policies that `--keep-policies` kept at evaluations, the earliest first."""
     return sorted((Path(folder) / POLICIES_DIR).glob("*.safetensors"))
-
-
-def require_trust(name: str, given: str | None, flag: str) -> None:
-    """Refuse code that a run's config names unless its user names it too, by flag: it may come from a stranger."""
-    if ":" in name and given != name and not is_allowed(name):
-        raise UserError(
-            f"the run's config names the code {name!r}: if you trust it, name it too: --{flag} {name}, "
-            f"or --import {name.split(':')[0]}"
-        )
 
 
 class _Budget(Struct):

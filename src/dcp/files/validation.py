@@ -16,8 +16,6 @@ from typing import IO, Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from dcp.errors import UserError
-
 Schema = TypeVar("Schema")
 # Types for schemas. A name may be printed, so it has no control characters and no line breaks.
 Name = Annotated[str, Meta(max_length=300, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
@@ -127,30 +125,3 @@ def _in_words(error: msgspec.ValidationError) -> str:
     where = place.removeprefix("key in ").removeprefix("$").removeprefix(".")[:100]
     reason = reason[:1].lower() + reason[1:][:200]
     return f"{where}: {reason}" if where else reason
-
-
-def require_no_links_out(folder: Path, of: Path | None = None) -> None:
-    """Refuse a run folder with a symbolic link that leads out of it, because writing or deleting there would change
-    other files. The run folder itself may be reached by a link. `of`: the run, if `folder` is a part of it."""
-    run = folder if of is None else of
-    root = run.resolve()
-    start = root if of is None else root / folder.relative_to(of)
-    _require_within(start, root, run)
-    for where, folders, files in os.walk(start):  # os.walk follows no links
-        for name in (*folders, *files):
-            _require_within(Path(where, name), root, run)
-
-
-def _require_within(entry: Path, root: Path, run: Path) -> None:
-    if entry.is_symlink() and not _target(entry).is_relative_to(root):
-        raise UserError(
-            f"{run / entry.relative_to(root)} is a link that leads out of the run folder: "
-            "put what it points to in its place, or remove it"
-        )
-
-
-def _target(path: Path) -> Path:
-    try:
-        return path.resolve()
-    except (OSError, RuntimeError):  # a link to itself
-        return Path("/")

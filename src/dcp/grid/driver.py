@@ -95,13 +95,15 @@ def retriable(code: int | None) -> bool:
 
 @contextmanager
 def _signals_interrupt() -> Iterator[None]:
-    """Treat SIGTERM, which schedulers send, as Ctrl-C."""
+    """Raise KeyboardInterrupt at Ctrl-C, and at SIGTERM, which schedulers send."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    signals = [one for one in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.signal(one, interrupt) for one in signals}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)

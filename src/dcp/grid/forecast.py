@@ -28,7 +28,7 @@ from dcp.grid.jobs import GRID_DIR, Entry, Job, last_row, read_json, write_json
 from dcp.grid.resources import FreeResources, Resources
 from dcp.grid.worker import begin_child
 from dcp.machine import compiling
-from dcp.named_code import looked_for_in
+from dcp.named_code import user_import_path
 
 NOT_MEASURED = "not measured"
 FILE = "calibration.json"
@@ -222,7 +222,7 @@ def main(argv: list[str]) -> int:
     job = Job.read(file)
     if not begin_child(int(parent), job.resources.cores):
         return EXIT_FAULT
-    with looked_for_in(job.code, job.imports):
+    with user_import_path(job.code, job.imports):
         print(json.dumps(_measure_here(Config(**asdict(job.settings)), job.resources.cores)))
     return 0
 

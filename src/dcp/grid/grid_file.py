@@ -27,10 +27,9 @@ from pathlib import Path, PurePosixPath
 from string import Formatter
 from typing import Any
 
-from dcp.components import one_line, shown
 from dcp.config import Settings, field_kinds, gathered, is_setting, type_violations
 from dcp.envs.registry import env_of
-from dcp.errors import UserError
+from dcp.errors import UserError, one_line, shown
 from dcp.files.validation import MEGABYTE, read_text, require_shallow
 from dcp.grid.jobs import GRID_DIR, Run
 from dcp.lab.paper_values import ENVIRONMENTS, METHODS

@@ -15,16 +15,15 @@ from typing import Any, Literal, Self
 import numpy as np
 from msgspec import Struct
 
-from dcp.components import one_line
 from dcp.config import SCHEMA_VERSION, Settings
-from dcp.errors import UserError
-from dcp.files import validation
-from dcp.files.run_folder import FAULT_FILE, load_run
+from dcp.errors import UserError, one_line
+from dcp.files import FAULT_FILE, validation
+from dcp.files.run_folder import load_run
 from dcp.files.validation import FormatError, Name, checked, parse_json
 from dcp.grid.resources import Resources, run_memory
 from dcp.policies.policy_file import write_whole
-from dcp.runs.folder import owner
-from dcp.runs.run_status import differing, has_all_results, holds_run, how_far, read_plan
+from dcp.runs.folder import holds_run, owner
+from dcp.runs.run_status import differing, has_all_results, how_far, read_plan
 
 GRID_DIR = "grid"  # next to the runs: jobs/, logs/, progress/
 SeedsAs = Literal["vmapped", "processes"]

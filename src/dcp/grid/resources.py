@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dcp.config import Settings
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
-from dcp.machine.memory import STATE, memory_parts
+from dcp.machine.checks import STATE, memory_parts
 
 if TYPE_CHECKING:
     from dcp.grid.jobs import Job

@@ -21,7 +21,7 @@ from dcp.config import Config
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
 from dcp.grid.jobs import Job, holder, run_status
 from dcp.grid.pausing import UNPAUSE, is_paused
-from dcp.named_code import looked_for_in
+from dcp.named_code import user_import_path
 
 WAIT = 2.0  # seconds between two looks at a folder that another process writes to
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -38,7 +38,7 @@ def run_job(job: Job, say: Callable[[str], None] = print) -> Outcome:
     from dcp.runs.stopping import Interrupted
 
     try:
-        with looked_for_in(job.code, job.imports):
+        with user_import_path(job.code, job.imports):
             _train_when_free(job, say)
         return Outcome(0)
     except Interrupted as stop:

@@ -16,12 +16,12 @@ from matplotlib.ticker import MaxNLocator
 
 from dcp.envs.base import Environment
 from dcp.envs.mazes import has_plane
-from dcp.envs.paths import farthest_goal
 from dcp.envs.registry import ENVIRONMENTS, make_env
 from dcp.errors import UserError
 from dcp.files.run_folder import POLICY_FILE
 from dcp.lab.maze_drawing import arrows_per_cell, draw_arrows, draw_maze
 from dcp.lab.maze_episodes import MazePath, maze_of, paths_toward
+from dcp.lab.paths import farthest_goal
 from dcp.lab.psi_landscape import Landscape, Likeness, View, colour_ranges, maze_env, psi_landscape, view
 from dcp.lab.result_tables import Cell, FigureSpec, Row, Section, Table, number
 from dcp.lab.run_collection import Collection, Run

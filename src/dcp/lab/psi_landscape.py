@@ -14,14 +14,14 @@ import numpy as np
 
 from dcp.envs.base import Environment
 from dcp.envs.mazes import goals_at, has_plane, unit
-from dcp.envs.paths import POINTS_PER_CELL, farthest_goal, grid_axes, inside_walls, path_distances, require_free
 from dcp.errors import UserError
 from dcp.lab.maze_drawing import arrows_per_cell
 from dcp.lab.maze_episodes import MazePath, paths_toward
+from dcp.lab.paths import POINTS_PER_CELL, farthest_goal, grid_axes, inside_walls, path_distances, require_free
 from dcp.lab.statistics import spearman
 from dcp.lab.targets import Target, environment_of
 from dcp.machine.compiling import QUICK_COMPILE
-from dcp.methods import conditions
+from dcp.methods import more_conditions
 from dcp.methods.table import CONDITIONS
 from dcp.policies.policy import DeployedPolicy
 from dcp.types import Array, EnvSpec, MazeLayout
@@ -70,7 +70,7 @@ def _distances(policy: DeployedPolicy, at: Array, goal: Array) -> Array:
 @partial(jax.jit, compiler_options=QUICK_COMPILE)
 def pulled_back(policy: DeployedPolicy, at: Array, goal: Array) -> Array:
     """Return the direction in the goal's own coordinates, at many points. [K, G] -> [K, G]"""
-    return jax.vmap(lambda achieved: conditions.pulled_back(policy.representation, achieved, goal))(at)
+    return jax.vmap(lambda achieved: more_conditions.pulled_back(policy.representation, achieved, goal))(at)
 
 
 # The maze's own distances, and how a field over the maze compares with them.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dcp.config import Config, Settings
+from dcp.config import Config, Settings, fields_where
 from dcp.errors import UserError
 from dcp.files.run_folder import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, located, read_config_file
 from dcp.files.validation import read_json, read_text
@@ -30,9 +30,8 @@ _VIDEO_ENDINGS, _PLOT_ENDINGS = (".mp4", ".gif", ".html"), (".png", ".gif", ".sv
 _EXPECTED = ("env_steps", "success_once", "time_near_goal")
 _METHODS = tuple(dict.fromkeys((*paper_values.METHODS, *METHODS)))  # the paper's order, then the table's
 # Runs that differ only in these are seeds of the same configuration, perhaps of different lengths.
-_EVALUATION = ("eval_env", "num_evals", "eval_episodes")
-_NOT_A_VARIANT = ("env", "method", "seed", "steps", "devices", "split_batches", *_EVALUATION)
-_OF_A_METHOD = ("critic", "command", "condition", "actor_goal", "component_settings")
+_NOT_A_VARIANT = ("env", "method", *fields_where(compared=False))
+_OF_A_METHOD = fields_where(of_method=True)
 _MUJOCO_IS_THE_PAPERS = ("ant_push",)
 _DEFAULTS = {field.name: field.default for field in fields(Settings)}
 

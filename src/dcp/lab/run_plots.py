@@ -11,7 +11,7 @@ from dcp.config import Config
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
 from dcp.files.run_folder import RunRecord, load_run
-from dcp.files.validation import require_no_links_out
+from dcp.files.writing import require_no_links_out
 from dcp.lab.curves import run_figure
 from dcp.lab.landscape_figure import landscape_figure
 from dcp.lab.maze_drawing import MazeCanvas

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from dcp.components import require_imported
 from dcp.config import Config
 from dcp.envs.base import Environment
 from dcp.envs.registry import ENVIRONMENTS, make_env, require_stepped_by
 from dcp.errors import UserError
-from dcp.files.run_folder import CONFIG_FILE, POLICY_FILE, is_zoo, located, read_config_file, require_trust
-from dcp.files.validation import require_no_links_out
+from dcp.files.run_folder import CONFIG_FILE, POLICY_FILE, is_zoo, located, read_config_file
+from dcp.files.writing import require_no_links_out
+from dcp.named_code import require_allowed, require_imported
 from dcp.policies.numpy_policy import ExportedPolicy
 from dcp.policies.policy import DeployedPolicy, Policy
 from dcp.policies.policy_file import load_policy_and_about
@@ -150,7 +150,7 @@ def environment_of(
         if name is None:
             raise UserError(f"{target.label} does not say which environment it is for: name one with --env")
         if env is None:
-            require_trust(name, None, "env")
+            require_allowed({"env": name})
         name = _eval_layout(name) if eval_layout else name
         randomize = randomize or (target.randomize if env is None else None)
         made = make_env(name, fidelity or target.fidelity, physics or target.physics, randomize)

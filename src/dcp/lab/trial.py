@@ -14,12 +14,12 @@ import jax
 import numpy as np
 
 from dcp.envs.base import Environment
-from dcp.envs.paths import path_lengths
 from dcp.errors import UserError
 from dcp.evaluation import Bin, Deployment, Measures, evaluation_key, measure
+from dcp.lab.paths import path_lengths
 from dcp.lab.targets import Target, environment_of, open_target
 from dcp.machine import compiling, devices
-from dcp.machine.memory import available_memory
+from dcp.machine.checks import available_memory
 from dcp.policies.policy import DeployedPolicy, Policy
 from dcp.policies.wrappers import SampledPolicy, with_burst
 from dcp.types import Array, EnvSpec

@@ -1,5 +1,9 @@
-"""Every check of a run that needs the tables and the environment; those that need neither are in config.py."""
+"""Check a run before it starts, by the tables, its environment and this machine's memory.
 
+The checks that need none of these are in config.py.
+"""
+
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -7,21 +11,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.components import TABLES, shown
-from dcp.config import Settings, type_violations
+from dcp.components import TABLES
+from dcp.config import MAY_BE_CODE, Config, Settings, type_violations
 from dcp.critics.contrastive import loss_of_chunks
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.registry import env_of, is_ours
-from dcp.errors import UserError
+from dcp.errors import UserError, shown
+from dcp.interfaces import goals_of
+from dcp.learner import Learner
 from dcp.machine import devices
-from dcp.machine.memory import memory_violations
-from dcp.methods.table import COMMANDS, METHODS, make_agent, make_part
-from dcp.types import EnvSpec
+from dcp.methods.table import COMMANDS, METHODS, make_agent, make_part, needs
+from dcp.replay import ENVS_AT_ONCE, OF_OUTCOMES, reads_falls, relabel
+from dcp.types import Array, EnvSpec, Transition
 
 if TYPE_CHECKING:
     from dcp.algorithm import Algorithm
 
-_NAMES = ("method", "critic", "command", "condition", "network", "score", "energy", "contrastive_loss", "activation")
+_NAMES = tuple(name for name in MAY_BE_CODE if name in TABLES)
 
 
 def check(config: Settings) -> None:
@@ -124,7 +130,7 @@ def _agent_violations(settings: Settings, spec: EnvSpec) -> list[str]:
 
 
 def _environments(settings: Settings) -> tuple[list[Environment], list[str]]:
-    """env and eval_env as far as they can be made, and what is wrong with them."""
+    """Return env and eval_env as far as they can be made, and what is wrong with them."""
     envs: list[Environment] = []
     problems: list[str] = []
     for name in dict.fromkeys([settings.env, settings.env if settings.eval_env is None else settings.eval_env]):
@@ -199,3 +205,107 @@ def contract_violations(name: str, env: Environment) -> list[str]:
 
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+
+
+# Memory: a run's large parts by the shapes of its arrays, and what this machine has.
+
+_FLOAT = 4  # bytes
+STATE = ("replay", "learner and its optimizer", "the pool")  # what a checkpoint copies
+_SPLIT = ("replay", "one unroll")  # each of several devices holds its own environments' part
+# What to lower where a part of the run is the largest.
+_REMEDIES = {
+    "replay": ("replay_rows", "num_envs"),
+    "learner and its optimizer": ("width", "depth", "repr_dim"),
+    "one iteration's pairs": ("window", "num_envs"),
+    "one evaluation": ("eval_episodes", "episode_length"),
+    "one unroll": ("unroll_length", "num_envs"),
+    "one update": ("batch_size", "width", "depth"),
+    "the pool": ("pool_size", "num_candidates", "num_envs", "repr_dim"),
+}
+
+
+def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
+    """Return bytes of the large parts of a run. The settings must be resolved and otherwise valid."""
+    config = Config(**vars(settings))
+    chunked, num_envs, length = spec.in_chunks(config.action_chunk), config.num_envs, config.window or 0
+    agent = make_agent(config, chunked)
+    wanted, hindsight = needs(agent), goals_of(agent)
+
+    def rows(number: int) -> Transition:
+        shape = (number, num_envs)
+        sizes = (spec.state_size, spec.action_size, spec.goal_size)
+        arrays = (jax.ShapeDtypeStruct((*shape, size), jnp.float32) for size in sizes)
+        fell = jax.ShapeDtypeStruct(shape, bool) if reads_falls(wanted, hindsight) else None
+        return Transition(*arrays, jax.ShapeDtypeStruct(shape, jnp.int32), fell)
+
+    def pairs(windows: Transition, key: Array) -> Any:
+        return relabel(windows, spec, config.discount, key, wanted, hindsight, config.action_chunk)
+
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    learner = jax.eval_shape(Learner(config, chunked, agent).init, key)
+    goals = jax.ShapeDtypeStruct((num_envs, spec.goal_size), jnp.float32)
+    # XLA's temporaries, by its own account. For each pair of a window's rows two numbers for the occupancy, or a byte
+    # for hits; an update keeps tables of [B, B] and what the gradient needs of each layer of each network's passes.
+    table = 2 * _FLOAT if "occupancy" in wanted else 1 if wanted & OF_OUTCOMES else 0
+    noise = num_envs * length * (chunked.action_size + 1)  # the actor's, and the order of the pairs
+    networks = len(learner.params.critic) if isinstance(learner.params.critic, dict) else 1
+    update = config.batch_size * (8 * config.batch_size + 4 * (networks + 1) * config.width * (config.depth + 1))
+    choice = num_envs * (config.pool_size + config.num_candidates * config.repr_dim)  # random scores, candidates' psi
+    steps = config.eval_episodes * ((config.episode_length or 0) + 1)
+    return {
+        "replay": _bytes(rows(config.replay_rows)),
+        "learner and its optimizer": _bytes(learner),
+        "one iteration's pairs": _bytes([rows(length), jax.eval_shape(pairs, rows(length), key)]) + _FLOAT * noise
+        + min(ENVS_AT_ONCE, num_envs) * length**2 * table,
+        "one evaluation": _FLOAT * steps * (spec.state_size + spec.goal_size + 1),
+        "one unroll": _bytes(rows(config.unroll_length)),
+        "one update": _FLOAT * update,
+        "the pool": _bytes(jax.eval_shape(agent.command.init, goals, goals)) + _FLOAT * choice,
+    }  # fmt: skip
+
+
+def _bytes(shapes: Any) -> int:
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+
+
+def resident_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
+    """Return the bytes of each part in the memory that `available_memory` counts: on a CPU with the copy that a
+    checkpoint is written from, with accelerators on one of them (there the copy is in the machine's memory)."""
+    parts = memory_parts(settings, spec)
+    if jax.default_backend() == "cpu":
+        return {name: size * (2 if name in STATE else 1) for name, size in parts.items()}
+    count = devices.count_devices(settings.devices, settings.num_envs, spec)
+    return {name: size // count if name in _SPLIT else size for name, size in parts.items()}
+
+
+def memory_violations(settings: Settings, spec: EnvSpec) -> list[str]:
+    """Return in one sentence that a run does not fit into memory, and what to lower."""
+    parts, available = resident_parts(settings, spec), available_memory()
+    needed = sum(parts.values())
+    if available is None or needed <= available:
+        return []
+    fields = _REMEDIES[max(parts, key=lambda part: parts[part])]
+    remedy = " or ".join(f"{name} ({getattr(settings, name)})" for name in fields)
+    return [f"the run needs about {needed / 1e9:.1f} GB but {available / 1e9:.1f} GB are available: lower {remedy}"]
+
+
+def available_memory() -> int | None:
+    """Return bytes that a run may take: the accelerator's or else the machine's; None where the system does not say."""
+    device = jax.devices()[0]
+    if device.platform != "cpu":
+        return (device.memory_stats() or {}).get("bytes_limit")
+    return machine_memory()
+
+
+def machine_memory() -> int | None:
+    """Return bytes that programs may still take, or all that there are, without starting JAX."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            amounts = dict(line.split(":", 1) for line in file)
+        return int(amounts["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return None

@@ -1,4 +1,4 @@
-"""Environments split over devices: each device steps its own share, and nothing passes between them meanwhile.
+"""Split environments over devices: each device steps its own share, and nothing passes between them meanwhile.
 
 The devices are GPUs, or on a CPU one virtual device per core: a physics step is hundreds of small operations, which
 XLA spreads badly over the threads of one device. JAX makes virtual devices only while it starts, so it must be told
@@ -108,7 +108,12 @@ def prepare(devices: int | None, spec: EnvSpec) -> None:
         try:
             jax.config.update("jax_num_cpu_devices", count)
         except RuntimeError:
-            return  # it has started: what it has must do
+            return  # JAX has started, with the devices that it has
+
+
+def flags_besides_ours(flags: str) -> str:
+    """Return XLA's flags in order, without those by which `prepare` and users make devices: a config says how many."""
+    return " ".join(sorted(flag for flag in flags.split() if _PATIENCE not in flag and _XLA_COUNT not in flag))
 
 
 def steps_pay_splitting(spec: EnvSpec, on_cpu: bool | None = None) -> bool:

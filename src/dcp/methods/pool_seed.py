@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dcp.components import shown
 from dcp.config import Config
-from dcp.errors import UserError
+from dcp.errors import UserError, shown
 from dcp.files.validation import open_regular
 from dcp.types import EnvSpec
 

@@ -6,10 +6,10 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dcp.components import TABLES, Table, build, describe, shown
+from dcp.components import TABLES, Table, build, describe
 from dcp.config import PARTS, WITH_SETTINGS, Config, Settings
 from dcp.critics.contrastive import Contrastive
-from dcp.errors import UserError
+from dcp.errors import UserError, shown
 from dcp.interfaces import (
     ActorGoal,
     Agent,

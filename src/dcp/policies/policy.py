@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.actor import actor_heads
+from dcp.actor import ChunkState, actor_heads, next_chunk_action
 from dcp.errors import UserError
 from dcp.interfaces import Condition, Critic, Network, Problem, Representation, read
 from dcp.scaling import in_task_units, scaled_goal, scaled_state
@@ -25,27 +25,6 @@ class Policy(Protocol):
     def init(self, key: Array) -> PolicyState: ...
 
     def act(self, policy_state: PolicyState, state: Array, goal: Array) -> tuple[PolicyState, Array]: ...
-
-
-class ChunkState(NamedTuple):
-    """The chunk of H actions that is being taken."""
-
-    actions: Array  # [..., H * A]
-    step: Array  # [...] or []: the next action's index; at 0 a new chunk is planned
-
-
-def next_chunk_action(chunk: Any, planned: Array, length: int) -> tuple[Any, Array]:
-    """Return the chunk's state after this step, and its next action [..., A], or the first of the new chunk `planned`
-    [..., H * A]. Without a state, every call takes the first action of a new chunk."""
-    if length == 1:
-        return chunk, planned
-    rows = planned.shape[:-1]
-    if not isinstance(chunk, ChunkState):
-        return chunk, planned.reshape(*rows, length, -1)[..., 0, :]
-    step = jnp.broadcast_to(chunk.step, rows)[..., None]  # [..., 1]
-    actions = jnp.where(step == 0, planned, jnp.broadcast_to(chunk.actions, planned.shape))
-    action = jnp.take_along_axis(actions.reshape(*rows, length, -1), step[..., None], axis=-2)[..., 0, :]
-    return ChunkState(actions, (chunk.step + 1) % length), action
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["actor", "critic_params", "scale"], meta_fields=_FIXED)
@@ -114,7 +93,7 @@ class DeployedPolicy:
 
     def save(self, path: str | Path, **about: Any) -> Path:
         """Write the policy to a file that `dcp.load_policy` reads. `about`: further metadata for the file."""
-        from dcp.policies.policy_file import save_policy
+        from dcp.policies.saving import save_policy
 
         return save_policy(path, self, {"env": self.spec.name, **about})
 

@@ -1,8 +1,5 @@
-"""Save and load policies as named arrays and one JSON string. Loading runs no code and needs no environment."""
+"""Load policies that `saving` wrote. Loading runs no code and needs no environment."""
 
-import hashlib
-import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -14,46 +11,30 @@ import jax
 import numpy as np
 from msgspec import Meta, Struct, field
 from safetensors import safe_open
-from safetensors.numpy import save
 
 from dcp.actor import init_actor
-from dcp.components import TABLES, build, code_in, describe, one_line, require_imported, shown
-from dcp.errors import UserError
+from dcp.components import TABLES, build
+from dcp.errors import UserError, one_line, shown
 from dcp.files.run_folder import POLICY_FILE, located
 from dcp.files.validation import MEGABYTE, About, FormatError, Name, Size, checked, parse_json
+from dcp.files.writing import write_whole as write_whole
 from dcp.interfaces import Problem
 from dcp.methods import table  # noqa: F401  fills the tables
+from dcp.named_code import code_in, require_imported
 from dcp.networks import MLP
 from dcp.policies.policy import DeployedPolicy, deployed_params
+from dcp.policies.saving import (
+    CHECKSUM,
+    KINDS,
+    METADATA_KEY,
+    POLICY_SCHEMA_VERSION,
+    array_name,
+    checksum,
+    named_arrays,
+)
+from dcp.policies.saving import save_policy as save_policy
 from dcp.scaling import init_scale
 from dcp.types import EnvSpec, Params
-
-POLICY_SCHEMA_VERSION = 4  # 2 stores the parts as components; 3 has action chunks; 4 has a scale
-KINDS = ("network", "critic", "condition")  # the parts of a policy
-_KEY = "dcp"  # the only metadata entry, because safetensors writes several in no fixed order
-_SUM = "sha256"
-
-
-def save_policy(path: str | Path, policy: DeployedPolicy, about: Mapping[str, Any]) -> Path:
-    """Write the policy completely or not at all. `about` says where it comes from: env, method, and more."""
-    path = Path(path)
-    metadata = {
-        "schema_version": 4 if policy.scale else 3 if policy.action_chunk > 1 else 2,  # an older dcp reads what it can
-        "spec": {
-            name: x
-            for name, x in asdict(policy.spec).items()
-            if (name, x) != ("scale", None) and name != "action_chunk"
-        },
-        **{kind: describe(kind, getattr(policy, kind)) for kind in KINDS},
-        "about": dict(about),
-        **({"action_chunk": policy.action_chunk} if policy.action_chunk > 1 else {}),
-        **({"scaled": True} if policy.scale else {}),
-    }
-    named = _named({"actor": policy.actor, "critic": policy.critic_params, "scale": policy.scale})
-    arrays = {name: np.asarray(array, order="C") for name, array in named.items()}
-    metadata[_SUM] = _sum(json.loads(json.dumps(metadata)), arrays)  # as JSON returns it: tuples become lists
-    write_whole(path, save(arrays, {_KEY: json.dumps(metadata)}))
-    return path
 
 
 def load_policy(path: str | Path) -> DeployedPolicy:
@@ -90,21 +71,6 @@ def policy_about(path: str | Path) -> dict[str, Any]:
     return dict(_read(_policy_file(path))[1].get("about", {}))
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that a reader finds either the old content or the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    draft.unlink(missing_ok=True)
-    try:
-        with draft.open("xb") as file:  # a link of this name in a stranger's folder would lead elsewhere
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())  # after a power cut the file must not be empty
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
 def _policy_file(path: str | Path) -> Path:
     path = located(path)
     if path.is_dir():
@@ -118,7 +84,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the arrays, and the metadata in the current schema with version, checksum, spec and about checked."""
     try:
         with safe_open(path, framework="numpy") as file:
-            stored = (file.metadata() or {}).get(_KEY)
+            stored = (file.metadata() or {}).get(METADATA_KEY)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except Exception as error:  # safetensors' errors, and NumPy's for an unknown type
         raise UserError(
@@ -140,7 +106,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             f"{path} has schema {shown(version)}, newer than {POLICY_SCHEMA_VERSION}: upgrade dcp to load it"
         )
     try:
-        _require_sum(metadata, arrays)
+        _require_checksum(metadata, arrays)
         checked(metadata, _Metadata)
         return (arrays, metadata) if version > 1 else _from_1(arrays, metadata)
     except FormatError as error:
@@ -187,20 +153,10 @@ def _made(kind: str, part: _Part) -> Any:
     return build(kind, part.name, part.settings)
 
 
-def _sum(metadata: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """Return the SHA-256 of the metadata, without the checksum itself, and of every array with its name and shape."""
-    said = {name: value for name, value in metadata.items() if name != _SUM}
-    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
-    for name, array in sorted(arrays.items()):
-        digest.update(json.dumps([name, str(array.dtype), array.shape]).encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
-
-
-def _require_sum(metadata: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+def _require_checksum(metadata: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Refuse a file whose checksum does not match, or stands under another name. Older files have none."""
-    renamed = _SUM not in metadata and any(re.fullmatch("[0-9a-f]{64}", str(value)) for value in metadata.values())
-    if renamed or (_SUM in metadata and metadata[_SUM] != _sum(metadata, arrays)):
+    renamed = CHECKSUM not in metadata and any(re.fullmatch("[0-9a-f]{64}", str(value)) for value in metadata.values())
+    if renamed or (CHECKSUM in metadata and metadata[CHECKSUM] != checksum(metadata, arrays)):
         raise FormatError("its checksum does not fit: a byte has changed since it was written")
 
 
@@ -266,15 +222,6 @@ def _spec(stored: dict[str, Any]) -> EnvSpec:
     return spec
 
 
-def _named(tree: Params) -> dict[str, Any]:
-    """Flatten a tree to names: {"actor": {"out": {"bias": b}}} -> {"actor/out/bias": b}."""
-    return {_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
-
-
-def _name(path: Any) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator="/")
-
-
 @lru_cache(maxsize=16)  # tracing takes longer than everything else here
 def _shapes(spec: EnvSpec, network: Any, critic: Any, condition: Any, chunk: int) -> tuple[Params, Params]:
     """Return the shapes of the actor's and the critic's parameters, without their values."""
@@ -299,11 +246,11 @@ def _assembled(
     wanted, wrong = {}, []
     for critic_params in (deployed_params(critic, params), params):
         like = {"actor": actor, "critic": critic_params, "scale": scale}
-        wanted = {name: (leaf.shape, leaf.dtype) for name, leaf in _named(like).items()}
+        wanted = {name: (leaf.shape, leaf.dtype) for name, leaf in named_arrays(like).items()}
         wrong = [name for name in sorted(wanted.keys() | stored.keys()) if wanted.get(name) != stored.get(name)]
         if not wrong:
             # The arrays stay in NumPy until used, because starting a device takes as long as everything else here.
-            found = jax.tree_util.tree_map_with_path(lambda path, _: arrays[_name(path)], like)
-            parameters = (found["actor"], found["critic"], chunk, found["scale"])
+            tree = jax.tree_util.tree_map_with_path(lambda path, _: arrays[array_name(path)], like)
+            parameters = (tree["actor"], tree["critic"], chunk, tree["scale"])
             return DeployedPolicy(spec, network, critic, condition, *parameters)
     raise ValueError(f"array {wrong[0]} is {stored.get(wrong[0])}, not {wanted.get(wrong[0])}")

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.actor import actor_rule_of
+from dcp.actor import actor_rule_of, next_chunk_action
 from dcp.errors import UserError
-from dcp.policies.policy import DeployedPolicy, Policy, PolicyState, next_chunk_action
+from dcp.policies.policy import DeployedPolicy, Policy, PolicyState
 from dcp.types import Array
 
 PERIOD, LENGTH = 100, 10  # the paper's burst

@@ -1,4 +1,4 @@
-"""Show a run, or several seeds, while they train: a panel on a terminal, one line per evaluation elsewhere."""
+"""Show a run, or several seeds, while they train: one line per evaluation, or the panel of `panel.py` on a terminal."""
 
 import os
 import sys
@@ -9,15 +9,9 @@ from pathlib import Path
 from statistics import mean
 from typing import Literal, Self
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
-
 from dcp.config import Config
+from dcp.loop import Row
 
-Row = dict[str, float]
 STOPPING = "{}: stopping after this iteration, with a checkpoint (a second signal stops at once)"
 COMPILING = "compiling (once: the next run of this kind finds it on disk)"
 
@@ -135,7 +129,7 @@ def seed_names(seeds: Sequence[int]) -> str:
     return f"seeds {', '.join(map(str, seeds[:-1]))} and {seeds[-1]} as one program"
 
 
-class _Paced(Display):
+class PacedDisplay(Display):
     """Track the seeds and their pace. `several`: the command trains several seeds, even if only one is left."""
 
     def __init__(self, config: Config, folder: Path | None, several: bool = False):
@@ -163,7 +157,7 @@ class _Paced(Display):
         return f"{self._pace.steps:>12,} / {self._pace.total:,} steps"
 
 
-class Plain(_Paced):
+class Plain(PacedDisplay):
     """Print lines for logs: one at the start and whenever a group resumes, and one per evaluation."""
 
     def __init__(self, config: Config, folder: Path | None, several: bool = False):
@@ -197,65 +191,11 @@ class Plain(_Paced):
 COLUMNS = ("success_once", "time_near_goal", "critic_loss", "actor_loss", "diverged_episodes")
 
 
-class Panel(_Paced):
-    """Draw a panel on a terminal: one bar for all seeds and one line per seed, updated on every event."""
-
-    def __init__(self, config: Config, folder: Path | None, console: Console, several: bool = False):
-        super().__init__(config, folder, several)
-        self._rows: dict[int, Row] = {}  # by seed: the last evaluation's row with the current losses
-        self._phase = COMPILING
-        self._live = Live(self._render(), console=console, refresh_per_second=4)
-
-    def __enter__(self) -> Self:
-        self._live.__enter__()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._phase = "done" if exception[0] is None else "stopped"
-        self._live.update(self._render(), refresh=True)
-        self._live.__exit__(None, None, None)
-
-    def joined(self, seeds: Sequence[int], unrolls: int, evaluations: int) -> None:
-        super().joined(seeds, unrolls, evaluations)
-        self._phase = COMPILING
-        self._live.update(self._render())
-
-    def progress(self, progress: Progress) -> None:
-        super().progress(progress)
-        filling = progress.unrolls < self._config.num_prefill_unrolls
-        self._phase = "training" if progress.metrics is not None else "filling the replay" if filling else COMPILING
-        for seed, metrics in zip(self._seeds, progress.metrics or (), strict=False):
-            losses = {name: metrics[name] for name in ("critic_loss", "actor_loss")}
-            self._rows[seed] = {**self._rows.get(seed, {}), **losses}
-        self._live.update(self._render())
-
-    def evaluated(self, rows: Sequence[Row]) -> None:
-        super().evaluated(rows)
-        self._rows.update(zip(self._seeds, rows, strict=True))
-        self._live.update(self._render())
-
-    def stopping(self, signal: str) -> None:
-        self._live.console.show_cursor(True)  # a second signal ends the process at once
-        self.note(STOPPING.format(signal))
-
-    def note(self, sentence: str) -> None:
-        self._live.console.print(sentence)
-
-    def _render(self) -> RenderableType:
-        pace, bar = self._pace, Table.grid(padding=(0, 2))
-        speed, phase = pace.text(len(self._seeds)), Text(self._phase, "dim")
-        bar.add_row(ProgressBar(pace.total, pace.steps, width=30), self._share.strip(), speed, phase)
-        numbers = Table("seed", *(name.replace("_", " ") for name in COLUMNS), box=None, header_style="dim")
-        for seed, row in sorted(self._rows.items()):
-            numbers.add_row(str(seed), *(f"{row[name]:.3f}" if name in row else "-" for name in COLUMNS))
-        return Group(self._headline(sorted({*self._rows, *self._seeds})), bar, numbers)
-
-
 def say(line: str) -> None:
-    """Print and flush. If the reader is gone, as after `| head`, the run continues."""
+    """Print and flush. If the reader is gone, as after `| head`, or its disk is full, the run continues silently."""
     try:
         print(line, flush=True)
-    except BrokenPipeError:
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -263,9 +203,10 @@ def make_display(kind: DisplayKind, config: Config, folder: Path | None, several
     """Make the display of this kind. `folder`: the run's, or that of the first of several seeds."""
     if callable(kind):
         return kind(config, folder or Path())
-    console = Console()
     if kind == "auto":
-        kind = "live" if console.is_terminal else "plain"
+        kind = "live" if sys.stdout is not None and sys.stdout.isatty() else "plain"
     if kind == "live":
-        return Panel(config, folder, console, several)
+        from dcp.runs.panel import Panel
+
+        return Panel(config, folder, several)
     return Plain(config, folder, several) if kind == "plain" else Display()

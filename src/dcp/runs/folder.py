@@ -1,24 +1,24 @@
-"""Write run folders: one writer each, no silent overwriting, and no changes to files that are not a run's.
+"""Write run folders: one writer each, no silent overwriting, and no changes to files that are not a run's."""
 
-The run that `--overwrite` replaces is kept until the new run has a result, and is restored if it gets none. A process
-may end at any point of this. config.json moves last in both directions, so its place shows the state: a replaced run
-without config.json was only partly moved away; one with it is kept until the new run has a result.
-"""
-
+import csv
+import errno
 import fcntl
+import io
 import json
+import math
 import os
-import shutil
 import socket
+import stat
 import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dcp.config import SCHEMA_VERSION, Config
 from dcp.errors import RunError, UserError
-from dcp.files.run_folder import (
+from dcp.files import (
     CHECKPOINTS_DIR,
     CONFIG_FILE,
     FAULT_FILE,
@@ -28,33 +28,18 @@ from dcp.files.run_folder import (
     POLICY_FILE,
     TENSORBOARD_DIR,
 )
-from dcp.files.validation import require_no_links_out
+from dcp.files.writing import require_no_links_out, write_whole
+from dcp.loop import Budget, Row
 from dcp.policies.policy import DeployedPolicy
-from dcp.policies.policy_file import save_policy, write_whole
-from dcp.runs.checkpoint import UNSPLIT, machine, versions
-from dcp.runs.run_status import Budget, raised, read_plan, taken
+from dcp.policies.saving import save_policy
+from dcp.runs.checkpoint import machine, versions
+
+if TYPE_CHECKING:
+    from dcp.runs.sinks import Sink
 
 LOCK_FILE = ".lock"
-_TRIES, _PAUSE = 10, 0.02  # seconds between two tries: `owner` takes the lock for a moment, only to look
 REPLACED_DIR = ".replaced"
-_RETURNING_DIR, _GONE_DIR = ".replaced.returning", ".replaced.gone"  # being restored; being removed
-# All files that a run writes. `--overwrite` replaces only these.
-_WRITTEN = (
-    METRICS_FILE,
-    POLICY_FILE,
-    FAULT_FILE,
-    CHECKPOINTS_DIR,
-    f"{POLICIES_DIR}/*.safetensors",
-    f"{PLOTS_DIR}/learning_curve.png",
-    f"{PLOTS_DIR}/landscape.png",
-    f"{PLOTS_DIR}/episode.gif",
-    f"{TENSORBOARD_DIR}/events.out.tfevents.*",
-    CONFIG_FILE,
-)
-_DRAFTS = (  # see write_whole
-    *(f".{name}.*.tmp" for name in (CONFIG_FILE, METRICS_FILE, POLICY_FILE, FAULT_FILE)),
-    f"{POLICIES_DIR}/.*.tmp",
-)
+_TRIES, _PAUSE = 10, 0.02  # seconds between two tries: `owner` takes the lock for a moment, only to look
 
 
 class FolderLock:
@@ -67,7 +52,7 @@ class FolderLock:
     def _acquire(self) -> int:
         tries = _TRIES
         while True:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+            descriptor = _open_lock(self._path, os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -122,10 +107,19 @@ class FolderLock:
         self._descriptor = None
 
 
+def _open_lock(path: Path, flags: int) -> int:
+    """Open a lock file, and nothing else: a pipe would wait for its other end."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, f"{path.name} is not a regular file", str(path))
+    return descriptor
+
+
 def owner(folder: Path) -> str | None:
     """Return who writes to this folder now, as "process 12 on host", or None. Takes a shared lock for a moment."""
     try:
-        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = _open_lock(folder / LOCK_FILE, os.O_RDONLY)
     except OSError:
         return None
     try:
@@ -181,14 +175,23 @@ class RunFolder:
             name = f"{int(row['env_steps']):012d}.safetensors"
             save_policy(self.path / POLICIES_DIR / name, policy.without_critic(), about)
 
-    def save_fault(self, seen: dict[str, Any]) -> Path:
+    def save_fault(self, fault: dict[str, Any]) -> Path:
         self.lock.require()
-        write_whole(self.fault, json.dumps({"schema_version": SCHEMA_VERSION, **seen}, indent=2).encode())
+        write_whole(self.fault, json.dumps({"schema_version": SCHEMA_VERSION, **fault}, indent=2).encode())
         return self.fault
 
     def keep(self) -> None:
-        """Remove the replaced run, because this run has a result."""
-        drop_replaced(self.path)
+        """Remove the run that this one replaced, because this one has a result."""
+        if (self.path / REPLACED_DIR).is_dir():
+            from dcp.runs.replaced_run import drop_replaced
+
+            drop_replaced(self.path)
+
+    def remove(self) -> None:
+        """Remove the files of this run, and restore the run that it replaced."""
+        from dcp.runs.replaced_run import restore_replaced
+
+        restore_replaced(self.path)
 
     def discard(self) -> None:
         """Remove a run that ended without a result, and restore what was there before. A folder that was moved or
@@ -196,11 +199,96 @@ class RunFolder:
         if not self.lock.is_held():
             self.lock.release()
             return
-        restore_replaced(self.path)
+        self.remove()
         self.lock.release()
         with suppress(OSError):  # not empty, or not permitted
             for folder in (self.path, self.path.parent, self.path.parent.parent):  # seed_<n>, <method>, <env>
                 folder.rmdir()
+
+
+@dataclass
+class Results:
+    """Write a run's config, rows and policies to its folder, and its rows to TensorBoard and W&B if asked."""
+
+    folder: RunFolder
+    resumed: bool
+    tensorboard: bool = False
+    wandb: bool = False
+    keep_policies: bool = False  # the policy of every evaluation
+    rows: list[Row] = field(default_factory=list)
+    _sinks: "list[Sink]" = field(default_factory=list)
+    _note: Callable[[str], None] | None = None
+
+    def begin(self, rows: Sequence[Row], note: Callable[[str], None]) -> None:
+        """Write the config and metrics.csv, and open the sinks. `rows`: those of a resumed run."""
+        if self.resumed:
+            self.folder.save_config()  # with the current budget
+            self.folder.fault.unlink(missing_ok=True)  # of an earlier process
+        self._note, self.rows = note, list(rows)
+        self._write_all(self.rows)  # whatever an earlier process left there
+        if self.tensorboard or self.wandb:
+            from dcp.runs.sinks import make_sinks
+
+            self._sinks = make_sinks(self.folder, self.tensorboard, self.wandb, self.rows)
+
+    def add(self, policy: DeployedPolicy, row: Row) -> None:
+        """Write the row to metrics.csv, at once, and then its policy."""
+        self.folder.lock.require()  # another run may have this path by now
+        if self.rows and self._fill(row):
+            with self.folder.metrics.open("ab") as file:
+                file.write(_as_csv([[row[name] for name in self.rows[0]]]))
+        else:
+            self._write_all([*self.rows, row])
+        self.folder.save_policy(policy, row, self.keep_policies)
+        self.folder.keep()
+        self.rows.append(row)
+        for sink in self._sinks:
+            sink.write(row)
+
+    def _fill(self, row: Row) -> bool:
+        """Give all rows the same columns, with nan where one has none; return whether only the new row changed.
+
+        A run may be resumed by a version of dcp that has other metrics.
+        """
+        lost, added = self.rows[0].keys() - row.keys(), row.keys() - self.rows[0].keys()
+        if (lost or added) and self._note is not None:
+            names = ", ".join(sorted(lost | added))
+            self._note(f"{METRICS_FILE} has other columns from here ({names}): rows without one have nan there.")
+            self._note = None  # once is enough
+        for other, names in [(row, lost), *((before, added) for before in self.rows)]:
+            other |= dict.fromkeys(sorted(names), math.nan)
+        return not added
+
+    def _write_all(self, rows: Sequence[Row]) -> None:
+        columns = list(rows[0]) if rows else []
+        lines = [columns, *([row[name] for name in columns] for row in rows)] if rows else []
+        write_whole(self.folder.metrics, _as_csv(lines))
+
+    def close(self) -> None:
+        while self._sinks:
+            self._sinks.pop().close()
+
+    def leave(self, last: int | None) -> None:
+        """Remove the folder if it holds no result. `last`: environment steps at the newest checkpoint."""
+        if not (self.is_worth_keeping(last) or self.folder.fault.exists()):
+            self.folder.discard()
+
+    def is_worth_keeping(self, last: int | None) -> bool:
+        return bool(self.rows) or self.resumed or last is not None
+
+
+def _as_csv(lines: Iterable[Iterable[object]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(lines)
+    return text.getvalue().encode()
+
+
+def holds_run(path: Path) -> bool:
+    """Return whether this is a run folder; False for a name that no file can have."""
+    try:
+        return (path / CONFIG_FILE).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def claim(runs_dir: str | Path, config: Config, overwrite: bool = False) -> RunFolder:
@@ -211,16 +299,15 @@ def claim(runs_dir: str | Path, config: Config, overwrite: bool = False) -> RunF
         require_no_links_out(path)
         folder = RunFolder(path, config, FolderLock(path))
         try:
-            finish_replacing(path)
-            if overwrite:
-                keep_replaced(path)
-            elif run_files(path):
-                raise UserError(taken(path))
+            if any(entry.name != LOCK_FILE for entry in path.iterdir()):  # of an earlier run, or its user's
+                from dcp.runs.replaced_run import make_way
+
+                make_way(path, overwrite)
             try:
                 (path / PLOTS_DIR).mkdir(exist_ok=True)
                 folder.save_config()
             except OSError:
-                restore_replaced(path)
+                folder.remove()
                 raise
         except BaseException:
             folder.lock.release()
@@ -230,96 +317,3 @@ def claim(runs_dir: str | Path, config: Config, overwrite: bool = False) -> RunF
     except OSError as error:
         raise UserError(f"cannot write to {path} ({error.strerror}): choose another --runs-dir") from error
     return folder
-
-
-def reopen(path: str | Path, steps: int | None = None) -> RunFolder:
-    """Lock the folder of a run to resume, with a raised budget if `steps` is larger (`save_config` stores it)."""
-    path = Path(path)
-    read_plan(path)  # refuses a folder that holds no run
-    require_no_links_out(path)
-    try:
-        lock = FolderLock(path)
-    except OSError as error:
-        raise UserError(f"cannot write to {path} ({error.strerror}): make it writable, or copy it elsewhere") from error
-    try:
-        finish_replacing(path)
-        config, earlier = read_plan(path)
-        config = replace(config, split_batches=config.split_batches or UNSPLIT)
-        if steps is not None and steps < config.steps:
-            raise UserError(f"steps {steps} are fewer than the run's {config.steps}: steps can only be raised")
-        if steps is not None:
-            config, earlier = raised(config, earlier, steps)
-    except BaseException:
-        lock.release()
-        raise
-    return RunFolder(path, config, lock, earlier)
-
-
-def run_files(path: Path) -> list[Path]:
-    """List the files that a run has written here, config.json last."""
-    return [found for pattern in _WRITTEN for found in path.glob(pattern)]
-
-
-def finish_replacing(path: Path) -> None:
-    """Finish a replacement that another process left half done. Only the owner of the folder's lock may call this."""
-    for litter in (path / _GONE_DIR, *(found for pattern in _DRAFTS for found in path.glob(pattern))):
-        _remove(litter)
-    _move_written(path / _RETURNING_DIR, path)
-    aside = path / REPLACED_DIR
-    if not (aside / CONFIG_FILE).exists():
-        _move_written(aside, path)  # it was only partly moved away
-    elif not (path / CONFIG_FILE).exists():
-        restore_replaced(path)  # the new run had not started, or was being discarded
-
-
-def keep_replaced(path: Path) -> None:
-    """Move the present run away. If it has no result and had replaced another run, keep that other run."""
-    if (path / REPLACED_DIR).is_dir():
-        _remove_written(path)
-    else:
-        _move_written(path, path / REPLACED_DIR)
-
-
-def restore_replaced(path: Path) -> None:
-    """Remove this run and restore the replaced one."""
-    _remove_written(path)
-    if (path / REPLACED_DIR).is_dir():
-        (path / REPLACED_DIR).rename(path / _RETURNING_DIR)  # from here on the files in the folder are the old run's
-        _move_written(path / _RETURNING_DIR, path)
-    _remove_empty(path)
-
-
-def drop_replaced(path: Path) -> None:
-    """Remove the replaced run, because the new one has a result."""
-    if (path / REPLACED_DIR).is_dir():
-        (path / REPLACED_DIR).rename(path / _GONE_DIR)
-        _remove(path / _GONE_DIR)
-
-
-def _remove_written(path: Path) -> None:
-    for found in reversed(run_files(path)):  # config.json first, so that the rest does not count as a run
-        _remove(found)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _move_written(source: Path, target: Path) -> None:
-    for found in run_files(source):
-        destination = target / found.relative_to(source)
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        _remove(destination)
-        found.replace(destination)
-    if source.name in (REPLACED_DIR, _RETURNING_DIR):
-        _remove_empty(source)
-
-
-def _remove_empty(path: Path) -> None:
-    """Remove the run's own folders if they are empty."""
-    for folder in (path / PLOTS_DIR, path / POLICIES_DIR, path / TENSORBOARD_DIR, path):
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()

@@ -1,77 +1,75 @@
-"""Read a run's status from its folder: what was planned, how far it got, and how to resume it.
+"""Read a run folder that training left: what was planned, how far the run got, and its checkpoints, to resume it.
 
 A run whose budget was raised keeps its planned evaluations; further ones follow at the same interval.
 """
 
-from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
+import shlex
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+from msgspec import Meta, Struct
+
+from dcp.algorithm import RunState
 from dcp.config import Config, Settings
-from dcp.errors import UserError
-from dcp.files.run_folder import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE, load_run, read_config_file, require_trust
-from dcp.runs.checkpoint_files import CHECKPOINT_SCHEMA_VERSION, DamagedError, checkpoints, read_record, verify
+from dcp.errors import UserError, shown
+from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE
+from dcp.files.run_folder import load_run, read_config_file
+from dcp.files.validation import (
+    MEGABYTE,
+    Count,
+    FormatError,
+    Name,
+    checked,
+    open_regular,
+    read_json,
+    read_text,
+)
+from dcp.files.writing import require_no_links_out
+from dcp.loop import Budget, HostState, iterations_of
+from dcp.runs.checkpoint import (
+    ARRAYS_FILE,
+    CHECKPOINT_SCHEMA_VERSION,
+    RECORD_FILE,
+    SUMS_FILE,
+    DamagedError,
+    Saver,
+    checkpoints,
+    describe,
+    machine,
+    named_arrays,
+    remove_checkpoint,
+    remove_drafts,
+    sums,
+    versions,
+)
+from dcp.runs.folder import FolderLock, RunFolder
+from dcp.runs.replaced_run import finish_replacing
+
+UNSPLIT = "off"  # the value of split_batches before config.json stored it
+POOL = "acting/command/pool"  # the name of the command's array
+_MAY_CHANGE = {"steps", "num_evals"}  # a run may be trained longer
+# A change of these may change rounding: libraries, the processor with its cores, settings of XLA and JAX.
+_DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores"}
+_DECIDE_BITS |= {"xla_flags", "libtpu_init_args", "jax_numerics"}
 
 
-@dataclass(frozen=True)
-class Budget:
-    """Hold a budget that a run had before it was raised."""
-
-    steps: int
-    num_evals: int
-
-
-def evaluation_points(config: Config, earlier: tuple[Budget, ...] = ()) -> list[int]:
-    """Return the iterations done at each evaluation: evenly spaced in each budget, the last one at its end."""
-    points: list[int] = []
-    start = 0
-    for budget in (*earlier, Budget(config.steps, config.num_evals)):
-        end = _iterations(config, budget.steps)
-        count = budget.num_evals - len(points)
-        points += [start + round((i + 1) * (end - start) / count) for i in range(count)]
-        start = end
-    return points
-
-
-def raised(config: Config, earlier: tuple[Budget, ...], steps: int) -> tuple[Config, tuple[Budget, ...]]:
-    """Plan the same run with more steps; further evaluations are as far apart as the last planned ones."""
-    more = _iterations(config, steps) - config.num_iterations
-    if more <= 0:  # the same number of whole unrolls
-        return config, earlier
-    before = earlier[-1] if earlier else None
-    iterations = config.num_iterations - (_iterations(config, before.steps) if before else 0)
-    evaluations = config.num_evals - (before.num_evals if before else 0)
-    further = max(1, round(more * evaluations / iterations))
-    now = Budget(config.steps, config.num_evals)
-    return replace(config, steps=steps, num_evals=config.num_evals + further), (*earlier, now)
-
-
-def _iterations(config: Config, steps: int) -> int:
-    """Return the iterations of another budget. Not by a `Config`, which would check the present evaluations too."""
-    return Settings(**{**vars(config), "steps": steps}).num_iterations
-
-
-_RESOLVED = ("eval_env", "episode_length", "window", "pool_refresh_steps", "devices", "split_batches")
-_RESOLVED += ("pool_seed_fraction", "pool_seed_sha256")
-
-
-def holds_run(path: Path) -> bool:
-    """Return whether this is a run folder; False for a name that no file can have."""
-    try:
-        return (path / CONFIG_FILE).exists()
-    except (OSError, ValueError):
-        return False
+# The plan.
 
 
 def read_plan(path: Path) -> tuple[Config, tuple[Budget, ...]]:
     """Read a run's config and its earlier budgets."""
     try:
-        there = (path / CONFIG_FILE).is_file()
+        is_run = (path / CONFIG_FILE).is_file()
     except OSError as error:
         raise UserError(f"cannot look into {str(path)[:200]} ({error.strerror}): name a run's folder") from error
-    if not there:
+    if not is_run:
         raise UserError(f"{path} is not a run folder (no {CONFIG_FILE}): name the folder that `dcp train` printed")
     stored = read_config_file(path / CONFIG_FILE)
     config = Config.from_dict(stored["config"])
@@ -82,79 +80,52 @@ def read_plan(path: Path) -> tuple[Config, tuple[Budget, ...]]:
     return config, earlier
 
 
-def how_far(path: Path) -> tuple[int, int]:
-    """Return the environment steps from which this run can resume, and those of its budget."""
-    config, _ = read_plan(path)
-    for checkpoint in checkpoints(path / CHECKPOINTS_DIR):
-        try:
-            return _record(checkpoint)["env_steps"], _total(config)
-        except (DamagedError, UserError, LookupError):
-            continue  # fall back to the one before it
-    return 0, _total(config)
+def raised(config: Config, earlier: tuple[Budget, ...], steps: int) -> tuple[Config, tuple[Budget, ...]]:
+    """Plan the same run with more steps; further evaluations are as far apart as the last planned ones."""
+    more = iterations_of(config, steps) - config.num_iterations
+    if more <= 0:  # the same number of whole unrolls
+        return config, earlier
+    before = earlier[-1] if earlier else None
+    iterations = config.num_iterations - (iterations_of(config, before.steps) if before else 0)
+    evaluations = config.num_evals - (before.num_evals if before else 0)
+    further = max(1, round(more * evaluations / iterations))
+    now = Budget(config.steps, config.num_evals)
+    return replace(config, steps=steps, num_evals=config.num_evals + further), (*earlier, now)
 
 
-def _record(checkpoint: Path) -> dict[str, Any]:
-    record = read_record(checkpoint)
-    if record.get("schema_version") != CHECKPOINT_SCHEMA_VERSION:
-        raise DamagedError("it is of another version")  # resuming reports it
-    return record
-
-
-def is_finished(path: Path) -> bool:
-    """Return whether the run is complete, its last evaluation included. A damaged run does not count as complete."""
-    config, _ = read_plan(path)
-    found = checkpoints(path / CHECKPOINTS_DIR)
-    for checkpoint in found:
-        try:
-            verify(checkpoint)
-            return len(_record(checkpoint)["rows"]) == config.num_evals
-        except (DamagedError, UserError, LookupError):
-            continue
-    if found:
-        return False
-    try:  # the run kept no checkpoint
-        return load_run(path).metrics["env_steps"][-1] >= _total(config)
-    except (UserError, LookupError):
-        return False
-
-
-def has_all_results(folder: Path, config: Config) -> bool:
-    """Return whether the run is complete, like `is_finished`, but fast: checksums are not verified."""
+def reopen(path: str | Path, steps: int | None = None) -> RunFolder:
+    """Lock the folder of a run to resume, with a raised budget if `steps` is larger (`save_config` stores it)."""
+    path = Path(path)
+    read_plan(path)  # refuses a folder that holds no run
+    require_no_links_out(path)
     try:
-        evaluations = len(load_run(folder).metrics["env_steps"])
-    except (UserError, LookupError):
-        return False
-    if evaluations != config.num_evals or not (folder / POLICY_FILE).is_file():
-        return False
-    found = checkpoints(folder / CHECKPOINTS_DIR)
+        lock = FolderLock(path)
+    except OSError as error:
+        raise UserError(f"cannot write to {path} ({error.strerror}): make it writable, or copy it elsewhere") from error
     try:
-        return not found or len(_record(found[0])["rows"]) == config.num_evals
-    except (DamagedError, UserError, LookupError):
-        return False
+        finish_replacing(path)
+        config, earlier = read_plan(path)
+        config = replace(config, split_batches=config.split_batches or UNSPLIT)
+        if steps is not None and steps < config.steps:
+            raise UserError(f"steps {steps} are fewer than the run's {config.steps}: steps can only be raised")
+        if steps is not None:
+            config, earlier = raised(config, earlier, steps)
+    except BaseException:
+        lock.release()
+        raise
+    return RunFolder(path, config, lock, earlier)
 
 
-def resume_command(path: Path) -> str:
-    """Return the command that resumes a run. It names the user's own parts and environments, which are code."""
-    try:
-        config, _ = read_plan(path)
-    except UserError:
-        return f"dcp train --resume {path}"
-    flags = [f"--{flag} {name}" for flag, name in config.code.items()]
-    return " ".join([f"dcp train --resume {path}", *flags])
-
-
-def require_named(config: Settings, named: Collection[Any]) -> None:
-    """Refuse a config that names code unless the user names it too or imports its module with --import."""
-    for flag, name in config.code.items():
-        require_trust(name, name if name in named else None, flag)
+_RESOLVED = ("eval_env", "episode_length", "window", "pool_refresh_steps", "devices", "split_batches")
+_RESOLVED += ("pool_seed_fraction", "pool_seed_sha256")
 
 
 def differing(stored: Config, earlier: tuple[Budget, ...], asked: Settings) -> list[str]:
     """List the fields in which `asked` is another run. None means the run's own value where the run decides it."""
-    told = {name: value for name, value in asdict(asked).items() if value is not None or name not in _RESOLVED}
-    names = [name for name, value in told.items() if value != getattr(stored, name)]
+    values = {name: value for name, value in asdict(asked).items() if value is not None or name not in _RESOLVED}
+    names = [name for name, value in values.items() if value != getattr(stored, name)]
     begun = {"steps": [b.steps for b in earlier], "num_evals": [b.num_evals for b in earlier]}  # earlier budgets
-    names = [name for name in names if told[name] not in begun.get(name, [])]
+    names = [name for name in names if values[name] not in begun.get(name, [])]
     return [name for name in names if name != "steps" or asked.steps < stored.steps]
 
 
@@ -177,6 +148,58 @@ def budget_to_resume_with(path: Path, asked: Settings) -> int | None:
     return None if is_finished(path) and not longer else steps
 
 
+# How far it got.
+
+
+def how_far(path: Path) -> tuple[int, int]:
+    """Return the environment steps from which this run can resume, and those of its budget."""
+    config, _ = read_plan(path)
+    for checkpoint in checkpoints(path / CHECKPOINTS_DIR):
+        try:
+            return _present_record(checkpoint)["env_steps"], _total(config)
+        except (DamagedError, UserError, LookupError):
+            continue  # fall back to the one before it
+    return 0, _total(config)
+
+
+def is_finished(path: Path) -> bool:
+    """Return whether the run is complete, its last evaluation included. A damaged run does not count as complete."""
+    config, _ = read_plan(path)
+    saved = checkpoints(path / CHECKPOINTS_DIR)
+    for checkpoint in saved:
+        try:
+            verify(checkpoint)
+            return len(_present_record(checkpoint)["rows"]) == config.num_evals
+        except (DamagedError, UserError, LookupError):
+            continue
+    if saved:
+        return False
+    try:  # the run kept no checkpoint
+        return load_run(path).metrics["env_steps"][-1] >= _total(config)
+    except (UserError, LookupError):
+        return False
+
+
+def has_all_results(folder: Path, config: Config) -> bool:
+    """Return whether the run is complete, like `is_finished`, but fast: checksums are not verified."""
+    try:
+        evaluations = len(load_run(folder).metrics["env_steps"])
+        saved = checkpoints(folder / CHECKPOINTS_DIR)
+        recorded = len(_present_record(saved[0])["rows"]) if saved else evaluations
+    except (DamagedError, UserError, LookupError):
+        return False
+    return evaluations == recorded == config.num_evals and (folder / POLICY_FILE).is_file()
+
+
+def resume_command(path: Path) -> str:
+    """Return the command that resumes a run. It names the user's own parts and environments, which are code."""
+    try:
+        named = read_plan(path)[0].code
+    except UserError:
+        named = {}
+    return shlex.join(["dcp", "train", "--resume", str(path), *(w for f, n in named.items() for w in (f"--{f}", n))])
+
+
 def taken(path: Path) -> str:
     """Return a sentence that the folder already holds a run, and what to do."""
     otherwise = "use --overwrite, another --seed or another --runs-dir"
@@ -191,3 +214,201 @@ def taken(path: Path) -> str:
 
 def _total(config: Config) -> int:
     return config.num_unrolls * config.env_steps_per_unroll
+
+
+# Checkpoints.
+
+
+class _Record(Struct):
+    """Check what is not an array: the content of checkpoint.json."""
+
+    env_steps: Count
+    unrolls: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    rows: list[dict[Name, float]]
+    metrics: list[dict[Name, float]]
+    diverged: Count
+    seconds: Annotated[float, Meta(ge=0, le=1e12)]
+    arrays: dict[Name, Name]  # name -> type and shape
+    config: dict[str, Any]
+    versions: dict[str, str]
+    machine: dict[str, str]
+
+
+def verify(path: Path) -> None:
+    """Raise `DamagedError` unless every byte is as it was written, no file is missing and none was added."""
+    try:
+        present = sums(path)  # refuses what is not a file, such as a pipe
+        stored = read_text(path / SUMS_FILE, most=MEGABYTE)
+    except FileNotFoundError as error:
+        raise DamagedError(f"{error.filename} is missing") from error
+    except FormatError:
+        raise DamagedError(f"{SUMS_FILE} is damaged") from None
+    except OSError as error:  # cannot be read, which is not damage
+        raise UserError(f"cannot read {error.filename} ({error.strerror}): repair that, or move {path} away") from error
+    if stored != present:
+        changed = sorted({line.split("  ", 1)[-1] for line in set(stored.splitlines()) ^ set(present.splitlines())})
+        raise DamagedError(f"the checksum of {changed[0][:200]} does not fit" if changed else f"{SUMS_FILE} is damaged")
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read checkpoint.json. Types are checked for the current version; `load` refuses other versions."""
+    try:
+        record = read_json(path / RECORD_FILE, most=1024 * MEGABYTE)
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{RECORD_FILE} cannot be read: {error}") from error
+    if not isinstance(record, dict):
+        raise DamagedError(f"{RECORD_FILE} holds no object")
+    if record.get("schema_version") == CHECKPOINT_SCHEMA_VERSION:
+        try:
+            checked(record, _Record)
+        except FormatError as error:
+            raise UserError(
+                f"{path / RECORD_FILE} is not what dcp wrote ({error}): use a checkpoint that dcp wrote"
+            ) from error
+    return record
+
+
+def _present_record(path: Path) -> dict[str, Any]:
+    record = read_record(path)
+    if record.get("schema_version") != CHECKPOINT_SCHEMA_VERSION:
+        raise DamagedError("it is of another version")  # resuming reports it
+    return record
+
+
+def read_arrays(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Read the arrays of these names from a checkpoint; others are skipped."""
+    try:
+        with open_regular(path / ARRAYS_FILE) as file, np.load(file, allow_pickle=False) as stored:
+            if any(entry.compress_type for entry in stored.zip.infolist()):  # small on disk, large in memory
+                raise ValueError("they are compressed")
+            return {name: stored[name] for name in names}
+    except Exception as error:  # of a zip file, of NumPy's headers, or of the system
+        raise DamagedError(f"its arrays cannot be read: {' '.join(str(error).split())[:200]}") from error
+
+
+def read_pool(folder: Path) -> np.ndarray | None:
+    """Return the pool [P, G] of a run folder's newest readable checkpoint; None if there is none."""
+    for path in checkpoints(folder / CHECKPOINTS_DIR):
+        try:
+            if POOL in read_record(path).get("arrays", {}):
+                return read_arrays(path, [POOL])[POOL]
+        except DamagedError:
+            continue
+    return None
+
+
+def load_latest(
+    folder: Path, config: Config, shapes: RunState, saver: Saver, note: Callable[[str], None]
+) -> tuple[RunState, HostState] | None:
+    """Load a run folder's newest checkpoint, or the one before it if that is damaged. -> None if there is none
+
+    `note` is called with what the run's owner should know.
+    """
+    remove_drafts(folder / CHECKPOINTS_DIR)
+    damaged = []
+    for path in checkpoints(folder / CHECKPOINTS_DIR):
+        try:
+            checkpoint = load(path, config, shapes)
+        except DamagedError as damage:
+            note(f"The checkpoint {path} is damaged ({damage}): trying the one before it.")
+            damaged.append(path)
+            continue
+        for path_of_damaged in damaged:  # it would block later checkpoints
+            remove_checkpoint(path_of_damaged)
+        record = read_record(path)
+        saver.last = record["env_steps"]
+        then, now = {**record["versions"], **record["machine"]}, {**versions(), **machine()}
+        changed = [name for name in now if name in _DECIDE_BITS and then.get(name, now[name]) != now[name]]
+        if changed:
+            differences = ", ".join(f"{name} {_in_a_note(then[name])} -> {_in_a_note(now[name])}" for name in changed)
+            note(f"Not what this run was trained with ({differences}): it resumes, but perhaps not bit for bit.")
+        return checkpoint
+    if damaged:
+        raise UserError(
+            f"every checkpoint of {folder} is damaged: restore one from a copy, or begin again with --overwrite"
+        )
+    note(f"{folder} has no checkpoint yet: beginning again.")
+    return None
+
+
+def _in_a_note(value: str) -> str:
+    return value if value.isprintable() and 0 < len(value) <= 80 else shown(value)
+
+
+def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, HostState]:
+    """Verify and load a checkpoint, with its arrays on the host. `shapes`: of the run.
+
+    Raises `DamagedError` if its bytes are not those that were written, `UserError` if it belongs to another run.
+    """
+    verify(path)
+    record = _record_of_this_run(path, read_record(path), config)
+    wanted = {name: describe(leaf) for name, leaf in named_arrays(shapes).items()}
+    for name in sorted(wanted.keys() | record["arrays"].keys()):
+        if wanted.get(name) != record["arrays"].get(name):
+            raise UserError(
+                f"{path} holds {name} as {record['arrays'].get(name)}, where this version of dcp has "
+                f"{wanted.get(name)}: continue the run with the dcp that began it ({record['versions'].get('dcp')})"
+            )
+    arrays = read_arrays(path, wanted)
+    if {name: describe(array) for name, array in arrays.items()} != wanted:
+        raise UserError(f"{path} holds other arrays than its {RECORD_FILE} says: use a checkpoint that dcp wrote")
+    if "unrolls" in arrays and int(arrays["unrolls"]) != record["unrolls"]:
+        raise UserError(
+            f"{path} has the arrays of {int(arrays['unrolls'])} unrolls, not of {record['unrolls']} as its "
+            f"{RECORD_FILE} says: use a checkpoint that dcp wrote"
+        )
+
+    def leaf(path: Any, shape: Any) -> Any:
+        if not shape.size:
+            return jnp.zeros(shape.shape, shape.dtype)
+        array = arrays[jax.tree_util.keystr(path, simple=True, separator="/")]
+        is_key = jnp.issubdtype(shape.dtype, jax.dtypes.prng_key)
+        return jax.random.wrap_key_data(jnp.array(array)) if is_key else array
+
+    host = {name: record[name] for name in ("unrolls", "rows", "metrics", "diverged", "seconds")}
+    return jax.tree_util.tree_map_with_path(leaf, shapes), HostState(**host)
+
+
+def _record_of_this_run(path: Path, record: dict[str, Any], config: Config) -> dict[str, Any]:
+    """Return the record if its version can be read and it belongs to this run; refuse it otherwise."""
+    version = record.get("schema_version")
+    if type(version) is not int or version != CHECKPOINT_SCHEMA_VERSION:
+        remedy = "upgrade dcp" if isinstance(version, int) and version > CHECKPOINT_SCHEMA_VERSION else "train again"
+        raise UserError(f"{path} has schema_version {shown(version)}, not {CHECKPOINT_SCHEMA_VERSION}: {remedy}")
+    before = {**asdict(Settings()), "split_batches": UNSPLIT}  # values for fields that were added later
+    ours, theirs = asdict(config), {**before, **record["config"]}
+    for name in sorted(ours.keys() - _MAY_CHANGE):
+        if theirs[name] != ours[name]:
+            raise UserError(
+                f"{path} was written with {name} {shown(theirs[name])}, but the run's config.json has "
+                f"{shown(ours[name])}: restore config.json"
+            )
+    if wrong := _disagreement(record, config):
+        raise UserError(f"{path / RECORD_FILE} contradicts itself ({wrong}): use a checkpoint that dcp wrote")
+    return record
+
+
+def _disagreement(record: dict[str, Any], config: Config) -> str | None:
+    """Return a sentence if counters disagree with each other or with the plan, else None."""
+    unrolls, rows, metrics, steps = record["unrolls"], record["rows"], record["metrics"], config.env_steps_per_unroll
+    if unrolls > config.num_unrolls or record["env_steps"] != unrolls * steps:
+        return f"{unrolls} unrolls of {config.num_unrolls} are not {record['env_steps']} steps"
+    at = [row.get("env_steps", -1) / steps for row in rows]  # unrolls at each evaluation
+    first = config.num_prefill_unrolls
+    if any(before >= after for before, after in pairwise([first, *at])) or (at and at[-1] > unrolls):
+        return "evaluations at steps that do not increase, or beyond its own"
+    since = max(0, unrolls - (at[-1] if at else first))
+    if len(metrics) != since:
+        return f"metrics of {len(metrics)} iterations since the last evaluation, not of {since:g}"
+    return None
+
+
+def require_planned(host: HostState, config: Config, points: list[int], folder: Path) -> None:
+    """Refuse a checkpoint whose number of evaluations does not match its unrolls: the run would never end.
+    `points`: the iterations done at each evaluation."""
+    done = host.unrolls - config.num_prefill_unrolls
+    if not bisect_left(points, done) <= len(host.rows) <= bisect_right(points, done):
+        raise UserError(
+            f"the checkpoint of {folder} has {len(host.rows)} evaluations after {host.unrolls} unrolls, which its "
+            "config does not plan: use a checkpoint that dcp wrote"
+        )

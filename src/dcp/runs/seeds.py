@@ -19,19 +19,18 @@ from dcp.algorithm import RunState, make_algorithm
 from dcp.config import Config, Settings
 from dcp.envs.registry import env_of
 from dcp.errors import RunError, UserError
-from dcp.loop import HostState, NotFiniteError, Recorder, Row, require_sound_start
+from dcp.loop import HostState, NotFiniteError, Recorder, Row, evaluation_points, require_sound_start
 from dcp.machine import compiling
-from dcp.machine.checks import check
-from dcp.machine.memory import available_memory, resident_parts
+from dcp.machine.checks import available_memory, check, resident_parts
 from dcp.machine.programs import on_devices
 from dcp.machine.seed_programs import SeedPrograms, devices_for, keep
+from dcp.named_code import require_allowed
 from dcp.policies.policy import DeployedPolicy
-from dcp.runs import checkpoint, sinks
+from dcp.runs import run_status, sinks
 from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
 from dcp.runs.display import Display, DisplayKind, Progress, make_display
-from dcp.runs.folder import claim, reopen
-from dcp.runs.run_status import budget_to_resume_with, evaluation_points, holds_run, read_plan, require_named
-from dcp.runs.sinks import Results
+from dcp.runs.folder import Results, claim, holds_run
+from dcp.runs.run_status import budget_to_resume_with, read_plan, reopen
 from dcp.runs.stopping import Interrupted, SeedsInterrupted, StopRequest, explained
 
 S = TypeVar("S", bound=Settings)
@@ -153,7 +152,7 @@ def _open_folders(
             path = runs_dir / mine.run_path
             if resume and holds_run(path):
                 require_whole(path, read_plan(path)[0])
-                require_named(read_plan(path)[0], config.code.values())
+                require_allowed(read_plan(path)[0].code, config.code.values())
                 if (steps := budget_to_resume_with(path, mine)) is None:
                     continue
                 folder = reopen(path, steps)
@@ -231,12 +230,12 @@ class _SeedsSession:
         """Load the seed's newest checkpoint, if it is resumed, and open its files."""
         folder = seed.results.folder
         if seed.results.resumed:
-            latest = checkpoint.load_latest(folder.path, seed.config, programs.shapes(), seed.saver, self.display.note)
+            latest = run_status.load_latest(folder.path, seed.config, programs.shapes(), seed.saver, self.display.note)
             if latest is not None:
                 seed.run, seed.host = latest
                 points = evaluation_points(seed.config, folder.earlier)
-                checkpoint.require_planned(seed.host, seed.config, points, folder.path)
-        seed.results.begin(seed.host.rows)
+                run_status.require_planned(seed.host, seed.config, points, folder.path)
+        seed.results.begin(seed.host.rows, self.display.note)
 
     def _train_group(self, seeds: list[_Seed], stop: StopRequest) -> dict[int, SeedRun]:
         """Train seeds at the same position to their end: `loop.train_loop`, with an axis of seeds."""
@@ -325,14 +324,14 @@ class _SeedsSession:
 
     def _drop(self, seed: _Seed, error: NotFiniteError, others_continue: bool) -> None:
         seed.saver.close()  # completes a write in progress
-        fault = explained(error, seed.results.folder, seed.saver.last)
+        fault = explained(error, seed.results, seed.saver.last)
         self.faults.append(f"seed {seed.config.seed}: {fault}")
         self._dropped.append(seed)
         self.display.note(f"{self.faults[-1]}{'. The others continue.' if others_continue else ''}")
 
     def _on_early_exit(self, error: BaseException) -> BaseException:
         """Return what to raise after the runs ended early, and remove folders that hold no result."""
-        reasons = (explained(error, seed.results.folder, seed.saver.last) for seed in self.seeds)
+        reasons = (explained(error, seed.results, seed.saver.last) for seed in self.seeds)
         fault = next((reason for reason in reasons if reason), None)
         stops = [
             Interrupted(seed.results.folder.path, len(seed.results.rows), seed.saver.last)

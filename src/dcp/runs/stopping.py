@@ -4,16 +4,15 @@ import errno
 import os
 import signal
 import stat
-import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
 from dcp.errors import RunError
 from dcp.loop import NotFiniteError
-from dcp.runs.folder import RunFolder
-from dcp.runs.run_status import resume_command
+from dcp.machine.signals import listening
+from dcp.runs.folder import Results
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last: the terminal or ssh session has ended
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
@@ -41,50 +40,31 @@ class SeedsInterrupted(Interrupted):
 class StopRequest:
     """Handle SIGINT, SIGTERM and SIGHUP: the first stops the run where it can resume later, the second ends it at once.
 
-    Within this context, `signal` is the first signal received. Python runs its handlers between bytecodes, and a
-    training iteration is one call of many seconds. So a thread reads the pipe that the C handler writes to, and gets
-    both signals at once.
+    Within this context, `signal` is the first signal received. See machine/signals.py for why a thread hears them.
     """
 
     def __init__(self, notice: Callable[[str], None] = lambda name: None):
         self.signal: signal.Signals | None = None
-        self._notice = notice  # the listening thread calls it with the first signal's name
-        self._old: dict[signal.Signals, object] = {}
+        self.notice = notice  # the listening thread calls it with the first signal's name
+        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is not threading.main_thread():
-            return self  # Python lets only the main thread set handlers
-        self._ear, self._mouth = os.pipe()
-        os.set_blocking(self._mouth, False)
-        self._old_mouth = signal.set_wakeup_fd(self._mouth, warn_on_full_buffer=False)
-        for number in SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup, as the user asked
-                self._old[number] = signal.signal(number, lambda *_: None)
-        self._thread = threading.Thread(target=self._listen, name="dcp-signals", daemon=True)
-        self._thread.start()
+        self._stack.enter_context(listening(SIGNALS, self._hear))
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if not hasattr(self, "_thread"):
-            return
-        for number, handler in self._old.items():
-            signal.signal(number, handler or signal.SIG_DFL)  # pyright: ignore[reportArgumentType]
-        signal.set_wakeup_fd(self._old_mouth)
-        os.close(self._mouth)
-        self._thread.join()
-        os.close(self._ear)
+        self._stack.close()
 
-    def _listen(self) -> None:
-        while heard := os.read(self._ear, 1):
-            if heard[0] not in SIGNALS or (heard[0] == signal.SIGHUP and self.signal is not None):
-                continue  # a terminal that ends may send SIGHUP twice
-            if self.signal is not None:
-                os._exit(128 + heard[0])  # a shell's code for a signal; checkpoints are complete at any moment
-            if heard[0] == signal.SIGHUP:
-                _leave_the_terminal()  # before the run can write to it
-            self.signal = signal.Signals(heard[0])
-            with suppress(Exception):  # keep listening even if the terminal is gone
-                self._notice(self.signal.name)
+    def _hear(self, number: signal.Signals) -> None:
+        if number == signal.SIGHUP and self.signal is not None:
+            return  # a terminal that ends may send SIGHUP twice
+        if self.signal is not None:
+            os._exit(128 + number)  # a shell's code for a signal; checkpoints are complete at any moment
+        if number == signal.SIGHUP:
+            _leave_the_terminal()  # before the run can write to it
+        self.signal = number
+        with suppress(Exception):  # keep listening even if the terminal is gone
+            self.notice(number.name)
 
 
 def _leave_the_terminal() -> None:
@@ -97,11 +77,12 @@ def _leave_the_terminal() -> None:
     os.close(nowhere)
 
 
-def explained(error: BaseException, folder: RunFolder, last: int | None) -> str | None:
+def explained(error: BaseException, results: Results, last: int | None) -> str | None:
     """Return a sentence why a run ended if neither its user nor a bug ended it, else None.
 
     `last`: environment steps at the newest checkpoint.
     """
+    folder = results.folder
     kept = f"the checkpoint at {last:,} steps is kept" if last is not None else "there was no checkpoint yet"
     if isinstance(error, NotFiniteError):
         see = ""
@@ -110,18 +91,14 @@ def explained(error: BaseException, folder: RunFolder, last: int | None) -> str 
         return f"{error}: {see}{kept}; try a lower learning rate or a larger batch in a new run"
     if isinstance(error, Exception) and (lost := folder.lock.lost()):  # whichever write failed
         return lost
-    if reason := _writing_failed(error, folder.path):
-        return f"cannot write to {folder.path} ({reason}): {kept}; repair that and run `{resume_command(folder.path)}`"
-    return None
-
-
-def _writing_failed(error: BaseException, folder: Path) -> str | None:
-    """Return the system's reason. Orbax's errors come from C++, with the reason inside their text."""
-    if isinstance(error, OSError) and error.errno is not None:
-        ours = str(error.filename or "").startswith((str(folder), str(folder.absolute())))
-        if ours or error.errno in _WRITING:
-            return os.strerror(error.errno)
-    if not isinstance(error, Exception):
+    if not isinstance(error, OSError) or error.errno is None:
         return None
-    reasons = [os.strerror(number) for number in _WRITING]
-    return next((reason for reason in reasons if reason in str(error)), None)
+    is_ours = str(error.filename or "").startswith((str(folder.path), str(folder.path.absolute())))
+    if not is_ours and error.errno not in _WRITING:
+        return None
+    reason = f"cannot write to {folder.path} ({os.strerror(error.errno)})"
+    if not results.is_worth_keeping(last):
+        return f"{reason}: nothing was kept; repair that and run it again"
+    from dcp.runs.run_status import resume_command
+
+    return f"{reason}: {kept}; repair that and run `{resume_command(folder.path)}`"

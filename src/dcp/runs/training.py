@@ -1,30 +1,46 @@
 """`dcp.train` and `dcp.resume`: train a config into a run folder, and resume stopped runs."""
 
-import signal
 from collections.abc import Collection
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dcp.algorithm import Algorithm, RunState, make_algorithm
-from dcp.components import shown
 from dcp.config import Config
 from dcp.envs.base import Environment
 from dcp.envs.registry import ENVIRONMENTS, env_of
-from dcp.errors import RunError, UserError
-from dcp.loop import Callback, Evaluation, HostState, OnEval, Row, require_sound_start, train_loop
+from dcp.errors import RunError, UserError, shown
+from dcp.loop import (
+    Callback,
+    Evaluation,
+    HostState,
+    OnEval,
+    Row,
+    evaluation_points,
+    require_sound_start,
+    train_loop,
+)
 from dcp.machine import compiling, devices
 from dcp.machine.checks import check, check_algorithm
 from dcp.machine.programs import Programs, on_devices
+from dcp.named_code import only_allowed, require_allowed
+from dcp.policies.policy import DeployedPolicy
 from dcp.presets import PRESETS
-from dcp.runs import checkpoint, sinks
 from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
 from dcp.runs.display import Display, DisplayKind, Progress, make_display
-from dcp.runs.folder import RunFolder, claim, reopen
-from dcp.runs.run_status import budget_to_resume_with, evaluation_points, holds_run, require_named
-from dcp.runs.sinks import Results, TrainedRun
+from dcp.runs.folder import Results, RunFolder, claim, holds_run
 from dcp.runs.stopping import Interrupted, StopRequest, explained
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """Hold what training gives back; a run with a folder has all but `state` there too."""
+
+    folder: Path | None  # None: trained without one
+    rows: list[Row]  # as in metrics.csv: one per evaluation
+    policy: DeployedPolicy
+    state: RunState
 
 
 def train(
@@ -52,18 +68,23 @@ def train(
     `cache` is a folder for compiled programs, or "off"; see `dcp.machine.compiling`.
     """
     compiling.enable_cache(cache)
-    sinks.require(tensorboard, wandb)
+    _require_sinks(tensorboard, wandb)
     algorithm = _algorithm(what, settings)
     if runs_dir is None:
-        return _train(algorithm, None, on_eval, display, Cadence(0, 0))
+        config = algorithm.config
+        with StopRequest() as stop:
+            return _Session(config, algorithm, on_eval, display, stop).train(evaluation_points(config))
     path = Path(runs_dir) / algorithm.config.run_path
     if resume and holds_run(path):
+        from dcp.runs.run_status import budget_to_resume_with
+
         outputs: dict[str, Any] = {"tensorboard": tensorboard, "wandb": wandb, "keep_policies": keep_policies}
         outputs |= {"display": display, "cadence": cadence}
         steps = budget_to_resume_with(path, algorithm.config)
         return _resume(path, on_eval, steps=steps, algorithm=algorithm, cache=cache, **outputs)
-    results = Results(claim(runs_dir, algorithm.config, overwrite), False, tensorboard, wandb, keep_policies)
-    return _train(algorithm, results, on_eval, display, cadence)
+    with StopRequest() as stop:  # from the moment that there is a folder
+        results = Results(claim(runs_dir, algorithm.config, overwrite), False, tensorboard, wandb, keep_policies)
+        return _train_into(results, algorithm, on_eval, display, cadence, stop)
 
 
 def resume(
@@ -87,21 +108,33 @@ def resume(
     `algorithm`: the one that started the run, if its environment or its parts have no names; others are refused.
     """
     compiling.enable_cache(cache)
-    sinks.require(tensorboard, wandb)
-    folder = reopen(run, steps)
-    try:
-        if algorithm is None:
-            require_named(folder.config, code)
-            algorithm = _from_config(folder.config)
-        else:
-            algorithm = _require_same_algorithm(algorithm, folder)
-    except BaseException:
-        folder.lock.release()
-        raise
-    return _train(algorithm, Results(folder, True, tensorboard, wandb, keep_policies), on_eval, display, cadence)
+    _require_sinks(tensorboard, wandb)
+    from dcp.runs.run_status import reopen
+
+    with StopRequest() as stop:
+        folder = reopen(run, steps)
+        try:
+            if algorithm is None:
+                require_allowed(folder.config.code, code)
+                with only_allowed(code):
+                    algorithm = _from_config(folder.config)
+            else:
+                algorithm = _require_same_algorithm(algorithm, folder)
+        except BaseException:
+            folder.lock.release()
+            raise
+        results = Results(folder, True, tensorboard, wandb, keep_policies)
+        return _train_into(results, algorithm, on_eval, display, cadence, stop)
 
 
 _resume = resume  # `train` has an argument of that name
+
+
+def _require_sinks(tensorboard: bool, wandb: bool) -> None:
+    if tensorboard or wandb:
+        from dcp.runs import sinks
+
+        sinks.require(tensorboard, wandb)
 
 
 def _algorithm(what: Algorithm | Config | Environment | str | None, settings: dict[str, Any]) -> Algorithm:
@@ -157,68 +190,29 @@ def _require_same_algorithm(algorithm: Algorithm, folder: RunFolder) -> Algorith
     return same
 
 
-def _train(
-    algorithm: Algorithm, results: Results | None, on_eval: OnEval | None, display: DisplayKind, cadence: Cadence
-) -> TrainedRun:
-    """Train the algorithm, into the folder of the results if there are any. After an error, no folder stays locked."""
-    config = algorithm.config if results is None else results.folder.config
-    earlier = () if results is None else results.folder.earlier
-    points = evaluation_points(config, earlier)
-    session = _Session(config, algorithm, results, on_eval, CheckpointTimer(cadence, len(points)))
-    try:
-        with ExitStack() as stack:
-            folder = None
-            if results is not None:
-                folder = results.folder.path
-                session.saver = Saver(results.folder.checkpoints, config, results.folder.lock.is_held)
-                stack.callback(session.saver.close)
-                stack.callback(results.close)
-            session.display = stack.enter_context(make_display(display, config, folder))
-            session.stop = stack.enter_context(StopRequest(session.display.stopping))
-            programs = Programs(algorithm)
-            run, host = session.begin(programs, points)
-            session.display.joined([config.seed], host.unrolls, len(host.rows))
-            run = train_loop(programs, config, points, run, host, session)
-            if session.saver is not None:
-                session.saver.wait()
-            folder = None if results is None else results.folder.path
-            return TrainedRun(folder, host.rows, algorithm.policy(run), run)
-    except BaseException as error:
-        replacement = session.on_early_exit(error)
-        if replacement is error:
-            raise
-        raise replacement from (None if isinstance(error, KeyboardInterrupt) else error)
-    finally:
-        if results is not None:
-            results.folder.lock.release()
-
-
 @dataclass
 class _Session(Callback):
-    """Connect the loop to a run's folder, its checkpoints, the display and the user's signals."""
+    """Train a run without a folder: show it, call `on_eval`, and stop it when a signal asks for that."""
 
-    config: Config
+    config: Config  # of the run, with its planned budget
     algorithm: Algorithm
-    results: Results | None
     on_eval: OnEval | None
-    timer: CheckpointTimer
-    saver: Saver | None = None
+    kind: DisplayKind
+    stop: StopRequest
+    path: Path | None = None
     display: Display = None  # pyright: ignore[reportAssignmentType]
-    stop: StopRequest = None  # pyright: ignore[reportAssignmentType]
+
+    def train(self, points: list[int]) -> TrainedRun:
+        """Train to the last evaluation. `points`: the iterations after which the evaluations are due."""
+        with make_display(self.kind, self.config, self.path) as self.display:
+            self.stop.notice = self.display.stopping
+            programs = Programs(self.algorithm)
+            run, host = self.begin(programs, points)
+            self.display.joined([self.config.seed], host.unrolls, len(host.rows))
+            run = train_loop(programs, self.config, points, run, host, self)
+        return TrainedRun(self.path, host.rows, self.algorithm.policy(run), run)
 
     def begin(self, programs: Programs, points: list[int]) -> tuple[RunState, HostState]:
-        """Load the newest checkpoint, or start the run; open the run's files."""
-        checkpointed = None
-        if self.results is not None and self.saver is not None:
-            path = self.results.folder.path
-            if self.results.resumed:
-                shapes = programs.shapes()
-                checkpointed = checkpoint.load_latest(path, self.config, shapes, self.saver, self.display.note)
-            if checkpointed is not None:
-                checkpoint.require_planned(checkpointed[1], self.config, points, path)
-            self.results.begin(checkpointed[1].rows if checkpointed else [])
-        if checkpointed is not None:
-            return programs.place(checkpointed[0]), checkpointed[1]
         return require_sound_start(programs.init(), self.config), HostState()
 
     def unrolled(self, host: HostState) -> None:
@@ -226,33 +220,79 @@ class _Session(Callback):
         self.display.progress(Progress(host.unrolls, host.metrics[-1:] if filled else None))
 
     def evaluated(self, run: RunState, row: Row) -> None:
-        if self.results is not None:
-            self.results.add(self.algorithm.policy(run), row)
         self.display.evaluated([row])
         if self.on_eval is not None:
             self.on_eval(Evaluation(row, run))
 
     def boundary(self, run: RunState, host: HostState) -> None:
+        if self.stop.signal is not None and len(host.rows) < self.config.num_evals:
+            raise KeyboardInterrupt(self.stop.signal.name)
+
+
+@dataclass
+class _FolderSession(_Session):
+    """Train a run into its folder, with checkpoints."""
+
+    results: Results = None  # pyright: ignore[reportAssignmentType]
+    timer: CheckpointTimer = None  # pyright: ignore[reportAssignmentType]
+    saver: Saver = None  # pyright: ignore[reportAssignmentType]
+
+    def begin(self, programs: Programs, points: list[int]) -> tuple[RunState, HostState]:
+        """Load the newest checkpoint, or start the run; open the run's files."""
+        checkpoint = None
+        if self.results.resumed:
+            from dcp.runs import run_status
+
+            path = self.results.folder.path
+            checkpoint = run_status.load_latest(path, self.config, programs.shapes(), self.saver, self.display.note)
+            if checkpoint is not None:
+                run_status.require_planned(checkpoint[1], self.config, points, path)
+        self.results.begin(checkpoint[1].rows if checkpoint else [], self.display.note)
+        if checkpoint is None:
+            return super().begin(programs, points)
+        return programs.place(checkpoint[0]), checkpoint[1]
+
+    def evaluated(self, run: RunState, row: Row) -> None:
+        self.results.add(self.algorithm.policy(run), row)
+        super().evaluated(run, row)
+
+    def boundary(self, run: RunState, host: HostState) -> None:
         """Save a checkpoint when one is due, and stop after one if a signal asks for it."""
         stopping = self.stop.signal is not None and not self.timer.is_last(host)
-        if self.saver is not None and self.results is not None:
-            self.results.folder.lock.require()
-            self.saver.check()
-            if stopping or self.timer.is_due(host):
-                self.saver.save(run, host)
-                self.timer.saved()
-            if stopping:
-                self.saver.wait()
-        if stopping:
-            raise KeyboardInterrupt(signal.Signals(self.stop.signal or 0).name)
+        self.results.folder.lock.require()
+        self.saver.check()
+        if stopping or self.timer.is_due(host):
+            self.saver.save(run, host)
+            self.timer.saved()
+        if stopping or self.timer.is_last(host):
+            self.saver.wait()
+        super().boundary(run, host)
 
-    def on_early_exit(self, error: BaseException) -> BaseException:
-        """Return what to raise after the run ended early, and remove a folder that holds no result."""
-        if self.results is None:
-            return error
-        last = None if self.saver is None else self.saver.last
-        reason = explained(error, self.results.folder, last)
-        self.results.leave(last)
+
+def _train_into(
+    results: Results,
+    algorithm: Algorithm,
+    on_eval: OnEval | None,
+    display: DisplayKind,
+    cadence: Cadence,
+    stop: StopRequest,
+) -> TrainedRun:
+    """Train the algorithm into the folder of the results. After an error, the folder does not stay locked."""
+    folder, config = results.folder, results.folder.config
+    points = evaluation_points(config, folder.earlier)
+    saver, timer = Saver(folder.checkpoints, config, folder.lock.is_held), CheckpointTimer(cadence, len(points))
+    output = {"results": results, "timer": timer, "saver": saver}
+    session = _FolderSession(config, algorithm, on_eval, display, stop, folder.path, **output)
+    try:
+        with closing(saver), closing(results):
+            return session.train(points)
+    except BaseException as error:
+        reason = explained(error, results, saver.last)
+        results.leave(saver.last)
         if isinstance(error, KeyboardInterrupt):
-            return Interrupted(self.results.folder.path, len(self.results.rows), last)
-        return RunError(reason) if reason else error
+            raise Interrupted(folder.path, len(results.rows), saver.last) from None
+        if reason:
+            raise RunError(reason) from error
+        raise
+    finally:
+        folder.lock.release()

@@ -14,9 +14,9 @@ from dcp.cli.main import main
 from dcp.critics.contrastive import Contrastive
 from dcp.critics.quasimetric import Quasimetric
 from dcp.critics.survival import ChronoSRL
-from dcp.envs.paths import TruePaths
 from dcp.envs.registry import make_env
 from dcp.interfaces import Problem
+from dcp.lab.paths import TruePaths
 from dcp.lab.psi_landscape import psi_distances
 from dcp.lab.render.explore_page import Subject, random_goals, random_states, save_explore_page, walks
 from dcp.lab.render.shown_episodes import Episode

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from numpy.testing import assert_allclose
 
-from docs.theory.make import over_delta, over_delta_smooth, over_eps, scene, slope, with_slack
 from tests.support.random_systems import SEEDS, curved, ends, examples, linear
 from tools.theory.control_systems import Curved, Linear, feedback, point_with_inertia, unit
 from tools.theory.counterexamples import (
@@ -16,6 +15,7 @@ from tools.theory.counterexamples import (
     sphere_with_waypoint,
     tiny_neighbourhood,
 )
+from tools.theory.figures import over_delta, over_delta_smooth, over_eps, scene, slope, with_slack
 from tools.theory.theorems import Ripple, gap, paper_bound, proven_bound, sharpest_ripple, slack
 
 

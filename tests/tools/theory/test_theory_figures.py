@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.theory.make import FIGURES, plane_figure, sweep_figure, theorem_figures
+from tools.theory.figures import FIGURES, plane_figure, sweep_figure, theorem_figures
 
 
 def test_the_legend_of_the_sweep_states_the_slopes_that_theorem_two_asks_for():

@@ -15,9 +15,9 @@ import numpy as np
 from dcp.config import Config
 from dcp.envs.base import Environment, EnvState, is_sound
 from dcp.envs.mazes import goals_at, has_plane, unit
-from dcp.envs.paths import farthest_goal, wall_at
 from dcp.lab.diagnose.distance_measures import rank_correlation
 from dcp.lab.diagnose.visited_states import Found, Subject, Truth, Visits, actions, learned
+from dcp.lab.paths import farthest_goal, wall_at
 from dcp.lab.statistics import clustered_mean, clustered_share
 from dcp.machine.compiling import QUICK_COMPILE, cached_by_env
 from dcp.methods.commands import PooledSubgoal

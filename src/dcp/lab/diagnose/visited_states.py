@@ -14,10 +14,10 @@ import numpy as np
 from dcp.config import Config
 from dcp.envs.base import Environment, EnvState
 from dcp.envs.mazes import has_plane, unit
-from dcp.envs.paths import TruePaths
 from dcp.envs.point_tasks import things_of
 from dcp.errors import UserError
 from dcp.evaluation import Record, rollout
+from dcp.lab.paths import TruePaths
 from dcp.machine.compiling import QUICK_COMPILE, cached_by_env
 from dcp.methods.conditions import direction_and_magnitude
 from dcp.methods.more_conditions import pulled_back

@@ -21,13 +21,13 @@ from dcp.critics.survival import ChronoSRL
 from dcp.envs import point_tasks
 from dcp.envs.base import Environment
 from dcp.envs.mazes import goals_at, unit
-from dcp.envs.paths import TruePaths, farthest_goal
 from dcp.envs.point_tasks import PointMaze, PointPushing, things_of
 from dcp.errors import UserError
 from dcp.files.run_folder import kept_policies
 from dcp.lab.landscape_figure import COLOURS as RAMP
 from dcp.lab.pages.packing import exact, pack
 from dcp.lab.pages.whole_page import asset, theme, whole_page
+from dcp.lab.paths import TruePaths, farthest_goal
 from dcp.lab.psi_landscape import pulled_back
 from dcp.lab.render.pictures import COLOURS
 from dcp.lab.render.shown_episodes import Episode, sees_direction, visited_pool
@@ -119,7 +119,7 @@ def pool_of(target: Target, env: Environment, policy: DeployedPolicy, length: in
     if command is None:
         return None, ""
     if target.folder is not None:
-        from dcp.runs.checkpoint_files import read_pool
+        from dcp.runs.run_status import read_pool
 
         if (pool := read_pool(target.folder)) is not None:
             return pool, "the run's newest checkpoint"

@@ -1,4 +1,4 @@
-// The length of the shortest path from every point of a grid to a goal, exactly: dcp.envs.paths.TruePaths.
+// The length of the shortest path from every point of a grid to a goal, exactly: dcp.lab.paths.TruePaths.
 // A path is straight except for bends at walls' corners, so it leads to a corner that the point sees, and from there on.
 
 export class TruePaths {

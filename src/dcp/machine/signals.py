@@ -1,0 +1,101 @@
+"""Hear a signal the moment it arrives, whatever Python is doing.
+
+Python runs a signal's handler between two bytecodes of the main thread: after a minute of compilation, or inside one of
+JAX's callbacks, which swallows what the handler raises. So the handler does nothing, and a thread reads the pipe that
+Python's C handler writes to. This module is imported before anything heavy, so it needs little itself.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+
+from dcp.errors import EXIT_INTERRUPTED
+
+Reaction = Callable[[signal.Signals], None]
+_listeners: list[tuple[Sequence[signal.Signals], Reaction]] = []
+CLEAN_UPS: list[Callable[[], None]] = []  # what `end_at_once` calls first
+
+
+@contextmanager
+def listening(signals: Sequence[signal.Signals], react: Reaction) -> Iterator[None]:
+    """Within this context, call `react` from another thread as soon as one of these signals arrives.
+
+    The innermost context that names a signal gets it. A signal that is ignored, as under nohup, stays ignored, and one
+    that gets another handler meanwhile is that handler's.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python lets only the main thread set handlers
+        return
+    with ExitStack() as stack:
+        if not _listeners:
+            stack.enter_context(_reading_thread())
+        _listeners.append((signals, react))
+        stack.callback(_listeners.pop)
+        for number in signals:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before = signal.signal(number, _left_to_the_thread)
+                stack.callback(signal.signal, number, before or signal.SIG_DFL)
+        yield
+
+
+@contextmanager
+def stopped_at_once() -> Iterator[None]:
+    """Within this context, the first Ctrl-C ends the process, unless the caller has a handler of its own."""
+    handler = signal.getsignal(signal.SIGINT)
+    if handler not in (signal.default_int_handler, _left_to_the_thread):
+        yield
+        return
+    with listening((signal.SIGINT,), end_at_once):
+        yield
+
+
+def end_at_once(number: signal.Signals) -> None:
+    """End the process without a shutdown of the interpreter.
+
+    While it shuts down, XLA's threads still compile or step, and use memory that it has freed: a segmentation fault.
+    """
+    for clean_up in CLEAN_UPS:
+        with suppress(Exception):
+            clean_up()
+    shown = "\x1b[?25h\r\n" if sys.stderr is not None and sys.stderr.isatty() else ""  # a progress bar hides the cursor
+    with suppress(OSError):
+        os.write(2, f"{shown}dcp: stopped\n".encode())
+    os._exit(EXIT_INTERRUPTED)
+
+
+def raise_again() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt from here on, for a command that must release what it holds."""
+    if signal.getsignal(signal.SIGINT) is _left_to_the_thread:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def _reading_thread() -> Iterator[None]:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    thread = threading.Thread(target=_read, args=(reader,), name="dcp-signals", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(writer)  # the thread reads the end of the file and returns
+        thread.join()
+        os.close(reader)
+
+
+def _read(reader: int) -> None:
+    while byte := os.read(reader, 1):
+        number = byte[0]
+        if signal.getsignal(number) is _left_to_the_thread:
+            react = next((react for signals, react in reversed(_listeners) if number in signals), None)
+            if react is not None:
+                react(signal.Signals(number))
+
+
+def _left_to_the_thread(number: int, frame: object) -> None:
+    pass
