@@ -27,7 +27,7 @@ define find_python
 	fi
 endef
 
-.PHONY: help setup demo docs test test-all test-lerobot test-pythons dist lint format bench pictures ledger lock clean
+.PHONY: help setup demo docs test test-all test-lerobot test-pythons test-trackers dist lint format bench pictures ledger lock clean
 
 help:
 	@echo "make setup     the virtual environment in .venv, installed from requirements.lock"
@@ -38,6 +38,7 @@ help:
 	@echo "make test-pythons  the wheel in an empty environment on each Python 3.11 to 3.13 that is here, without the lock file"
 	@echo "make dist      the wheel and the source distribution, in dist/"
 	@echo "make test-lerobot  our LeRobot plugins in the real LeRobot: an environment of its own, several GB the first time"
+	@echo "make test-trackers  runs that log to the real W&B, offline, and the real trackio: an environment of its own"
 	@echo "make lint      lint, types, import contracts"
 	@echo "make format    ruff's formatting and safe fixes"
 	@echo "make bench     every benchmark; each ends with one line of JSON"
@@ -81,8 +82,7 @@ $(INTEROP): requirements-interop.lock $(STAMP)
 # MkDocs and what runs notebooks, for the site and its tests.
 $(DOCS): requirements-docs.lock $(STAMP)
 	@echo "setup: installing MkDocs and nbclient (half a minute the first time)"
-	@sed -n '/^[A-Za-z0-9]/s/ *\\$$//p' requirements.lock > $(DOCS).constraints
-	@$(PIP) install --only-binary :all: -r requirements-docs.lock --constraint $(DOCS).constraints
+	@$(PIP) install --no-deps --require-hashes --only-binary :all: -r requirements-docs.lock
 	@touch $(DOCS)
 
 docs: $(DOCS)
@@ -127,6 +127,17 @@ dist: setup
 test-pythons: dist
 	@$(BIN)/python -m tests.support.pythons dist/*.whl $(PYTHONS)
 
+# trackio wants an older Pillow than requirements.lock has, so it and W&B have an environment of their own.
+TRACKERS_VENV ?= .venv-trackers
+test-trackers:
+	@if ! $(TRACKERS_VENV)/bin/python -c 'import dcp, wandb, trackio, pytest' >/dev/null 2>&1; then \
+		$(find_python); \
+		echo "setup: $(TRACKERS_VENV) with W&B and trackio (a minute or more the first time)"; \
+		$$python -m venv --clear $(TRACKERS_VENV) && \
+		$(TRACKERS_VENV)/bin/python -m pip install --quiet --no-input --disable-pip-version-check --editable '.[wandb,trackio]' pytest || exit 1; \
+	fi
+	@$(TRACKERS_VENV)/bin/python -m pytest tests/runs/test_tracking.py
+
 # LeRobot wants Python 3.12 and a torch of its own, so it has an environment of its own. LEROBOT_VENV: where.
 LEROBOT_VENV ?= .venv-lerobot
 PYTHON312 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12*/bin/python3.12) python3.12)
@@ -163,7 +174,7 @@ lock:
 	echo "lock: resolving"; \
 	"$$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-header $(if $(UPGRADE),--upgrade) --extra dev pyproject.toml --output-file requirements.lock || exit 1; \
-	"$$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate \
+	"$$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
 		$(if $(UPGRADE),--upgrade) --group docs --constraint requirements.lock --output-file requirements-docs.lock
 
 clean:

@@ -41,7 +41,7 @@ def main() -> None:
     prepare(config.devices, make_env(config.env).spec)
     programs = Programs(make_algorithm(config))
     config = programs.algorithm.config
-    run, host = programs.init(), HostState()
+    run, host = programs.init(), HostState(unrolls=config.num_prefill_unrolls)
     for _ in range(config.num_prefill_unrolls):
         run = programs.prefill(run)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(run))
@@ -79,10 +79,11 @@ def in_turns(
         nonlocal run
         run, metrics = programs.iteration(run)
         host.unrolls += 1
+        host.metrics.append({name: float(value) for name, value in metrics.items()})
         return metrics, run
 
     times: dict[str, list[float]] = {"plain": [], "saving": [], "blocked": []}
-    for turn in range(rounds + 1):  # the first compiles, and imports Orbax
+    for turn in range(rounds + 1):  # the first compiles, and the first write
         plain = seconds(iteration)
         since = time.perf_counter()
         saver.save(run, host)

@@ -36,10 +36,9 @@ def maps(run: str, states: int) -> dict[str, float]:
     """Seconds of controllability's rollouts, together and one by one."""
     import jax
 
-    from dcp.lab.diagnose.diagnosis import require_psi
     from dcp.lab.diagnose.direction_measures import STEPS, action_maps
     from dcp.lab.diagnose.visited_states import gather
-    from dcp.lab.targets import environment_of, open_target
+    from dcp.lab.targets import environment_of, open_target, require_psi
 
     target = open_target(run)
     env, policy = environment_of(target), require_psi(target)

@@ -1,6 +1,6 @@
 """Stable-Baselines3's SAC with hindsight goals on our environments, then evaluated by the code that evaluates ours.
 
-pip install "dcp-rl[interop]"
+pip install '.[interop]'    # in a clone of dcp
 python examples/sb3_her.py --env point_u_maze --steps 20000
 """
 

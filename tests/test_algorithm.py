@@ -3,7 +3,6 @@
 import dataclasses
 import shutil
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -18,6 +17,7 @@ from dcp.envs.point_tasks import PointMaze
 from dcp.errors import UserError
 from dcp.evaluation import evaluation_key
 from dcp.interfaces import Agent
+from dcp.loop import evaluation_points
 from dcp.machine.checks import check_algorithm
 from dcp.machine.programs import Programs
 from dcp.methods.commands import FinalGoal
@@ -60,31 +60,6 @@ def test_fewer_updates_per_iteration_are_the_first_of_the_same_batches(tiny_run:
         orders.append(np.asarray(trainer.pairs(windows, jax.random.key(1), jax.random.key(2))[1]))
     assert orders[1].shape == (3, 64)
     assert np.array_equal(orders[1], orders[0][:3])
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"component_settings": {"critic.eikonal": 0.1}}, {"critic_learning_rate": 1e-3}],
-    ids=["stacked networks", "flat moments", "two rates"],
-)
-def test_updates_in_few_launches_are_the_updates(tiny_run: TrainedRun, settings: dict[str, Any]):
-    """GPUs run the one form, CPUs the other: eight updates on the same batches."""
-    trainer = make_algorithm(tiny_config(**settings))
-    windows = trainer.windows(tiny_run.state.replay, jax.random.key(0))
-    pairs, order = trainer.pairs(windows, jax.random.key(1), jax.random.key(2))
-    keys = jax.random.split(jax.random.key(3), len(order))
-    steps = (order, jax.vmap(trainer.learner.noise, in_axes=(0, None))(keys, 64), keys, None)
-    two_rates = "critic_learning_rate" in settings
-    start = trainer.learner.init(jax.random.key(0)) if two_rates else tiny_run.state.learner
-    plain, metrics = jax.jit(trainer._updates)(start, pairs, steps)
-    few, few_metrics = jax.jit(trainer._updates_in_few_launches)(start, pairs, steps)
-    assert jax.tree.structure(few) == jax.tree.structure(plain)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), few, plain)
-    assert few_metrics.keys() == metrics.keys()
-    for name, value in metrics.items():
-        np.testing.assert_allclose(few_metrics[name], value, rtol=1e-5, atol=1e-6)
-    shapes = jax.eval_shape(trainer.learner.flattened, start)
-    assert (len(jax.tree.leaves(shapes.optimizer)) == 3) is not two_rates
 
 
 def test_the_replay_holds_the_unrolls_that_were_counted(tiny_run: TrainedRun):

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dcp.evaluation import Record, measure, training_scores
-from dcp.lab.evaluation_results import estimates
+from dcp.lab.trial import estimates
 
 YES, NO = True, False
 # Episode 0 reaches at its second step and leaves; 1 reaches at its last; 2 ends after two steps and never reaches.
@@ -17,11 +17,15 @@ ALIVE = np.array([[YES, YES, YES], [YES, YES, YES], [YES, YES, NO], [YES, YES, N
 DIVERGED = np.array([[NO, NO, NO], [NO, NO, NO], [NO, NO, YES], [NO, NO, NO]])
 DISTANCE = np.array([[4.0, 8.0, 5.0], [2.0, 6.0, 4.0], [0.4, 4.0, 3.0], [0.3, 2.0, 3.0], [1.0, 0.2, 3.0]])  # [T + 1, N]
 SATURATED = np.array([[1.0, 0.0, 0.5], [1.0, 0.0, 1.0], [0.0, 0.5, 1.0], [0.0, 0.5, 1.0]])
+# [T, N, A]: episode 0 flips both components at each step, 1 one of two once, over a zero; 2 flips one, then ends.
+SIGNS = np.array(
+    [[[1, 1], [1, 1], [1, 1]], [[-1, -1], [0, 1], [-1, 1]], [[1, 1], [-1, 1], [1, -1]], [[-1, -1], [-1, 1], [-1, 1]]]
+)
 
 
 @pytest.fixture
 def measures():
-    return measure(Record(np.zeros((3, 4)), DISTANCE, NEAR, ALIVE, DIVERGED, SATURATED))
+    return measure(Record(np.zeros((3, 4)), DISTANCE, NEAR, ALIVE, DIVERGED, SATURATED, SIGNS))
 
 
 def test_each_measure_by_hand(measures):
@@ -31,6 +35,7 @@ def test_each_measure_by_hand(measures):
     assert_allclose(measures.final_distance, [1.0, 0.2, 3.0])
     assert_allclose(measures.start_distance, [4.0, 8.0, 5.0])
     assert_allclose(measures.saturation, [0.5, 0.25, 0.75])  # the last: two steps that count
+    assert_allclose(measures.action_flips, [1.0, 0.5 / 3, 0.5])  # the last: of its one pair of steps
     assert_array_equal(measures.diverged, [False, False, True])
     assert_array_equal(measures.steps, [4, 4, 2])
     assert_allclose(measures.cumulative_reach, [0.0, 1 / 3, 1 / 3, 2 / 3])
@@ -43,6 +48,7 @@ def test_one_number_each(measures):
     assert_allclose(summary["final_distance"], 1.4)
     assert summary["eval_diverged_episodes"] == 1
     assert_allclose(summary["saturation"], 4.5 / 10)  # over the ten steps that count: 2 + 1 + 1.5
+    assert_allclose(summary["action_flips"], (3 + 0.5 + 0.5) / 7)  # over the pairs of steps that count: 3 + 3 + 1
     assert summary["median_first_reach"] == 3.0
     assert {name: summary[name] for name in training_scores(measures)} == training_scores(measures)
 
@@ -55,7 +61,9 @@ def test_an_estimate_of_saturation_is_the_mean_over_steps_as_in_the_summary(meas
 
 
 def test_without_a_success_there_is_no_first_reach():
-    record = Record(np.zeros((1, 4)), DISTANCE[:, 2:], NEAR[:, 2:], ALIVE[:, 2:], DIVERGED[:, 2:], SATURATED[:, 2:])
+    record = Record(
+        np.zeros((1, 4)), DISTANCE[:, 2:], NEAR[:, 2:], ALIVE[:, 2:], DIVERGED[:, 2:], SATURATED[:, 2:], SIGNS[:, 2:]
+    )
     assert np.isnan(measure(record).summary()["median_first_reach"])
 
 
@@ -75,7 +83,13 @@ def test_a_distance_on_an_edge_belongs_to_the_bin_above_and_the_last_bin_has_bot
     near = np.array([[True, False, False, False, True]])
     five = measure(
         Record(
-            np.zeros((5, 2)), np.zeros((2, 5)), near, np.ones((1, 5), bool), np.zeros((1, 5), bool), np.zeros((1, 5))
+            np.zeros((5, 2)),
+            np.zeros((2, 5)),
+            near,
+            np.ones((1, 5), bool),
+            np.zeros((1, 5), bool),
+            np.zeros((1, 5)),
+            np.ones((1, 5, 2)),
         )
     )
     bins = five.by_distance(np.arange(5.0))
@@ -100,7 +114,9 @@ def test_goals_that_are_all_equally_far_share_one_bin(measures):
 )
 def test_cumulative_reach_never_falls_and_ends_at_success_and_bins_add_up(near, ends, distance):
     alive = np.arange(6)[:, None] < ends[None]  # [T, N]
-    record = Record(np.zeros((5, 4)), distance, near & alive, alive, np.zeros((6, 5), bool), np.zeros((6, 5)))
+    record = Record(
+        np.zeros((5, 4)), distance, near & alive, alive, np.zeros((6, 5), bool), np.zeros((6, 5)), np.ones((6, 5, 2))
+    )
     found = measure(record)
     assert np.all(np.diff(found.cumulative_reach) >= 0)
     assert found.cumulative_reach[-1] == found.success.mean() == training_scores(found)["success_once"]

@@ -95,6 +95,21 @@ def test_the_actor_loss_is_entropy_minus_energy_at_the_actors_goal():
     assert_allclose(loss, jnp.mean(0.3 * log_prob - energy), rtol=1e-5)
 
 
+def test_the_penalty_on_changes_of_action_is_the_squared_change_from_a_state_to_the_next():
+    batch, params = make_batch(), first_state("crl").params
+    batch = batch._replace(next_state=batch.state + 0.5)
+    noise = jax.random.normal(KEY, (SIZE, 2))
+    plain, penalised = make_learner("crl"), make_learner("crl", action_change_penalty=3.0)
+    now, after = (
+        actor_heads(plain.network, params.actor, s, batch.future_goal)[0] for s in (batch.state, batch.next_state)
+    )
+    change = np.square(np.tanh(now) - np.tanh(after)).sum(axis=-1).mean()
+    assert change > 1e-4
+    (without, _), (loss, _) = (learner.actor_loss(params, batch, noise) for learner in (plain, penalised))
+    assert_allclose(loss - without, 3.0 * change, rtol=1e-3)
+    assert "next_state" not in plain.needs and "next_state" in penalised.needs
+
+
 def test_critic_gradients_are_bit_identical_across_methods():
     batch = make_batch()
     gradients = {

@@ -10,14 +10,14 @@ import pytest
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 CELL_SECONDS = 1200
-ON_COLAB = "%pip install -q dcp-rl\n"
+INSTALL = "%pip install -q ..\n"  # the clone that it lies in
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_stored_clean_and_installs_itself(path: Path):
     code = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
-    assert "".join(code[0]["source"]).endswith(ON_COLAB.rstrip())
+    assert "".join(code[0]["source"]).endswith(INSTALL.rstrip())
 
 
 @pytest.mark.slow

@@ -11,10 +11,16 @@ from pathlib import Path
 import pytest
 
 import dcp
+from dcp.errors import install_hint
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-WITH_HINTS = [*sorted((ROOT / "src").rglob("*.py")), *sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
+WITH_HINTS = [ROOT / "README.md", ROOT / "Makefile", *(ROOT / "notebooks").glob("*.ipynb")]
+WITH_HINTS += [
+    page for room in ("src", "docs", "examples") for page in (ROOT / room).rglob("*.*") if page.suffix in (".py", ".md")
+]
+WITH_HINTS += [*(ROOT / "lerobot_plugins").rglob("*.toml"), *(ROOT / "lerobot_plugins").rglob("*.md")]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
 def test_the_installed_distribution_is_dcp_rl_in_the_version_of_the_code():
@@ -22,20 +28,43 @@ def test_the_installed_distribution_is_dcp_rl_in_the_version_of_the_code():
     assert version("dcp-rl") == PROJECT["version"] == dcp.__version__
 
 
-def test_no_hint_installs_a_strangers_package():
-    """`dcp` on the package index is not ours."""
-    hints = [(page.name, hint) for page in WITH_HINTS for hint in re.findall(r"pip install.*", page.read_text())]
-    assert [hint for hint in hints if re.search(r"install (-\S+ )*['\"]?dcp(?!-rl|[_\w])", hint[1])] == []
+def test_dir_lists_the_interface_and_nothing_else():
+    names = [name for name in dir(dcp) if not name.startswith("_")]
+    assert names == sorted([*dcp.__all__, "presets"])
+    assert {"train", "Agent", "Algorithm", "load_policy", "make_env", "METHODS"} <= set(names)
+
+
+def test_no_text_fetches_dcp_from_a_package_index():
+    """Nobody owns the name there yet, and `dcp` is another project: `pip install .` in a clone is what works."""
+    argument = r"""(?: +(?!in\b|#)[^\s`]+)*? +['"]?"""
+    wrong = re.compile(rf"pip install{argument}dcp(-rl)?(\[\w+\])?(?![\w/-])")
+    texts = {page.relative_to(ROOT).as_posix(): page.read_text() for page in WITH_HINTS}
+    assert [(name, hint[0]) for name, text in texts.items() for hint in wrong.finditer(f"{text}\n")] == []
+    assert wrong.search("pip install -q 'dcp-rl[video]'") and wrong.search("%pip install dcp\n")
 
 
 def test_hints_name_extras_that_exist():
-    named = {
-        extra
-        for page in WITH_HINTS
-        for group in re.findall(r"dcp-rl\[([\w,]+)\]", page.read_text())
-        for extra in group.split(",")
-    }
-    assert {"video", "onnx", "cuda"} <= named <= set(PROJECT["optional-dependencies"])
+    texts = [page.read_text() for page in WITH_HINTS]
+    named = {extra for text in texts for extra in re.findall(r"""['"]\.\[(\w+)\]|install_hint\(['"](\w+)""", text)}
+    names = {one or other for one, other in named}
+    assert {"video", "onnx", "cuda", "hub"} <= names <= set(PROJECT["optional-dependencies"])
+
+
+def test_the_hint_is_what_works_from_a_clone_and_from_a_repository_once_there_is_one(tmp_path: Path, monkeypatch):
+    assert install_hint("wandb") == "pip install '.[wandb]' in a clone of dcp"
+    assert install_hint() == "pip install . in a clone of dcp"
+    info = tmp_path / "dcp_rl-9.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: dcp-rl\nVersion: 9\nProject-URL: Repository, https://host/dcp\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert install_hint("wandb") == "pip install 'dcp-rl[wandb] @ git+https://host/dcp'"
+
+
+def test_actions_are_pinned_by_commit_and_downloads_by_hash():
+    used = [use for file in WORKFLOWS for use in re.findall(r"uses: (.*)", file.read_text())]
+    assert len(used) >= 8 and [use for use in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\S+", use)] == []
+    installs = [line for file in WORKFLOWS for line in re.findall(r"pip install.*", file.read_text())]
+    assert installs and [line for line in installs if "--require-hashes" not in line] == []
 
 
 @pytest.mark.slow
@@ -58,3 +87,18 @@ def test_citation_changelog_and_package_have_one_version_and_date():
     newest, date = re.findall(r"^## \[([\d.]+)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
     assert cited == newest == PROJECT["version"]
     assert released == date
+
+
+CORE = """
+import sys, dcp.algorithm
+files = {name: module.__file__ for name, module in sys.modules.items() if name == "dcp" or name.startswith("dcp.")}
+print(len(files), sum(len(open(file).read().splitlines()) for file in files.values()), *files)
+"""
+
+
+def test_the_algorithm_loads_a_core_that_can_be_read_in_one_sitting_and_nothing_of_the_machine():
+    done = subprocess.run([sys.executable, "-P", "-c", CORE], capture_output=True, text=True, check=True)
+    modules, lines, *names = done.stdout.split()
+    assert int(modules) <= 24 and int(lines) <= 5000
+    rooms = {name.split(".")[1] for name in names if "." in name}
+    assert not rooms & {"machine", "runs", "lab", "grid", "robots", "interop", "cli", "files"}

@@ -1,4 +1,4 @@
-"""README.md: in order, and its blocks run."""
+"""README.md: its Python and its commands run."""
 
 import re
 import shlex
@@ -18,38 +18,20 @@ SHORT = ('preset_config("demo", steps=500_000)', 'preset_config("smoke")')
 
 def run_blocks(blocks: list[str]) -> dict[str, Any]:
     """Run a page's blocks one after another, as a reader would paste them. -> the names that they leave"""
-    found: dict[str, Any] = {"__name__": "readme"}
+    names: dict[str, Any] = {"__name__": "readme"}
     for block in blocks:
-        exec(block, found)
-    return found
-
-
-def test_its_parts_are_in_order():
-    marks = [
-        "render_ant_u_maze.gif",
-        "pip install dcp-rl",
-        "```python",
-        "| `dcp_no_pool` |",
-        "four_methods.png",
-        "usually |",
-    ]
-    places = [TEXT.index(mark) for mark in [*marks, "## Where to go"]]
-    assert places == sorted(places)
+        exec(block, names)
+    return names
 
 
 def test_its_python_runs_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     blocks = python_blocks(README)
     assert SHORT[0] in blocks[0] and len(blocks) == 2
-    found = run_blocks([blocks[0].replace(*SHORT), blocks[1]])
-    assert len(found["run"].rows) == 2 and found["action"].shape == (2,)
+    names = run_blocks([blocks[0].replace(*SHORT), blocks[1]])
+    assert len(names["run"].rows) == 2 and names["action"].shape == (2,)
     assert dcp.load_policy(tmp_path / "mine.safetensors").condition == dcp.Direction()
-    assert found["mine"].condition.scale == 2.0
-
-
-def test_its_eight_lines_are_eight():
-    lines = [line for line in python_blocks(README)[0].splitlines() if line]
-    assert len(lines) <= 8
+    assert names["mine"].condition.scale == 2.0
 
 
 @pytest.mark.slow

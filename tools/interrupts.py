@@ -48,7 +48,7 @@ def _before_dcp(code: int | None, errors: str) -> bool:
 
     It then exits by the signal, which a shell shows as 130, or with 1 if it was still reading its own site module.
     """
-    return code in (-signal.SIGINT, 1) and "KeyboardInterrupt" in errors and "/dcp/cli/" not in errors
+    return code == -signal.SIGINT or (code == 1 and "KeyboardInterrupt" in errors and "/dcp/" not in errors)
 
 
 def measure(starts: int, within: float, seed: int) -> dict[str, object]:

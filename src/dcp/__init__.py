@@ -2,9 +2,11 @@
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # type checkers take it for typing.TYPE_CHECKING, which takes a while to import
 if TYPE_CHECKING:
+    from typing import Any
+
     from dcp import presets as presets
     from dcp.algorithm import Algorithm as Algorithm
     from dcp.components import register as register
@@ -55,12 +57,16 @@ __all__ = sorted(_HOME_OF)  # pyright: ignore[reportUnsupportedDunderAll]
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name in _MODULES:
         return import_module(f"dcp.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'dcp' has no attribute {name!r}")
     return getattr(import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_MODULES, "__version__"})
 
 
 # gymnasium.make("dcp:dcp/AntUMaze-v0") imports dcp and then looks the id up. Without Gymnasium nothing is imported.

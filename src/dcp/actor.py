@@ -55,7 +55,7 @@ def log_prob_squashed(mean: Array, log_std: Array, action: Array) -> Array:
 
 
 def alpha_loss(log_alpha: Array, log_prob: Array, target_entropy: float) -> Array:
-    """The temperature rises while the entropy is below its target."""
+    """Return the temperature's loss: the temperature rises while the entropy is below its target."""
     return jnp.exp(log_alpha) * jnp.mean(jax.lax.stop_gradient(-log_prob) - target_entropy)
 
 
@@ -127,7 +127,7 @@ def actor_rule_of(critic: Any) -> ActorRule:
 
 
 class ChunkState(NamedTuple):
-    """The chunk of H actions that is being taken."""
+    """Hold the chunk of H actions that is being taken."""
 
     actions: Array  # [..., H * A]
     step: Array  # [...] or []: the next action's index; at 0 a new chunk is planned

@@ -20,7 +20,7 @@ from dcp.envs.registry import env_of
 from dcp.errors import UserError
 from dcp.interfaces import Agent, CommandState, goals_of
 from dcp.learner import Learner, LearnerParams, LearnerState
-from dcp.methods.table import checked, config_of, for_task, make_agent, make_part, needs
+from dcp.methods.table import checked_agent, config_of, for_task, make_agent, make_part
 from dcp.replay import (
     ReplayState,
     init_replay,
@@ -46,7 +46,7 @@ class ActingState(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """A run between two iterations: all that its numbers depend on."""
+    """Hold a run between two iterations: all that its numbers depend on."""
 
     learner: LearnerState
     acting: ActingState
@@ -58,7 +58,7 @@ class RunState(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What each update of an iteration sees besides the pairs. [updates, ...]"""
+    """Hold what each update of an iteration sees besides the pairs. [updates, ...]"""
 
     indices: Array  # [updates, B]: which pairs
     noise: Array  # [updates, B, A]: the actor's
@@ -67,7 +67,7 @@ class Draws(NamedTuple):
 
 
 class Parts(Protocol):
-    """The parts of an iteration: pure functions (`Algorithm`) or compiled ones (`machine.programs.Programs`)."""
+    """Declare an iteration's parts: pure functions (`Algorithm`) or compiled ones (`machine.programs.Programs`)."""
 
     def collect(
         self, params: LearnerParams, acting: ActingState, replay: ReplayState, key: Array
@@ -99,7 +99,7 @@ def iteration(parts: Parts, run: RunState) -> tuple[RunState, Metrics]:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An environment, an agent and a config: objects, or names. Equal algorithms share their compiled programs.
+    """Compose an environment, an agent and a config: objects, or names. Equal algorithms share their compiled programs.
 
     env: an environment or its name; None: the config's. agent: an `Agent`, or a method's name; None: the config's.
     vmap: makes a function of one environment a function of all N: `jax.vmap`, or a split over devices.
@@ -149,7 +149,7 @@ class Algorithm:
 
     @cached_property
     def seeds(self) -> Any:
-        """The states of the file `pool_seed`, for the pool and the critic; None without one."""
+        """Return the states of the file `pool_seed`, for the pool and the critic; None without one."""
         return None if self.config.pool_seed is None else _seed_file(self.config, self.env)
 
     @property
@@ -214,7 +214,7 @@ class Algorithm:
         return acting, insert(replay, rows), metrics
 
     def unroll(self, params: LearnerParams, acting: ActingState, key: Array) -> tuple[ActingState, Transition, Metrics]:
-        """-> acting, transitions [T, N, ...], what happened (means over the unroll)"""
+        """Do one unroll. -> acting, transitions [T, N, ...], metrics (means over the unroll)"""
 
         def step(acting: ActingState, keys: tuple[Array, Array]) -> tuple[ActingState, tuple[Transition, Metrics]]:
             return self.step(params, acting, *keys)
@@ -275,11 +275,11 @@ class Algorithm:
         return self.updates(learner, pairs, self.draws(order, key_update))
 
     def pairs(self, windows: Transition, key_future: Array, key_shuffle: Array) -> tuple[Batch, Array]:
-        """-> every pair of the windows, with its hindsight goal, and the shuffled order of their batches"""
-        config, wanted = self.config, needs(self.agent)
+        """Return every pair of the windows, with its hindsight goal, and the shuffled order of their batches"""
+        config, fields = self.config, self.learner.needs
         hindsight = goals_of(self.agent)
         spec, chunk = self.env.spec, config.action_chunk
-        pairs = relabel(windows, spec, config.discount, key_future, wanted, hindsight, chunk)
+        pairs = relabel(windows, spec, config.discount, key_future, fields, hindsight, chunk)
         order = shuffled_batches(pairs.state.shape[0], config.batch_size, key_shuffle)
         return pairs, order if config.updates_per_iteration is None else order[: config.num_updates]
 
@@ -311,7 +311,7 @@ class Algorithm:
     @property
     def stores_falls(self) -> bool:
         """Tell whether the replay keeps which steps ended in a fall: only where the critic asks."""
-        return reads_falls(needs(self.agent), goals_of(self.agent))
+        return reads_falls(self.learner.needs, goals_of(self.agent))
 
 
 def _seed_file(config: Config, env: Environment) -> Any:
@@ -337,12 +337,12 @@ def _with_env(config: Config, env: Environment | str | None) -> tuple[Config, En
 
 
 def _with_agent(config: Config, agent: Agent, env: Environment) -> tuple[Config, Agent]:
-    """Write the agent into the config, unless it is there already, and fill in what the task decides."""
+    """Write the agent into the config, unless the config names it already, and fill in what the task decides."""
     if agent.network is None:
         agent = agent._replace(network=make_part("network", config))
-    agent = for_task(checked(agent), env.spec, config.episode_length)
+    agent = for_task(checked_agent(agent), env.spec, config.episode_length)
     try:
-        is_there = agent == make_agent(config, env.spec)
+        is_in_config = agent == make_agent(config, env.spec)
     except UserError:  # a part without a name of its own, such as a class in a notebook
-        is_there = False
-    return (config if is_there else config_of(agent, config)), agent
+        is_in_config = False
+    return (config if is_in_config else config_of(agent, config)), agent

@@ -119,10 +119,10 @@ def describe(kind: str, component: Any) -> dict[str, Any]:
 
 def build(kind: str, name: Any, settings: Mapping[str, Any]) -> Any:
     """Make the component of this name with these settings; each of them must be one of its fields, and of its type."""
-    made = TABLES[kind].find(name)
-    if not isinstance(made, type) or not dataclasses.is_dataclass(made):
+    part = TABLES[kind].find(name)
+    if not isinstance(part, type) or not dataclasses.is_dataclass(part):
         raise UserError(f"the {kind} {shown(name)} is not a dataclass: write @dataclass(frozen=True) above its class")
-    fields = setting_types(made)
+    fields = setting_types(part)
     if TABLES[kind].joined is not None and isinstance(name, str) and "+" in name:
         halves: dict[str, dict[str, Any]] = {field: {} for field in fields}
         for path, value in settings.items():
@@ -131,16 +131,16 @@ def build(kind: str, name: Any, settings: Mapping[str, Any]) -> Any:
                 raise UserError(f"{kind}.{path}: {unknown(f'part of {shown(name)}', field, fields)}")
             halves[field][setting] = value
         rows = zip(halves, name.split("+"), strict=True)
-        return made(**{field: build(kind, row, halves[field]) for field, row in rows})
+        return part(**{field: build(kind, row, halves[field]) for field, row in rows})
     for field, value in settings.items():
         if field not in fields:
             raise UserError(f"{kind}.{field}: {unknown(f'setting of {shown(name)}', field, fields)}")
         if not fits(value, fields[field]):
-            wanted = getattr(fields[field], "__name__", str(fields[field]))
-            raise UserError(f"{kind}.{field} must be {wanted}, not {shown(value)}")
+            kind_of_value = getattr(fields[field], "__name__", str(fields[field]))
+            raise UserError(f"{kind}.{field} must be {kind_of_value}, not {shown(value)}")
     try:
         values = {field: _function(f"{kind}.{field}", value, fields[field]) for field, value in settings.items()}
-        return made(**{field: _tuples(value) for field, value in values.items()})
+        return part(**{field: _tuples(value) for field, value in values.items()})
     except TypeError as error:
         raise UserError(f"the {kind} {shown(name)} cannot be made ({one_line(error)}): give its settings") from error
 

@@ -147,6 +147,8 @@ class Settings:
     """Weight of the critic's penalty on squared row-wise log-sum-exp."""
     target_entropy_scale: float = setting(0.5, at_least=0)
     """The target entropy is minus this times A."""
+    action_change_penalty: float = setting(0.0, at_least=0)
+    """Weight of the actor's penalty on squared changes of its action from a state to the next. 0: none, the paper's."""
 
     # The networks
     network: str = setting("mlp", code=True)
@@ -255,6 +257,35 @@ class Config(Settings):
         return cls(**values)
 
 
+@dataclass(frozen=True)
+class Tracking:
+    """Say where else a run's rows go."""
+
+    tensorboard: bool = False
+    """Also write TensorBoard events into the run folder."""
+    wandb: bool = False
+    """Also log to Weights & Biases. A resumed run continues its W&B run."""
+    trackio: bool = False
+    """Also log to trackio, as to W&B, but on this machine."""
+    wandb_project: str | None = None
+    """Project for --wandb and --trackio. Default: dcp."""
+    wandb_group: str | None = None
+    """Group for --wandb and --trackio. Default: environment and method, so that seeds are together."""
+    wandb_name: str | None = None
+    """Name for --wandb and --trackio. Default: environment, method and seed."""
+    wandb_entity: str | None = None
+    """The user or team at W&B. Default: the one that is logged in."""
+
+    @property
+    def loggers(self) -> list[str]:
+        return [name for name in ("tensorboard", *self.trackers) if getattr(self, name)]
+
+    @property
+    def trackers(self) -> list[str]:
+        """Return which of the two with the same calls."""
+        return [name for name in ("wandb", "trackio") if getattr(self, name)]
+
+
 WITH_SETTINGS = ("critic", "command", "condition", "network", "hindsight")
 PARTS = ("critic", "command", "condition", "network")  # of an agent: each may have settings of its own
 
@@ -269,7 +300,7 @@ MAY_BE_CODE = fields_where(code=True)
 
 
 def gathered(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields for `Settings` from a flat or nested table: {"condition.scale": 2} or {"condition": {"scale": 2}}."""
+    """Return fields for `Settings` from a table: {"condition.scale": 2}, or nested: {"condition": {"scale": 2}}."""
     fields: dict[str, Any] = {}
     own: dict[str, Any] = {}
     for name, value in values.items():
@@ -303,12 +334,12 @@ def cores() -> int:
 
 
 def _default(value: Any, default: Any) -> Any:
-    """Only None means the default: a zero is a mistake that the checks must see."""
+    """Return the default for None only: a zero is a mistake that the checks must see."""
     return default if value is None else value
 
 
 def _kinds(hint: Any) -> set[type]:
-    """The plain types that a field takes: int | None -> {int, NoneType}, Literal["a"] -> {str}, float also int."""
+    """Return the plain types that a field takes: int | None -> {int, NoneType}, Literal["a"] -> {str}, float: int"""
     if isinstance(hint, type):
         return {float, int} if hint is float else {hint}
     if get_origin(hint) is Literal:
@@ -345,7 +376,7 @@ def type_violations(s: Settings) -> list[str]:
             problems.append(f"{name} must fit a 32-bit float, not {shown(value)}: use at most 3.4e38")
         elif type(value) is int and not -(2**63) <= value < 2**63:
             problems.append(f"{name} must fit 64 bits, not {shown(value)}: use a number below 2**63")
-        elif name in ("env", "eval_env") and ":" in (value or "") and not is_code(value):
+        elif name in ("env", "eval_env") and ":" in str(value) and not is_code(value):
             problems.append(f"{name} is {shown(value)}: use a name of `dcp envs`, or your own as module:factory")
     return problems
 
@@ -457,13 +488,13 @@ def _cross_violations(s: Settings) -> list[str]:
 
 
 def _seed_violations(s: Settings) -> list[str]:
-    """Of the pool's seeds, as far as can be seen without the file."""
+    """Check the pool's seeds, as far as can be seen without the file."""
     if s.pool_seed is None:
-        given = [name for name in ("pool_seed_fraction", "pool_seed_sha256") if getattr(s, name) is not None]
-        given += ["pool_seed_in_critic"] * s.pool_seed_in_critic
-        return [f"{name} is about seeds, but there is no pool_seed: name the file, or leave it out" for name in given]
+        idle = [name for name in ("pool_seed_fraction", "pool_seed_sha256") if getattr(s, name) is not None]
+        idle += ["pool_seed_in_critic"] * s.pool_seed_in_critic
+        return [f"{name} is about seeds, but there is no pool_seed: name the file, or leave it out" for name in idle]
     fraction = _default(s.pool_seed_fraction, SEED_FRACTION)
-    if not 0.0 < fraction <= 1.0:  # said elsewhere
+    if not 0.0 < fraction <= 1.0:  # `_range_violations` says so
         return []
     problems = []
     if s.pool_size >= 1 and round(fraction * s.pool_size) < 1:

@@ -36,6 +36,7 @@ class Record(NamedTuple):
     alive: Array  # [T, N]: this step counts
     diverged: Array  # [T, N]: this step diverged, and ended its episode
     saturated: Array  # [T, N]: share of the action's components beyond 0.95
+    signs: Array  # int8 [T, N, A]: of the action's components
     watched: Any = ()  # [T + 1, N, ...]
 
 
@@ -115,7 +116,7 @@ def _advance(
     state = choose(sound, after, before)
     counts = alive & sound  # [N]
     saturated = jnp.mean(jnp.abs(action) > SATURATED, axis=-1)  # [N]
-    steps = (state.near_goal & counts, counts, alive & ~sound, saturated)
+    steps = (state.near_goal & counts, counts, alive & ~sound, saturated, jnp.sign(action).astype(jnp.int8))
     return state, counts & ~state.done, (steps, _distance_to_goal(env.spec, state.obs), jax.vmap(watch)(state))
 
 
@@ -129,8 +130,7 @@ def _record(spec: EnvSpec, watch: Watch, first: EnvState, seen: Any) -> Record:
     steps, distance, watched = seen  # [T, N, ...]; the last two also have a value for the first state
     at_first = (_distance_to_goal(spec, first.obs), jax.vmap(watch)(first))
     whole = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest]), at_first, (distance, watched))
-    near_goal, alive, diverged, saturated = steps
-    return Record(first.obs, whole[0], near_goal, alive, diverged, saturated, whole[1])
+    return Record(first.obs, whole[0], *steps, watched=whole[1])
 
 
 def _by_host(
@@ -177,6 +177,7 @@ class Measures(NamedTuple):
     final_distance: np.ndarray  # [N]
     start_distance: np.ndarray  # [N]: in a straight line
     saturation: np.ndarray  # [N]: share of action components beyond 0.95
+    action_flips: np.ndarray  # [N]: share of action components that change sign from one step to the next
     diverged: np.ndarray  # [N]
     steps: np.ndarray  # [N]: steps that counted
     cumulative_reach: np.ndarray  # [T]: share of episodes that were near their goal by this step
@@ -188,10 +189,11 @@ class Measures(NamedTuple):
 
     def summary(self) -> dict[str, float]:
         """Return one number for each measure. The first four are those of metrics.csv."""
-        reached = self.first_reach[self.success]
+        reached, pairs = self.first_reach[self.success], np.maximum(self.steps - 1, 0)
         return {
             **training_scores(self),
             "saturation": float(np.sum(self.saturation * self.steps) / max(np.sum(self.steps), 1)),
+            "action_flips": float(np.sum(self.action_flips * pairs) / max(np.sum(pairs), 1)),
             "median_first_reach": float(np.median(reached)) if len(reached) else float("nan"),
         }
 
@@ -219,10 +221,23 @@ def measure(record: Record) -> Measures:
         final_distance=np.take_along_axis(distance, steps[None], axis=0)[0],
         start_distance=distance[0],
         saturation=saturated.sum(axis=0) / np.maximum(steps, 1),
+        action_flips=action_flips(np.asarray(record.signs), alive),
         diverged=np.any(np.asarray(record.diverged), axis=0, keepdims=True)[0],
         steps=steps,
         cumulative_reach=reached.mean(axis=1),
     )
+
+
+def action_flips(actions: np.ndarray, alive: np.ndarray) -> np.ndarray:
+    """Return the share [N] of action components [T, N, A] that change sign from one step to the next: chatter.
+
+    A zero between two signs hides no change. Steps that are not `alive` [T, N] do not count.
+    """
+    last, flips = np.sign(actions[0]), np.zeros(alive.shape[1])
+    for now, counts in zip(np.sign(actions[1:]), alive[1:], strict=True):
+        flips += np.mean(now * last < 0, axis=-1) * counts
+        last = np.where(now, now, last)
+    return flips / np.maximum(alive.sum(axis=0) - 1, 1)
 
 
 def training_scores(measures: Measures) -> dict[str, float]:

@@ -36,7 +36,7 @@ class Network(Protocol):
 
 
 class Problem(NamedTuple):
-    """What a critic is built for: the task's sizes, and the backbone for its networks."""
+    """Say what a critic is built for: the task's sizes, and the backbone for its networks."""
 
     spec: EnvSpec  # its actions are whole chunks, where the actor plans several steps at once
     network: Network
@@ -44,7 +44,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class Hindsight:
-    """Which goal the replay gives each row, `future_goal`: the paper's unless a critic says otherwise.
+    """Say which goal the replay gives each row, `future_goal`: the paper's unless a critic says otherwise.
 
     "future": the achieved goal k >= 1 steps later in the same episode, with probability proportional to discount^k.
     "final": that of the episode's last row, where its time limit lies in the window; elsewhere the commanded goal.
@@ -62,7 +62,7 @@ class Hindsight:
 
 
 class ActorStep(NamedTuple):
-    """What the actor's loss is computed from."""
+    """Hold what the actor's loss is computed from."""
 
     value: Callable[[Array], Array]  # action [B, A] -> [B]: what the actor maximises
     mean: Array  # [B, A], before the tanh
@@ -73,7 +73,7 @@ class ActorStep(NamedTuple):
 
 
 class ActorRule(Protocol):
-    """How the actor acts while it is trained, and what it learns from. `critics/actor_rules.py` has ours."""
+    """Decide how the actor acts while it is trained, and what it learns from. `actor.py` has ours."""
 
     learns_temperature: ClassVar[bool]
 
@@ -101,7 +101,7 @@ class CriticState(NamedTuple):
 
 
 class Critic(Protocol):
-    """Learns how good an action is for a goal, and may learn an embedding psi that others read.
+    """Learn how good an action is for a goal, and maybe learn an embedding psi that others read.
 
     What it may have besides, each read through a function at the end of this file:
     `hindsight`: a Hindsight, where goals are not drawn as the paper draws them;
@@ -139,7 +139,7 @@ class Critic(Protocol):
 
 
 class Command(Protocol):
-    """Decides which goal the rollout asks for. Exists only in training. A frozen dataclass: fields are settings."""
+    """Decide which goal the rollout asks for. Exists only in training. A frozen dataclass: fields are settings."""
 
     has_pool: ClassVar[bool]  # that can be seeded
 
@@ -159,7 +159,7 @@ class Command(Protocol):
 
 
 class Condition(Protocol):
-    """Decides what the actor sees of the goal it is given, in training and at deployment alike.
+    """Decide what the actor sees of the goal it is given, in training and at deployment alike.
 
     A frozen dataclass: its fields are its settings, and two equal conditions share their compiled programs.
     """
@@ -184,13 +184,13 @@ class Agent(NamedTuple):
     hindsight: Hindsight | None = None  # where the learner's goals come from; None: the critic's own
 
 
-def read(critic: Critic, problem: Problem, params: Params) -> Representation:
+def representation_of(critic: Critic, problem: Problem, params: Params) -> Representation:
     """Read a critic without training it: the one gradient boundary."""
     return critic.representation(problem, jax.lax.stop_gradient(params))
 
 
 def needs_embedding(part: Any) -> bool:
-    """Tell whether a condition or score reads psi, which not every critic has. Without a word of its own: it does."""
+    """Tell whether a condition or score reads psi, which not every critic has. Defaults to True."""
     return getattr(part, "needs_embedding", True)
 
 
@@ -202,8 +202,8 @@ def needs(agent: Agent) -> frozenset[str]:
 
     The next action, and what its entropy is worth, are drawn at the next state for the hindsight goal.
     """
-    found = agent.critic.needs | ({"future_goal"} if agent.actor_goal != "commanded" else frozenset())
-    return found | {"next_action", "next_state", "future_goal"} if found & _OF_NEXT_ACTION else found
+    fields = agent.critic.needs | ({"future_goal"} if agent.actor_goal != "commanded" else frozenset())
+    return fields | {"next_action", "next_state", "future_goal"} if fields & _OF_NEXT_ACTION else fields
 
 
 def hindsight_of(critic: Critic) -> Hindsight:
@@ -228,7 +228,7 @@ def actor_value(
     """Return what the actor maximises on this batch: action [B, A] -> [B]. Gradients of params are stopped here."""
     own = getattr(critic, "actor_value", None)
     if own is None:
-        representation = read(critic, problem, params)
+        representation = representation_of(critic, problem, params)
         return lambda action: representation.value(batch.state, action, goal)
     params = jax.lax.stop_gradient(params)
     return lambda action: own(problem, params, batch, action, goal)

@@ -1,4 +1,4 @@
-"""One update of critic, actor and temperature. Knows no method: it is handed an agent's parts."""
+"""One update of critic, actor and temperature, from an agent's parts; the learner knows no method."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -9,7 +9,17 @@ import optax
 
 from dcp.actor import actor_heads, actor_rule_of, alpha_loss, init_actor
 from dcp.config import Config
-from dcp.interfaces import ActorRule, ActorStep, Agent, Network, Problem, Representation, actor_value, needs, read
+from dcp.interfaces import (
+    ActorRule,
+    ActorStep,
+    Agent,
+    Network,
+    Problem,
+    Representation,
+    actor_value,
+    needs,
+    representation_of,
+)
 from dcp.networks import MLP
 from dcp.scaling import in_task_units, init_scale, observe, scaled_batch, scaled_goal, scaled_state
 from dcp.types import Array, Batch, EnvSpec, Metrics, Params
@@ -23,7 +33,7 @@ class LearnerParams(NamedTuple):
 
 
 class Delayed(NamedTuple):
-    """What a rule that holds the actor back needs."""
+    """Hold the state of delayed actor updates (TD3)."""
 
     updates: Array  # []
     actor: Params  # a slow copy: a share TARGET_RATE of the actor at each of its steps
@@ -41,13 +51,13 @@ _NEXT_ACTION = 0x6E657874  # keeps the draw of the next action apart from the ac
 
 
 def _by_field(params: LearnerParams) -> LearnerParams:
-    """Each parameter's field, in the parameters' own structure."""
+    """Return the name of each parameter's field, in the parameters' own structure."""
     return LearnerParams(*(jax.tree.map(lambda _, name=name: name, part) for name, part in params._asdict().items()))
 
 
 @dataclass(frozen=True)
 class Learner:
-    """Static settings; every method is a pure function."""
+    """Hold static settings; every method is a pure function."""
 
     config: Config
     spec: EnvSpec  # its actions are whole chunks
@@ -66,6 +76,11 @@ class Learner:
         return actor_rule_of(self.agent.critic)
 
     @property
+    def needs(self) -> frozenset[str]:
+        """Return the fields of a Batch that the losses read besides state, action and commanded goal."""
+        return needs(self.agent) | (frozenset({"next_state"}) if self.config.action_change_penalty else frozenset())
+
+    @property
     def optimizer(self) -> optax.GradientTransformation:
         c, delay = self.config, self.rule.delay
         rates = {"actor": c.actor_learning_rate, "critic": c.critic_learning_rate, "log_alpha": c.alpha_learning_rate}
@@ -77,7 +92,7 @@ class Learner:
         return optax.partition(steps, _by_field)
 
     def init(self, key: Array) -> LearnerState:
-        """Every method draws the same critic from the same key."""
+        """Return the first state. Every method draws the same critic from the same key."""
         key_actor, *keys_critic = jax.random.split(key, 3)
         critic = self.agent.critic.init(jnp.stack(keys_critic), self.problem)
         size = self.agent.condition.size(self.spec, self.agent.critic.repr_dim)
@@ -92,7 +107,7 @@ class Learner:
 
     def representation(self, critic_params: Params) -> Representation:
         """Read the critic, for states and goals as networks see them."""
-        return read(self.agent.critic, self.problem, critic_params)
+        return representation_of(self.agent.critic, self.problem, critic_params)
 
     def task_representation(self, params: LearnerParams) -> Representation:
         """Read the critic, for states and goals in the task's own units."""
@@ -119,7 +134,14 @@ class Learner:
         mean, log_std = actor_heads(self.network, params.actor, batch.state, condition)
         value = actor_value(self.agent.critic, self.problem, params.critic, batch, goal)
         alpha = jax.lax.stop_gradient(jnp.exp(params.log_alpha))
-        return self.rule.loss(ActorStep(value, mean, log_std, noise, alpha, batch))
+        loss, log_prob = self.rule.loss(ActorStep(value, mean, log_std, noise, alpha, batch))
+        if weight := self.config.action_change_penalty:
+            assert batch.next_state is not None
+            condition = self.agent.condition(representation, self.spec.achieved(batch.next_state), goal)
+            after, _ = actor_heads(self.network, params.actor, batch.next_state, condition)
+            change = jnp.tanh(mean) - jnp.tanh(after)  # [B, A]
+            loss = loss + weight * jnp.mean(jnp.sum(change**2, axis=-1))
+        return loss, log_prob
 
     def actor_goal(self, batch: Batch) -> Array:
         """Return what the actor's loss aims at: [B, G]."""
@@ -194,7 +216,7 @@ class Learner:
         critic_batch: Batch | None = None,
         key: Array | None = None,
     ) -> tuple[LearnerState, Metrics]:
-        """Actor and temperature step with the critic as it was: all gradients are taken before any step."""
+        """Do one update. All gradients are taken before any step: actor and temperature see the critic as it was."""
         losses = jax.grad(self.loss, has_aux=True)
         gradients, metrics = losses(state.params, batch, noise, critic_batch, state.carried, key, state.delayed)
         steps, optimizer = self.optimizer.update(gradients, state.optimizer, state.params)

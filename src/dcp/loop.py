@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.algorithm import RunState
+from dcp.algorithm import Parts, RunState, iteration, prefill
 from dcp.config import Config, Settings
 from dcp.errors import UserError
 from dcp.evaluation import evaluation_key
 from dcp.learner import LearnerParams, LearnerState
-from dcp.types import Array, Metrics
+from dcp.types import Array
 
 Row = dict[str, float]
 
@@ -72,12 +72,8 @@ class Callback:
         """Save or stop here, after an unroll or an evaluation. An exception ends the run."""
 
 
-class Programs(Protocol):
-    """What the loop calls: `machine.programs.Programs`."""
-
-    def prefill(self, run: RunState) -> RunState: ...
-
-    def iteration(self, run: RunState) -> tuple[RunState, Metrics]: ...
+class Programs(Parts, Protocol):
+    """Declare what the loop calls: `machine.programs.Programs`."""
 
     def evaluate(self, params: LearnerParams, key: Array) -> Row: ...
 
@@ -93,12 +89,12 @@ def train_loop(
             row = recorder.add_row(scores, int(jnp.sum(run.acting.episodes.diverged)))
             callback.evaluated(run, row)
         elif host.unrolls < config.num_prefill_unrolls:
-            run = jax.block_until_ready(programs.prefill(run))
+            run = jax.block_until_ready(prefill(programs, run))
             recorder.count_unroll()
             callback.unrolled(host)
         else:
             since = time.perf_counter()
-            run, metrics = jax.block_until_ready(programs.iteration(run))
+            run, metrics = jax.block_until_ready(iteration(programs, run))
             metrics = {name: float(value) for name, value in metrics.items()}
             recorder.count_unroll(metrics, time.perf_counter() - since)
             if not recorder.is_finite or not bool(all_finite(run.learner)):
@@ -162,8 +158,8 @@ def _means(metrics: list[Row]) -> Row:
     Iterations before a run was resumed may lack metrics that this version has, and have others.
     """
     values: dict[str, list[float]] = {}
-    for iteration in metrics:
-        for name, value in iteration.items():
+    for of_one in metrics:
+        for name, value in of_one.items():
             values.setdefault(name, []).append(value)
     return {name: float(jnp.mean(jnp.asarray(each, np.float32))) for name, each in values.items()}
 

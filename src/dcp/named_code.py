@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dcp.errors import UserError, shown
+from dcp.errors import PACKAGE, UserError, shown
 
 IMPORTS = "DCP_IMPORT"  # in the environment: the modules, by comma, that the processes of a command import too
 _folder: Path | None = None  # where a command also looks for the module
@@ -103,8 +103,8 @@ def require_allowed(names: Mapping[str, str], also: Collection[Any] = ()) -> Non
     for flag, name in names.items():
         if is_code(name) and name not in also and not is_allowed(name):
             raise NotAllowedError(
-                f"the run's config names the code {name!r}: if you trust it, name it too: --{flag} {name}, "
-                f"or --import {name.split(':')[0]}"
+                f"the run's config names the code {name[:200]!r}: if you trust it, name it too: --{flag} {name[:200]}, "
+                f"or --import {name.split(':')[0][:200]}"
             )
 
 
@@ -152,9 +152,9 @@ def _is_library(module: ModuleType, top: str) -> bool:
 @cache
 def _libraries() -> frozenset[str]:
     """Return the top-level modules of every installed package that dcp needs, or its extras, or those need in turn."""
-    wanted, seen = ["dcp-rl"], set[str]()
-    while wanted:
-        package = re.sub(r"[-_.]+", "-", wanted.pop()).lower()
+    packages, seen = [PACKAGE], set[str]()
+    while packages:
+        package = re.sub(r"[-_.]+", "-", packages.pop()).lower()
         if package in seen:
             continue
         seen.add(package)
@@ -162,7 +162,7 @@ def _libraries() -> frozenset[str]:
             requirements = metadata.requires(package) or []
         except metadata.PackageNotFoundError:
             continue
-        wanted += [re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0] for requirement in requirements]
+        packages += [re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0] for requirement in requirements]
     by_module = metadata.packages_distributions().items()
     return frozenset(
         top for top, owners in by_module if {re.sub(r"[-_.]+", "-", owner).lower() for owner in owners} & seen

@@ -98,7 +98,7 @@ class MLP:
 
     @property
     def layers(self) -> int:
-        """How many hidden layers' activations the gradient keeps."""
+        """Return how many hidden layers' activations the gradient keeps."""
         return self.depth
 
     def num_parameters(self, in_size: int, out_size: int) -> int:
@@ -138,7 +138,7 @@ class Residual:
 
     @property
     def layers(self) -> int:
-        """How many hidden layers' activations the gradient keeps."""
+        """Return how many hidden layers' activations the gradient keeps."""
         return self.depth + self.is_deep
 
     @property
@@ -148,7 +148,7 @@ class Residual:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Blocks, and layers of each. Without a block: the plain layers after the first."""
+        """Return the number of blocks, and of layers of each. Without a block: the plain layers after the first."""
         return (self.depth // BLOCK, BLOCK) if self.is_deep else (1, self.depth - 1)
 
     def init(self, key: Array, in_size: int, out_size: int) -> Params:
@@ -177,7 +177,7 @@ class Residual:
 
 
 def _init_layers(key: Array, leading: tuple[int, ...], in_size: int, width: int) -> Params:
-    """Layers of Dense and LayerNorm, stacked along the leading axes."""
+    """Draw layers of Dense and LayerNorm, stacked along the leading axes."""
     keys = jax.random.split(key, leading)
     draw: Callable[[Array], Array] = lambda key: KERNEL_INIT(key, (in_size, width))  # noqa: E731
     for _ in leading:

@@ -147,7 +147,7 @@ PRESETS = {
 
 
 def preset_overrides(name: str, env: str | None = None) -> dict[str, Any]:
-    """What the preset sets, for this environment where it matters. A layout for evaluation shares its maze's row."""
+    """Return what the preset sets, for this environment where it matters. An evaluation layout has its maze's row."""
     if name not in PRESETS:
         close = get_close_matches(name, PRESETS, 1)
         hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(PRESETS)}"

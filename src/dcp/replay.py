@@ -90,7 +90,7 @@ def steps_left(episode_id: Array) -> Array:
 
 
 def future_offsets(left: Array, uniform: Array, discount: float) -> Array:
-    """Offset k >= 1 with probability proportional to discount^k, cut at `left`; 0 where nothing follows.
+    """Return offsets k >= 1 with probability proportional to discount^k, cut at `left`; 0 where nothing follows.
 
     A discount of 1 is uniform over 1..left. Otherwise the truncated geometric by inverse transform: O(T), where a
     categorical over all pairs needs T x T draws.
@@ -105,7 +105,7 @@ def future_offsets(left: Array, uniform: Array, discount: float) -> Array:
 
 
 class Drawn(NamedTuple):
-    """The hindsight goals of windows."""
+    """Hold the hindsight goals of windows."""
 
     goal: Array  # [T, N, G]
     steps: Array  # [T, N]: how many rows later the goal was achieved; 0 where it is not of the row's own future
@@ -187,23 +187,23 @@ def relabel(
 
     Each window's last row has no future and is left out. chunk: the actions of this many steps count as one action.
     """
-    wanted = set(needs) | ({"valid"} if chunk > 1 else set())
+    required = set(needs) | ({"valid"} if chunk > 1 else set())
     left = jax.vmap(steps_left, in_axes=1, out_axes=1)(windows.episode_id)  # [T, N]
     fields: dict[str, Array] = {"valid": left >= chunk - 1}
-    if wanted & (_OF_GOALS | OF_OUTCOMES):
+    if required & (_OF_GOALS | OF_OUTCOMES):
         drawn = draw_goals(windows, left, spec, hindsight, discount, key)
         fields |= {"future_goal": drawn.goal, "future_steps": drawn.steps}
         fields["goal_sequence"] = drawn.sequence.reshape(*left.shape, -1)  # [T, N, m * G]
-        if "reward" in wanted:
+        if "reward" in required:
             fields["reward"] = _rewards(windows, left, spec, drawn.goal, discount, chunk)
-        if wanted & OF_OUTCOMES:
+        if required & OF_OUTCOMES:
             fields |= outcomes(windows, left, spec, hindsight, drawn)._asdict()
-    if wanted & _OF_TRANSITIONS:
+    if required & _OF_TRANSITIONS:
         fields |= _transitions(windows, left, chunk)
-    if "falls" in wanted:
+    if "falls" in required:
         fields["falls"] = falls(windows, left)
     flat = partial(jax.tree.map, lambda x: x[:-1].reshape(-1, *x.shape[2:]))  # [(T - 1) * N, ...]
-    needed = {name: array for name, array in fields.items() if name in wanted}
+    needed = {name: array for name, array in fields.items() if name in required}
     return flat(Batch(windows.state, _chunks(windows.action, chunk), windows.commanded_goal, **needed))
 
 
@@ -211,7 +211,7 @@ def relabel(
 
 
 class Outcome(NamedTuple):
-    """What became of each row's goal in its own episode and window."""
+    """Hold what became of each row's goal in its own episode and window."""
 
     hit_time: Array  # [T, N]: steps until it is first near; 0 where it is near now, or never
     hit: Array  # [T, N]: it is near now or later
@@ -296,7 +296,7 @@ def _rewards(windows: Transition, left: Array, spec: EnvSpec, goal: Array, disco
 
 
 def shuffled_batches(num_pairs: int, batch_size: int, key: Array) -> Array:
-    """Indices of the pairs in random order, none twice, in whole batches: [num_pairs // B, B]"""
+    """Return indices of the pairs in random order, none twice, in whole batches: [num_pairs // B, B]"""
     order = jax.random.permutation(key, num_pairs)
     return order[: num_pairs - num_pairs % batch_size].reshape(-1, batch_size)
 

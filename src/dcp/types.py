@@ -17,7 +17,7 @@ Metrics = dict[str, Array]
 
 
 class Transition(NamedTuple):
-    """One row of experience, as collected and as stored."""
+    """Hold one row of experience, as collected and as stored."""
 
     state: Array  # [S]
     action: Array  # [A]
@@ -27,7 +27,7 @@ class Transition(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What one update sees. The critic's goal and the commanded goal are separate fields on purpose."""
+    """Hold what one update sees. The critic's goal and the commanded goal are separate fields on purpose."""
 
     state: Array  # [B, S]
     action: Array  # [B, A]
@@ -67,18 +67,18 @@ class MazeLayout:
 
     def cells(self, kinds: str) -> np.ndarray:
         """Return centres of the cells of these kinds, [K, 2]."""
-        found = [(i, j) for i, row in enumerate(self.rows) for j, cell in enumerate(row) if cell in kinds]
-        return np.asarray(found, np.float32).reshape(-1, 2) * self.scale
+        cells = [(i, j) for i, row in enumerate(self.rows) for j, cell in enumerate(row) if cell in kinds]
+        return np.asarray(cells, np.float32).reshape(-1, 2) * self.scale
 
     @property
     def walls(self) -> np.ndarray:
-        """[rows, columns], True where a wall stands."""
+        """Return where a wall stands: [rows, columns]."""
         return np.array([[cell == "#" for cell in row] for row in self.rows])
 
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """What an agent may know of an environment. An observation is [state (S), goal (G)]."""
+    """Describe an environment to an agent. An observation is [state (S), goal (G)]."""
 
     name: str
     state_size: int

@@ -58,7 +58,6 @@ BAD_FLAGS = [
     ("--final-goal-share 1.5", "from 0 to 1"),
     # between fields
     ("--pool-size 16 --num-candidates 32", "pool_size"),
-    ("--batch-size 7", "try batch_size 6"),
     ("--replay-rows 100", "raise replay_rows"),
     ("--unroll-length 20000", "raise replay_rows"),
     ("--steps 1000", "use at least"),
@@ -69,7 +68,6 @@ BAD_FLAGS = [
     ("--num-envs 256 --batch-size 63744", "lower batch_size (63744)"),
     ("--eval-episodes 1000000000", "lower eval_episodes (1000000000)"),
     # files and packages
-    ("--wandb", "pip install 'dcp-rl[wandb]'"),
     ("--config nowhere.json", "config.json"),
     ("--config nowhere.json --preset demo", "only one"),
     ("--runs-dir /proc/nowhere", "another --runs-dir"),
@@ -253,5 +251,5 @@ def test_a_renderer_that_mujoco_does_not_know_is_one_sentence():
         command, capture_output=True, text=True, timeout=120, env={**os.environ, "MUJOCO_GL": "crayons"}
     )
     assert done.returncode == 2
-    assert "crayons: unset it" in done.stderr.splitlines()[-1]
+    assert done.stderr.startswith("dcp: MUJOCO_GL=crayons does not work (") and done.stderr.count("\n") == 1
     assert "Traceback" not in done.stderr

@@ -14,6 +14,7 @@ from dcp.cli.main import COMMANDS, main
 from dcp.envs.registry import ENVIRONMENTS
 from dcp.methods.table import CONDITIONS, CRITICS, METHODS
 from dcp.types import EnvSpec
+from tests.runs.test_rough_machines import permissions_count
 
 
 def test_envs_lists_every_environment_with_its_sizes(capsys):
@@ -119,3 +120,54 @@ def test_help_and_flag_mistakes_need_no_jax():
         "atexit.register(lambda: os._exit('jax' in sys.modules)); main(['train', '--preset', 'demo', '--help'])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60).returncode == 0
+
+
+LONG = "a" * 5_000
+WITH_PATH = [f"{command} {LONG}" for command in ("eval", "render", "explore", "export", "latency", "report", "record")]
+WITH_PATH += [f"{command} {LONG}" for command in ("landscape", "diagnose", "grid")]
+WITH_PATH += [f"compare {LONG} {LONG}", f"train --config {LONG}", f"train --resume {LONG}", f"push {LONG} me/maze"]
+WITH_PATH += [f"run {LONG} --goal 0.25 0.1 0.2", f"pull me/maze --out {LONG}"]
+WITH_PATH += [f"export zoo/point_u_maze/dcp --format numpy --out {LONG}.npz", f"grid {LONG}.toml --dry-run"]
+
+
+@pytest.mark.parametrize("line", WITH_PATH, ids=lambda line: line.replace(LONG, "LONG"))
+def test_a_path_that_no_file_system_takes_is_one_sentence(line: str, tmp_path: Path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(line.split()) == 2
+    err = capsys.readouterr().err
+    assert err.splitlines()[-1].startswith("dcp: ") and err.count("dcp: ") == 1, err
+
+
+def test_a_folder_that_may_not_be_looked_into_is_one_sentence(tmp_path: Path):
+    """As root, the process gives up the capabilities by which root may look everywhere."""
+    (tmp_path / "box" / "run").mkdir(parents=True)
+    (tmp_path / "box").chmod(0)
+    command = [sys.executable, "-m", "dcp", "eval", str(tmp_path / "box" / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, preexec_fn=permissions_count)
+    (tmp_path / "box").chmod(0o755)
+    assert done.returncode == 2, done.stderr
+    assert "Permission denied" in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
+
+
+def test_control_characters_do_not_reach_the_terminal(capsys):
+    assert main(["eval", "\x1b[2J\x07"]) == 2
+    err = capsys.readouterr().err
+    assert r"no policy at \x1b[2J\x07:" in err and "\x1b" not in err
+
+
+@pytest.mark.parametrize("closed", [(1,), (1, 2), (0, 1, 2)])
+def test_a_command_runs_without_its_standard_streams(closed: tuple[int, ...]):
+    command = [sys.executable, "-m", "dcp", "envs"]
+    done = subprocess.run(command, preexec_fn=lambda: [os.close(number) for number in closed], timeout=120)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "setting", ["JAX_PLATFORMS=bogus", "JAX_NUMPY_DTYPE_PROMOTION=strict", "JAX_DEFAULT_MATMUL_PRECISION=bogus"]
+)
+def test_a_setting_of_jax_that_does_not_work_is_one_sentence(setting: str, tmp_path: Path):
+    command = [sys.executable, "-m", "dcp", "train", "--preset", "smoke", "--runs-dir", str(tmp_path)]
+    environment = os.environ | dict([setting.split("=")])
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"dcp: {setting} does not work (") and done.stderr.endswith("): unset it\n")

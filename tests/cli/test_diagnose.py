@@ -13,10 +13,9 @@ from PIL import Image
 
 from dcp.cli.main import main
 from dcp.errors import UserError
-from dcp.lab import diagnosis_results
 from dcp.lab.diagnose import PARTS
-from dcp.lab.diagnosis_figures import figures
-from dcp.lab.diagnosis_results import diagnosis_sections, found_rows
+from dcp.lab.diagnose import results as diagnosis_results
+from dcp.lab.diagnose.results import diagnosis_sections, figures, findings
 from dcp.lab.run_collection import collect
 from dcp.lab.style import save
 from dcp.runs.training import TrainedRun
@@ -85,9 +84,7 @@ def test_a_method_without_a_pool_is_not_said_to_train_with_waypoints(diagnosed: 
     (with_pool, crl) = (" ".join(_texts(figures(each)["gaps"]())) for each in (content, without))
     assert "In training a waypoint replaces the goal" in with_pool and "chosen by" in with_pool
     assert "trains without waypoints" in crl and "chosen by" not in crl and "would choose" in crl
-    assert (
-        "would choose" in found_rows(without)[0][0].measure and "would choose" not in found_rows(content)[0][0].measure
-    )
+    assert "would choose" in findings(without)[0][0].measure and "would choose" not in findings(content)[0][0].measure
 
 
 def _texts(figure: Figure) -> list[str]:

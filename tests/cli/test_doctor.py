@@ -130,7 +130,7 @@ def test_a_gpu_that_jax_does_not_use_is_reported_with_its_extra(sick):
     row = sick[1]["GPU"]
     assert row["state"] == "missing"
     assert "NVIDIA Test 9000" in row["found"]
-    assert row["advice"] == "pip install 'dcp-rl[cuda]'"
+    assert row["advice"] == "pip install '.[cuda]' in a clone of dcp"
 
 
 def test_a_package_that_is_too_old_is_a_problem(sick):
@@ -152,7 +152,7 @@ def test_an_extra_of_tomorrow_shows_up_by_itself(sick):
     row = sick[1]["extra telepathy"]
     assert row["state"] == "missing"
     assert row["found"] == "no-such-package is not installed"
-    assert row["advice"].endswith("pip install 'dcp-rl[telepathy]'")
+    assert row["advice"].endswith("pip install '.[telepathy]' in a clone of dcp")
     assert "extra dev" not in sick[1]
 
 

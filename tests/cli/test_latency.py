@@ -1,6 +1,7 @@
 """`dcp latency`: every form of a run, one form of a file; and the clock itself against a known sleep."""
 
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -31,11 +32,14 @@ def test_an_exported_file_is_timed_in_its_form_and_without_its_burst(tiny_run, t
 
 
 def test_what_is_not_installed_is_named_next_to_the_rest(tiny_run, capsys, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.setitem(sys.modules, "flatbuffers", None)
+    monkeypatch.delitem(sys.modules, "jax._src.export.serialization", raising=False)
     assert main(["latency", str(tiny_run.folder), "--steps", "5", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert "pip install 'dcp-rl[onnx]'" in found["missing"]["onnxruntime"]
-    assert found["forms"].keys() == {"jax", "numpy", "stablehlo"}
+    assert "pip install '.[onnx]'" in found["missing"]["onnxruntime"]
+    assert "flatbuffers" in found["missing"]["stablehlo"]
+    assert found["forms"].keys() == {"jax", "numpy"}
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_a_folder_that_cannot_be_written_is_reported_before_anything_is_played(t
     (tmp_path / "taken").write_text("a file")
     assert main(["render", str(tiny_run.folder), "--out", str(tmp_path / "taken" / "videos")]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("dcp: cannot write to ") and said.endswith("name another folder with --out\n")
+    assert said.startswith("dcp: cannot write to ") and said.endswith("choose another folder with --out\n")
 
 
 def test_a_picture_of_an_absurd_size_is_refused_at_once(tiny_run, tmp_path, capsys):
@@ -95,4 +95,4 @@ def test_without_pyav_the_rest_is_written_and_only_an_mp4_that_was_asked_for_is_
     monkeypatch.setitem(sys.modules, "av", None)
     assert main(["render", str(tiny_run.folder), *QUICK, "--out", str(tmp_path), *asked]) == code
     assert {path.suffix for path in tmp_path.iterdir()} == {".gif", ".html"}
-    assert "pip install 'dcp-rl[video]'" in capsys.readouterr().err
+    assert "pip install '.[video]'" in capsys.readouterr().err

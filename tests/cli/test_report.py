@@ -84,3 +84,16 @@ def test_an_out_that_is_not_a_folder_is_reported_before_the_work(tmp_path: Path,
     assert f"cannot write to {tmp_path / place}" in said
     assert "choose another folder with --out" in said
     assert "reading runs" not in said
+
+
+@pytest.mark.parametrize("name", ["report.html", "figures", "tables", "tables/runs.csv"])
+def test_nothing_is_written_through_a_link_out_of_the_folder(tmp_path: Path, capsys, name: str):
+    """A report's folder may come from a stranger, whose links would lead to the user's own files."""
+    write_run(tmp_path / "runs")
+    victim, out = tmp_path / "victim", tmp_path / "report"
+    victim.write_text("mine")
+    (out / name).parent.mkdir(parents=True)
+    (out / name).symlink_to(victim)
+    assert main(["report", str(tmp_path / "runs"), "--out", str(out)]) == 2
+    assert f"{name} is a link that leads out" in capsys.readouterr().err
+    assert victim.read_text() == "mine" and len(list(out.iterdir())) == 1

@@ -1,7 +1,4 @@
-"""Every reader of files, as something to be fuzzed: `write` puts a mutated file in place, `load` reads it.
-
-A load must end with a result or with a `UserError` of one line, whatever the file holds.
-"""
+"""The readers of arrays as loaders to be fuzzed: policies, checkpoints, exports; and all loaders by their kind."""
 
 import hashlib
 import io
@@ -10,43 +7,24 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
+from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save
 
 from dcp.algorithm import make_algorithm
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.files.run_folder import load_run
-from dcp.grid.grid_file import read_grid
-from dcp.grid.jobs import Job
-from dcp.lab.run_collection import read_run
 from dcp.machine.programs import Programs
 from dcp.policies.exports import encode, load_exported
 from dcp.policies.policy_file import load_policy, policy_about, save_policy
-from dcp.runs import checkpoint
 from dcp.runs import checkpoint as files
-from dcp.runs.run_status import how_far, is_finished, read_plan
+from dcp.runs.run_status import how_far, is_finished, load, read_plan
+from tests.fuzz import text_loaders
+from tests.fuzz.loader import Loader
 from tests.fuzz.mutations import as_text, mutated_bytes, mutated_tree
 from tests.support.untrained import untrained_policy
-
-
-class Loader:
-    """One kind of file in a folder of its own. `size` is what an honest file of this kind takes to read."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def write(self, random: Random) -> None:
-        raise NotImplementedError
-
-    def write_good(self) -> None:
-        raise NotImplementedError
-
-    def load(self) -> None:
-        raise NotImplementedError
 
 
 class Policies(Loader):
@@ -56,6 +34,7 @@ class Policies(Loader):
         super().__init__(folder)
         spec = make_env("point_u_maze_inertia").spec
         self.path = folder / "policy.safetensors"
+        self.files = [self.path]
         self.seeds: list[tuple[dict[str, Any], dict[str, np.ndarray], bytes]] = []
         norm, residual = {"condition": "raw_goal", "layer_norm": True, "depth": 3}, {"network": "residual", "depth": 4}
         for settings in ({}, norm, residual):
@@ -100,9 +79,7 @@ def _leaves(tree: Any) -> list[np.ndarray]:
 
 
 def _arrays(content: bytes) -> dict[str, np.ndarray]:
-    from safetensors.numpy import load
-
-    return load(content)
+    return load_arrays(content)
 
 
 def _mutate_arrays(arrays: dict[str, np.ndarray], random: Random) -> None:
@@ -138,6 +115,7 @@ class Checkpoints(Loader):
         self.good = {path.relative_to(self.path).as_posix(): path.read_bytes() for path in found}
         self.sums = dict(reversed(line.split("  ", 1)) for line in self.good[files.SUMS_FILE].decode().splitlines())
         self.changed: set[str] = set()
+        self.files = [self.path / files.RECORD_FILE, self.path / files.SUMS_FILE]
 
     def write_good(self) -> None:
         for name in self.changed:
@@ -165,39 +143,10 @@ class Checkpoints(Loader):
         try:
             how_far(self.run)
             is_finished(self.run)
-            _, moment = checkpoint.load(self.path, self.config, self.shapes)
+            _, moment = load(self.path, self.config, self.shapes)
         except files.DamagedError as damage:
             raise UserError(str(damage)) from damage
         assert 0 <= moment.unrolls <= self.config.num_unrolls
-
-
-class Configs(Loader):
-    """config.json, mutated as JSON or as bytes, with a metrics.csv that now and then has changed bytes."""
-
-    def __init__(self, folder: Path, run: Path):
-        super().__init__(folder)
-        self.good = {name: (run / name).read_bytes() for name in ("config.json", "metrics.csv")}
-        self.tree = json.loads(self.good["config.json"])
-        self.tree["earlier_budgets"] = [{"steps": 1_000, "num_evals": 1}]
-
-    def write_good(self) -> None:
-        for name, content in self.good.items():
-            (self.folder / name).write_bytes(content)
-
-    def write(self, random: Random) -> None:
-        kind = random.random()
-        if kind < 0.85:
-            content = as_text(mutated_tree(self.tree, random), random).encode()
-        else:
-            content = mutated_bytes(self.good["config.json"], random)
-        (self.folder / "config.json").write_bytes(content)
-        metrics = self.good["metrics.csv"]
-        (self.folder / "metrics.csv").write_bytes(mutated_bytes(metrics, random) if random.random() < 0.1 else metrics)
-
-    def load(self) -> None:
-        read_run(self.folder)  # makes a remark of what is wrong
-        read_plan(self.folder)
-        load_run(self.folder)
 
 
 class Exports(Loader):
@@ -209,6 +158,7 @@ class Exports(Loader):
         super().__init__(folder)
         spec = make_env("point_u_maze_inertia").spec
         self.path = folder / "policy.npz"
+        self.files = [self.path]
         self.good = encode(untrained_policy(spec, width=8, repr_dim=4), "numpy", {"method": "dcp"}, (10, 2))
         with np.load(io.BytesIO(self.good)) as file:
             self.arrays = {name: file[name] for name in file.files}
@@ -233,40 +183,15 @@ class Exports(Loader):
         load_exported(self.path)
 
 
-class Jobs(Loader):
-    """A job of a grid and a grid file."""
-
-    JOB: ClassVar = {"seeds": [0, 1], "runs_dir": "runs", "subfolder": "", "code": None, "imports": ["mine"],
-           "resources": {"cores": 1, "memory_bytes": 5, "gpus": 0.5}}  # fmt: skip
-    GRID = b'preset = "smoke"\nfolder = "b_{batch_size}"\n[set]\nsteps = 4000\n[product]\nseed = [0, 1]\n' \
-           b'[[zip]]\nbatch_size = [128, 256]\nnum_envs = [128, 512]\n[rows."point_*"]\nnum_evals = 3\n'  # fmt: skip
-
-    def __init__(self, folder: Path):
-        super().__init__(folder)
-        self.job, self.grid = folder / "job.json", folder / "grid.toml"
-
-    def write_good(self) -> None:
-        self.job.write_text(json.dumps({"config": {"seed": 1}, "job": self.JOB}))
-        self.grid.write_bytes(self.GRID)
-
-    def write(self, random: Random) -> None:
-        tree = mutated_tree({"config": {"seed": 1}, "job": self.JOB}, random)
-        self.job.write_bytes(as_text(tree, random).encode())
-        self.grid.write_bytes(mutated_bytes(self.GRID, random))
-
-    def load(self) -> None:
-        try:
-            Job.read(self.job)
-        except UserError:
-            read_grid(self.grid)
-            raise
-        read_grid(self.grid)
-
-
 KINDS: dict[str, Callable[[Path, Path], Loader]] = {
     "policy": lambda folder, run: Policies(folder),
     "checkpoint": Checkpoints,
-    "config": Configs,
+    "config": text_loaders.Configs,
     "export": lambda folder, run: Exports(folder),
-    "job": lambda folder, run: Jobs(folder),
+    "job": lambda folder, run: text_loaders.Jobs(folder),
+    "grid": lambda folder, run: text_loaders.Grids(folder),
+    "ledger": text_loaders.Ledger,
+    "seed": lambda folder, run: text_loaders.Seeds(folder),
+    "goal": lambda folder, run: text_loaders.Goals(folder),
+    "log": lambda folder, run: text_loaders.Logs(folder),
 }

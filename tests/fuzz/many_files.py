@@ -1,6 +1,7 @@
 """Load many mutated files and watch: python -m tests.fuzz.many_files policy 100000
+python -m tests.fuzz.many_files --count 100000    # config, grid and ledger, one after another
 
-Ends with one line of JSON: how many were loaded and refused, the longest time, the most memory, and every offence:
+Prints one line of JSON per kind: how many were loaded and refused, the longest time, the most memory, every offence:
 an exception that is no UserError, a sentence of several lines, more than two seconds, code run, a file written.
 """
 
@@ -12,10 +13,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from functools import cache
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from tests.fuzz.mutations import HOSTILE_MODULES
+
+_REPOSITORY = str(Path(__file__).parents[2])
+EVIL = "open('EVIL_RAN', 'a').write('import ')\ndef make(*_): open('EVIL_RAN', 'a').write('call ')\n"
 LIMIT = 2.0  # seconds of CPU for one file
 BATCH = 100  # files between two looks at the memory
 # Audit events that no reading of a file may raise; `open` is judged by its mode.
@@ -26,6 +33,7 @@ FORBIDDEN = (
     "os.symlink", "os.truncate", "os.chmod", "shutil.", "urllib.Request", "webbrowser.open",
 )  # fmt: skip
 seen: list[str] = []
+has_hook: list[bool] = []  # a hook cannot be taken away: one per process
 watching = False
 
 
@@ -42,13 +50,24 @@ def watch(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _is_harmless(event: str, arguments: tuple[Any, ...]) -> bool:
-    """What is imported already; the pipe of an event loop, which Orbax starts; a library's line in a traceback, which
-    is parsed to be underlined."""
+    """Tell what a load may do: import an installed library for the first time, but none that only a file names; open
+    the pipe of an event loop, which Orbax starts; parse a library's line in a traceback, to underline it."""
     if event == "import":
-        return arguments[0] in sys.modules or arguments[1] is None
+        top = arguments[0].partition(".")[0]
+        return arguments[0] in sys.modules or (top in _libraries() and top not in HOSTILE_MODULES)
+    if event == "exec":  # the code of a module
+        return getattr(arguments[0], "co_filename", "<string>").startswith((sys.base_prefix, sys.prefix, _REPOSITORY))
     if event == "socket.__new__":
         return arguments[1] == socket.AF_UNIX
     return event == "compile" and str(arguments[1]).startswith((sys.base_prefix, sys.prefix, "<unknown>"))  # ast.parse
+
+
+@cache
+def _libraries() -> frozenset[str]:
+    return frozenset({"dcp", "tools", "tests", *sys.stdlib_module_names, *packages_distributions()})
+
+
+_libraries()
 
 
 class Watched:
@@ -101,18 +120,18 @@ def fuzz(loader: Any, count: int, seed: int = 0) -> dict[str, Any]:
             loader.load()
         except Exception:  # seen again below
             continue
-    _start_peak()
-    before = _memory("VmRSS")
+    start_peak()
+    before = memory("VmRSS")
     for number in range(count):
         if number % BATCH == 0:
-            grown = max(grown, _memory("VmHWM") - before)
-            _start_peak()
-            before = _memory("VmRSS")
+            grown = max(grown, memory("VmHWM") - before)
+            start_peak()
+            before = memory("VmRSS")
         loader.write(Random(seed * 10**9 + number))
         signal.alarm(120)  # a hang ends the process
         watched.one(loader.load, number)
         signal.alarm(0)
-    grown = max(grown, _memory("VmHWM") - before)
+    grown = max(grown, memory("VmHWM") - before)
     loader.write_good()
     loader.load()
     return {
@@ -125,31 +144,43 @@ def fuzz(loader: Any, count: int, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def _memory(name: str) -> int:
+def memory(name: str) -> int:
     """In kB, of this process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
-def _start_peak() -> None:
+def start_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def main(argv: list[str]) -> int:
+    if argv[:1] == ["--count"]:
+        seed = argv[2:] or ["0"]
+        return max(main([kind, argv[1], *seed]) for kind in ("config", "grid", "ledger"))
     kind, count, seed = argv[0], int(argv[1]), int(argv[2]) if len(argv) > 2 else 0
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     from dcp.runs.training import train
     from tests.fuzz.loaders import KINDS
     from tests.support.tiny import tiny_config
 
-    sys.addaudithook(watch)
+    if not has_hook:
+        sys.addaudithook(watch)
+        has_hook.append(True)
     scratch = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=scratch, prefix=f"dcp-fuzz-{kind}-") as folder:
+        os.chdir(folder)
+        Path("evil.py").write_text(EVIL)
         run = train(tiny_config(), runs_dir=Path(folder) / "runs", display="none").folder
         assert run is not None
         started = time.perf_counter()
         result = fuzz(KINDS[kind](Path(folder) / kind, run), count, seed)
-    print(json.dumps({"kind": kind, "seed": seed, "seconds": round(time.perf_counter() - started, 1), **result}))
+        if Path("EVIL_RAN").exists():
+            result["offences"].append("evil.py ran: " + Path("EVIL_RAN").read_text()[:100])
+            result["number_of_offences"] += 1
+        os.chdir(_REPOSITORY)
+    seconds = round(time.perf_counter() - started, 1)
+    print(json.dumps({"kind": kind, "seed": seed, "seconds": seconds, **result}), flush=True)
     return 1 if result["number_of_offences"] else 0
 
 

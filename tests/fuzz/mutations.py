@@ -5,12 +5,17 @@ import json
 from random import Random
 from typing import Any
 
+# A file may name code, and these modules are there to be imported: evil.py in the current folder, and two of Python's.
+HOSTILE_MODULES = ("evil", "this", "antigravity")
 HOSTILE: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, -5, 2, 57, 10**6, 10**9, 10**15, 2**31, 2**31 - 1, 2**32, 2**63, 2**64, 10**30,
     10**400,
     0.0, -0.0, 0.5, 1e-320, 1e300, -1e300, float("inf"), float("-inf"), float("nan"),
     "", "a", "0", "true", "dcp", "mlp", "crl", "raw_goal", "../../etc/passwd", "/etc/passwd", "os:system", "numpy:load",
-    "builtins:exec", "dcp.types:MazeLayout", "jax:jit", "a" * 100_000, ".".join("a" * 20_000), "a:" + "b" * 5_000,
+    "builtins:exec", "dcp.types:MazeLayout", "jax:jit",
+    "evil", "evil:", "evil:make", "evil:make:x", "evil:make x", "evil.sub:make", ":evil", " evil:make", "this:s",
+    "antigravity:fly",
+    "a" * 100_000, ".".join("a" * 20_000), "a:" + "b" * 5_000,
     "\x00", "\x1b[2J", "two\nlines", "\u2028", "\ud800", "<script>", "{}", "%s%n", "${HOME}",
     [], {}, [[]], [{}], {"": None}, [None] * 1_000, list(range(100)), {"name": "mlp", "settings": {}}, "DEEP",
 )  # fmt: skip

@@ -22,7 +22,10 @@ from tests.fuzz.loaders import KINDS, Loader
 from tests.fuzz.many_files import fuzz
 from tests.fuzz.mutations import mutated_tree
 
-SHORT = {"policy": 150, "checkpoint": 60, "config": 300, "export": 100, "job": 300}
+SHORT = {
+    "policy": 150, "checkpoint": 60, "config": 200, "export": 100, "job": 200, "grid": 200, "ledger": 100, "seed": 200,
+    "goal": 100, "log": 100,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

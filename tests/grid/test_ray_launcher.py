@@ -205,7 +205,7 @@ def test_a_node_that_does_not_see_the_runs_says_so(tmp_path: Path):
 
 def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r"needs the package ray .*: pip install 'dcp-rl\[ray\]'"):
+    with pytest.raises(UserError, match=r"needs the package ray .*: pip install '\.\[ray\]'"):
         ray_package()
 
 

@@ -74,7 +74,10 @@ def test_what_is_taken_is_never_more_than_there_is_and_comes_back_whole(wanted: 
     [
         ({"cores": 3}, "a run is to have 3 cores, but there are 2: lower --cores-per-run"),
         ({"memory": 5 * GB}, "needs about 5.0 GB, but there are 4 GB: lower its replay_rows or num_envs"),
-        ({"gpus": 0.5}, "there are 0: lower --gpus-per-run, or let JAX use NVIDIA's by pip install 'dcp-rl[cuda]'"),
+        (
+            {"gpus": 0.5},
+            "there are 0: lower --gpus-per-run, or let JAX use NVIDIA's: pip install '.[cuda]' in a clone of dcp",
+        ),
     ],
 )
 def test_a_job_that_would_wait_for_ever_is_refused(needs: dict, sentence: str):

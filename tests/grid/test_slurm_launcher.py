@@ -210,7 +210,7 @@ def test_mistakes_get_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(UserError, match=r"SLURM gives whole GPUs, not 0\.25: use --gpus-per-run 1"):
         SlurmLauncher([replace(job, resources=Resources(1, 0, 0.25))], SlurmOptions()).require()
     monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(UserError, match=r"needs submitit .*: pip install 'dcp-rl\[slurm\]'"):
+    with pytest.raises(UserError, match=r"needs submitit .*: pip install '\.\[slurm\]'"):
         SlurmLauncher([job], SlurmOptions()).require()
 
 

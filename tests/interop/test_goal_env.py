@@ -11,7 +11,7 @@ from dcp.envs.point_tasks import PointMaze
 from dcp.envs.registry import make_env
 from dcp.errors import RunError, UserError
 from dcp.gym import EPISODE_STEPS
-from dcp.interop import gym_programs
+from dcp.interop import goal_task
 from dcp.interop.goal_env import GoalEnv
 from tests.support.checking import checked
 from tests.support.toys import BrittleLine, LineWorld
@@ -250,11 +250,11 @@ def test_the_second_instance_compiles_nothing(monkeypatch: pytest.MonkeyPatch):
     traces = []
     plain = PointMaze.step
     monkeypatch.setattr(PointMaze, "step", lambda *args: (traces.append(1), plain(*args))[1])
-    gym_programs._shared.cache_clear()
+    goal_task._shared.cache_clear()
     for seed in range(3):
         env = point()
         env.reset(seed=seed)
         env.step(env.action_space.sample())
         env.step(env.action_space.sample())
     assert len(traces) == 1
-    gym_programs._shared.cache_clear()
+    goal_task._shared.cache_clear()

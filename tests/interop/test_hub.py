@@ -3,15 +3,16 @@
 import json
 import shutil
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dcp.cli.main import main
-from dcp.lab.evaluation_results import estimates
-from dcp.lab.trial import evaluate
+from dcp.lab.trial import estimates, evaluate
 from dcp.policies.policy_file import load_policy
 from tests.support.hub_server import TOKEN, Hub, serving
 
@@ -111,6 +112,75 @@ def test_a_mistake_is_one_sentence(
     assert sentence in said and said.splitlines()[-1].startswith("dcp: ")  # the client may have shown its progress
 
 
+SHA = "0" * 40
+ONE = f'{{"sha": "{SHA}", "siblings": [{{"rfilename": "README.md", "size": %s}}]}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", "null", '{"sha": null, "siblings": []}', ONE % -1, ONE % "1e400", ONE.replace(SHA, "../x") % 1]
+    + [f'{{"sha": "{SHA}", "siblings": {siblings}}}' for siblings in ("[1]", "7", "null", '[{"rfilename": 3}]')]
+    + ["[" * 10_000, ONE % ("9" * 5_000), "\udcff"],
+)
+def test_an_answer_that_makes_no_sense_is_one_sentence(text: str, hub: Hub, tmp_path: Path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hub.broken["/revision/main"] = lambda answers: answers._send(200, text.encode(errors="surrogateescape"))
+    assert main(["pull", "me/maze"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("dcp: the Hub's answer for me/maze makes no sense (") and err.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+def endless(answers, pause: float) -> None:
+    """Send a body in chunks until the reader leaves."""
+    answers.send_response(200)
+    answers.send_header("Transfer-Encoding", "chunked")
+    answers.end_headers()
+    with suppress(OSError):
+        while True:
+            answers.wfile.write(b"1\r\nx\r\n" if pause else b"10000\r\n" + b"x" * 65536 + b"\r\n")
+            answers.wfile.flush()
+            time.sleep(pause)
+
+
+def short(answers) -> None:
+    answers.send_response(200)
+    answers.send_header("Content-Length", "1000000000000000")
+    answers.end_headers()
+    answers.wfile.write(b"x")
+    answers.close_connection = True
+
+
+@pytest.mark.parametrize(
+    ("end", "answer", "sentence"),
+    [
+        ("README.md", lambda answers: endless(answers, 0.0), "README.md has more than 1,000,000 bytes"),
+        ("/revision/main", lambda answers: endless(answers, 0.0), "main has more than 1,000,000 bytes"),
+        ("README.md", lambda answers: endless(answers, 0.05), "the Hub has taken more than 1 seconds"),
+        ("/revision/main", lambda answers: endless(answers, 0.05), "the Hub has taken more than 1 seconds"),
+        ("README.md", short, "cannot reach the Hub"),
+        (
+            "/revision/main",
+            lambda answers: answers._send(200, (ONE % 1_000_001).encode()),
+            "README.md has more",
+        ),
+    ],
+)
+def test_a_hub_that_sends_too_much_too_slowly_or_too_little_is_left(
+    end: str, answer, sentence: str, hub: Hub, tmp_path: Path, capsys, monkeypatch
+):
+    from dcp.interop import hub as ours
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ours, "MOST_BYTES", dict.fromkeys(ours.FILES, 1_000_000))
+    monkeypatch.setattr(ours, "PULL_SECONDS", 1)
+    hub.files["me/maze"] = {"README.md": b"a", "policy.safetensors": b"b"}
+    hub.broken[end] = answer
+    assert main(["pull", "me/maze", "--out", "pulled"]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
+
+
 def test_without_a_token_or_a_hub_the_sentence_says_so(hub: Hub, tiny_run, capsys, monkeypatch):
     command = ["push", str(tiny_run.folder), "me/maze", *EIGHT, "--no-video"]
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
@@ -125,7 +195,7 @@ def test_without_the_client_the_sentence_names_the_extra(tiny_run, capsys, monke
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     for command in (["push", str(tiny_run.folder), "me/maze"], ["pull", "me/maze"]):
         assert main(command) == 2
-        assert "pip install 'dcp-rl[hub]'" in capsys.readouterr().err
+        assert "pip install '.[hub]'" in capsys.readouterr().err
 
 
 def test_a_dry_run_writes_what_would_be_pushed(tiny_run, tmp_path: Path, capsys):

@@ -100,7 +100,7 @@ def test_a_mistake_is_one_sentence(argv: list[str], sentence: str, tiny_run, cap
 def test_without_minari_the_sentence_names_the_extra(tiny_run, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "minari", None)
     assert main(["record", str(tiny_run.folder)]) == 2
-    assert capsys.readouterr().err == "dcp: recording needs Minari: pip install 'dcp-rl[minari]'\n"
+    assert capsys.readouterr().err == "dcp: recording needs Minari: pip install '.[minari]' in a clone of dcp\n"
     with pytest.raises(UserError):
         write_dataset("a/b-v0", LineWorld(), iter([]))
     assert os.environ["MINARI_DATASETS_PATH"]

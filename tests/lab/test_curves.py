@@ -115,8 +115,8 @@ def timed(success, seconds):
 def test_over_wall_clock_time_the_mean_stands_at_the_mean_time_of_the_evaluation():
     runs = [timed([0.0, 0.5], [3600, 7200]), timed([0.5, 1.0], [7200, 14400])]
     together = over_seeds(runs, "success_once")
-    assert_allclose(together.at("steps"), [100_000, 200_000])
-    assert_allclose(together.at("seconds"), [5400, 10800])
+    assert_allclose(together.steps, [100_000, 200_000])
+    assert_allclose(together.seconds, [5400, 10800])
     axes = Figure().add_subplot()
     plot_methods(axes, {"dcp": runs}, "success_once", "seconds")
     seed_0, _, mean = lines(axes)
@@ -128,7 +128,7 @@ def test_over_wall_clock_time_the_mean_stands_at_the_mean_time_of_the_evaluation
 
 def test_a_run_that_kept_no_time_has_no_line_over_time():
     runs = [columns([0.0, 0.5], [0, 0]), timed([0.5, 1.0], [60, 120])]
-    assert np.isnan(over_seeds(runs, "success_once").at("seconds")).all()
+    assert np.isnan(over_seeds(runs, "success_once").seconds).all()
     figure = methods_figure({"dcp": runs, "crl": runs[:1]}, "seeds", "seconds")
     assert_allclose(lines(figure.axes[0]), [[[60, 50], [120, 100]]])
     with pytest.raises(UserError, match="no run recorded 'wall_seconds'"):

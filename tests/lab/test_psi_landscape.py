@@ -17,8 +17,8 @@ from scipy import stats
 from dcp.envs.mazes import BIG, U, parse_layout
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.lab.landscape_figure import draw_landscape, landscape_figure, landscape_sections, landscapes_figure
-from dcp.lab.maze_episodes import MazePath
+from dcp.lab.episodes import Episode
+from dcp.lab.landscape_figure import draw_landscape, landscape_sections, landscapes_figure
 from dcp.lab.psi_landscape import (
     basin,
     colour_ranges,
@@ -35,9 +35,9 @@ from dcp.lab.psi_landscape import (
     rank_correlation,
     rollouts_for,
     straight_line,
-    told_apart,
     true_landscape,
     view,
+    with_paths_in_labels,
 )
 from dcp.lab.run_collection import collect
 from dcp.lab.targets import Target, open_target
@@ -95,35 +95,15 @@ def test_a_goal_s_height_is_the_same_everywhere(policy):
 def test_the_picture_is_oriented_as_the_text(policy):
     axes = Figure().add_subplot()
     landscape = psi_landscape(policy, parse_layout(U, 1.0), GOAL, per_cell=4)
-    path = MazePath(np.array([[1.0, 1.0], [1.0, 3.0], [3.0, 3.0], [3.0, 1.1], [3.0, 1.0]]), GOAL, reached=3)
-    draw_landscape(axes, landscape, [path])
+    points = np.array([[1.0, 1.0], [1.0, 3.0], [3.0, 3.0], [3.0, 1.1], [3.0, 1.0]])
+    draw_landscape(axes, landscape, [Episode(points, GOAL, None, reached=3)])
     assert axes.yaxis_inverted()  # row 0 above
     walls = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
     assert len(walls) == "".join(U).count("#")
     assert (1.5, 2.5) in {(wall.get_y(), wall.get_y() + wall.get_height()) for wall in walls}
     goal = next(line for line in axes.lines if line.get_label() == "goal g")
     assert_array_equal(goal.get_xydata(), [[1.0, 3.0]])  # y to the right, x downwards
-    assert_array_equal(axes.lines[0].get_xydata(), path.points[:4, ::-1])  # up to its success
-
-
-def test_the_figure_aims_at_the_far_goal_and_counts_who_reaches_it(policy, monkeypatch):
-    asked = []
-
-    def two_paths(env, policy, goal, num_episodes, episode_length):
-        asked.append((*goal, num_episodes, episode_length))
-        return [MazePath(np.ones((3, 2)), goal, 2), MazePath(np.ones((3, 2)), goal, None)]
-
-    monkeypatch.setattr("dcp.lab.landscape_figure.paths_toward", two_paths)
-    figure = landscape_figure(policy, make_env("point_u_maze_eval"), "untrained", num_rollouts=2, episode_length=3)
-    assert asked == [(3.0, 1.0, 2, 3)]
-    goal = next(line for line in figure.axes[0].lines if line.get_label() == "goal g")
-    assert_array_equal(goal.get_xydata(), [[1.0, 3.0]])
-    assert "rollouts (1 of 2 reach g)" in [text.get_text() for text in figure.legends[0].get_texts()]
-
-
-def test_a_policy_of_another_body_is_a_mistake(policy):
-    with pytest.raises(UserError, match="other sizes"):
-        landscape_figure(policy, make_env("point_u_maze_inertia"), "wrong body", 3)
+    assert_array_equal(axes.lines[0].get_xydata(), points[:4, ::-1])  # up to its success
 
 
 GOAL = np.array([3.0, 1.0])
@@ -220,14 +200,14 @@ def plain(target):
 
 def walked(plain, policy, values, label="dcp, seed 3"):
     """As if its episodes had seen these distances."""
-    path = MazePath(np.array([[1.0, 1.0], [1.0, 2.0]]), plain.landscape.goal, None)
-    return dataclasses.replace(plain, paths=(path,), visited=np.asarray(values, float), label=label)
+    episode = Episode(np.array([[1.0, 1.0], [1.0, 2.0]]), plain.landscape.goal, None, None)
+    return dataclasses.replace(plain, episodes=(episode,), visited=np.asarray(values, float), label=label)
 
 
 def test_a_view_has_the_far_goal_and_the_name_of_its_run(plain):
     assert_array_equal(plain.landscape.goal, [3.0, 1.0])
     assert (plain.label, plain.env, plain.condition) == ("dcp, seed 3", ENV, "direction")
-    assert plain.paths == () and plain.visited is None
+    assert plain.episodes == () and plain.visited is None
     assert -1.0 < plain.likeness.order < 1.0
 
 
@@ -236,14 +216,13 @@ def test_episodes_are_drawn_up_to_their_success_and_their_distances_are_psi_s(ta
 
     def two(env, policy, goal, count, length):
         assert (count, length) == (2, 250)
-        return [MazePath(points, goal, 2), MazePath(points, goal, None)]
+        return [Episode(points, goal, None, 2), Episode(points, goal, None, None)]
 
-    monkeypatch.setattr("dcp.lab.psi_landscape.paths_toward", two)
+    monkeypatch.setattr("dcp.lab.psi_landscape.play_toward", two)
     found = view(target, make_env(ENV), rollouts=2, per_cell=8)
-    assert [len(path.points) for path in found.paths] == [3, 4]
+    assert [len(episode.path) for episode in found.episodes] == [3, 4]
     goal = np.array([3.0, 1.0])
     assert_allclose(found.visited, psi_distances(policy, np.concatenate([points[:3], points]), goal), rtol=1e-6)
-    assert_array_equal(MazePath(points, goal, 1).until_reached.points, points[:2])
 
 
 def test_colours_span_the_visited_percentiles_of_each_panel_or_of_all(plain, policy):
@@ -315,9 +294,12 @@ def test_nothing_is_cut_off_beside_one_run_or_several(plain, policy, count):
 
 def test_runs_of_one_name_bear_their_paths(plain):
     targets = [Target("runs/a", None), Target("runs/b", None)]
-    assert [v.label for v in told_apart([plain, plain], targets)] == ["dcp, seed 3\nruns/a", "dcp, seed 3\nruns/b"]
+    assert [v.label for v in with_paths_in_labels([plain, plain], targets)] == [
+        "dcp, seed 3\nruns/a",
+        "dcp, seed 3\nruns/b",
+    ]
     other = dataclasses.replace(plain, label="crl, seed 3")
-    assert [v.label for v in told_apart([plain, other], targets)] == ["dcp, seed 3", "crl, seed 3"]
+    assert [v.label for v in with_paths_in_labels([plain, other], targets)] == ["dcp, seed 3", "crl, seed 3"]
 
 
 def test_physics_is_not_compiled_unless_it_is_asked_for():

@@ -1,4 +1,4 @@
-"""Our own environments keep the contract that a user's is held to before a run; for them it is not checked again."""
+"""What is checked before a run: settings, the environment, and whether the run fits into memory."""
 
 from typing import Any
 
@@ -8,32 +8,17 @@ import pytest
 
 from dcp.algorithm import make_algorithm
 from dcp.config import Config, Settings
-from dcp.envs.base import EnvState
 from dcp.envs.registry import ENVIRONMENTS, make_env
 from dcp.errors import UserError
 from dcp.interfaces import hindsight_of
 from dcp.learner import Learner
-from dcp.machine.checks import contract_violations, memory_parts, violations
+from dcp.machine.checks import memory_parts, violations
 from dcp.methods.table import CRITICS, make_agent, needs
 from dcp.replay import relabel
 from dcp.runs.seeds import require_memory
 from dcp.types import Array, Batch, EnvSpec, Transition
 from tests.support.tiny import tiny_config
-from tests.support.toys import BrittleLine, LineWorld
-
-PHYSICS = ("ant_u_maze", "humanoid_u_maze", "ant_soccer", "ant_push", "pusher_hard")
-
-
-@pytest.mark.parametrize("name", [name for name in ENVIRONMENTS if name.startswith("point_")])
-def test_a_point_maze_keeps_the_contract(name: str):
-    assert contract_violations(name, make_env(name)) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fidelity", ["paper", "fixed"])
-@pytest.mark.parametrize("name", PHYSICS)
-def test_a_simulated_body_keeps_the_contract(name: str, fidelity: str):
-    assert contract_violations(name, make_env(name, fidelity)) == []
+from tests.support.toys import BrittleLine
 
 
 def test_a_check_of_ours_traces_nothing_and_of_a_users_own_it_does(monkeypatch):
@@ -43,22 +28,10 @@ def test_a_check_of_ours_traces_nothing_and_of_a_users_own_it_does(monkeypatch):
         traced.append(name)
         return []
 
-    monkeypatch.setattr("dcp.machine.checks.contract_violations", spy)
+    monkeypatch.setattr("dcp.envs.contract.contract_violations", spy)
     monkeypatch.setitem(ENVIRONMENTS, "my_line", BrittleLine)
     assert violations(tiny_config()) == violations(tiny_config(env="my_line", episode_length=50)) == []
     assert traced == ["my_line"]
-
-
-class WholeNumbers(LineWorld):
-    """An environment that counts in integers."""
-
-    def reset(self, key: Array) -> EnvState:
-        state = super().reset(key)
-        return state._replace(obs=state.obs.astype(jnp.int32))
-
-
-def test_an_observation_of_integers_is_refused_in_one_sentence():
-    assert contract_violations("mine", WholeNumbers()) == ["obs of mine is int32: make it float32"]
 
 
 def test_fidelity_and_physics_reach_the_environment(monkeypatch):

@@ -14,7 +14,7 @@ from dcp.config import Config
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.methods import pool_seed
-from dcp.methods.pool_seed import read, read_seeds, spread
+from dcp.methods.pool_seed import read_pool_seed, read_seeds, spread
 
 # S 4, G 2, a ball's place last
 SPEC = replace(make_env("point_u_maze_inertia").spec, name="ball", goal_dims=(2, 3))
@@ -33,14 +33,14 @@ def written(folder: Path, text: str | bytes) -> str:
 
 
 def test_whole_states_give_their_goals(tmp_path: Path):
-    found = read(npz(tmp_path, states=STATES), SPEC)
+    found = read_pool_seed(npz(tmp_path, states=STATES), SPEC)
     assert np.array_equal(found.goals, [[3.0, 4.0], [2.0, 2.5]])
     assert found.states is not None and np.array_equal(found.states, STATES) and found.states.dtype == np.float32
     assert found.sha256 == hashlib.sha256((tmp_path / "seed.npz").read_bytes()).hexdigest()
 
 
 def test_goals_without_states_are_enough(tmp_path: Path):
-    found = read(npz(tmp_path, goals=np.array([[3, 4]])), SPEC)  # whole numbers too
+    found = read_pool_seed(npz(tmp_path, goals=np.array([[3, 4]])), SPEC)  # whole numbers too
     assert np.array_equal(found.goals, [[3.0, 4.0]]) and found.states is None
 
 
@@ -48,12 +48,12 @@ def test_goals_without_states_are_enough(tmp_path: Path):
     "text", ["1,2,3,4\n5,1,2,2.5\n", "x,y,ball_x,ball_y\r\n1,2,3,4\r\n5,1,2,2.5", "\ufeff1,2,3,4\n\n5,1,2,2.5"]
 )
 def test_a_csv_of_states_with_or_without_a_header(tmp_path: Path, text: str):
-    found = read(written(tmp_path, text), SPEC)
+    found = read_pool_seed(written(tmp_path, text), SPEC)
     assert found.states is not None and np.array_equal(found.states, STATES)
 
 
 def test_a_csv_with_as_many_columns_as_goals_have_holds_goals(tmp_path: Path):
-    found = read(written(tmp_path, "3,4\n2,2.5\n"), SPEC)
+    found = read_pool_seed(written(tmp_path, "3,4\n2,2.5\n"), SPEC)
     assert np.array_equal(found.goals, [[3.0, 4.0], [2.0, 2.5]]) and found.states is None
 
 
@@ -73,7 +73,7 @@ def test_a_csv_with_as_many_columns_as_goals_have_holds_goals(tmp_path: Path):
 )
 def test_a_wrong_array_gets_one_sentence(tmp_path: Path, arrays: dict[str, np.ndarray], sentence: str):
     with pytest.raises(UserError, match=sentence) as error:
-        read(npz(tmp_path, **arrays), SPEC)
+        read_pool_seed(npz(tmp_path, **arrays), SPEC)
     assert "\n" not in str(error.value)
 
 
@@ -92,14 +92,14 @@ def test_a_wrong_array_gets_one_sentence(tmp_path: Path, arrays: dict[str, np.nd
 )
 def test_a_wrong_csv_gets_one_sentence(tmp_path: Path, text: str | bytes, sentence: str):
     with pytest.raises(UserError, match=sentence) as error:
-        read(written(tmp_path, text), SPEC)
+        read_pool_seed(written(tmp_path, text), SPEC)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("path", ["absent.npz", "", ".", "a\x00b", "x" * 5000])
 def test_a_file_that_is_not_there_gets_one_sentence(path: str):
     with pytest.raises(UserError, match="cannot read pool_seed") as error:
-        read(path, SPEC)
+        read_pool_seed(path, SPEC)
     assert "\n" not in str(error.value) and len(str(error.value)) < 300
 
 
@@ -120,7 +120,7 @@ def test_a_pickle_is_never_loaded(tmp_path: Path):
     (tmp_path / "bare.npz").write_bytes(pickle.dumps(Code(mark)))
     for name in ("seed.npz", "bare.npz"):
         with pytest.raises(UserError):
-            read(str(tmp_path / name), SPEC)
+            read_pool_seed(str(tmp_path / name), SPEC)
     assert not mark.exists()
     pickle.loads((tmp_path / "bare.npz").read_bytes()).close()
     assert mark.exists()  # what would have been seen
@@ -134,9 +134,9 @@ def test_a_file_that_is_or_unpacks_too_large_is_refused_unread(tmp_path: Path, m
     (tmp_path / "bomb.npz").write_bytes(packed.getvalue())
     assert len(packed.getvalue()) < 5_000
     with pytest.raises(UserError, match="unpacks to more than"):
-        read(str(tmp_path / "bomb.npz"), SPEC)
+        read_pool_seed(str(tmp_path / "bomb.npz"), SPEC)
     with pytest.raises(UserError, match="is larger than"):
-        read(npz(tmp_path, states=np.zeros((1000, 4))), SPEC)
+        read_pool_seed(npz(tmp_path, states=np.zeros((1000, 4))), SPEC)
 
 
 def test_slots_are_shared_out_evenly_over_the_file():
@@ -150,7 +150,7 @@ def test_a_run_takes_its_share_of_slots_and_the_critic_each_of_these_states_once
     path = npz(tmp_path, states=np.arange(12.0).reshape(3, 4))
     config = Config(env="point_soccer", pool_seed=path, pool_size=8, num_candidates=2).resolve(250)
     seeds = read_seeds(config, SPEC)
-    assert config.pool_seed_fraction == 0.25 and seeds.sha256 == read(path, SPEC).sha256
+    assert config.pool_seed_fraction == 0.25 and seeds.sha256 == read_pool_seed(path, SPEC).sha256
     assert seeds.critic is None
     assert np.array_equal(seeds.pool, [[2, 3], [6, 7]])
     half = Config(env="point_soccer", pool_seed=path, pool_size=8, num_candidates=2, pool_seed_fraction=0.5,

@@ -13,7 +13,7 @@ from dcp.errors import UserError
 from dcp.interfaces import Agent, Hindsight
 from dcp.methods.commands import FinalGoal, PooledSubgoal
 from dcp.methods.conditions import Direction, RawGoal
-from dcp.methods.table import METHODS, PAPER, Method, checked, make_agent, make_part
+from dcp.methods.table import METHODS, PAPER, Method, checked_agent, make_agent, make_part
 
 SPEC = make_env("point_u_maze").spec
 
@@ -100,13 +100,13 @@ class OwnGoals(Contrastive):
 )
 def test_goals_that_cannot_be_drawn_are_refused_in_one_sentence(hindsight: dict, words: str):
     with pytest.raises(UserError, match=words):
-        checked(Agent(OwnGoals(hindsight=Hindsight(**hindsight)), FinalGoal(), RawGoal()))
+        checked_agent(Agent(OwnGoals(hindsight=Hindsight(**hindsight)), FinalGoal(), RawGoal()))
 
 
 @pytest.mark.parametrize("hindsight", [{}, {"draws": "final"}, {"discount": 1.0, "random_share": 1.0, "goal_steps": 2}])
 def test_goals_that_can_be_drawn_are_accepted(hindsight: dict):
     agent = Agent(OwnGoals(hindsight=Hindsight(**hindsight)), FinalGoal(), RawGoal())
-    assert checked(agent) is agent
+    assert checked_agent(agent) is agent
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 import shutil
 import sys
 import zipfile
@@ -180,7 +181,7 @@ def test_endings_decide_what_is_an_exported_file(tmp_path: Path):
 
 def test_without_onnxruntime_the_sentence_says_what_to_install(files: Path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(UserError, match=r"needs onnxruntime here: pip install 'dcp-rl\[onnx\]'"):
+    with pytest.raises(UserError, match=r"needs onnxruntime here: pip install '\.\[onnx\]'"):
         load_exported(files / "policy.onnx")
 
 
@@ -203,3 +204,26 @@ def test_every_block_of_the_document_runs(tmp_path: Path, monkeypatch, capsys):
         np.testing.assert_allclose(action, want, rtol=0, atol=1e-5)
     assert np.abs(actions[-1] - want).max() > 0.01
     assert "(0, 1) {'env': 'ant_u_maze'" in capsys.readouterr().out
+
+
+def test_a_stablehlo_program_may_call_only_what_jax_allows_whatever_its_text_looks_like():
+    """A call named "Sharding x" once counted as Sharding, which is allowed."""
+    from dcp.policies.exports import _require_stable_calls
+
+    program = """func.func @main(%x: tensor<f32>) -> tensor<f32> {
+      %y = stablehlo.custom_call @"NAME"(%x) : (tensor<f32>) -> tensor<f32>
+      return %y : tensor<f32> }"""
+    _require_stable_calls(program.replace("NAME", "Sharding"))
+    for name in ("Sharding x", "evil", "Sharding("):
+        with pytest.raises(ValueError, match=re.escape(f"it calls {name!r}")):
+            _require_stable_calls(program.replace("NAME", name))
+
+
+def test_an_onnx_file_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path):
+    pytest.importorskip("onnx")
+    with (path := tmp_path / "policy.onnx").open("wb") as file:
+        file.truncate(6 * 2**30)  # takes no room on the disk
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserError, match="6,442,450,944 bytes, more than"):
+        load_exported(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # kilobytes

@@ -211,7 +211,7 @@ def test_without_onnx_the_sentence_says_what_to_install(tmp_path: Path, monkeypa
     monkeypatch.delattr(policies, "onnx_form")
     monkeypatch.delitem(sys.modules, "dcp.policies.onnx_form")
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(UserError, match=r"pip install 'dcp-rl\[onnx\]'"):
+    with pytest.raises(UserError, match=r"pip install '\.\[onnx\]'"):
         export_policy(folder, "onnx")
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-import os
+import resource
 import subprocess
 import sys
 import time
@@ -19,8 +19,8 @@ from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.methods.conditions import RawGoal
 from dcp.methods.table import CONDITIONS
-from dcp.policies.policy import DeployedPolicy
-from dcp.policies.policy_file import load_policy, policy_about, save_policy, write_whole
+from dcp.policies.policy import DeployedPolicy, save_policy
+from dcp.policies.policy_file import load_policy, policy_about
 from tests.support.untrained import untrained_policy
 
 
@@ -66,16 +66,6 @@ def test_a_specs_physics_and_fixes_come_back_and_older_files_have_none(tmp_path:
 def test_a_run_folder_can_be_given_for_its_policy(saved: Path):
     assert load_policy(saved.parent).spec.name == "point_u_maze_inertia"
     assert policy_about(saved) == {"env": "point_u_maze_inertia", "method": "dcp"}
-
-
-def test_a_link_in_place_of_the_draft_is_not_followed(tmp_path: Path):
-    precious, out = tmp_path / "precious", tmp_path / "out"
-    precious.write_text("mine")
-    out.mkdir()
-    (out / f".policy.npz.{os.getpid()}.tmp").symlink_to(precious)
-    write_whole(out / "policy.npz", b"new")
-    assert precious.read_text() == "mine" and (out / "policy.npz").read_bytes() == b"new"
-    assert not (out / "policy.npz").is_symlink() and len(list(out.iterdir())) == 1
 
 
 def test_a_new_policy_replaces_the_old_one_whole(saved: Path):
@@ -301,3 +291,23 @@ def test_one_goal_serves_many_states_and_one_state_many_goals(saved: Path):
 def test_what_cannot_be_acted_on_gives_one_sentence(observation, words: str, saved: Path):
     with pytest.raises(UserError, match=words):
         load_policy(saved)(observation, np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize(("gigabytes", "reason"), [(12, "more than 2,147,483,648"), (1, "array zz is")])
+def test_a_file_whose_header_does_not_fit_is_refused_before_any_array_is_read(
+    gigabytes: int, reason: str, saved: Path, tmp_path: Path
+):
+    """A sparse file takes no room on the disk, and would take all memory."""
+    content = saved.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header, data = json.loads(content[8 : 8 + length]), content[8 + length :]
+    count, end = gigabytes * 2**28, len(data)
+    header["zz"] = {"dtype": "F32", "shape": [count], "data_offsets": [end, end + 4 * count]}
+    text = json.dumps(header).encode()
+    with (path := tmp_path / "sparse.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text + data)
+        file.truncate(8 + len(text) + end + 4 * count)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserError, match=reason):
+        load_policy(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # kilobytes

@@ -1,6 +1,8 @@
 """The robot loop: it keeps its deadlines and its limits, and every way out of it is through the safe action."""
 
+import csv
 import gc
+import io
 import json
 import threading
 import time
@@ -436,6 +438,50 @@ def test_max_change_counts_from_the_start_and_is_counted():
     assert (report.rate_limited, report.clipped) == (1, 0)
 
 
+def test_a_low_pass_filter_sends_half_of_the_last_command_and_half_of_the_new_one():
+    robot = FakeRobot(FakeClock())
+    outputs = iter([[1.0, 0.4], [1.0, -0.4], [-1.0, 0.4], [-3.0, -0.4]])
+    controller = robot.controller(
+        lambda state, goal: next(outputs),
+        smooth=0.5,
+        start_action=[0.0, 0.0],
+        action_low=-1.0,
+        action_high=1.0,
+        warm_up=0,
+    )
+    report = controller.run(steps=4)
+    np.testing.assert_allclose(robot.sent[:4], [[0.5, 0.2], [0.75, -0.1], [-0.125, 0.15], [-0.5625, -0.125]])
+    assert report.clipped == 1 and report.rate_limited == 0
+    assert report.flips == 4 / 6  # one of the first joint, three of the second, in three pairs of steps
+
+
+def test_commands_shrink_in_proportion_near_the_goal_if_they_are_to_settle():
+    robot, policy = FakeRobot(FakeClock()), Constant()
+    robot.goal, robot.at = [0.0, 0.0], {1: lambda: [0.3, 0.4], 2: lambda: [0.03, 0.04], 3: lambda: [0.0, 0.0]}
+    robot.state = np.array([3.0, 4.0])
+    controller = robot.controller(policy, settle=1.0)
+    controller.run(steps=4)
+    np.testing.assert_allclose(robot.sent[:4], [[0.8, -0.8], [0.4, -0.4], [0.04, -0.04], [0.0, 0.0]], atol=1e-12)
+    assert [step.action.tolist() for step in controller.last_steps] == [[0.8, -0.8]] * 4  # the log has the policy's
+    with pytest.raises(UserError, match="settle needs a policy that says"):
+        robot.controller(settle=1.0)
+
+
+class Constant:
+    goal_dims = (0, 1)
+
+    def __call__(self, state: np.ndarray, goal: np.ndarray) -> list[float]:
+        return [0.8, -0.8]
+
+
+def test_flips_count_over_a_zero_and_are_in_each_row_of_the_black_box(tmp_path):
+    robot, box = FakeRobot(FakeClock()), io.StringIO()
+    outputs = iter([[0.1, 0.1], [0.0, 0.1], [-0.1, 0.1], [-0.1, -0.1]])
+    report = robot.controller(lambda state, goal: next(outputs), black_box=box, warm_up=0).run(steps=4)
+    assert [row["flips"] for row in csv.DictReader(io.StringIO(box.getvalue()))] == ["0", "0", "1", "1"]
+    assert report.flips == 2 / 6 and "33.3% of the joints' commands change sign" in str(report)
+
+
 def test_a_start_outside_the_limits_is_refused():
     robot = FakeRobot(FakeClock())
     with pytest.raises(Stopped, match=r"start_action \[0, 1.5\] is outside the limits .*bring it inside first"):
@@ -506,6 +552,8 @@ def test_no_policy_gets_anything_else_past_the_controller(outputs, change):
         ({"safe_action": lambda last: last, "action_size": 2}, "need start_action"),
         ({"max_change": 0.1}, "need start_action"),
         ({"max_change": 0.0, "start_action": [0, 0]}, "max_change must be positive"),
+        ({"smooth": 0.5}, "need start_action"),
+        ({"smooth": 1.0}, "smooth is 1.0, the share of the last action"),
         ({"max_overruns": 0}, "max_overruns must be a whole number of at least 1"),
         ({"hold_seconds": -1}, "hold_seconds must be 0 or more"),
         ({"history": 2.5}, "history must be a whole number"),

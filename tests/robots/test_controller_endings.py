@@ -18,6 +18,7 @@ from dcp.robots import Controller, LeRobotArm, Stopped
 # As at a terminal, whoever started the tests: nohup ignores SIGHUP, a shell SIGINT for what it runs in the background.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 def send(action):
     print("safe" if action[0] == 0.0 else "act", flush=True)
@@ -34,7 +35,9 @@ def run(script: str) -> tuple[list[str], str, int]:
     return done.stdout.split(), done.stderr, done.returncode
 
 
-@pytest.mark.parametrize(("name", "code"), [("SIGINT", -signal.SIGINT), ("SIGTERM", 143), ("SIGHUP", 129)])
+@pytest.mark.parametrize(
+    ("name", "code"), [("SIGINT", -signal.SIGINT), ("SIGTERM", 143), ("SIGHUP", 129), ("SIGQUIT", 131)]
+)
 def test_a_signal_ends_the_loop_through_the_safe_action(name: str, code: int):
     script = f"""
     calls = []

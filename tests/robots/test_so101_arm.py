@@ -4,21 +4,16 @@ wrong it stops and the log says why."""
 import csv
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from dcp.cli.main import main
-from dcp.cli.run import RunOptions, _goal
 from dcp.errors import UserError
-from dcp.policies.exports import export_policy
 from dcp.robots import Controller, So101Arm, Stopped, so101
-from dcp.robots.simulated_robot import SimulatedSo101
-from dcp.robots.so101_arm import FEATURES, FixedGoal, GoalFile, from_radians, replay, to_radians
+from dcp.robots.simulated_robot import Errors, SimulatedSo101
+from dcp.robots.so101_arm import FEATURES, GoalFile, from_radians, replay, to_radians
+from dcp.robots.so101_tasks import TASKS
 from dcp.robots.timing import Clock
 from tests.support.fake_robot import FakeClock
 
@@ -52,7 +47,7 @@ class Setting:
                 what()
             return self.arm.read_state()
 
-        read_goal = (goal or FixedGoal(GOAL)).read
+        read_goal = goal.read if goal else lambda: GOAL
         defaults = {"rate_hz": 30, "safe_action": np.zeros(5), "black_box": self.log, "clock": self.clock}
         return Controller(policy, read_state, read_goal, self.arm.send_action, **{**defaults, **settings})
 
@@ -93,17 +88,6 @@ def test_the_arm_arrives_and_its_log_replays(tmp_path: Path, units):
 LOG = "state_0,goal_0,action_0,action_1\n1,2,0.5,0.5\n1,2,{},0.5\n1,2,0.5,0.5\n"
 
 
-def test_a_replay_of_an_action_that_is_not_finite_says_so(tmp_path: Path, monkeypatch, capsys):
-    log = tmp_path / "log.csv"
-    log.write_text(LOG.format("nan"))
-    half = lambda state, goal: np.array([0.5, 0.5])  # noqa: E731
-    steps, largest = replay(half, log)
-    assert steps == 3 and np.isnan(largest)
-    monkeypatch.setattr("dcp.cli.run.numpy_policy", lambda path: half)
-    assert main(["run", "a policy", "--replay", str(log)]) == 1
-    assert "3 steps" in (said := capsys.readouterr().out) and "is not finite" in said
-
-
 @pytest.mark.parametrize(
     ("cell", "sentence"), [("fast", "cannot read the log"), ("", "has a step with 1 numbers of action, not 2")]
 )
@@ -134,6 +118,17 @@ def test_a_target_is_the_present_pose_plus_at_most_a_tenth_of_a_radian_within_th
     np.testing.assert_allclose(setting.arm.sent[:5], wanted, atol=1e-9)
     sent = [to_radians("degrees", i, setting.robot.sent[-1][name]) for i, name in enumerate(FEATURES)]
     np.testing.assert_allclose(sent[:5], wanted, atol=1e-9)
+
+
+def test_a_target_that_accumulates_continues_from_the_last_one_and_stays_near_the_last_reading(tmp_path: Path):
+    setting = Setting(tmp_path)
+    setting.arm.accumulate = True
+    pose = setting.arm.read_state().value[:5]
+    setting.arm.send_action(np.array([0.4, -0.7, 0.1, 0.0, 0.0]))  # from the reading, because there is no target yet
+    setting.arm.send_action(np.array([0.4, -0.7, 0.1, 0.0, 0.0]))  # the same reading, as if it were late
+    np.testing.assert_allclose(setting.arm.sent[:5] - pose, [0.08, -0.1, 0.02, 0.0, 0.0], atol=1e-9)
+    setting.arm.send_action(np.zeros(5))  # the hold
+    np.testing.assert_allclose(setting.arm.sent[:5], pose, atol=1e-9)
 
 
 def test_open_jaws_close_by_at_most_a_tenth_of_a_radian_in_a_step_and_not_in_a_hold(tmp_path: Path):
@@ -239,6 +234,68 @@ def test_a_goal_file_that_is_no_goal_gets_one_sentence(tmp_path: Path, text: str
         GoalFile(tmp_path / "goal.txt", 3, timeout=1.0).read()
 
 
+@pytest.mark.parametrize(
+    ("text", "reaching", "sentence"),
+    [
+        ("5 5 5", True, "outside what the policy was trained on"),
+        ("0.2 0 -0.4", True, "outside what the policy was trained on"),  # 40 cm below the table
+        ("1e38 0 0", True, "outside what the policy was trained on"),
+        ("0.25 0.6 0.0", False, "farther than the arm can reach"),
+        ("0.25 nan 0.0", False, "farther than the arm can reach"),
+    ],
+)
+def test_a_goal_in_a_file_is_checked_at_each_reading_and_the_arm_holds(
+    tmp_path: Path, text: str, reaching: bool, sentence: str
+):
+    setting, file = Setting(tmp_path), tmp_path / "goal.txt"
+    file.write_text("0.25 0.1 0.2")
+    goal = GoalFile(file, 3, timeout=60.0, reaching=reaching)
+    with pytest.raises(Stopped, match=f"read_goal failed.*{sentence}.*the safe action was sent"):
+        setting.controller(goal=goal, at={20: lambda: file.write_text(text)}).run(seconds=4)
+    assert sentence in setting.why() and setting.stands_still()
+    assert len(setting.robot.sent) == 21  # twenty steps, then the hold
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "large"])
+def test_a_goal_file_that_is_no_regular_file_or_large_is_refused_at_once(tmp_path: Path, kind: str):
+    file = tmp_path / "goal.txt"
+    if kind == "pipe":
+        os.mkfifo(file)  # an ordinary open would wait for a writer for ever
+    elif kind == "device":
+        file.symlink_to("/dev/zero")  # it would be read for ever
+    else:
+        file.write_text("0.25 0.1 0.2" + " " * 10_000)
+    with pytest.raises(UserError, match=r"not a regular file|10,012 bytes"):
+        GoalFile(file, 3, timeout=60.0).read()
+
+
+def test_the_age_of_a_goal_is_that_of_the_file_that_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A writer that puts a new file in the place of the old one between two looks at the path."""
+    file, newer = tmp_path / "goal.txt", tmp_path / "newer.txt"
+    file.write_text("0.25 0.1 0.2")
+    newer.write_text("0.25 0.0 0.2")
+    os.utime(file, (1_000.0, 1_000.0))
+    opened = os.open
+
+    def open_then_replace(path, *flags, **more):
+        descriptor = opened(path, *flags, **more)
+        if str(path) == str(file) and newer.exists():
+            newer.rename(file)
+        return descriptor
+
+    monkeypatch.setattr(os, "open", open_then_replace)
+    with pytest.raises(UserError, match="the goal is stale"):
+        GoalFile(file, 3, timeout=60.0).read()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_log_that_is_no_regular_file_is_not_replayed(tmp_path: Path, kind: str):
+    log = tmp_path / "log.csv"
+    os.mkfifo(log) if kind == "pipe" else log.symlink_to("/dev/zero")
+    with pytest.raises(UserError, match=r"cannot read the log .* not a regular file"):
+        replay(lambda state, goal: np.zeros(2), log)
+
+
 def test_a_goal_file_from_the_future_is_refused_because_it_would_never_be_stale(tmp_path: Path):
     file = tmp_path / "goal.txt"
     file.write_text("0.25, 0.1, 0.2")
@@ -295,6 +352,52 @@ def test_a_cubes_policy_needs_a_robot_that_sees_the_cube():
     np.testing.assert_allclose(So101Arm(robot, 16, 5).read_state().value[13:], [0.25, 0.05, 0.015], atol=1e-3)
 
 
+def test_randomizing_changes_the_simulated_arm_by_its_seed():
+    """Factors of the model within their ranges; readings that are off by the calibration; commands that come late."""
+    plain, one, other = (
+        SimulatedSo101(clock=FakeClock(), randomize=kinds, seed=seed)
+        for kinds, seed in ((None, 0), ("all", 3), ("all", 4))
+    )
+    again = SimulatedSo101(clock=FakeClock(), randomize="all", seed=3)
+    for robot in (plain, one, other, again):
+        robot.connect()
+    masses = one.bus.model.body_mass[2:6] / plain.bus.model.body_mass[2:6]
+    assert 0.8 <= masses[0] <= 1.2 and masses[0] != 1.0 and np.allclose(masses, masses[0])
+    read = [robot.get_observation() for robot in (plain, one, other, again)]
+    off = np.radians([read[1][name] - read[0][name] for name in FEATURES[:5]])
+    assert np.abs(off).max() <= 0.02 + 2 * np.pi / so101.TICKS_PER_TURN and np.ptp(off) > 0.002
+    assert read[1] == read[3] != read[2]
+
+
+def test_a_delay_makes_commands_come_late_and_readings_later():
+    seed = next(seed for seed in range(99) if late_by(seed) == (2 / 30, 1 / 30))
+    late = SimulatedSo101(clock=FakeClock(), randomize="delay", seed=seed)
+    late.connect()
+    before = late.get_observation()["shoulder_pan.pos"]
+    late.send_action({**late.get_observation(), "shoulder_pan.pos": 20.0})
+    places = []
+    for _ in range(6):
+        late.bus.clock.sleep(1 / 30)
+        seen = late.get_observation()["shoulder_pan.pos"]
+        places.append((late.bus.data.qpos[0], seen))
+    assert [next(i for i, row in enumerate(places, 1) if abs(row[k] - before) > 0.01) for k in (0, 1)] == [
+        2,
+        4,
+    ]  # the command arrives after one step, and shows two steps later
+
+
+def late_by(seed: int) -> tuple[float, float]:
+    errors = Errors(("delay",), seed, 0.0)
+    return errors.of_readings, errors.of_commands
+
+
+def test_what_is_near_is_the_tasks_threshold():
+    sizes = {"so101_reach": (13, 5), "so101_reach_pose": (14, 5), "so101_push": (16, 5), "so101_lift": (18, 6)}
+    for name, task in TASKS.items():
+        robot = SimulatedSo101(cube=(0.25, 0.0))
+        assert So101Arm(robot, *sizes[name]).near == task().spec.threshold
+
+
 def test_without_power_the_arm_sinks(tmp_path: Path):
     """Disconnecting releases the servos, as LeRobot's arm does: a reason to hold it."""
     setting = Setting(tmp_path, start=(0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
@@ -303,139 +406,3 @@ def test_without_power_the_arm_sinks(tmp_path: Path):
     setting.clock.sleep(0.5)
     setting.robot.bus.advance()
     assert abs(setting.robot.bus.data.qpos[1] - before) > 0.1
-
-
-# The command
-
-
-@pytest.mark.parametrize(
-    ("flags", "sentence"),
-    [
-        ([], "no policy to run"),
-        (["zoo/point_u_maze/dcp", "--speed", "2"], "--speed is 2, a share of the trained speed"),
-        (["zoo/point_u_maze/dcp"], "this policy's goal has 2 numbers, not 0"),
-        (["zoo/point_u_maze/dcp", "--goal", "1", "1"], "fits no so101 task"),
-        (["zoo/point_u_maze/dcp", "--goal", "1", "1", "--robot", "so101_follower"], "needs --port"),
-        (["zoo/point_u_maze/dcp", "--goal", "1", "1", "--robot", "so101_follower", "--port", "x"], "lerobot[feetech]"),
-    ],
-)
-def test_a_mistake_gets_one_sentence(flags: list[str], sentence: str, capsys):
-    assert main(["run", *flags]) == 2
-    assert sentence in capsys.readouterr().err
-
-
-def test_a_policy_that_does_not_say_its_environment_gets_any_goal():
-    policy = SimpleNamespace(goal_size=3, about={"env": None})
-    options = RunOptions(goal=(9.0, 9.0, 9.0))
-    assert _goal(policy, options, FixedGoal, GoalFile).read().tolist() == [9.0, 9.0, 9.0]
-
-
-# A robot that is slow to send, on which Ctrl-C reaches the whole command.
-SLOW_ROBOT = """
-import signal, sys, time
-import dcp.cli.run
-from dcp.cli.main import main
-from dcp.robots.simulated_robot import SimulatedSo101
-
-class Slow(SimulatedSo101):
-    def send_action(self, action):
-        time.sleep(0.003)
-        print("sent", flush=True)
-        return super().send_action(action)
-
-    def disconnect(self):
-        super().disconnect()
-        print("disconnected", flush=True)
-
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a test's process may ignore it
-dcp.cli.run.make_robot = lambda options, cube: Slow()
-sys.exit(main(["run", *sys.argv[1:]]))
-"""
-
-
-@pytest.fixture(scope="module")
-def reach_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The zoo's policy for so101_reach in its NumPy form, which loads fast."""
-    return export_policy("zoo/so101_reach/dcp", "numpy", tmp_path_factory.mktemp("policy") / "policy.npz")
-
-
-def test_ctrl_c_in_the_command_holds_the_arm_and_disconnects_it(reach_policy: Path, tmp_path: Path):
-    log = tmp_path / "log.csv"
-    flags = [str(reach_policy), "--goal", "0.25", "0.1", "0.2", "--log", str(log), "--seconds", "60"]
-    argv = [sys.executable, "-c", SLOW_ROBOT, *flags]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert [process.stdout.readline() for _ in range(10)] == ["sent\n"] * 10
-        process.send_signal(signal.SIGINT)
-        said, told = process.communicate(timeout=60)
-    assert said.splitlines()[-1] == "disconnected" and "the safe action was sent" in said
-    assert (process.returncode, told) == (130, "dcp: stopped\n")
-    with log.open() as file:
-        assert list(csv.DictReader(file))[-1]["ended"] == "Ctrl-C"
-
-
-def failing(kind: type[Exception], sentence: str):
-    def fail(*_, **__):
-        raise kind(sentence)
-
-    return fail
-
-
-@pytest.fixture
-def commanded(reach_policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A simulated arm, and the `dcp run` that moves it for a moment. -> the robot, the command"""
-    robot = SimulatedSo101()
-    monkeypatch.setattr("dcp.cli.run.make_robot", lambda options, cube: robot)
-    flags = ["--goal", "0.25", "0.1", "0.2", "--seconds", "0.5", "--log", str(tmp_path / "log.csv")]
-    return robot, ["run", str(reach_policy), *flags]
-
-
-def test_a_wrong_port_gets_one_sentence(commanded, capsys):
-    robot, command = commanded
-    robot.connect = failing(OSError, "could not open port /dev/ttyACM9")
-    assert main(command) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("dcp: cannot connect to the arm (OSError: could not open port /dev/ttyACM9): check --port")
-
-
-def test_a_policy_that_does_not_fit_is_refused_before_the_arm_is_connected(commanded, capsys):
-    robot, _ = commanded
-    robot.connect = failing(AssertionError, "connected")
-    assert main(["run", "zoo/point_u_maze/dcp", "--goal", "1", "1"]) == 2
-    assert "fits no so101 task" in capsys.readouterr().err
-
-
-def test_a_pulled_cable_says_why_the_arm_stopped_and_that_it_was_not_released(commanded, capsys):
-    robot, command = commanded
-    robot.disconnect = failing(ConnectionError, "no status packet")
-    sends = iter(range(5))
-
-    def pull_after_five(action):
-        if next(sends, None) is None:
-            raise OSError("device disconnected")
-
-    robot.send_action = pull_after_five
-    assert main(command) == 1
-    first, last = (line for line in capsys.readouterr().err.splitlines() if line.startswith("dcp: "))
-    assert first.startswith("dcp: the arm could not be released (ConnectionError: no status packet): hold it")
-    assert "send_action failed (OSError: device disconnected)" in last
-
-
-def test_an_arm_that_cannot_be_released_after_a_good_run_is_a_fault(commanded, capsys):
-    robot, command = commanded
-    robot.disconnect = failing(ConnectionError, "no status packet")
-    assert main(command) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("dcp: the arm could not be released")
-
-
-def test_a_cable_pulled_at_the_very_end_gets_one_sentence(commanded, capsys, monkeypatch):
-    robot, command = commanded
-
-    def run_then_pull(controller, seconds):
-        robot.get_observation = failing(OSError, "device disconnected")
-
-    monkeypatch.setattr("dcp.cli.run._control", run_then_pull)
-    assert main(command) == 1
-    assert "where the arm is cannot be read: OSError: device disconnected" in capsys.readouterr().err
-    assert not robot.is_connected

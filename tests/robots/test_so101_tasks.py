@@ -9,8 +9,9 @@ import pytest
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.robots import so101
+from dcp.robots.so101 import MAX_DELAY, RANGES
 from dcp.robots.so101_model import arm_spec, table_spec
-from dcp.robots.so101_tasks import HOME, KINDS, MAX_DELAY, RANGES, TASKS
+from dcp.robots.so101_tasks import HOME, TASKS
 from tests.support.golden import load
 
 TICK = 2 * np.pi / 4096
@@ -245,7 +246,7 @@ def test_an_arm_that_sweeps_over_the_table_moves_the_cube(name: str):
 
 
 def test_each_switch_draws_its_own_number_and_leaves_the_others_neutral():
-    for kind in KINDS:
+    for kind in RANGES:
         drawn = jax.vmap(make_env("so101_reach", randomize=kind).draw_episode)(keys(64))
         neutral = jax.vmap(make_env("so101_reach").draw_episode)(keys(64))
         parts = {

@@ -58,13 +58,13 @@ def test_a_missing_file_and_one_too_many_are_seen(checkpoint: Path):
         with pytest.raises(files.DamagedError):
             run_status.verify(checkpoint)
         hidden.rename(victim)
-    extra = checkpoint / "state" / "extra"
+    extra = checkpoint / "extra"
     extra.write_text("")
-    with pytest.raises(files.DamagedError, match="state/extra"):
+    with pytest.raises(files.DamagedError, match="extra"):
         run_status.verify(checkpoint)
     extra.unlink()
     extra.symlink_to("/dev/zero")
-    with pytest.raises(files.DamagedError, match="state/extra is neither a file nor a folder"):
+    with pytest.raises(files.DamagedError, match="extra is neither a file nor a folder"):
         run_status.verify(checkpoint)
     extra.unlink()
     run_status.verify(checkpoint)
@@ -77,8 +77,7 @@ def test_the_system_s_own_tool_can_judge_it(checkpoint: Path):
 
 def written(folder: Path, unrolls: int, evaluations: int) -> Path:
     draft = files.new_draft(folder, unrolls, evaluations)
-    (draft / "state").mkdir()
-    (draft / "state" / "x").write_text(str(unrolls))
+    (draft / "state.npz").write_text(str(unrolls))
     return files.publish(draft, {"unrolls": unrolls})
 
 

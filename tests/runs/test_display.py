@@ -1,12 +1,14 @@
-"""What a person sees of several seeds."""
+"""What a person sees of a run, and of several seeds."""
 
 import io
 from pathlib import Path
 
 from rich.console import Console
 
-from dcp.runs.display import Display, Panel, Progress, seed_names
+from dcp.runs.display import Display, Progress
 from dcp.runs.seeds import train_seeds
+from dcp.runs.terminal import Pace, Panel, Plain, clock, headline, seed_names
+from dcp.runs.training import TrainedRun
 from tests.support.tiny import tiny_config
 
 ROW = {"success_once": 0.25, "time_near_goal": 3.0, "critic_loss": 4.0, "actor_loss": 1.0, "diverged_episodes": 0}
@@ -23,7 +25,7 @@ def test_seeds_are_named():
 
 def test_a_terminal_has_one_line_a_seed():
     console = Console(file=io.StringIO(), force_terminal=True, width=150)
-    with Panel(tiny_config(), Path("runs/seed_0"), console, several=True) as board:
+    with Panel(tiny_config(), Path("runs/seed_0"), several=True, console=console) as board:
         board.joined([0, 7], 0, 0)
         board.progress(Progress(3, losses((4.5, 1.5), (5.5, 2.5))))
         board.evaluated([ROW, {**ROW, "success_once": 0.75}])
@@ -52,3 +54,30 @@ def test_your_own_display_hears_of_every_seed(tmp_path):
     train_seeds(tiny_config(), (0, 7), runs_dir=tmp_path, display=lambda config, folder: Seen())
     assert seen[:4] == [("joined", 0, 7), (1, None), (2, None), (3, 2)]
     assert (2_400, 2_400) in seen and seen[-1] == (4_000, 4_000)
+
+
+def test_the_headline_says_that_the_budget_is_rounded_up():
+    config = tiny_config(steps=3_900).resolve(250)
+    assert "4,000 environment steps (3,900 rounded up to whole unrolls), 64 updates" in headline(config, Path("runs"))
+
+
+def test_time_left_counts_neither_compilation_nor_the_first_evaluation(monkeypatch):
+    """Iterations end at 100, 102, 104 s (the first compiled), so 2 s each; 10 - 5 unrolls are left."""
+    times = iter([100.0, 102.0, 104.0, 150.0])
+    monkeypatch.setattr("dcp.runs.terminal.time.perf_counter", lambda: next(times))
+    pace = Pace(tiny_config().resolve(250))
+    for unrolls in (3, 4, 5):
+        pace.update(Progress(unrolls, []))
+    pace.evaluated()
+    assert pace.text() == "200 steps/s  0:10 left"
+    assert (pace.steps, pace.total) == (2000, 4000)
+
+
+def test_the_clock_reads_hours_only_when_there_are_some():
+    assert [clock(seconds) for seconds in (5, 125, 3725)] == ["0:05", "2:05", "1:02:05"]
+
+
+def test_divergence_is_reported_if_there_is_any(tiny_run: TrainedRun, tmp_path: Path, capsys):
+    shown = Plain(tiny_config().resolve(250), tmp_path)
+    shown.evaluated([{**tiny_run.rows[0], "diverged_episodes": 3}])
+    assert capsys.readouterr().out.splitlines()[-1].endswith("  3 episodes diverged")

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
 
 from dcp.cli.main import main
@@ -213,8 +212,8 @@ class TestVersions:
     @pytest.mark.parametrize(
         ("change", "sentence"),
         [
-            ({"schema_version": 99}, "has schema_version 99, not 1: upgrade dcp"),
-            ({"schema_version": 0}, "has schema_version 0, not 1: train again"),
+            ({"schema_version": 99}, "has schema_version 99, not 2: upgrade dcp"),
+            ({"schema_version": 1}, "has schema_version 1, not 2: train again"),
             ({"config": {"seed": 5}}, "was written with .* restore config.json"),
             ({"arrays": {}}, "continue the run with the dcp that began it"),
             ({"rows": "none"}, "rows: expected array, got str.* use a checkpoint that dcp wrote"),
@@ -250,9 +249,7 @@ class TestVersions:
         newest = files.checkpoints(folder / "checkpoints")[0]
         record, draft = run_status.read_record(newest), newest.with_name(f"{newest.name}.draft")
         arrays = {**final_arrays(folder), "replay/head": np.zeros(3, np.int32)}
-        shutil.rmtree(newest.rename(draft) / "state")
-        with ocp.PyTreeCheckpointer() as writer:
-            writer.save(draft / "state", arrays)
+        files.write_arrays(newest.rename(draft), arrays)
         files.publish(draft, record)
         with pytest.raises(UserError, match=r"holds other arrays than its checkpoint.json says"):
             resume(folder, steps=20_000, display="none")
@@ -273,27 +270,39 @@ watching = False
 
 
 def watch(event: str, arguments: tuple) -> None:
+    """Note what would run code."""
     if watching and event in ("pickle.find_class", "exec", "compile", "os.system", "os.exec", "subprocess.Popen"):
         hooked.append(f"{event} {arguments}")
 
 
-def test_loading_a_checkpoint_runs_no_code(longer_run: TrainedRun, tmp_path: Path):
-    """Not even one whose metadata names something else to load it with."""
+class Payload:
+    def __reduce__(self):
+        return os.system, ("false",)
+
+
+@pytest.mark.parametrize("array", ["pickled", "compressed"])
+def test_loading_a_strangers_checkpoint_runs_no_code_and_inflates_nothing(
+    array: str, longer_run: TrainedRun, tmp_path: Path
+):
+    """Whose checksums fit."""
     global watching
     final_arrays(longer_run.folder)  # imports what it needs
     folder = Path(shutil.copytree(longer_run.folder, tmp_path / "run"))
     newest = files.checkpoints(folder / "checkpoints")[0]
-    named = newest / "state" / "_CHECKPOINT_METADATA"
-    named.write_text(json.dumps({**json.loads(named.read_text()), "item_handlers": "os.system"}))
-    record = run_status.read_record(newest)
-    files.publish(newest.rename(newest.with_name(f"{newest.name}.draft")), record)
+    arrays, record = final_arrays(folder), run_status.read_record(newest)
+    draft = newest.rename(newest.with_name(f"{newest.name}.draft"))
+    if array == "pickled":
+        np.savez(draft / "state.npz", **{**arrays, "replay/head": np.array([Payload()])})
+    else:
+        np.savez_compressed(draft / "state.npz", **arrays)
+    files.publish(draft, record)
     sys.addaudithook(watch)
     watching = True
     try:
-        arrays = final_arrays(folder)
+        with pytest.raises(files.DamagedError, match="allow_pickle=False" if array == "pickled" else "compressed"):
+            final_arrays(folder)
     finally:
         watching = False
-    assert len(arrays) > 20
     assert [event for event in hooked if not event.startswith("compile")] == []
 
 

@@ -10,17 +10,10 @@ from pathlib import Path
 import pytest
 
 from dcp.errors import RunError, UserError
-from dcp.runs import folder as run_folder
-from dcp.runs.folder import (
-    FolderLock,
-    RunFolder,
-    claim,
-    drop_replaced,
-    finish_replacing,
-    keep_replaced,
-    reopen,
-    restore_replaced,
-)
+from dcp.runs import replaced_run
+from dcp.runs.folder import FolderLock, Results, RunFolder, claim
+from dcp.runs.replaced_run import drop_replaced, finish_replacing, keep_replaced, restore_replaced
+from dcp.runs.run_status import reopen
 from dcp.runs.stopping import Interrupted
 from dcp.runs.training import train
 from tests.support.tiny import tiny_config
@@ -62,7 +55,7 @@ def killed_after(operations: int, monkeypatch: pytest.MonkeyPatch, work: Callabl
     with monkeypatch.context() as patch:
         for name in ("replace", "rename"):
             patch.setattr(Path, name, counted(getattr(Path, name)))
-        patch.setattr("dcp.runs.folder._remove", counted(run_folder._remove))
+        patch.setattr("dcp.runs.replaced_run._remove", counted(replaced_run._remove))
         try:
             work()
         except KilledError:
@@ -157,7 +150,7 @@ def test_a_run_that_ends_after_its_folder_was_replaced_removes_nothing_of_the_ne
         (new[0].checkpoints / "000000001_00000.draft").mkdir(parents=True)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dcp.runs.training.run_loop", replaced_and_stopped)
+    monkeypatch.setattr("dcp.runs.training.train_loop", replaced_and_stopped)
     with pytest.raises(Interrupted):
         train(CONFIG, runs_dir=tmp_path, display="none")
     assert (new[0].path / "config.json").exists() and new[0].lock.is_held()

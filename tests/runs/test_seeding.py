@@ -15,7 +15,7 @@ from dcp.errors import UserError
 from dcp.files.run_folder import read_config_file
 from dcp.machine.checks import violations
 from dcp.machine.programs import Programs
-from dcp.replay import with_resting_pairs
+from dcp.replay import inject_stationary_pairs
 from dcp.runs.checkpoint import Cadence
 from dcp.runs.training import TrainedRun, resume, train
 from dcp.types import Batch
@@ -70,7 +70,7 @@ def test_without_seeds_a_run_is_what_it_was(tiny_run: TrainedRun):
     """The first state of an unseeded trainer: no slot is seeded, and nothing waits for the critic."""
     trainer = make_algorithm(tiny_config())
     assert trainer.seeds is None
-    assert trainer._resting_states(jnp.zeros((2, 64), jnp.int32), jax.random.key(0)) is None
+    assert trainer.draws(jnp.zeros((2, 64), jnp.int32), jax.random.key(0)).seed_states is None
     assert int(tiny_run.state.acting.command.seeded) == 0
 
 
@@ -78,16 +78,16 @@ def test_the_critic_learns_from_seeds_at_rest_and_the_actor_only_from_experience
     trainer = make_algorithm(tiny_config(pool_seed=str(seed_file), pool_seed_in_critic=True))
     learner, key = trainer.learner, jax.random.key(0)
     batch = Batch(*(jax.random.normal(k, (64, 2)) for k in jax.random.split(key, 4)))
-    states = trainer._resting_states(jnp.zeros((3, 64), jnp.int32), key)
+    states = trainer.draws(jnp.zeros((3, 64), jnp.int32), key).seed_states
     assert states is not None and states.shape == (3, 5, 2)
     assert np.array_equal(np.unique(np.asarray(states[0]), axis=0), np.unique(STATES, axis=0))
     assert not np.array_equal(states[0], states[1])  # each update draws anew
-    for_critic = with_resting_pairs(batch, states[0], learner.spec)
+    for_critic = inject_stationary_pairs(batch, states[0], learner.spec)
     params, noise = learner.init(key).params, learner.noise(key, 64)
     gradients = jax.jit(jax.grad(learner.loss, has_aux=True))
     with_seeds, _ = gradients(params, batch, noise, for_critic)
     without, _ = gradients(params, batch, noise, batch)
-    standing = with_resting_pairs(batch, states[0], learner.spec)
+    standing = inject_stationary_pairs(batch, states[0], learner.spec)
     replaced, _ = gradients(params, standing, noise, standing)
     for ours, other in ((with_seeds.actor, without.actor), (with_seeds.critic, replaced.critic)):
         for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(other), strict=True):
@@ -103,7 +103,9 @@ def test_a_pass_of_updates_differs_by_the_switch_alone(seed_file: Path):
         trainer = make_algorithm(tiny_config(pool_seed=str(seed_file), pool_seed_in_critic=in_critic))
         key = jax.random.key(1)
         pairs = Batch(*(jax.random.normal(k, (128, 2)) for k in jax.random.split(key, 4)))
-        learner, _ = trainer.updates(trainer.learner.init(key), pairs, jnp.arange(128).reshape(2, 64), key)
+        learner, _ = trainer.updates(
+            trainer.learner.init(key), pairs, trainer.draws(jnp.arange(128).reshape(2, 64), key)
+        )
         ends.append(jax.tree.leaves(learner.params.critic))
     assert any(not np.array_equal(a, b) for a, b in zip(*ends, strict=True))
 

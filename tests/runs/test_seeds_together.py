@@ -87,7 +87,7 @@ def test_after_three_iterations_every_metric_is_that_of_the_single_run(learner):
     """As accelerators do it, and as a CPU does; the tests below are of the latter here."""
     trainer = make_algorithm(tiny_config())
     several, one = SeedPrograms(trainer, learner=learner), Programs(make_algorithm(tiny_config(seed=3)))
-    runs, run = several.prefill(several.prefill(several.begin(SEEDS))), one.prefill(one.prefill(one.init()))
+    runs, run = several.prefill(several.prefill(several.init(SEEDS))), one.prefill(one.prefill(one.init()))
     for _ in range(3):
         runs, metrics = several.iteration(runs)
         run, wanted = one.iteration(run)
@@ -245,7 +245,7 @@ def test_under_physics_two_seeds_collect_what_each_collects_alone():
     settings = {"env": "ant_u_maze", "unroll_length": 8, "min_replay_rows": 8, "window": 9, "devices": 1}
     trainer = make_algorithm(tiny_config(**settings, episode_length=50))
     several, one = SeedPrograms(trainer), Programs(make_algorithm(tiny_config(**settings, episode_length=50, seed=3)))
-    runs, run = several.prefill(several.begin(SEEDS)), one.prefill(one.init())
+    runs, run = several.prefill(several.init(SEEDS)), one.prefill(one.init())
     assert_allclose(runs.replay.rows.state[0], run.replay.rows.state, atol=1e-3)
     assert np.array_equal(runs.replay.rows.episode_id[0], run.replay.rows.episode_id)
     assert not np.array_equal(runs.replay.rows.state[1], run.replay.rows.state)

@@ -148,9 +148,9 @@ def pusher_by_mujoco(runs: Path) -> dict[str, Any]:
 
 
 def _numbers(tree: Any) -> list[float]:
-    """Every number of a JSON tree that is not a time, in the order of its keys."""
+    """Return every number of a JSON tree but times, and flips, which are newer than the recordings."""
     if isinstance(tree, dict):
-        return [n for key in sorted(tree) if "second" not in key for n in _numbers(tree[key])]
+        return [n for key in sorted(tree) if "second" not in key and "flip" not in key for n in _numbers(tree[key])]
     if isinstance(tree, list):
         return [n for value in tree for n in _numbers(value)]
     return [float(tree)] if isinstance(tree, int | float) and not isinstance(tree, bool) else []

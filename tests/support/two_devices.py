@@ -1,6 +1,6 @@
 """The tiny run on one and on two virtual devices, in a process of its own: `python -m tests.support.two_devices`.
 
-Prints one line of JSON that test_split.py judges.
+Prints one line of JSON that test_devices.py judges.
 """
 
 import json

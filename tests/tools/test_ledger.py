@@ -164,6 +164,7 @@ ALIKE = {"success_once": 0.0, "time_near_goal": 0.0}  # standard errors where al
         {"evaluation": 1},
         {"standard_errors": {"success_once": 0.3, "time_near_goal": 0.0}},
         {"standard_errors": {"success_once": 0.0, "time_near_goal": 1e6}},
+        {"scores": {"success_once": 1.5, "time_near_goal": 0.0}, "standard_errors": ALIKE},  # no share of episodes
     ],
 )
 def test_a_repeated_evaluation_with_impossible_numbers_is_caught(copied, repeated):
@@ -212,7 +213,7 @@ def test_a_copy_under_another_seed_is_caught_by_its_numbers_or_its_weights(copie
         ({"method": "mine"}, "which is not part of dcp"),
         ({"eval_episodes": 1}, "a single episode"),
         ({"condition": "os:path"}, "names code of its own"),
-        ({"env": "os:path:x"}, "names code of its own"),
+        ({"env": "os:path:x"}, "config.json: env is 'os:path:x'"),
     ],
 )
 def test_an_edited_config_with_forged_checksums_is_caught(copied, changes, sentence):
@@ -304,6 +305,22 @@ def test_a_run_whose_metrics_were_edited_is_refused_by_its_checkpoint(tiny_run, 
     assert "row 1 of metrics.csv has final_distance 0.25, but the checkpoint has" in run_faults(run)[0]
 
 
+def without_setting(folder: Path, name: str) -> None:
+    stored = json.loads((folder / "config.json").read_text())
+    del stored["config"][name]
+    (folder / "config.json").write_text(json.dumps(stored))
+
+
+def test_an_entry_may_lack_a_setting_that_is_newer_than_it_but_a_new_run_may_not(copied, tiny_run, tmp_path):
+    folder = only(copied)
+    without_setting(folder, "actor_goal")  # null in the run: the method decides, as by default
+    resealed(folder)
+    assert faults(copied) == ""
+    run = Path(shutil.copytree(tiny_run.folder, tmp_path / "run"))
+    without_setting(run, "actor_goal")
+    assert run_faults(run) == ["config.json lacks actor_goal: it was written by an older dcp; run it again"]
+
+
 def test_a_run_that_ended_by_a_fault_is_refused(tiny_run, tmp_path):
     run = Path(shutil.copytree(tiny_run.folder, tmp_path / "run"))
     (run / "fault.json").write_text("{}")
@@ -387,6 +404,7 @@ def test_other_settings_than_the_paper_s_do_not_stand_beside_its_values():
     config = load_run("ledger/ant_u_maze/dcp/seed_0_e49e008c").config
     assert has_papers_settings(config)
     assert has_papers_settings(config | {"seed": 7, "num_evals": 3})
+    assert has_papers_settings({name: value for name, value in config.items() if name != "residual_every"})
     for other in (
         {"batch_size": 512}, {"discount": 0.9}, {"condition": "steps"}, {"eval_env": "ant_u_maze_eval"},
         {"episode_length": 100}, {"window": 50}, {"pool_refresh_steps": 7},
@@ -521,6 +539,8 @@ def test_what_a_config_names_is_refused_before_training_even_where_the_checks_mi
     monkeypatch.setattr("tools.ledger.entries.check_entry", read_entry)
     with pytest.raises(UserError, match="names the code 'evil:make'"):
         rerun(folder, 1)
+    monkeypatch.setattr("tools.ledger.entries.require_allowed", lambda names: None)
+    assert main(["rerun", str(folder), "--evaluations", "1"]) == 2
     assert not planted.exists()
 
 

@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import dcp
-from dcp.lab.maze_drawing import draw_maze
-from dcp.lab.style import house_style, save
+from dcp.lab.style import draw_maze, house_style, save
 from dcp.methods.more_conditions import pulled_back
 from tools.docs.pages import IMAGES
 

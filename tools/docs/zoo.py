@@ -18,8 +18,8 @@ from pathlib import Path
 from dcp.files.run_folder import CONFIG_FILE, METRICS_FILE, POLICY_FILE
 from dcp.files.run_folder import ZOO as NAME
 from dcp.files.run_folder import ZOO_FOLDER as FOLDER
-from dcp.lab.evaluation_results import as_json, finite
-from dcp.lab.trial import evaluate
+from dcp.lab.result_tables import finite
+from dcp.lab.trial import as_json, evaluate
 from dcp.methods.table import PAPER
 from dcp.policies.policy_file import load_policy, policy_about, save_policy
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 from dcp.cli.flags import POSITIONAL, parse
-from dcp.cli.report import count
+from dcp.cli.working import count
 from dcp.errors import EXIT_FAULT, EXIT_MISTAKE, RunError, UserError
+from dcp.named_code import only_allowed
 
 PROGRAM = "python -m tools.ledger"
 PURPOSE = "Keep a ledger of runs that anyone can check and add to."
@@ -47,7 +48,9 @@ def main(argv: list[str]) -> int:
     """Run one of the ledger's commands and return the exit code."""
     rows = [f"  {name:<8}{purpose}" for name, purpose in ACTIONS.items()]
     try:
-        return _run(parse(LedgerOptions(), argv, PROGRAM, "\n".join([PURPOSE, "", "what to do:", *rows])))
+        options = parse(LedgerOptions(), argv, PROGRAM, "\n".join([PURPOSE, "", "what to do:", *rows]))
+        with only_allowed():  # nothing that an entry names is imported
+            return _run(options)
     except UserError as error:
         _complain(f"ledger: {' '.join(str(error).split())}")
         return EXIT_MISTAKE
@@ -150,14 +153,22 @@ def _take_cores(runs: Sequence[str]) -> None:
 
 
 def _page(options: LedgerOptions) -> int:
-    from dcp.lab.pages.whole_page import asset, theme, whole_page
+    from dcp.lab.pages import theme, whole_page
     from dcp.policies.policy_file import write_whole
     from tools.ledger.entries import check_all
     from tools.ledger.tables import index
 
     runs, title = index(options.ledger, check_all(options.ledger)), "Results: every run, with filters"
-    style = theme() + asset("ledger/style.css")
-    page = whole_page("ledger", runs, title=title, style=style)
+    style = theme() + _page_file("ledger/style.css")
+    page = whole_page("ledger", runs, title=title, read=_page_file, style=style)
     write_whole(options.out, page.encode())
     print(f"wrote {options.out}: {count(len(runs), 'run')}")
     return 0
+
+
+def _page_file(name: str) -> str:
+    """Return a file of the ledger's page, which lies in `page/` here, or one that every page shares."""
+    from dcp.lab.pages import asset
+
+    own = Path(__file__).parent / "page" / Path(name).name
+    return own.read_text(encoding="utf-8") if name.startswith("ledger/") else asset(name)

@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -48,7 +47,7 @@ def run_faults(folder: Path) -> list[str]:
     """Return the reasons why a run cannot be added, before anything is computed."""
     if (folder / FAULT_FILE).exists():
         return [f"the run ended by a fault (see {folder / FAULT_FILE}): resume it, or start it again"]
-    return folder_faults(folder) or _edited(folder)
+    return folder_faults(folder) or _lacking(folder) or _edited(folder)
 
 
 def folder_faults(folder: Path) -> list[str]:
@@ -56,7 +55,7 @@ def folder_faults(folder: Path) -> list[str]:
     try:
         _require_plain_files(folder)
         config, earlier = read_plan(folder)
-        _require_ours(folder, config)
+        _require_ours(config)
         faults = row_faults(config, evaluation_points(config, earlier), rows_of(folder))
         return faults or _policy_faults(folder, config)
     except UserError as error:
@@ -73,29 +72,25 @@ def _require_plain_files(folder: Path) -> None:
             raise UserError(f"{name} has more than {most // 10**6} MB, too much for a ledger")
 
 
-def _require_ours(folder: Path, config: Config) -> None:
-    """Refuse a config that is incomplete, or that names what nobody else has."""
+def _lacking(folder: Path) -> list[str]:
+    """Return a sentence for settings that a run's config lacks. An entry may lack settings that are newer than it."""
     stored = read_config_file(folder / CONFIG_FILE)["config"]
-    if missing := sorted({each.name for each in fields(Settings)} - stored.keys()):
-        raise UserError(f"{CONFIG_FILE} lacks {', '.join(missing)}: it was written by an older dcp; run it again")
+    missing = sorted({each.name for each in fields(Settings)} - stored.keys())
+    sentence = f"{CONFIG_FILE} lacks {', '.join(missing)}: it was written by an older dcp; run it again"
+    return [sentence] if missing else []
+
+
+def _require_ours(config: Config) -> None:
+    """Refuse a config that names what nobody else has."""
     if config.eval_episodes < 2:
         raise UserError("the run evaluates on a single episode, which has no standard error: use more eval_episodes")
-    if code := _names_with_a_colon(stored):
-        raise UserError(f"the run names code of its own ({', '.join(map(shown, code))}), which nobody else has")
+    if code := config.code:
+        raise UserError(f"the run names code of its own ({', '.join(code.values())}), which nobody else has")
     envs = {config.env, config.eval_env or config.env}
     unknown = [("environment", name) for name in sorted(envs - OURS.keys())]
     unknown += [] if config.method in OUR_METHODS else [("method", config.method)]
     for kind, name in unknown:
         raise UserError(f"the run is of the {kind} {shown(name)}, which is not part of dcp: nobody else has it")
-
-
-def _names_with_a_colon(stored: Any) -> list[str]:
-    """Return every text with a colon in a config: `module:name` is code, and no setting of ours has one."""
-    if isinstance(stored, dict):
-        return [name for value in stored.values() for name in _names_with_a_colon(value)]
-    if isinstance(stored, list):
-        return [name for value in stored for name in _names_with_a_colon(value)]
-    return [stored] if isinstance(stored, str) and ":" in stored else []
 
 
 def row_faults(config: Config, points: Sequence[int], rows: Sequence[Mapping[str, float]]) -> list[str]:
@@ -236,7 +231,7 @@ def repeat_faults(folder: Path, then: Repeated) -> list[str]:
     of_success, of_near = (then.standard_errors[name] for name in SCORES)
     most = math.sqrt(max(near * ((config.episode_length or math.inf) - near), 0.0) / (episodes - 1))
     right = math.sqrt(max(success * (1.0 - success), 0.0) / (episodes - 1))
-    possible = then.evaluation == len(rows_of(folder)) and abs(of_success - right) < 1e-6
+    possible = 0.0 <= success <= 1.0 and then.evaluation == len(rows_of(folder)) and abs(of_success - right) < 1e-6
     if not (possible and 0.0 <= of_near <= 1.000001 * most):
         return ["the repeated evaluation of entry.json has numbers that no evaluation gives: it was edited"]
     return differs(folder, then)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dcp.components import one_line
-from dcp.config import fields_where
+from dcp.config import Config, fields_where
 from dcp.envs.registry import OURS, make_env
 from dcp.errors import UserError
 from dcp.files.run_folder import CONFIG_FILE, load_run, read_config_file
@@ -81,7 +81,8 @@ def has_papers_settings(config: Mapping[str, Any]) -> bool:
         return False  # the paper has no such task, and making another one would run a stranger's code
     length = make_env(config["env"]).spec.episode_length
     papers = asdict(preset_config("paper", env=config["env"], method=config["method"]).resolve(length))
-    other = [name for name in papers.keys() - _FREE if config.get(name) != papers[name]]
+    config = asdict(Config.from_dict(dict(config)))  # settings that are newer than the run have their defaults
+    other = [name for name in papers.keys() - _FREE if config[name] != papers[name]]
     return not other and config.get("eval_env") in (None, config["env"])
 
 

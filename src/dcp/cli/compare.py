@@ -1,16 +1,16 @@
 """`dcp compare A B`: how two runs differ, what each reached, and both curves in one plot."""
 
-import json as json_text
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS, show
+from dcp.cli.working import print_json, require_picture, save_both
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
-    from dcp.lab.compare_runs import Comparison, PairedEval, Side
+    from dcp.lab.compare_runs import Comparison
     from dcp.lab.result_tables import Table
 
 
@@ -21,42 +21,39 @@ class CompareOptions:
     out: Path = Path("compare.png")
     """The picture's file; a PDF of the same name is written next to it."""
     json: bool = False
-    """Print what was found as JSON instead of the tables."""
+    """Print the comparison as JSON instead of the tables."""
 
 
 def main(argv: list[str]) -> int:
     options = parse(CompareOptions(), argv, "dcp compare", COMMANDS["compare"])
     if len(options.runs) != 2:
         raise UserError(f"dcp compare takes two run folders, not {len(options.runs)}: dcp compare A B")
-    from dcp.cli.landscape import require_picture, save_both
-
     require_picture(options.out)
     from dcp.lab.compare_runs import compare, comparison_figure
-    from dcp.lab.evaluation_results import finite
 
-    found = compare(*options.runs)
-    files = save_both(comparison_figure(found), options.out) if found.metrics else []
+    comparison = compare(*options.runs)
+    files = save_both(comparison_figure(comparison), options.out) if comparison.metrics else []
     if options.json:
-        print(json_text.dumps(finite(_as_json(found, files)), indent=1))
+        print_json(_as_json(comparison, files))
     else:
-        _show(found, files)
+        _show(comparison, files)
     return 0
 
 
-def _show(found: "Comparison", files: list[Path]) -> None:
+def _show(comparison: "Comparison", files: list[Path]) -> None:
     from dcp.lab.compare_runs import comparison_tables, curves_in_text
 
-    for name, side in (("A", found.a), ("B", found.b)):
+    for name, side in (("A", comparison.a), ("B", comparison.b)):
         print(f"{name}: {side.run.folder} ({side.run.state})")
-    if not found.settings:
+    if not comparison.settings:
         print("No setting differs.")
-    if not found.versions:
-        print("They were trained by the same versions." if found.a.versions else "Neither kept its versions.")
-    for table in comparison_tables(found):
+    if not comparison.versions:
+        print("They were trained by the same versions." if comparison.a.versions else "Neither kept its versions.")
+    for table in comparison_tables(comparison):
         _print(table)
-    for line in curves_in_text(found):
+    for line in curves_in_text(comparison):
         print(line)
-    if not found.metrics:
+    if not comparison.metrics:
         print("Nothing to plot: one of the two has no evaluation yet.")
     if files:
         print(f"Wrote {' and '.join(map(str, files))}.")
@@ -76,42 +73,34 @@ def _print(table: "Table") -> None:
         print(note)
 
 
-def _as_json(found: "Comparison", files: list[Path]) -> dict[str, Any]:
-    shared = {metric: found.shared(metric)._asdict() for metric in found.metrics}
-    return {
-        "a": str(found.a.run.folder),
-        "b": str(found.b.run.folder),
-        "states": [found.a.run.state, found.b.run.state],
-        "settings": {each.name: [each.a, each.b] for each in found.settings},
-        "versions": {each.name: [each.a, each.b] for each in found.versions},
-        "same_episodes": found.same_episodes,
-        "results": {metric: [_results(side, metric) for side in (found.a, found.b)] for metric in found.metrics},
-        "common": {
-            metric: {"env_steps" if name == "steps" else name: column.tolist() for name, column in columns.items()}
-            for metric, columns in shared.items()
-        },
-        "evals": [_eval_as_json(each) for each in found.paired_evals],
-        "files": list(map(str, files)),
-    }
-
-
-def _results(side: "Side", metric: str) -> dict[str, Any]:
-    """Return all evaluations of one run as they are shown, and its last and its best: [steps, value]."""
+def _as_json(comparison: "Comparison", files: list[Path]) -> dict[str, Any]:
+    """Return the comparison for JSON. A gain is a minus b on the same episodes: [mean, half width of the 95% CI]."""
     from dcp.lab.curves import curve
 
-    steps, values = curve(side.run.metrics, metric)
-    points = {"last": side.last(metric), "best": side.best(metric)}
-    return {**points, "env_steps": steps.tolist(), "values": values.tolist()}
-
-
-def _eval_as_json(each: "PairedEval") -> dict[str, Any]:
-    """Return one evaluation for JSON. Gains are a minus b on the same episodes: [mean, half width of the 95% CI]."""
-    gains = {"success_gain": each.gain, "time_near_goal_gain": each.time_gain}
+    results, common = {}, {}
+    for metric in comparison.metrics:
+        results[metric] = []
+        for side in (comparison.a, comparison.b):
+            steps, values = curve(side.run.metrics, metric)
+            points = {"last": side.last(metric), "best": side.best(metric)}  # [steps, value]
+            results[metric].append({**points, "env_steps": steps.tolist(), "values": values.tolist()})
+        shared = comparison.shared(metric)
+        common[metric] = {"env_steps": shared.steps.tolist(), "a": shared.a.tolist(), "b": shared.b.tolist()}
+    evals = []
+    for each in comparison.paired_evals:
+        gains = {"success_gain": each.gain, "time_near_goal_gain": each.time_gain}
+        pairs = {name: [float(gain.mean), float(gain.half_width)] for name, gain in gains.items()}
+        record = {"wins": each.wins, "ties": each.ties, "losses": each.losses}
+        evals.append({"name": each.name, "success": each.success, **pairs, **record})
     return {
-        "name": each.name,
-        "success": each.success,
-        **{name: [float(gain.mean), float(gain.half_width)] for name, gain in gains.items()},
-        "wins": each.wins,
-        "ties": each.ties,
-        "losses": each.losses,
+        "a": str(comparison.a.run.folder),
+        "b": str(comparison.b.run.folder),
+        "states": [comparison.a.run.state, comparison.b.run.state],
+        "settings": {each.name: [each.a, each.b] for each in comparison.settings},
+        "versions": {each.name: [each.a, each.b] for each in comparison.versions},
+        "same_episodes": comparison.same_episodes,
+        "results": results,
+        "common": common,
+        "evals": evals,
+        "files": list(map(str, files)),
     }

@@ -46,8 +46,8 @@ def main(argv: list[str]) -> int:
     options = parse(CompletionOptions(), argv, "dcp completion", COMMANDS["completion"])
     scripts = {"bash": bash, "zsh": lambda: _ZSH + bash(), "fish": fish}
     if options.shell not in scripts:
-        said = f"there is no script for {options.shell!r}" if options.shell else "name your shell"
-        raise UserError(f"{said}: choose one of {', '.join(scripts)}")
+        problem = f"there is no script for {options.shell!r}" if options.shell else "name your shell"
+        raise UserError(f"{problem}: choose one of {', '.join(scripts)}")
     print(scripts[options.shell](), end="")
     return 0
 

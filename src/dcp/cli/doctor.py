@@ -48,12 +48,12 @@ def main(argv: list[str]) -> int:
     except ImportError as error:
         raise UserError(f"{error.name} does not import ({error}): install dcp with its requirements again") from error
     options = parse(DoctorOptions(), argv, "dcp doctor", DESCRIPTION)
-    found = list(_run(_checks(options)))
-    problems = [check for check in found if check.state == "problem"]
+    rows = list(_run(_checks(options)))
+    problems = [check for check in rows if check.state == "problem"]
     if options.json:
-        print(json.dumps({"ok": not problems, "version": __version__, "checks": [asdict(check) for check in found]}))
+        print(json.dumps({"ok": not problems, "version": __version__, "checks": [asdict(check) for check in rows]}))
     else:
-        _show(found)
+        _show(rows)
     return EXIT_PROBLEM if problems else 0
 
 
@@ -103,22 +103,22 @@ def _run(checks: dict[str, Callable[[], Iterable[Check]]]) -> Iterator[Check]:
             yield from guarded(name, check)
 
 
-def _show(found: list[Check]) -> None:
+def _show(rows: list[Check]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
     table = Table("check", "state", "found")
-    for check in found:
+    for check in rows:
         advice = f"\n[bold]-> {escape(check.advice)}[/bold]" if check.advice else ""
         state = f"[{COLOURS[check.state]}]{check.state}[/]"
         table.add_row(check.name, state, escape(check.found) + advice)
     show(table)
-    print(_verdict(found))
+    print(_verdict(rows))
 
 
-def _verdict(found: list[Check]) -> str:
-    problems = [check.name for check in found if check.state == "problem"]
-    missing = [check.name for check in found if check.state == "missing"]
+def _verdict(rows: list[Check]) -> str:
+    problems = [check.name for check in rows if check.state == "problem"]
+    missing = [check.name for check in rows if check.state == "missing"]
     if problems:
         return f"Broken: {', '.join(problems)}. The table says what to do."
     if missing:

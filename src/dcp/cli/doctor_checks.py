@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dcp import __version__
+from dcp.errors import PACKAGE, install_hint
 from dcp.lab.render.offscreen import ProbeError, advice, find_backend, first_line, in_a_process
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-PACKAGE = "dcp-rl"  # the name on PyPI, where `dcp` belongs to another project
 OLDEST = (3, 11)
 SMALL, LARGE = "ant_u_maze", "humanoid_u_maze"  # the paper's most common body, and its largest
 WHOLE = 2.6  # a run's memory divided by that of its large parts, measured by benchmarks/iteration.py on ant_u_maze
@@ -61,11 +61,13 @@ def guarded(name: str, check: Callable[[], Iterable[Check]]) -> list[Check]:
 
 
 def python() -> Iterator[Check]:
-    found = f"{platform.python_version()} on {platform.system()} {platform.machine()} ({sys.executable})"
+    finding = f"{platform.python_version()} on {platform.system()} {platform.machine()} ({sys.executable})"
     if sys.version_info >= OLDEST:
-        yield Check("Python", "ok", found)
+        yield Check("Python", "ok", finding)
     else:
-        yield Check("Python", "problem", found, f"Install Python {'.'.join(map(str, OLDEST))} or newer, and dcp in it.")
+        yield Check(
+            "Python", "problem", finding, f"Install Python {'.'.join(map(str, OLDEST))} or newer, and dcp in it."
+        )
 
 
 def packages() -> Iterator[Check]:
@@ -81,8 +83,8 @@ def packages() -> Iterator[Check]:
         if name in unmet:
             yield Check(name, "problem", unmet[name], f"pip install {wanted}")
         elif name in broken:
-            found = f"{version(name)}, but it does not import ({broken[name]})"
-            yield Check(name, "problem", found, f"pip install --force-reinstall {wanted}")
+            finding = f"{version(name)}, but it does not import ({broken[name]})"
+            yield Check(name, "problem", finding, f"pip install --force-reinstall {wanted}")
 
 
 def extras() -> Iterator[Check]:
@@ -92,11 +94,11 @@ def extras() -> Iterator[Check]:
         problems = unmet_of_extra(extra)
         if problems:
             more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
-            advice = f"If you want it: pip install 'dcp-rl[{extra}]'"
+            advice = f"If you want it: {install_hint(extra)}"
             yield Check(f"extra {extra}", "missing", problems[0] + more, advice)
         else:
-            there = [f"{r.name} {version(r.name)}" for r in of_extra(PACKAGE, extra)]
-            yield Check(f"extra {extra}", "ok", ", ".join(there))
+            installed = [f"{r.name} {version(r.name)}" for r in of_extra(PACKAGE, extra)]
+            yield Check(f"extra {extra}", "ok", ", ".join(installed))
 
 
 def _needed() -> list["Requirement"]:
@@ -117,7 +119,7 @@ def requirements(package: str, extra: str = "") -> list["Requirement"]:
 
 
 def of_extra(package: str, extra: str) -> list["Requirement"]:
-    """Return what the extra adds, nested extras included: dcp-rl[cuda] adds jax[cuda12] and all that cuda12 adds."""
+    """Return what the extra adds, nested extras included: the extra cuda adds jax[cuda12] and all that cuda12 adds."""
     plain = {str(r) for r in requirements(package)}
     added = [r for r in requirements(package, extra) if str(r) not in plain]
     return [inner for r in added for inner in (r, *(x for part in r.extras for x in of_extra_if_there(r.name, part)))]
@@ -136,12 +138,12 @@ def unmet_of_extra(extra: str) -> list[str]:
 
 def _unmet(requirement: "Requirement") -> str | None:
     try:
-        there = version(requirement.name)
+        installed = version(requirement.name)
     except PackageNotFoundError:
         return f"{requirement.name} is not installed"
-    if requirement.specifier.contains(there, prereleases=True):
+    if requirement.specifier.contains(installed, prereleases=True):
         return None
-    return f"{requirement.name} {there} is installed, where {requirement.specifier} is needed"
+    return f"{requirement.name} {installed} is installed, where {requirement.specifier} is needed"
 
 
 def _broken(names: list[str]) -> dict[str, str]:
@@ -234,7 +236,7 @@ def _use_gpu() -> str:
     if chosen and not {"cuda", "gpu"} & set(chosen.split(",")):
         return f"JAX_PLATFORMS is {chosen!r}: unset it."
     if unmet_of_extra("cuda"):
-        return "pip install 'dcp-rl[cuda]'"
+        return install_hint("cuda")
     return "JAX's CUDA packages are there, so ask it why: JAX_PLATFORMS=cuda python -c 'import jax; jax.devices()'"
 
 
@@ -244,13 +246,13 @@ def memory() -> Iterator[Check]:
     except ProbeError:
         yield Check("memory", "missing", NOT_KNOWN, "See JAX.")
         return
-    there, needs = seen["available"], {env: WHOLE * need for env, need in seen["memory"].items()}
+    available, needs = seen["available"], {env: WHOLE * need for env, need in seen["memory"].items()}
     wanted = ", ".join(f"{gigabytes(need)} on {env}" for env, need in needs.items())
-    found = f"{gigabytes(there) if there else 'unknown'} available; the paper's settings take about {wanted}"
-    if there is None or there >= max(needs.values()):
-        yield Check("memory", "ok", found)
+    finding = f"{gigabytes(available) if available else 'unknown'} available; the paper's settings take about {wanted}"
+    if available is None or available >= max(needs.values()):
+        yield Check("memory", "ok", finding)
     else:
-        yield Check("memory", "missing", found, "If a run does not fit: --preset laptop, or fewer --replay-rows.")
+        yield Check("memory", "missing", finding, "If a run does not fit: --preset laptop, or fewer --replay-rows.")
 
 
 def gigabytes(amount: float) -> str:
@@ -315,14 +317,14 @@ def runs_disk(folder: Path) -> Iterator[Check]:
     except OSError as error:
         yield Check("disk for runs", "problem", _refusal(folder, error), "Choose another --runs-dir.")
         return
-    found, need = f"{gigabytes(free)} free for {folder.absolute()}", 0
+    finding, need = f"{gigabytes(free)} free for {folder.absolute()}", 0
     with suppress(ProbeError):  # the check of JAX reports it
         need = look()["checkpoints"]
-        found += f"; a run's checkpoints take up to {gigabytes(need)} at the paper's settings ({LARGE})"
+        finding += f"; a run's checkpoints take up to {gigabytes(need)} at the paper's settings ({LARGE})"
     if free >= need:
-        yield Check("disk for runs", "ok", found)
+        yield Check("disk for runs", "ok", finding)
     else:
-        yield Check("disk for runs", "missing", found, "For such a run make room, or choose another --runs-dir.")
+        yield Check("disk for runs", "missing", finding, "For such a run make room, or choose another --runs-dir.")
 
 
 def cache_disk() -> Iterator[Check]:
@@ -377,8 +379,8 @@ def self_test() -> Iterator[Check]:
             return
     seconds = time.perf_counter() - start
     work = f"{seen['steps']:,} steps and {seen['updates']:,} updates in {seconds:.0f} s"
-    found = f"{work}; every number finite; the saved policy acts as the trained one"
-    yield Check("training", "ok", found)
+    finding = f"{work}; every number finite; the saved policy acts as the trained one"
+    yield Check("training", "ok", finding)
 
 
 def train_a_moment(folder: str) -> dict[str, Any]:

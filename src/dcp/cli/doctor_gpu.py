@@ -44,7 +44,7 @@ def checks(envs: tuple[str, ...], report: Path) -> Iterator[Check]:
     if not report.parent.is_dir():
         raise UserError(f"{report} cannot be written: make {report.parent} first, or choose another --gpu-report")
     device = in_a_process(describe, timeout=LIMIT)
-    found: dict[str, Any] = {"schema": 1, "dcp": __version__, "python": platform.python_version(), **device}
+    results: dict[str, Any] = {"schema": 1, "dcp": __version__, "python": platform.python_version(), **device}
     yield Check("device", "ok", f"{device['count']} x {device['kind']} ({device['platform']}), JAX {device['jax']}")
     numbers: dict[str, float] = {}
     for name, section, check in (
@@ -55,15 +55,15 @@ def checks(envs: tuple[str, ...], report: Path) -> Iterator[Check]:
         try:
             measured = check()
         except ProbeError as error:
-            found.setdefault(section, {})[name] = {"error": str(error)}
+            results.setdefault(section, {})[name] = {"error": str(error)}
             yield Check(name, "problem", str(error), "Send us the report: it holds this sentence.")
             continue
-        found.setdefault(section, {})[name] = measured
+        results.setdefault(section, {})[name] = measured
         numbers |= measured.get("numbers", {})
         yield _row(name, measured)
-    yield from _agreement(numbers, _expected(envs), found)
-    yield from _advice(found)
-    report.write_text(json.dumps(found, indent=1) + "\n")
+    yield from _agreement(numbers, _expected(envs), results)
+    yield from _advice(results)
+    report.write_text(json.dumps(results, indent=1) + "\n")
     yield Check("report", "ok", f"{report.absolute()}: please send it to us")
 
 
@@ -121,7 +121,7 @@ def _expected(envs: tuple[str, ...]) -> list[str]:
     return [name for name in CPU_NUMBERS if name.split("/")[0] in (*envs, *SHORT_RUNS)]
 
 
-def _agreement(numbers: dict[str, float], expected: list[str], found: dict[str, Any]) -> Iterator[Check]:
+def _agreement(numbers: dict[str, float], expected: list[str], results: dict[str, Any]) -> Iterator[Check]:
     """Yield a row that compares the numbers with a CPU's. An expected number that is missing does not agree."""
     gaps = {
         name: abs(value - wanted) / max(abs(wanted), 1e-3)
@@ -131,7 +131,7 @@ def _agreement(numbers: dict[str, float], expected: list[str], found: dict[str, 
     far = {name: gap for name, gap in gaps.items() if not gap <= TOLERANCE}  # NaN counts as far
     missing = [name for name in expected if name not in gaps]
     agrees = not far and not missing
-    found["agreement"] = {
+    results["agreement"] = {
         "numbers": numbers,
         "gaps": gaps,
         "missing": missing,
@@ -148,11 +148,11 @@ def _agreement(numbers: dict[str, float], expected: list[str], found: dict[str, 
         yield Check("agreement", "ok", f"{len(gaps)} numbers within {max(gaps.values()):.1e} of a CPU's")
 
 
-def _advice(found: dict[str, Any]) -> Iterator[Check]:
+def _advice(results: dict[str, Any]) -> Iterator[Check]:
     """Yield the options to set if some are faster on this device than ours."""
     from dcp.machine.compiling import GRAPHS_VARIABLE, gpu_graphs
 
-    updates, ours = found.get("updates", {}), gpu_graphs()
+    updates, ours = results.get("updates", {}), gpu_graphs()
     times = {row: update["ms"] for row, update in updates.items() if "ms" in update and not update.get("refused")}
     if len(times) < 2:
         return

@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
     if options.as_logged:
         return eval_policies.repeat(targets)
     bursts = combinations(options.periods, options.lengths) if options.burst_sweep else []
-    eval_policies.require_rooms(targets, options.out)
+    eval_policies.require_writable_results(targets, options.out)
     if options.burst_sweep:
         return eval_policies.sweep_bursts(targets, arenas, bursts, options)
     return eval_policies.evaluate(targets, arenas, options)
@@ -98,8 +98,8 @@ def _require_sense(options: EvalOptions) -> None:
     if not options.runs:
         from dcp.files.run_folder import zoo_names
 
-        there = f", such as {zoo_names()[0]}" if zoo_names() else ""
-        raise UserError(f"nothing to evaluate: name a run's folder, a policy file or one of the zoo{there}")
+        such = f", such as {zoo_names()[0]}" if zoo_names() else ""
+        raise UserError(f"nothing to evaluate: name a run's folder, a policy file or one of the zoo{such}")
     plain = EvalOptions()
     if not options.burst_sweep and (options.periods, options.lengths) != (plain.periods, plain.lengths):
         raise UserError("--periods and --lengths belong to a sweep: add --burst-sweep, or give --burst P L")

@@ -1,28 +1,36 @@
 """The work of `dcp eval`: evaluate policies, sweep bursts, repeat a logged evaluation; write its tables and files."""
 
 import hashlib
-import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from dcp.cli.main import show
+from dcp.cli.working import print_json, working
 from dcp.errors import UserError
 from dcp.evaluation import evaluation_key, training_scores
 from dcp.files.run_folder import CONFIG_FILE, load_run, read_config_file
-from dcp.lab.evaluation_results import Paired, as_csv, as_json, estimates, finite, paired, write
+from dcp.files.writing import require_no_links_out
 from dcp.lab.result_tables import require_writable
 from dcp.lab.run_collection import EVALS_DIR
 from dcp.lab.statistics import Interval
 from dcp.lab.targets import Target
-from dcp.lab.trial import Arena, Sweep, Trial, arena_for, sweep, variant
+from dcp.lab.trial import (
+    Arena,
+    Paired,
+    Sweep,
+    Trial,
+    arena_for,
+    as_json,
+    estimates,
+    paired,
+    sweep,
+    variant,
+    write_results,
+)
 from dcp.policies.exports import is_exported
 from dcp.policies.wrappers import is_random
 
@@ -32,7 +40,7 @@ if TYPE_CHECKING:
 EXIT_DIFFERS = 1
 LONGEST_NAME = 200  # bytes, of a file name without its suffix
 REACH_AT = (0.1, 0.25, 0.5, 0.75, 1.0)  # shares of an episode's length
-COLUMNS = ("success once", "time near goal", "first reach", "final distance", "saturation", "diverged")
+COLUMNS = ("success once", "time near goal", "first reach", "final distance", "saturation", "sign flips", "diverged")
 
 
 def evaluate(targets: list[Target], arenas: list[Arena], options: "EvalOptions") -> int:
@@ -40,28 +48,26 @@ def evaluate(targets: list[Target], arenas: list[Arena], options: "EvalOptions")
     trials: list[tuple[str, Trial]] = []
     table = _make_table("policy", *COLUMNS)
     for target, arena, mark in zip(targets, arenas, _marks(targets, options.out), strict=True):
-        folder, about = _folder(target, options.out), _about(target, arena, options)
+        folder, about = options.out or target.home, _about(target, arena, options)
         plain = _trial(target, arena, None, options)
         inside = f" (burst {target.burst[0]} {target.burst[1]} inside)" if target.burst else ""
         _add_trial(table, target.label + inside, plain)
         trials.append((target.label, plain))
         content, name = as_json(plain, {**about, "burst": None}), file_name(target, arena, options, None, mark)
-        paths = write(folder, name, content, as_csv(plain))
+        paths = write_results(folder, name, content, plain)
         if burst := options.burst:
-            found = _trial(target, arena, burst, options)
-            gain = paired(plain.all, found.all)
-            _add_trial(table, f"  with burst {burst[0]} {burst[1]}", found)
-            _add_gain(table, gain)
-            both = {"without_burst": content, "paired": _paired_json(gain)}
-            content, name = (
-                as_json(found, {**about, "burst": list(burst)}) | both,
-                file_name(target, arena, options, burst, mark),
-            )
-            paths = [*write(folder, name, content, as_csv(found)), *paths]
+            after = _trial(target, arena, burst, options)
+            gain = paired(plain.all, after.all)
+            _add_trial(table, f"  with burst {burst[0]} {burst[1]}", after)
+            won = f"  gain ({gain.wins} won, {gain.losses} lost)"
+            table.add_row(won, _points(gain.success_once), _signed(gain.time_near_goal))
+            both = {"without_burst": content, "paired": gain.as_json()}
+            content = as_json(after, {**about, "burst": list(burst)}) | both
+            paths = [*write_results(folder, file_name(target, arena, options, burst, mark), content, after), *paths]
         results.append(content)
         written += paths
     if options.json:
-        print(json.dumps(finite(results), indent=1, allow_nan=False))
+        print_json(results)
         return 0
     show(table)
     _explain(trials)
@@ -76,26 +82,27 @@ def sweep_bursts(
     written, results = [], []
     for target, arena, mark in zip(targets, arenas, _marks(targets, options.out), strict=True):
         what = f"{target.label} on {arena.env.spec.name}"
-        with _working(f"{what}: {len(bursts)} bursts") as say:
+        with working() as say:
+            say(f"{what}: {len(bursts)} bursts")
             policy = variant(target.policy, None, options.stochastic)
-            found = sweep(arena, policy, bursts, lambda done, say=say, label=target.label: say(f"{label}: {done} done"))
-        gains = {burst: paired(found.without.all, trial.all) for burst, trial in found.tried.items()}
-        confirmed = paired(found.confirmed_without.all, found.confirmed.all)
-        content = as_json(found.confirmed, {**_about(target, arena, options), "burst": list(found.best)}) | {
-            "paired": _paired_json(confirmed),
+            swept = sweep(arena, policy, bursts, lambda done, say=say, label=target.label: say(f"{label}: {done} done"))
+        gains = {burst: paired(swept.without.all, trial.all) for burst, trial in swept.tried.items()}
+        confirmed = paired(swept.confirmed_without.all, swept.confirmed.all)
+        content = as_json(swept.confirmed, {**_about(target, arena, options), "burst": list(swept.best)}) | {
+            "paired": confirmed.as_json(),
             "tried": [
-                {"burst": list(b), "success_once": t.all.summary()["success_once"], "paired": _paired_json(gains[b])}
-                for b, t in found.tried.items()
+                {"burst": list(b), "success_once": t.all.summary()["success_once"], "paired": gains[b].as_json()}
+                for b, t in swept.tried.items()
             ],
-            "without_burst": as_json(found.confirmed_without, {"burst": None}),
+            "without_burst": as_json(swept.confirmed_without, {"burst": None}),
         }
         results.append(content)
         name = file_name(target, arena, options, None, f"_sweep{mark}")
-        written += write(_folder(target, options.out), name, content, as_csv(found.confirmed))
+        written += write_results(options.out or target.home, name, content, swept.confirmed)
         if not options.json:
-            _show_sweep(what, found, gains, confirmed)
+            _show_sweep(what, swept, gains, confirmed)
     if options.json:
-        print(json.dumps(finite(results), indent=1, allow_nan=False))
+        print_json(results)
     else:
         _say_where(written)
     return 0
@@ -108,7 +115,8 @@ def repeat(targets: list[Target]) -> int:
         if target.config is None:
             raise UserError(f"{target.label} has no config.json next to it: --as-logged needs a run's folder")
         index, then = _logged(target)
-        with _working(f"{target.label}: evaluation {index + 1} again"):
+        with working() as say:
+            say(f"{target.label}: evaluation {index + 1} again")
             trial = arena_for(target).trial(target.policy, [evaluation_key(target.config.seed, index)])
         table = _make_table(f"{target.label}, evaluation {index + 1}", "logged", "now", "")
         for name, value in training_scores(trial.all).items():
@@ -121,21 +129,18 @@ def repeat(targets: list[Target]) -> int:
         print("Every number equals the logged one, bit for bit.")
         return 0
     print("Numbers differ: bits are promised for the same machine, cores, versions and number of devices.")
-    for target in targets:
-        for name, (then, now) in _changed(target).items():
-            print(f"  {target.label}: {name} was {then}, here it is {now}")
-    return EXIT_DIFFERS
-
-
-def _changed(target: Target) -> dict[str, tuple[str, str]]:
-    """Return the changes since the run that affect rounding: versions and machine, each as (then, now)."""
     from dcp.runs.checkpoint import machine, versions
 
-    if target.folder is None:
-        return {}
-    stored, here = read_config_file(target.folder / CONFIG_FILE), {**versions(), **machine()}
-    then = {**stored["versions"], **stored["machine"]}
-    return {name: (then[name], now) for name, now in here.items() if then.get(name, now) != now}
+    here = {**versions(), **machine()}  # what affects rounding
+    for target in targets:
+        if target.folder is None:
+            continue
+        stored = read_config_file(target.folder / CONFIG_FILE)
+        then = {**stored["versions"], **stored["machine"]}
+        for name, now in here.items():
+            if then.get(name, now) != now:
+                print(f"  {target.label}: {name} was {then[name]}, here it is {now}")
+    return EXIT_DIFFERS
 
 
 def _logged(target: Target) -> tuple[int, dict[str, float]]:
@@ -150,23 +155,10 @@ def _logged(target: Target) -> tuple[int, dict[str, float]]:
 def _trial(target: Target, arena: Arena, burst: tuple[int, int] | None, options: "EvalOptions") -> Trial:
     words = f" with burst {burst[0]} {burst[1]}" if burst else ""
     what = f"{target.label}{words} on {arena.env.spec.name}, {arena.episodes} episodes"
-    with _working(what) as say:
+    with working() as say:
+        say(what)
         policy = variant(target.policy, burst, options.stochastic)
         return arena.trial(policy, tell=lambda doing: say(f"{what}: {doing}"))
-
-
-@contextmanager
-def _working(what: str) -> Iterator[Callable[[str], object]]:
-    """Show the current work on stderr: on a terminal with the time so far, elsewhere one line per kind of work."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        console.print(what, highlight=False, soft_wrap=True)
-        yield lambda doing: console.print(doing, highlight=False, soft_wrap=True)
-        return
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda doing: progress.update(task, description=doing)
 
 
 def _about(target: Target, arena: Arena, options: "EvalOptions") -> dict[str, Any]:
@@ -180,10 +172,6 @@ def _about(target: Target, arena: Arena, options: "EvalOptions") -> dict[str, An
         "devices": arena.count,
         "burst_inside": target.burst,
     }
-
-
-def _paired_json(gain: Paired) -> dict[str, Any]:
-    return {name: value.as_json() if isinstance(value, Interval) else value for name, value in gain._asdict().items()}
 
 
 def file_name(target: Target, arena: Arena, options: "EvalOptions", burst: tuple[int, int] | None, mark: str) -> str:
@@ -202,7 +190,7 @@ def file_name(target: Target, arena: Arena, options: "EvalOptions", burst: tuple
 
 def _marks(targets: list[Target], out: Path | None) -> list[str]:
     """Return a suffix per policy, so that files in one folder differ: an export from its run, and all under --out."""
-    folders = [_folder(target, out) for target in targets]
+    folders = [out or target.home for target in targets]
     names = [f"_{Path(target.label).name}" if is_exported(target.label) else "" for target in targets]
     places = list(zip(folders, names, strict=True))
     return [
@@ -211,33 +199,31 @@ def _marks(targets: list[Target], out: Path | None) -> list[str]:
     ]
 
 
-def require_rooms(targets: list[Target], out: Path | None) -> None:
+def require_writable_results(targets: list[Target], out: Path | None) -> None:
     for target in targets:
-        require_writable(target.room(EVALS_DIR) if out is None else out / EVALS_DIR)
+        if out is not None:
+            require_no_links_out(out / EVALS_DIR, of=out)
+        require_writable(target.results_dir(EVALS_DIR) if out is None else out / EVALS_DIR)
 
 
-def _folder(target: Target, out: Path | None) -> Path:
-    return target.home if out is None else out
-
-
-def _show_sweep(title: str, found: Sweep, gains: dict[tuple[int, int], Paired], confirmed: Paired) -> None:
-    best = f"P {found.best[0]}, L {found.best[1]}"
+def _show_sweep(title: str, swept: Sweep, gains: dict[tuple[int, int], Paired], confirmed: Paired) -> None:
+    best = f"P {swept.best[0]}, L {swept.best[1]}"
     table = _make_table("burst", "random share", "success once", "gain", "time near goal", "gain")
-    _add_burst(table, "none", "", found.without, None)
-    for burst, trial in found.tried.items():
-        mark = " *" if burst == found.best else ""
+    _add_burst(table, "none", "", swept.without, None)
+    for burst, trial in swept.tried.items():
+        mark = " *" if burst == swept.best else ""
         share = f"{random_share(burst, trial.episode_length):.1%}"
         _add_burst(table, f"P {burst[0]}, L {burst[1]}{mark}", share, trial, gains[burst])
     table.add_section()
-    _add_burst(table, "confirmed: none", "", found.confirmed_without, None)
-    _add_burst(table, f"confirmed: {best}", "", found.confirmed, confirmed)
+    _add_burst(table, "confirmed: none", "", swept.confirmed_without, None)
+    _add_burst(table, f"confirmed: {best}", "", swept.confirmed, confirmed)
     print(title)
     show(table)
     print(
-        f"Best: {best}. On {len(found.confirmed.all.success)} other episodes it changes success by "
+        f"Best: {best}. On {len(swept.confirmed.all.success)} other episodes it changes success by "
         f"{_points(confirmed.success_once)} (95%)."
     )
-    if found.tried[found.best].all.success.mean() <= found.without.all.success.mean():
+    if swept.tried[swept.best].all.success.mean() <= swept.without.all.success.mean():
         print("None of these bursts reached more goals than no burst.")
 
 
@@ -264,13 +250,8 @@ def _add_trial(table: Table, label: str, trial: Trial) -> None:
         _number(e["first_reach"], 0),
         _number(e["final_distance"], 2),
         _percent(e["saturation"]),
+        _percent(e["action_flips"]),
         f"{int(trial.all.diverged.sum())} of {len(trial.all.success)}",
-    )
-
-
-def _add_gain(table: Table, gain: Paired) -> None:
-    table.add_row(
-        f"  gain ({gain.wins} won, {gain.losses} lost)", _points(gain.success_once), _signed(gain.time_near_goal)
     )
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
+from dcp.cli.working import require_least, require_panels
 from dcp.config import Physics
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
     from dcp.envs.base import Environment
-    from dcp.lab.render.explore_page import Subject
+    from dcp.lab.render.explore_page import Panel
     from dcp.lab.targets import Target
 
 MOST = 4  # panels
@@ -41,12 +42,9 @@ class ExploreOptions:
 
 
 def main(argv: list[str]) -> int:
-    return _main(parse(ExploreOptions(), argv, "dcp explore", COMMANDS["explore"]))
-
-
-def _main(options: ExploreOptions) -> int:
+    options = parse(ExploreOptions(), argv, "dcp explore", COMMANDS["explore"])
     _require_sense(options)
-    from dcp.lab.render.explore_page import LARGEST, require_psi, save_explore_page
+    from dcp.lab.render.explore_page import LARGEST, require_explorable, save_explore_page
     from dcp.lab.render.pictures import require_drawable
     from dcp.lab.render.shown_episodes import common_env, names_of
     from dcp.lab.targets import open_target
@@ -55,12 +53,12 @@ def _main(options: ExploreOptions) -> int:
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
     for target in targets:
-        require_psi(target)
+        require_explorable(target)
     env = common_env(targets, options.env, False, options.physics)
     require_drawable(env)
-    subjects = [_subject(target, name, env, options) for target, name in zip(targets, names_of(targets), strict=True)]
+    panels = [_panel(target, name, env, options) for target, name in zip(targets, names_of(targets), strict=True)]
     try:
-        path = save_explore_page(options.out, env, subjects)
+        path = save_explore_page(options.out, env, panels)
     except OSError as error:
         raise UserError(f"cannot write {options.out} ({error.strerror}): name another file with --out") from error
     size = os.path.getsize(path)
@@ -75,27 +73,23 @@ def _main(options: ExploreOptions) -> int:
 def _require_sense(options: ExploreOptions) -> None:
     if not options.runs:
         raise UserError("nothing to explore: name a run's folder, a policy file or one of the zoo")
-    if len(options.runs) > MOST:
-        raise UserError(f"{len(options.runs)} policies do not fit side by side: name {MOST} at most")
+    require_panels(options.runs, MOST)
     if options.out.suffix not in (".html", ".htm"):
         raise UserError(f"--out {options.out} is not a page: let its name end in .html")
     if options.out.is_dir():
         raise UserError(f"--out {options.out} is a folder: name a file in it")
-    for name, least in (("seed", 0), ("episodes", 1), ("steps", 1)):
-        value = getattr(options, name)
-        if value is not None and value < least:
-            raise UserError(f"--{name} is {value}: use {least} or more")
+    require_least(options, seed=0, episodes=1, steps=1)
 
 
-def _subject(target: "Target", name: str, env: "Environment", options: ExploreOptions) -> "Subject":
-    from dcp.lab.render.explore_page import Subject, pool_of, require_psi, runs_in_page
-    from dcp.lab.render.shown_episodes import Shown, make_subject
+def _panel(target: "Target", name: str, env: "Environment", options: ExploreOptions) -> "Panel":
+    from dcp.lab.render.explore_page import Panel, pool_of, require_explorable, runs_in_page
+    from dcp.lab.render.shown_episodes import Shown, show_policy
+    from dcp.runs.run_status import read_pool
 
-    policy = require_psi(target)
-    episodes = []
+    policy, episodes = require_explorable(target), []
     if not runs_in_page(env, policy):
         print(f"recording {name} on {env.spec.name}", file=sys.stderr, flush=True)
         shown = Shown(options.seed, 0, options.episodes, options.steps, subgoal=True)
-        episodes = make_subject(target, name, env, shown).episodes
+        episodes = show_policy(target, name, env, shown).episodes
     length = (target.config.episode_length if target.config else None) or env.spec.episode_length
-    return Subject(name, target, episodes, *pool_of(target, env, policy, length))
+    return Panel(name, target, episodes, *pool_of(target, env, policy, length, read_pool))

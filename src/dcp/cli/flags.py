@@ -4,17 +4,11 @@ Only `read` reads a command line: it returns the typed values that argv sets, so
 before it chooses the defaults of the others. `parse` puts these values into the defaults, or prints the help.
 """
 
-import ast
 import dataclasses
-import inspect
-import shutil
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from difflib import get_close_matches
-from functools import cache
-from itertools import groupby, pairwise
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -27,12 +21,9 @@ T = TypeVar("T")
 POSITIONAL = "positional"  # Annotated[tuple[str, ...], POSITIONAL] takes the arguments without a flag
 Burst = Annotated[tuple[int, int] | None, (100, 10)]  # P and L; the flag without values means the paper's
 COMPONENT_SETTINGS = "component_settings"  # the field that takes dotted flags: {"condition.scale": 2.0}
-FIRST = "start with"  # the heading of the most important flags
-IMPORT = ("--import MODULE", "Import this module first, such as one that registers an environment. May be repeated.")
 WORDS = {int: ("a whole number", "whole numbers"), float: ("a number", "numbers")}
 CODE_FIELDS = (*MAY_BE_CODE, "own_code")  # a module:name that is typed after these flags may be imported
 COUNTS = {2: "two", 3: "three"}
-WIDEST, INDENT = 120, 26  # of the help
 LONGEST_NUMBER = 30  # digits: nobody means 1e999999999
 
 
@@ -77,7 +68,9 @@ def parse(
     """
     given = read(default, argv, prog, extra or {})
     if "-h" in argv or "--help" in argv:
-        print(_help(default, prog, description, extra or {}, first))
+        from dcp.cli.flag_help import help_text
+
+        print(help_text(default, prog, description, extra or {}, first))
         raise SystemExit(0)
     return _with(default, given)
 
@@ -110,15 +103,6 @@ def read(default: Any, argv: list[str], prog: str, extra: Mapping[str, type] | N
             given[flag.field] = _values(flag, [text] if equals else [], rest, prog)
     allow([value for field, value in given.items() if field in CODE_FIELDS or "." in field])
     return given | _positional(flags, loose, prog)
-
-
-def no_arguments(argv: list[str], prog: str, purpose: str) -> bool:
-    """Check the arguments of a command that has no options. -> whether to run it"""
-    if argv and argv[0] not in ("-h", "--help"):
-        raise UserError(f"`{prog}` takes no arguments: leave out {argv[0]!r}")
-    if argv:
-        print(f"usage: {prog}\n\n{purpose}\n\n{_row(*IMPORT)}")
-    return not argv
 
 
 def _is_number(text: str) -> bool:
@@ -247,46 +231,3 @@ def _with(default: T, given: Mapping[str, Any]) -> T:
         elif name in given:
             changes[name] = given[name]
     return dataclasses.replace(default, **changes)  # pyright: ignore[reportArgumentType]
-
-
-def _help(default: Any, prog: str, description: str, extra: Mapping[str, type], first: tuple[str, ...]) -> str:
-    flags = sorted(flags_of(default, extra), key=lambda flag: flag.group != "options")
-    begin = {flag.field: dataclasses.replace(flag, group=FIRST) for flag in flags if flag.field in first}
-    flags = [*(begin[field] for field in first), *(flag for flag in flags if flag.field not in first)]
-    usage = [f"[{flag.shown}{' ...' * (flag.count is None)}]" for flag in flags if flag.positional]
-    parts = [" ".join(["usage:", prog, "[options]", *usage]), description]
-    for group, members in groupby(flags, lambda flag: flag.group):
-        rows = [_row(flag.shown, _explained(flag)) for flag in members]
-        parts.append("\n".join([f"{group}:", *rows]))
-    parts.append("\n".join(["of every command:", _row("-h, --help", "Show this text."), _row(*IMPORT)]))
-    return "\n\n".join(parts)
-
-
-def _explained(flag: Flag) -> str:
-    text = _docstrings(flag.owner).get(flag.field.rpartition(".")[2], "")
-    if flag.default is None or flag.default is False or flag.default in ((), ""):
-        return text
-    default = " ".join(map(str, flag.default)) if isinstance(flag.default, tuple) else flag.default
-    return f"{text} (default: {default})".lstrip()
-
-
-def _row(left: str, text: str) -> str:
-    width = min(shutil.get_terminal_size().columns, WIDEST) - 1
-    lines = textwrap.wrap(text, max(width - INDENT, 20))
-    first = f"  {left}" if len(left) > INDENT - 4 or not lines else f"  {left:<{INDENT - 4}}  {lines.pop(0)}"
-    return "\n".join([first, *(" " * INDENT + line for line in lines)])
-
-
-@cache
-def _docstrings(kind: type) -> dict[str, str]:
-    """Return the string below each field, including the fields of base classes."""
-    found: dict[str, str] = {}
-    for owner in reversed(kind.__mro__):
-        try:
-            body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
-        except (OSError, TypeError):  # a built-in class, or one typed at a prompt
-            continue
-        for field, text in pairwise(body.body if isinstance(body, ast.ClassDef) else []):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
-                found[field.target.id] = " ".join(str(getattr(text.value, "value", "")).split())
-    return found

@@ -13,10 +13,10 @@ from rich.table import Table
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE
-from dcp.cli.report import count
 from dcp.cli.report import main as report
+from dcp.cli.working import count
 from dcp.config import cores
-from dcp.errors import RunError, UserError
+from dcp.errors import RunError, UserError, printable
 from dcp.grid.driver import Driver
 from dcp.grid.forecast import NOT_MEASURED, Cost, Forecaster, calibration_file, total_seconds
 from dcp.grid.grid_display import Line, lines_from_folders, make_table, plain_line, summary
@@ -36,7 +36,7 @@ from dcp.grid.resources import (
 from dcp.machine.checks import machine_memory
 from dcp.named_code import imported_modules
 from dcp.runs.checkpoint import machine
-from dcp.runs.display import clock
+from dcp.runs.terminal import clock
 
 MOST_FAILURES = 8  # reported one by one
 
@@ -216,9 +216,9 @@ def _look(options: GridOptions, entries: Sequence[Entry], jobs: Sequence[Job]) -
             print(sentence, file=sys.stderr)
         return EXIT_FAULT if told.refused else 0
     for line in lines_from_folders(entries, jobs):
-        print(plain_line(line))
+        print(printable(plain_line(line)))
         if line.notice:
-            print(f"  {line.notice}")
+            print(f"  {printable(line.notice)}")
     print(summary(lines_from_folders(entries, jobs)))
     return 0
 

@@ -1,18 +1,16 @@
 """`dcp landscape`: draw the psi-distances of runs over their maze next to the true distances; PNG, PDF and a table."""
 
-import json as json_text
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS, show
+from dcp.cli.working import print_json, require_picture, save_both
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
     from dcp.lab.psi_landscape import View
-
-ENDINGS = (".png", ".pdf")
 
 
 @dataclass(frozen=True)
@@ -37,14 +35,12 @@ class LandscapeOptions:
 
 
 def main(argv: list[str]) -> int:
-    return _main(parse(LandscapeOptions(), argv, "dcp landscape", COMMANDS["landscape"]))
-
-
-def _main(options: LandscapeOptions) -> int:
-    _require_sense(options)
-    from dcp.lab.evaluation_results import finite
+    options = parse(LandscapeOptions(), argv, "dcp landscape", COMMANDS["landscape"])
+    if not options.runs:
+        raise UserError("nothing to draw: name run folders, policy files or zoo/<env>/<method>")
+    require_picture(options.out)
     from dcp.lab.landscape_figure import landscapes_figure
-    from dcp.lab.psi_landscape import goal_of, maze_env, rollouts_for, told_apart, view
+    from dcp.lab.psi_landscape import goal_of, maze_env, rollouts_for, view, with_paths_in_labels
     from dcp.lab.targets import open_target
     from dcp.machine import compiling
 
@@ -55,33 +51,13 @@ def _main(options: LandscapeOptions) -> int:
         rollouts_for(env.spec, options.rollouts)
     goals = {env.spec.name: goal_of(env, options.goal or None) for env in {e.spec.name: e for e in envs}.values()}
     views = [view(t, e, goals[e.spec.name], options.rollouts) for t, e in zip(targets, envs, strict=True)]
-    views = told_apart(views, targets)
+    views = with_paths_in_labels(views, targets)
     files = save_both(landscapes_figure(views, options.range, options.directions), options.out)
     if options.json:
-        print(json_text.dumps(finite(_as_json(views, options, files)), indent=1))
-        return 0
-    _show(views, options, files, [env.spec.physics != "none" for env in envs])
+        print_json(_as_json(views, options, files))
+    else:
+        _show(views, options, files, [env.spec.physics != "none" for env in envs])
     return 0
-
-
-def _require_sense(options: LandscapeOptions) -> None:
-    if not options.runs:
-        raise UserError("nothing to draw: name run folders, policy files or zoo/<env>/<method>")
-    require_picture(options.out)
-
-
-def require_picture(out: Path) -> None:
-    if out.suffix not in ENDINGS:
-        raise UserError(f"--out is {out}: name a file that ends in .png or .pdf (both are written)")
-
-
-def save_both(figure: Any, out: Path) -> list[Path]:
-    from dcp.lab.style import save
-
-    try:
-        return [save(figure, out.with_suffix(ending)) for ending in ENDINGS]
-    except OSError as error:
-        raise UserError(f"cannot write {out} ({error.strerror}): choose another file with --out") from error
 
 
 def _as_json(views: "list[View]", options: LandscapeOptions, files: list[Path]) -> dict[str, Any]:
@@ -100,8 +76,8 @@ def _as_json(views: "list[View]", options: LandscapeOptions, files: list[Path]) 
                 "actor_sees": v.condition,
                 **v.likeness._asdict(),
                 "straight_line": v.straight_line._asdict(),
-                "episodes": len(v.paths),
-                "reached": sum(path.reached is not None for path in v.paths),
+                "episodes": len(v.episodes),
+                "reached": v.num_reached,
                 "colours": list(limits),
             }
             for run, v, limits in zip(options.runs, views, ranges, strict=True)
@@ -121,7 +97,7 @@ def _show(views: "list[View]", options: LandscapeOptions, files: list[Path], phy
     for first in {v.place: v for v in reversed(views)}.values():
         goal = ", ".join(f"{value:g}" for value in first.landscape.goal)
         for v in [v for v in views if v.place == first.place]:
-            reached = f"{sum(path.reached is not None for path in v.paths)} of {len(v.paths)}" if v.paths else "-"
+            reached = f"{v.num_reached} of {len(v.episodes)}" if v.episodes else "-"
             table.add_row(v.label.replace("\n", " "), v.env, goal, v.actor_sees, *_numbers(v.likeness), reached)
         table.add_row("straight line to g", first.env, goal, "-", *_numbers(first.straight_line), "-", style="dim")
         table.add_section()

@@ -78,8 +78,8 @@ def _times(options: LatencyOptions) -> tuple[dict[str, dict[str, float]], dict[s
         sizes = getattr(policy, "spec", policy)
         for same in (True, False):
             cases[name, same] = Case(policy, sizes.state_size, sizes.goal_size, same)
-    found = measure(cases, options.steps)
-    return {name: _row(found[name, True], found[name, False]) for name in forms}, missing
+    latencies = measure(cases, options.steps)
+    return {name: _row(latencies[name, True], latencies[name, False]) for name in forms}, missing
 
 
 def _row(same: Latency, new: Latency) -> dict[str, float]:
@@ -132,7 +132,7 @@ def measure(cases: Mapping[Any, Case], steps: int) -> dict[Any, Latency]:
     for start in range(0, steps, TURN):
         for name, case in cases.items():
             turns[name].append(_turn(case, inputs[name], start, min(TURN, steps - start)))
-    return {name: _latency(found) for name, found in turns.items()}
+    return {name: _latency(latencies) for name, latencies in turns.items()}
 
 
 def _latency(turns: list[list[int]]) -> Latency:

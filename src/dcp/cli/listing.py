@@ -4,7 +4,7 @@ from textwrap import fill
 
 from rich.table import Table
 
-from dcp.cli.flags import no_arguments
+from dcp.cli.flag_help import no_arguments
 from dcp.cli.main import COMMANDS, show
 
 WIDTH = 100  # of the text below the table
@@ -24,7 +24,7 @@ _MEANINGS = {
     "commanded": "and learns from what was asked for",
 }
 
-_GIFTS = {  # what a critic may provide, in words
+_CRITIC_OUTPUTS = {  # what a critic may provide, in words
     "embedding": "embedding psi",
     "distance": "distance in psi-space",
     "steps": "steps to the goal",
@@ -84,10 +84,10 @@ def methods(argv: list[str]) -> int:
     show(table)
     critics = Table("critic", "gives besides the value of an action", "actor sees")
     for name, critic in CRITICS.items():
-        given = [str(_GIFTS.get(gift, gift)) for gift in sorted(critic.gives)]
+        outputs = [str(_CRITIC_OUTPUTS.get(output, output)) for output in sorted(critic.gives)]
         seen = "any condition" if "steps" in critic.gives else "any condition but steps"
         seen = seen if "embedding" in critic.gives else "raw_goal: it has no psi"
-        critics.add_row(name, ", ".join(given) or "nothing", seen)
+        critics.add_row(name, ", ".join(outputs) or "nothing", seen)
     show(critics)
     conditions = Table("condition", "meaning", "needs of the critic")
     for name, condition in CONDITIONS.items():

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dcp import __version__
-from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
+from dcp.errors import (
+    EXIT_FAULT,
+    EXIT_INTERRUPTED,
+    EXIT_MISTAKE,
+    EXIT_REQUEUE,
+    RunError,
+    UserError,
+    one_line,
+    printable,
+)
 from dcp.machine.signals import CLEAN_UPS, raise_again, stopped_at_once
 from dcp.named_code import only_allowed, user_import_path
 
@@ -51,6 +60,9 @@ PIPE_WIDTH = 160  # a pipe has no width, and a truncated name is useless
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return the exit code."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by >&-
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     try:
         modules, argv = _imports(sys.argv[1:] if argv is None else argv)
         if argv[:1] == ["help"] and argv[1:]:
@@ -68,27 +80,39 @@ def main(argv: list[str] | None = None) -> int:
                 raise_again()
             return getattr(command, function)(argv[1:])
     except UserError as error:
-        print(f"dcp: {' '.join(str(error).split())}", file=sys.stderr)
-        return EXIT_MISTAKE
+        return _end(str(error), EXIT_MISTAKE)
     except RunError as error:
-        print(f"dcp: {' '.join(str(error).split())}", file=sys.stderr)
-        return EXIT_FAULT
-    except RuntimeError as error:
-        if "MUJOCO_GL" not in str(error):  # importing MuJoCo fails for a value that it does not know
-            raise
-        print(f"dcp: {' '.join(str(error).split())}: unset it, or set it to egl or osmesa", file=sys.stderr)
-        return EXIT_MISTAKE
+        return _end(str(error), EXIT_FAULT)
     except BrokenPipeError:  # the reader, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        print(f"dcp: {error.strerror}: make room, and run it again", file=sys.stderr)
-        return EXIT_FAULT
     except KeyboardInterrupt:
-        print("dcp: stopped", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return _end("stopped", EXIT_INTERRUPTED)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return _end(f"{error.strerror}: make room, and run it again", EXIT_FAULT)
+        if isinstance(error, OSError) and error.filename is not None and error.strerror:
+            advice = "name a path that exists and that you may use"
+            return _end(f"cannot use {_short(os.fsdecode(error.filename))} ({error.strerror}): {advice}", EXIT_MISTAKE)
+        if variable := _blamed(error):
+            return _end(f"{variable}={os.environ[variable]} does not work ({one_line(error)}): unset it", EXIT_MISTAKE)
+        raise
+
+
+def _end(sentence: str, code: int) -> int:
+    """Print how the command ended, in one line, and return the exit code."""
+    print(f"dcp: {printable(' '.join(sentence.split()))}", file=sys.stderr)
+    return code
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= 200 else f"{path[:100]}...{path[-50:]}"
+
+
+def _blamed(error: Exception) -> str | None:
+    """Return the environment variable of JAX or MuJoCo that an error names, if the user has set it."""
+    names = (name for name in os.environ if name.startswith(("JAX_", "MUJOCO_")))
+    return next((name for name in names if name.lower() in str(error).lower()), None)
 
 
 def _require_command(name: str) -> None:

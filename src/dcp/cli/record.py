@@ -11,7 +11,7 @@ from dcp.cli.eval import arena_of
 from dcp.cli.flags import POSITIONAL, Burst, parse
 from dcp.cli.main import COMMANDS
 from dcp.config import Physics
-from dcp.errors import UserError
+from dcp.errors import UserError, install_hint
 
 if TYPE_CHECKING:
     from dcp.lab.trial import Arena
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
     try:
         from dcp.interop.minari import load_minari, record_episodes, write_dataset
     except ImportError as error:  # Gymnasium comes with Minari
-        raise UserError("recording needs Minari: pip install 'dcp-rl[minari]'") from error
+        raise UserError(f"recording needs Minari: {install_hint('minari')}") from error
 
     load_minari()
     compiling.enable_cache()
@@ -94,10 +94,10 @@ def _gymnasium_spec(arena: "Arena", fidelity: str) -> Any:
 
     from dcp.gym import gymnasium_id
 
-    found = gymnasium_id(arena.env.spec.name)
-    if found not in registration.registry:
+    gym_id = gymnasium_id(arena.env.spec.name)
+    if gym_id not in registration.registry:
         return None
-    spec = deepcopy(registration.spec(found))
+    spec = deepcopy(registration.spec(gym_id))
     spec.kwargs |= {"fidelity": fidelity, "physics": arena.env.spec.stepped_by}
     spec.max_episode_steps = arena.length
     return spec

@@ -2,33 +2,19 @@
 
 import os
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-
 from dcp.cli.flags import POSITIONAL, Burst, parse
 from dcp.cli.main import COMMANDS
+from dcp.cli.working import Say, require_least, require_panels, working
 from dcp.config import Physics
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
     from dcp.envs.base import Environment
-    from dcp.lab.render.shown_episodes import Subject
+    from dcp.lab.render.shown_episodes import ShownPolicy
     from dcp.lab.targets import Target
 
 VIDEOS_DIR = "videos"
@@ -74,15 +60,18 @@ class RenderOptions:
 
 
 def main(argv: list[str]) -> int:
-    return _main(parse(RenderOptions(), argv, "dcp render", COMMANDS["render"]))
-
-
-def _main(options: RenderOptions) -> int:
-    _require_sense(options)
+    options = parse(RenderOptions(), argv, "dcp render", COMMANDS["render"])
+    if not options.runs:
+        raise UserError("nothing to show: name a run's folder, a policy file or one of the zoo")
+    require_panels(options.runs, MOST)
+    if options.format == ():
+        raise UserError("--format needs at least one of mp4, gif and html")
+    require_least(options, seed=0, episode=0, episodes=1, steps=1, stride=1)
     from dcp.lab.render.offscreen import require_renderer
     from dcp.lab.render.pictures import require_drawable
     from dcp.lab.render.shown_episodes import common_env, names_of
     from dcp.lab.render.video import FORMATS, NO_AV, Look, write_files
+    from dcp.lab.result_tables import require_writable
     from dcp.lab.targets import open_target
     from dcp.machine import compiling
 
@@ -93,23 +82,27 @@ def _main(options: RenderOptions) -> int:
     formats = FORMATS if options.format is None else options.format
     if env.spec.physics != "none" and "html" not in formats:  # the page needs no renderer
         require_renderer()
-    folder = writable(options.out or targets[0].room(VIDEOS_DIR))
+    folder = options.out or targets[0].results_dir(VIDEOS_DIR)
+    require_writable(folder)
     names = names_of(targets)
     look = Look(options.camera, options.width, options.height, options.stride)
-    with _progress() as progress:
-        subjects = _play(targets, names, env, options, progress)
-        bar = progress.add_task("drawing", total=None)
-        _say(progress, "drawing")
-
-        def on_frame(done: int, total: int) -> None:
-            progress.update(bar, completed=done, total=total)
-
+    with working() as say:
+        policies = _play(targets, names, env, options, say)
+        say("drawing")
         stem = _stem(names, env, targets[0].physics, options)
         try:
-            written, problems = write_files(env, subjects, folder, stem, formats, look, on_frame)
+            written, problems = write_files(
+                env, policies, folder, stem, formats, look, lambda done, total: say("drawing", done, total)
+            )
         except OSError as error:
             raise UserError(f"cannot write to {folder} ({error}): make room, or name another with --out") from error
-    _tell(subjects, written)
+    for shown in policies:
+        reached = [f"reached at step {e.reached}" if e.reached else "not reached" for e in shown.episodes]
+        print(f"{shown.title}: {', '.join(reached)}")
+    for line in dict.fromkeys(f"{shown.name}: {shown.rate}" for shown in policies):
+        print(line)
+    for path in written:
+        print(f"  {path}  ({os.path.getsize(path) / 1e6:.2f} MB)")
     if problems == [NO_AV] and options.format is None:  # nobody asked for MP4 by name
         print(f"No MP4: {NO_AV}", file=sys.stderr)
     elif problems:
@@ -124,47 +117,21 @@ def clean_up() -> None:
         draft.unlink(missing_ok=True)
 
 
-def _require_sense(options: RenderOptions) -> None:
-    if not options.runs:
-        raise UserError("nothing to show: name a run's folder, a policy file or one of the zoo")
-    if len(options.runs) > MOST:
-        raise UserError(f"{len(options.runs)} policies do not fit side by side: name {MOST} at most")
-    if options.format == ():
-        raise UserError("--format needs at least one of mp4, gif and html")
-    for name, least in (("seed", 0), ("episode", 0), ("episodes", 1), ("steps", 1), ("stride", 1)):
-        value = getattr(options, name)
-        if value is not None and value < least:
-            raise UserError(f"--{name} is {value}: use {least} or more")
-
-
 def _play(
-    targets: "list[Target]", names: list[str], env: "Environment", options: RenderOptions, progress: Progress
-) -> "list[Subject]":
-    from dcp.lab.render.shown_episodes import Shown, make_subject, side_by_side
+    targets: "list[Target]", names: list[str], env: "Environment", options: RenderOptions, say: Say
+) -> "list[ShownPolicy]":
+    from dcp.lab.render.shown_episodes import Shown, show_policy, side_by_side
 
     choose = len(targets) == 1 and options.episode is None and options.episodes == 1
-    shown = Shown(
-        options.seed,
-        None if choose else options.episode or 0,
-        options.episodes,
-        options.steps,
-        options.burst,
-        options.direction,
-        options.subgoal,
-    )
-    subjects = []
+    first = None if choose else options.episode or 0
+    guides = options.burst, options.direction, options.subgoal
+    shown = Shown(options.seed, first, options.episodes, options.steps, *guides)
+    policies = []
     for target, name in zip(targets, names, strict=True):
         what = f"playing {name} on {env.spec.name}"
-        task = progress.add_task(what, total=1)
-        _say(progress, what)
-
-        def tell(doing: str, what: str = what, task: TaskID = task) -> None:
-            progress.update(task, description=f"{what}: {doing}")
-            _say(progress, f"{what}: {doing}")
-
-        subjects.append(make_subject(target, name, env, shown, tell))
-        progress.update(task, description=what, completed=1)
-    return side_by_side(subjects[0]) if choose else subjects
+        say(what)
+        policies.append(show_policy(target, name, env, shown, lambda doing, what=what: say(f"{what}: {doing}")))
+    return side_by_side(policies[0]) if choose else policies
 
 
 def _stem(names: list[str], env: "Environment", own_physics: str, options: RenderOptions) -> str:
@@ -175,38 +142,3 @@ def _stem(names: list[str], env: "Environment", own_physics: str, options: Rende
     parts += [options.camera] if options.camera != "fixed" and env.spec.physics != "none" else []
     parts += ["burst_{}_{}".format(*options.burst)] if options.burst else []
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in "_".join(parts))
-
-
-def writable(folder: Path) -> Path:
-    """Create the folder if it is missing and return it; refuse one that cannot be written, before the slow work."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder):
-            return folder
-    except OSError as error:
-        raise UserError(f"cannot write to {folder} ({error.strerror}): name another folder with --out") from error
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """Show progress bars on stderr if it is a terminal."""
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    times = TimeElapsedColumn(), TimeRemainingColumn()
-    with Progress(*columns, *times, console=console, disable=not console.is_terminal) as progress:
-        yield progress
-
-
-def _say(progress: Progress, line: str) -> None:
-    if not progress.console.is_terminal:
-        print(line, file=sys.stderr, flush=True)
-
-
-def _tell(subjects: "list[Subject]", written: list[Path]) -> None:
-    for subject in subjects:
-        reached = [f"reached at step {e.reached}" if e.reached else "not reached" for e in subject.episodes]
-        print(f"{subject.title}: {', '.join(reached)}")
-    for line in dict.fromkeys(f"{subject.name}: {subject.rate}" for subject in subjects):
-        print(line)
-    for path in written:
-        print(f"  {path}  ({os.path.getsize(path) / 1e6:.2f} MB)")

@@ -1,22 +1,15 @@
 """`dcp report`: write one page about many runs, with each of its figures and tables as a file too."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from typing import Annotated, Literal
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
+from dcp.cli.working import count, working
 from dcp.errors import EXIT_FAULT, UserError
 from dcp.lab.paper_values import CHECKPOINTS
-
-if TYPE_CHECKING:
-    from dcp.lab.build_report import Tell
 
 MOST_REMARKS = 8
 
@@ -41,8 +34,8 @@ def main(argv: list[str]) -> int:
         raise UserError("--checkpoints takes environment steps above 0, such as 10000000 50000000")
     from dcp.lab.build_report import build_report
 
-    with _progress() as tell:
-        report = build_report(options.runs, options.out, sorted(set(options.checkpoints)), options.x, tell)
+    with working("report: ") as say:
+        report = build_report(options.runs, options.out, sorted(set(options.checkpoints)), options.x, say)
     remarks = report.collection.remarks
     for remark in remarks[:MOST_REMARKS]:
         print(remark, file=sys.stderr)
@@ -54,30 +47,3 @@ def main(argv: list[str]) -> int:
     print(f"{count(report.num_tables, 'table')} in {report.page.parent / 'tables'}, as CSV, Markdown and LaTeX")
     runs = report.collection.runs
     return EXIT_FAULT if runs and all(run.is_damaged for run in runs) else 0
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-@contextmanager
-def _progress() -> Iterator["Tell"]:
-    """Show a progress bar on a terminal; elsewhere print one line for each kind of work."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _Lines()
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("report", total=None)
-        yield lambda what, done, total: progress.update(task, description=what, completed=done, total=total)
-
-
-class _Lines:
-    told = ""
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        kind = what.split()[0] + (f"s: {total}" if what.startswith("figure") else "")
-        if kind != self.told:
-            print(f"report: {what if kind == what.split()[0] else kind}", file=sys.stderr)
-            self.told = kind

@@ -72,8 +72,6 @@ def _as_one_program(options: TrainOptions) -> int:
     from dcp.runs.seeds import SeedsFaultError, in_one_program, train_seeds
     from dcp.runs.stopping import SeedsInterrupted
 
-    if options.wandb:
-        raise UserError("W&B logs one run per process: use --seeds-as processes with --wandb")
     settings = in_one_program(options.settings, len(options.seeds))
     check(settings)  # before Config is made: this knows the environment, so it reports every violation
     try:
@@ -83,7 +81,7 @@ def _as_one_program(options: TrainOptions) -> int:
             runs_dir=options.runs_dir,
             overwrite=options.overwrite,
             resume=options.resume is not None,
-            tensorboard=options.tensorboard,
+            tracking=options.tracking,
             keep_policies=options.keep_policies,
             display=options.display,
             cache=options.cache,
@@ -105,7 +103,7 @@ def _show(runs: "dict[int, SeedRun]", options: TrainOptions) -> None:
     for run in runs.values():
         print(f"Seed {run.seed} trained for {outcome(run.rows[-1])}")
     for run in runs.values():
-        show_results(run.folder, options.plots)
+        show_results(run.folder, options.plots, options.tracking)
 
 
 def _stopped(stop: "SeedsInterrupted") -> int:
@@ -118,7 +116,7 @@ def _stopped(stop: "SeedsInterrupted") -> int:
 
 
 def _dry_run(options: TrainOptions, seeds_as: str) -> int:
-    from dcp.cli.dry_run import dry_run
+    from dcp.cli.around_training import dry_run
     from dcp.runs.folder import holds_run
     from dcp.runs.seeds import in_one_program, require_memory
 

@@ -1,20 +1,19 @@
 """`dcp train`: read settings from flags, a preset or a saved config; train, plot, and say where the files are."""
 
-import sys
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dcp.cli.flags import parse, read
-from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_INTERRUPTED, EXIT_REQUEUE
-from dcp.config import PARTS, Config, Settings
+from dcp.cli.main import COMMANDS, EXIT_CODES
+from dcp.config import PARTS, Config, Settings, Tracking
 from dcp.errors import UserError
 from dcp.files import CONFIG_FILE, PLOTS_DIR
 from dcp.named_code import require_allowed
 from dcp.presets import PRESETS, preset_overrides
 
 if TYPE_CHECKING:
-    from dcp.runs.stopping import Interrupted
+    pass
 
 
 @dataclass(frozen=True)
@@ -46,14 +45,11 @@ class TrainOptions:
     """Draw the learning curve, landscape and episodes at the end."""
     keep_policies: bool = False
     """Keep the policy of every evaluation, in policies/ of the run folder: `dcp explore` shows how they form."""
-    tensorboard: bool = False
-    """Also write TensorBoard events into the run folder."""
-    wandb: bool = False
-    """Also log to Weights & Biases."""
     display: Literal["auto", "live", "plain", "none"] = "auto"
     """auto: live on a terminal, plain lines elsewhere."""
     cache: str | None = None
     """Folder of compiled programs, or off. Default: $DCP_CACHE_DIR, else the user's cache folder."""
+    tracking: Tracking = field(default_factory=Tracking)
 
 
 AUTO = "auto"  # --resume auto
@@ -68,29 +64,39 @@ def main(argv: list[str]) -> int:
 
         return train_several(options, argv)
     if options.dry_run:
-        from dcp.cli.dry_run import dry_run
+        from dcp.cli.around_training import dry_run
 
         return dry_run(options.settings, options.runs_dir, options.overwrite, options.resume)
     from dcp import resume, train
     from dcp.runs.checkpoint import Cadence
+    from dcp.runs.folder import holds_run
     from dcp.runs.stopping import Interrupted
 
-    settings, resumed = options.settings, options.resume or _offered(options)
-    names = ("tensorboard", "wandb", "keep_policies", "display", "cache")
+    resumed, folder = options.resume, options.runs_dir / options.settings.run_path
+    if resumed is None and not options.overwrite and holds_run(folder):
+        from dcp.cli.around_training import offered
+
+        resumed = offered(folder, options.settings)
+    names = ("tracking", "keep_policies", "display", "cache")
     outputs: dict[str, Any] = {name: getattr(options, name) for name in names}
     outputs["cadence"] = Cadence(options.checkpoint_evals, options.checkpoint_minutes)
     try:
         if resumed is None:
             run = train(_checked(options), runs_dir=options.runs_dir, overwrite=options.overwrite, **outputs)
-        elif (steps := _steps_to_resume(Path(resumed), settings)) is None:
-            return _finished(Path(resumed), options.plots)
         else:
-            run = resume(resumed, steps=steps, code=settings.code.values(), **outputs)
+            from dcp.cli.around_training import finished, steps_to_resume
+
+            steps = steps_to_resume(Path(resumed), options.settings)
+            if steps is None:
+                return finished(Path(resumed), options)
+            run = resume(resumed, steps=steps, code=options.settings.code.values(), **outputs)
     except Interrupted as stop:
-        return _stopped(stop, options.plots)
+        from dcp.cli.around_training import stopped
+
+        return stopped(stop, options)
     assert run.folder is not None
     print(f"Trained for {outcome(run.rows[-1])}")
-    show_results(run.folder, options.plots)
+    show_results(run.folder, options.plots, options.tracking)
     return 0
 
 
@@ -207,61 +213,6 @@ def _checked(options: TrainOptions) -> Config:
     return Config(**vars(options.settings))
 
 
-def _offered(options: TrainOptions) -> str | None:
-    """Offer to resume if the folder of a plain `dcp train` holds the same run, unfinished. -> the folder if accepted
-
-    Without a person at a terminal, the sentence that refuses the folder names the command to resume.
-    """
-    from dcp.runs.folder import holds_run
-
-    folder = options.runs_dir / options.settings.run_path
-    if options.overwrite or not holds_run(folder) or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return None
-    from dcp.runs.run_status import differing, how_far, is_finished, read_plan
-
-    try:
-        plan, finished, (done, total) = read_plan(folder), is_finished(folder), how_far(folder)
-    except UserError:
-        return None  # the refusal says what is wrong with the folder
-    if finished or differing(*plan, options.settings):
-        return None
-    answer = input(f"{folder} holds this run at {done:,} of {total:,} steps. Continue it? [Y/n] ")
-    return str(folder) if answer.strip().lower() in ("", "y", "yes") else None
-
-
-def _steps_to_resume(folder: Path, asked: Settings) -> int | None:
-    """Return the budget to resume with; if the run has already reached it, say so and return None."""
-    from dcp.runs.run_status import budget_to_resume_with, how_far
-
-    steps = budget_to_resume_with(folder, asked)
-    if steps is None:
-        print(f"{folder} is finished at {how_far(folder)[1]:,} environment steps: raise --steps to train it longer.")
-    return steps
-
-
-def _finished(folder: Path, plots: bool) -> int:
-    if plots and not any((folder / PLOTS_DIR).glob("*")):
-        show_results(folder, plots=True)  # the process that finished the run may not have drawn them
-    return 0
-
-
-def _stopped(stop: "Interrupted", plots: bool) -> int:
-    from dcp.runs.run_status import resume_command
-
-    if stop.env_steps is not None:
-        print(
-            f"Stopped with a checkpoint at {stop.env_steps:,} environment steps: "
-            f"continue with `{resume_command(stop.folder)}`."
-        )
-        return EXIT_REQUEUE
-    if not stop.evaluations:
-        print("Stopped before the first evaluation: nothing was kept.")
-        return EXIT_INTERRUPTED
-    print(f"Stopped after {stop.evaluations} evaluations; the results so far were kept.")
-    show_results(stop.folder, plots)
-    return EXIT_INTERRUPTED
-
-
 def outcome(last: dict[str, float]) -> str:
     return (
         f"{last['env_steps']:,} environment steps in {last['wall_seconds']:.0f} s: "
@@ -269,12 +220,16 @@ def outcome(last: dict[str, float]) -> str:
     )
 
 
-def show_results(folder: Path, plots: bool) -> None:
+def show_results(folder: Path, plots: bool, tracking: Tracking = Tracking()) -> None:  # noqa: B008
     paths = sorted(path for path in folder.iterdir() if path.is_file())
     if plots:
         from dcp.lab.run_plots import save_run_plots
 
         paths += save_run_plots(folder)
+        if tracking.trackers:
+            from dcp.runs.tracking import show_pictures
+
+            show_pictures(folder, folder / PLOTS_DIR, tracking)
     print("Results:")
     for path in paths:
         print(f"  {path}")

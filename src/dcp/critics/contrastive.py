@@ -56,13 +56,13 @@ def dot(x: Array, y: Array) -> Array:
     return jnp.sum(x * y, axis=-1)
 
 
-def unit(x: Array) -> Array:
+def normalize(x: Array) -> Array:
     """Divide by the norm; the safe root keeps the gradient of a zero vector finite."""
     return x * jax.lax.rsqrt(jnp.maximum(jnp.sum(x**2, axis=-1, keepdims=True), TINY))
 
 
 def cosine(x: Array, y: Array) -> Array:
-    return dot(unit(x), unit(y))
+    return dot(normalize(x), normalize(y))
 
 
 def pairwise_dot(x: Array, y: Array) -> Array:
@@ -89,7 +89,7 @@ def pairwise_l2(x: Array, y: Array) -> Array:
 
 
 def pairwise_cosine(x: Array, y: Array) -> Array:
-    return unit(x) @ unit(y).T
+    return normalize(x) @ normalize(y).T
 
 
 ENERGIES = Table(

@@ -60,9 +60,9 @@ _EXACT = jax.lax.Precision.HIGHEST  # for products that only select
 
 def pairwise_mrn(x: Array, y: Array, mix: Array, components: int) -> Array:
     """Return `mrn` for all pairs, one component after another: a component's [B, B] stay in a core's cache."""
-    found = [_mrn_component(*parts) for parts in zip(_parts(x, components), _parts(y, components), strict=True)]
+    lengths = [_mrn_component(*parts) for parts in zip(_parts(x, components), _parts(y, components), strict=True)]
     # A product again: XLA would compute all of this once more in every kernel that reads it, and TMD has many.
-    apart = sum(found[1:], found[0]) / components
+    apart = sum(lengths[1:], lengths[0]) / components
     return jnp.matmul(apart, jnp.eye(apart.shape[1], dtype=apart.dtype), precision=_EXACT)
 
 
@@ -270,10 +270,10 @@ class Quasimetric:
 
     def _metrics(self, logits: Array, params: Params, psi: Array) -> Metrics:
         """Return the metrics, with the asymmetry of the distance between the batch's goals: |d - d'| over d + d'."""
-        there, back = self._apart(params, psi, jnp.roll(psi, 1, axis=0)), self._apart(params, jnp.roll(psi, 1, 0), psi)
+        onward, back = self._apart(params, psi, jnp.roll(psi, 1, axis=0)), self._apart(params, jnp.roll(psi, 1, 0), psi)
         return {
             "infonce_accuracy": infonce_accuracy(logits),
-            "asymmetry": jnp.mean(jnp.abs(there - back)) / jnp.maximum(jnp.mean(there + back), 1e-6),
+            "asymmetry": jnp.mean(jnp.abs(onward - back)) / jnp.maximum(jnp.mean(onward + back), 1e-6),
         }
 
     def _apart(self, params: Params, x: Array, y: Array) -> Array:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from dcp.actor import WithoutEntropy
-from dcp.critics.contrastive import unit
+from dcp.critics.contrastive import normalize
 from dcp.critics.value import SAC, Targets
 from dcp.interfaces import ActorRule, CriticState, Hindsight, Problem
 from dcp.types import Array, Batch, Metrics, Params, masked_mean
@@ -68,11 +68,11 @@ class TDInfoNCE(SAC):
     def phi(self, problem: Problem, params: Params, state: Array, action: Array, goal: Array) -> Array:
         """state [..., S], action [..., A], goal [..., G] -> [2, ..., D], of unit length"""
         x = jnp.concatenate([state, action, goal], axis=-1)
-        return jnp.stack([unit(problem.network.apply(params[name], x)) for name in ("phi_1", "phi_2")])
+        return jnp.stack([normalize(problem.network.apply(params[name], x)) for name in ("phi_1", "phi_2")])
 
     def psi(self, problem: Problem, params: Params, goal: Array) -> Array:
         """goal [..., G] -> [2, ..., D], of unit length"""
-        return jnp.stack([unit(problem.network.apply(params[name], goal)) for name in ("psi_1", "psi_2")])
+        return jnp.stack([normalize(problem.network.apply(params[name], goal)) for name in ("psi_1", "psi_2")])
 
     def both(self, problem: Problem, params: Params, state: Array, action: Array, goal: Array) -> Array:
         """Return both f(s, a, g, g): [2, ...]."""

@@ -210,6 +210,6 @@ def _from_module(name: str, fidelity: str) -> Environment:
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise UserError(f"{name}() fails ({reason}): make it work without arguments") from error
     if not isinstance(env, Environment):
-        made = type(env).__name__
-        raise UserError(f"{name} made a {made}, which is not an environment: it needs spec, reset and step")
+        kind = type(env).__name__
+        raise UserError(f"{name} made a {kind}, which is not an environment: it needs spec, reset and step")
     return env

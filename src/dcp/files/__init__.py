@@ -8,3 +8,4 @@ PLOTS_DIR = "plots"
 CHECKPOINTS_DIR = "checkpoints"
 TENSORBOARD_DIR = "tensorboard"
 FAULT_FILE = "fault.json"
+TRACKING_FILE = "tracking.json"  # which run it is at W&B and trackio

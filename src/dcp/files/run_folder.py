@@ -67,7 +67,15 @@ def load_run(folder: str | Path) -> RunRecord:
     if not (folder / CONFIG_FILE).is_file():
         raise UserError(f"{folder} is not a run folder (no {CONFIG_FILE}): name the folder that `dcp train` printed")
     stored = read_config_file(folder / CONFIG_FILE)
-    return RunRecord(folder, stored["config"], stored["versions"], _read_metrics(folder / METRICS_FILE))
+    try:
+        metrics, torn = read_metrics(folder / METRICS_FILE)
+    except UserError as error:
+        raise UserError(f"{folder}: {error}") from error
+    if not metrics:
+        raise UserError(f"{folder / METRICS_FILE} is empty: the run ended before its first evaluation; train again")
+    if torn:
+        raise UserError(f"{folder / METRICS_FILE} is damaged (its last line is incomplete): train again, or restore it")
+    return RunRecord(folder, stored["config"], stored["versions"], metrics)
 
 
 def kept_policies(folder: str | Path) -> list[Path]:
@@ -128,16 +136,24 @@ def _from_1(stored: dict[str, Any]) -> dict[str, Any]:
 _MIGRATIONS = {1: _from_1}  # each to the next version
 
 
-def _read_metrics(path: Path) -> dict[str, np.ndarray]:
+def read_metrics(path: Path) -> tuple[dict[str, np.ndarray], bool]:
+    """Return columns of a metrics.csv, a number per evaluation, and whether a half-written last line was left out."""
     try:
-        header, *rows = list(csv.reader(io.StringIO(read_text(path), newline=""))) or [[]]
-        if not header:
-            raise UserError(f"{path} is empty: the run ended before its first evaluation; train again")
+        header, *rows = [line for line in csv.reader(io.StringIO(read_text(path), newline="")) if line] or [[]]
+        torn = bool(rows) and not _is_whole(rows[-1], len(header))
+        rows = rows[:-1] if torn else rows
         values = np.asarray([[float(value) for value in row] for row in rows], float).reshape(len(rows), len(header))
     except OSError as error:
-        raise UserError(f"cannot read {path} ({error.strerror}): the run has no evaluation yet") from error
-    except UserError:
-        raise
+        raise UserError(f"cannot read {path.name} ({error.strerror}): the run has no evaluation yet") from error
     except (ValueError, csv.Error) as error:
-        raise UserError(f"{path} is damaged ({one_line(error)}): train again, or restore the file") from error
-    return dict(zip(header, values.T, strict=True))
+        raise UserError(f"{path.name} has a line that is not a row of numbers ({one_line(error)})") from error
+    if double := next((name for name in header if header.count(name) > 1), None):
+        raise UserError(f"{path.name} has two columns {double}")
+    return dict(zip(header, values.T, strict=True)), torn
+
+
+def _is_whole(row: list[str], length: int) -> bool:
+    try:
+        return len([float(value) for value in row]) == length
+    except ValueError:
+        return False

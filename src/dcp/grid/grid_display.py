@@ -23,7 +23,8 @@ from dcp.files.run_folder import METRICS_FILE, load_run
 from dcp.grid.jobs import Entry, Job, Row, fault, holder, last_row, read_json, stopped_learning, write_json
 from dcp.grid.launcher import State, Status
 from dcp.grid.pausing import UNPAUSE, is_paused
-from dcp.runs.display import Display, Pace, Progress, clock, say
+from dcp.runs.display import Display, Progress, say
+from dcp.runs.terminal import Pace, clock
 
 EVERY = 1.0  # seconds between two heartbeats
 STALE = 600.0  # seconds after which a heartbeat no longer shows the speed

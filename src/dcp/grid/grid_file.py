@@ -33,7 +33,7 @@ from dcp.errors import UserError, one_line, shown
 from dcp.files.validation import MEGABYTE, read_text, require_shallow
 from dcp.grid.jobs import GRID_DIR, Run
 from dcp.lab.paper_values import ENVIRONMENTS, METHODS
-from dcp.methods.pool_seed import read as read_pool_seed
+from dcp.methods.pool_seed import read_pool_seed
 from dcp.named_code import is_allowed
 from dcp.presets import PRESETS, preset_overrides
 
@@ -132,7 +132,7 @@ def _unknown_key(key: str) -> str:
         return f"{key} is a setting: put it under [set], or as a list under [product]"
     close = get_close_matches(key, KEYS, 1)
     hint = f"did you mean {close[0]}?" if close else f"a grid has {', '.join(KEYS)}"
-    return f"unknown key {key!r}: {hint}"
+    return f"unknown key {shown(key)}: {hint}"
 
 
 def _fields(table: Any, where: str, source: str) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _fields(table: Any, where: str, source: str) -> dict[str, Any]:
     table = _flat(table)
     for name, value in table.items():
         if not is_setting(name):
-            raise UserError(f"{source}: unknown field {name!r} in {where}: {_close_field(name)}")
+            raise UserError(f"{source}: unknown field {shown(name)} in {where}: {_close_field(name)}")
         if isinstance(value, list) and where not in ("[product]", "[[zip]]"):
             raise UserError(f"{source}: {name} in {where} is a list: several values go under [product] or [[zip]]")
     if "env" in table and where.startswith("[rows"):
@@ -216,12 +216,14 @@ def check_runs(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Run]:
         settings, cell = run.settings, replace(run.settings, seed=0)
         for name in settings.code.values():
             if name not in own and not is_allowed(name):
-                raise UserError(f"the grid names the code {shown(name)}: if you trust it, also give --own-code {name}")
+                raise UserError(
+                    f"the grid names the code {shown(name)}: if you trust it, also give --own-code {name[:200]}"
+                )
         if cell not in problems_of:
             # The process that will run it checks devices, and the launcher checks memory.
             problems_of[cell] = violations(replace(cell, devices=None), memory=False) or cell.violations()
         if problems := problems_of[cell] or settings.violations():
-            raise UserError(f"{run.path}: {'; '.join(problems)}")
+            raise UserError(f"{_shown_path(run)}: {'; '.join(problems)}")
         spec = env_of(settings).spec
         settings = settings.resolve(spec.episode_length)
         if settings.pool_seed is not None:  # if the file's content has changed, the folder holds another run
@@ -280,16 +282,16 @@ def _check_template(grid: GridFile) -> None:
     try:
         parts = list(Formatter().parse(grid.folder))
     except ValueError as error:
-        raise UserError(f"{grid.source}: folder {grid.folder!r} is broken ({error}): write {{field}}") from error
+        raise UserError(f"{grid.source}: folder {shown(grid.folder)} is broken ({error}): write {{field}}") from error
     for _, name, specification, conversion in parts:
         if name is not None and (not is_setting(name) or specification or conversion):
             raise UserError(f"{grid.source}: folder names {{{name}}}, which is not a setting: {_close_field(name)}")
     path = PurePosixPath(grid.folder)
     if not grid.folder.isprintable():
-        raise UserError(f"{grid.source}: folder {grid.folder!r} cannot be a name: write printable text")
+        raise UserError(f"{grid.source}: folder {shown(grid.folder)} cannot be a name: write printable text")
     if path.is_absolute() or ".." in path.parts or path.parts[:1] == (GRID_DIR,):
         raise UserError(
-            f"{grid.source}: folder {grid.folder!r} must lie below --runs-dir, and not in {GRID_DIR}/: "
+            f"{grid.source}: folder {shown(grid.folder)} must lie below --runs-dir, and not in {GRID_DIR}/: "
             'write, for example, "batch_{batch_size}"'
         )
 
@@ -303,13 +305,18 @@ def _refuse_clashes(grid: GridFile, runs: list[Run]) -> None:
         ours, theirs = asdict(run.settings), asdict(other.settings)
         names = [f.name for f in fields(Settings) if ours[f.name] != theirs[f.name]]
         if not names:
-            raise UserError(f"{grid.source} names the run {run.path} twice: remove one of the equal values")
+            raise UserError(f"{grid.source} names the run {_shown_path(run)} twice: remove one of the equal values")
         template = [name for _, name, _, _ in Formatter().parse(grid.folder) if name]
         folder = "_".join(f"{{{name}}}" for name in dict.fromkeys([*template, *names[:4]]))
         raise UserError(
-            f"two runs would share the folder {run.path}, because they differ in {', '.join(names)}: "
+            f"two runs would share the folder {_shown_path(run)}, because they differ in {', '.join(names)}: "
             f'give each its own by folder = "{folder}" at the top of the grid file'
         )
+
+
+def _shown_path(run: Run) -> str:
+    """Return a run's path for a sentence: a name in it may be long or have line breaks until it is checked."""
+    return shown(run.path)[1:-1]
 
 
 def _value(settings: Settings, name: str) -> Any:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError
+from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError, install_hint
 from dcp.grid.jobs import Job, read_json, write_json
 from dcp.grid.launcher import RayOptions, Status, stop_waiting
 from dcp.grid.resources import FreeResources, require_fit, scheduled_variables
@@ -205,7 +205,7 @@ def ray_package() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise UserError(f"--launcher ray needs the package ray ({error}): pip install 'dcp-rl[ray]'") from error
+        raise UserError(f"--launcher ray needs the package ray ({error}): {install_hint('ray')}") from error
     return ray
 
 

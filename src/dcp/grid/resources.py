@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dcp.config import Settings
 from dcp.envs.registry import env_of
-from dcp.errors import UserError
+from dcp.errors import UserError, install_hint
 from dcp.machine.checks import STATE, memory_parts
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def require_fit(free: FreeResources, jobs: Sequence["Job"]) -> None:
                 f"{free.memory_bytes / 1e9:.3g} GB: lower its replay_rows or num_envs, or raise --memory"
             )
         if needed.gpus > len(free.gpus) + _ROUNDING:
-            install = "" if free.gpus else ", or let JAX use NVIDIA's by pip install 'dcp-rl[cuda]'"
+            install = "" if free.gpus else f", or let JAX use NVIDIA's: {install_hint('cuda')}"
             raise UserError(
                 f"a run is to have {needed.gpus:g} GPUs, but there are {len(free.gpus)}: lower --gpus-per-run{install}"
             )

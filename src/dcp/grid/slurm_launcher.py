@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError
+from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError, install_hint
 from dcp.grid.jobs import Job, read_json, write_json
 from dcp.grid.launcher import SlurmOptions, Status
 from dcp.grid.local_launcher import last_line, start_worker
@@ -101,7 +101,7 @@ class SlurmLauncher:
         try:
             import submitit
         except ImportError as error:
-            raise UserError(f"--launcher slurm needs submitit ({error}): pip install 'dcp-rl[slurm]'") from error
+            raise UserError(f"--launcher slurm needs submitit ({error}): {install_hint('slurm')}") from error
         return submitit
 
     def _submit_array(self, jobs: list[Job]) -> None:

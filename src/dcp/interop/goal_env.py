@@ -12,8 +12,17 @@ from gymnasium.vector.utils import batch_space
 
 from dcp.envs.base import Environment
 from dcp.errors import UserError
-from dcp.interop.goal_task import KINEMATIC_FPS, RENDER_MODES, GoalTask, HindsightGoals, terminated
-from dcp.interop.gym_programs import Seen, choose_where, gym_programs, seed_words
+from dcp.interop.goal_task import (
+    KINEMATIC_FPS,
+    RENDER_MODES,
+    GoalTask,
+    HindsightGoals,
+    Seen,
+    choose_where,
+    gym_programs,
+    seed_words,
+    terminated,
+)
 from dcp.machine.devices import count_devices, make_split, prepare
 
 Observation = dict[str, np.ndarray]
@@ -55,17 +64,17 @@ class GoalEnv(HindsightGoals, gymnasium.Env[Any, np.ndarray]):
             self._episode = np.int32(0)
         self._state, seen = self.task.start(self._programs, self._words, self._episode, goal)
         self._reached = False
-        return self._told(seen)
+        return self._observe(seen)
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         if self._state is None:
             raise UserError("reset the environment before its first step")
         self._state, seen = self._programs.advance(self._state, self.task.actions(action))
-        observation, info = self._told(seen, stepped=True)
+        observation, info = self._observe(seen, stepped=True)
         reward = float(self.task.reward(observation["achieved_goal"], observation["desired_goal"]))
         return observation, reward, bool(terminated(info)), False, info
 
-    def _told(self, seen: Seen, stepped: bool = False) -> tuple[Observation, dict[str, Any]]:
+    def _observe(self, seen: Seen, stepped: bool = False) -> tuple[Observation, dict[str, Any]]:
         near_goal, done, diverged = np.asarray(seen.flags).tolist()
         self._reached |= near_goal and stepped  # as in dcp's evaluation, a start at the goal does not count as success
         info = {"near_goal": near_goal, "is_success": self._reached, "done": done, "diverged": diverged}
@@ -73,7 +82,7 @@ class GoalEnv(HindsightGoals, gymnasium.Env[Any, np.ndarray]):
 
     def render(self) -> Any:
         """Return uint8 [H, W, 3]."""
-        return self._drawn()(self._state)
+        return self._renderer()(self._state)
 
     def close(self) -> None:
         self._close_picture()
@@ -133,7 +142,7 @@ class GoalVectorEnv(HindsightGoals, VectorEnv[Observation, np.ndarray, np.ndarra
         self._seed(seed)
         self._state, seen = self.task.start(self._programs, self._words, self._episode, goal)
         self._steps[:], self._reached[:], self._ended[:] = 0, False, False
-        return self._told(seen, stepped=np.zeros(self.num_envs, bool))
+        return self._observe(seen, stepped=np.zeros(self.num_envs, bool))
 
     def _seed(self, seed: Seeds) -> None:
         seeds = [None] * self.num_envs if seed is None else seed
@@ -150,9 +159,9 @@ class GoalVectorEnv(HindsightGoals, VectorEnv[Observation, np.ndarray, np.ndarra
     def step(self, actions: Any) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         if self._state is None:
             raise UserError("reset the environments before their first step")
-        wanted = self.task.actions(actions, self.num_envs)
+        checked_actions = self.task.actions(actions, self.num_envs)
         stepped = ~self._ended
-        state, seen = self._programs.advance(self._state, wanted)
+        state, seen = self._programs.advance(self._state, checked_actions)
         if not np.all(stepped):
             self._episode += self._ended
             fresh = self.task.start(self._programs, self._words, self._episode, goal=None)
@@ -160,13 +169,13 @@ class GoalVectorEnv(HindsightGoals, VectorEnv[Observation, np.ndarray, np.ndarra
         self._state = state
         self._steps = np.where(stepped, self._steps + 1, 0)
         self._reached &= stepped
-        observation, infos = self._told(seen, stepped)
+        observation, infos = self._observe(seen, stepped)
         reward = self.task.reward(observation["achieved_goal"], observation["desired_goal"])
         terminations, truncations = stepped & terminated(infos), stepped & (self._steps >= self._limit)
         self._ended = terminations | truncations
         return observation, np.where(stepped, reward, 0.0), terminations, truncations, infos
 
-    def _told(self, seen: Seen, stepped: np.ndarray) -> tuple[Observation, dict[str, Any]]:
+    def _observe(self, seen: Seen, stepped: np.ndarray) -> tuple[Observation, dict[str, Any]]:
         near_goal, done, diverged = np.array(seen.flags).T
         self._reached |= near_goal & stepped
         infos = {"near_goal": near_goal, "is_success": self._reached.copy(), "done": done, "diverged": diverged}
@@ -174,7 +183,7 @@ class GoalVectorEnv(HindsightGoals, VectorEnv[Observation, np.ndarray, np.ndarra
 
     def render(self) -> tuple[np.ndarray, ...] | None:
         """Return N pictures, each uint8 [H, W, 3]."""
-        picture, state = self._drawn(), jax.device_get(self._state)
+        picture, state = self._renderer(), jax.device_get(self._state)
         return tuple(picture(jax.tree.map(itemgetter(i), state)) for i in range(self.num_envs))
 
     def close_extras(self, **kwargs: Any) -> None:

@@ -8,26 +8,33 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from dcp.envs.base import Environment
-from dcp.errors import UserError
+from dcp.errors import UserError, install_hint, one_line
 from dcp.files.run_folder import CONFIG_FILE, METRICS_FILE, POLICY_FILE, located
-from dcp.lab.evaluation_results import as_json, estimates, finite
+from dcp.files.validation import MEGABYTE, FormatError, checked, parse_json
+from dcp.lab.result_tables import finite
 from dcp.lab.statistics import Interval
 from dcp.lab.targets import Target, open_target
-from dcp.lab.trial import Trial, arena_for
+from dcp.lab.trial import Trial, arena_for, as_json, estimates
 from dcp.policies.exports import is_exported
 from dcp.policies.policy_file import load_policy_and_about
 
 ENDPOINT = "HF_ENDPOINT"  # the client's own variable, for a private Hub
-NO_HUB = "the Hugging Face Hub needs its client: pip install 'dcp-rl[hub]'"
+NO_HUB = f"the Hugging Face Hub needs its client: {install_hint('hub')}"
 CARD, EVALUATION, GIF, MP4 = "README.md", "evaluation.json", "replay.gif", "replay.mp4"
 FILES = (POLICY_FILE, CONFIG_FILE, METRICS_FILE, EVALUATION, CARD, GIF, MP4)  # all that is pushed or pulled
+_MEDIA, _TEXT = 256 * MEGABYTE, 16 * MEGABYTE
+MOST_BYTES = {POLICY_FILE: 1024 * MEGABYTE, GIF: _MEDIA, MP4: _MEDIA, **dict.fromkeys(FILES[1:5], _TEXT)}
+PULL_SECONDS, SILENCE = 900, 20.0  # at most for all files; for the next bytes
 TAGS = ["reinforcement-learning", "goal-conditioned-rl", "robotics", "jax", "dcp"]
 _LABELS = {
     "success_once": "goal reached at least once",
@@ -86,12 +93,12 @@ def make_package(
 def _draw(target: Target, env: Environment, folder: Path) -> list[str]:
     """Write a video of an episode that reaches the goal and one that does not. -> what could not be written"""
     from dcp.lab.render.pictures import require_drawable
-    from dcp.lab.render.shown_episodes import Shown, make_subject, names_of, side_by_side
+    from dcp.lab.render.shown_episodes import Shown, names_of, show_policy, side_by_side
     from dcp.lab.render.video import Look, write_files
 
     try:
         require_drawable(env)
-        subjects = side_by_side(make_subject(target, names_of([target])[0], env, Shown(first=None)))
+        subjects = side_by_side(show_policy(target, names_of([target])[0], env, Shown(first=None)))
     except UserError as error:  # a user's own environment that cannot be rendered
         return [f"No video: {error}"]
     _, problems = write_files(env, subjects, folder, Path(GIF).stem, ("mp4", "gif"), Look())
@@ -103,7 +110,7 @@ def model_card(target: Target, trial: Trial, repo_id: str, video: bool, license_
     hub = load_hub()
     about, env = target.about, trial.spec.name
     method, steps = about.get("method", "dcp"), about.get("env_steps")
-    found = {name: value for name, value in estimates(trial.all).items() if name in _LABELS}
+    scores = {name: value for name, value in estimates(trial.all).items() if name in _LABELS}
     data = hub.ModelCardData(
         library_name="dcp",
         tags=[*TAGS, str(about.get("env", env))],
@@ -112,25 +119,26 @@ def model_card(target: Target, trial: Trial, repo_id: str, video: bool, license_
         model_name=f"{method} on {about.get('env', env)}",
         eval_results=[
             hub.EvalResult("reinforcement-learning", env, env, name, round(float(value.mean), 4), metric_name=label)
-            for (name, value), label in zip(found.items(), (_LABELS[name] for name in found), strict=True)
+            for (name, value), label in zip(scores.items(), (_LABELS[name] for name in scores), strict=True)
             if value.mean == value.mean
         ],
     )
-    rows = [f"| {_LABELS[name]} | {_shown(name, value)} |" for name, value in found.items()]
+    rows = [f"| {_LABELS[name]} | {_shown(name, value)} |" for name, value in scores.items()]
     count = len(trial.all.success)
     trained = f", trained for {steps:,} environment steps" if steps else ""
     lines = [
         f"# {method} on {about.get('env', env)}",
         f"A goal-conditioned policy{trained} with seed {about.get('seed', 0)}. It takes a state of "
         f"{trial.spec.state_size} numbers and a goal of {trial.spec.goal_size}, and gives an action of "
-        f"{trial.spec.action_size}. It was trained by dcp (`pip install dcp-rl`).",
+        f"{trial.spec.action_size}. It was trained by dcp ({install_hint()}).",
         *([f"![Episodes of this policy]({GIF})"] if video else []),
         "## Scores",
         f"On {env}, {count:,} fresh episodes of {trial.episode_length} steps (`dcp eval`, seeds "
         f"{' '.join(map(str, trial.seeds))}); intervals are 95%, over episodes of this one trained policy.",
         "\n".join(["| | mean (95% interval) |", "|---|---|", *rows]),
         "## Use",
-        f"```\npip install 'dcp-rl[hub]'\ndcp pull {repo_id} --out policy\ndcp eval policy\ndcp render policy\n```",
+        f"Install dcp: {install_hint('hub')}. Then:",
+        f"```\ndcp pull {repo_id} --out policy\ndcp eval policy\ndcp render policy\n```",
         '```python\nimport dcp\n\npolicy = dcp.load_policy("policy")\naction = policy(state, goal)\n```',
         "Loading runs no code: the policy is a safetensors file, its settings are JSON.",
     ]
@@ -162,26 +170,82 @@ def push(package: Package, repo_id: str, *, private: bool = False, message: str 
         return str(url)
 
 
+class _File(Struct):
+    rfilename: str
+    size: Annotated[int, Meta(ge=0)] | None = None
+
+
+class _Listing(Struct):
+    """Check what the Hub says of a repository."""
+
+    sha: Annotated[str, Meta(pattern="^[0-9a-f]{40}$")]
+    siblings: Annotated[list[_File], Meta(max_length=100_000)]
+
+
 def pull(repo_id: str, out: Path, *, revision: str | None = None) -> dict[str, Any]:
     """Download a policy into a new folder and check that it loads. -> the policy's metadata"""
-    hub = load_hub()
+    load_hub()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} already exists: name another folder with --out")
     with tempfile.TemporaryDirectory() as folder:
         with told_in_a_sentence(repo_id):
-            where = {"local_dir": folder, "endpoint": os.environ.get(ENDPOINT)}
-            hub.snapshot_download(repo_id, revision=revision, allow_patterns=list(FILES), **where)
-        found = [name for name in FILES if (Path(folder) / name).is_file()]
-        if POLICY_FILE not in found:
+            names = _download(repo_id, revision, Path(folder))
+        if POLICY_FILE not in names:
             raise UserError(f"{repo_id} has no {POLICY_FILE}: `dcp push` did not make it")
         _, about = load_policy_and_about(Path(folder))
         try:
             out.mkdir(parents=True, exist_ok=True)
-            for name in found:
+            for name in names:
                 shutil.copyfile(Path(folder) / name, out / name)
         except OSError as error:
             raise UserError(f"cannot write to {out} ({error.strerror}): name another folder with --out") from error
     return about
+
+
+def _download(repo_id: str, revision: str | None, folder: Path) -> list[str]:
+    """Fetch our files of a repository, each no larger and all no slower than an honest one. -> their names"""
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.utils import validate_repo_id
+
+    validate_repo_id(repo_id)
+    endpoint, deadline = os.environ.get(ENDPOINT), time.monotonic() + PULL_SECONDS
+    page = hf_hub_url(repo_id, "x", revision=revision, endpoint=endpoint)  # .../owner/name/resolve/<revision>/x
+    base, _, rest = page.partition(f"/{repo_id}/resolve/")
+    address = f"{base}/api/models/{repo_id}/revision/{rest.removesuffix('/x')}?blobs=true"
+    listing = checked(parse_json(_get(address, MOST_BYTES[CARD], deadline).decode()), _Listing)
+    sizes = {file.rfilename: file.size for file in listing.siblings}
+    names = [name for name in FILES if name in sizes]
+    for name in names:
+        if (sizes[name] or 0) > MOST_BYTES[name]:
+            raise _too_large(name)
+    for name in names:
+        content = _get(hf_hub_url(repo_id, name, revision=listing.sha, endpoint=endpoint), MOST_BYTES[name], deadline)
+        (folder / name).write_bytes(content)
+    return names
+
+
+def _get(url: str, most: int, deadline: float) -> bytes:
+    from huggingface_hub import utils
+
+    name, content = url.partition("?")[0].rpartition("/")[2], bytearray()
+    headers = utils.build_hf_headers(library_name="dcp")
+    with utils.get_session().stream("GET", url, headers=headers, follow_redirects=True, timeout=SILENCE) as response:
+        for part in response.iter_bytes():
+            content += part
+            if len(content) > most:
+                raise _too_large(name)
+            if time.monotonic() > deadline:
+                raise UserError(f"the Hub has taken more than {PULL_SECONDS} seconds: try again later")
+        headers = {name: value for name, value in response.headers.items() if name.lower().startswith("x-")}
+        whole = type(response)(response.status_code, headers=headers, content=bytes(content), request=response.request)
+        utils.hf_raise_for_status(whole)
+    return bytes(content)
+
+
+def _too_large(name: str) -> UserError:
+    return UserError(
+        f"{name} has more than {MOST_BYTES.get(name, MOST_BYTES[CARD]):,} bytes: `dcp push` did not make it"
+    )
 
 
 def load_hub() -> Any:
@@ -213,6 +277,12 @@ def told_in_a_sentence(repo_id: str) -> Iterator[None]:
         if code in (401, 403):
             raise UserError(f"the Hub refuses {repo_id}: log in with `hf auth login`, or set HF_TOKEN") from error
         raise UserError(f"the Hub answered {code or 'with an error'} for {repo_id}: try again later") from error
+    except UserError:
+        raise
+    except (FormatError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"the Hub's answer for {repo_id} makes no sense ({one_line(error)}): check HF_ENDPOINT"
+        ) from error
     except of_the_network as error:
         raise UserError(
             f"cannot reach the Hub ({type(error).__name__}): check the connection and HF_ENDPOINT"

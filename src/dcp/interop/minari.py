@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from dcp.envs.base import Environment, EnvState
-from dcp.errors import UserError
+from dcp.errors import UserError, install_hint
 from dcp.evaluation import Record, rollout
 from dcp.interop.goal_task import REWARDS, observation_space
 from dcp.lab.trial import Arena, goal_set_key
@@ -23,7 +23,7 @@ from dcp.machine.compiling import compiler_options
 from dcp.policies.policy import Policy
 from dcp.types import Array, EnvSpec
 
-NO_MINARI = "recording needs Minari: pip install 'dcp-rl[minari]'"
+NO_MINARI = f"recording needs Minari: {install_hint('minari')}"
 
 
 class _Kept(NamedTuple):
@@ -129,7 +129,6 @@ def write_dataset(
             action_space=spaces.Box(-1.0, 1.0, (env.spec.action_size,), np.float32),
             algorithm_name=algorithm,
             description=description,
-            requirements=["dcp-rl"],
         )
 
 

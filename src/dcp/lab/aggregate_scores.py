@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dcp.lab.result_tables import Cell, FigureSpec, Row, Section, Table, absent, shown
@@ -73,22 +72,22 @@ def common_environments(collection: Collection) -> list[str]:
 
 
 def final_scores(collection: Collection, metric: str) -> Scores:
-    """Return scores between 0 and 1, in each environment at the last evaluation that all its runs have reached."""
+    """Return scores between 0 and 1, in each environment at the last evaluation that all its runs have reached.
+
+    One is nan without a near evaluation or an episode length, so that the average is unknown too.
+    """
+
+    def score(run: Run, steps: float) -> float:
+        at, length = nearest(run, steps), run.config.get("episode_length") or math.nan
+        largest = length if metric == "time_near_goal" else 1.0
+        return math.nan if at is None else float(run.metrics[metric][at] / largest)
+
     scores: dict[str, list[np.ndarray]] = {method: [] for method in compared_methods(collection)}
     for environment in common_environments(collection):
         end = common_end([run for method in scores for run in collection.of(environment, method)])
         for method, tasks in scores.items():
-            tasks.append(np.array([_score(run, metric, end) for run in collection.of(environment, method)]))
+            tasks.append(np.array([score(run, end) for run in collection.of(environment, method)]))
     return scores
-
-
-def _score(run: Run, metric: str, steps: float) -> float:
-    """Return the score; nan without a near evaluation or an episode length, so that the average is unknown too."""
-    at = nearest(run, steps)
-    if at is None:
-        return math.nan
-    length = run.config.get("episode_length") or math.nan
-    return float(run.metrics[metric][at] / (length if metric == "time_near_goal" else 1.0))
 
 
 def aggregate_table(collection: Collection, metric: str) -> Table:
@@ -129,46 +128,44 @@ def improvement_table(collection: Collection, metric: str) -> Table:
     return Table(f"improvement_{metric}", title, ("Method", *(f"over {name}" for name in scores)), tuple(rows), notes)
 
 
-def _estimate(found: Interval) -> Cell:
-    if math.isnan(found.mean):
+def _estimate(interval: Interval) -> Cell:
+    if math.isnan(interval.mean):
         return Cell("NaN", math.nan, hover="a score is not known")
-    if math.isnan(found.low):
-        return Cell(shown(found.mean, 3), found.mean)
-    text = f"{shown(found.mean, 3)} [{shown(found.low, 3)}, {shown(found.high, 3)}]"
-    return Cell(text, found.mean, bounds=(found.low, found.high))
+    if math.isnan(interval.low):
+        return Cell(shown(interval.mean, 3), interval.mean)
+    text = f"{shown(interval.mean, 3)} [{shown(interval.low, 3)}, {shown(interval.high, 3)}]"
+    return Cell(text, interval.mean, bounds=(interval.low, interval.high))
 
 
 def aggregate_figure(collection: Collection) -> Figure:
-    """Draw a panel per metric and a row per method: the interquartile mean and its 95% interval."""
+    """Draw a panel per metric and a row per method: a bar for the 95% interval of the interquartile mean and a line
+    across it for the estimate; nothing for an unknown one."""
     scores = {metric: final_scores(collection, metric) for metric in METRICS}
-    num_methods = len(next(iter(scores.values())))
+    methods = list(next(iter(scores.values())))
+    colour_of = colours(methods)
     with house_style():
-        figure = Figure(figsize=(4.4 * len(scores), 0.9 + 0.38 * num_methods), layout="constrained")
-        for at, (metric, found) in enumerate(scores.items()):
+        figure = Figure(figsize=(4.4 * len(scores), 0.9 + 0.38 * len(methods)), layout="constrained")
+        for at, (metric, of_metric) in enumerate(scores.items()):
             axes = figure.add_subplot(1, len(scores), at + 1)
-            _draw_estimates(axes, found)
+            for row, (method, tasks) in enumerate(of_metric.items()):
+                mean, low, high, *_ = bootstrap(interquartile_mean, tasks)
+                if not math.isnan(low):
+                    axes.barh(row, high - low, 0.55, low, color=colour_of[method], alpha=0.35, linewidth=0)
+                axes.plot([mean], [row], "|", color=colour_of[method], markersize=15, markeredgewidth=2.5)
+            axes.set_yticks(range(len(methods)), methods)
+            axes.set_ylim(len(methods) - 0.5, -0.5)
+            axes.set_xlim(0.0, 1.05 * axes.get_xlim()[1])  # from 0, so that differences look as large as they are
+            axes.grid(False, axis="y")
             axes.set_xlabel(f"{METRICS[metric].name}: interquartile mean")
     return figure
-
-
-def _draw_estimates(axes: Axes, scores: Scores) -> None:
-    """Draw a bar for the interval and a line across it for the estimate; nothing for an unknown one."""
-    colour_of = colours(list(scores))
-    for row, (method, tasks) in enumerate(scores.items()):
-        found = bootstrap(interquartile_mean, tasks)
-        if not math.isnan(found.low):
-            axes.barh(row, found.high - found.low, 0.55, found.low, color=colour_of[method], alpha=0.35, linewidth=0)
-        axes.plot([found.mean], [row], "|", color=colour_of[method], markersize=15, markeredgewidth=2.5)
-    axes.set_yticks(range(len(scores)), list(scores))
-    axes.set_ylim(len(scores) - 0.5, -0.5)
-    axes.set_xlim(0.0, 1.05 * axes.get_xlim()[1])  # from 0 to 1, so that differences look as large as they are
-    axes.grid(False, axis="y")
 
 
 def profile_figure(collection: Collection, metric: str) -> Figure:
     """Draw the share of runs that score above each level: the higher curve is the better method."""
     scores = final_scores(collection, metric)
-    levels = np.linspace(0.0, _top(scores), NUM_LEVELS)
+    known = [score for tasks in scores.values() for task in tasks for score in task if math.isfinite(score)]
+    top = min(1.0, max(0.1, math.ceil(10.0 * max(known, default=1.0)) / 10.0))  # the first tenth that none exceeds
+    levels = np.linspace(0.0, top, NUM_LEVELS)
     colour_of = colours(list(scores))
     with house_style():
         figure = Figure(figsize=(5.2, 3.4), layout="constrained")
@@ -183,9 +180,3 @@ def profile_figure(collection: Collection, metric: str) -> Figure:
         axes.set_ylim(-0.015, 1.015)
         figure.legend(loc="outside lower center", ncols=min(4, len(scores)))
     return figure
-
-
-def _top(scores: Scores) -> float:
-    """Return the first tenth that no score exceeds, so that curves of low scores fill the axis."""
-    known = [score for tasks in scores.values() for task in tasks for score in task if math.isfinite(score)]
-    return min(1.0, max(0.1, math.ceil(10.0 * max(known, default=1.0)) / 10.0))

@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
 from dcp.errors import UserError
+from dcp.files.writing import require_no_links_out
 from dcp.lab.aggregate_scores import aggregate_section
 from dcp.lab.burst_tables import burst_sections
 from dcp.lab.compare_runs import compare_sections
-from dcp.lab.curves import XAxis, curve_data, curve_panels, curve_section, metric_data
-from dcp.lab.diagnosis_results import diagnosis_sections
+from dcp.lab.curves import XAxis, curve_data, curve_panels, curve_section
+from dcp.lab.diagnose.results import diagnosis_sections
 from dcp.lab.landscape_figure import landscape_sections
 from dcp.lab.method_tables import checkpoint_section, summary_section
 from dcp.lab.paper_values import CHECKPOINTS
@@ -25,7 +25,7 @@ from dcp.lab.pusher_goals import pusher_sections
 from dcp.lab.report_html import Names, make_page
 from dcp.lab.report_runs import make_gallery, runs_table, states_html
 from dcp.lab.result_tables import FigureSpec, Section, require_writable, write_table, writing_to
-from dcp.lab.run_collection import Collection, collect
+from dcp.lab.run_collection import METRICS, Collection, collect
 from dcp.lab.style import save
 from dcp.policies.policy_file import write_whole
 
@@ -49,6 +49,8 @@ def build_report(
 ) -> Report:
     """Write report.html, figures/ and tables/ into `out`. `tell` is called with what is being done."""
     is_new = not out.exists()
+    for name in (PAGE, FIGURES_DIR, TABLES_DIR):  # the folder may be a stranger's
+        require_no_links_out(out / name, of=out)
     require_writable(out)
     tell("reading runs", 0, 1)
     try:
@@ -58,13 +60,16 @@ def build_report(
             out.rmdir()
         raise
     names = Names.of(collection)
-    found = [Section("Runs", "runs", tables=(runs_table(collection),)), curve_section(collection, names, x)]
-    makers = _section_makers(checkpoints)
-    for at, (what, make) in enumerate(makers.items()):
-        tell(what, at, len(makers))
-        found += make(collection)
-    sections = with_safe_names(found)
-    pictures = _draw_all(sections, out, tell)
+    sections = [Section("Runs", "runs", tables=(runs_table(collection),)), curve_section(collection, names, x)]
+    for at, (what, make) in enumerate(SECTION_MAKERS.items()):
+        tell(what, at, len(SECTION_MAKERS))
+        sections += statistics_sections(collection, checkpoints) if make is None else make(collection)
+    sections = with_safe_names(sections)
+    figures = [figure for section in sections for figure in section.figures]
+    pictures = {}
+    for at, figure in enumerate(figures):
+        tell(f"figures: {len(figures)}", at, len(figures))
+        pictures[figure.name] = draw(figure, out / FIGURES_DIR)
     tables = [table for section in sections for table in section.tables]
     for table in tables:
         write_table(table, out / TABLES_DIR)
@@ -75,22 +80,21 @@ def build_report(
     return Report(out / PAGE, collection, len(pictures), len(tables))
 
 
-def _section_makers(checkpoints: Sequence[int]) -> dict[str, Callable[[Collection], list[Section]]]:
-    """Return the parts of a report in the order of its page, each by what is being made."""
-    return {
-        "statistics": lambda collection: statistics_sections(collection, checkpoints),
-        "published values": published_sections,
-        "two runs": compare_sections,
-        "landscapes": landscape_sections,
-        "goals of the pusher": pusher_sections,
-        "diagnoses": diagnosis_sections,
-    }
+# The parts of a report in the order of its page, each by what is being made; statistics also take the checkpoints.
+SECTION_MAKERS: dict[str, Callable[[Collection], list[Section]] | None] = {
+    "statistics": None,
+    "published values": published_sections,
+    "two runs": compare_sections,
+    "landscapes": landscape_sections,
+    "goals of the pusher": pusher_sections,
+    "diagnoses": diagnosis_sections,
+}
 
 
 def statistics_sections(collection: Collection, checkpoints: Sequence[int] = CHECKPOINTS) -> list[Section]:
     """Return the sections that these runs have data for: which method is better, checkpoints, bursts, saturation."""
-    found = [summary_section(collection), aggregate_section(collection), checkpoint_section(collection, checkpoints)]
-    return [section for section in [*found, *burst_sections(collection)] if section.tables or section.text]
+    methods = [summary_section(collection), aggregate_section(collection), checkpoint_section(collection, checkpoints)]
+    return [section for section in [*methods, *burst_sections(collection)] if section.tables or section.text]
 
 
 def with_safe_names(sections: Sequence[Section]) -> list[Section]:
@@ -114,15 +118,6 @@ def _free(name: str, taken: set[str]) -> str:
     return candidate
 
 
-def _draw_all(sections: list[Section], out: Path, tell: Tell) -> dict[str, bytes | str]:
-    figures = [figure for section in sections for figure in section.figures]
-    pictures = {}
-    for at, figure in enumerate(figures):
-        tell(f"figure {figure.name}", at, len(figures))
-        pictures[figure.name] = draw(figure, out / FIGURES_DIR)
-    return pictures
-
-
 def draw(figure: FigureSpec, folder: Path) -> bytes | str:
     """Write both files of one figure. -> its PNG, or a sentence why it could not be drawn"""
     try:
@@ -134,16 +129,6 @@ def draw(figure: FigureSpec, folder: Path) -> bytes | str:
         drawn.set_layout_engine("none")  # lay out once, so that both files look alike
         save(drawn, folder / f"{figure.name}.pdf")
         return png.read_bytes()
-
-
-def for_page(picture: bytes) -> bytes:
-    """Shrink a PNG to fewer pixels and 256 colours, which looks as good on a screen with far fewer bytes."""
-    with Image.open(io.BytesIO(picture)) as image:
-        small = image.convert("RGB")
-        small.thumbnail((PAGE_WIDTH, 2 * PAGE_WIDTH), Image.Resampling.LANCZOS)
-        content = io.BytesIO()
-        small.quantize(256, dither=Image.Dither.NONE).save(content, "PNG")
-    return min(content.getvalue(), picture, key=len)
 
 
 def _page(
@@ -161,36 +146,32 @@ def _page(
     if cards:
         words = "Point at an episode, or tap it, to see it move."
         parts.append(Section("Episodes", "episodes", text=words, html=cards))
-    data: dict[str, Any] = {"axis": x, "metrics": metric_data(), "curves": curve_data(collection, names)}
-    data["moving"] = moving
+    metrics = [{"key": key, "label": metric.label, "top": metric.top} for key, metric in METRICS.items()]
+    data = {"axis": x, "metrics": metrics, "curves": curve_data(collection, names), "moving": moving}
     made = f"Made by dcp {__version__} on {time.strftime('%Y-%m-%d %H:%M')}. Everything shown is in this file."
-    shown = _within_bounds(pictures, others)
-    return make_page("dcp report", _lede(collection), escape(made), names, parts, shown, data)
+    seeds = {run.seed for run in collection.runs if run.config}
+    parts_of = (collection.runs, collection.environments, collection.methods, seeds)
+    nouns = zip(map(len, parts_of), ("run", "environment", "method", "seed"), strict=True)
+    lede = " · ".join(f"{number} {noun}{'' if number == 1 else 's'}" for number, noun in nouns)
+    return make_page("dcp report", lede, escape(made), names, parts, _within_bounds(pictures, others), data)
 
 
 def _within_bounds(pictures: dict[str, bytes | str], sections: list[Section]) -> dict[str, bytes | str]:
-    """Return the page's copies of its figures; for those that no longer fit, a sentence that names the file."""
+    """Return the page's copies of its figures; for those that no longer fit, a sentence that names the file.
+
+    A copy has fewer pixels and 256 colours, which looks as good on a screen with far fewer bytes.
+    """
     shown: dict[str, bytes | str] = {}
     room = PICTURE_BYTES
     for name in (figure.name for section in sections for figure in section.figures):
         picture = pictures[name]
         if isinstance(picture, bytes):
-            picture = for_page(picture)
+            with Image.open(io.BytesIO(picture)) as image:
+                small = image.convert("RGB")
+            small.thumbnail((PAGE_WIDTH, 2 * PAGE_WIDTH), Image.Resampling.LANCZOS)
+            content = io.BytesIO()
+            small.quantize(256, dither=Image.Dither.NONE).save(content, "PNG")
+            picture = min(content.getvalue(), picture, key=len)
             room -= len(picture)
         shown[name] = picture if room >= 0 else f"The page is full: see `{FIGURES_DIR}/{name}.png` next to it."
     return shown
-
-
-def _lede(collection: Collection) -> str:
-    seeds = {run.seed for run in collection.runs if run.config}
-    counted = {
-        "run": collection.runs,
-        "environment": collection.environments,
-        "method": collection.methods,
-        "seed": seeds,
-    }
-    return " · ".join(count(len(things), noun) for noun, things in counted.items())
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

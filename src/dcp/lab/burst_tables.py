@@ -1,15 +1,17 @@
 """Make the paper's burst and saturation tables from `dcp eval`: mean and population std over trained seeds."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from dcp.lab import paper_values
-from dcp.lab.evaluation_results import Burst, EvalResult, eval_results, one_each
 from dcp.lab.paper_values import Published
 from dcp.lab.result_tables import Cell, Row, Section, Table, absent, number
-from dcp.lab.run_collection import Collection, Key, in_order
+from dcp.lab.run_collection import Collection, EvalRecord, Key, in_order, names_physics
+from dcp.lab.trial import RESULT_SCHEMA
 
 ALL = "all"
 STD = "Mean ± population standard deviation over trained seeds, as in the paper; one seed has none."
@@ -17,6 +19,128 @@ OVER_ALL = (
     f"{ALL}: over all (environment, seed) pairs; minus {paper_values.BASELINE}'s: over the environments that both have."
 )
 BOLD = "Bold: a gain above its standard deviation."
+
+
+Burst = tuple[int, int]  # P, L
+
+
+@dataclass(frozen=True)
+class EvalResult:
+    """Results of one trained policy on one set of episodes, in percent, without and perhaps also with a burst."""
+
+    environment: str
+    method: str
+    seed: int  # the policy's: the paper's three seeds are three trained policies
+    burst: Burst | None
+    reach: float  # episodes that were near their goal at least once
+    reach_with_burst: float  # nan without a burst
+    saturation: float  # action components beyond 0.95, without a burst
+    env_steps: int  # of the policy's training
+    episodes: int
+    eval_seeds: tuple[int, ...]
+    source: str
+
+    @property
+    def key(self) -> Key:
+        return self.environment, self.method
+
+    @property
+    def plain(self) -> tuple[Any, ...]:
+        """Return what two files have in common if only one of them holds a burst."""
+        return self.env_steps, self.episodes, self.eval_seeds, self.reach, self.saturation
+
+    @property
+    def gain(self) -> float:
+        """Return the gain; exactly 0 for a tie, because equal shares may differ by rounding."""
+        return round(self.reach_with_burst - self.reach, 9)
+
+
+def eval_results(collection: Collection) -> tuple[list[EvalResult], list[str]]:
+    """Return the results, and a sentence for each file that could not be used."""
+    records = [(record, run.label) for run in collection.runs for record in run.evals]
+    for record in collection.loose_evals:
+        physics = f" (physics {record.about['physics']})" if names_physics(record.about) else ""
+        records.append((record, str(record.about.get("method", "")) + physics))
+    results, unused = [], []
+    for record, label in records:
+        if reason := _unfit(record):
+            unused.append(f"{record.path}: {reason}.")
+            continue
+        try:
+            results.append(_result(record, label))
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+            unused.append(f"{record.path}: not a result that this version can read ({error!r}).")
+    return results, unused
+
+
+def one_each(results: list[EvalResult]) -> tuple[list[EvalResult], list[str]]:
+    """Choose one per run: of its latest policy, with most episodes, then the first by file name.
+
+    -> those, and a sentence for each that was left out
+    """
+    chosen: dict[tuple[str, str, int], EvalResult] = {}
+    left = []
+    for result in sorted(results, key=lambda r: (-r.env_steps, -r.episodes, r.source)):
+        identity = (*result.key, result.seed)
+        other = chosen.get(identity)
+        if other is not None and (result.burst is None) != (other.burst is None) and result.plain == other.plain:
+            continue  # a file with a burst, and one of the same episodes without
+        if other is not None:
+            left.append(f"{result.source}: left out, because {other.source} belongs to the same run.")
+        else:
+            chosen[identity] = result
+    return sorted(chosen.values(), key=lambda r: r.seed), left
+
+
+def _unfit(record: EvalRecord) -> str:
+    content = record.content
+    if (version := content.get("schema_version", RESULT_SCHEMA)) != RESULT_SCHEMA:
+        return f"schema_version {version!r}, and this version reads {RESULT_SCHEMA}"
+    if "tried" in content:
+        return "a sweep, whose burst was chosen by its result"
+    if content.get("burst_inside"):
+        return "of an exported policy with a burst inside, which has no result without it"
+    if (physics := content.get("physics", "brax")) != record.about.get("physics", "brax"):
+        return f"stepped by {physics}, unlike the run itself"
+    if content.get("stochastic"):
+        return "with actions drawn at random, unlike the paper's deployment"
+    return ""
+
+
+def _result(record: EvalRecord, label: str) -> EvalResult:
+    content, burst = record.content, record.content.get("burst")
+    plain = content["without_burst"] if burst else content
+    trained, evaluated = _text(record.about["env"]), _text(content["env"])
+    return EvalResult(
+        environment=trained if trained == evaluated else f"{trained} on {evaluated}",
+        method=label or _text(record.about["method"]),
+        seed=int(record.about["seed"]),
+        burst=(int(burst[0]), int(burst[1])) if burst else None,
+        reach=_share_in_percent(plain, "success_once"),
+        reach_with_burst=_share_in_percent(content, "success_once") if burst else math.nan,
+        saturation=_share_in_percent(plain, "saturation"),
+        env_steps=int(record.about.get("env_steps") or 0),
+        episodes=int(content["episodes"]),
+        eval_seeds=tuple(int(part["seed"]) for part in content["seeds"]),
+        source=str(record.path),
+    )
+
+
+def _text(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"a name is {name!r}")
+    return name
+
+
+def _share_in_percent(content: dict[str, Any], measure: str) -> float:
+    """Return percent over all episodes of all evaluation seeds. JSON has null for nan."""
+    shares = [math.nan if part[measure] is None else float(part[measure]) for part in content["seeds"]]
+    if not shares:
+        raise ValueError("it has no episodes")
+    return 100.0 * float(np.mean(shares))
+
+
+# The tables.
 
 
 def burst_sections(collection: Collection) -> list[Section]:
@@ -45,8 +169,8 @@ def saturation_table(collection: Collection) -> Table | None:
     groups = _groups(chosen)
     published = any(paper_values.saturation(*key) for key in groups)
     rows = []
-    for key, found in groups.items():
-        cells = [Cell(key[0]), Cell(key[1]), _count(found), _spread([result.saturation for result in found])]
+    for key, some in groups.items():
+        cells = [Cell(key[0]), Cell(key[1]), _count(some), _spread([result.saturation for result in some])]
         cells += [_paper(paper_values.saturation(*key))] if published else []
         rows.append(Row(tuple(cells), *key))
     columns = ("Environment", "Method", "Seeds", "Saturation (%)", *(["Paper"] if published else []))
@@ -62,14 +186,12 @@ def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str])
     published = burst == paper_values.burst_setting() and any(paper_values.burst(*key, "base") for key in groups)
     several = len({environment for environment, _ in groups}) > 1
     everything = {(ALL, method): [r for r in chosen if r.method == method] for method in methods if several}
-    rows = [_burst_row(key, found, chosen, published) for key, found in {**groups, **everything}.items()]
+    rivals = [r for r in chosen if r.method == paper_values.BASELINE]
+    rows = [_burst_row(key, own, rivals, published) for key, own in {**groups, **everything}.items()]
     columns = ["Environment", "Method", "Seeds", "Reach (%)", "Gain by the burst", "Wins/ties/losses"]
-    columns += [f"Gain minus {paper_values.BASELINE}'s"] if paper_values.BASELINE in methods else []
-    columns += (
-        ["Reach, paper", "Gain, paper", "W/T/L, paper", f"Minus {paper_values.BASELINE}'s, paper"] if published else []
-    )
-    if paper_values.BASELINE not in methods:
-        rows = [Row((*row.cells[:6], *row.cells[7:]), row.environment, row.method) for row in rows]
+    minus = f"minus {paper_values.BASELINE}'s"
+    columns += [f"Gain {minus}"] if rivals else []
+    columns += ["Reach, paper", "Gain, paper", "W/T/L, paper", f"{minus.capitalize()}, paper"] if published else []
     notes = (
         "Reach: episodes that come near their goal at least once. "
         f"Burst: random actions in the last {burst[1]} of every {burst[0]} steps, on the same episodes.",
@@ -85,51 +207,34 @@ def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str])
     return Table(f"burst_{burst[0]}_{burst[1]}", title, tuple(columns), tuple(rows), notes)
 
 
-def _burst_row(key: Key, found: list[EvalResult], everyone: list[EvalResult], published: bool) -> Row:
+def _burst_row(key: Key, results: list[EvalResult], rivals: list[EvalResult], published: bool) -> Row:
     environment, method = key
-    over_all = environment == ALL
-    gains = [result.gain for result in found]
+    over_all, is_rival = environment == ALL, method == paper_values.BASELINE
+    gains = [result.gain for result in results]
     gain = _spread(gains, sign=True)
     is_clear = gain.spread is not None and gain.value is not None and gain.value > gain.spread and not over_all
-    record = tuple(sum(np.sign(x) == sign for x in gains) for sign in (1, 0, -1))
-    rivals = [r for r in everyone if r.method == paper_values.BASELINE]
-    shared = {r.environment for r in rivals} & {r.environment for r in found}
-    mine, theirs = ([r.gain for r in side if r.environment in shared] for side in (found, rivals))
-    less = (
-        absent()
-        if method == paper_values.BASELINE or not shared
-        else number(float(np.mean(mine) - np.mean(theirs)), sign=True)
-    )
-    cells = [
-        Cell(environment),
-        Cell(method),
-        _count(found),
-        absent() if over_all else _spread([result.reach for result in found]),
-        replace(gain, bold=is_clear),
-        Cell("/".join(map(str, record))),
-        less,
-    ]
+    record = "/".join(str(sum(np.sign(x) == sign for x in gains)) for sign in (1, 0, -1))
+    reach = absent() if over_all else _spread([result.reach for result in results])
+    cells = [Cell(environment), Cell(method), _count(results), reach, replace(gain, bold=is_clear), Cell(record)]
+    if rivals:
+        shared = {r.environment for r in rivals} & {r.environment for r in results}
+        mine, theirs = ([r.gain for r in side if r.environment in shared] for side in (results, rivals))
+        unfit = is_rival or not shared
+        cells.append(absent() if unfit else number(float(np.mean(mine) - np.mean(theirs)), sign=True))
     if published:
-        cells += _paper_cells(environment, method)
+        base = None if over_all else paper_values.burst(environment, method, "base")
+        cells += [_paper(base), _paper(paper_values.burst(environment, method, "delta"), sign=True)]
+        known = paper_values.burst_record(method) if over_all else None
+        less = paper_values.burst_advantage(environment) if method == paper_values.METHOD else None
+        cells.append(Cell("/".join(map(str, known))) if known else absent())
+        cells.append(absent() if less is None else number(less, sign=True))
     return Row(tuple(cells), "" if over_all else environment, method)
-
-
-def _paper_cells(environment: str, method: str) -> list[Cell]:
-    base = None if environment == ALL else paper_values.burst(environment, method, "base")
-    record = paper_values.burst_record(method) if environment == ALL else None
-    less = paper_values.burst_advantage(environment) if method == paper_values.METHOD else None
-    return [
-        _paper(base),
-        _paper(paper_values.burst(environment, method, "delta"), sign=True),
-        Cell("/".join(map(str, record))) if record else absent(),
-        absent() if less is None else number(less, sign=True),
-    ]
 
 
 def _groups(results: Sequence[EvalResult]) -> dict[Key, list[EvalResult]]:
     environments, methods = in_order(r.environment for r in results), in_order(r.method for r in results)
     groups = {(env, name): [r for r in results if r.key == (env, name)] for env in environments for name in methods}
-    return {key: found for key, found in groups.items() if found}
+    return {key: some for key, some in groups.items() if some}
 
 
 def _spread(values: Sequence[float], sign: bool = False) -> Cell:
@@ -138,8 +243,8 @@ def _spread(values: Sequence[float], sign: bool = False) -> Cell:
     return number(float(np.mean(values)), std, count=len(values), sign=sign)
 
 
-def _count(found: Sequence[EvalResult]) -> Cell:
-    return Cell(str(len(found)), len(found), hover="seeds " + ", ".join(str(result.seed) for result in found))
+def _count(results: Sequence[EvalResult]) -> Cell:
+    return Cell(str(len(results)), len(results), hover="seeds " + ", ".join(str(result.seed) for result in results))
 
 
 def _paper(published: Published | None, sign: bool = False) -> Cell:
@@ -149,14 +254,14 @@ def _paper(published: Published | None, sign: bool = False) -> Cell:
 def _episodes(chosen: Sequence[EvalResult]) -> list[str]:
     """Say how many episodes were used, and whether policies of one environment had others or trained longer."""
     counts = sorted({result.episodes for result in chosen})
-    said = [f"Episodes of each policy: {', '.join(map(str, counts))}."]
+    notes = [f"Episodes of each policy: {', '.join(map(str, counts))}."]
     for environment in in_order(result.environment for result in chosen):
         seen = {(r.episodes, r.eval_seeds) for r in chosen if r.environment == environment}
         if len(seen) > 1:
-            said.append(
+            notes.append(
                 f"{environment}: not all policies had the same episodes, so differences between them are rough."
             )
         steps = sorted({r.env_steps for r in chosen if r.environment == environment})
         if steps[0] < 0.9 * steps[-1]:
-            said.append(f"{environment}: the policies were trained for {steps[0]:,} to {steps[-1]:,} steps.")
-    return said
+            notes.append(f"{environment}: the policies were trained for {steps[0]:,} to {steps[-1]:,} steps.")
+    return notes

@@ -85,9 +85,9 @@ class Comparison:
         if a.method != b.method:
             return f"A: {a.method}", f"B: {b.method}"
         parts = [(x, y) for x, y in ((a.env, b.env), (f"seed {a.seed}", f"seed {b.seed}")) if x != y]
-        if not parts:
-            parts = [(str(a.folder), str(b.folder))]
-        words = [", ".join((a.method, *side)) for side in zip(*parts, strict=True)]
+        words = [
+            ", ".join((a.method, *side)) for side in zip(*(parts or [(str(a.folder), str(b.folder))]), strict=True)
+        ]
         return f"A: {words[0]}", f"B: {words[1]}"
 
     @cached_property
@@ -108,16 +108,14 @@ class Comparison:
     def elsewhere(self) -> str:
         """Return why their numbers cannot be compared; empty if they can."""
         configs = [run.config for run in (self.a.run, self.b.run)]
-        told = (
+        reasons = (
             ("evaluated on {} and B on {}", map(_evaluated_on, configs)),
             ("stepped by {} and B by {}", (config.get("physics", "brax") for config in configs)),
             ("evaluated for {} steps per episode and B for {}", (config.get("episode_length") for config in configs)),
             ("randomized in {} and B in {}", (config.get("randomize") or "nothing" for config in configs)),
         )
-        for words, (a, b) in told:
-            if a != b:
-                return f"A was {words.format(a, b)}"
-        return ""
+        differing = (words.format(a, b) for words, (a, b) in reasons if a != b)
+        return next((f"A was {words}" for words in differing), "")
 
     @property
     def metrics(self) -> list[str]:
@@ -136,7 +134,7 @@ class Comparison:
         """Return the results of `dcp eval` that both have on the same episodes."""
         theirs = {record.path.name: record for record in self.b.run.evals}
         pairs = [(mine, theirs[mine.path.name]) for mine in self.a.run.evals if mine.path.name in theirs]
-        return [found for mine, other in pairs if (found := _paired(mine, other)) is not None]
+        return [pair for mine, other in pairs if (pair := _paired(mine, other)) is not None]
 
 
 def _evaluated_on(config: Mapping[str, Any]) -> Any:
@@ -165,44 +163,40 @@ def _side(path: str | Path) -> Side:
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
     """Return only what differs, in a's order, then what only b has."""
-    found = [Difference(name, _text(a, name), _text(b, name)) for name in dict.fromkeys([*a, *b])]
-    return [each for each in found if each.a != each.b]
 
+    def text(values: Mapping[str, Any], name: str) -> str:
+        value = values.get(name, DASH)
+        return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
-def _text(values: Mapping[str, Any], name: str) -> str:
-    if name not in values:
-        return DASH
-    value = values[name]
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    pairs = [Difference(name, text(a, name), text(b, name)) for name in dict.fromkeys([*a, *b])]
+    return [pair for pair in pairs if pair.a != pair.b]
 
 
 def _paired(mine: EvalRecord, other: EvalRecord) -> PairedEval | None:
     """Return None unless both have the same episodes under the same conditions, and kept each episode's result."""
-    absent = {"physics": "brax", "randomize": [], "episode_length": None}  # what older files lack
-    if any(mine.content.get(name, before) != other.content.get(name, before) for name, before in absent.items()):
+    missing = {"physics": "brax", "randomize": [], "episode_length": None}  # what older files lack
+    if any(mine.content.get(name, before) != other.content.get(name, before) for name, before in missing.items()):
         return None
-    goals, others_goals = (_goal_sets(record) for record in (mine, other))
+    goals, others_goals = (
+        [seed.get("goal_set_sha256") if isinstance(seed, dict) else None for seed in record.content["seeds"]]
+        for record in (mine, other)
+    )
     a, b = (_episodes(record.path.with_suffix(".csv")) for record in (mine, other))
     if goals != others_goals or None in goals or a is None or b is None or len(a[0]) != len(b[0]) or not len(a[0]):
         return None
     gain = a[0] - b[0]
     wins, losses = int(np.sum(gain > 0)), int(np.sum(gain < 0))
-    found = paired_success_interval(wins, losses, len(gain))
-    half = 100.0 * max(found.high - found.mean, found.mean - found.low)  # symmetric: as wide as the wider side
+    interval = paired_success_interval(wins, losses, len(gain))
+    half = 100.0 * max(interval.high - interval.mean, interval.mean - interval.low)  # symmetric: as the wider side
     return PairedEval(
         mine.path.stem,
         (100.0 * float(a[0].mean()), 100.0 * float(b[0].mean())),
-        Interval(100.0 * found.mean, half_width=half, count=len(gain)),
+        Interval(100.0 * interval.mean, half_width=half, count=len(gain)),
         t_interval(a[1] - b[1]),
         wins,
-        int(np.sum(gain == 0)),
+        len(gain) - wins - losses,
         losses,
     )
-
-
-def _goal_sets(record: EvalRecord) -> list[Any]:
-    """Return the values; None for those that a damaged file lacks."""
-    return [seed.get("goal_set_sha256") if isinstance(seed, dict) else None for seed in record.content["seeds"]]
 
 
 def _episodes(path: Path) -> list[np.ndarray] | None:
@@ -217,52 +211,54 @@ def _episodes(path: Path) -> list[np.ndarray] | None:
 # As tables and text.
 
 
-def comparison_tables(found: Comparison) -> list[Table]:
+def comparison_tables(comparison: Comparison) -> list[Table]:
     """Return settings, versions, results, common evaluations and results of `dcp eval`; what is empty is left out."""
-    tables = [
-        _difference_table("settings", "setting", found.names, found.settings),
-        _difference_table("versions", "package", found.names, found.versions),
-        *([results_table(found), points_table(found)] if found.metrics else []),
-        _evals_table(found),
-    ]
+    tables = []
+    for name, what in (("settings", "setting"), ("versions", "package")):
+        rows = tuple(Row(tuple(map(Cell, each))) for each in getattr(comparison, name))
+        columns = (what, *comparison.names)
+        tables.append(Table(f"compare_{name}", f"{name.capitalize()} that differ", columns, rows))
+    if comparison.metrics:
+        tables += [_results_table(comparison), _points_table(comparison)]
+    rows = []
+    for each in comparison.paired_evals:
+        gains = [number(gain.mean, gain.half_width, sign=True) for gain in (each.gain, each.time_gain)]
+        record = Cell(f"{each.wins} / {each.ties} / {each.losses}")
+        rows.append(Row((Cell(each.name), *map(number, each.success), *gains, record)))
+    columns = ("dcp eval", "success of A (%)", "of B", "A - B", "time near goal, A - B", "A wins / ties / B wins")
+    notes = ("Both on the same episodes: mean difference and 95% interval over episodes (success: Agresti and Min).",)
+    tables.append(Table("compare_evals", "On the same episodes", columns, tuple(rows), notes))
     return [table for table in tables if table.rows]
 
 
-def _difference_table(name: str, what: str, names: tuple[str, str], found: list[Difference]) -> Table:
-    rows = tuple(Row(tuple(map(Cell, each))) for each in found)
-    return Table(f"compare_{name}", f"{name.capitalize()} that differ", (what, *names), rows)
-
-
-def results_table(found: Comparison) -> Table:
+def _results_table(comparison: Comparison) -> Table:
     """Return last and best of each run, and what they have in common."""
-    rows = []
-    for metric in found.metrics:
+    a, b, rows = comparison.a, comparison.b, []
+    for metric in comparison.metrics:
         label = METRICS[metric].label
-        rows.append(_row(f"{label}, last", found.a.last(metric), found.b.last(metric), metric, found))
-        rows.append(_row(f"{label}, best", found.a.best(metric), found.b.best(metric), metric, None))
-        shared = found.shared(metric)
+        (at_a, last_a), (at_b, last_b) = a.last(metric), b.last(metric)
+        gap, error = last_a - last_b, Cell("")
+        if at_a == at_b and metric == "success_once" and math.isfinite(gap):
+            episodes = [int(side.run.config["eval_episodes"]) for side in (a, b)]
+            error = number(100.0 * success_difference_error(last_a / 100.0, last_b / 100.0, *episodes))
+        last = number(gap, sign=True) if at_a == at_b else absent("evaluated at different steps")
+        rows.append(Row((Cell(f"{label}, last"), _at(at_a, last_a), _at(at_b, last_b), last, error)))
+        best_a, best_b = a.best(metric), b.best(metric)
+        best = number(best_a[1] - best_b[1], sign=True)
+        rows.append(Row((Cell(f"{label}, best"), _at(*best_a), _at(*best_b), best, Cell(""))))
+        shared = comparison.shared(metric)
         if len(shared.steps):
             name = f"{label}, mean of the {len(shared.steps)} common evaluations"
-            gap = float(np.mean(shared.a - shared.b))
-            means = (number(float(np.mean(shared.a))), number(float(np.mean(shared.b))))
-            rows.append(Row((Cell(name), *means, number(gap, sign=True), Cell(""))))
+            means = [number(float(np.mean(values))) for values in (shared.a, shared.b)]
+            gap = number(float(np.mean(shared.a - shared.b)), sign=True)
+            rows.append(Row((Cell(name), *means, gap, Cell(""))))
     notes = ["± : 95% interval from the number of episodes (Agresti and Caffo); it does not cover seeds."]
-    if found.elsewhere:
-        notes.append(f"{found.elsewhere}: a difference between them says nothing about what was learned.")
-    if found.same_episodes:
+    if comparison.elsewhere:
+        notes.append(f"{comparison.elsewhere}: a difference between them says nothing about what was learned.")
+    if comparison.same_episodes:
         notes.append("Equal seeds and evaluation settings: evaluations with the same number have the same episodes.")
     notes.append("Each run is one seed, so a difference between them does not show what their settings do.")
-    return Table("compare_results", "Results", ("", *found.names, "A - B", "±"), tuple(rows), tuple(notes))
-
-
-def _row(name: str, a: tuple[float, float], b: tuple[float, float], metric: str, judged: Comparison | None) -> Row:
-    same = a[0] == b[0]
-    gap = number(a[1] - b[1], sign=True) if same or judged is None else absent("evaluated at different steps")
-    error = Cell("")
-    if judged is not None and same and metric == "success_once" and math.isfinite(a[1] - b[1]):
-        episodes = [int(side.run.config["eval_episodes"]) for side in (judged.a, judged.b)]
-        error = number(100.0 * success_difference_error(a[1] / 100.0, b[1] / 100.0, *episodes))
-    return Row((Cell(name), _at(*a), _at(*b), gap, error))
+    return Table("compare_results", "Results", ("", *comparison.names, "A - B", "±"), tuple(rows), tuple(notes))
 
 
 def _at(steps: float, value: float) -> Cell:
@@ -270,13 +266,13 @@ def _at(steps: float, value: float) -> Cell:
     return cell if math.isnan(steps) else Cell(f"{cell.text} at {steps:,.0f}", cell.value)
 
 
-def points_table(found: Comparison) -> Table:
+def _points_table(comparison: Comparison) -> Table:
     """Return the evaluations that both have: at most a dozen, evenly chosen, always with the last."""
-    shared = {metric: found.shared(metric) for metric in found.metrics}
+    shared = {metric: comparison.shared(metric) for metric in comparison.metrics}
     steps = next(iter(shared.values())).steps
     shown = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_POINTS)).round().astype(int))
     columns, rows = ["environment steps"], []
-    for metric in map(METRICS.__getitem__, found.metrics):
+    for metric in map(METRICS.__getitem__, comparison.metrics):
         columns += [f"{metric.label}: A", f"{metric.name}: B", f"{metric.name}: A - B"]  # distinct names for a CSV
     for at in shown if len(steps) else []:
         cells = [Cell(f"{steps[at]:,.0f}", float(steps[at]))]
@@ -284,76 +280,50 @@ def points_table(found: Comparison) -> Table:
             a, b = float(each.a[at]), float(each.b[at])
             cells += [number(a), number(b), number(a - b, sign=True)]
         rows.append(Row(tuple(cells)))
-    left = [f"{len(shown)} of {len(steps)} common evaluations are shown."] if len(shown) < len(steps) else []
-    return Table("compare_points", "Evaluations at the same steps", tuple(columns), tuple(rows), tuple(left))
+    notes = [f"{len(shown)} of {len(steps)} common evaluations are shown."] if len(shown) < len(steps) else []
+    return Table("compare_points", "Evaluations at the same steps", tuple(columns), tuple(rows), tuple(notes))
 
 
-def _evals_table(found: Comparison) -> Table:
-    rows = []
-    for each in found.paired_evals:
-        gains = [number(gain.mean, gain.half_width, sign=True) for gain in (each.gain, each.time_gain)]
-        record = Cell(f"{each.wins} / {each.ties} / {each.losses}")
-        rows.append(Row((Cell(each.name), *map(number, each.success), *gains, record)))
-    columns = ("dcp eval", "success of A (%)", "of B", "A - B", "time near goal, A - B", "A wins / ties / B wins")
-    notes = ("Both on the same episodes: mean difference and 95% interval over episodes (success: Agresti and Min).",)
-    return Table("compare_evals", "On the same episodes", columns, tuple(rows), notes)
-
-
-def sparkline(side: Side, metric: str, top: float) -> str:
-    """Draw a curve in one line of text, with a gap where nothing was measured."""
-    _, values = curve(side.run.metrics, metric)
-    levels = np.clip(values / max(top, 1e-9), 0.0, 1.0) * (len(BARS) - 1)
-    return "".join(" " if math.isnan(level) else BARS[round(level)] for level in levels.tolist())
-
-
-def curves_in_text(found: Comparison) -> list[str]:
-    """Draw both metrics of both runs, each on one scale."""
-    lines = []
-    for metric in found.metrics:
-        sides = ((found.names[0], found.a), (found.names[1], found.b))
-        highest = max(float(np.nanmax([*curve(side.run.metrics, metric)[1], 0.0])) for _, side in sides)
-        top = METRICS[metric].top or highest
-        width = max(len(name) for name in found.names)
+def curves_in_text(comparison: Comparison) -> list[str]:
+    """Draw both metrics of both runs, a line of text each, on one scale, with a gap where nothing was measured."""
+    lines, width = [], max(len(name) for name in comparison.names)
+    for metric in comparison.metrics:
+        curves = [curve(side.run.metrics, metric)[1] for side in (comparison.a, comparison.b)]
+        top = METRICS[metric].top or float(np.nanmax([0.0, *curves[0], *curves[1]]))
         lines.append(f"{METRICS[metric].label}, 0 to {top:.4g}")
-        lines += [f"  {name:<{width}}  {sparkline(side, metric, top)}" for name, side in sides]
+        for name, values in zip(comparison.names, curves, strict=True):
+            levels = np.clip(values / max(top, 1e-9), 0.0, 1.0) * (len(BARS) - 1)
+            bars = "".join(" " if math.isnan(level) else BARS[round(level)] for level in levels.tolist())
+            lines.append(f"  {name:<{width}}  {bars}")
     return lines
 
 
 # As a figure, and as the section of a report on exactly two runs.
 
 
-def comparison_figure(found: Comparison) -> Figure:
+def comparison_figure(comparison: Comparison) -> Figure:
     """Draw both curves in one plot, and their difference below."""
-    if not found.metrics:
+    if not comparison.metrics:
         raise UserError("nothing to plot: one of the two runs has no evaluation yet")
+    a, b = comparison.a.run, comparison.b.run
+    common = [(a.env, b.env), (a.method, b.method), (f"seed {a.seed}", f"seed {b.seed}")]
+    known = colours([a.method, b.method])
+    shades = (known[a.method], known[b.method]) if a.method != b.method else (BLUE, ORANGE)
     with house_style():
-        figure = Figure(figsize=(4.6 * len(found.metrics), 4.3), layout="constrained")
-        panels = figure.subplots(2, len(found.metrics), squeeze=False, height_ratios=[3, 1.2], sharex="col")
-        for (above, below), metric in zip(panels.T, found.metrics, strict=True):
-            _draw_curves(above, found, metric)
-            _draw_difference(below, found, metric)
-        figure.suptitle(_in_common(found), fontsize=11)
+        figure = Figure(figsize=(4.6 * len(comparison.metrics), 4.3), layout="constrained")
+        panels = figure.subplots(2, len(comparison.metrics), squeeze=False, height_ratios=[3, 1.2], sharex="col")
+        for (above, below), metric in zip(panels.T, comparison.metrics, strict=True):
+            _draw_curves(above, comparison, metric, shades)
+            _draw_difference(below, comparison.shared(metric), shades)
+        figure.suptitle(", ".join(x for x, y in common if x == y), fontsize=11)
         handles, labels = panels[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2)
     return figure
 
 
-def _in_common(found: Comparison) -> str:
-    a, b = found.a.run, found.b.run
-    parts = [(a.env, b.env), (a.method, b.method), (f"seed {a.seed}", f"seed {b.seed}")]
-    return ", ".join(x for x, y in parts if x == y)
-
-
-def _colours(found: Comparison) -> tuple[str, str]:
-    """Give each run its method's colour; two runs of one method are blue and orange."""
-    a, b = found.a.run.method, found.b.run.method
-    known = colours([a, b])
-    return (known[a], known[b]) if a != b else (BLUE, ORANGE)
-
-
-def _draw_curves(axes: Axes, found: Comparison, metric: str) -> None:
+def _draw_curves(axes: Axes, comparison: Comparison, metric: str, shades: tuple[str, str]) -> None:
     shown = METRICS[metric]
-    marks = zip((found.a, found.b), found.names, _colours(found), ("o", "s"), ("-", "--"), strict=True)
+    marks = zip((comparison.a, comparison.b), comparison.names, shades, ("o", "s"), ("-", "--"), strict=True)
     for side, name, colour, marker, line in marks:  # distinct in grey print too
         steps, values = curve(side.run.metrics, metric)
         axes.plot(steps, values, line, color=colour, marker=marker, markersize=3.8, label=name)
@@ -363,12 +333,10 @@ def _draw_curves(axes: Axes, found: Comparison, metric: str) -> None:
     axes.set_xlim(left=0.0)
 
 
-def _draw_difference(axes: Axes, found: Comparison, metric: str) -> None:
-    shared = found.shared(metric)
-    colour_a, colour_b = _colours(found)
+def _draw_difference(axes: Axes, shared: Shared, shades: tuple[str, str]) -> None:
     gap = shared.a - shared.b
     axes.axhline(0.0, color=INK, linewidth=0.8)
-    axes.vlines(shared.steps, 0.0, gap, color=[colour_a if value > 0 else colour_b for value in gap], linewidth=3.0)
+    axes.vlines(shared.steps, 0.0, gap, color=[shades[0] if value > 0 else shades[1] for value in gap], linewidth=3.0)
     if not len(shared.steps):
         axes.text(0.5, 0.5, "no common evaluation", transform=axes.transAxes, ha="center", va="center", fontsize=9)
     axes.set_ylabel("A - B")
@@ -381,8 +349,9 @@ def compare_sections(collection: Collection) -> list[Section]:
     runs = [run for run in collection.runs if not run.is_damaged]
     if len(runs) != 2:
         return []
-    found = compare(runs[0].folder, runs[1].folder)
+    comparison = compare(runs[0].folder, runs[1].folder)
     caption = "Both runs; below, A minus B at the evaluations that both have."
-    figures = (FigureSpec("compare", caption, partial(comparison_figure, found)),) if found.metrics else ()
+    figure = FigureSpec("compare", caption, partial(comparison_figure, comparison))
     words = f"A is {runs[0].folder}, B is {runs[1].folder}."
-    return [Section("The two runs", "compare", figures, tuple(comparison_tables(found)), words)]
+    figures = (figure,) if comparison.metrics else ()
+    return [Section("The two runs", "compare", figures, tuple(comparison_tables(comparison)), words)]

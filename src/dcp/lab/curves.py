@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MultipleLocator
 from dcp.errors import UserError
 from dcp.lab.report_html import Names, figure_files
 from dcp.lab.result_tables import FigureSpec, Section
-from dcp.lab.run_collection import FEWEST_SEEDS, FINISHED, METRICS, Collection, Metric, Run
+from dcp.lab.run_collection import FEWEST_SEEDS, FINISHED, METRICS, Collection, Metric
 from dcp.lab.statistics import t_interval
 from dcp.lab.style import INK, colours, house_style, human_count, step_axis
 
@@ -32,9 +32,6 @@ class SeedsCurve(NamedTuple):
     half_width: np.ndarray  # [K]: 95% Student t; nan for fewer than three seeds
     num_seeds: int
 
-    def at(self, x: XAxis) -> np.ndarray:
-        return self.steps if x == "steps" else self.seconds
-
 
 def curve(run: Columns, metric: str, x: XAxis = "steps") -> tuple[np.ndarray, np.ndarray]:
     """Return environment steps or seconds [K], and the metric as shown [K]. A missing column is an error."""
@@ -51,37 +48,19 @@ def over_seeds(runs: Sequence[Columns], metric: str) -> SeedsCurve:
     Seeds that were never evaluated at the same step have no mean: K is 0.
     """
     curves = [curve(run, metric) for run in runs]
-    shared = sorted(set.intersection(*(set(steps.tolist()) for steps, _ in curves)))
-    if not shared:
-        nothing = np.empty(0)
-        return SeedsCurve(nothing, nothing, nothing, nothing, len(runs))
-    values = np.asarray([_values_at(shared, *at) for at in curves])  # [seeds, K]
-    times = [_values_at(shared, steps, _clock(run)) for run, (steps, _) in zip(runs, curves, strict=True)]
-    found = t_interval(values)
-    half_width = found.half_width if len(runs) >= FEWEST_SEEDS else np.full(len(shared), np.nan)
-    return SeedsCurve(np.asarray(shared), np.asarray(times).mean(axis=0), found.mean, half_width, len(runs))
+    steps = np.asarray(sorted(set.intersection(*(set(own.tolist()) for own, _ in curves))))  # [K]
+    if not len(steps):
+        return SeedsCurve(steps, steps, steps, steps, len(runs))
+    rows = [np.searchsorted(own, steps) for own, _ in curves]  # steps increase
+    values = np.asarray([measured[at] for (_, measured), at in zip(curves, rows, strict=True)])  # [seeds, K]
+    seconds = np.asarray([_seconds(run)[at] for run, at in zip(runs, rows, strict=True)]).mean(axis=0)
+    interval = t_interval(values)
+    half_width = interval.half_width if len(runs) >= FEWEST_SEEDS else np.full(len(steps), np.nan)
+    return SeedsCurve(steps, seconds, interval.mean, half_width, len(runs))
 
 
-def _values_at(shared: Sequence[float], steps: np.ndarray, values: np.ndarray) -> list[float]:
-    found = dict(zip(steps.tolist(), np.asarray(values, float).tolist(), strict=True))
-    return [found[at] for at in shared]
-
-
-def _clock(run: Columns) -> np.ndarray:
-    return run.get("wall_seconds", np.full(len(run["env_steps"]), np.nan))
-
-
-def recorded(methods: Mapping[str, Sequence[Columns]], metric: str, x: XAxis = "steps") -> dict[str, list[Columns]]:
-    """Return the runs that can be drawn, those with the metric, the steps and the axis, and only methods with any."""
-    needed = {metric, "env_steps", X_COLUMNS[x]}
-    found = {label: [run for run in runs if needed <= run.keys()] for label, runs in methods.items()}
-    return {label: runs for label, runs in found.items() if runs}
-
-
-def plot_run(axes: Axes, run: Columns, metric: str, colour: str) -> None:
-    """Draw one run, with a dot per evaluation and a gap where values are missing."""
-    axes.plot(*curve(run, metric), color=colour, marker="o", markersize=3.5, zorder=3)
-    _dress(axes, metric, "steps")
+def _seconds(run: Columns) -> np.ndarray:
+    return np.asarray(run.get("wall_seconds", np.full(len(run["env_steps"]), np.nan)), float)
 
 
 def plot_methods(
@@ -96,33 +75,31 @@ def plot_methods(
     for label, runs in methods.items():
         if not runs:
             raise UserError(f"{label} has no run to plot: leave it out")
-        _plot_seeds(axes, label, runs, metric, x, colour_of[label])
+        together, colour = over_seeds(runs, metric), colour_of[label]
+        at = together.steps if x == "steps" else together.seconds
+        count = "1 seed" if len(runs) == 1 else f"{len(runs)} seeds"
+        if len(runs) > 1:
+            for run in runs:
+                axes.plot(*curve(run, metric, x), color=colour, linewidth=0.7, alpha=0.35, zorder=2)
+            low, high = together.mean - together.half_width, together.mean + together.half_width
+            axes.fill_between(at, low, high, color=colour, alpha=0.14, linewidth=0, zorder=1)
+        if not len(at):
+            count += ", never evaluated at the same step"
+        dot = "o" if len(at) == 1 else None  # a line through one point is invisible
+        axes.plot(at, together.mean, color=colour, marker=dot, markersize=3.5, label=f"{label} ({count})", zorder=3)
     _dress(axes, metric, x)
 
 
-def _plot_seeds(axes: Axes, label: str, runs: Sequence[Columns], metric: str, x: XAxis, colour: str) -> None:
-    together = over_seeds(runs, metric)
-    at, count = together.at(x), "1 seed" if len(runs) == 1 else f"{len(runs)} seeds"
-    if len(runs) > 1:
-        for run in runs:
-            axes.plot(*curve(run, metric, x), color=colour, linewidth=0.7, alpha=0.35, zorder=2)
-        low, high = together.mean - together.half_width, together.mean + together.half_width
-        axes.fill_between(at, low, high, color=colour, alpha=0.14, linewidth=0, zorder=1)
-    if not len(at):
-        count += ", never evaluated at the same step"
-    dot = "o" if len(at) == 1 else None  # a line through one point is invisible
-    axes.plot(at, together.mean, color=colour, marker=dot, markersize=3.5, label=f"{label} ({count})", zorder=3)
-
-
 def run_figure(run: Columns, title: str, method: str) -> Figure:
-    """Draw both metrics of one run; a metric that was not recorded has no panel."""
+    """Draw both metrics of one run, with a dot per evaluation; a metric that was not recorded has no panel."""
     shown = [metric for metric in METRICS if metric in run]
     if not shown:
         raise UserError(f"nothing to plot: this run recorded none of {', '.join(METRICS)}")
     with house_style():
         figure, panels = _panels(len(shown), title)
         for axes, metric in zip(panels, shown, strict=True):
-            plot_run(axes, run, metric, colours([method])[method])
+            axes.plot(*curve(run, metric), color=colours([method])[method], marker="o", markersize=3.5, zorder=3)
+            _dress(axes, metric, "steps")
     return figure
 
 
@@ -133,14 +110,18 @@ def methods_figure(
     colour_of: Mapping[str, str] | None = None,  # where several figures must agree beyond the methods' own colours
 ) -> Figure:
     """Draw both metrics of several methods with several seeds each. A run has a line where it has data."""
-    shown = {metric: recorded(methods, metric, x) for metric in METRICS}
-    shown = {metric: found for metric, found in shown.items() if found}
+    shown: dict[str, dict[str, list[Columns]]] = {}
+    for metric in METRICS:
+        needed = {metric, "env_steps", X_COLUMNS[x]}
+        recorded = {label: [run for run in runs if needed <= run.keys()] for label, runs in methods.items()}
+        if any(recorded.values()):
+            shown[metric] = {label: runs for label, runs in recorded.items() if runs}
     if not shown:
         raise UserError(f"nothing to plot: no run recorded {X_COLUMNS[x]!r} and one of {', '.join(METRICS)}")
     with house_style():
         figure, panels = _panels(len(shown), title)
-        for axes, (metric, found) in zip(panels, shown.items(), strict=True):
-            plot_methods(axes, found, metric, x, colour_of)
+        for axes, (metric, runs) in zip(panels, shown.items(), strict=True):
+            plot_methods(axes, runs, metric, x, colour_of)
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)))
     return figure
@@ -189,117 +170,77 @@ _SWITCHES = (
 
 def curve_section(collection: Collection, names: Names, x: XAxis) -> Section:
     """Return the section whose figures are for papers; the page shows `curve_panels` instead."""
-    figures = tuple(
-        FigureSpec(
-            f"curves_{environment}",
-            f"Learning curves on {environment}",
-            partial(_environment_figure, collection, environment, x, names.colours),
-            environment,
-        )
-        for environment in collection.environments
-        if any(X_COLUMNS[x] in run.metrics for m in collection.methods for run in collection.of(environment, m))
-    )
+    figures = []
+    for environment in collection.environments:
+        runs = {m: [run.metrics for run in collection.of(environment, m)] for m in collection.methods}
+        if any(X_COLUMNS[x] in run for some in runs.values() for run in some):
+            present = {method: some for method, some in runs.items() if some}
+            make = partial(methods_figure, present, environment, x, names.colours)
+            figures.append(FigureSpec(f"curves_{environment}", f"Learning curves on {environment}", make, environment))
     text = _WORDS if collection.environments else "No run has an evaluation yet."
-    return Section("Learning curves", "curves", figures, text=text)
-
-
-def _environment_figure(collection: Collection, environment: str, x: XAxis, colour_of: dict[str, str]) -> Figure:
-    runs = {method: [run.metrics for run in collection.of(environment, method)] for method in collection.methods}
-    return methods_figure({method: found for method, found in runs.items() if found}, environment, x, colour_of)
+    return Section("Learning curves", "curves", tuple(figures), text=text)
 
 
 def curve_panels(collection: Collection, names: Names, figures: tuple[FigureSpec, ...]) -> str:
     """Return the places where the page's script draws, with links to the figures' files."""
-    files = {figure.environment: figure_files(figure.name) for figure in figures}
-    shown = [
-        _panel(at, environment, files.get(environment, ""), collection, names)
-        for at, environment in enumerate(collection.environments)
-    ]
-    return _controls() + "".join(shown) if shown else ""
-
-
-def _controls() -> str:
+    if not collection.environments:
+        return ""
     groups = []
     for name, label, values in _SWITCHES:
-        buttons = "".join(
-            f'<button type="button" data-switch="{name}" data-value="{value}">{text}</button>' for value, text in values
+        buttons = (f'<button type="button" data-switch="{name}" data-value="{v}">{text}</button>' for v, text in values)
+        groups.append(f'<span class="switch" role="group" aria-label="{label}">{"".join(buttons)}</span>')
+    files = {figure.environment: figure_files(figure.name) for figure in figures}
+    panels = []
+    for at, environment in enumerate(collection.environments):
+        charts = "".join(
+            f'<figure><figcaption>{metric.label}</figcaption><div data-chart="{at}" data-metric="{key}"></div></figure>'
+            for key, metric in METRICS.items()
         )
-        groups.append(f'<span class="switch" role="group" aria-label="{label}">{buttons}</span>')
-    return f'<div class="controls">{"".join(groups)}</div>\n'
-
-
-def _panel(at: int, environment: str, files: str, collection: Collection, names: Names) -> str:
-    charts = "".join(
-        f'<figure><figcaption>{metric.label}</figcaption><div data-chart="{at}" data-metric="{key}"></div></figure>'
-        for key, metric in METRICS.items()
-    )
-    said = " ".join(curve_notes(collection, environment))
-    notes = f'<p class="note">{escape(said)}</p>' if said else ""
-    return (
-        f'<article class="panel"{names.tags(environment)}><header><h3>{escape(environment)}</h3>{files}</header>\n'
-        f'{notes}<div class="pair">{charts}</div></article>\n'
-    )
+        notes = escape(" ".join(curve_notes(collection, environment)))
+        head = f"<header><h3>{escape(environment)}</h3>{files.get(environment, '')}</header>"
+        note = f'<p class="note">{notes}</p>' if notes else ""
+        tags = names.tags(environment)
+        panels.append(f'<article class="panel"{tags}>{head}\n{note}<div class="pair">{charts}</div></article>\n')
+    return f'<div class="controls">{"".join(groups)}</div>\n{"".join(panels)}'
 
 
 def curve_notes(collection: Collection, environment: str) -> list[str]:
     """Return notes on one environment's curves: missing seeds, means that end before the lines."""
-    alone = [method for method in collection.methods if len(collection.of(environment, method)) == 1]
+    groups = {method: runs for method in collection.methods if (runs := collection.of(environment, method))}
+    alone = [method for method, runs in groups.items() if len(runs) == 1]
     notes = [f"{', '.join(alone)}: one seed, so no interval."] if alone else []
-    for method in collection.methods:
-        runs = collection.of(environment, method)
-        if not runs:
-            continue
+    for method, runs in groups.items():
         if missing := collection.missing_seeds(environment, method):
             notes.append(f"{method} has no run of seed {', '.join(map(str, missing))}, which other methods have.")
-        notes += _end_of_mean(method, runs)
+        shared = set.intersection(*(set(run.metrics["env_steps"].tolist()) for run in runs))
+        end, furthest = max(shared, default=0.0), max(run.env_steps for run in runs)
+        short = [str(run.seed) for run in runs if run.env_steps < furthest]
+        if not shared:
+            notes.append(f"{method} has no mean: its seeds were never evaluated at the same step.")
+        elif end < furthest:
+            seeds = f"seed {', '.join(short)} ended early" if short else "later evaluations are not at the same steps"
+            notes.append(f"{method}'s mean ends at {human_count(end)} of {human_count(furthest)} steps: {seeds}.")
         if len(runs) == 1 and runs[0].state != FINISHED:
             notes.append(f"{method}, seed {runs[0].seed}: {runs[0].state}.")
     return notes
-
-
-def _end_of_mean(method: str, runs: Sequence[Run]) -> list[str]:
-    """Say where the mean over all seeds ends: with the shortest seed."""
-    lasts = {run.seed: run.env_steps for run in runs}
-    shared = set.intersection(*(set(run.metrics["env_steps"].tolist()) for run in runs))
-    if not shared:
-        return [f"{method} has no mean: its seeds were never evaluated at the same step."]
-    end, furthest = max(shared), max(lasts.values())
-    if end == furthest:
-        return []
-    short = [str(seed) for seed, last in lasts.items() if last < furthest]
-    seeds = f"seed {', '.join(short)} ended early" if short else "later evaluations are not at the same steps"
-    return [f"{method}'s mean ends at {human_count(end)} of {human_count(furthest)} steps: {seeds}."]
-
-
-def metric_data() -> list[dict[str, Any]]:
-    return [{"key": key, "label": metric.label, "top": metric.top} for key, metric in METRICS.items()]
 
 
 def curve_data(collection: Collection, names: Names) -> list[dict[str, Any]]:
     """Return one object per environment that has a curve: its groups of seeds, each with its runs and its means."""
     groups: dict[str, list[dict[str, Any]]] = {environment: [] for environment in collection.environments}
     for (environment, method), runs in collection.groups.items():
-        groups[environment].append(_group_data(names.methods.index(method), runs))
-    return [{"environment": names.environments.index(env), "groups": found} for env, found in groups.items()]
-
-
-def _group_data(method: int, runs: Sequence[Run]) -> dict[str, Any]:
-    metrics = {}
-    for key in METRICS:
-        together = over_seeds([run.metrics for run in runs], key)
-        metrics[key] = {
-            "steps": numbers(together.steps, 0),
-            "seconds": numbers(together.seconds, 1),
-            "mean": numbers(together.mean, 3),
-            "half": numbers(together.half_width, 3),
-        }
-    return {"method": method, "metrics": metrics, "runs": [_run_data(run) for run in runs]}
-
-
-def _run_data(run: Run) -> dict[str, Any]:
-    values = {key: numbers(metric.factor * run.metrics[key], 3) for key, metric in METRICS.items()}
-    steps, seconds = numbers(run.metrics["env_steps"], 0), numbers(_clock(run.metrics), 1)
-    return {"seed": run.seed, "steps": steps, "seconds": seconds, "values": values}
+        metrics, shown = {}, []
+        for key in METRICS:
+            together = over_seeds([run.metrics for run in runs], key)
+            columns = {"steps": (together.steps, 0), "seconds": (together.seconds, 1)}
+            columns |= {"mean": (together.mean, 3), "half": (together.half_width, 3)}
+            metrics[key] = {name: numbers(*column) for name, column in columns.items()}
+        for run in runs:
+            values = {key: numbers(metric.factor * run.metrics[key], 3) for key, metric in METRICS.items()}
+            steps, seconds = numbers(run.metrics["env_steps"], 0), numbers(_seconds(run.metrics), 1)
+            shown.append({"seed": run.seed, "steps": steps, "seconds": seconds, "values": values})
+        groups[environment].append({"method": names.methods.index(method), "metrics": metrics, "runs": shown})
+    return [{"environment": names.environments.index(env), "groups": some} for env, some in groups.items()]
 
 
 def numbers(values: Iterable[float], digits: int) -> list[float | int | None]:

@@ -14,26 +14,33 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from dcp.envs.base import Environment
 from dcp.envs.mazes import has_plane
 from dcp.envs.registry import ENVIRONMENTS, make_env
 from dcp.errors import UserError
 from dcp.files.run_folder import POLICY_FILE
-from dcp.lab.maze_drawing import arrows_per_cell, draw_arrows, draw_maze
-from dcp.lab.maze_episodes import MazePath, maze_of, paths_toward
-from dcp.lab.paths import farthest_goal
-from dcp.lab.psi_landscape import Landscape, Likeness, View, colour_ranges, maze_env, psi_landscape, view
+from dcp.lab.episodes import Episode
+from dcp.lab.psi_landscape import Landscape, Likeness, View, colour_ranges, maze_env, view
 from dcp.lab.result_tables import Cell, FigureSpec, Row, Section, Table, number
 from dcp.lab.run_collection import Collection, Run
-from dcp.lab.style import BLUE, GOAL_COLOUR, INK, START_COLOUR, VERMILION, house_style
+from dcp.lab.style import (
+    BLUE,
+    GOAL_COLOUR,
+    INK,
+    START_COLOUR,
+    VERMILION,
+    arrows_per_cell,
+    draw_arrows,
+    draw_maze,
+    house_style,
+)
 from dcp.lab.targets import open_target
-from dcp.policies.policy import DeployedPolicy
 
 CONTOURS = 16
 COLOURS = "YlGnBu"  # light is near; the order survives grey print and colour blindness
 REGION = "#D6E8F2"
 PSI_LABEL = r"$\Vert\psi_g(x, y) - \psi_g(g)\Vert$"
 RHO = "\u03c1"
+BASIN = "basin: downhill ends at g"
 BELOW_STRAIGHT = (
     "Below the straight line's rank correlation: away from the ways that episodes took, psi says far and not how far, "
     "so a valley along these ways goes with a poor order over the whole maze"
@@ -44,36 +51,27 @@ TITLE, LINE, TICKS, BAR = 0.5, 0.17, 0.3, 0.62  # above a panel (and a line more
 
 
 def draw_landscape(
-    axes: Axes, landscape: Landscape, rollouts: Sequence[MazePath] = (), limits: tuple[float, float] | None = None
+    axes: Axes, landscape: Landscape, episodes: Sequence[Episode] = (), limits: tuple[float, float] | None = None
 ) -> QuadContourSet:
-    """Draw filled contours, walls, rollouts up to their success, start cells and goal.
+    """Draw filled contours, walls, episodes up to their success, start cells and goal.
 
     Return what a colour bar needs. `limits`: the colours' range; values beyond it have the colour of its end.
     """
     low, high = limits or (0.0, max(float(landscape.distance.max()), 1e-6))
     levels = MaxNLocator(CONTOURS).tick_values(low, high) if limits is None else np.linspace(low, high, CONTOURS + 1)
     distance = np.ma.masked_invalid(landscape.distance)
-    extend = _beyond(distance, low, high)
+    beyond = bool((distance < low).any()), bool((distance > high).any())
+    extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[beyond]
     contours = axes.contourf(landscape.y, landscape.x, distance, levels=levels, cmap=COLOURS, extend=extend)
     axes.contour(landscape.y, landscape.x, distance, levels=levels, colors="white", linewidths=0.5, alpha=0.6)
     draw_maze(axes, landscape.layout)
-    draw_paths(axes, rollouts)
-    draw_ends(axes, landscape)
-    return contours
-
-
-def _beyond(distance: np.ma.MaskedArray, low: float, high: float) -> str:
-    """Return at which ends of the colour range distances lie beyond it."""
-    under, over = bool((distance < low).any()), bool((distance > high).any())
-    return {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[under, over]
-
-
-def draw_paths(axes: Axes, rollouts: Sequence[MazePath]) -> None:
-    for path in rollouts:
-        points = path.until_reached.points
+    for episode in episodes:
+        x, y = episode.path.T
         for colour, width in (("white", 2.8), (INK, 1.3)):  # a pale edge keeps the line legible on a dark background
             line = {"color": colour, "linewidth": width, "solid_joinstyle": "round", "solid_capstyle": "round"}
-            axes.plot(points[:, 1], points[:, 0], zorder=5, **line)
+            axes.plot(y, x, zorder=5, **line)
+    draw_ends(axes, landscape)
+    return contours
 
 
 def draw_ends(axes: Axes, landscape: Landscape, size: float = 1.0) -> None:
@@ -176,7 +174,7 @@ def _draw_strip(figure: Figure, panels: np.ndarray, strip: Strip) -> None:
         panels[0, 0].set_title(f"{first.env}\nstraight line: {_rho(first.straight_line)}", fontsize=9.5)
         _bar(figure, panels[0, 0], contours, "length of the shortest path to g")
     for axes, each, limits in zip(panels[0, strip.with_truth :], strip.views, strip.ranges, strict=False):
-        contours = draw_landscape(axes, each.landscape, each.paths, limits)
+        contours = draw_landscape(axes, each.landscape, each.episodes, limits)
         below = " *" if each.likeness.order < first.straight_line.order else ""
         axes.set_title(f"{each.label}\n{_rho(each.likeness)}{below}", fontsize=9.5)
         _bar(figure, axes, contours, PSI_LABEL)
@@ -238,46 +236,15 @@ def _bar(figure: Figure, axes: Axes, contours: QuadContourSet, label: str) -> No
 
 
 def _handles(views: Sequence[View], with_directions: bool) -> list[Line2D]:
-    marks: dict[str, Any] = {"linestyle": "none", "markeredgecolor": "white"}
-    found = [
-        Line2D([], [], marker="o", markersize=8, color=START_COLOUR, label="start", **marks),
-        Line2D([], [], marker="*", markersize=14, color=GOAL_COLOUR, label="goal g", **marks),
-    ]
-    if any(each.paths for each in views):
-        found.append(Line2D([], [], color=INK, linewidth=1.3, label="episodes"))
-    if with_directions:
-        found.append(Line2D([], [], marker=">", markersize=9, color=BLUE, label="leads nearer", **marks))
-        found.append(Line2D([], [], marker=">", markersize=9, color=VERMILION, label="leads away", **marks))
-        found.append(
-            Line2D([], [], marker="s", markersize=10, color=REGION, label="basin: downhill ends at g", **marks)
-        )
-    return found
+    marks = [("o", 8, START_COLOUR, "start"), ("*", 14, GOAL_COLOUR, "goal g")]
+    ways = [(">", 9, BLUE, "leads nearer"), (">", 9, VERMILION, "leads away"), ("s", 10, REGION, BASIN)]
 
+    def handle(marker: str, size: float, colour: str, label: str) -> Line2D:
+        style: dict[str, Any] = {"linestyle": "none", "markeredgecolor": "white"}
+        return Line2D([], [], marker=marker, markersize=size, color=colour, label=label, **style)
 
-def landscape_figure(
-    policy: DeployedPolicy, env: Environment, title: str, episode_length: int, num_rollouts: int = 6
-) -> Figure:
-    """Draw the landscape of a policy to the goal that is farthest by path, with its own deterministic episodes."""
-    layout = maze_of(env.spec)
-    if policy.spec.goal_size != env.spec.goal_size or policy.spec.state_size != env.spec.state_size:
-        raise UserError(f"this policy was trained on {policy.spec.name}: {env.spec.name} has other sizes")
-    goal = farthest_goal(layout)
-    rollouts = paths_toward(env, policy, goal, num_rollouts, episode_length)
-    landscape = psi_landscape(policy, layout, goal)
-    with house_style():
-        rows, columns = layout.walls.shape
-        figure = Figure(figsize=(5.0 * max(1.0, columns / rows) + 0.9, 5.0), layout="constrained")
-        axes = figure.add_subplot()
-        contours = draw_landscape(axes, landscape, rollouts)
-        reached = sum(path.reached is not None for path in rollouts)
-        axes.plot([], [], color=INK, linewidth=1.3, label=f"rollouts ({reached} of {len(rollouts)} reach g)")
-        bar = figure.colorbar(contours, ax=axes, shrink=0.9, ticks=MaxNLocator(6))
-        bar.set_label(PSI_LABEL, color=INK, parse_math=True)
-        bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
-        bar.ax.tick_params(length=0)
-        figure.suptitle(title, fontsize=11)
-        figure.legend(loc="outside lower center", ncols=3)
-    return figure
+    episodes = [Line2D([], [], color=INK, linewidth=1.3, label="episodes")] if any(v.episodes for v in views) else []
+    return [*(handle(*mark) for mark in marks), *episodes, *(handle(*way) for way in ways if with_directions)]
 
 
 # The report's section: the first seed with a policy of each method in each maze. No episode is played.
@@ -298,36 +265,42 @@ TABLE_NOTES = (
 
 
 def landscape_sections(collection: Collection) -> list[Section]:
-    figures, rows, said = [], [], []
+    figures, rows, remarks = [], [], []
     for env in collection.environments:
-        views, left = _first_views(collection, env)
-        said += left
-        if views:
-            name, draw = f"landscape_{env}", partial(landscapes_figure, list(views.values()), "space")
-            figures.append(FigureSpec(name, REPORT_CAPTION.format(env=env), draw, env))
-            rows += _table_rows(env, views)
+        views, new = _first_views(collection, env)
+        remarks += new
+        if not views:
+            continue
+        make = partial(landscapes_figure, list(views.values()), "space")
+        figures.append(FigureSpec(f"landscape_{env}", REPORT_CAPTION.format(env=env), make, env))
+        for method, seen in views.items():
+            cells = (Cell(env), Cell(seen.label), Cell(seen.actor_sees), *_likeness_cells(seen.likeness))
+            rows.append(Row(cells, env, method))
+        straight = next(iter(views.values())).straight_line
+        rows.append(Row((Cell(env), Cell("straight line"), Cell(""), *_likeness_cells(straight)), env))
     if not figures:
         return []
-    text = " ".join(["The first seed of each method; `dcp landscape` draws any runs, with their episodes.", *said])
+    text = " ".join(["The first seed of each method; `dcp landscape` draws any runs, with their episodes.", *remarks])
     table = Table("landscapes", "Learned distances against the maze's own", TABLE_COLUMNS, tuple(rows), TABLE_NOTES)
     return [Section("psi-distance landscapes", "landscapes", tuple(figures), (table,), text)]
 
 
 def _first_views(collection: Collection, env: str) -> tuple[dict[str, View], list[str]]:
     """Return method -> the view of its first seed with a policy, and a sentence for what is left out."""
-    found, said = {}, []
+    views, remarks = {}, []
     methods = [method for place, method in collection.groups if place == env]
     for method in methods[:MOST_METHODS]:
         run = next((run for run in collection.of(env, method) if (run.folder / POLICY_FILE).is_file()), None)
         if run is None or not _in_a_maze(run):
             continue
         try:
-            found[method] = _report_view(run, method)
+            target = open_target(run.folder)
+            views[method] = replace(view(target, maze_env(target), rollouts=0), label=f"{method}, seed {run.seed}")
         except UserError as error:
-            said.append(f"{run.folder} has no landscape: {error}.")
-    if found and methods[MOST_METHODS:]:
-        said.append(f"{env}: the landscapes of {', '.join(methods[MOST_METHODS:])} are left out.")
-    return found, said
+            remarks.append(f"{run.folder} has no landscape: {error}.")
+    if views and methods[MOST_METHODS:]:
+        remarks.append(f"{env}: the landscapes of {', '.join(methods[MOST_METHODS:])} are left out.")
+    return views, remarks
 
 
 def _in_a_maze(run: Run) -> bool:
@@ -338,20 +311,6 @@ def _in_a_maze(run: Run) -> bool:
         return False
     spec = make_env(str(name), run.config.get("fidelity", "paper")).spec
     return has_plane(spec) and spec.goal_size == 2
-
-
-def _report_view(run: Run, method: str) -> View:
-    target = open_target(run.folder)
-    return replace(view(target, maze_env(target), rollouts=0), label=f"{method}, seed {run.seed}")
-
-
-def _table_rows(env: str, views: dict[str, View]) -> list[Row]:
-    rows = []
-    for method, seen in views.items():
-        cells = (Cell(env), Cell(seen.label), Cell(seen.actor_sees), *_likeness_cells(seen.likeness))
-        rows.append(Row(cells, env, method))
-    straight = next(iter(views.values())).straight_line
-    return [*rows, Row((Cell(env), Cell("straight line"), Cell(""), *_likeness_cells(straight)), env)]
 
 
 def _likeness_cells(likeness: Likeness) -> list[Cell]:

@@ -47,8 +47,6 @@ CHECKPOINT_RULE = (
 BEST = "Bold: the highest mean of an environment at a checkpoint, where every method has three seeds; a tie has none."
 OVERLAP = f"{APART}: our interval and the paper's do not overlap. Fewer than three seeds have no interval, so no mark."
 
-Column = tuple[str, list[Cell]]  # heading, one cell per group
-
 
 def checkpoint_section(collection: Collection, checkpoints: Sequence[int]) -> Section:
     tables = checkpoint_tables(collection, checkpoints) if collection.groups else []
@@ -60,21 +58,14 @@ def checkpoint_tables(collection: Collection, checkpoints: Sequence[int] = CHECK
     return [_checkpoint_table(collection, metric, sorted(set(checkpoints))) for metric in METRICS]
 
 
-def intervals_overlap(ours: Interval, paper: Published) -> bool | None:
-    """Return None if fewer than three seeds leave us without an interval, or the mean is not known."""
-    if not math.isfinite(ours.half_width):
-        return None
-    return bool(abs(ours.mean - paper.mean) <= ours.half_width + paper.spread)
-
-
-def best_of(found: Mapping[Key, Interval]) -> set[Key]:
+def best_of(intervals: Mapping[Key, Interval]) -> set[Key]:
     """Return each environment's method with strictly the highest mean, unrounded. Only finite means are compared.
 
     No method is best in an environment where one has fewer than three seeds.
     """
     best = set()
-    for environment in {environment for environment, _ in found}:
-        rivals = {key: one for key, one in found.items() if key[0] == environment and math.isfinite(one.mean)}
+    for environment in {environment for environment, _ in intervals}:
+        rivals = {key: one for key, one in intervals.items() if key[0] == environment and math.isfinite(one.mean)}
         top = [key for key, one in rivals.items() if one.mean == max(rival.mean for rival in rivals.values())]
         enough = all(one.count >= FEWEST_SEEDS for one in rivals.values())
         best |= set(top) if enough and len(top) == 1 < len(rivals) else set()
@@ -83,30 +74,34 @@ def best_of(found: Mapping[Key, Interval]) -> set[Key]:
 
 def _checkpoint_table(collection: Collection, metric: str, checkpoints: Sequence[int]) -> Table:
     groups = collection.groups
-    columns: list[Column] = [
+    columns: list[tuple[str, list[Cell]]] = [  # heading, one cell per group
         ("Environment", [Cell(environment) for environment, _ in groups]),
         ("Method", [Cell(method) for _, method in groups]),
         ("Seeds", [Cell(str(len(runs)), len(runs)) for runs in groups.values()]),
     ]
-    published, empty = False, []
-    for at in checkpoints:
-        if not any(nearest(run, at) is not None for runs in groups.values() for run in runs):
-            empty.append(at)
-            continue
+    empty = [at for at in checkpoints if all(nearest(run, at) is None for runs in groups.values() for run in runs)]
+    published = False
+    for at in (at for at in checkpoints if at not in empty):
         paper = {key: paper_values.checkpoint(metric, *key, at) for key in groups}
         columns.append((human_count(at), _checkpoint_column(groups, metric, dict.fromkeys(groups, at), paper)))
         if any(paper.values()):
             published = True
             cells = [number(*value) if value else absent("not in the paper") for value in paper.values()]
             columns.append((f"{human_count(at)} paper", cells))
-    ends = _ends(collection, checkpoints)
-    if ends:
+    notes = [CHECKPOINT_RULE, BEST, *([OVERLAP] if published else [])]
+    if empty:
+        notes.append(f"No run has an evaluation near {', '.join(map(human_count, empty))} steps: not shown.")
+    if ends := _ends(collection, checkpoints):
         at_end = {key: ends.get(key[0]) for key in groups}
         columns.append(("End of the runs", _checkpoint_column(groups, metric, at_end, {})))
+        steps = ", ".join(f"{environment} {human_count(end)}" for environment, end in ends.items())
+        notes.append(f"End of the runs: the last evaluation that all runs of the environment have reached ({steps}).")
+    for environment, method in groups:
+        if missing := collection.missing_seeds(environment, method):
+            notes.append(f"{environment}, {method}: no run of seed {', '.join(map(str, missing))}, which others have.")
     heads, cells = zip(*columns, strict=True)
     rows = [Row(row, *key) for key, row in zip(groups, zip(*cells, strict=True), strict=True)]
-    notes = (CHECKPOINT_RULE, BEST, *([OVERLAP] if published else []), *_checkpoint_notes(collection, ends, empty))
-    return Table(f"checkpoints_{metric}", f"{METRICS[metric].label} at checkpoints", heads, tuple(rows), notes)
+    return Table(f"checkpoints_{metric}", f"{METRICS[metric].label} at checkpoints", heads, tuple(rows), tuple(notes))
 
 
 def _checkpoint_column(
@@ -115,25 +110,26 @@ def _checkpoint_column(
     steps: Mapping[Key, float | None],  # None: this environment has nothing in this column
     paper: Mapping[Key, Published | None],
 ) -> list[Cell]:
-    found = {key: None if (at := steps[key]) is None else interval_at(groups[key], metric, at) for key in groups}
-    best = best_of({key: interval for key, interval in found.items() if interval})
+    intervals = {key: None if (at := steps[key]) is None else interval_at(groups[key], metric, at) for key in groups}
+    best = best_of({key: interval for key, interval in intervals.items() if interval})
     cells = []
     for key, runs in groups.items():
-        interval, at = found[key], steps[key]
+        interval, at, published = intervals[key], steps[key], paper.get(key)
         if interval is None or at is None:
             last = max(run.env_steps for run in runs)
             cells.append(absent("" if at is None else f"no evaluation near; the last is at {last:,.0f} steps"))
             continue
-        cell = _checkpoint_cell(interval, runs, paper.get(key))
-        cells.append(replace(cell, bold=key in best, hover=_where(runs, at)))
+        cell, places = seeds_cell(interval), {run: nearest(run, at) for run in runs}
+        fewer = f" (n={interval.count})" if interval.count < len(runs) else ""
+        reach = interval.half_width + (published.spread if published else math.nan)  # nan for fewer than three seeds
+        apart = published is not None and abs(interval.mean - published.mean) > reach
+        points = {run.metrics["env_steps"][place] for run, place in places.items() if place is not None}
+        missing = ", ".join(str(run.seed) for run, place in places.items() if place is None)
+        hover = f"evaluated at {', '.join(f'{point:,.0f}' for point in sorted(points))} steps"
+        hover += f"; without seed {missing}, which has no evaluation near" if missing else ""
+        marker = APART if apart else ""
+        cells.append(replace(cell, text=cell.text + fewer, marker=marker, bold=key in best, hover=hover))
     return cells
-
-
-def _checkpoint_cell(interval: Interval, runs: Sequence[Run], paper: Published | None) -> Cell:
-    cell = seeds_cell(interval)
-    fewer = f" (n={interval.count})" if interval.count < len(runs) else ""
-    apart = paper is not None and intervals_overlap(interval, paper) is False
-    return replace(cell, text=cell.text + fewer, marker=APART if apart else "")
 
 
 def seeds_cell(interval: Interval) -> Cell:
@@ -142,14 +138,6 @@ def seeds_cell(interval: Interval) -> Cell:
         return number(interval.mean, interval.half_width, count=interval.count)
     text = f"{shown(interval.low)} to {shown(interval.high)}"
     return Cell(text, float(interval.mean), bounds=(interval.low, interval.high), count=interval.count)
-
-
-def _where(runs: Sequence[Run], steps: float) -> str:
-    places = {run.seed: nearest(run, steps) for run in runs}
-    at = {run.metrics["env_steps"][place] for run in runs if (place := places[run.seed]) is not None}
-    missing = [str(seed) for seed, place in places.items() if place is None]
-    words = f"evaluated at {', '.join(f'{point:,.0f}' for point in sorted(at))} steps"
-    return words + (f"; without seed {', '.join(missing)}, which has no evaluation near" if missing else "")
 
 
 def _ends(collection: Collection, checkpoints: Sequence[int]) -> dict[str, float]:
@@ -161,19 +149,6 @@ def _ends(collection: Collection, checkpoints: Sequence[int]) -> dict[str, float
         if not any(all(nearest(run, at) == nearest(run, end) for run in runs) for at in checkpoints):
             ends[environment] = end
     return ends
-
-
-def _checkpoint_notes(collection: Collection, ends: dict[str, float], empty: Sequence[int]) -> list[str]:
-    notes = []
-    if empty:
-        notes.append(f"No run has an evaluation near {', '.join(map(human_count, empty))} steps: not shown.")
-    if ends:
-        said = ", ".join(f"{environment} {human_count(end)}" for environment, end in ends.items())
-        notes.append(f"End of the runs: the last evaluation that all runs of the environment have reached ({said}).")
-    for environment, method in collection.groups:
-        if missing := collection.missing_seeds(environment, method):
-            notes.append(f"{environment}, {method}: no run of seed {', '.join(map(str, missing))}, which others have.")
-    return notes
 
 
 # Summary: two methods compared by a stated rule, and statistics that the paper does not give.
@@ -201,7 +176,7 @@ WHERE = "Both methods are compared at the last evaluation that every one of thei
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MethodPair:
     """Two methods on one environment in one metric, at one number of steps."""
 
     environment: str
@@ -258,18 +233,16 @@ def summary_section(collection: Collection) -> Section:
     return Section("Summary", "summary", tables=tuple(tables), text=SUMMARY_TEXT if tables else "")
 
 
-def compare_methods(collection: Collection, metric: str, method: str, baseline: str) -> list[Comparison]:
+def compare_methods(collection: Collection, metric: str, method: str, baseline: str) -> list[MethodPair]:
     """Return one comparison per environment that has both."""
-    found = []
+    pairs = []
     for environment in collection.environments:
         ours, theirs = collection.of(environment, method), collection.of(environment, baseline)
-        if not ours or not theirs:
-            continue
-        runs = (*ours, *theirs)
-        end, furthest = common_end(runs), max(run.env_steps for run in runs)
-        sides = [values_at(side, metric, end) for side in (ours, theirs)]
-        found.append(Comparison(environment, metric, end, furthest, *sides))
-    return found
+        if ours and theirs:
+            end, furthest = common_end((*ours, *theirs)), max(run.env_steps for run in (*ours, *theirs))
+            sides = [values_at(side, metric, end) for side in (ours, theirs)]
+            pairs.append(MethodPair(environment, metric, end, furthest, *sides))
+    return pairs
 
 
 def summary_table(collection: Collection, method: str = METHOD, baseline: str = BASELINE) -> Table | None:
@@ -294,7 +267,7 @@ def summary_table(collection: Collection, method: str = METHOD, baseline: str = 
             cells.append(_arrow(part, method, baseline, paper))
             cells += [_published_arrow(part, method, baseline)] if published else []
         rows.append(Row(tuple(cells), environment))
-    notes = [ARROW_RULE, WHERE, *_early_note(first), *_few_seeds_note(first)]
+    notes = [ARROW_RULE, WHERE, *_notes(first)]
     notes += [PAPER_ARROW] if published else []
     title, name = f"{method} against {baseline}", f"summary_{method}_against_{baseline}"
     return Table(name, title, tuple(columns), tuple(rows), tuple(notes))
@@ -313,14 +286,13 @@ def comparison_table(collection: Collection, metric: str, method: str, baseline:
         "Effect size d: the difference of the means in pooled standard deviations of the seeds (Cohen).",
         "Paired difference and p: Student's t over the seeds that both have; Holm corrects for all environments.",
         "Probability of improvement: that a seed of the first beats one of the second (Mann-Whitney; a tie is half).",
-        *_early_note(parts),
-        *_few_seeds_note(parts, f"A dash: a method has fewer than {FEWEST_SEEDS} seeds there. Two seeds: their range."),
+        *_notes(parts, f"A dash: a method has fewer than {FEWEST_SEEDS} seeds there. Two seeds: their range."),
     )
     title, name = f"{METRICS[metric].label}: {method} against {baseline}", f"{metric}_{method}_against_{baseline}"
     return Table(f"comparison_{name}", title, columns, tuple(rows), notes)
 
 
-def _comparison_row(part: Comparison, corrected: float) -> Row:
+def _comparison_row(part: MethodPair, corrected: float) -> Row:
     test = None if part.has_few_seeds else part.test
     unknown = part.has_few_seeds
     pairs = test.difference.count if test else 0
@@ -347,30 +319,29 @@ def _mean(values: dict[int, float]) -> Cell:
     return seeds_cell(seeds_interval(list(values.values())))
 
 
-def _arrow(part: Comparison, method: str, baseline: str, paper: str | None) -> Cell:
-    found = part.verdict
-    if found == "unknown":
+def _arrow(part: MethodPair, method: str, baseline: str, paper: str | None) -> Cell:
+    if part.verdict == "unknown":
         return absent("a mean is not known")
-    means = [_mean(side).text for side in (part.ours, part.theirs)]
-    hover = f"{method} {means[0]}, {baseline} {means[1]}"
+    ours, theirs = (_mean(side).text for side in (part.ours, part.theirs))
+    hover = f"{method} {ours}, {baseline} {theirs}"
     if part.has_few_seeds:
         return Cell(UNDECIDED, hover=hover)
-    hover += f", d = {part.effect:.2f}"
-    return Cell(_sign(found, method, baseline), marker=DIFFERS if paper and paper != found else "", hover=hover)
+    marker = DIFFERS if paper and paper != part.verdict else ""
+    return Cell(_sign(part.verdict, method, baseline), marker=marker, hover=f"{hover}, d = {part.effect:.2f}")
 
 
-def _published_arrow(part: Comparison, method: str, baseline: str) -> Cell:
+def _published_arrow(part: MethodPair, method: str, baseline: str) -> Cell:
     paper = paper_values.arrow(part.metric, part.environment)
     if not paper:
         return absent("not in the paper")
     return Cell(_sign(paper, method, baseline) + (f" at {human_count(part.paper_end)}" if part.paper_end else ""))
 
 
-def _sign(found: str, method: str, baseline: str) -> str:
-    return ARROWS[found] + {"up": f" {method}", "down": f" {baseline}"}.get(found, "")
+def _sign(verdict: str, method: str, baseline: str) -> str:
+    return ARROWS[verdict] + {"up": f" {method}", "down": f" {baseline}"}.get(verdict, "")
 
 
-def _steps(part: Comparison) -> Cell:
+def _steps(part: MethodPair) -> Cell:
     early = f"the longest run is at {part.furthest:,.0f} steps" if part.is_early else ""
     return Cell(human_count(part.steps), int(part.steps), marker=EARLY if part.is_early else "", hover=early)
 
@@ -389,10 +360,7 @@ def _or_dash(value: float, digits: int, sign: bool = False) -> Cell:
     return number(value, digits=digits, sign=sign)
 
 
-def _few_seeds_note(parts: Sequence[Comparison], note: str = FEW_SEEDS) -> list[str]:
-    return [note] if any(part.has_few_seeds for part in parts) else []
-
-
-def _early_note(parts: Sequence[Comparison]) -> list[str]:
-    note = f"{EARLY}: longer runs are compared before their end, because one run is shorter."
-    return [note] if any(part.is_early for part in parts) else []
+def _notes(parts: Sequence[MethodPair], few_seeds: str = FEW_SEEDS) -> list[str]:
+    early = f"{EARLY}: longer runs are compared before their end, because one run is shorter."
+    notes = [early] if any(part.is_early for part in parts) else []
+    return [*notes, *([few_seeds] if any(part.has_few_seeds for part in parts) else [])]

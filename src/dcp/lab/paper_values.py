@@ -25,9 +25,8 @@ def _tables() -> dict[str, Any]:
 
 def checkpoint(metric: str, environment: str, method: str, steps: int) -> Published | None:
     """Return the paper's value; None if it has a dash, or lacks the environment, the method or the checkpoint."""
-    if steps not in CHECKPOINTS:
-        return None
-    return _published(_row(metric, environment, method)[CHECKPOINTS.index(steps)])
+    row = _tables().get(metric, {}).get(environment, {}).get(method)
+    return _published(row[CHECKPOINTS.index(steps)]) if row and steps in CHECKPOINTS else None
 
 
 def arrow(metric: str, environment: str) -> str | None:
@@ -37,29 +36,28 @@ def arrow(metric: str, environment: str) -> str | None:
 
 def end(environment: str) -> int | None:
     """Return the steps at which the paper's runs of this environment end: where its arrows are."""
-    found = [at for at in CHECKPOINTS if checkpoint("success_once", environment, METHOD, at)]
-    return found[-1] if found else None
+    return next((at for at in reversed(CHECKPOINTS) if checkpoint("success_once", environment, METHOD, at)), None)
 
 
 def burst(environment: str, method: str, what: str) -> Published | None:
     """`what`: base or delta, in percent of the episodes, at the paper's P and L; environment `all`: the overall row."""
-    tables = _tables()["burst"]
-    row = tables["overall"] if environment == "all" else tables["values"].get(environment, {})
-    return _published(row.get(f"{method}_{what}"))
+    return _published(_burst_row(environment).get(f"{method}_{what}"))
 
 
 def burst_advantage(environment: str) -> float | None:
     """Return DCP's gain minus CRL's."""
-    tables = _tables()["burst"]
-    if environment == "all":
-        return tables["overall"]["difference"]
-    return tables["values"].get(environment, {}).get("dcp_minus_crl")
+    return _burst_row(environment).get("difference" if environment == "all" else "dcp_minus_crl")
 
 
 def burst_record(method: str) -> tuple[int, int, int] | None:
     """Return wins, ties and losses over all (environment, seed) pairs."""
-    found = _tables()["burst"]["overall"].get(f"{method}_win_tie_loss")
-    return tuple(found) if found else None
+    record = _burst_row("all").get(f"{method}_win_tie_loss")
+    return tuple(record) if record else None
+
+
+def _burst_row(environment: str) -> dict[str, Any]:
+    tables = _tables()["burst"]
+    return tables["overall"] if environment == "all" else tables["values"].get(environment, {})
 
 
 def burst_setting() -> tuple[int, int]:
@@ -70,10 +68,6 @@ def burst_setting() -> tuple[int, int]:
 
 def saturation(environment: str, method: str) -> Published | None:
     return _published(_tables()["saturation"].get(environment, {}).get(method))
-
-
-def _row(metric: str, environment: str, method: str) -> list[Any]:
-    return _tables().get(metric, {}).get(environment, {}).get(method, [None] * len(CHECKPOINTS))
 
 
 def _published(cell: list[float] | None) -> Published | None:

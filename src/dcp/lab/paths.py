@@ -36,8 +36,8 @@ def path_lengths(layout: MazeLayout, starts: np.ndarray, goals: np.ndarray) -> n
     """Measure paths from cell to cell: [N, 2], [N, 2] -> [N] in the maze's units, inf if there is no path."""
     from_cells, to_cells = _cells(layout, starts), _cells(layout, goals)
     steps = {cell: _steps_from(layout, [cell]) for cell in set(from_cells)}
-    found = [steps[start][goal] for start, goal in zip(from_cells, to_cells, strict=True)]
-    return np.asarray(found) * layout.scale
+    lengths = [steps[start][goal] for start, goal in zip(from_cells, to_cells, strict=True)]
+    return np.asarray(lengths) * layout.scale
 
 
 def farthest_goal(layout: MazeLayout) -> np.ndarray:
@@ -128,8 +128,8 @@ def path_distances(layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_
         ),
         shape=(points + 1, points + 1),
     )
-    found = dijkstra(graph, directed=False, indices=points)[:points]
-    return np.ma.masked_array(found.reshape(masked.shape), masked)
+    lengths_to_goal = dijkstra(graph, directed=False, indices=points)[:points]
+    return np.ma.masked_array(lengths_to_goal.reshape(masked.shape), masked)
 
 
 def _roads_from(
@@ -172,13 +172,13 @@ def _blocked(squares: np.ndarray, a: int, b: int) -> np.ndarray:
         rim = np.pad(squares, ((0, 0), (1, 1)) if b == 0 else ((1, 1), (0, 0)), constant_values=True)
         return rim[:, :-1] & rim[:, 1:] if b == 0 else rim[:-1] & rim[1:]
     (rows, columns), _ = _ends((squares.shape[0] + 1, squares.shape[1] + 1), a, b)
-    found = np.zeros((rows.stop, columns.stop - columns.start), bool)
+    blocked = np.zeros((rows.stop, columns.stop - columns.start), bool)
     for i in range(a):
         for j in range(abs(b)):
             if j * a < abs(b) * (i + 1) and (j + 1) * a > abs(b) * i:  # the line crosses this square's inside
                 left = columns.start + (j if b > 0 else -j - 1)
-                found |= squares[i : i + found.shape[0], left : left + found.shape[1]]
-    return found
+                blocked |= squares[i : i + blocked.shape[0], left : left + blocked.shape[1]]
+    return blocked
 
 
 def _closed_corners(layout: MazeLayout, per_cell: int) -> np.ndarray:
@@ -267,14 +267,14 @@ class TruePaths:
     def directions(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Return the unit vectors [K, 2] at a along the shortest paths to b; nan if a = b or there is no path."""
         routes = self.routes(a, b)
-        found = np.full((len(routes), 2), np.nan)
+        ways = np.full((len(routes), 2), np.nan)
         for i, route in enumerate(routes):
             ahead = route.points - np.asarray(a[i], float)
             far = np.linalg.norm(ahead, axis=1)
             if np.any(far > 1e-9):  # the first bend may be at a itself
                 first = np.argmax(far > 1e-9)
-                found[i] = ahead[first] / far[first]
-        return found
+                ways[i] = ahead[first] / far[first]
+        return ways
 
     def routes(self, a: np.ndarray, b: np.ndarray) -> list[Route]:
         """Return the shortest paths: [K, 2], [K, 2] -> K routes."""
@@ -297,9 +297,9 @@ class TruePaths:
         none = np.full(len(a), -1)
         if not len(self.corners):
             return straight, none, none
-        there = self._direct(a, self.corners)[:, :, None] + self._between[0][None]  # [K, C, C]: through each corner
-        first = there.argmin(axis=1)  # [K, C]: the best first bend, for each last one
-        by_last = np.take_along_axis(there, first[:, None], axis=1)[:, 0] + self._direct(b, self.corners)  # [K, C]
+        through = self._direct(a, self.corners)[:, :, None] + self._between[0][None]  # [K, C, C]: through each corner
+        first = through.argmin(axis=1)  # [K, C]: the best first bend, for each last one
+        by_last = np.take_along_axis(through, first[:, None], axis=1)[:, 0] + self._direct(b, self.corners)  # [K, C]
         last = by_last.argmin(axis=1)  # [K]
         bent = by_last[np.arange(len(a)), last]
         is_bent = bent < straight
@@ -333,15 +333,15 @@ def _wall_runs(walls: np.ndarray) -> np.ndarray:
 
     Both are needed: a row's box covers the seams between its walls, a column's box those between its own.
     """
-    found = []
+    boxes = []
     for axis, lines in enumerate((walls, walls.T)):
         for i, line in enumerate(lines):
             edges = np.flatnonzero(np.diff(np.concatenate([[0], line.astype(int), [0]])))
             for start, end in edges.reshape(-1, 2):
                 low, high = np.array([i, start]) - 0.5 + FACE, np.array([i + 1, end]) - 0.5 - FACE
                 box = np.stack([low, high])
-                found.append(box if axis == 0 else box[:, ::-1])
-    return np.stack(found)
+                boxes.append(box if axis == 0 else box[:, ::-1])
+    return np.stack(boxes)
 
 
 def _around(walls: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

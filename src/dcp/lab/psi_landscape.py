@@ -15,11 +15,11 @@ import numpy as np
 from dcp.envs.base import Environment
 from dcp.envs.mazes import goals_at, has_plane, unit
 from dcp.errors import UserError
-from dcp.lab.maze_drawing import arrows_per_cell
-from dcp.lab.maze_episodes import MazePath, paths_toward
+from dcp.lab.episodes import Episode, play_toward
 from dcp.lab.paths import POINTS_PER_CELL, farthest_goal, grid_axes, inside_walls, path_distances, require_free
 from dcp.lab.statistics import spearman
-from dcp.lab.targets import Target, environment_of
+from dcp.lab.style import arrows_per_cell
+from dcp.lab.targets import Target, environment_of, require_psi
 from dcp.machine.compiling import QUICK_COMPILE
 from dcp.methods import more_conditions
 from dcp.methods.table import CONDITIONS
@@ -173,8 +173,12 @@ class View:
     basin: np.ndarray  # [X, Y]: where going down the field ends at the goal
     likeness: Likeness
     straight_line: Likeness  # of the maze, to compare any run with
-    paths: tuple[MazePath, ...] = ()
-    visited: np.ndarray | None = None  # [V]: psi-distances along the drawn paths; None without any
+    episodes: tuple[Episode, ...] = ()
+    visited: np.ndarray | None = None  # [V]: psi-distances along the episodes' paths; None without any
+
+    @property
+    def num_reached(self) -> int:
+        return sum(episode.reached is not None for episode in self.episodes)
 
     @property
     def actor_sees(self) -> str:
@@ -199,14 +203,16 @@ def view(
     rollouts: int | None = None,
     per_cell: int = POINTS_PER_CELL,
 ) -> View:
-    """Make a view of one run. `rollouts` None: a few, but none if physics would have to be compiled first."""
-    policy, layout = _with_psi(target), plane_of(env.spec)
+    """Make a view of one run. Without a number of rollouts there are a few, but none where physics must be compiled."""
+    policy, layout = require_psi(target), plane_of(env.spec)
     at = goal_of(env, goal)
     truth, straight = _truth(layout, tuple(at.tolist()), per_cell, env.spec.threshold)
+    of: Any = target.config.__dict__ if target.config else target.about
+    names = [str(of["method"]), *([] if of.get("seed") is None else [f"seed {of['seed']}"])] if of.get("method") else []
     field = psi_landscape(policy, layout, at, per_cell)
     shown = directions(policy, truth.points, at)
-    found = View(
-        label=_name_of(target),
+    seen = View(
+        label=", ".join(names) or target.label,
         env=env.spec.name,
         condition=CONDITIONS.name_of(type(policy.condition)),
         landscape=field,
@@ -218,11 +224,11 @@ def view(
     )
     count = rollouts_for(env.spec, rollouts)
     if not count:
-        return found
+        return seen
     length = (target.config.episode_length if target.config else None) or env.spec.episode_length
-    paths = tuple(path.until_reached for path in paths_toward(env, policy, at, count, length))
-    visited = psi_distances(policy, np.concatenate([path.points for path in paths]), at)
-    return replace(found, paths=paths, visited=visited)
+    episodes = tuple(play_toward(env, policy, at, count, length))
+    visited = psi_distances(policy, np.concatenate([episode.path for episode in episodes]), at)
+    return replace(seen, episodes=episodes, visited=visited)
 
 
 @lru_cache(maxsize=8)
@@ -237,18 +243,12 @@ def plane_of(spec: EnvSpec) -> MazeLayout:
     return spec.maze
 
 
-def _with_psi(target: Target) -> DeployedPolicy:
-    if not isinstance(target.policy, DeployedPolicy):
-        raise UserError(f"{target.label} holds no psi: name the run's folder or its policy.safetensors")
-    return target.policy
-
-
 def maze_env(target: Target, env: str | None = None) -> Environment:
     """Return the environment whose maze is drawn: the named one, else the one that the run was evaluated on."""
-    _with_psi(target)
-    found = environment_of(target, env)
-    plane_of(found.spec)
-    return found
+    require_psi(target)
+    made = environment_of(target, env)
+    plane_of(made.spec)
+    return made
 
 
 def goal_of(env: Environment, goal: Sequence[float] | np.ndarray | None) -> np.ndarray:
@@ -281,16 +281,7 @@ def rollouts_for(spec: EnvSpec, rollouts: int | None) -> int:
     return rollouts
 
 
-def _name_of(target: Target) -> str:
-    """Return method and seed as far as they are known."""
-    method = target.config.method if target.config else target.about.get("method")
-    seed = target.config.seed if target.config else target.about.get("seed")
-    if method is None:
-        return target.label
-    return str(method) if seed is None else f"{method}, seed {seed}"
-
-
-def told_apart(views: Sequence[View], targets: Sequence[Target]) -> list[View]:
+def with_paths_in_labels(views: Sequence[View], targets: Sequence[Target]) -> list[View]:
     """Add paths to the labels of runs with the same label in the same place."""
     names = [(v.place, v.env, v.label) for v in views]
     return [
@@ -314,12 +305,9 @@ def colour_ranges(views: Sequence[View], kind: str = "panel") -> list[tuple[floa
     ]
     if kind == "common":
         along = [np.concatenate(along)] * len(views)
-    return [_widened(*np.percentile(each, [LOW, HIGH])) for each in along]
-
-
-def _widened(low: float, high: float) -> tuple[float, float]:
-    """Widen an empty range: an agent that never moved has seen only one distance."""
-    return (float(low), float(high)) if high - low > 1e-6 else (float(low) - 0.5, float(high) + 0.5)
+    ranges = [tuple(np.percentile(each, [LOW, HIGH]).tolist()) for each in along]
+    # An agent that never moved has seen only one distance.
+    return [(low, high) if high - low > 1e-6 else (low - 0.5, high + 0.5) for low, high in ranges]
 
 
 def hardly_moved(view: View) -> bool:

@@ -30,27 +30,24 @@ def _sources() -> dict[str, Any]:
 
 def differences(run: Run, published: Mapping[str, Any]) -> list[str]:
     """Return all differences between a run and the published runs of its environment; empty if there are none."""
-    config = run.config
-    found = []
-    evaluated = config.get("eval_env") or config["env"]
-    if evaluated != published["eval_env"]:
-        found.append(f"evaluated on {published['eval_env']}, ours on {evaluated}")
-    if abs(run.env_steps - published["steps"]) > NEAR * published["steps"]:
-        found.append(f"{human_count(published['steps'])} steps, ours {human_count(int(run.env_steps))}")
-    if config.get("episode_length") not in (None, EPISODE):
-        found.append(f"time near the goal is of {EPISODE:,} steps, ours of {config['episode_length']:,}")
-    if run.num_evaluations < LAST:
-        found.append(f"a mean of the last {LAST} evaluations, ours has {run.num_evaluations}")
-    if config.get("physics") != "brax":
-        found.append(f"Brax's physics, ours {config.get('physics')}")
-    if config.get("fidelity") != "paper":
-        found.append("the same start and goal in every episode, ours draws new ones")
+    config, steps = run.config, published["steps"]
+    evaluated, network = config.get("eval_env") or config["env"], config.get("network")
+    length = config.get("episode_length")
     depths = sorted({int(depth) for values in published["values"].values() for depth in values})
-    if config.get("network") != "residual":
-        found.append(f"residual networks, ours {config.get('network')}")
-    elif config["depth"] not in depths:
-        found.append(f"depths {', '.join(map(str, depths))}, ours {config['depth']}")
-    return found
+    checks = (
+        (evaluated == published["eval_env"], f"evaluated on {published['eval_env']}, ours on {evaluated}"),
+        (abs(run.env_steps - steps) <= NEAR * steps, f"{human_count(steps)} steps, ours {human_count(run.env_steps)}"),
+        (length in (None, EPISODE), f"time near the goal is of {EPISODE:,} steps, ours of {length or 0:,}"),
+        (run.num_evaluations >= LAST, f"a mean of the last {LAST} evaluations, ours has {run.num_evaluations}"),
+        (config.get("physics") == "brax", f"Brax's physics, ours {config.get('physics')}"),
+        (config.get("fidelity") == "paper", "the same start and goal in every episode, ours draws new ones"),
+        (network == "residual", f"residual networks, ours {network}"),
+        (
+            network != "residual" or config["depth"] in depths,
+            f"depths {', '.join(map(str, depths))}, ours {config['depth']}",
+        ),
+    )
+    return [words for agrees, words in checks if not agrees]
 
 
 def published_sections(collection: Collection) -> list[Section]:
@@ -69,30 +66,20 @@ def published_sections(collection: Collection) -> list[Section]:
 
 
 def _rows(label: str, runs: Sequence[Run]) -> list[Row]:
+    """Compare the mean over seeds of each run's last evaluations; a run with fewer gives those that it has."""
     first = runs[0]
-    rows = []
+    finals = [float(np.mean(run.metrics["time_near_goal"][-LAST:])) for run in runs if run.num_evaluations]
+    mean = seeds_cell(seeds_interval(finals)) if finals else absent("no evaluation yet")
+    ours, rows = [Cell(first.env), Cell(label), Cell(str(len(runs)), len(runs)), mean], []
     for source, content in _sources().items():
         published = content["environments"].get(first.config.get("env"))
         if published is None:
             continue
         apart = list(dict.fromkeys(reason for run in runs for reason in differences(run, published)))
-        ours = [Cell(first.env), Cell(label), Cell(str(len(runs)), len(runs)), _ours(runs)]
-        if apart:
-            cells = [Cell(source), absent(), absent("not comparable"), Cell(f"no: {'; '.join(apart)}")]
-            rows.append(Row((*ours, *cells), first.env, label))
-            continue
-        for method, values in published["values"].items():
-            if (value := values.get(str(first.config["depth"]))) is None:
-                continue
-            there = Cell(f"{method}, depth {first.config['depth']}")
-            cells = [Cell(source), there, number(*value), Cell("yes")]
-            rows.append(Row((*ours, *cells), first.env, label))
+        theirs = [[absent(), absent("not comparable"), Cell(f"no: {'; '.join(apart)}")]]
+        if not apart:
+            depth = first.config["depth"]
+            known = {method: of[str(depth)] for method, of in published["values"].items() if str(depth) in of}
+            theirs = [[Cell(f"{m}, depth {depth}"), number(*value), Cell("yes")] for m, value in known.items()]
+        rows += [Row((*ours, Cell(source), *cells), first.env, label) for cells in theirs]
     return rows
-
-
-def _ours(runs: Sequence[Run]) -> Cell:
-    """Return the mean over seeds of each run's last evaluations; a run with fewer gives those that it has."""
-    finals = [float(np.mean(run.metrics["time_near_goal"][-LAST:])) for run in runs if run.num_evaluations]
-    if not finals:
-        return absent("no evaluation yet")
-    return seeds_cell(seeds_interval(finals))

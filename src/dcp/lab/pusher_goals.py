@@ -85,8 +85,8 @@ def _draw_panel(axes: Axes, draws: Draws) -> None:
     axes.set_title(f"{draws.name}\n{share}% near arc, {100 - share}% far arc", fontsize=10)
     for which, colour, marker in ((near, VERMILION, "o"), (~near, BLUE, "^")):  # distinct in grey print too
         axes.scatter(*goals[which].T, s=13, color=colour, marker=marker, alpha=0.65, linewidth=0, zorder=3)
-    _outline(axes, draws.goal_range, "-")
-    _outline(axes, draws.object_range, "--")
+    for (low, high), line in ((draws.goal_range, "-"), (draws.object_range, "--")):
+        axes.add_patch(Rectangle(tuple(low), *(high - low), fill=False, edgecolor=INK, linestyle=line, linewidth=1.0))
     middle = draws.object_range.mean(axis=0)
     radius = float(np.linalg.norm(middle - draws.base))
     axes.add_patch(Arc(tuple(draws.base), 2 * radius, 2 * radius, theta1=-12, theta2=102, color=INK, linestyle=":"))
@@ -97,11 +97,6 @@ def _draw_panel(axes: Axes, draws: Draws) -> None:
     axes.set_aspect("equal")
     axes.set_xlabel("x (m)")
     axes.grid(False)
-
-
-def _outline(axes: Axes, corners: np.ndarray, line: str) -> None:
-    low, high = corners
-    axes.add_patch(Rectangle(tuple(low), *(high - low), fill=False, edgecolor=INK, linestyle=line, linewidth=1.0))
 
 
 def _handles() -> list[Line2D]:

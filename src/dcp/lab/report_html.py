@@ -1,4 +1,4 @@
-"""The report's one HTML file: the template, style and scripts of `dcp/pages/report/`, with the data in it.
+"""The report's one HTML file: the template, style and scripts of `lab/pages/report/`, with the data in it.
 
 Nothing is loaded from elsewhere, and every text passes `escape`.
 """
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from dcp.lab.pages.whole_page import asset, theme, whole_page
-from dcp.lab.result_tables import DASH, WRITERS, Cell, FigureSpec, Row, Section, Table
+from dcp.lab.pages import asset, theme, whole_page
+from dcp.lab.result_tables import DASH, WRITERS, Cell, FigureSpec, Section, Table
 from dcp.lab.run_collection import Collection
 from dcp.lab.style import ON_DARK, colours
 
@@ -47,15 +47,19 @@ class Names:
 
     def tags(self, environment: str = "", method: str = "") -> str:
         """Return the attributes of an element of an environment, a method, or both. Without any it is always shown."""
-        return _tag("environment", environment, self.environments) + _tag("method", method, self.methods)
+        kinds = (("environment", environment, self.environments), ("method", method, self.methods))
+        known = [(kind, name, names) for kind, name, names in kinds if name in (*names, UNKNOWN)]
+        numbered = [(kind, -1 if name == UNKNOWN else names.index(name)) for kind, name, names in known]
+        return "".join(f' data-{kind}="{at}"' for kind, at in numbered)  # any choice hides -1
 
     def styles(self) -> str:
         """Return the method's colour as a property of class m0, m1, ..., in light and dark."""
         light = [self.colours[method] for method in self.methods]
-        on_dark = _properties([ON_DARK.get(colour, colour) for colour in light])
+        on_light = " ".join(f"--m{i}: {colour};" for i, colour in enumerate(light))
+        on_dark = " ".join(f"--m{i}: {ON_DARK.get(colour, colour)};" for i, colour in enumerate(light))
         return "\n".join(
             [
-                f":root {{ {_properties(light)} }}",
+                f":root {{ {on_light} }}",
                 f'@media (prefers-color-scheme: dark) {{ :root:not([data-theme="light"]) {{ {on_dark} }} }}',
                 f':root[data-theme="dark"] {{ {on_dark} }}',
                 *[f".m{i} {{ --colour: var(--m{i}); }}" for i in range(len(light))],
@@ -64,31 +68,21 @@ class Names:
 
     def chips(self) -> str:
         """Return the buttons that choose what the page shows."""
-        return _choice("environment", "Environment", self.environments) + _choice("method", "Method", self.methods)
-
-
-def _tag(kind: str, name: str, names: tuple[str, ...]) -> str:
-    if name == UNKNOWN:
-        return f' data-{kind}="-1"'  # hidden by any choice
-    return f' data-{kind}="{names.index(name)}"' if name in names else ""
-
-
-def _properties(values: list[str]) -> str:
-    return " ".join(f"--m{i}: {value};" for i, value in enumerate(values))
-
-
-def _choice(kind: str, label: str, names: tuple[str, ...]) -> str:
-    if not names or (len(names) == 1 and kind == "environment"):  # nothing to choose; one method still has a colour
-        return ""
-    chips = "".join(_chip(kind, i, name) for i, name in enumerate(names))
-    everything = f'<button type="button" class="everything" data-everything="{kind}" hidden>all</button>'
-    return f'<div class="choice" role="group" aria-label="{label}"><span>{label}</span>{chips}{everything}</div>\n'
-
-
-def _chip(kind: str, index: int, name: str) -> str:
-    swatch = f'<i class="swatch m{index}"></i>' if kind == "method" else ""
-    attributes = f'type="button" class="chip" data-choose="{kind}" data-index="{index}" title="{escape(name)}"'
-    return f'<button {attributes} aria-pressed="false">{swatch}{escape(name)}</button>'
+        html = []
+        for kind, label, names in (
+            ("environment", "Environment", self.environments),
+            ("method", "Method", self.methods),
+        ):
+            if not names or (len(names) == 1 and kind == "environment"):  # nothing to choose; a method has a colour
+                continue
+            chips = f"<span>{label}</span>"
+            for i, name in enumerate(names):
+                swatch = f'<i class="swatch m{i}"></i>' if kind == "method" else ""
+                attributes = f'type="button" class="chip" data-choose="{kind}" data-index="{i}" title="{escape(name)}"'
+                chips += f'<button {attributes} aria-pressed="false">{swatch}{escape(name)}</button>'
+            chips += f'<button type="button" class="everything" data-everything="{kind}" hidden>all</button>'
+            html.append(f'<div class="choice" role="group" aria-label="{label}">{chips}</div>\n')
+        return "".join(html)
 
 
 def make_page(
@@ -140,14 +134,22 @@ def table_html(table: Table, number: int, names: Names, before: Sequence[Table] 
 
     A note of a table `before` it is not repeated.
     """
-    heads = "".join(_head(table, at) for at in range(len(table.columns)))
+    heads = ""
+    for at, column in enumerate(table.columns):
+        words = "" if table.is_numeric(at) else ' class="words"'
+        heads += f'<th{words} data-column="{at}" aria-sort="none" scope="col">'
+        heads += f'<button type="button">{escape(column)}</button></th>'
     rows = "\n".join(_row(table, at, names) for at in range(len(table.rows)))
     notes = _notes(table, before)
     long = (" long" if len(table.rows) > LONG_TABLE else "") + (" dense" if len(table.columns) > MANY_COLUMNS else "")
     title = f"<h3>{escape(table.title)}</h3>" if heading else ""
+    buttons = " ".join(
+        f'<button type="button" data-table="{number}" data-download="{kind}">{name}</button>'
+        for kind, name in FILE_KINDS.items()
+    )
     return (
         f'<div class="table" id="table-{escape(table.name)}" data-emptied="tbody tr">'
-        f"<header>{title}{_download_buttons(number)}</header>\n"
+        f'<header>{title}<span class="files">{buttons}</span></header>\n'
         f'<div class="scroll{long}"><table data-sortable><thead><tr>{heads}</tr></thead>\n'
         f"<tbody>\n{rows}\n</tbody></table></div>\n"
         f'<p class="nothing">No row belongs to what is chosen above.</p>'
@@ -159,54 +161,25 @@ def table_html(table: Table, number: int, names: Names, before: Sequence[Table] 
 def _notes(table: Table, before: Sequence[Table]) -> str:
     """Return the notes that are new, and a link to the table that has the others."""
     homes = {note: other for other in reversed(before) for note in other.notes}
-    said = [note for note in table.notes if note in homes]
     items = [prose(note) for note in table.notes if note not in homes]
-    if said:
-        home = homes[said[0]]
-        link = f'<a href="#table-{escape(home.name)}">{escape(home.title)}</a>'
+    if old := [homes[note] for note in table.notes if note in homes]:
+        link = f'<a href="#table-{escape(old[0].name)}">{escape(old[0].title)}</a>'
         items.append(f"{'Other notes' if items else 'Notes'}: see {link}.")
     return "".join(f"<li>{item}</li>" for item in items)
-
-
-def _download_buttons(number: int) -> str:
-    buttons = [
-        f'<button type="button" data-table="{number}" data-download="{kind}">{name}</button>'
-        for kind, name in FILE_KINDS.items()
-    ]
-    return f'<span class="files">{" ".join(buttons)}</span>'
-
-
-def _head(table: Table, at: int) -> str:
-    words = "" if table.is_numeric(at) else ' class="words"'
-    return (
-        f'<th{words} data-column="{at}" aria-sort="none" scope="col">'
-        f'<button type="button">{escape(table.columns[at])}</button></th>'
-    )
 
 
 def _row(table: Table, at: int, names: Names) -> str:
     """Return a row. Rows of one environment stay together until sorted; only the first shows its name in full."""
     row, environments = table.rows[at], [row.environment for row in table.rows]
     again = bool(row.environment) and at > 0 and row.environment == environments[at - 1]
-    cells = [
-        _cell(
-            cell,
-            table.columns[at],
-            table.is_numeric(at),
-            again and cell.text == row.environment,
-            _swatch(cell, row, names),
-        )
-        for at, cell in enumerate(row.cells)
-    ]
-    in_groups = len(set(environments)) < len(environments)
-    first = ' class="first"' if in_groups and not again else ""
+    cells = []
+    for i, cell in enumerate(row.cells):
+        named = cell.text == row.method and row.method in names.methods
+        swatch = f'<i class="swatch m{names.methods.index(row.method)}"></i>' if named else ""  # next to the name
+        repeats = again and cell.text == row.environment
+        cells.append(_cell(cell, table.columns[i], table.is_numeric(i), repeats, swatch))
+    first = ' class="first"' if len(set(environments)) < len(environments) and not again else ""
     return f"<tr{first}{names.tags(row.environment, row.method)}>{''.join(cells)}</tr>"
-
-
-def _swatch(cell: Cell, row: Row, names: Names) -> str:
-    """Show a method's colour next to its name."""
-    named = cell.text == row.method and row.method in names.methods
-    return f'<i class="swatch m{names.methods.index(row.method)}"></i>' if named else ""
 
 
 def _cell(cell: Cell, column: str, numeric: bool, again: bool, swatch: str) -> str:
@@ -228,8 +201,8 @@ def figure_html(figure: FigureSpec, picture: bytes | str, names: Names) -> str:
     """`picture`: the PNG, or a sentence that says why there is none."""
     tags, caption = names.tags(figure.environment, figure.method), escape(figure.caption)
     if isinstance(picture, str):
-        said = f'<p class="note">{prose(picture)}</p>'
-        return f'<figure class="figure"{tags}>{said}<figcaption>{caption}</figcaption></figure>\n'
+        note = f'<p class="note">{prose(picture)}</p>'
+        return f'<figure class="figure"{tags}>{note}<figcaption>{caption}</figcaption></figure>\n'
     width, height = struct.unpack(">II", picture[16:24])  # the head of every PNG
     size = f'width="{SCREEN * width:.0f}" height="{SCREEN * height:.0f}"'
     image = f'<img alt="{caption}" {size} src="{data_uri(picture, "image/png")}">'

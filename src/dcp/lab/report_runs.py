@@ -32,17 +32,28 @@ EPISODE = "episode.gif"
 def states_html(collection: Collection, names: Names) -> str:
     """Draw environments down, methods across, and a small square for every run with its seed in it."""
     readable = [run for run in collection.runs if run.config]
-    there = {run.label for run in readable}
-    methods = [method for method in names.methods if method in there]
+    methods = [method for method in names.methods if any(run.label == method for run in readable)]
     heads = "".join(f'<th{names.tags(method=method)} scope="col">{escape(method)}</th>' for method in methods)
-    rows = "\n".join(_states_row(environment, methods, readable, names) for environment in names.environments)
+    rows = []
+    for environment in names.environments:
+        cells = f'<td class="words">{escape(environment)}</td>'
+        for method in methods:
+            runs = [run for run in readable if (run.env, run.label) == (environment, method)]
+            cells += f"<td{names.tags(method=method)}>{_squares(runs)}</td>"
+        rows.append(f"<tr{names.tags(environment)}>{cells}</tr>")
+    head = f'<thead><tr><th class="words" scope="col">environment</th>{heads}</tr></thead>'
+    table = f'<div class="scroll"><table class="states">{head}\n<tbody>{chr(10).join(rows)}</tbody></table></div>\n'
     lost = [run for run in collection.runs if not run.config]
     others = f'<p class="note">Damaged, of no known environment: {_squares(lost)}</p>\n' if lost else ""
-    head = f'<thead><tr><th class="words" scope="col">environment</th>{heads}</tr></thead>'
-    table = f'<table class="states">{head}\n<tbody>{rows}</tbody></table>'
-    return (
-        (f'<div class="scroll">{table}</div>\n' if readable else "") + others + _key(collection) + _remarks(collection)
-    )
+    kinds = [kind_of(run) for run in collection.runs]
+    key = "".join(f'<span><i class="run {k}"></i>{kinds.count(k)} {words}</span>' for k, words in _KEY if k in kinds)
+    html = f'{table if readable else ""}{others}<div class="key">{key}</div>\n'
+    if not collection.remarks:
+        return html
+    items = "".join(f"<li>{prose(remark)}</li>" for remark in collection.remarks)
+    opened = " open" if len(collection.remarks) <= FEW_REMARKS else ""
+    summary = f"<summary>What is missing or damaged ({len(collection.remarks)})</summary>"
+    return f'{html}<details{opened}>{summary}<ul class="remarks">{items}</ul></details>\n'
 
 
 def runs_table(collection: Collection) -> Table:
@@ -60,43 +71,14 @@ def kind_of(run: Run) -> str:
     return {FINISHED: "finished", NO_EVALUATION: "nothing-yet"}.get(run.state, "going")
 
 
-def _states_row(environment: str, methods: list[str], runs: list[Run], names: Names) -> str:
-    of = {method: [run for run in runs if (run.env, run.label) == (environment, method)] for method in methods}
-    cells = [f"<td{names.tags(method=method)}>{_squares(found)}</td>" for method, found in of.items()]
-    return f'<tr{names.tags(environment)}><td class="words">{escape(environment)}</td>{"".join(cells)}</tr>'
-
-
 def _squares(runs: list[Run]) -> str:
-    squares = []
+    squares = ""
     for run in sorted(runs, key=_seed):
-        seed = str(run.seed) if run.config else UNKNOWN
-        told = f"seed {seed}: {run.state}; {run.num_evaluations} evaluations"
-        told += f"; {run.remark}" if run.remark else ""
-        done = f' style="--done: {100 * run.env_steps / max(1, run.budget):.0f}%"' if kind_of(run) == "going" else ""
-        squares.append(
-            f'<span class="run {kind_of(run)}"{done} title="{escape(told)}" aria-label="{escape(told)}">{seed}</span>'
-        )
-    return f'<span class="runs">{"".join(squares)}</span>'
-
-
-def _key(collection: Collection) -> str:
-    kinds = [kind_of(run) for run in collection.runs]
-    parts = [
-        f'<span><i class="run {kind}"></i>{kinds.count(kind)} {words}</span>' for kind, words in _KEY if kind in kinds
-    ]
-    return f'<div class="key">{"".join(parts)}</div>\n'
-
-
-def _remarks(collection: Collection) -> str:
-    """Return a sentence for everything that is missing or damaged."""
-    items = "".join(f"<li>{prose(remark)}</li>" for remark in collection.remarks)
-    if not items:
-        return ""
-    opened = " open" if len(collection.remarks) <= FEW_REMARKS else ""
-    return (
-        f"<details{opened}><summary>What is missing or damaged ({len(collection.remarks)})</summary>"
-        f'<ul class="remarks">{items}</ul></details>\n'
-    )
+        seed, kind = str(run.seed) if run.config else UNKNOWN, kind_of(run)
+        title = f"seed {seed}: {run.state}; {run.num_evaluations} evaluations" + (f"; {run.remark}" * bool(run.remark))
+        done = f' style="--done: {100 * run.env_steps / max(1, run.budget):.0f}%"' if kind == "going" else ""
+        squares += f'<span class="run {kind}"{done} title="{escape(title)}" aria-label="{escape(title)}">{seed}</span>'
+    return f'<span class="runs">{squares}</span>'
 
 
 def _seed(run: Run) -> int:
@@ -153,9 +135,8 @@ def make_gallery(collection: Collection, names: Names, out: Path) -> tuple[str, 
 
 
 def _gif(run: Run) -> Path | None:
-    found = [path for path in run.videos if path.suffix == ".gif"]
-    found += [path for path in run.plots if path.name == EPISODE]
-    return found[0] if found else None
+    gifs = [path for path in run.videos if path.suffix == ".gif"]
+    return next(iter([*gifs, *(path for path in run.plots if path.name == EPISODE)]), None)
 
 
 def _links(run: Run) -> list[Path]:
@@ -164,12 +145,8 @@ def _links(run: Run) -> list[Path]:
 
 def _fairly(runs: list[Run]) -> list[Run]:
     """Order runs: the first of every environment and method, then the second of each, and so on."""
-    count: dict[tuple[str, str], int] = {}
-    turns = []
-    for run in runs:
-        key = (run.env, run.label)
-        turns.append(count.get(key, 0))
-        count[key] = turns[-1] + 1
+    keys = [(run.env, run.label) for run in runs]
+    turns = [keys[:at].count(key) for at, key in enumerate(keys)]
     return [run for _, run in sorted(zip(turns, runs, strict=True), key=lambda pair: pair[0])]
 
 
@@ -181,14 +158,20 @@ def _card(run: Run, embed: bool, moving: list[str], names: Names, out: Path) -> 
         plays = f' data-moving="{len(moving)}"'
         moving.append(data_uri(gif.read_bytes(), "image/gif"))
     seed = f"seed {run.seed}" if run.config else "seed unknown"
-    told = f"An episode of {run.label} on {run.env}, {seed}"
-    image = f'<img alt="{escape(told)}" src="{data_uri(still, "image/png")}">' if still else ""
-    frame = f'<button type="button" class="frame" aria-label="Play: {escape(told)}">{image}</button>' if image else ""
-    files = [*([gif] if gif else []), *_links(run)]
-    links = " · ".join(f'<a href="{_relative(path, out)}">{escape(path.name)}</a>' for path in files)
+    title = escape(f"An episode of {run.label} on {run.env}, {seed}")
+    frame, links = "", []
+    if still:
+        image = f'<img alt="{title}" src="{data_uri(still, "image/png")}">'
+        frame = f'<button type="button" class="frame" aria-label="Play: {title}">{image}</button>'
+    for path in [*([gif] if gif else []), *_links(run)]:
+        parts = Path(os.path.relpath(path.resolve(), out.resolve())).parts
+        address = "/".join(quote(part, safe="") for part in parts)  # quoted so that no name can act as a URL scheme
+        links.append(f'<a href="{address}">{escape(path.name)}</a>')
+    values = run.metrics.get("success_once", np.empty(0))
+    result = f"; success {100 * values[-1]:.0f}%" if len(values) else ""
     return (
         f'<div class="episode"{names.tags(run.env, run.label)}{plays}>{frame}<div class="text"><b>{escape(run.env)}</b>'
-        f"<small>{escape(run.label)}, {seed}{_result(run)}</small>{links}</div></div>\n"
+        f"<small>{escape(run.label)}, {seed}{result}</small>{' · '.join(links)}</div></div>\n"
     )
 
 
@@ -204,13 +187,3 @@ def _still(path: Path) -> bytes | None:
             return content.getvalue()
     except (OSError, ValueError, EOFError, SyntaxError, Image.DecompressionBombError):
         return None
-
-
-def _result(run: Run) -> str:
-    values = run.metrics.get("success_once")
-    return "" if values is None or not len(values) else f"; success {100 * values[-1]:.0f}%"
-
-
-def _relative(path: Path, out: Path) -> str:
-    """Return the path from the page to the file, quoted so that no name can act as a URL scheme."""
-    return "/".join(quote(part, safe="") for part in Path(os.path.relpath(path.resolve(), out.resolve())).parts)

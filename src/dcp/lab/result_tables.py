@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from dcp.errors import UserError
@@ -130,30 +132,26 @@ def absent(hover: str = "") -> Cell:
 
 def to_csv(table: Table) -> str:
     """Return unrounded numbers; what follows a number (±, seeds, marker) has its own column."""
+    columns: list[tuple[str, list[str]]] = []
+    for at, head in enumerate(table.columns):
+        cells = [row.cells[at] for row in table.rows]
+        columns.append((head, [_plain(cell.value, cell.text) for cell in cells]))
+        if any(cell.spread is not None for cell in cells):
+            columns.append((f"{head} ±", [_plain(cell.spread) for cell in cells]))
+        if any(cell.bounds is not None for cell in cells):
+            for i, end in enumerate(("low", "high")):
+                columns.append((f"{head} {end}", [_plain(cell.bounds and cell.bounds[i]) for cell in cells]))
+        if any(cell.count is not None for cell in cells):
+            columns.append((f"{head} seeds", [_plain(cell.count) for cell in cells]))
+        if any(cell.bold for cell in cells):
+            columns.append((f"{head} bold", ["1" if cell.bold else "" for cell in cells]))
+        if any(cell.marker for cell in cells):
+            columns.append((f"{head} marker", [cell.marker for cell in cells]))
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
-    parts = [_csv_parts(table, at) for at in range(len(table.columns))]
-    writer.writerow([head for column in parts for head, _ in column])
-    for row in table.rows:
-        writer.writerow([get(cell) for cell, column in zip(row.cells, parts, strict=True) for _, get in column])
+    writer.writerow([head for head, _ in columns])
+    writer.writerows(zip(*(texts for _, texts in columns), strict=True))
     return lines.getvalue()
-
-
-def _csv_parts(table: Table, at: int) -> list[tuple[str, Callable[[Cell], str]]]:
-    head, cells = table.columns[at], [row.cells[at] for row in table.rows]
-    parts: list[tuple[str, Callable[[Cell], str]]] = [(head, lambda cell: _plain(cell.value, cell.text))]
-    if any(cell.spread is not None for cell in cells):
-        parts.append((f"{head} ±", lambda cell: _plain(cell.spread)))
-    if any(cell.bounds is not None for cell in cells):
-        parts.append((f"{head} low", lambda cell: _plain(cell.bounds and cell.bounds[0])))
-        parts.append((f"{head} high", lambda cell: _plain(cell.bounds and cell.bounds[1])))
-    if any(cell.count is not None for cell in cells):
-        parts.append((f"{head} seeds", lambda cell: _plain(cell.count)))
-    if any(cell.bold for cell in cells):
-        parts.append((f"{head} bold", lambda cell: "1" if cell.bold else ""))
-    if any(cell.marker for cell in cells):
-        parts.append((f"{head} marker", lambda cell: cell.marker))
-    return parts
 
 
 def _plain(value: float | None, otherwise: str = "") -> str:
@@ -164,58 +162,44 @@ def _plain(value: float | None, otherwise: str = "") -> str:
 
 
 def to_markdown(table: Table) -> str:
+    def plain(text: str) -> str:
+        for sign in "\\|*_<":
+            text = text.replace(sign, f"\\{sign}")
+        return text
+
+    def line(cells: Iterable[str]) -> str:
+        return f"| {' | '.join(cells)} |"
+
     aligned = ["---:" if table.is_numeric(at) else ":---" for at in range(len(table.columns))]
-    lines = [_pipes(map(_markdown, table.columns)), _pipes(aligned)]
-    lines += [_pipes(_markdown_cell(cell) for cell in row.cells) for row in table.rows]
-    notes = [f"- {_markdown(note)}" for note in table.notes]
-    return "\n".join([f"**{_markdown(table.title)}**", "", *lines, *([""] if notes else []), *notes, ""])
-
-
-def _markdown_cell(cell: Cell) -> str:
-    text = _markdown(cell.text)
-    return (f"**{text}**" if cell.bold and text else text) + _markdown(cell.marker)
-
-
-def _markdown(text: str) -> str:
-    for sign in "\\|*_<":
-        text = text.replace(sign, f"\\{sign}")
-    return text
-
-
-def _pipes(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    lines = [f"**{plain(table.title)}**", "", line(map(plain, table.columns)), line(aligned)]
+    for row in table.rows:
+        texts = [f"**{plain(c.text)}**" if c.bold and c.text else plain(c.text) for c in row.cells]
+        lines.append(line(text + plain(cell.marker) for text, cell in zip(texts, row.cells, strict=True)))
+    notes = [f"- {plain(note)}" for note in table.notes]
+    return "\n".join([*lines, *([""] if notes else []), *notes, ""])
 
 
 def to_latex(table: Table) -> str:
     """Return a table environment that needs only the package booktabs."""
+
+    def plain(text: str) -> str:
+        return "".join(_LATEX.get(sign, sign) for sign in text)
+
+    def line(cells: Iterable[str]) -> str:
+        return f"{' & '.join(cells)} \\\\"
+
     aligned = "".join("r" if table.is_numeric(at) else "l" for at in range(len(table.columns)))
-    lines = [r"\begin{table}[t]", r"\centering", rf"\caption{{{_latex(' '.join((table.title + '.', *table.notes)))}}}"]
+    lines = [r"\begin{table}[t]", r"\centering", rf"\caption{{{plain(' '.join((table.title + '.', *table.notes)))}}}"]
     lines += [rf"\label{{tab:{table.name}}}", rf"\begin{{tabular}}{{{aligned}}}", r"\toprule"]
-    lines += [_ampersands(map(_latex, table.columns)), r"\midrule"]
-    for before, row in zip((None, *table.rows), table.rows, strict=False):
-        if before is not None and before.environment != row.environment and _in_groups(table):
-            lines.append(r"\midrule")
-        lines.append(_ampersands(_latex_cell(cell) for cell in row.cells))
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
-
-
-def _in_groups(table: Table) -> bool:
-    """Return whether environments have several rows, so that a line between them helps."""
+    lines += [line(map(plain, table.columns)), r"\midrule"]
     environments = [row.environment for row in table.rows]
-    return len(set(environments)) < len(environments)
-
-
-def _latex_cell(cell: Cell) -> str:
-    text = _latex(cell.text)
-    return (rf"\textbf{{{text}}}" if cell.bold and text else text) + _latex(cell.marker)
-
-
-def _latex(text: str) -> str:
-    return "".join(_LATEX.get(sign, sign) for sign in text)
-
-
-def _ampersands(cells: Iterable[str]) -> str:
-    return f"{' & '.join(cells)} \\\\"
+    in_groups = len(set(environments)) < len(environments)  # so that a line between them helps
+    for at, row in enumerate(table.rows):
+        if in_groups and at > 0 and environments[at - 1] != row.environment:
+            lines.append(r"\midrule")
+        texts = [rf"\textbf{{{plain(c.text)}}}" if c.bold and c.text else plain(c.text) for c in row.cells]
+        lines.append(line(text + plain(cell.marker) for text, cell in zip(texts, row.cells, strict=True)))
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
 
 WRITERS: dict[str, Callable[[Table], str]] = {"csv": to_csv, "md": to_markdown, "tex": to_latex}
@@ -246,3 +230,17 @@ def require_writable(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
+
+
+def finite(tree: Any) -> Any:
+    """Convert for JSON, which has no nan, no infinity and no arrays: null replaces what is not known, and arrays are
+    rounded to five digits."""
+    if isinstance(tree, dict):
+        return {name: finite(value) for name, value in tree.items()}
+    if isinstance(tree, np.ndarray):
+        return finite([float(f"{x:.5g}") for x in tree] if tree.ndim == 1 else list(tree))
+    if isinstance(tree, list | tuple):
+        return [finite(value) for value in tree]
+    if isinstance(tree, np.generic):
+        return finite(tree.item())
+    return None if isinstance(tree, float) and not math.isfinite(tree) else tree

@@ -3,8 +3,6 @@
 Nothing is filled in, nothing is interpolated, and nothing is written.
 """
 
-import csv
-import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -16,8 +14,8 @@ import numpy as np
 
 from dcp.config import Config, Settings, fields_where
 from dcp.errors import UserError
-from dcp.files.run_folder import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, located, read_config_file
-from dcp.files.validation import read_json, read_text
+from dcp.files.run_folder import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, located, read_config_file, read_metrics
+from dcp.files.validation import read_json
 from dcp.lab import paper_values
 from dcp.lab.statistics import Interval, t_interval
 from dcp.methods.table import METHODS
@@ -65,8 +63,8 @@ class EvalRecord:
     @property
     def about(self) -> dict[str, Any]:
         """Return env, method, seed and env_steps of the policy, as far as the file has them."""
-        found = self.content.get("about")
-        return found if isinstance(found, dict) else {}
+        about = self.content.get("about")
+        return about if isinstance(about, dict) else {}
 
 
 @dataclass(frozen=True, eq=False)  # compared by identity, because arrays have no single truth value
@@ -116,75 +114,44 @@ class Run:
 
 def read_run(folder: Path) -> Run:
     """Read one run folder. What is wrong with it becomes its state, so that one bad run does not stop the others."""
-    evals, bad = read_evals(folder / EVALS_DIR)
+    evals, remarks = read_evals(folder / EVALS_DIR)
     videos, plots = _files(folder / VIDEOS_DIR, _VIDEO_ENDINGS), _files(folder / PLOTS_DIR, _PLOT_ENDINGS)
-    run = Run(folder, evals=evals, videos=videos, plots=plots, remark="; ".join(bad))
+    run = Run(folder, evals=evals, videos=videos, plots=plots, remark="; ".join(remarks))
     try:
         stored = read_config_file(folder / CONFIG_FILE)["config"]
         run = replace(run, config=asdict(Config.from_dict(stored)))  # a missing field had its default
-        metrics, torn = read_metrics(folder / METRICS_FILE)
+        metrics, torn = read_metrics(folder / METRICS_FILE) if (folder / METRICS_FILE).exists() else ({}, False)
+        _require_columns(metrics)
     except UserError as error:
         return replace(run, state=f"{DAMAGED}: {error}")
-    remarks = [run.remark, "the last line of metrics.csv is incomplete and left out" if torn else "", _nans(metrics)]
-    run = replace(run, metrics=metrics, remark="; ".join(filter(None, remarks)))
-    return replace(run, state=_state(run))
-
-
-def _state(run: Run) -> str:
+    remarks += ["the last line of metrics.csv is incomplete and left out"] if torn else []
+    for name in (name for name in _EXPECTED if name in metrics):
+        if bad := int(np.sum(~np.isfinite(metrics[name]))):
+            remarks.append(f"{name} is not finite in {bad} of {len(metrics[name])} evaluations")
+    run = replace(run, metrics=metrics, remark="; ".join(remarks))
     if not run.num_evaluations:
-        return NO_EVALUATION
-    if run.env_steps >= run.budget:
-        return FINISHED
-    return f"running or stopped at {run.env_steps:,.0f} of {run.budget:,} steps"
+        return replace(run, state=NO_EVALUATION)
+    unfinished = f"running or stopped at {run.env_steps:,.0f} of {run.budget:,} steps"
+    return replace(run, state=FINISHED if run.env_steps >= run.budget else unfinished)
 
 
-def _nans(metrics: dict[str, np.ndarray]) -> str:
-    counts = {name: int(np.sum(~np.isfinite(metrics[name]))) for name in _EXPECTED if name in metrics}
-    bad = [f"{name} is not finite in {n} of {len(metrics[name])} evaluations" for name, n in counts.items() if n]
-    return "; ".join(bad)
-
-
-def read_metrics(path: Path) -> tuple[dict[str, np.ndarray], bool]:
-    """Return the columns, and whether a half-written last line was left out. Without a file there are no columns."""
-    if not path.exists():
-        return {}, False
-    try:
-        lines = csv.reader(io.StringIO(read_text(path), newline=""))
-        header, *rows = [line for line in lines if line] or [[]]
-        torn = bool(rows) and not _is_whole(rows[-1], header)
-        rows = rows[:-1] if torn else rows
-        values = np.asarray([[float(value) for value in row] for row in rows], float).reshape(len(rows), len(header))
-    except OSError as error:
-        raise UserError(f"cannot read {path.name} ({error.strerror})") from error
-    except (ValueError, csv.Error) as error:
-        raise UserError(f"{path.name} has a line that is not a row of numbers ({error})") from error
-    if rows:
-        _require_columns(path.name, header, values)
-    return dict(zip(header, values.T, strict=True)), torn
-
-
-def _require_columns(name: str, header: list[str], values: np.ndarray) -> None:
-    """Check values [evaluations, columns]. A measure may be nan, but not the steps at which it was taken."""
+def _require_columns(metrics: dict[str, np.ndarray]) -> None:
+    """Refuse columns without steps that increase. A measure may be nan, but not the steps at which it was taken."""
+    if not any(map(len, metrics.values())):
+        return
     for column in _EXPECTED:
-        if header.count(column) != 1:
-            raise UserError(f"{name} {'has two columns' if column in header else 'lacks the column'} {column}")
-    steps = values[:, header.index("env_steps")]
+        if column not in metrics:
+            raise UserError(f"{METRICS_FILE} lacks the column {column}")
+    steps = metrics["env_steps"]
     if not np.isfinite(steps).all() or steps[0] < 0:
-        raise UserError(f"{name} has a row without a number of steps")
+        raise UserError(f"{METRICS_FILE} has a row without a number of steps")
     if not np.all(np.diff(steps) > 0):
-        raise UserError(f"{name} has steps that do not increase from row to row")
-
-
-def _is_whole(row: list[str], header: list[str]) -> bool:
-    try:
-        return len(list(map(float, row))) == len(header)
-    except ValueError:
-        return False
+        raise UserError(f"{METRICS_FILE} has steps that do not increase from row to row")
 
 
 def read_evals(folder: Path) -> tuple[tuple[EvalRecord, ...], list[str]]:
-    """Return the results of `dcp eval` there, and a sentence for each file that it did not write."""
-    records, bad = [], []
+    """Return the results of `dcp eval` in a folder, and a sentence for each file that it did not write."""
+    records, remarks = [], []
     for path in sorted(folder.glob("*.json")):
         try:
             content = read_json(path)
@@ -192,19 +159,18 @@ def read_evals(folder: Path) -> tuple[tuple[EvalRecord, ...], list[str]]:
                 raise ValueError("it holds no result of dcp eval")
             records.append(EvalRecord(path, content))
         except (OSError, ValueError) as error:
-            bad.append(f"{EVALS_DIR}/{path.name} cannot be read ({error})")
-    return tuple(records), bad
+            remarks.append(f"{EVALS_DIR}/{path.name} cannot be read ({error})")
+    return tuple(records), remarks
 
 
 def _files(folder: Path, endings: tuple[str, ...]) -> tuple[Path, ...]:
-    if not folder.is_dir():
-        return ()
-    return tuple(sorted(path for path in folder.iterdir() if path.suffix in endings and path.is_file()))
+    files = folder.iterdir() if folder.is_dir() else ()
+    return tuple(sorted(path for path in files if path.suffix in endings and path.is_file()))
 
 
 @dataclass(frozen=True)
 class Collection:
-    """Hold every run that was found, good or not; `groups` holds the runs that statistics may use."""
+    """Hold every run, good or not; `groups` holds the runs that statistics may use."""
 
     runs: tuple[Run, ...]
     loose_evals: tuple[EvalRecord, ...] = ()  # results of `dcp eval --out`, or of the zoo: in no run folder
@@ -213,27 +179,20 @@ class Collection:
     @cached_property
     def groups(self) -> dict[Key, tuple[Run, ...]]:
         """Return (environment, method) -> its runs that have an evaluation, one per seed, in the order of the seeds."""
-        found: dict[Key, list[Run]] = {}
+        groups: dict[Key, list[Run]] = {}
         for run in self.runs:
             if run.num_evaluations and not run.is_damaged and run not in self.repeated:
-                found.setdefault((run.env, run.label), []).append(run)
-        order = [(env, method) for env in in_order(e for e, _ in found) for method in in_order(m for _, m in found)]
-        return {key: tuple(sorted(found[key], key=lambda run: run.seed)) for key in order if key in found}
+                groups.setdefault((run.env, run.label), []).append(run)
+        order = [(env, method) for env in in_order(e for e, _ in groups) for method in in_order(m for _, m in groups)]
+        return {key: tuple(sorted(groups[key], key=lambda run: run.seed)) for key in order if key in groups}
 
     @cached_property
     def repeated(self) -> list[Run]:
         """Return runs whose seed a longer run already covers: they would count it twice."""
-        seen: set[tuple[str, str, int]] = set()
-        left = []
-        longest_first = sorted(self.runs, key=lambda run: (-run.env_steps, -run.num_evaluations))
-        for run in longest_first:  # stable: ties in the order of the paths
-            if run.is_damaged or not run.num_evaluations:
-                continue
-            identity = (run.env, run.label, run.seed)
-            if identity in seen:
-                left.append(run)
-            seen.add(identity)
-        return left
+        longest: dict[tuple[str, str, int], Run] = {}
+        usable = [run for run in self.runs if run.num_evaluations and not run.is_damaged]
+        longest_first = sorted(usable, key=lambda run: (-run.env_steps, -run.num_evaluations))  # ties: by path
+        return [run for run in longest_first if longest.setdefault((run.env, run.label, run.seed), run) is not run]
 
     @property
     def environments(self) -> list[str]:
@@ -249,8 +208,8 @@ class Collection:
 
     def missing_seeds(self, environment: str, method: str) -> list[int]:
         """Return the seeds that another method of this environment has and this one lacks."""
-        there = {run.seed for (env, _), runs in self.groups.items() if env == environment for run in runs}
-        return sorted(there - {run.seed for run in self.of(environment, method)})
+        seeds = {run.seed for (env, _), runs in self.groups.items() if env == environment for run in runs}
+        return sorted(seeds - {run.seed for run in self.of(environment, method)})
 
     def settings_apart(self, environment: str) -> list[str]:
         """Return settings in which the methods of an environment differ and that neither method nor label names."""
@@ -266,17 +225,17 @@ class Collection:
     @cached_property
     def remarks(self) -> list[str]:
         """Return a sentence for everything that is missing or damaged. Nothing is ever filled in for it."""
-        said = [f"{run.folder}: {run.state}." for run in self.runs if run.state != FINISHED]
-        said += [f"{run.folder}: {run.remark}." for run in self.runs if run.remark]
-        said += self.unread
-        said += [f"{run.folder}: left out, another run of {run.label} has seed {run.seed}." for run in self.repeated]
+        lines = [f"{run.folder}: {run.state}." for run in self.runs if run.state != FINISHED]
+        lines += [f"{run.folder}: {run.remark}." for run in self.runs if run.remark]
+        lines += self.unread
+        lines += [f"{run.folder}: left out, another run of {run.label} has seed {run.seed}." for run in self.repeated]
         for env, method in self.groups:
             if missing := ", ".join(map(str, self.missing_seeds(env, method))):
-                said.append(f"{env}, {method}: no run of seed {missing}, which other methods have.")
+                lines.append(f"{env}, {method}: no run of seed {missing}, which other methods have.")
         for env in self.environments:
             if names := ", ".join(self.settings_apart(env)):
-                said.append(f"{env}: the methods also differ in {names}, so a difference may be due to that.")
-        return said
+                lines.append(f"{env}: the methods also differ in {names}, so a difference may be due to that.")
+        return lines
 
 
 def collect(paths: Sequence[str | Path]) -> Collection:
@@ -285,8 +244,8 @@ def collect(paths: Sequence[str | Path]) -> Collection:
         raise UserError("no runs to read: name run folders, or a folder above them such as runs/")
     folders: dict[Path, Path] = {}  # resolved -> as named: a folder named twice counts once
     loose: dict[Path, Path] = {}
-    for given in paths:
-        start = located(given)
+    for path in paths:
+        start = located(path)
         if not start.is_dir():
             raise UserError(f"there is no folder {start}: name run folders, or a folder above them such as runs/")
         for folder in _walk(start):
@@ -297,9 +256,9 @@ def collect(paths: Sequence[str | Path]) -> Collection:
     runs = [read_run(folder) for folder in folders.values()]
     evals, unread = [], []
     for folder in loose.values():
-        records, bad = read_evals(folder / EVALS_DIR)
+        records, remarks = read_evals(folder / EVALS_DIR)
         evals += records
-        unread += [f"{folder}: {why}." for why in bad]
+        unread += [f"{folder}: {remark}." for remark in remarks]
     return Collection(tuple(_labelled(runs)), tuple(evals), tuple(unread))
 
 
@@ -327,8 +286,8 @@ def _labelled(runs: list[Run]) -> list[Run]:
         if names_physics(run.config) and "physics" not in vary:
             vary.append("physics")
         apart = [name for name in vary if name not in _NOT_A_VARIANT and run.config.get(name) != _DEFAULTS.get(name)]
-        said = ", ".join(f"{name} {run.config.get(name)}" for name in apart)
-        labelled.append(replace(run, label=f"{run.method} ({said})" if said else run.method))
+        settings = ", ".join(f"{name} {run.config.get(name)}" for name in apart)
+        labelled.append(replace(run, label=f"{run.method} ({settings})" if settings else run.method))
     return labelled
 
 

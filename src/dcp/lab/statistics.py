@@ -4,6 +4,7 @@ Every interval is two-sided, at 95% unless a caller asks for another confidence,
 """
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -73,9 +74,8 @@ def episode_interval(values: np.ndarray, least: float = -math.inf, most: float =
     """Return Student's t interval as plain floats, cut where the values have bounds; unknown without any episode."""
     if len(values) == 0:
         return UNKNOWN
-    found = t_interval(values)
-    low, high = max(float(found.low), least), min(float(found.high), most)
-    return Interval(float(found.mean), low, high, float(found.half_width), len(values))
+    mean, low, high, half, count = t_interval(values)
+    return Interval(float(mean), max(float(low), least), min(float(high), most), float(half), count)
 
 
 def success_interval(success: np.ndarray) -> Interval:
@@ -90,10 +90,15 @@ def weighted_interval(values: np.ndarray, weights: np.ndarray, least: float, mos
     if total == 0.0:
         return UNKNOWN
     mean = float(np.sum(values * weights) / total)
+    variance = count / max(count - 1, 1) * float(np.sum((weights * (values - mean)) ** 2)) / total**2
+    return _t_within(mean, variance, count, least, most)
+
+
+def _t_within(mean: float, variance: float, count: int, least: float, most: float) -> Interval:
+    """Return Student's t interval of a mean with this variance, within its bounds; none for fewer than two."""
     if count < 2:
         return Interval(mean, count=count)
-    error = math.sqrt(count / (count - 1) * float(np.sum((weights * (values - mean)) ** 2))) / total
-    half = float(stats.t.ppf(0.5 + 0.5 * CONFIDENCE, df=count - 1)) * error
+    half = float(stats.t.ppf(0.5 + 0.5 * CONFIDENCE, df=count - 1)) * math.sqrt(variance)
     return Interval(mean, max(mean - half, least), min(mean + half, most), count=count)
 
 
@@ -130,11 +135,7 @@ def clustered_mean(
 
     With one state per episode it is the plain t interval. Where values have bounds, so has the interval.
     """
-    mean, variance, count = _between(values, episodes)
-    if count < 2:
-        return Interval(mean, count=count)
-    half = float(stats.t.ppf(0.5 + 0.5 * CONFIDENCE, df=count - 1)) * math.sqrt(variance)
-    return Interval(mean, max(mean - half, least), min(mean + half, most), count=count)
+    return _t_within(*_between(values, episodes), least, most)
 
 
 def clustered_share(holds: np.ndarray, episodes: np.ndarray) -> Interval:
@@ -234,15 +235,13 @@ def paired_test(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Paire
     shared = sorted(ours.keys() & theirs.keys())
     if not shared:
         return None
-    found = t_interval([ours[seed] - theirs[seed] for seed in shared])
-    gap, half = float(found.mean), float(found.half_width)
-    if not math.isfinite(half) or (half == 0.0 and gap == 0.0):
-        return PairedTest(found, math.nan)
-    if half == 0.0:
-        return PairedTest(found, 0.0)
-    freedom = len(shared) - 1
-    t = gap / (half / stats.t.ppf(0.975, freedom))
-    return PairedTest(found, float(2.0 * stats.t.sf(abs(t), freedom)))
+    gaps = [ours[seed] - theirs[seed] for seed in shared]
+    if len(shared) < 2 or not np.isfinite(gaps).all() or not np.any(gaps):
+        return PairedTest(t_interval(gaps), math.nan)
+    with np.errstate(divide="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # equal gaps have no variance, and p is 0
+        test: Any = stats.ttest_1samp(gaps, 0.0)
+    return PairedTest(t_interval(gaps), float(test.pvalue))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -284,14 +283,9 @@ def probability_of_improvement(ours: Scores, theirs: Scores) -> np.ndarray:
     """Return how likely a run of ours beats a run of theirs on the same task, averaged over tasks; a tie is half."""
     tasks = []
     for x, y in zip(ours, theirs, strict=True):
-        wins = [_wins(x[..., i : i + 1], y) for i in range(x.shape[-1])]  # one by one: all pairs of all resamples at
-        tasks.append(np.mean(wins, axis=0))  # once would take gigabytes with a few hundred runs
+        rivals = (x[..., i : i + 1] for i in range(x.shape[-1]))  # all pairs of all resamples at once take gigabytes
+        tasks.append(np.mean([((one > y) + 0.5 * (one == y)).mean(axis=-1) for one in rivals], axis=0))
     return np.mean(tasks, axis=0)
-
-
-def _wins(one: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """[..., 1], [..., runs] -> the share of the others that it beats: [...]"""
-    return ((one > others) + 0.5 * (one == others)).mean(axis=-1)
 
 
 def performance_profile(scores: Scores, levels: np.ndarray) -> np.ndarray:
@@ -325,16 +319,9 @@ def profile_with_band(
     profile = performance_profile(scores, levels)
     if not _has_interval(scores):
         return profile, unknown, unknown
-    low, high = _bounds(_drawn_profiles(scores, levels, reps))
+    (drawn,) = resampled(scores, reps=reps)
+    low, high = _bounds(performance_profile(drawn, levels))
     return profile, low, high
-
-
-def _drawn_profiles(scores: Scores, levels: np.ndarray, reps: int) -> np.ndarray:
-    """[reps, levels]. How often each run is drawn is all that counts here, so a matrix product does it."""
-    draw = np.random.default_rng(_SEED)
-    drawn = [draw.multinomial(len(task), np.full(len(task), 1.0 / len(task)), reps) for task in scores]  # [reps, n]
-    above = np.concatenate(scores)[:, None] > levels  # [all runs, levels]
-    return np.concatenate(drawn, axis=1) @ above.astype(float) / len(above)
 
 
 def resampled(*scores: Scores, reps: int) -> list[list[np.ndarray]]:

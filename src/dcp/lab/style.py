@@ -1,16 +1,21 @@
-"""Set how every figure looks: light, legible, and clear to colour-blind readers (Okabe and Ito's colours)."""
+"""Set how every figure looks: light, legible, clear to colour-blind readers (Okabe and Ito's colours); draw mazes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 
 from dcp.methods.table import METHODS
+from dcp.policies.policy_file import write_whole
+from dcp.types import MazeLayout
 
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 PALETTE = (ORANGE, GREEN, BLUE, PURPLE, VERMILION, SKY, "#7F7F7F", "#000000")
@@ -95,7 +100,41 @@ def step_axis(axes: Axes) -> None:
 
 def save(figure: Figure, path: Path) -> Path:
     """Save a figure without timestamp or version, so that the same figure gives the same bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    content = BytesIO()
     with house_style():  # ticks are made while drawing
-        figure.savefig(path, metadata=_METADATA.get(path.suffix))
+        figure.savefig(content, format=path.suffix[1:], metadata=_METADATA.get(path.suffix))
+    write_whole(path, content.getvalue())  # follows no link of this name
     return path
+
+
+def draw_maze(axes: Axes, layout: MazeLayout) -> None:
+    """Draw walls as solid cells, as in the layout's text: x (row) runs downwards, y (column) to the right."""
+    scale = layout.scale
+    for i, j in np.argwhere(layout.walls):
+        corner = ((j - 0.5) * scale, (i - 0.5) * scale)
+        axes.add_patch(Rectangle(corner, scale, scale, facecolor=WALL, linewidth=0, antialiased=False, zorder=3))
+    rows, columns = layout.walls.shape
+    near, far = 0.5 - BORDER, 1.5 - BORDER  # only the inner edge of the outer walls is shown
+    axes.set_xlim(near * scale, (columns - far) * scale)
+    axes.set_ylim((rows - far) * scale, near * scale)
+    axes.set_aspect("equal")
+    axes.xaxis.set_major_locator(MultipleLocator(scale * max(1, columns // 10)))
+    axes.yaxis.set_major_locator(MultipleLocator(scale * max(1, rows // 10)))
+    axes.set_xlabel("y (column)")
+    axes.set_ylabel("x (row, downwards)")
+    axes.grid(False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.tick_params(length=0)
+
+
+def draw_arrows(axes: Axes, points: np.ndarray, ways: np.ndarray, length: float, **look: Any) -> None:
+    """Draw unit vectors [K, 2] about points [K, 2]; x (row) runs downwards."""
+    head = {"headwidth": 4.2, "headlength": 4.2, "headaxislength": 3.8, "zorder": 4}
+    placed = {"angles": "xy", "scale_units": "xy", "scale": 1.0, "pivot": "mid"}
+    axes.quiver(points[:, 1], points[:, 0], length * ways[:, 1], length * ways[:, 0], **placed, **head, **look)
+
+
+def arrows_per_cell(layout: MazeLayout) -> int:
+    """Return the number of arrows per cell side: fewer in a large maze, to keep them apart."""
+    return 4 if max(layout.walls.shape) <= 6 else 2

@@ -50,7 +50,7 @@ class Target:
             return Path("runs") / self.label
         return self.folder or Path("runs")
 
-    def room(self, name: str) -> Path:
+    def results_dir(self, name: str) -> Path:
         """Return the folder of this name in its home. A link there that leads elsewhere is refused: a run folder may be
         a stranger's, and results must not be written outside it."""
         require_no_links_out(self.home / name, of=self.home)
@@ -119,6 +119,13 @@ def _config(folder: Path, about: dict[str, Any]) -> Config | None:
     return config if same else None
 
 
+def require_psi(target: Target) -> DeployedPolicy:
+    """Return the target's policy, or refuse one without a psi."""
+    if not isinstance(target.policy, DeployedPolicy):
+        raise UserError(f"{target.label} holds no psi: name the run's folder or its policy.safetensors")
+    return target.policy
+
+
 def require_known_parts(config: Config, source: object) -> None:
     """Refuse a config that names code as a part of its agent, unless the user has imported it: call this before an
     agent is made from a config that was read, because making it imports what the config names."""
@@ -151,7 +158,12 @@ def environment_of(
             raise UserError(f"{target.label} does not say which environment it is for: name one with --env")
         if env is None:
             require_allowed({"env": name})
-        name = _eval_layout(name) if eval_layout else name
+        if eval_layout and not name.endswith(EVAL_LAYOUT):
+            others = [known for known in ENVIRONMENTS if known.endswith(EVAL_LAYOUT)]
+            if name + EVAL_LAYOUT not in others:
+                hint = f"leave out --eval-layout, or evaluate on one of {', '.join(others)}"
+                raise UserError(f"{name} has no evaluation layout: {hint}")
+            name += EVAL_LAYOUT
         randomize = randomize or (target.randomize if env is None else None)
         made = make_env(name, fidelity or target.fidelity, physics or target.physics, randomize)
     if target.sizes not in (None, _sizes(made.spec)):
@@ -160,12 +172,3 @@ def environment_of(
             f"{_sizes(made.spec)}: choose an environment of the policy's sizes"
         )
     return made
-
-
-def _eval_layout(name: str) -> str:
-    if name.endswith(EVAL_LAYOUT):
-        return name
-    if name + EVAL_LAYOUT not in ENVIRONMENTS:
-        there = ", ".join(known for known in ENVIRONMENTS if known.endswith(EVAL_LAYOUT))
-        raise UserError(f"{name} has no evaluation layout: leave out --eval-layout, or evaluate on one of {there}")
-    return name + EVAL_LAYOUT

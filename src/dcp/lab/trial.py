@@ -1,14 +1,16 @@
-"""Evaluate policies on frozen sets of episodes. The seed, the environment and their number decide each set.
-
-From Python, call `evaluate`; `sweep` finds the best burst.
+"""Evaluate policies on frozen sets of episodes, and write the results. The seed, the environment and their number
+decide each set. From Python, call `evaluate`; `sweep` finds the best burst.
 """
 
+import csv
 import hashlib
+import io
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, wraps
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import numpy as np
@@ -17,22 +19,64 @@ from dcp.envs.base import Environment
 from dcp.errors import UserError
 from dcp.evaluation import Bin, Deployment, Measures, evaluation_key, measure
 from dcp.lab.paths import path_lengths
+from dcp.lab.result_tables import finite, writing_to
+from dcp.lab.run_collection import EVALS_DIR
+from dcp.lab.statistics import Interval, episode_interval, paired_success_interval, success_interval, weighted_interval
 from dcp.lab.targets import Target, environment_of, open_target
 from dcp.machine import compiling, devices
 from dcp.machine.checks import available_memory
 from dcp.policies.policy import DeployedPolicy, Policy
+from dcp.policies.policy_file import write_whole
 from dcp.policies.wrappers import SampledPolicy, with_burst
 from dcp.types import Array, EnvSpec
 
 EPISODES = 128
-GOAL_SETS = 0x676F616C  # an evaluation index that training never reaches, so every run sees new episodes
-NUMBERS = 3  # kept of each step of an episode, as 32 bits: a distance, three flags, the saturation
+EVAL_STREAM = 0x676F616C  # an evaluation index that training never reaches, so every run sees new episodes
+NUMBERS = 3  # kept of each step of an episode, as 32 bits: a distance, three flags, the saturation; and signs
 COMPILING = "compiling (up to a minute under simulated physics, the first time)"
-CONFIRMATION = GOAL_SETS + 1  # the second set of each seed
+CONFIRMATION = EVAL_STREAM + 1  # the second set of each seed
+RESULT_SCHEMA = 1  # of the files of results
+_EPISODE_COLUMNS = ("success", "first_reach", "time_near_goal", "start_distance", "final_distance", "saturation")
+_EPISODE_COLUMNS += ("action_flips",)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Program:
+    """A jitted function whose compilation can be waited for by itself, so that a user sees what takes the time."""
+
+    def __init__(self, run: Any):
+        self._run, self._made = run, {}
+
+    def compiled_for(self, *args: Any, on_compile: Callable[[], object] = int) -> Callable[..., Any]:
+        """Return the executable for arguments like these, compiled once; `on_compile` is called before."""
+        leaves, tree = jax.tree.flatten(args)
+        like = tuple((jax.typeof(leaf), getattr(leaf, "sharding", None)) for leaf in leaves)
+        if (tree, like) not in self._made:
+            on_compile()
+            self._made[tree, like] = self._run.lower(*args).compile()
+        return self._made[tree, like]
+
+
+def cached_by_env(make: Callable[P, R]) -> Callable[P, R]:
+    """Keep the last four results of `make(env, ...)`. An environment without a hash gets a fresh one each time."""
+    shared = lru_cache(maxsize=4)(make)
+
+    @wraps(make)
+    def get(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            hash(args)
+        except TypeError:
+            return make(*args, **kwargs)
+        return shared(*args, **kwargs)
+
+    return get
 
 
 def goal_set_key(seed: int) -> Array:
-    return evaluation_key(seed, GOAL_SETS)
+    return evaluation_key(seed, EVAL_STREAM)
 
 
 @dataclass(frozen=True)
@@ -89,36 +133,27 @@ class Arena:
         else:
             policy = split.everywhere(policy)
             run = _program(deployment).compiled_for(policy, keys[0], on_compile=lambda: tell(COMPILING))
-        found = []
+        by_seed = []
         for number, key in enumerate(keys, 1):
             tell(f"running, seed {number} of {len(keys)}" if len(keys) > 1 else "running")
-            found.append(measure(jax.device_get(run(policy, key))))
-        return Trial(self.env.spec, self.length, self.seeds, tuple(found))
+            by_seed.append(measure(jax.device_get(run(policy, key))))
+        return Trial(self.env.spec, self.length, self.seeds, tuple(by_seed))
 
 
-def _program(deployment: Deployment) -> compiling.Program:
-    try:
-        return _shared(deployment)
-    except TypeError:  # a user's environment may have no hash
-        return _make_program(deployment)
-
-
-def _make_program(deployment: Deployment) -> compiling.Program:
-    return compiling.Program(compiling.jit(deployment.episodes))
-
-
-_shared = lru_cache(maxsize=4)(_make_program)
+@cached_by_env
+def _program(deployment: Deployment) -> Program:
+    return Program(compiling.jit(deployment.episodes))
 
 
 def require_room(spec: EnvSpec, episodes: int, length: int, numbers: int) -> None:
     """Refuse episodes that memory cannot hold. `numbers` are kept per step, and all environments run at once."""
     each = 4 * (numbers * (length + 1) + 32 * (spec.state_size + spec.goal_size))  # bytes
-    there = available_memory()
-    if there is not None and episodes * each > there:
-        need, free = f"{episodes * each / 1e9:,.1f} GB", f"{there / 1e9:,.1f} GB"
+    available = available_memory()
+    if available is not None and episodes * each > available:
+        need, free = f"{episodes * each / 1e9:,.1f} GB", f"{available / 1e9:,.1f} GB"
         raise UserError(
             f"{episodes:,} episodes of {length:,} steps need {need}, and {free} are free: "
-            f"use {max(1, there // each):,} or fewer, and several seeds for more"
+            f"use {max(1, available // each):,} or fewer, and several seeds for more"
         )
 
 
@@ -152,7 +187,7 @@ def arena_for(
     devices.prepare(wanted, made.spec)
     count = devices.count_devices(None if devices.shortage(wanted or 1) else wanted, episodes, made.spec)
     length = episode_length or (config.episode_length if config else None) or made.spec.episode_length
-    require_room(made.spec, episodes, length, NUMBERS)
+    require_room(made.spec, episodes, length, NUMBERS + -(-made.spec.action_size // 4))
     return Arena(made, episodes, length, tuple(seeds), count)
 
 
@@ -206,10 +241,10 @@ class Sweep(NamedTuple):
 
 
 def combinations(periods: Sequence[int], lengths: Sequence[int]) -> list[tuple[int, int]]:
-    found = [(period, length) for period in periods for length in lengths if 0 < length < period]
-    if not found:
+    bursts = [(period, length) for period in periods for length in lengths if 0 < length < period]
+    if not bursts:
         raise UserError("the sweep has no burst with 0 < L < P: give other --periods and --lengths")
-    return found
+    return bursts
 
 
 def sweep(
@@ -222,17 +257,104 @@ def sweep(
 
     def trial(burst: tuple[int, int] | None, confirm: bool = False) -> Trial:
         keys = [evaluation_key(seed, CONFIRMATION) for seed in arena.seeds] if confirm else None
-        found = arena.trial(with_burst(policy, *burst) if burst else policy, keys)
+        trial = arena.trial(with_burst(policy, *burst) if burst else policy, keys)
         on_trial(f"P {burst[0]}, L {burst[1]}" if burst else "no burst")
-        return found
+        return trial
+
+    def merit(burst: tuple[int, int]) -> tuple[float, float, float]:
+        """Rank by success, then by time near goal, then by the smaller share of random steps."""
+        measures = tried[burst].all
+        return float(measures.success.mean()), float(measures.time_near_goal.mean()), -burst[1] / burst[0]
 
     without = trial(None)
     tried = {burst: trial(burst) for burst in bursts}
-    best = max(tried, key=lambda burst: _merit(tried[burst], burst))
+    best = max(tried, key=merit)
     return Sweep(without, tried, best, trial(None, confirm=True), trial(best, confirm=True))
 
 
-def _merit(trial: Trial, burst: tuple[int, int]) -> tuple[float, float, float]:
-    """Rank by success, then by time near goal, then by the smaller share of random steps."""
+# What an evaluation found: intervals over episodes, and the files in the run's folder.
+
+
+def estimates(measures: Measures) -> dict[str, Interval]:
+    return {
+        "success_once": success_interval(measures.success),
+        "time_near_goal": episode_interval(measures.time_near_goal),
+        "first_reach": episode_interval(measures.first_reach[measures.success]),  # of the episodes that reached
+        "final_distance": episode_interval(measures.final_distance),
+        "saturation": weighted_interval(measures.saturation, measures.steps, 0.0, 1.0),
+        "action_flips": weighted_interval(measures.action_flips, np.maximum(measures.steps - 1, 0), 0.0, 1.0),
+    }
+
+
+class Paired(NamedTuple):
+    """Compare two evaluations on the same episodes: success and time near goal, `after` minus `before`."""
+
+    success_once: Interval
+    time_near_goal: Interval
+    wins: int  # reached only after
+    ties: int
+    losses: int  # reached only before
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: each.as_json() if isinstance(each, Interval) else each for name, each in self._asdict().items()}
+
+
+def paired(before: Measures, after: Measures) -> Paired:
+    if not np.array_equal(before.start, after.start):
+        raise UserError("two evaluations on different episodes cannot be paired: use the same seeds and environment")
+    gain = after.success.astype(int) - before.success.astype(int)  # [N]
+    wins, losses = int(np.sum(gain > 0)), int(np.sum(gain < 0))
+    gained_time = episode_interval(after.time_near_goal - before.time_near_goal)
+    gained = paired_success_interval(wins, losses, len(gain))
+    return Paired(gained, gained_time, wins, len(gain) - wins - losses, losses)
+
+
+def as_json(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:
+    """Return everything but the single episodes, which are in the CSV file."""
     measures = trial.all
-    return float(measures.success.mean()), float(measures.time_near_goal.mean()), -burst[1] / burst[0]
+    return {
+        "schema_version": RESULT_SCHEMA,
+        **about,
+        "env": trial.spec.name,
+        "episode_length": trial.episode_length,
+        "episodes": len(measures.success),
+        "diverged_episodes": int(measures.diverged.sum()),
+        "summary": {name: estimate.as_json() for name, estimate in estimates(measures).items()},
+        "seeds": [
+            {"seed": seed, "goal_set_sha256": fingerprint, **one.summary()}
+            for seed, fingerprint, one in zip(trial.seeds, trial.goal_sets(), trial.by_seed, strict=True)
+        ],
+        "distance": trial.distances[0],
+        "by_distance": [part._asdict() for part in trial.by_distance()],
+        "cumulative_reach": [round(float(share), 6) for share in measures.cumulative_reach],
+    }
+
+
+def as_csv(trial: Trial) -> str:
+    """Return one row per episode."""
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    goal = [f"goal_{i}" for i in range(trial.spec.goal_size)]
+    writer.writerow(["seed", "episode", "distance", *_EPISODE_COLUMNS, "diverged", "steps", *goal])
+    along, at = trial.distances[1], 0
+    for seed, m in zip(trial.seeds, trial.by_seed, strict=True):
+        goals = trial.spec.split(m.start)[1]  # [N, G]
+        for i in range(len(m.success)):
+            numbers = [_plain(getattr(m, name)[i]) for name in (*_EPISODE_COLUMNS, "diverged", "steps")]
+            writer.writerow([seed, i, _plain(along[at]), *numbers, *(_plain(x) for x in goals[i])])
+            at += 1
+    return lines.getvalue()
+
+
+def _plain(value: Any) -> int | float:
+    """Return a bool as 0 or 1, and a float32 as the shortest text that reads back as the same number."""
+    return int(value) if np.issubdtype(type(value), np.integer) or isinstance(value, np.bool_) else float(str(value))
+
+
+def write_results(folder: Path, name: str, content: dict[str, Any], trial: Trial) -> list[Path]:
+    """Write <folder>/evals/<name>.json and .csv, each completely or not at all."""
+    paths = [folder / EVALS_DIR / f"{name}{ending}" for ending in (".json", ".csv")]
+    with writing_to(folder / EVALS_DIR):
+        write_whole(paths[0], json.dumps(finite(content), indent=1, allow_nan=False).encode())
+        write_whole(paths[1], as_csv(trial).encode())
+    return paths

@@ -1,7 +1,4 @@
-"""Check a run before it starts, by the tables, its environment and this machine's memory.
-
-The checks that need none of these are in config.py.
-"""
+"""Check a run before it starts: by the tables of parts, its environment and this machine's memory."""
 
 import os
 from contextlib import suppress
@@ -14,13 +11,13 @@ import numpy as np
 from dcp.components import TABLES
 from dcp.config import MAY_BE_CODE, Config, Settings, type_violations
 from dcp.critics.contrastive import loss_of_chunks
-from dcp.envs.base import Environment, EnvState
+from dcp.envs.base import Environment
 from dcp.envs.registry import env_of, is_ours
-from dcp.errors import UserError, shown
+from dcp.errors import UserError
 from dcp.interfaces import goals_of
 from dcp.learner import Learner
 from dcp.machine import devices
-from dcp.methods.table import COMMANDS, METHODS, make_agent, make_part, needs
+from dcp.methods.table import make_agent
 from dcp.replay import ENVS_AT_ONCE, OF_OUTCOMES, reads_falls, relabel
 from dcp.types import Array, EnvSpec, Transition
 
@@ -40,7 +37,7 @@ def check(config: Settings) -> None:
 def check_algorithm(algorithm: "Algorithm") -> None:
     """Check what an algorithm of objects could not check by its config: its environments, and this machine's memory."""
     env, eval_env, config = algorithm.env, algorithm.eval_env, algorithm.config
-    problems = [] if is_ours(env) else contract_violations(env.spec.name if hasattr(env, "spec") else "the env", env)
+    problems = _contract_violations(env.spec.name if hasattr(env, "spec") else "the env", env)
     problems = problems or _misfit(config.env, env.spec, config.eval_env, eval_env.spec)
     problems = problems or _device_violations(config, env.spec)
     with suppress(UserError):  # parts without a name are not counted
@@ -60,7 +57,10 @@ def violations(settings: Settings, *, memory: bool = True) -> list[str]:
     settings = settings.resolve(envs[0].spec.episode_length)
     problems = [*broken, *names, *settings.violations(), *_device_violations(settings, envs[0].spec)]
     problems += [] if names else _agent_violations(settings, envs[0].spec)
-    problems += _seed_violations(settings, envs[0].spec)
+    if settings.pool_seed is not None and not names:
+        from dcp.methods import pool_seed
+
+        problems += pool_seed.violations(settings, envs[0].spec)
     return problems or (memory_violations(settings, envs[0].spec) if memory else [])
 
 
@@ -74,31 +74,6 @@ def _device_violations(settings: Settings, spec: EnvSpec) -> list[str]:
             f"use split_batches off, or batch_size a multiple of {count}"
         )
     return [problem for problem in problems if problem]
-
-
-def _seed_violations(settings: Settings, spec: EnvSpec) -> list[str]:
-    if settings.pool_seed is None or _unknown_names(settings):
-        return []
-    if not make_part("command", settings).has_pool:
-        pooled = ", ".join(name for name, method in METHODS.items() if COMMANDS.find(method.command).has_pool)
-        return [f"{settings.method} has no pool to seed: leave pool_seed out, or choose one of {pooled}"]
-    try:
-        from dcp.methods import pool_seed
-
-        file = pool_seed.read(settings.pool_seed, spec)
-    except UserError as error:
-        return [str(error)]
-    if settings.pool_seed_sha256 not in (None, file.sha256):
-        return [
-            f"pool_seed {shown(settings.pool_seed)} is not the file that this run began with: "
-            "restore it, or start another run"
-        ]
-    if settings.pool_seed_in_critic and file.states is None:
-        return [
-            f"pool_seed {shown(settings.pool_seed)} holds only goals, and pool_seed_in_critic needs whole states "
-            f"[K, {spec.state_size}]: give these, or leave it out"
-        ]
-    return []
 
 
 def _broken_length(settings: Settings) -> bool:
@@ -139,7 +114,7 @@ def _environments(settings: Settings) -> tuple[list[Environment], list[str]]:
             if isinstance(env.spec, EnvSpec):
                 devices.prepare(settings.devices, env.spec)  # before JAX starts, as it does with the first array
             # Physics takes seconds to trace, and training will trace it anyway.
-            own = [] if is_ours(env) else contract_violations(name, env)
+            own = _contract_violations(name, env)
         except UserError as error:
             own, env = [str(error)], None
         problems += own
@@ -166,45 +141,12 @@ def _sizes(spec: EnvSpec) -> tuple[int, int, int, tuple[int, ...]]:
     return spec.state_size, spec.goal_size, spec.action_size, spec.goal_dims
 
 
-def contract_violations(name: str, env: Environment) -> list[str]:
-    """Check a user's own environment by its shapes, without computing anything."""
-    spec = env.spec
-    if not isinstance(spec, EnvSpec):
-        return [f"the spec of {name} is a {type(spec).__name__}: make it a dcp.types.EnvSpec"]
-    if len(spec.goal_dims) != spec.goal_size or not all(0 <= dim < spec.state_size for dim in spec.goal_dims):
-        return [f"goal_dims {spec.goal_dims} of {name} must be {spec.goal_size} indices below {spec.state_size}"]
-    try:
-        state = jax.eval_shape(lambda: env.reset(jax.random.key(0)))
-    except Exception as error:  # a user's code may fail in any way
-        return [f"reset of {name} fails ({_first_line(error)}): repair it"]
-    if not isinstance(state, EnvState):
-        return [f"reset of {name} returns a {type(state).__name__}: make it a dcp.envs.base.EnvState"]
-    wanted = (spec.state_size + spec.goal_size,)
-    if state.obs.shape != wanted:
-        return [f"obs of {name} has shape {state.obs.shape}: by its spec, [state, goal] has shape {wanted}"]
-    if not jnp.issubdtype(state.obs.dtype, jnp.floating):
-        return [f"obs of {name} is {state.obs.dtype}: make it float32"]
-    for flag in ("done", "near_goal"):
-        leaf = getattr(state, flag)
-        if leaf.shape != () or leaf.dtype != bool:
-            return [f"{flag} of {name} is {leaf.dtype}{list(leaf.shape)}: make it a single bool"]
-    action = jax.ShapeDtypeStruct((spec.action_size,), jax.numpy.float32)
-    try:
-        after = jax.eval_shape(env.step, state, action)
-    except Exception as error:
-        return [f"step of {name} fails ({_first_line(error)}): repair it"]
-    if jax.tree.structure(after) != jax.tree.structure(state):
-        return [f"step of {name} returns another structure than reset: give both the same fields"]
-    for (path, was), now in zip(jax.tree.leaves_with_path(state), jax.tree.leaves(after), strict=True):
-        if (was.shape, was.dtype) != (now.shape, now.dtype):
-            field = jax.tree_util.keystr(path)
-            return [f"{field} of {name} is {was.dtype}{list(was.shape)} after reset but {now.dtype}{list(now.shape)} "
-                    "after step: make them the same"]  # fmt: skip
-    return []
+def _contract_violations(name: str, env: Environment) -> list[str]:
+    if is_ours(env):
+        return []
+    from dcp.envs.contract import contract_violations
 
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return contract_violations(name, env)
 
 
 # Memory: a run's large parts by the shapes of its arrays, and what this machine has.
@@ -229,14 +171,15 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     config = Config(**vars(settings))
     chunked, num_envs, length = spec.in_chunks(config.action_chunk), config.num_envs, config.window or 0
     agent = make_agent(config, chunked)
-    wanted, hindsight = needs(agent), goals_of(agent)
+    wanted, hindsight = Learner(config, chunked, agent).needs, goals_of(agent)
 
     def rows(number: int) -> Transition:
         shape = (number, num_envs)
         sizes = (spec.state_size, spec.action_size, spec.goal_size)
-        arrays = (jax.ShapeDtypeStruct((*shape, size), jnp.float32) for size in sizes)
-        fell = jax.ShapeDtypeStruct(shape, bool) if reads_falls(wanted, hindsight) else None
-        return Transition(*arrays, jax.ShapeDtypeStruct(shape, jnp.int32), fell)
+        arrays: list[Any] = [jax.ShapeDtypeStruct((*shape, size), jnp.float32) for size in sizes]
+        arrays.append(jax.ShapeDtypeStruct(shape, jnp.int32))
+        arrays.append(jax.ShapeDtypeStruct(shape, bool) if reads_falls(wanted, hindsight) else None)
+        return Transition(*arrays)
 
     def pairs(windows: Transition, key: Array) -> Any:
         return relabel(windows, spec, config.discount, key, wanted, hindsight, config.action_chunk)

@@ -1,11 +1,13 @@
-"""How XLA compiles our programs on this machine, and where it keeps what it has compiled."""
+"""Choose how XLA compiles our programs on this machine, and where it keeps what it has compiled."""
 
 import os
+import stat
+import sys
 import tempfile
 from collections.abc import Callable
-from functools import cache, lru_cache, wraps
+from functools import cache
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import jax
 
@@ -14,8 +16,6 @@ from dcp.errors import UserError
 
 VARIABLE = "DCP_CACHE_DIR"
 OFF = "off"
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 def default_folder() -> Path:
@@ -26,31 +26,46 @@ def default_folder() -> Path:
 def enable_cache(folder: str | Path | None = None) -> Path | None:
     """Use this folder; without one, $DCP_CACHE_DIR or the user's cache. "off" turns the cache off.
 
-    A cache that JAX has been given already is kept. One that cannot be written is left out: it only saves time.
-    -> the folder in use
+    A cache that JAX has already is kept. One that cannot be written is left out, because it only saves time, and so is
+    one into which somebody else can write, because it holds programs that the next run executes. -> the folder in use
     """
-    given = jax.config.values.get("jax_compilation_cache_dir")
-    if folder is None and given:
-        return Path(given)
+    of_jax = jax.config.values.get("jax_compilation_cache_dir")
+    if folder is None and of_jax:
+        return Path(of_jax)
     chosen = folder or os.environ.get(VARIABLE) or default_folder()
     if str(chosen) == OFF:
         jax.config.update("jax_compilation_cache_dir", None)
         return None
     path = Path(chosen).expanduser()
-    if not _writable(path):
+    if not _is_writable(path):
+        return None
+    if problem := _openness(path):
+        print(f"dcp: compiled programs are not kept: {path} {problem}", file=sys.stderr)
         return None
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
     return path
 
 
-def _writable(path: Path) -> bool:
+def _is_writable(path: Path) -> bool:
+    """Return whether files can be made in this folder, which is made for this user alone if it is not there."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path):
             return True
     except OSError:
         return False
+
+
+def _openness(path: Path) -> str | None:
+    """Say who else can write into this folder, and what to do; None if nobody can."""
+    status = path.stat()
+    if status.st_uid != os.geteuid():
+        return f"belongs to another user: name a folder of your own by ${VARIABLE}"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"can be written by others: empty it and `chmod 700` it, or name another folder by ${VARIABLE}"
+    return None
 
 
 # On a CPU, XLA hands matrix products to YNNPACK, which runs those of our sizes (256 x 256 x 256) on one thread.
@@ -117,34 +132,3 @@ def _accepted(options: tuple[tuple[str, str | int | bool], ...]) -> bool:
         return bool((counted == 13.0).all())
     except jax.errors.JaxRuntimeError:
         return False
-
-
-class Program:
-    """A jitted function whose compilation can be waited for by itself, so that a user sees what takes the time."""
-
-    def __init__(self, run: Any):
-        self._run, self._made = run, {}
-
-    def compiled_for(self, *args: Any, on_compile: Callable[[], object] = int) -> Callable[..., Any]:
-        """Return the executable for arguments like these, compiled once; `on_compile` is called before."""
-        leaves, tree = jax.tree.flatten(args)
-        like = tuple((jax.typeof(leaf), getattr(leaf, "sharding", None)) for leaf in leaves)
-        if (tree, like) not in self._made:
-            on_compile()
-            self._made[tree, like] = self._run.lower(*args).compile()
-        return self._made[tree, like]
-
-
-def cached_by_env(make: Callable[P, R]) -> Callable[P, R]:
-    """Keep the last four results of `make(env, ...)`. An environment without a hash gets a fresh one each time."""
-    shared = lru_cache(maxsize=4)(make)
-
-    @wraps(make)
-    def get(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            hash(args)
-        except TypeError:
-            return make(*args, **kwargs)
-        return shared(*args, **kwargs)
-
-    return get

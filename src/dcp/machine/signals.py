@@ -5,12 +5,14 @@ JAX's callbacks, which swallows what the handler raises. So the handler does not
 Python's C handler writes to. This module is imported before anything heavy, so it needs little itself.
 """
 
+import fcntl
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
 
 from dcp.errors import EXIT_INTERRUPTED
 
@@ -37,15 +39,20 @@ def listening(signals: Sequence[signal.Signals], react: Reaction) -> Iterator[No
         for number in signals:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 before = signal.signal(number, _left_to_the_thread)
-                stack.callback(signal.signal, number, before or signal.SIG_DFL)
+                stack.callback(_restore, number, before or signal.SIG_DFL)
         yield
+
+
+def _restore(number: signal.Signals, before: Any) -> None:
+    if signal.getsignal(number) is _left_to_the_thread:  # else it has got a handler that is to stay
+        signal.signal(number, before)
 
 
 @contextmanager
 def stopped_at_once() -> Iterator[None]:
     """Within this context, the first Ctrl-C ends the process, unless the caller has a handler of its own."""
     handler = signal.getsignal(signal.SIGINT)
-    if handler not in (signal.default_int_handler, _left_to_the_thread):
+    if handler not in (signal.default_int_handler, signal.SIG_DFL, _left_to_the_thread):
         yield
         return
     with listening((signal.SIGINT,), end_at_once):
@@ -74,7 +81,10 @@ def raise_again() -> None:
 
 @contextmanager
 def _reading_thread() -> Iterator[None]:
-    reader, writer = os.pipe()
+    ends = os.pipe()
+    reader, writer = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3) for end in ends)  # 0 to 2 may be closed, and free
+    for end in ends:
+        os.close(end)
     os.set_blocking(writer, False)
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     thread = threading.Thread(target=_read, args=(reader,), name="dcp-signals", daemon=True)

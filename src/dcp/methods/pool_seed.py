@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dcp.config import Config
+from dcp.config import Config, Settings
 from dcp.errors import UserError, shown
 from dcp.files.validation import open_regular
+from dcp.methods.table import COMMANDS, METHODS, make_part
 from dcp.types import EnvSpec
 
 LARGEST = 100_000_000  # bytes, compressed or not: enough for thousands of pools of the largest state
@@ -35,7 +36,7 @@ class Seeds:
     sha256: str
 
 
-def read(path: str, spec: EnvSpec) -> PoolSeed:
+def read_pool_seed(path: str, spec: EnvSpec) -> PoolSeed:
     """Return the file's rows, or raise UserError with one sentence on what is wrong."""
     content = _content(path)
     is_npz = zipfile.is_zipfile(io.BytesIO(content))
@@ -52,7 +53,7 @@ def read(path: str, spec: EnvSpec) -> PoolSeed:
 def read_seeds(config: Config, spec: EnvSpec) -> Seeds:
     """Return what this resolved config uses of its seed file."""
     assert config.pool_seed is not None
-    file = read(config.pool_seed, spec)
+    file = read_pool_seed(config.pool_seed, spec)
     slots = seeded_slots(config.pool_size, config.pool_seed_fraction or 0.0)
     critic = None
     if config.pool_seed_in_critic and file.states is not None:
@@ -98,11 +99,11 @@ def _from_npz(path: str, content: bytes, spec: EnvSpec) -> tuple[np.ndarray, boo
         raise
     except Exception as error:  # zip, zlib, a damaged header, a pickled object: NumPy raises many kinds
         raise UserError(f"{wrong} ({type(error).__name__}): write it with numpy.savez, numbers only") from error
-    wanted = spec.state_size if names[0] == "states" else spec.goal_size
-    if rows.ndim != 2 or rows.shape[1] != wanted or rows.dtype.kind not in "fiu":
+    columns = spec.state_size if names[0] == "states" else spec.goal_size
+    if rows.ndim != 2 or rows.shape[1] != columns or rows.dtype.kind not in "fiu":
         raise UserError(
             f"`{names[0]}` of pool_seed {shown(path)} is {rows.dtype}{list(rows.shape)}: "
-            f"{spec.name} needs numbers of shape [K, {wanted}]"
+            f"{spec.name} needs numbers of shape [K, {columns}]"
         )
     return rows.astype(np.float64), names[0] == "states"
 
@@ -142,3 +143,26 @@ def _is_numbers(line: list[str]) -> bool:
 
 def _and(widths: list[int]) -> str:
     return " and ".join(str(width) for width in widths[:4])
+
+
+def violations(settings: Settings, spec: EnvSpec) -> list[str]:
+    """Return in one sentence why a run cannot use its file, if it cannot."""
+    assert settings.pool_seed is not None
+    if not make_part("command", settings).has_pool:
+        pooled = ", ".join(name for name, method in METHODS.items() if COMMANDS.find(method.command).has_pool)
+        return [f"{settings.method} has no pool to seed: leave pool_seed out, or choose one of {pooled}"]
+    try:
+        file = read_pool_seed(settings.pool_seed, spec)
+    except UserError as error:
+        return [str(error)]
+    if settings.pool_seed_sha256 not in (None, file.sha256):
+        return [
+            f"pool_seed {shown(settings.pool_seed)} is not the file that this run began with: "
+            "restore it, or start another run"
+        ]
+    if settings.pool_seed_in_critic and file.states is None:
+        return [
+            f"pool_seed {shown(settings.pool_seed)} holds only goals, and pool_seed_in_critic needs whole states "
+            f"[K, {spec.state_size}]: give these, or leave it out"
+        ]
+    return []

@@ -34,9 +34,9 @@ def energy(representation: Representation, psi_state: Array, psi_candidates: Arr
 
 def on_path(representation: Representation, psi_state: Array, psi_candidates: Array, psi_goal: Array) -> Array:
     """Prefer the least detour: theorem 2 asks for a z with d(s, z) + d(z, g) close to d(s, g)."""
-    there = representation.distance(psi_state[..., None, :], psi_candidates)
+    to_candidate = representation.distance(psi_state[..., None, :], psi_candidates)
     onward = representation.distance(psi_candidates, psi_goal[..., None, :])
-    return -(there + onward)
+    return -(to_candidate + onward)
 
 
 def reachable(representation: Representation, psi_state: Array, psi_candidates: Array, psi_goal: Array) -> Array:
@@ -45,9 +45,9 @@ def reachable(representation: Representation, psi_state: Array, psi_candidates: 
     A command knows no action, so -d(s, z) stands for that value, with psi of the achieved goal for the state. The
     contrastive critic's d is Euclidean, whatever its energy.
     """
-    there = representation.distance(psi_state[..., None, :], psi_candidates)  # [..., C]
+    to_candidate = representation.distance(psi_state[..., None, :], psi_candidates)  # [..., C]
     onward = representation.distance(psi_candidates, psi_goal[..., None, :])  # [..., C]
-    return _last(-onward, there > jnp.median(there, axis=-1, keepdims=True))
+    return _last(-onward, to_candidate > jnp.median(to_candidate, axis=-1, keepdims=True))
 
 
 PROGRESS = 0.1  # share of the way to the goal that `quasimetric` asks of a candidate

@@ -21,7 +21,7 @@ from dcp.interfaces import (
     goals_of,
     needs,
     needs_embedding,
-    read,
+    representation_of,
 )
 from dcp.methods.commands import FinalGoal, PooledSubgoal
 from dcp.methods.conditions import Direction, DirectionAndGoal, RawGoal
@@ -150,12 +150,10 @@ def make_agent(settings: Settings, spec: EnvSpec) -> Agent:
     agent = Agent(actor_goal=named_parts(settings)["actor_goal"], **parts)
     own = settings.settings_of("hindsight")
     if own and settings.hindsight is None:
-        raise UserError(
-            f"hindsight.{next(iter(own))} is a setting of goals that nobody chose: name a --hindsight, such as her"
-        )
+        raise UserError(f"hindsight.{next(iter(own))} is a setting without its row: name a --hindsight, such as her")
     if settings.hindsight is not None:
         agent = agent._replace(hindsight=build("hindsight", settings.hindsight, own))
-    return for_task(checked(agent), spec, settings.episode_length)
+    return for_task(checked_agent(agent), spec, settings.episode_length)
 
 
 def for_task(agent: Agent, spec: EnvSpec, episode_length: int | None = None) -> Agent:
@@ -176,23 +174,23 @@ def _of_its_size(agent: Agent, spec: EnvSpec) -> Agent:
         return agent
     problem = Problem(spec, agent.network or MLP())
 
-    def seen(keys: Array, goal: Array) -> Array:
+    def condition_of(keys: Array, goal: Array) -> Array:
         params = agent.critic.init(keys, problem).params
-        return condition(read(agent.critic, problem, params), goal, goal)
+        return condition(representation_of(agent.critic, problem, params), goal, goal)
 
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0)))
-    given = jax.eval_shape(seen, keys, jax.ShapeDtypeStruct((2, spec.goal_size), jnp.float32)).shape
+    shape = jax.eval_shape(condition_of, keys, jax.ShapeDtypeStruct((2, spec.goal_size), jnp.float32)).shape
     size = condition.size(spec, agent.critic.repr_dim)
-    if given != (2, size):
+    if shape != (2, size):
         name = CONDITIONS.name_of(type(condition))
         raise UserError(
-            f"the condition {name} gives [{', '.join(map(str, given))}] for goals [2, {spec.goal_size}], but its size "
+            f"the condition {name} gives [{', '.join(map(str, shape))}] for goals [2, {spec.goal_size}], but its size "
             f"is {size}: make it give [..., {size}], or let size return what it gives"
         )
     return agent
 
 
-def checked(agent: Agent) -> Agent:
+def checked_agent(agent: Agent) -> Agent:
     """Return the agent if its parts fit together; refuse missing replay data, or a need for psi without one."""
     unknown = sorted(needs(agent) - set(Batch._fields[3:]))
     if unknown:

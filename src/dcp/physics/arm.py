@@ -118,12 +118,12 @@ def rotations(arm: Arm, q: Array) -> Array:
     """Return the links' quaternions in the world [H, 4, N]; q [H, N]."""
     sin, cos = jnp.sin(0.5 * q), jnp.cos(0.5 * q)
     w, u = jnp.ones_like(q[0]), Vec(*[jnp.zeros_like(q[0])] * 3)
-    found = []
+    quaternions = []
     for link, axis in enumerate(arm.axis):
         turn = Vec(*(sin[link] if i == axis else jnp.zeros_like(w) for i in range(3)))
         w, u = w * cos[link] - u.dot(turn), turn * w + u * cos[link] + u.cross(turn)
-        found.append(jnp.stack([w, *u]))
-    return jnp.stack(found)
+        quaternions.append(jnp.stack([w, *u]))
+    return jnp.stack(quaternions)
 
 
 def _sums(half: Callable[[np.ndarray], np.ndarray], parts: Sequence[Array]) -> list[Array]:

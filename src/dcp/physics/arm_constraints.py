@@ -326,19 +326,19 @@ def projected_gradient(
         return (at.count < iterations) & jnp.any(at.moving)
 
     def iterate(at: _Iterate) -> _Iterate:
-        found = _line_search(multiply, b, at, halvings)
-        step = jnp.where(found.step <= SMALLEST_STEP, 1.0, 2.0 * found.step)
-        change = found.x - at.x
+        search = _line_search(multiply, b, at, halvings)
+        step = jnp.where(search.step <= SMALLEST_STEP, 1.0, 2.0 * search.step)
+        change = search.x - at.x
         error = jnp.sqrt(_dot(change, change)) / step  # [1, N]
         beta = momentum[at.count]
         return _Iterate(
             at.count + 1,
             at.moving & (error[0] > TOLERANCE),
             step,
-            jnp.where(at.moving[None], found.x, at.x),
-            found.residual,
-            found.x + beta * change,
-            found.residual + beta * (found.residual - at.residual),
+            jnp.where(at.moving[None], search.x, at.x),
+            search.residual,
+            search.x + beta * change,
+            search.residual + beta * (search.residual - at.residual),
         )
 
     x = jnp.zeros_like(b)

@@ -94,21 +94,21 @@ class Walls:
     def touch(self, frames: Array) -> list[tuple[Touch, np.ndarray]]:
         """frames [7, L, N] -> touches [4 * G, N], with the geoms' rows in the model"""
         half = Vec(self.scale / 2, self.scale / 2, self.scale / 2 / 2)
-        found = []
+        touches = []
         if self.spheres.ids.size:
             centre, _ = self.spheres.place(frames)
             near, is_wall = self._nearest_cells(centre)
             near, is_wall, local = compute_once((near, is_wall, _tile(centre) - near))
             touch = shapes.sphere_box(local, np.tile(self.spheres.radii, (4, 1)), half)
-            found.append((_to_world(touch, near, is_wall), np.tile(self.spheres.ids, 4)))
+            touches.append((_to_world(touch, near, is_wall), np.tile(self.spheres.ids, 4)))
         if self.capsules.ids.size:
             centre, core = self.capsules.place(frames)
             near, is_wall = self._nearest_cells(centre)
             local = Segment(_tile(core.start) - near, _tile(core.end) - near)
             near, is_wall, local = compute_once((near, is_wall, local))
             for touch in shapes.capsule_box(local, np.tile(self.capsules.radii, (4, 1)), half):
-                found.append((_to_world(touch, near, is_wall), np.tile(self.capsules.ids, 4)))
-        return found
+                touches.append((_to_world(touch, near, is_wall), np.tile(self.capsules.ids, 4)))
+        return touches
 
     def _nearest_cells(self, centre: Vec) -> tuple[Vec, Array]:
         """centre [G, N] -> the box centres of the 2 x 2 nearest cells [4 * G, N], and whether a wall stands there"""
@@ -182,8 +182,8 @@ class ContactFinder:
         if unknown:
             raise ValueError(f"no contact maths for geom types {sorted(unknown)} (box: {BOX})")
         self._pairs = {
-            kinds: (Geoms(model, [a for a, _ in found]), Geoms(model, [b for _, b in found]))
-            for kinds, found in pairs.items()
+            kinds: (Geoms(model, [a for a, _ in geoms]), Geoms(model, [b for _, b in geoms]))
+            for kinds, geoms in pairs.items()
         }
 
     def __call__(self, frames: Array) -> list[Contacts]:

@@ -80,16 +80,16 @@ class MujocoEngine:
 
     def step(self, state: MujocoState, control: Array, factors: Array | None = None) -> MujocoState:
         """factors [groups of `varied`]"""
-        given = () if factors is None else (factors,)
-        return self._call(self._advance, state.exact, control, *given)
+        optional = () if factors is None else (factors,)
+        return self._call(self._advance, state.exact, control, *optional)
 
     def _call(self, function: Callable[..., Any], *inputs: Array) -> MujocoState:
         from brax.base import Motion, Transform
 
-        wanted = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in self._shapes.items()}
+        shapes = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in self._shapes.items()}
         numbers = self.sys.nq + 2 * self.sys.nv + self.sys.na
-        wanted["exact"] = jax.ShapeDtypeStruct((2 * numbers,), jnp.uint32)
-        got = jax.pure_callback(function, wanted, *inputs, vmap_method="broadcast_all")
+        shapes["exact"] = jax.ShapeDtypeStruct((2 * numbers,), jnp.uint32)
+        got = jax.pure_callback(function, shapes, *inputs, vmap_method="broadcast_all")
         x = Transform(pos=got["pos"], rot=got["rot"])
         xd = Motion(vel=got["vel"], ang=got["ang"]) if self.links == "moving" else ()
         return MujocoState(got["q"], got["qd"], x, xd, got["exact"])
@@ -159,8 +159,8 @@ class MujocoEngine:
             out |= self._motion(batch)
         rows = np.concatenate([batch.bind(name) for name in _EXACT], axis=1)  # [N, K]
         with np.errstate(over="ignore", invalid="ignore"):  # what diverged may not fit
-            found = {name: part.astype(np.float32).reshape(*many, *part.shape[1:]) for name, part in out.items()}
-        return {**found, "exact": rows.view(np.uint32).reshape(*many, -1)}
+            arrays = {name: part.astype(np.float32).reshape(*many, *part.shape[1:]) for name, part in out.items()}
+        return {**arrays, "exact": rows.view(np.uint32).reshape(*many, -1)}
 
     def _motion(self, batch: "Batch") -> dict[str, np.ndarray]:
         """Return each link's own velocities; MuJoCo's refer to the centre of mass of the link's tree."""

@@ -150,8 +150,8 @@ def joints_of(sys: "System") -> list[Joints]:
             raise ValueError(f"link {link}: the spring engine takes hinges, or two slides")
         groups.setdefault((kind, slides), []).append(link)
 
-    found = []
+    joints = []
     for (kind, slides), links in groups.items():
         dof = np.array([[starts[link] + k for link in links] for k in range(int(kind))])  # [dofs, G]
-        found.append(Joints(sys, links, dof, slides))
-    return found
+        joints.append(Joints(sys, links, dof, slides))
+    return joints

@@ -6,7 +6,6 @@ Only StableHLO files need JAX to be read.
 
 import io
 import json
-import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dcp import __version__
-from dcp.errors import RunError, UserError
-from dcp.files.validation import About, checked, parse_json
+from dcp.errors import RunError, UserError, install_hint
+from dcp.files.validation import About, checked, open_regular, parse_json
 from dcp.policies import numpy_policy
 from dcp.policies.numpy_policy import FORMAT, METADATA, SCHEMA_VERSION, Burst, ExportedPolicy, NumpyPolicy
 
@@ -29,6 +28,7 @@ STABLEHLO_METADATA, STABLEHLO_ARTEFACT = "dcp.json", "policy.jax_export"  # the 
 PLATFORMS = ("cpu", "cuda", "tpu")
 DATE = (1980, 1, 1, 0, 0, 0)  # of the zip file's entries, so that the same policy gives the same file
 TOLERANCE = 1e-4  # mean difference of actions in [-1, 1]: far above rounding, far below a missing layer
+MOST_ONNX_BYTES = 2**30  # protobuf reads a file whole before anything of it can be checked
 CHECKED = 64  # inputs on which a file is compared
 
 
@@ -78,7 +78,9 @@ def _read(path: Path) -> ExportedPolicy:
     if path.suffix == ENDINGS["numpy"]:
         return NumpyForm.load(path)
     if path.suffix == ENDINGS["onnx"]:
-        return _onnx_form().OnnxForm(path.read_bytes())
+        form = _onnx_form().OnnxForm
+        with open_regular(path, most=MOST_ONNX_BYTES) as file:
+            return form(file.read())
     with zipfile.ZipFile(path) as archive:
         if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:  # our files are not compressed
             raise ValueError("its entries are larger than the file")
@@ -114,10 +116,23 @@ def _require_stable_calls(program: str) -> None:
     """Refuse a program with calls other than those that JAX allows in exports: an untrusted one could call any memory
     address."""
     from jax._src.export import _export
+    from jax._src.interpreters import mlir
+    from jax._src.lib.mlir import ir  # pyright: ignore[reportPrivateImportUsage]
 
-    called = re.findall(r'custom_call\s*@"?([^\s("]+)|call_target_name\s*=\s*"([^"]*)"', program)
     allowed = {*_export._CUSTOM_CALL_TARGETS_GUARANTEED_STABLE, "shape_assertion"}
-    if unknown := sorted({name for names in called for name in names if name} - allowed):
+    called: set[str] = set()
+
+    def note(operation: Any) -> Any:
+        inner = operation.operation
+        if "call_target_name" in inner.attributes:
+            called.add(ir.StringAttr(inner.attributes["call_target_name"]).value)
+        elif "custom_call" in inner.name:
+            called.add(inner.name)
+        return ir.WalkResult.ADVANCE
+
+    with mlir.make_ir_context():
+        ir.Module.parse(program).operation.walk(note)
+    if unknown := sorted(called - allowed):
         raise ValueError(f"it calls {unknown[0][:100]!r}, which no export of dcp does")
 
 
@@ -126,7 +141,7 @@ def _onnx_form() -> Any:
     try:
         from dcp.policies import onnx_form
     except ImportError as error:
-        raise UserError(f"an ONNX file needs {error.name} here: pip install 'dcp-rl[onnx]'") from error
+        raise UserError(f"an ONNX file needs {error.name} here: {install_hint('onnx')}") from error
     return onnx_form
 
 
@@ -224,15 +239,18 @@ def _burst(burst: tuple[int, int] | None) -> dict[str, int] | None:
     if burst is None:
         return None
     try:
-        made = Burst(*burst)
+        valid = Burst(*burst)
     except ValueError as error:
         raise UserError(f"{error}: give --burst P L with 0 <= L <= P and P of 1 or more") from None
-    return {"period": made.period, "length": made.length} if made.length else None
+    return {"period": valid.period, "length": valid.length} if valid.length else None
 
 
 def _stablehlo_bytes(policy: "DeployedPolicy", metadata: dict[str, Any]) -> bytes:
     """Return a zip file of jax.export's artefact and the metadata. JAX traces the policy's own `act`."""
-    artefact = _traced(policy).serialize()
+    try:
+        artefact = _traced(policy).serialize()
+    except ImportError as error:  # jax.export needs flatbuffers, which JAX does not require
+        raise UserError(f"a StableHLO file cannot be written here ({error}): install dcp again") from error
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(zipfile.ZipInfo(STABLEHLO_METADATA, DATE), json.dumps(metadata))

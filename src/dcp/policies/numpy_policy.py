@@ -347,10 +347,10 @@ class NumpyPolicy(ExportedPolicy):
     @classmethod
     def load(cls, path: str | Path) -> NumpyPolicy:
         """Load a policy. The file holds only arrays and JSON, so it cannot run code."""
-        found: list[str] = []
+        names: list[str] = []
         try:
             with np.load(path, allow_pickle=False) as file:
-                found = file.files
+                names = file.files
                 # np.savez does not compress, so a file whose arrays are larger than itself is not ours
                 if sum(entry.file_size for entry in file.zip.infolist()) > Path(path).stat().st_size:
                     raise ValueError("its arrays are larger than the file")
@@ -361,7 +361,7 @@ class NumpyPolicy(ExportedPolicy):
             raise cls.mistake(f"there is no file {path}: name one that `dcp export` wrote") from None
         except Exception as error:  # errors of zipfile, NumPy and JSON share no class
             reason = (
-                f" ({str(error)[:200]})" if type(error) is ValueError and METADATA in found else ""
+                f" ({str(error)[:200]})" if type(error) is ValueError and METADATA in names else ""
             )  # NumPy's message does not help
             sentence = f"{path} is not a whole policy of `dcp export`{reason}: export or copy it again"
             raise cls.mistake(sentence) from error

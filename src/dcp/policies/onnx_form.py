@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 from onnx.external_data_helper import _get_all_tensors as get_all_tensors
 from onnx.external_data_helper import uses_external_data
 
-from dcp.errors import UserError
+from dcp.errors import UserError, install_hint
 from dcp.files.validation import parse_json
 from dcp.policies.exports import Layer, foreign_part, norm_epsilon, own_networks
 from dcp.policies.numpy_policy import METADATA, ExportedPolicy
@@ -82,7 +82,7 @@ def _session(content: bytes) -> Any:
     try:
         runtime = import_module("onnxruntime")
     except ImportError as error:
-        raise UserError("an ONNX file needs onnxruntime here: pip install 'dcp-rl[onnx]'") from error
+        raise UserError(f"an ONNX file needs onnxruntime here: {install_hint('onnx')}") from error
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # a step is too small to split over threads
     options.log_severity_level = 4  # faults come as exceptions
@@ -189,11 +189,11 @@ CONDITIONS: dict[str, Callable[[Graph, list[Layer], tuple[int, ...]], list[str]]
 
 def _own_model(policy: "DeployedPolicy", condition: str) -> onnx.ModelProto:
     graph, networks, spec = Graph(), own_networks(policy), policy.spec
-    seen = CONDITIONS[condition](graph, networks["psi_g"], spec.goal_dims)
-    mean = graph.mlp("actor", networks["actor"], graph.add("Concat", "state", *seen, axis=1), "mean")
+    condition_inputs = CONDITIONS[condition](graph, networks["psi_g"], spec.goal_dims)
+    mean = graph.mlp("actor", networks["actor"], graph.add("Concat", "state", *condition_inputs, axis=1), "mean")
     graph.add("Tanh", mean, to="action")
     inner = [_floats(PSI_GOAL, policy.critic.repr_dim)] if condition != "raw_goal" else []
-    made = helper.make_graph(
+    whole = helper.make_graph(
         graph.nodes,
         "dcp_policy",
         [_floats("state", spec.state_size), _floats("goal", spec.goal_size)],
@@ -202,7 +202,7 @@ def _own_model(policy: "DeployedPolicy", condition: str) -> onnx.ModelProto:
         value_info=inner,
     )
     return helper.make_model(
-        made, producer_name="dcp", ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)]
+        whole, producer_name="dcp", ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)]
     )
 
 

@@ -1,6 +1,12 @@
-"""Policies for deployment: state and goal in, action out. They have a Condition but no Command: no pool, no planner."""
+"""Policies for deployment: state and goal in, action out. They have a Condition but no Command: no pool, no planner.
 
-from dataclasses import dataclass, field, replace
+A policy is saved as named arrays and one JSON string; `policy_file` loads it.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -8,15 +14,23 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from safetensors.numpy import save
 
 from dcp.actor import ChunkState, actor_heads, next_chunk_action
+from dcp.components import describe
 from dcp.errors import UserError
-from dcp.interfaces import Condition, Critic, Network, Problem, Representation, read
+from dcp.files.writing import write_whole
+from dcp.interfaces import Condition, Critic, Network, Problem, Representation, representation_of
 from dcp.scaling import in_task_units, scaled_goal, scaled_state
 from dcp.types import Array, EnvSpec, Params
 
 PolicyState = Any
 _FIXED = ["spec", "network", "critic", "condition", "action_chunk"]  # static fields of a policy as a program's argument
+
+POLICY_SCHEMA_VERSION = 4  # 2 stores the parts as components; 3 has action chunks; 4 has a scale
+KINDS = ("network", "critic", "condition")  # the parts of a policy
+METADATA_KEY = "dcp"  # the only metadata entry, because safetensors writes several in no fixed order
+CHECKSUM = "sha256"
 
 
 class Policy(Protocol):
@@ -44,10 +58,11 @@ class DeployedPolicy:
     @property
     def representation(self) -> Representation:
         """Return what others may read of the critic, for states and goals in the task's own units."""
-        return in_task_units(self._read(), self.scale, self.spec)
+        return in_task_units(self._scaled_representation(), self.scale, self.spec)
 
-    def _read(self) -> Representation:
-        return read(self.critic, Problem(self.spec.in_chunks(self.action_chunk), self.network), self.critic_params)
+    def _scaled_representation(self) -> Representation:
+        problem = Problem(self.spec.in_chunks(self.action_chunk), self.network)
+        return representation_of(self.critic, problem, self.critic_params)
 
     def init(self, key: Array) -> Any:
         """Return the first policy state. If actions are chunks, they are taken open loop, starting with a new one."""
@@ -66,7 +81,7 @@ class DeployedPolicy:
     def heads(self, state: Array, goal: Array) -> tuple[Array, Array]:
         """Return mean and log std before squashing: [..., H * A] each."""
         state, goal = scaled_state(self.scale, state), scaled_goal(self.scale, self.spec, goal)
-        condition = self.condition(self._read(), self.spec.achieved(state), goal)
+        condition = self.condition(self._scaled_representation(), self.spec.achieved(state), goal)
         return actor_heads(self.network, self.actor, state, condition)
 
     def __call__(self, observation: Any, goal: Any) -> np.ndarray:
@@ -93,8 +108,6 @@ class DeployedPolicy:
 
     def save(self, path: str | Path, **about: Any) -> Path:
         """Write the policy to a file that `dcp.load_policy` reads. `about`: further metadata for the file."""
-        from dcp.policies.saving import save_policy
-
         return save_policy(path, self, {"env": self.spec.name, **about})
 
     def without_critic(self) -> "DeployedPolicy":
@@ -116,3 +129,42 @@ def _plan(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
 @jax.jit
 def _act(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
     return policy.act((), state, goal)[1]
+
+
+def save_policy(path: str | Path, policy: DeployedPolicy, about: Mapping[str, Any]) -> Path:
+    """Write the policy completely or not at all. `about` says where it comes from: env, method, and more."""
+    path = Path(path)
+    metadata: dict[str, Any] = {
+        "schema_version": 4 if policy.scale else 3 if policy.action_chunk > 1 else 2,  # an older dcp reads what it can
+        "spec": {name: value for name, value in asdict(policy.spec).items() if name != "action_chunk"},
+        **{kind: describe(kind, getattr(policy, kind)) for kind in KINDS},
+        "about": dict(about),
+        **({"action_chunk": policy.action_chunk} if policy.action_chunk > 1 else {}),
+        **({"scaled": True} if policy.scale else {}),
+    }
+    if policy.spec.scale is None:
+        del metadata["spec"]["scale"]  # an older dcp does not know it
+    named = named_arrays({"actor": policy.actor, "critic": policy.critic_params, "scale": policy.scale})
+    arrays = {name: np.asarray(array, order="C") for name, array in named.items()}
+    metadata[CHECKSUM] = checksum(json.loads(json.dumps(metadata)), arrays)  # as JSON returns it: tuples become lists
+    write_whole(path, save(arrays, {METADATA_KEY: json.dumps(metadata)}))
+    return path
+
+
+def checksum(metadata: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """Return the SHA-256 of the metadata, without the checksum itself, and of every array with its name and shape."""
+    content = {name: value for name, value in metadata.items() if name != CHECKSUM}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(json.dumps([name, str(array.dtype), array.shape]).encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def named_arrays(tree: Params) -> dict[str, Any]:
+    """Flatten a tree to names: {"actor": {"out": {"bias": b}}} -> {"actor/out/bias": b}."""
+    return {array_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def array_name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")

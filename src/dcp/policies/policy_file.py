@@ -1,11 +1,11 @@
-"""Load policies that `saving` wrote. Loading runs no code and needs no environment."""
+"""Load policies that `save_policy` wrote. Loading runs no code and needs no environment."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, Self
 
 import jax
 import numpy as np
@@ -16,25 +16,30 @@ from dcp.actor import init_actor
 from dcp.components import TABLES, build
 from dcp.errors import UserError, one_line, shown
 from dcp.files.run_folder import POLICY_FILE, located
-from dcp.files.validation import MEGABYTE, About, FormatError, Name, Size, checked, parse_json
+from dcp.files.validation import MEGABYTE, About, FormatError, Name, Size, checked, open_regular, parse_json
 from dcp.files.writing import write_whole as write_whole
 from dcp.interfaces import Problem
 from dcp.methods import table  # noqa: F401  fills the tables
 from dcp.named_code import code_in, require_imported
 from dcp.networks import MLP
-from dcp.policies.policy import DeployedPolicy, deployed_params
-from dcp.policies.saving import (
+from dcp.policies.policy import (
     CHECKSUM,
     KINDS,
     METADATA_KEY,
     POLICY_SCHEMA_VERSION,
+    DeployedPolicy,
     array_name,
     checksum,
+    deployed_params,
     named_arrays,
 )
-from dcp.policies.saving import save_policy as save_policy
+from dcp.policies.policy import save_policy as save_policy
 from dcp.scaling import init_scale
 from dcp.types import EnvSpec, Params
+
+MOST_BYTES = 2**31  # of a policy file
+_DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "bool": "BOOL"}
+_DTYPES |= {f"{kind}{bits}": f"{kind[0].upper()}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 
 
 def load_policy(path: str | Path) -> DeployedPolicy:
@@ -45,30 +50,44 @@ def load_policy(path: str | Path) -> DeployedPolicy:
 def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, Any]]:
     """Return a policy and its metadata from one read, because a run in training may replace its file at any moment."""
     path = _policy_file(path)
-    arrays, metadata = _read(path)
-    try:
-        spec = _spec(metadata["spec"])
-        stored = {kind: checked(metadata.get(kind), _Part) for kind in KINDS}
-        _require_bounded(stored, arrays)
-        _require_finite(arrays)
-    except (FormatError, LookupError) as error:
-        raise UserError(f"{path} is damaged ({error}): train or copy it again") from error
-    names = [name for part in stored.values() for name in code_in([part.name, part.settings])]
-    require_imported(names, path)
-    try:
-        parts = {kind: _made(kind, part) for kind, part in stored.items()}
-    except Exception as error:  # a user's part may raise anything
-        raise UserError(f"{path} has a part that cannot be made ({one_line(error)}): train or copy it again") from error
-    try:
-        policy = _assembled(spec, parts, arrays, metadata.get("action_chunk", 1), metadata.get("scaled", False))
-    except Exception as error:
-        raise UserError(f"{path} is damaged ({one_line(error)}): train or copy it again") from error
+    with _opened(path) as file:
+        metadata = written = _metadata(path, file)
+        try:
+            arrays = {name: _Array.of(file, name) for name in file.keys()}  # noqa: SIM118
+            if metadata["schema_version"] == 1:
+                arrays, metadata = _from_1(arrays, metadata)
+            spec = _spec(metadata["spec"])
+            stored = {kind: checked(metadata.get(kind), _Part) for kind in KINDS}
+            _require_bounded(stored, len(arrays))
+        except (FormatError, LookupError) as error:
+            raise _damaged(path, error) from error
+        names = [name for part in stored.values() for name in code_in([part.name, part.settings])]
+        require_imported(names, path)
+        try:
+            parts = {kind: _made(kind, part) for kind, part in stored.items()}
+        except Exception as error:  # a user's part may raise anything
+            sentence = f"{path} has a part that cannot be made ({one_line(error)}): train or copy it again"
+            raise UserError(sentence) from error
+        try:
+            chunk = metadata.get("action_chunk", 1)
+            like = _matching(spec, parts, arrays, chunk, metadata.get("scaled", False))  # before any array is read
+            # They stay in NumPy until used, because starting a device takes as long as everything else here.
+            read = {name: file.get_tensor(array.stored_name) for name, array in arrays.items()}
+            _require_checksum(written, {arrays[name].stored_name: array for name, array in read.items()})
+            _require_finite(read)
+        except Exception as error:
+            raise _damaged(path, error) from error
+    tree = jax.tree_util.tree_map_with_path(lambda path, _: read[array_name(path)], like)
+    network, critic, condition = (parts[kind] for kind in KINDS)
+    policy = DeployedPolicy(spec, network, critic, condition, tree["actor"], tree["critic"], chunk, tree["scale"])
     return policy, dict(metadata.get("about", {}))
 
 
 def policy_about(path: str | Path) -> dict[str, Any]:
     """Return the metadata that was saved with the policy: env, method and so on."""
-    return dict(_read(_policy_file(path))[1].get("about", {}))
+    path = _policy_file(path)
+    with _opened(path) as file:
+        return dict(_metadata(path, file).get("about", {}))
 
 
 def _policy_file(path: str | Path) -> Path:
@@ -80,16 +99,26 @@ def _policy_file(path: str | Path) -> Path:
     return path
 
 
-def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return the arrays, and the metadata in the current schema with version, checksum, spec and about checked."""
+def _damaged(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path} is damaged ({one_line(error)}): train or copy it again")
+
+
+def _opened(path: Path) -> Any:
+    """Open the file, which reads its header alone; the arrays are read when the header has been checked."""
     try:
-        with safe_open(path, framework="numpy") as file:
-            stored = (file.metadata() or {}).get(METADATA_KEY)
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except Exception as error:  # safetensors' errors, and NumPy's for an unknown type
-        raise UserError(
-            f"{path} is not a readable safetensors file ({one_line(error)}): train or copy it again"
-        ) from error
+        open_regular(path, most=MOST_BYTES).close()
+        return safe_open(path, framework="numpy")
+    except OSError as error:
+        reason = error.strerror or one_line(error)
+        raise UserError(f"cannot read {path} ({reason}): name a policy that `dcp train` wrote") from error
+    except Exception as error:  # safetensors' own
+        sentence = f"{path} is not a readable safetensors file ({one_line(error)}): train or copy it again"
+        raise UserError(sentence) from error
+
+
+def _metadata(path: Path, file: Any) -> dict[str, Any]:
+    """Return the metadata, with version, spec and about checked."""
+    stored = (file.metadata() or {}).get(METADATA_KEY)
     if stored is None:
         raise UserError(f"{path} was not written by dcp: name a {POLICY_FILE} that `dcp train` wrote")
     try:
@@ -106,11 +135,23 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             f"{path} has schema {shown(version)}, newer than {POLICY_SCHEMA_VERSION}: upgrade dcp to load it"
         )
     try:
-        _require_checksum(metadata, arrays)
         checked(metadata, _Metadata)
-        return (arrays, metadata) if version > 1 else _from_1(arrays, metadata)
     except FormatError as error:
-        raise UserError(f"{path} is damaged ({error}): train or copy it again") from error
+        raise _damaged(path, error) from error
+    return metadata
+
+
+class _Array(NamedTuple):
+    """Hold what the header says of an array."""
+
+    stored_name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @classmethod
+    def of(cls, file: Any, name: str) -> Self:
+        header = file.get_slice(name)
+        return cls(name, tuple(header.get_shape()), header.get_dtype())
 
 
 # Schemas of the metadata. The spec and the parts have their own: EnvSpec, and each part's fields.
@@ -147,8 +188,8 @@ _METHODS = {"network": ("init", "apply"), "critic": ("init", "representation"), 
 
 def _made(kind: str, part: _Part) -> Any:
     """Build the part if its class has the methods of its kind, so that a file cannot build an unrelated class."""
-    made = TABLES[kind].find(part.name)
-    if missing := [name for name in _METHODS[kind] if not callable(getattr(made, name, None))]:
+    part_class = TABLES[kind].find(part.name)
+    if missing := [name for name in _METHODS[kind] if not callable(getattr(part_class, name, None))]:
         raise UserError(f"{shown(part.name)} is not a {kind}: it has no {missing[0]}")
     return build(kind, part.name, part.settings)
 
@@ -166,18 +207,18 @@ def _require_finite(arrays: Mapping[str, np.ndarray]) -> None:
             raise FormatError(f"the weights {shown(name)} are not all finite")
 
 
-def _require_bounded(parts: Mapping[str, _Part], arrays: Mapping[str, np.ndarray]) -> None:
+def _require_bounded(parts: Mapping[str, _Part], arrays: int) -> None:
     """Refuse sizes that would take too long: an MLP has an array per layer, and nothing has 10,000 layers."""
     for kind, part in parts.items():
-        layers = len(arrays) if part.name == "mlp" else 10_000
+        layers = arrays if part.name == "mlp" else 10_000
         for name, value in part.settings.items():
             if isinstance(value, int) and abs(value) >= 2**31:
                 raise FormatError(f"{kind}.{shown(name)} is {shown(value)}")
             if isinstance(value, int) and name == "depth" and value > layers:
-                raise FormatError(f"{kind}.depth is {value}, but there are {len(arrays)} arrays")
+                raise FormatError(f"{kind}.depth is {value}, but there are {arrays} arrays")
 
 
-def _from_1(arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def _from_1(arrays: dict[str, _Array], metadata: dict[str, Any]) -> tuple[dict[str, _Array], dict[str, Any]]:
     """Convert schema 1, which had only an MLP, the contrastive critic, and a condition without settings."""
     checked(metadata, _Metadata1)
     shape = metadata["networks"]
@@ -232,25 +273,19 @@ def _shapes(spec: EnvSpec, network: Any, critic: Any, condition: Any, chunk: int
     return actor, jax.eval_shape(lambda keys: critic.init(keys, Problem(spec, network)).params, keys)
 
 
-def _assembled(
-    spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, np.ndarray], chunk: int, scaled: bool
-) -> DeployedPolicy:
-    """Return the policy of these parts. The arrays must be exactly the parts' own, in any pytree.
+def _matching(spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, _Array], chunk: int, scaled: bool) -> Params:
+    """Return the tree of the parts' parameters. The file's arrays must be exactly these, in any pytree.
 
     Parameters that serve only training, such as psi_sa, may be missing.
     """
-    network, critic, condition = parts["network"], parts["critic"], parts["condition"]
-    actor, params = _shapes(spec, network, critic, condition, chunk)
+    actor, params = _shapes(spec, *(parts[kind] for kind in KINDS), chunk)
     scale = jax.eval_shape(lambda: init_scale("running", spec)) if scaled else ()
     stored = {name: (array.shape, array.dtype) for name, array in arrays.items()}
     wanted, wrong = {}, []
-    for critic_params in (deployed_params(critic, params), params):
+    for critic_params in (deployed_params(parts["critic"], params), params):
         like = {"actor": actor, "critic": critic_params, "scale": scale}
-        wanted = {name: (leaf.shape, leaf.dtype) for name, leaf in named_arrays(like).items()}
+        wanted = {name: (leaf.shape, _DTYPES.get(str(leaf.dtype))) for name, leaf in named_arrays(like).items()}
         wrong = [name for name in sorted(wanted.keys() | stored.keys()) if wanted.get(name) != stored.get(name)]
         if not wrong:
-            # The arrays stay in NumPy until used, because starting a device takes as long as everything else here.
-            tree = jax.tree_util.tree_map_with_path(lambda path, _: arrays[array_name(path)], like)
-            parameters = (tree["actor"], tree["critic"], chunk, tree["scale"])
-            return DeployedPolicy(spec, network, critic, condition, *parameters)
+            return like
     raise ValueError(f"array {wrong[0]} is {stored.get(wrong[0])}, not {wanted.get(wrong[0])}")

@@ -3,7 +3,7 @@
     controller = Controller(policy, read_state, read_goal, send_action, rate_hz=50, safe_action=np.zeros(6))
     print(controller.run(seconds=60))
 
-docs/controller.md states the rules. Software cannot promise safety: keep the emergency stop within reach.
+docs/your_own_robot.md states the rules. Software cannot promise safety: keep the emergency stop within reach.
 """
 
 import gc
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import IO, Any, NoReturn, Self
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class Controller:
         action_low: Any = -1.0,  # one number, or one per joint
         action_high: Any = 1.0,
         max_change: Any = None,  # between two steps; one number, or one per joint
+        smooth: float = 0.0,  # low-pass filter: the share of the last action in the next; 0.5 lags by about one step
+        settle: float = 0.0,  # commands shrink with the distance to the goal below this; only if zero means no motion
         start_action: Any = None,  # what the actuators do before the first step: an array, or a function that reads it
         stale_after: float | None = None,  # seconds; None: five periods, but at least 0.2
         max_overruns: int | None = 10,  # stop after this many missed deadlines in a row; None: never
@@ -60,9 +62,10 @@ class Controller:
         goal_size: int | None = None,
         action_size: int | None = None,
         history: int = 10_000,  # the percentiles cover this many steps
-        black_box: str | Path | None = None,  # a CSV file of the last steps, written at the end
+        black_box: str | Path | IO[str] | None = None,  # a CSV file of the last steps, written at the end
         black_box_steps: int = 500,
         clock: Clock | None = None,
+        guard: SignalGuard | None = None,  # one that is in use already, around more than the loop
     ):
         calls = {"read_state": read_state, "read_goal": read_goal, "send_action": send_action}
         for name, function in {"policy": policy, **calls}.items():
@@ -77,20 +80,22 @@ class Controller:
         self.action_size = _size("action_size", action_size, policy) or _length(
             safe_action, action_low, action_high, start_action, max_change
         )
-        self.limits = Limits.make(self.action_size, action_low, action_high, max_change)
+        self.limits = Limits.make(self.action_size, action_low, action_high, max_change, smooth)
         self._safe = make_safe(safe_action, self.limits)
         follows_last = isinstance(safe_action, str) or callable(safe_action)
-        if start_action is None and (max_change is not None or follows_last):
+        if start_action is None and (max_change is not None or smooth or follows_last):
             raise UserError(
-                "max_change and a safe_action that follows the last action need start_action: what the actuators do"
+                "max_change, smooth and a safe_action that follows the last action need start_action: what they do"
                 " before the first step, as an array or as a function that reads it"
             )
         self.max_overruns = None if max_overruns is None else _count("max_overruns", max_overruns, 1)
         self.warm_up = _count("warm_up", warm_up, 0)
-        self.black_box = None if black_box is None else Path(black_box)
+        self.black_box = Path(black_box) if isinstance(black_box, str) else black_box
         self._policy, self._reads, self._start_action = policy, {STATE: read_state, GOAL: read_goal}, start_action
         # None: the size of the first value
         self._sizes = {STATE: _size("state_size", state_size, policy), GOAL: _size("goal_size", goal_size, policy)}
+        self.settle = _positive("settle", settle, or_zero=True)
+        self._goal_dims = _goal_dims(policy) if self.settle else []
         self._clock = clock or Clock()
         hold = _positive("hold_seconds", hold_seconds, or_zero=True)
         self._gate = Gate(
@@ -100,7 +105,7 @@ class Controller:
         self._watchdog = Watchdog(self._clock, timeout, self.stale_after, trip=self._trip)
         self._fresh = Freshness(self.stale_after, self._clock)
         self._record = Recorder(_count("history", history, 1), _count("black_box_steps", black_box_steps, 1))
-        self._guard = SignalGuard()
+        self._guard, self._borrowed = guard or SignalGuard(), guard is not None
         self._first = self._before = math.nan  # when the first step and the previous step began
         self._late = 0  # missed deadlines in a row
         self._entered = self._over = self._froze = False
@@ -135,6 +140,11 @@ class Controller:
         with self._guard.held():
             self._gate.close(reason)
 
+    @property
+    def last_steps(self) -> list[Step]:
+        """Return what the black box holds: the last `black_box_steps` steps, oldest first."""
+        return list(self._record.rows)
+
     def report(self) -> Report:
         return self._record.report(
             rate_hz=self.rate_hz,
@@ -147,14 +157,16 @@ class Controller:
         if self._entered:
             raise UserError("this controller is in use, or has ended: make a new one")
         self._entered = True
-        self._guard.install()
+        if not self._borrowed:
+            self._guard.__enter__()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         try:
             self._end(cause(error))
         finally:
-            self._guard.restore()
+            if not self._borrowed:
+                self._guard.__exit__()
 
     def _start(self) -> None:
         """Do everything except sending once before the first step, so that faults show before anything moves."""
@@ -168,8 +180,8 @@ class Controller:
         self._watchdog.start()
         with self._faults():
             if (start := self._start_action) is not None:
-                given = call("start_action", start) if callable(start) else start
-                action = finite("start_action", vector("start_action", given, self.action_size))
+                value = call("start_action", start) if callable(start) else start
+                action = finite("start_action", vector("start_action", value, self.action_size))
                 self._gate.last = self.limits.require("start_action", action)
                 call("safe_action", self._safe, self._gate.last)
             for _ in range(self.warm_up):
@@ -219,17 +231,21 @@ class Controller:
         self._enter(POLICY)
         step.action = vector(POLICY, call(POLICY, self._policy, step.state, step.goal), self.action_size)
         finite(POLICY, step.action)
-        allowed, step.clipped, step.rate_limited = self.limits.apply(step.action, self._gate.last)
+        command = step.action
+        if self.settle:
+            away = float(np.linalg.norm(np.take(step.state, self._goal_dims) - step.goal))
+            command = command * min(1.0, away / self.settle)
+        allowed, step.clipped, step.rate_limited = self.limits.apply(command, self._gate.last)
         step.policy = self._clock.now() - decided
         return allowed
 
     def _read(self, name: str) -> tuple[Any, np.ndarray]:
         """Return what the call returned, and its numbers."""
         self._enter(name)
-        given = call(name, self._reads[name])
-        numbers = vector(name, given.value if isinstance(given, Reading) else given, self._sizes[name])
+        value = call(name, self._reads[name])
+        numbers = vector(name, value.value if isinstance(value, Reading) else value, self._sizes[name])
         self._sizes[name] = len(numbers)
-        return given, numbers
+        return value, numbers
 
     def _send(self, step: Step, action: np.ndarray) -> None:
         began = self._clock.now()
@@ -283,12 +299,17 @@ class Controller:
         self._froze, self._over = False, True
 
     def _write_black_box(self) -> None:
-        if (path := self.black_box) is not None:
-            try:
-                self._record.write(path, self._gate.reason or "")
-                self._black_box_note = f"black box: {path}"
-            except Exception as error:
-                self._black_box_note = f"the black box could not be written to {path} ({in_one_line(error)})"
+        if (box := self.black_box) is None:
+            return
+        path = box if isinstance(box, Path) else getattr(box, "name", "its file")
+        try:
+            if isinstance(box, Path):
+                box.parent.mkdir(parents=True, exist_ok=True)
+            with box.open("w", newline="", encoding="utf-8") if isinstance(box, Path) else nullcontext(box) as file:
+                self._record.write(file, self._gate.reason or "")
+            self._black_box_note = f"black box: {path}"
+        except Exception as error:
+            self._black_box_note = f"the black box could not be written to {path} ({in_one_line(error)})"
 
 
 def freeze_garbage() -> bool:
@@ -315,6 +336,13 @@ def _size(name: str, given: int | None, policy: Any) -> int | None:
         return _count(name, given, 1)
     size = getattr(policy, name, getattr(getattr(policy, "spec", None), name, None))
     return size if isinstance(size, int) else None
+
+
+def _goal_dims(policy: Any) -> list[int]:
+    dims = getattr(policy, "goal_dims", getattr(getattr(policy, "spec", None), "goal_dims", None))
+    if dims is None:
+        raise UserError("settle needs a policy that says which numbers of the state its goal is of: its goal_dims")
+    return list(dims)
 
 
 def _length(*values: Any) -> int:

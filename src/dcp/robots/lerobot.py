@@ -95,8 +95,8 @@ class LeRobotArm:
         self.joints = tuple(robot.action_features if joints is None else joints)
         self.state = self.joints if state is None else tuple(state)
         self.goal_names = self.state if goal is None else tuple(goal)
-        _known("action", self.joints, robot.action_features)
-        _known("observation", self.state + self.joints, robot.observation_features)
+        _require_features("action", self.joints, robot.action_features)
+        _require_features("observation", self.state + self.joints, robot.observation_features)
         if missing := set(robot.action_features) - set(self.joints):
             raise UserError(f"the policy does not move {', '.join(sorted(missing))}: name every joint of the robot")
         self._low, self._high = dict(low), dict(high)
@@ -136,7 +136,7 @@ class LeRobotArm:
         return self._low[name] + (float(value) + 1.0) / 2.0 * (self._high[name] - self._low[name])
 
 
-def _known(kind: str, names: Sequence[str], features: Mapping[str, Any]) -> None:
+def _require_features(kind: str, names: Sequence[str], features: Mapping[str, Any]) -> None:
     for name in names:
         if name not in features:
             raise UserError(f"the robot has no {kind} {name!r}: it has {', '.join(features)}")

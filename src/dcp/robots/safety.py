@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("dcp.controller")
 ATTEMPTS = 3  # at sending the safe action, because a bus may lose a packet
-SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # SIGHUP: the ssh session that started this has ended
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")  # SIGHUP: the ssh session has ended; SIGQUIT: Ctrl-\\
 INSISTENT = 3  # this many signals end even a send_action that hangs
 
 Safe = Callable[[np.ndarray | None], np.ndarray]  # last action sent -> safe action
@@ -115,30 +115,35 @@ class Limits:
     low: np.ndarray  # [A]
     high: np.ndarray  # [A]
     max_change: np.ndarray | None = None  # [A]: between two steps
+    smooth: float = 0.0  # share of the last action in the next one: a first-order low-pass filter
 
     @classmethod
-    def make(cls, size: int, low: Any, high: Any, max_change: Any) -> "Limits":
+    def make(cls, size: int, low: Any, high: Any, max_change: Any, smooth: float = 0.0) -> "Limits":
         low, high = per_joint("action_low", low, size), per_joint("action_high", high, size)
         if (low > high).any():
             raise UserError(f"action_low {_shown(low)} exceeds action_high {_shown(high)}: exchange them")
+        if not 0.0 <= smooth < 1.0:
+            raise UserError(f"smooth is {smooth}, the share of the last action in the next: use 0 to 0.9")
         if max_change is None:
-            return cls(low, high)
+            return cls(low, high, smooth=smooth)
         max_change = per_joint("max_change", max_change, size)
         if (max_change <= 0).any():
             raise UserError(f"max_change must be positive, not {_shown(max_change)}: leave it out for no limit")
-        return cls(low, high, max_change)
+        return cls(low, high, max_change, smooth)
 
     def clip(self, action: np.ndarray) -> np.ndarray:
         return np.clip(action, self.low, self.high)
 
     def apply(self, action: np.ndarray, last: np.ndarray | None) -> tuple[np.ndarray, bool, bool]:
         """Return the action to send, whether the limits changed it, and whether max_change did."""
-        clipped = allowed = self.clip(action)
+        clipped = smoothed = allowed = self.clip(action)
+        if self.smooth and last is not None:
+            smoothed = allowed = self.clip(self.smooth * last + (1.0 - self.smooth) * clipped)
         if self.max_change is not None and last is not None:
             with np.errstate(over="ignore"):  # bounds may be infinite
-                allowed = np.clip(clipped, last - self.max_change, last + self.max_change)
+                allowed = np.clip(smoothed, last - self.max_change, last + self.max_change)
             allowed = self.clip(allowed)  # low and high take precedence over max_change
-        return allowed, bool((clipped != action).any()), bool((allowed != clipped).any())
+        return allowed, bool((clipped != action).any()), bool((allowed != smoothed).any())
 
     def require(self, name: str, action: np.ndarray) -> np.ndarray:
         """Return the action, or refuse it if it is outside the limits."""
@@ -171,16 +176,16 @@ def make_safe(safe_action: Any, limits: Limits) -> Safe:
     if isinstance(safe_action, str):
         if safe_action != "hold":
             raise UserError(f"safe_action is {safe_action!r}: give an array, a function of the last action, or 'hold'")
-        return _known
+        return _require_last
     if callable(safe_action):
         return lambda last: limits.clip(
-            finite("safe_action", vector("safe_action", safe_action(_known(last).copy()), size))
+            finite("safe_action", vector("safe_action", safe_action(_require_last(last).copy()), size))
         )
     fixed = limits.require("safe_action", per_joint("safe_action", safe_action, size))
     return lambda last: fixed
 
 
-def _known(last: np.ndarray | None) -> np.ndarray:
+def _require_last(last: np.ndarray | None) -> np.ndarray:
     if last is None:
         raise Fault("there is no last action: start_action was not known yet")
     return last
@@ -292,26 +297,33 @@ class Gate:
 
 
 class SignalGuard:
-    """Delay signals while `busy`; otherwise let them raise in the loop, which ends reads and sleeps too."""
+    """Delay signals while `busy`; otherwise let them raise in the loop, which ends reads and sleeps too.
 
-    def __init__(self):
+    Use it as a context manager around more than the loop, such as an arm that must be released. `program_ends`: the
+    program ends after the block, so that no second Ctrl-C interrupts its end.
+    """
+
+    def __init__(self, program_ends: bool = False):
         self.busy = False
+        self._program_ends = program_ends
         self._count = 0
         self._pending: int | None = None
         self._old: dict[int, Any] = {}
 
-    def install(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return  # only the main thread gets signals, so it must call stop() itself
+    def __enter__(self) -> Self:
+        if self._old or threading.current_thread() is not threading.main_thread():
+            return self  # only the main thread gets signals, so it must call stop() itself
         for name in SIGNALS:
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup
                 self._old[number] = signal.signal(number, self._handle)
+        return self
 
-    def restore(self) -> None:
+    def __exit__(self, *error: object) -> None:
+        over = self._program_ends and self._count > 0
         while self._old:
             number, handler = self._old.popitem()
-            signal.signal(number, handler or signal.SIG_DFL)
+            signal.signal(number, signal.SIG_IGN if over else handler or signal.SIG_DFL)
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dcp.errors import UserError
+
 
 class Link(NamedTuple):
     name: str
@@ -61,6 +63,32 @@ TICKS_PER_TURN = 4096
 
 RATE_HZ = 30  # LeRobot's control loop
 MAX_CHANGE = 0.1  # radians per step: 3 rad/s, below the servo's 4.7 rad/s without a load
+
+# What --randomize draws once per episode or run. docs/so101.md says why each has its range.
+MAX_DELAY = 2  # steps
+RANGES: dict[str, tuple[float, float]] = {
+    "gains": (0.7, 1.3),  # factor of the servos' gains and of their torque
+    "friction": (0.5, 1.5),  # factor of the contacts' and the joints' friction
+    "masses": (0.8, 1.2),  # factor of all masses
+    "delay": (0.0, float(MAX_DELAY)),  # steps, of the readings and of the commands
+    "offsets": (-0.02, 0.02),  # radians, of each joint's calibration
+    "encoders": (0.0, 2 * np.pi / TICKS_PER_TURN),  # radians, where a tick begins
+}
+VARIED = {  # the model's arrays that a factor multiplies
+    "gains": ("actuator_gainprm", "actuator_biasprm", "actuator_forcerange"),
+    "friction": ("geom_friction", "dof_frictionloss", "dof_damping"),
+    "masses": ("body_mass", "body_inertia"),
+}
+
+
+def kinds_of(names: str) -> tuple[str, ...]:
+    """Return the kinds of `RANGES` that a flag names: gains,delay, or all."""
+    kinds = tuple(RANGES) if names == "all" else tuple(name.strip() for name in names.split(","))
+    for kind in kinds:
+        if kind not in RANGES:
+            raise UserError(f"cannot randomize {kind!r}: choose from {', '.join(RANGES)}, or all")
+    return kinds
+
 
 # Where the reaching tasks draw their goals: a shell before the arm, around its shoulder's lift axis.
 PAN_AXIS = np.array([0.0388353, 0.0])  # x, y

@@ -9,7 +9,9 @@ LeRobot is not imported: any object with its methods works.
 """
 
 import csv
+import io
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,7 +22,7 @@ import numpy as np
 from dcp.errors import UserError
 from dcp.robots import so101
 from dcp.robots.lerobot import Bus, Robot
-from dcp.robots.safety import Reading
+from dcp.robots.safety import Reading, in_one_line
 
 Units = Literal["degrees", "percent"]
 FEATURES = tuple(f"{joint}.pos" for joint in so101.JOINTS)
@@ -29,6 +31,8 @@ CLOSED = 0.0  # radians: where the jaws go in tasks that do not move them, as in
 LIMIT_SLACK = 0.06  # radians that a reading may exceed a joint's range by, because calibration is not exact
 LOWEST_TOOL = -0.01  # metres: below this the arm is inside the table or wrongly calibrated
 CLOCK_SLACK = 0.1  # seconds by which a goal file may be newer than this computer's clock, as on a network drive
+FARTHEST_GOAL = 0.5  # metres from the base in any direction: no part of the arm gets there
+LONGEST_GOAL, LONGEST_LOG = 4096, 2**28  # bytes of a goal file, and of a log: an hour of steps has 50 MB
 LOST_IN_A_ROW = 5  # a speed can be computed over at most this many lost packets
 
 
@@ -60,13 +64,15 @@ class So101Arm:
         *,
         goal_size: int = 3,
         units: Units = "degrees",
+        accumulate: bool = False,  # a target continues from the last target instead of the last reading
         jaw_speed: float = 1.0,  # how fast jaws that the policy does not move close, as a share of MAX_CHANGE per step
         lost_packets: tuple[type[Exception], ...] = (ConnectionError,),
         clock: Callable[[], float] = time.monotonic,
     ):
         self.robot = robot
         self.units: Units = units
-        self.moved, self.goal_size, self.jaw_speed = action_size, goal_size, jaw_speed
+        self.moved, self.goal_size = action_size, goal_size
+        self.accumulate, self.jaw_speed = accumulate, jaw_speed
         extra = state_size - (2 * action_size + 3)
         if action_size not in (5, 6) or extra not in (0, 1, 3):
             raise UserError(
@@ -74,9 +80,10 @@ class So101Arm:
                 "use one that was trained on so101_reach, so101_reach_pose, so101_push or so101_lift"
             )
         self.has_tilt, self.has_cube = extra == 1, extra == 3
-        wanted = FEATURES + (CUBE if self.has_cube else ())
-        if missing := [name for name in wanted if name not in robot.observation_features]:
-            raise UserError(f"the robot has no {', '.join(missing)}: an SO-101 has {', '.join(wanted)}")
+        self.near = 0.03 if extra else 0.02  # metres: the tasks' thresholds
+        features = FEATURES + (CUBE if self.has_cube else ())
+        if missing := [name for name in features if name not in robot.observation_features]:
+            raise UserError(f"the robot has no {', '.join(missing)}: an SO-101 has {', '.join(features)}")
         self._bus, self._clock = Bus(robot, lost_packets), clock
         self._pose: np.ndarray | None = None  # [6]: radians, the last reading that was finite
         self._time = 0.0
@@ -106,9 +113,11 @@ class So101Arm:
         return Reading(np.concatenate([pose[: self.moved], speeds, place, extra]), now)
 
     def send_action(self, action: np.ndarray) -> None:
-        """Send targets that change the last pose by the action [A] in [-1, 1].
+        """Send targets that change the last pose by the action [A] in [-1, 1]; the last target, if they `accumulate`.
 
-        If the policy does not move the jaws, any action but zero closes them further, until they are closed.
+        If readings are late by k steps, targets that follow them repeat the poses of k steps ago for ever, however
+        small the action. Targets that accumulate do not. Either is at most MAX_CHANGE from the last reading, and a zero
+        action holds that reading. If the policy does not move the jaws, any other action closes them further.
         """
         if self._pose is None:
             raise UserError("the arm's pose is not known yet: read it before anything is sent")
@@ -117,7 +126,11 @@ class So101Arm:
         if self.moved == 5:
             most = so101.MAX_CHANGE * self.jaw_speed if np.any(action) else 0.0  # they stay as they are in a hold
             change[5] = np.clip(CLOSED - self._pose[5], -most, most)
-        target = np.clip(self._pose + change, so101.LOW, so101.HIGH)
+        base = self._pose
+        if self.accumulate and self.sent is not None and np.any(action):
+            base = np.append(self.sent[: self.moved], self._pose[self.moved :])
+        nearest, farthest = self._pose - so101.MAX_CHANGE, self._pose + so101.MAX_CHANGE
+        target = np.clip(np.clip(base + change, nearest, farthest), so101.LOW, so101.HIGH)
         if not np.isfinite(target).all():
             raise UserError("the action is not finite, so nothing was sent: find out where it comes from")
         numbers = {name: float(from_radians(self.units, i, target[i])) for i, name in enumerate(FEATURES)}
@@ -141,29 +154,42 @@ class So101Arm:
             )
 
 
-class FixedGoal:
-    """Hold a goal that never changes."""
-
-    def __init__(self, goal: Any):
-        self.goal = np.asarray(goal, float)
-
-    def read(self) -> np.ndarray:
-        return self.goal
+def require_goal(goal: Any, reaching: bool) -> np.ndarray:
+    """Return the goal [G], or refuse one that the arm cannot reach or, if `reaching`, that no policy was trained on."""
+    goal = np.asarray(goal, float)
+    shown = " ".join(f"{x:g}" for x in goal)
+    if reaching and not so101.in_reach(goal[:3]):
+        raise UserError(
+            f"the goal {shown} is outside what the policy was trained on (docs/so101.md): choose one 13 to 38 cm from "
+            "the shoulder, in front of the arm, 2 to 40 cm high"
+        )
+    if not np.abs(goal).max() <= FARTHEST_GOAL:  # true of a number that is not finite, too
+        raise UserError(
+            f"the goal {shown} is farther than the arm can reach: give metres from the middle of its base, each at "
+            f"most {FARTHEST_GOAL:g}"
+        )
+    return goal
 
 
 class GoalFile:
-    """Read the goal from a text file that another program, such as a tracker, keeps writing. An old file is refused."""
+    """Read the goal from a text file that another program, such as a tracker, keeps writing. An old file is refused,
+    and so is a goal that `require_goal` refuses."""
 
-    def __init__(self, path: str | Path, size: int, timeout: float, now: Callable[[], float] = time.time):
-        self.path, self.size, self.timeout, self._now = Path(path), size, timeout, now
+    def __init__(
+        self, path: str | Path, size: int, timeout: float, reaching: bool = False, now: Callable[[], float] = time.time
+    ):
+        self.path, self.size, self.timeout, self.reaching, self._now = Path(path), size, timeout, reaching, now
 
     def read(self) -> np.ndarray:
+        from dcp.files.validation import open_regular  # needs more than NumPy
+
         try:
-            age = self._now() - self.path.stat().st_mtime
-            numbers = [float(word) for word in self.path.read_text().replace(",", " ").split()]
+            with open_regular(self.path, most=LONGEST_GOAL) as file:
+                age = self._now() - os.fstat(file.fileno()).st_mtime  # of the very file that is read
+                numbers = [float(word) for word in file.read(LONGEST_GOAL).decode().replace(",", " ").split()]
         except (OSError, ValueError) as error:
             raise UserError(
-                f"cannot read a goal from {self.path} ({error}): write {self.size} numbers there"
+                f"cannot read a goal from {self.path} ({in_one_line(error)}): write {self.size} numbers there"
             ) from error
         if age > self.timeout:
             raise UserError(
@@ -177,28 +203,30 @@ class GoalFile:
             )
         if len(numbers) != self.size:
             raise UserError(f"{self.path} has {len(numbers)} numbers, not {self.size}: write the whole goal at once")
-        return np.array(numbers)
+        return require_goal(numbers, self.reaching)
 
 
 def replay(policy: Callable[[np.ndarray, np.ndarray], Any], path: str | Path) -> tuple[int, float]:
     """Recompute each action of a log from its state and goal. -> the number of steps and the largest difference, which
     is NaN if an action is not finite"""
+    from dcp.files.validation import open_regular  # needs more than NumPy
+
     try:
-        with Path(path).open(newline="", encoding="utf-8") as file:
+        with io.TextIOWrapper(open_regular(path, most=LONGEST_LOG), encoding="utf-8", newline="") as file:
             logged = [[_vector(row, name) for name in ("state", "goal", "action")] for row in csv.DictReader(file)]
     except (OSError, ValueError, csv.Error) as error:
-        raise UserError(f"cannot read the log {path} ({error})") from error
+        raise UserError(f"cannot read the log {path} ({in_one_line(error)})") from error
     steps = [row for row in logged if all(len(vector) for vector in row)]  # the last step may have none, after a fault
     if not steps:
         raise UserError(f"{path} is not a log of `dcp run`: it has no step with a state, a goal and an action")
-    apart = []
+    differences = []
     for state, goal, action in steps:
         again = np.asarray(policy(state, goal))
         if again.shape != action.shape:
             sizes = f"{len(action)} numbers of action, not {len(again)}"
             raise UserError(f"{path} has a step with {sizes}: name the policy that ran, or record it again")
-        apart.append(np.abs(again - action).max())
-    return len(steps), float(np.max(apart))
+        differences.append(np.abs(again - action).max())
+    return len(steps), float(np.max(differences))
 
 
 def _vector(row: Mapping[str, str], name: str) -> np.ndarray:

@@ -83,8 +83,8 @@ def arm_spec(timestep: float = 0.005) -> mujoco.MjSpec:
     for geom in ARM_GEOMS:
         _add_geom(bodies[geom.body], geom).condim = 3
     for geom in GRIPPER_GEOMS:
-        made = _add_geom(bodies[geom.body], geom)
-        made.condim, made.friction, made.solref, made.priority = 6, [1.0, 0.005, 0.0005], [0.01, 1.0], 1
+        pad = _add_geom(bodies[geom.body], geom)
+        pad.condim, pad.friction, pad.solref, pad.priority = 6, [1.0, 0.005, 0.0005], [0.01, 1.0], 1
     bodies["base"].add_site(name="baseframe")
     bodies["gripper"].add_site(name="gripperframe", pos=so101.TOOL[0], quat=so101.TOOL[1])
     bodies["camera_mount"].add_camera(name="wrist_camera", pos=[0, 0.055, -0.045], fovy=48.5, quat=_about_x(-0.57))
@@ -136,14 +136,14 @@ def drawn_spec(spec: mujoco.MjSpec) -> mujoco.MjSpec:
     path = Path(root) / MENAGERIE_FILE
     if not path.is_file():
         raise UserError(f"{MENAGERIE} is {root}, which has no {MENAGERIE_FILE}: name a checkout of MuJoCo Menagerie")
-    theirs = mujoco.MjSpec.from_file(str(path))
-    folder = path.parent / theirs.meshdir
-    meshes = {mesh.name or Path(mesh.file).stem: mesh for mesh in theirs.meshes}
+    menagerie = mujoco.MjSpec.from_file(str(path))
+    folder = path.parent / menagerie.meshdir
+    meshes = {mesh.name or Path(mesh.file).stem: mesh for mesh in menagerie.meshes}
     links = {link.name for link in so101.LINKS}
     for geom in list(spec.geoms):
         if geom.parent.name in links:
             spec.delete(geom)
-    for body in theirs.bodies:
+    for body in menagerie.bodies:
         for geom in body.geoms if body.name in links else ():
             if geom.type != _GEOM.mjGEOM_MESH or geom.meshname not in meshes:
                 continue

@@ -15,9 +15,9 @@ import numpy as np
 from dcp.config import cores
 from dcp.envs.base import EnvState
 from dcp.envs.physics_env import MUJOCO, PhysicsEnv
-from dcp.errors import UserError
 from dcp.physics import Engine, PhysicsState
 from dcp.robots import so101
+from dcp.robots.so101 import MAX_DELAY, RANGES, VARIED
 from dcp.robots.so101_model import CUBE_HALF, drawn_spec, table_spec
 from dcp.types import Array, EnvSpec
 
@@ -39,23 +39,6 @@ LIFT_HEIGHTS = (0.05, 0.15)
 # would touch the table.
 FLATTEST, LEAST_TILTED = -0.5, 0.06
 TRIES = 32
-MAX_DELAY = 2  # steps
-
-# What --randomize draws once per episode. docs/so101.md says why each has its range.
-RANGES: dict[str, tuple[float, float]] = {
-    "gains": (0.7, 1.3),  # factor of the servos' gains and of their torque
-    "friction": (0.5, 1.5),  # factor of the contacts' and the joints' friction
-    "masses": (0.8, 1.2),  # factor of all masses
-    "delay": (0.0, float(MAX_DELAY)),  # steps, of the readings and of the commands
-    "offsets": (-0.02, 0.02),  # radians, of each joint's calibration
-    "encoders": (0.0, 2 * np.pi / so101.TICKS_PER_TURN),  # radians, where a tick begins
-}
-KINDS = tuple(RANGES)
-VARIED = {
-    "gains": ("actuator_gainprm", "actuator_biasprm", "actuator_forcerange"),
-    "friction": ("geom_friction", "dof_frictionloss", "dof_damping"),
-    "masses": ("body_mass", "body_inertia"),
-}
 
 
 class Draw(NamedTuple):
@@ -116,12 +99,8 @@ class So101Task(PhysicsEnv):
 
     def randomized(self, kinds: str) -> Self:
         """Return this task with these kinds of `RANGES` drawn in each episode: gains,delay, or all."""
-        wanted = KINDS if kinds == "all" else tuple(kind.strip() for kind in kinds.split(","))
-        for kind in wanted:
-            if kind not in KINDS:
-                raise UserError(f"cannot randomize {kind!r}: choose from {', '.join(KINDS)}, or all")
         task = self.by_mujoco()
-        task.randomize = wanted
+        task.randomize = so101.kinds_of(kinds)
         return task
 
     # The model
@@ -164,9 +143,9 @@ class So101Task(PhysicsEnv):
         return draw_in_reach(key)
 
     def draw_episode(self, key: Array) -> Draw:
-        keys = dict(zip(KINDS, jax.random.split(key, len(KINDS)), strict=True))
+        keys = dict(zip(RANGES, jax.random.split(key, len(RANGES)), strict=True))
 
-        def drawn(kind: str, shape: tuple[int, ...], neutral: float) -> Array:
+        def uniform(kind: str, shape: tuple[int, ...], neutral: float) -> Array:
             low, high = RANGES[kind]
             if kind not in self.randomize:
                 return jnp.full(shape, neutral)
@@ -175,8 +154,8 @@ class So101Task(PhysicsEnv):
         delays = jnp.zeros(2, jnp.int32)
         if "delay" in self.randomize:
             delays = jax.random.randint(keys["delay"], (2,), 0, MAX_DELAY + 1)
-        factors = jnp.concatenate([drawn(kind, (1,), 1.0) for kind in VARIED])
-        return Draw(factors, delays, drawn("offsets", (6,), 0.0), drawn("encoders", (6,), 0.0))
+        factors = jnp.concatenate([uniform(kind, (1,), 1.0) for kind in VARIED])
+        return Draw(factors, delays, uniform("offsets", (6,), 0.0), uniform("encoders", (6,), 0.0))
 
     def reset(self, key: Array) -> EnvState:
         key_start, key_goal, key_episode = jax.random.split(key, 3)
@@ -198,7 +177,7 @@ class So101Task(PhysicsEnv):
         reading = self._read(body, draw)
         readings = jnp.tile(reading, (MAX_DELAY + 2, 1))  # the arm was at rest before
         commands = jnp.tile(reading[:6], (MAX_DELAY + 1, 1))
-        return self._seen(ArmState(body, goal, readings, commands, draw))
+        return self._env_state(ArmState(body, goal, readings, commands, draw))
 
     # A step
 
@@ -214,7 +193,7 @@ class So101Task(PhysicsEnv):
         factors = (arm.draw.factors,) if self.varies_model else ()
         body = self.engine.step(arm.body, control, *factors)
         readings = jnp.concatenate([self._read(body, arm.draw)[None], arm.readings[:-1]])
-        return self._seen(arm._replace(body=body, readings=readings, commands=commands))
+        return self._env_state(arm._replace(body=body, readings=readings, commands=commands))
 
     def _read(self, body: PhysicsState, draw: Draw) -> Array:
         """Return the sensors' present readings: [6 + 3]."""
@@ -224,7 +203,7 @@ class So101Task(PhysicsEnv):
             angles = jnp.round((angles + draw.phases) / tick) * tick - draw.phases
         return jnp.concatenate([angles, body.q[6:9] if self.cube else jnp.zeros(3)])
 
-    def _seen(self, arm: ArmState) -> EnvState:
+    def _env_state(self, arm: ArmState) -> EnvState:
         readings = jax.lax.dynamic_slice_in_dim(arm.readings, arm.draw.delays[0], 2)  # [2, 9]: now and before
         state = self.observe_readings(readings)
         near_goal = jnp.linalg.norm(self.achieved(arm.body.q) - arm.goal) < self.spec.threshold

@@ -8,8 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -136,6 +135,7 @@ class Step:
     sent: np.ndarray | None = None  # after the limits
     clipped: bool = False
     rate_limited: bool = False
+    flips: int = 0  # joints whose sent command has another sign than before
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,7 @@ class Report:
     skipped_periods: int  # deadlines skipped because of them
     clipped: int  # actions that the limits changed
     rate_limited: int  # actions that max_change changed
+    flips: float | None  # share of the joints' commands that change sign from one step to the next
     history: int  # p50 and p99 cover at most this many last steps; max and counts cover all
     ended: str
     safe_action: str
@@ -181,6 +182,11 @@ class Report:
             f"{self.steps} steps in {self.seconds:.2f} s at {self.rate_hz:g} Hz",
             f"{self.overruns} overruns, {self.skipped_periods} periods skipped,"
             f" {self.clipped} actions clipped, {self.rate_limited} limited in change",
+            *(
+                []
+                if self.flips is None
+                else [f"{self.flips:.1%} of the joints' commands change sign between two steps"]
+            ),
             f"ended: {self.ended}; {self.safe_action}",
         ]
         return "\n".join([*lines, self.black_box] if self.black_box else lines)
@@ -192,6 +198,8 @@ class Recorder:
     def __init__(self, history: int, black_box_steps: int):
         self.rows: deque[Step] = deque(maxlen=black_box_steps)
         self.counts = dict.fromkeys(("steps", "overruns", "skipped_periods", "clipped", "rate_limited"), 0)
+        self._signs: Any = 0.0  # [A]: of each joint's last command that was not zero
+        self._flips = self._commands = 0
         self._seconds = 0.0
         self._ring = np.full((history, len(TIMINGS)), np.nan)
         self._max = np.full(len(TIMINGS), -np.inf)
@@ -201,32 +209,41 @@ class Recorder:
         self._ring[self.counts["steps"] % len(self._ring)] = timing
         self._max = np.fmax(self._max, timing)
         self._seconds = step.time + step.compute
+        self._count_flips(step)
         self.counts["steps"] += 1
         self.counts["clipped"] += step.clipped
         self.counts["rate_limited"] += step.rate_limited
+
+    def _count_flips(self, step: Step) -> None:
+        signs = np.sign(np.asarray(step.sent))  # a command of zero between two signs hides no flip
+        step.flips = int(np.sum(signs * self._signs < 0))
+        self._signs = np.where(signs, signs, self._signs)
+        self._flips += step.flips
+        self._commands += np.size(signs) * (self.counts["steps"] > 0)
 
     def spreads(self) -> dict[str, Spread]:
         """Return percentiles over the last steps, and the maximum over all steps."""
         return {name: _spread(self._ring[:, i], self._max[i]) for i, name in enumerate(TIMINGS)}
 
     def report(self, **more: Any) -> Report:
-        return Report(seconds=self._seconds, history=len(self._ring), **self.counts, **self.spreads(), **more)
+        flips = self._flips / self._commands if self._commands else None
+        history = len(self._ring)
+        return Report(seconds=self._seconds, history=history, flips=flips, **self.counts, **self.spreads(), **more)
 
-    def write(self, path: Path, reason: str) -> None:
+    def write(self, file: IO[str], reason: str) -> None:
         """Write the last steps as CSV, oldest first; the last row says why the run ended."""
         rows = list(self.rows)
         sizes = {name: max((np.size(x) for row in rows if (x := getattr(row, name)) is not None), default=0)
                  for name in VECTORS}  # fmt: skip
         columns = [(name, i) for name, size in sizes.items() for i in range(size)]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            vectors = [f"{name}_{i}" for name, i in columns]
-            writer.writerow(["step", "time", *(f"{name}_ms" for name in TIMINGS), *vectors, "ended"])
-            for row in rows:
-                times = [f"{getattr(row, name) * 1e3:.4f}" for name in TIMINGS]
-                values = [_cell(getattr(row, name), i) for name, i in columns]
-                writer.writerow([row.number, f"{row.time:.6f}", *times, *values, reason if row is rows[-1] else ""])
+        writer = csv.writer(file)
+        vectors = [f"{name}_{i}" for name, i in columns]
+        writer.writerow(["step", "time", *(f"{name}_ms" for name in TIMINGS), *vectors, "flips", "ended"])
+        for row in rows:
+            times = [f"{getattr(row, name) * 1e3:.4f}" for name in TIMINGS]
+            values = [*(_cell(getattr(row, name), i) for name, i in columns), row.flips]
+            writer.writerow([row.number, f"{row.time:.6f}", *times, *values, reason if row is rows[-1] else ""])
+        file.flush()
 
 
 def _spread(values: np.ndarray, maximum: float) -> Spread:

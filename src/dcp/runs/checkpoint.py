@@ -45,8 +45,8 @@ _NAME = re.compile(r"\d{9}_\d{5}")
 _ROOM = 200_000  # bytes for checkpoint.json, SHA256SUMS and the arrays' headers
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "brax", "mujoco", "numpy")
 # JAX's own settings that change random numbers or rounding.
-_NUMERICS = ("enable_x64", "default_matmul_precision", "default_prng_impl", "threefry_partitionable")
-_NUMERICS += ("numpy_dtype_promotion",)
+NUMERICS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_default_prng_impl", "jax_threefry_partitionable")
+NUMERICS += ("jax_numpy_dtype_promotion",)
 
 
 class DamagedError(Exception):
@@ -189,7 +189,7 @@ def machine() -> dict[str, str]:
         "cores": str(cores()),
         "xla_flags": flags_besides_ours(os.environ.get("XLA_FLAGS", "")),
         "libtpu_init_args": os.environ.get("LIBTPU_INIT_ARGS", ""),
-        "jax_numerics": " ".join(f"{name}={jax.config.values.get(f'jax_{name}')}" for name in _NUMERICS),
+        **{name: str(jax.config.values.get(name)) for name in NUMERICS},
     }
 
 

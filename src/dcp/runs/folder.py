@@ -16,26 +16,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dcp.config import SCHEMA_VERSION, Config
+from dcp.config import SCHEMA_VERSION, Config, Tracking
 from dcp.errors import RunError, UserError
-from dcp.files import (
-    CHECKPOINTS_DIR,
-    CONFIG_FILE,
-    FAULT_FILE,
-    METRICS_FILE,
-    PLOTS_DIR,
-    POLICIES_DIR,
-    POLICY_FILE,
-    TENSORBOARD_DIR,
-)
+from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, FAULT_FILE, METRICS_FILE, PLOTS_DIR, POLICIES_DIR, POLICY_FILE
 from dcp.files.writing import require_no_links_out, write_whole
 from dcp.loop import Budget, Row
-from dcp.policies.policy import DeployedPolicy
-from dcp.policies.saving import save_policy
+from dcp.policies.policy import DeployedPolicy, save_policy
 from dcp.runs.checkpoint import machine, versions
 
 if TYPE_CHECKING:
-    from dcp.runs.sinks import Sink
+    from dcp.runs.tracking import Sink
 
 LOCK_FILE = ".lock"
 REPLACED_DIR = ".replaced"
@@ -147,10 +137,6 @@ class RunFolder:
         return self.path / METRICS_FILE
 
     @property
-    def tensorboard(self) -> Path:
-        return self.path / TENSORBOARD_DIR
-
-    @property
     def checkpoints(self) -> Path:
         return self.path / CHECKPOINTS_DIR
 
@@ -208,12 +194,11 @@ class RunFolder:
 
 @dataclass
 class Results:
-    """Write a run's config, rows and policies to its folder, and its rows to TensorBoard and W&B if asked."""
+    """Write a run's config, rows and policies to its folder, and its rows to the loggers that are asked for."""
 
     folder: RunFolder
     resumed: bool
-    tensorboard: bool = False
-    wandb: bool = False
+    tracking: Tracking = Tracking()  # noqa: RUF009
     keep_policies: bool = False  # the policy of every evaluation
     rows: list[Row] = field(default_factory=list)
     _sinks: "list[Sink]" = field(default_factory=list)
@@ -226,10 +211,10 @@ class Results:
             self.folder.fault.unlink(missing_ok=True)  # of an earlier process
         self._note, self.rows = note, list(rows)
         self._write_all(self.rows)  # whatever an earlier process left there
-        if self.tensorboard or self.wandb:
-            from dcp.runs.sinks import make_sinks
+        if self.tracking.loggers:
+            from dcp.runs.tracking import make_sinks
 
-            self._sinks = make_sinks(self.folder, self.tensorboard, self.wandb, self.rows)
+            self._sinks = make_sinks(self.folder.path, self.folder.config, self.tracking, self.rows)
 
     def add(self, policy: DeployedPolicy, row: Row) -> None:
         """Write the row to metrics.csv, at once, and then its policy."""

@@ -17,6 +17,7 @@ from dcp.files import (
     POLICIES_DIR,
     POLICY_FILE,
     TENSORBOARD_DIR,
+    TRACKING_FILE,
 )
 from dcp.runs.folder import REPLACED_DIR
 
@@ -32,6 +33,7 @@ _WRITTEN = (
     f"{PLOTS_DIR}/landscape.png",
     f"{PLOTS_DIR}/episode.gif",
     f"{TENSORBOARD_DIR}/events.out.tfevents.*",
+    TRACKING_FILE,
     CONFIG_FILE,
 )
 _DRAFTS = (  # see write_whole

@@ -3,6 +3,7 @@
 A run whose budget was raised keeps its planned evaluations; further ones follow at the same interval.
 """
 
+import errno
 import shlex
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
@@ -16,26 +17,18 @@ import jax.numpy as jnp
 import numpy as np
 from msgspec import Meta, Struct
 
-from dcp.algorithm import RunState
-from dcp.config import Config, Settings
+from dcp.algorithm import Algorithm, RunState
+from dcp.config import Config, Settings, fields_where
 from dcp.errors import UserError, shown
 from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE
 from dcp.files.run_folder import load_run, read_config_file
-from dcp.files.validation import (
-    MEGABYTE,
-    Count,
-    FormatError,
-    Name,
-    checked,
-    open_regular,
-    read_json,
-    read_text,
-)
+from dcp.files.validation import MEGABYTE, Count, FormatError, Name, checked, open_regular, read_json, read_text
 from dcp.files.writing import require_no_links_out
 from dcp.loop import Budget, HostState, iterations_of
 from dcp.runs.checkpoint import (
     ARRAYS_FILE,
     CHECKPOINT_SCHEMA_VERSION,
+    NUMERICS,
     RECORD_FILE,
     SUMS_FILE,
     DamagedError,
@@ -54,10 +47,10 @@ from dcp.runs.replaced_run import finish_replacing
 
 UNSPLIT = "off"  # the value of split_batches before config.json stored it
 POOL = "acting/command/pool"  # the name of the command's array
-_MAY_CHANGE = {"steps", "num_evals"}  # a run may be trained longer
 # A change of these may change rounding: libraries, the processor with its cores, settings of XLA and JAX.
 _DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores"}
-_DECIDE_BITS |= {"xla_flags", "libtpu_init_args", "jax_numerics"}
+_FLAGS = ("xla_flags", "libtpu_init_args")
+_DECIDE_BITS |= {*_FLAGS, *NUMERICS}
 
 
 # The plan.
@@ -116,13 +109,24 @@ def reopen(path: str | Path, steps: int | None = None) -> RunFolder:
     return RunFolder(path, config, lock, earlier)
 
 
-_RESOLVED = ("eval_env", "episode_length", "window", "pool_refresh_steps", "devices", "split_batches")
-_RESOLVED += ("pool_seed_fraction", "pool_seed_sha256")
+def require_same_algorithm(algorithm: Algorithm, folder: RunFolder) -> Algorithm:
+    """Return the algorithm with the run's config; refuse one with other environments or parts than the run's."""
+    same = replace(algorithm, config=folder.config)  # its config now names its own parts, if they are others
+    has = {name: getattr(same.config, name) for name in algorithm.decided | same.decided}
+    has |= {name: getattr(algorithm.config, name) for name in ("env", "eval_env", "fidelity", "randomize")}
+    stored = {name: getattr(folder.config, name) for name in sorted(has)}
+    names = [name for name in stored if has[name] != stored[name]]
+    names = [name for name in names if stored[name] not in (None, {})] or names  # None: as the method has it
+    if names:
+        differences = (f"{name} {shown(stored[name])} where the algorithm has {shown(has[name])}" for name in names)
+        raise UserError(f"{folder.path} was begun with {', '.join(differences)}: give the algorithm that began the run")
+    return same
 
 
 def differing(stored: Config, earlier: tuple[Budget, ...], asked: Settings) -> list[str]:
     """List the fields in which `asked` is another run. None means the run's own value where the run decides it."""
-    values = {name: value for name, value in asdict(asked).items() if value is not None or name not in _RESOLVED}
+    decided_by_run = fields_where(run_decides=True)
+    values = {name: value for name, value in asdict(asked).items() if value is not None or name not in decided_by_run}
     names = [name for name, value in values.items() if value != getattr(stored, name)]
     begun = {"steps": [b.steps for b in earlier], "num_evals": [b.num_evals for b in earlier]}  # earlier budgets
     names = [name for name in names if values[name] not in begun.get(name, [])]
@@ -243,7 +247,10 @@ def verify(path: Path) -> None:
         raise DamagedError(f"{error.filename} is missing") from error
     except FormatError:
         raise DamagedError(f"{SUMS_FILE} is damaged") from None
-    except OSError as error:  # cannot be read, which is not damage
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise DamagedError(f"{SUMS_FILE} is damaged") from None
+        # what cannot be read is not damaged
         raise UserError(f"cannot read {error.filename} ({error.strerror}): repair that, or move {path} away") from error
     if stored != present:
         changed = sorted({line.split("  ", 1)[-1] for line in set(stored.splitlines()) ^ set(present.splitlines())})
@@ -320,7 +327,7 @@ def load_latest(
         then, now = {**record["versions"], **record["machine"]}, {**versions(), **machine()}
         changed = [name for name in now if name in _DECIDE_BITS and then.get(name, now[name]) != now[name]]
         if changed:
-            differences = ", ".join(f"{name} {_in_a_note(then[name])} -> {_in_a_note(now[name])}" for name in changed)
+            differences = ", ".join(_difference(name, then[name], now[name]) for name in changed)
             note(f"Not what this run was trained with ({differences}): it resumes, but perhaps not bit for bit.")
         return checkpoint
     if damaged:
@@ -331,8 +338,12 @@ def load_latest(
     return None
 
 
-def _in_a_note(value: str) -> str:
-    return value if value.isprintable() and 0 < len(value) <= 80 else shown(value)
+def _difference(name: str, then: str, now: str) -> str:
+    """Return `cores 2 -> 4`; of flags only those that differ."""
+    if name in _FLAGS:
+        before, after = set(then.split()), set(now.split())
+        then, now = " ".join(sorted(before - after)) or "none", " ".join(sorted(after - before)) or "none"
+    return f"{name} {shown(then)[1:-1]} -> {shown(now)[1:-1]}"
 
 
 def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, HostState]:
@@ -377,7 +388,7 @@ def _record_of_this_run(path: Path, record: dict[str, Any], config: Config) -> d
         raise UserError(f"{path} has schema_version {shown(version)}, not {CHECKPOINT_SCHEMA_VERSION}: {remedy}")
     before = {**asdict(Settings()), "split_batches": UNSPLIT}  # values for fields that were added later
     ours, theirs = asdict(config), {**before, **record["config"]}
-    for name in sorted(ours.keys() - _MAY_CHANGE):
+    for name in sorted(ours.keys() - set(fields_where(grows=True))):
         if theirs[name] != ours[name]:
             raise UserError(
                 f"{path} was written with {name} {shown(theirs[name])}, but the run's config.json has "

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from dcp.algorithm import RunState, make_algorithm
-from dcp.config import Config, Settings
+from dcp.config import Config, Settings, Tracking
 from dcp.envs.registry import env_of
 from dcp.errors import RunError, UserError
 from dcp.loop import HostState, NotFiniteError, Recorder, Row, evaluation_points, require_sound_start
@@ -26,12 +26,13 @@ from dcp.machine.programs import on_devices
 from dcp.machine.seed_programs import SeedPrograms, devices_for, keep
 from dcp.named_code import require_allowed
 from dcp.policies.policy import DeployedPolicy
-from dcp.runs import run_status, sinks
+from dcp.runs import run_status
 from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
 from dcp.runs.display import Display, DisplayKind, Progress, make_display
 from dcp.runs.folder import Results, claim, holds_run
 from dcp.runs.run_status import budget_to_resume_with, read_plan, reopen
 from dcp.runs.stopping import Interrupted, SeedsInterrupted, StopRequest, explained
+from dcp.runs.tracking import require
 
 S = TypeVar("S", bound=Settings)
 OnSeedEval = Callable[[int, Row], None]  # seed, row
@@ -107,7 +108,7 @@ def train_seeds(
     runs_dir: str | Path = "runs",
     overwrite: bool = False,
     resume: bool = False,
-    tensorboard: bool = False,
+    tracking: Tracking = Tracking(),  # noqa: B008
     keep_policies: bool = False,
     display: DisplayKind = "auto",
     cache: str | Path | None = None,
@@ -130,9 +131,9 @@ def train_seeds(
     config = in_one_program(replace(config, seed=seeds[0]), len(seeds))
     check(config)
     require_memory(config, len(seeds))
-    sinks.require(tensorboard, wandb=False)
+    require(tracking)
     algorithm = on_devices(make_algorithm(config))
-    outputs: dict[str, Any] = {"tensorboard": tensorboard, "keep_policies": keep_policies}
+    outputs: dict[str, Any] = {"tracking": tracking, "keep_policies": keep_policies}
     results = _open_folders(algorithm.config, seeds, Path(runs_dir), overwrite, resume, outputs)
     session = _SeedsSession(results, display, cadence, on_eval)
     trained = session.train()

@@ -1,17 +1,18 @@
 """`dcp.train` and `dcp.resume`: train a config into a run folder, and resume stopped runs."""
 
-from collections.abc import Collection
-from contextlib import closing
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dcp.algorithm import Algorithm, RunState, make_algorithm
-from dcp.config import Config
+from dcp.config import Config, Tracking
 from dcp.envs.base import Environment
 from dcp.envs.registry import ENVIRONMENTS, env_of
 from dcp.errors import RunError, UserError, shown
 from dcp.loop import (
+    Budget,
     Callback,
     Evaluation,
     HostState,
@@ -28,8 +29,8 @@ from dcp.named_code import only_allowed, require_allowed
 from dcp.policies.policy import DeployedPolicy
 from dcp.presets import PRESETS
 from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
-from dcp.runs.display import Display, DisplayKind, Progress, make_display
-from dcp.runs.folder import Results, RunFolder, claim, holds_run
+from dcp.runs.display import DisplayKind, Progress, make_display
+from dcp.runs.folder import Results, claim, holds_run
 from dcp.runs.stopping import Interrupted, StopRequest, explained
 
 
@@ -52,6 +53,7 @@ def train(
     resume: bool = False,
     tensorboard: bool = False,
     wandb: bool = False,
+    tracking: Tracking | None = None,
     keep_policies: bool = False,
     display: DisplayKind = "auto",
     cache: str | Path | None = None,
@@ -65,26 +67,26 @@ def train(
     `on_eval` is called after each evaluation; its `run` is valid only within the call (its buffers are reused).
     `resume`: resume the run in the folder, if there is one. `cadence`: when to checkpoint.
     `keep_policies`: also keep the policy of each evaluation, in the folder policies/.
+    `tracking`: TensorBoard, W&B and trackio, with their project, group and names; `wandb=True` takes the defaults.
     `cache` is a folder for compiled programs, or "off"; see `dcp.machine.compiling`.
     """
     compiling.enable_cache(cache)
-    _require_sinks(tensorboard, wandb)
+    tracking = _installed(tracking or Tracking(tensorboard=tensorboard, wandb=wandb))
     algorithm = _algorithm(what, settings)
     if runs_dir is None:
-        config = algorithm.config
         with StopRequest() as stop:
-            return _Session(config, algorithm, on_eval, display, stop).train(evaluation_points(config))
+            return _Session(algorithm.config, algorithm, on_eval, display, stop).train()
     path = Path(runs_dir) / algorithm.config.run_path
     if resume and holds_run(path):
         from dcp.runs.run_status import budget_to_resume_with
 
-        outputs: dict[str, Any] = {"tensorboard": tensorboard, "wandb": wandb, "keep_policies": keep_policies}
+        outputs: dict[str, Any] = {"tracking": tracking, "keep_policies": keep_policies}
         outputs |= {"display": display, "cadence": cadence}
         steps = budget_to_resume_with(path, algorithm.config)
         return _resume(path, on_eval, steps=steps, algorithm=algorithm, cache=cache, **outputs)
     with StopRequest() as stop:  # from the moment that there is a folder
-        results = Results(claim(runs_dir, algorithm.config, overwrite), False, tensorboard, wandb, keep_policies)
-        return _train_into(results, algorithm, on_eval, display, cadence, stop)
+        results = Results(claim(runs_dir, algorithm.config, overwrite), False, tracking, keep_policies)
+        return _FolderSession(results.folder.config, algorithm, on_eval, display, stop, results, cadence).train()
 
 
 def resume(
@@ -96,6 +98,7 @@ def resume(
     code: Collection[str] = (),
     tensorboard: bool = False,
     wandb: bool = False,
+    tracking: Tracking | None = None,
     keep_policies: bool = False,
     display: DisplayKind = "auto",
     cache: str | Path | None = None,
@@ -108,8 +111,8 @@ def resume(
     `algorithm`: the one that started the run, if its environment or its parts have no names; others are refused.
     """
     compiling.enable_cache(cache)
-    _require_sinks(tensorboard, wandb)
-    from dcp.runs.run_status import reopen
+    tracking = _installed(tracking or Tracking(tensorboard=tensorboard, wandb=wandb))
+    from dcp.runs.run_status import reopen, require_same_algorithm
 
     with StopRequest() as stop:
         folder = reopen(run, steps)
@@ -119,22 +122,23 @@ def resume(
                 with only_allowed(code):
                     algorithm = _from_config(folder.config)
             else:
-                algorithm = _require_same_algorithm(algorithm, folder)
+                algorithm = require_same_algorithm(algorithm, folder)
         except BaseException:
             folder.lock.release()
             raise
-        results = Results(folder, True, tensorboard, wandb, keep_policies)
-        return _train_into(results, algorithm, on_eval, display, cadence, stop)
+        results = Results(folder, True, tracking, keep_policies)
+        return _FolderSession(folder.config, algorithm, on_eval, display, stop, results, cadence).train()
 
 
 _resume = resume  # `train` has an argument of that name
 
 
-def _require_sinks(tensorboard: bool, wandb: bool) -> None:
-    if tensorboard or wandb:
-        from dcp.runs import sinks
+def _installed(tracking: Tracking) -> Tracking:
+    if tracking.loggers:
+        from dcp.runs.tracking import require
 
-        sinks.require(tensorboard, wandb)
+        require(tracking)
+    return tracking
 
 
 def _algorithm(what: Algorithm | Config | Environment | str | None, settings: dict[str, Any]) -> Algorithm:
@@ -176,20 +180,6 @@ def _with_settings(algorithm: Algorithm, settings: dict[str, Any]) -> Algorithm:
     return replace(algorithm, config=config)
 
 
-def _require_same_algorithm(algorithm: Algorithm, folder: RunFolder) -> Algorithm:
-    """Return the algorithm with the run's config; refuse one with other environments or parts than the run's."""
-    same = replace(algorithm, config=folder.config)  # its config now names its own parts, if they are others
-    has = {name: getattr(same.config, name) for name in algorithm.decided | same.decided}
-    has |= {name: getattr(algorithm.config, name) for name in ("env", "eval_env", "fidelity", "randomize")}
-    stored = {name: getattr(folder.config, name) for name in sorted(has)}
-    names = [name for name in stored if has[name] != stored[name]]
-    names = [name for name in names if stored[name] not in (None, {})] or names  # None: as the method has it
-    if names:
-        differences = (f"{name} {shown(stored[name])} where the algorithm has {shown(has[name])}" for name in names)
-        raise UserError(f"{folder.path} was begun with {', '.join(differences)}: give the algorithm that began the run")
-    return same
-
-
 @dataclass
 class _Session(Callback):
     """Train a run without a folder: show it, call `on_eval`, and stop it when a signal asks for that."""
@@ -199,18 +189,28 @@ class _Session(Callback):
     on_eval: OnEval | None
     kind: DisplayKind
     stop: StopRequest
-    path: Path | None = None
-    display: Display = None  # pyright: ignore[reportAssignmentType]
 
-    def train(self, points: list[int]) -> TrainedRun:
-        """Train to the last evaluation. `points`: the iterations after which the evaluations are due."""
-        with make_display(self.kind, self.config, self.path) as self.display:
+    def train(self) -> TrainedRun:
+        """Train to the last evaluation."""
+        path, points = self.path, evaluation_points(self.config, self.earlier)  # after these iterations
+        with self.reporting(), make_display(self.kind, self.config, path) as self.display:
             self.stop.notice = self.display.stopping
             programs = Programs(self.algorithm)
             run, host = self.begin(programs, points)
             self.display.joined([self.config.seed], host.unrolls, len(host.rows))
             run = train_loop(programs, self.config, points, run, host, self)
-        return TrainedRun(self.path, host.rows, self.algorithm.policy(run), run)
+        return TrainedRun(path, host.rows, self.algorithm.policy(run), run)
+
+    @property
+    def path(self) -> Path | None:
+        return None
+
+    @property
+    def earlier(self) -> tuple[Budget, ...]:
+        return ()
+
+    def reporting(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def begin(self, programs: Programs, points: list[int]) -> tuple[RunState, HostState]:
         return require_sound_start(programs.init(), self.config), HostState()
@@ -233,9 +233,38 @@ class _Session(Callback):
 class _FolderSession(_Session):
     """Train a run into its folder, with checkpoints."""
 
-    results: Results = None  # pyright: ignore[reportAssignmentType]
-    timer: CheckpointTimer = None  # pyright: ignore[reportAssignmentType]
-    saver: Saver = None  # pyright: ignore[reportAssignmentType]
+    results: Results
+    cadence: Cadence
+
+    def __post_init__(self) -> None:
+        self.timer = CheckpointTimer(self.cadence, self.config.num_evals)
+        self.saver = Saver(self.results.folder.checkpoints, self.config, self.results.folder.lock.is_held)
+
+    @property
+    def path(self) -> Path:
+        return self.results.folder.path
+
+    @property
+    def earlier(self) -> tuple[Budget, ...]:
+        return self.results.folder.earlier
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Say in a sentence what ended the run, keep what can be kept, and leave no folder locked."""
+        results, saver = self.results, self.saver
+        try:
+            with closing(saver), closing(results):
+                yield
+        except BaseException as error:
+            reason = explained(error, results, saver.last)
+            results.leave(saver.last)
+            if isinstance(error, KeyboardInterrupt):
+                raise Interrupted(self.path, len(results.rows), saver.last) from None
+            if reason:
+                raise RunError(reason) from error
+            raise
+        finally:
+            results.folder.lock.release()
 
     def begin(self, programs: Programs, points: list[int]) -> tuple[RunState, HostState]:
         """Load the newest checkpoint, or start the run; open the run's files."""
@@ -243,10 +272,10 @@ class _FolderSession(_Session):
         if self.results.resumed:
             from dcp.runs import run_status
 
-            path = self.results.folder.path
-            checkpoint = run_status.load_latest(path, self.config, programs.shapes(), self.saver, self.display.note)
+            shapes, note = programs.shapes(), self.display.note
+            checkpoint = run_status.load_latest(self.path, self.config, shapes, self.saver, note)
             if checkpoint is not None:
-                run_status.require_planned(checkpoint[1], self.config, points, path)
+                run_status.require_planned(checkpoint[1], self.config, points, self.path)
         self.results.begin(checkpoint[1].rows if checkpoint else [], self.display.note)
         if checkpoint is None:
             return super().begin(programs, points)
@@ -267,32 +296,3 @@ class _FolderSession(_Session):
         if stopping or self.timer.is_last(host):
             self.saver.wait()
         super().boundary(run, host)
-
-
-def _train_into(
-    results: Results,
-    algorithm: Algorithm,
-    on_eval: OnEval | None,
-    display: DisplayKind,
-    cadence: Cadence,
-    stop: StopRequest,
-) -> TrainedRun:
-    """Train the algorithm into the folder of the results. After an error, the folder does not stay locked."""
-    folder, config = results.folder, results.folder.config
-    points = evaluation_points(config, folder.earlier)
-    saver, timer = Saver(folder.checkpoints, config, folder.lock.is_held), CheckpointTimer(cadence, len(points))
-    output = {"results": results, "timer": timer, "saver": saver}
-    session = _FolderSession(config, algorithm, on_eval, display, stop, folder.path, **output)
-    try:
-        with closing(saver), closing(results):
-            return session.train(points)
-    except BaseException as error:
-        reason = explained(error, results, saver.last)
-        results.leave(saver.last)
-        if isinstance(error, KeyboardInterrupt):
-            raise Interrupted(folder.path, len(results.rows), saver.last) from None
-        if reason:
-            raise RunError(reason) from error
-        raise
-    finally:
-        folder.lock.release()

@@ -18,7 +18,7 @@ from dcp.envs.registry import make_env
 from dcp.interfaces import Problem
 from dcp.lab.paths import TruePaths
 from dcp.lab.psi_landscape import psi_distances
-from dcp.lab.render.explore_page import Subject, random_goals, random_states, save_explore_page, walks
+from dcp.lab.render.explore_page import Panel, random_goals, random_states, save_explore_page, walks
 from dcp.lab.render.shown_episodes import Episode
 from dcp.lab.statistics import spearman
 from dcp.lab.targets import open_target
@@ -245,7 +245,7 @@ def test_recorded_bodies_are_drawn_over_the_field(chromium: Browser, env: str, t
     q = np.tile(np.asarray(task.draw(jax.random.key(0))[0], np.float64), (steps + 1, 1))
     achieved = np.linspace(np.full(size, 4.0), np.full(size, 6.0), steps + 1)
     episode = Episode(achieved, np.full(size, 5.0), q, 8, None, np.tile(np.full(size, 5.5), (steps + 1, 1)))
-    save_explore_page(tmp_path / "page.html", task, [Subject("dcp", target, [episode], None)])
+    save_explore_page(tmp_path / "page.html", task, [Panel("dcp", target, [episode], None)])
     chromium.open(tmp_path / "page.html", "#step=8&pool=1")
     chromium.wait(SETTLED)
     assert chromium.run("document.getElementById('check').textContent") == "✓ agrees with Python"

@@ -10,7 +10,7 @@ import pytest
 from dcp.cli.main import main
 from dcp.envs.registry import make_env
 from dcp.errors import EXIT_MISTAKE
-from dcp.lab.pages.whole_page import content_policy, script, script_json
+from dcp.lab.pages import content_policy, script, script_json
 from dcp.lab.paths import TruePaths
 from dcp.lab.render.explore_page import LARGEST, Version, _spread, _that_fit
 from dcp.policies.policy_file import load_policy

@@ -33,7 +33,7 @@ def test_where_nothing_draws_one_sentence_says_what_to_install(monkeypatch):
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     monkeypatch.delenv("PYOPENGL_PLATFORM", raising=False)
     monkeypatch.setattr(offscreen.platform, "system", lambda: "Linux")
-    monkeypatch.setattr(offscreen, "find_backend", lambda: offscreen.Found(None, ("egl fails (no display)",)))
+    monkeypatch.setattr(offscreen, "find_backend", lambda: offscreen.Search(None, ("egl fails (no display)",)))
     with pytest.raises(UserError, match=r"egl fails \(no display\).*libegl1.*libosmesa6"):
         offscreen.make_renderer(BALL, 8, 8)
 

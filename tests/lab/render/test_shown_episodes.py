@@ -11,17 +11,17 @@ from dcp.config import Config
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.interfaces import Representation
+from dcp.lab.episodes import AFTER_SUCCESS
 from dcp.lab.render.shown_episodes import (
-    AFTER_SUCCESS,
     Shown,
-    Subject,
+    ShownPolicy,
     common_env,
     directions,
-    make_subject,
     names_of,
     one_of_each,
     pulled_back,
     sees_direction,
+    show_policy,
     side_by_side,
     subgoals,
     visited_pool,
@@ -68,7 +68,7 @@ def test_one_that_arrives_in_the_median_time_is_shown_next_to_the_first_that_doe
     played = [point_walk(steps=100, reached=at) for at in (90, None, 10, 40, None)]
     assert one_of_each(played) == (3, 1)
     assert one_of_each(played[:1]) == (0,) and one_of_each(played[1:2]) == (0,)
-    subject = Subject("dcp", 3_000_000, [played[3], played[1]], (3, 1), (True, False, True, True, False))
+    subject = ShownPolicy("dcp", 3_000_000, [played[3], played[1]], (3, 1), (True, False, True, True, False))
     arriving, failing = side_by_side(subject)
     assert (arriving.title, failing.title) == ("dcp, 3M steps, episode 3", "dcp, 3M steps, episode 1")
     assert arriving.rate == failing.rate == "reached in 3 of 5 episodes"
@@ -110,11 +110,11 @@ def test_the_second_policy_must_fit_into_the_first_one_s_environment(tiny_run):
 
 def test_a_plain_function_is_shown_too_but_has_no_direction():
     target, env = Target("still", HostPolicy(still)), make_env("point_u_maze")
-    (episode,) = make_subject(target, "still", env, Shown(steps=3, subgoal=True)).episodes
+    (episode,) = show_policy(target, "still", env, Shown(steps=3, subgoal=True)).episodes
     np.testing.assert_array_equal(episode.achieved, np.tile(episode.achieved[0], (4, 1)))
     assert episode.directions is episode.subgoals is None
     with pytest.raises(UserError, match="still has no representation"):
-        make_subject(target, "still", env, Shown(steps=3, direction="on"))
+        show_policy(target, "still", env, Shown(steps=3, direction="on"))
 
 
 STRETCH = jnp.array([1.0, 2.0])
@@ -181,7 +181,7 @@ def test_the_pool_is_of_states_that_this_policy_visits(env, tiny_run):
 @pytest.mark.parametrize("method", ["crl", "dcp_no_pool"])
 def test_a_method_without_a_pool_has_no_subgoals(env, tiny_run, method):
     target = Target("mine", tiny_run.policy, config=Config(method=method))
-    (episode,) = make_subject(target, "mine", env, Shown(steps=20, subgoal=True)).episodes
+    (episode,) = show_policy(target, "mine", env, Shown(steps=20, subgoal=True)).episodes
     assert episode.subgoals is None
 
 
@@ -189,6 +189,6 @@ def test_a_method_without_a_pool_has_no_subgoals(env, tiny_run, method):
 def test_a_policy_that_sees_a_direction_gets_an_arrow_unless_told_otherwise(tiny_run, direction, drawn):
     target = open_target(tiny_run.folder)
     assert sees_direction(target.policy)
-    subject = make_subject(target, "dcp", environment_of(target), Shown(steps=20, direction=direction, subgoal=drawn))
+    subject = show_policy(target, "dcp", environment_of(target), Shown(steps=20, direction=direction, subgoal=drawn))
     (episode,) = subject.episodes
     assert (episode.directions is not None) == (episode.subgoals is not None) == drawn

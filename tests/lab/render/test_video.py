@@ -12,7 +12,7 @@ from PIL import Image, ImageColor
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.lab.render.pictures import make_drawing
-from dcp.lab.render.shown_episodes import Subject
+from dcp.lab.render.shown_episodes import ShownPolicy
 from dcp.lab.render.video import (
     FPS,
     GAP,
@@ -35,10 +35,10 @@ from dcp.lab.render.video import (
 from dcp.lab.style import BLUE, GOAL_COLOUR, WALL
 from tests.lab.render.conftest import ant_walk, point_walk
 
-needs_av = pytest.mark.skipif(find_spec("av") is None, reason="MP4 files need dcp-rl[video]")
+needs_av = pytest.mark.skipif(find_spec("av") is None, reason="MP4 files need the extra `video`")
 WIDTH = HEIGHT = 140
 FAST, SLOW = point_walk(steps=4, reached=2), point_walk(steps=10)
-PAIR = [Subject("dcp", 3_000_000, [FAST]), Subject("crl", 2_500_000, [SLOW])]
+PAIR = [ShownPolicy("dcp", 3_000_000, [FAST]), ShownPolicy("crl", 2_500_000, [SLOW])]
 
 
 def drawn(subjects, stride=2):
@@ -66,7 +66,7 @@ def test_each_panel_shows_its_own_policy():
 
 
 def test_an_episode_s_last_frame_stands_for_a_while_and_the_next_follows():
-    twice = [Subject("dcp", None, [FAST, SLOW])]
+    twice = [ShownPolicy("dcp", None, [FAST, SLOW])]
     shown = drawn(twice, stride=4)
     assert [frame.seconds for frame in shown] == [None, HOLD_SECONDS, None, None, None, HOLD_SECONDS]
 
@@ -78,7 +78,7 @@ def test_sizes_are_even():
 
 def test_titles_and_status_say_who_and_how():
     assert PAIR[0].title == "dcp, 3M steps"
-    assert Subject("mine", None, []).title == "mine"
+    assert ShownPolicy("mine", None, []).title == "mine"
     assert status(FAST, 1) == "step 1    distance 2.50"
     assert status(FAST, 2) == "step 2    distance 2.24    reached at step 2"
     assert status(SLOW, 9).endswith("distance 2.01")
@@ -103,7 +103,7 @@ def test_a_tracking_camera_s_path_is_a_moving_average():
 
 def test_a_policy_that_reached_stands_still_shortly_after_while_the_other_continues():
     early, late = point_walk(steps=60, reached=5), point_walk(steps=60)
-    shown = drawn([Subject("dcp", None, [early]), Subject("crl", None, [late])], stride=20)  # 0, 20, 40, 60
+    shown = drawn([ShownPolicy("dcp", None, [early]), ShownPolicy("crl", None, [late])], stride=20)  # 0, 20, 40, 60
     np.testing.assert_array_equal(shown[2].image[:, :WIDTH], shown[3].image[:, :WIDTH])
     blue = [(frame.image[:, :WIDTH] == ImageColor.getrgb(BLUE)).all(axis=-1) for frame in shown]
     at = [np.argwhere(spot)[:, 1].mean() for spot in blue]
@@ -190,12 +190,12 @@ def test_after_an_error_no_half_file_is_left(tmp_path):
 
 def test_without_pyav_the_other_files_are_written_and_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "av", None)
-    subjects = [Subject("dcp", None, [point_walk(steps=4)])]
+    subjects = [ShownPolicy("dcp", None, [point_walk(steps=4)])]
     look = Look(width=64, height=64)
     written, problems = write_files(make_env("point_u_maze"), subjects, tmp_path, "a", ("mp4", "gif", "html"), look)
     assert [path.name for path in written] == ["a.gif", "a.html"]
-    assert len(problems) == 1 and "pip install 'dcp-rl[video]'" in problems[0]
-    with pytest.raises(UserError, match=r"dcp-rl\[video\]"):
+    assert len(problems) == 1 and "pip install '.[video]'" in problems[0]
+    with pytest.raises(UserError, match=r"'\.\[video\]'"):
         Mp4Writer(tmp_path / "b.mp4")
 
 
@@ -204,7 +204,7 @@ def test_without_a_renderer_the_page_is_written_all_the_same(tmp_path, monkeypat
         raise UserError("no off-screen renderer works: apt install libegl1")
 
     monkeypatch.setattr("dcp.lab.render.body_pictures.make_renderer", nothing)
-    subjects = [Subject("dcp", None, [ant_walk()])]
+    subjects = [ShownPolicy("dcp", None, [ant_walk()])]
     written, problems = write_files(make_env("ant_u_maze"), subjects, tmp_path, "a", ("mp4", "gif", "html"), Look())
     assert [path.name for path in written] == ["a.html"]
     assert problems == ["no off-screen renderer works: apt install libegl1"]

@@ -14,9 +14,9 @@ import pytest
 from PIL import Image, ImageColor
 
 from dcp.envs.registry import make_env
-from dcp.lab.pages.packing import LEVELS, pack
+from dcp.lab.pages import LEVELS, pack
 from dcp.lab.render.body_pictures import PageScene
-from dcp.lab.render.shown_episodes import Episode, Subject
+from dcp.lab.render.shown_episodes import Episode, ShownPolicy
 from dcp.lab.render.viewer_page import page, page_data, save_page
 from dcp.lab.style import GOAL_COLOUR, WALL
 from tests.lab.render.conftest import YAW, ant_pose, ant_walk, point_walk
@@ -49,7 +49,7 @@ def test_packed_numbers_come_back_within_half_a_level():
 
 
 def test_the_page_holds_the_episodes_as_they_were_played(tmp_path):
-    subjects = [Subject("dcp", 3_000_000, [GUIDED]), Subject("crl", None, [point_walk(steps=20, reached=5)])]
+    subjects = [ShownPolicy("dcp", 3_000_000, [GUIDED]), ShownPolicy("crl", None, [point_walk(steps=20, reached=5)])]
     data = inside(save_page(tmp_path / "a.html", POINT, subjects, stride=2).read_text())
     assert data["kind"] == "maze" and data["plane"]["maze"]["rows"] == ["#####", "#...#", "###.#", "#...#", "#####"]
     assert (data["threshold"], data["colours"]["goal"]) == (0.125, GOAL_COLOUR)
@@ -65,17 +65,17 @@ def test_the_page_holds_the_episodes_as_they_were_played(tmp_path):
 def test_the_page_has_what_is_pushed_and_where_it_is():
     env = make_env("point_soccer")
     q = np.linspace([3.0, 3.0, 2.0, 2.0], [4.0, 3.0, 3.0, 2.0], 5)  # the ball, then the point
-    data = page_data(env, [Subject("dcp", None, [Episode(q[:, :2], np.array([4.0, 4.0]), q, None)])], stride=2)
+    data = page_data(env, [ShownPolicy("dcp", None, [Episode(q[:, :2], np.array([4.0, 4.0]), q, None)])], stride=2)
     assert data["kind"] == "maze"
     assert [(thing["shape"], thing["acts"]) for thing in data["things"]] == [("disc", False), ("disc", True)]
     places = unpack(data["subjects"][0]["episodes"][0]["poses"])  # [steps, things, 2]
     np.testing.assert_allclose(places, q[::2].reshape(3, 2, 2), atol=1e-4)
-    assert page_data(POINT, [Subject("dcp", None, [GUIDED])], stride=1)["things"] == []
+    assert page_data(POINT, [ShownPolicy("dcp", None, [GUIDED])], stride=1)["things"] == []
 
 
 def test_the_page_of_bodies_places_every_geom_where_mujoco_does():
     episode = ant_walk(steps=4)
-    data = page_data(ANT, [Subject("dcp", None, [episode])], stride=1)
+    data = page_data(ANT, [ShownPolicy("dcp", None, [episode])], stride=1)
     poses = unpack(data["subjects"][0]["episodes"][0]["poses"])  # [5, bodies, 7]
     geoms = data["scene"]["geoms"]
     assert {geom["type"] for geom in geoms} == {"sphere", "capsule", "box"}
@@ -106,14 +106,14 @@ def test_quaternions_never_jump_to_their_negative():
 
 
 def test_the_page_needs_no_network_and_no_other_file():
-    html = page(page_data(ANT, [Subject("dcp", None, [ant_walk()])], 1))
+    html = page(page_data(ANT, [ShownPolicy("dcp", None, [ant_walk()])], 1))
     assert not re.search(r"https?://|src=|@import|url\(|fetch\(|import\(", html)
     assert "{{" not in html
     assert len(html) < 80_000
 
 
 def test_a_title_cannot_end_the_script():
-    html = page(page_data(POINT, [Subject("</script><b>x", None, [point_walk(steps=2)])], 1))
+    html = page(page_data(POINT, [ShownPolicy("</script><b>x", None, [point_walk(steps=2)])], 1))
     assert inside(html)["subjects"][0]["title"] == "</script><b>x"
     assert html.count("</script>") == 2
 
@@ -138,7 +138,7 @@ def browse(tmp_path: Path, page_file: Path, place: str, *flags: str) -> str:
 @in_a_browser
 @pytest.mark.parametrize("env, episode", [(POINT, GUIDED), (ANT, ant_walk(steps=20))])
 def test_a_browser_draws_goal_and_walls(env, episode, tmp_path):
-    page_file = save_page(tmp_path / "a.html", env, [Subject("dcp", None, [episode])] * 2, 1)
+    page_file = save_page(tmp_path / "a.html", env, [ShownPolicy("dcp", None, [episode])] * 2, 1)
     browse(tmp_path, page_file, "#step=4", "--virtual-time-budget=2000", f"--screenshot={tmp_path / 'a.png'}")
     image = np.asarray(Image.open(tmp_path / "a.png").convert("RGB"), float)[60:500]
     for colour in (GOAL_COLOUR, WALL):
@@ -152,7 +152,7 @@ def test_a_browser_draws_goal_and_walls(env, episode, tmp_path):
 def test_a_page_plays_by_itself_to_the_end(tmp_path):
     """Nine steps at 30 a second; one that reached says so in its label, with its distance at the end."""
     episode = point_walk(steps=9, reached=7)
-    page_file = save_page(tmp_path / "a.html", POINT, [Subject("dcp", 2000, [episode])], 1)
+    page_file = save_page(tmp_path / "a.html", POINT, [ShownPolicy("dcp", 2000, [episode])], 1)
     browser = Browser()
     try:
         browser.call("Page.navigate", url=page_file.as_uri())

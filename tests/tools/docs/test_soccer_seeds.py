@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dcp.envs.registry import make_env
-from dcp.methods.pool_seed import read
+from dcp.methods.pool_seed import read_pool_seed
 from tools.docs.soccer_seeds import displaced
 
 
@@ -19,7 +19,9 @@ def test_balls_lie_on_the_circle_of_goals_with_the_point_next_to_them_inside_the
     assert np.abs(states[:, :2] - 3.0).max() < 2.5 - 0.15
     assert np.unique(states, axis=0).shape == states.shape
     np.savez(tmp_path / "seed.npz", states=states)
-    assert np.array_equal(read(str(tmp_path / "seed.npz"), make_env("point_soccer").spec).goals, states[:, 2:4])
+    assert np.array_equal(
+        read_pool_seed(str(tmp_path / "seed.npz"), make_env("point_soccer").spec).goals, states[:, 2:4]
+    )
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Measure an agent's learned direction: theorem 2's gaps, alignment with the true path, theorem 3's controllability.
 
-Each part takes a Subject and returns its numbers and what to draw.
+Each part takes a `Study` and returns its numbers and what to draw.
 """
 
 from dataclasses import replace
@@ -16,10 +16,12 @@ from dcp.config import Config
 from dcp.envs.base import Environment, EnvState, is_sound
 from dcp.envs.mazes import goals_at, has_plane, unit
 from dcp.lab.diagnose.distance_measures import rank_correlation
-from dcp.lab.diagnose.visited_states import Found, Subject, Truth, Visits, actions, learned
+from dcp.lab.diagnose.visited_states import Result, Study, Truth, Visits, actions, learned
 from dcp.lab.paths import farthest_goal, wall_at
 from dcp.lab.statistics import clustered_mean, clustered_share
-from dcp.machine.compiling import QUICK_COMPILE, cached_by_env
+from dcp.lab.style import arrows_per_cell
+from dcp.lab.trial import cached_by_env
+from dcp.machine.compiling import QUICK_COMPILE
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.table import COMMANDS, make_agent, make_part, named_parts
 from dcp.policies.policy import DeployedPolicy
@@ -35,23 +37,19 @@ MOVES = 0.01  # of the threshold: smaller moves count as none
 MOVED, PHYSICS_MOVED = 64, 16  # states from which actions are tried
 
 
-# Gaps: theorem 2
-
-
 class Gaps(NamedTuple):
     """Hold the gaps of one kind of z at K states."""
 
-    subgoal: np.ndarray  # [K, G]
     state: np.ndarray  # [K]: of the unit gradients, theorem 2's left side
     psi: np.ndarray  # [K]: of the directions in psi-space
     magnitude: np.ndarray  # [K]: of the distances, relative to the distance to g
     action: np.ndarray  # [K]: of the actor's outputs
     slack: np.ndarray  # [K]: the detour, in the goal's units; nan if there is no path
-    there: np.ndarray  # [K]: d*(s, z)
+    to_z: np.ndarray  # [K]: d*(s, z)
     onward: np.ndarray  # [K]: d*(z, g)
 
 
-def gaps(subject: Subject) -> Found:
+def gaps(study: Study) -> Result:
     """Measure whether a subgoal z shows the actor the same direction as the goal g.
 
         gap(s; z, g) = | d(z) - d(g) |,   d(x) = unit(-grad_s d_psi(s, x))
@@ -61,65 +59,59 @@ def gaps(subject: Subject) -> Found:
     DCP's actor reads the same in psi-space, u(x) = unit(psi(x) - psi(s)). We also measure the gap of the distance that
     it reads, |d_psi(s,z) - d_psi(s,g)| / d_psi(s,g), and of its action, |a(s,z) - a(s,g)|.
     """
-    config = subject.config
-    found = {kind: gaps_to(subject, z) for kind, z in choose_subgoals(subject).items()}
-    drawn = {kind: {"slack": each.slack, "gap": each.state} for kind, each in found.items()}
+    config = study.config
+    by_kind = {kind: gaps_to(study, z) for kind, z in choose_subgoals(study).items()}
     has_pool = isinstance(make_part("command", config), PooledSubgoal)
     if not has_pool:
-        subject.notes.append(f"{config.method} has no scorer of its own: its z is what the settings would pick")
-    return {**summarize_gaps(found, subject.visits), "score": config.score, "has_pool": has_pool}, drawn
+        study.notes.append(f"{config.method} has no scorer of its own: its z is what the settings would pick")
+    drawn = {kind: {"slack": each.slack, "gap": each.state} for kind, each in by_kind.items()}
+    return {**summarize_gaps(by_kind, study.visits), "score": config.score, "has_pool": has_pool}, drawn
 
 
-def choose_subgoals(subject: Subject) -> dict[str, np.ndarray]:
+def choose_subgoals(study: Study) -> dict[str, np.ndarray]:
     """Return z [K, G] by kind. The scorer has the run's settings, even if its method has no pool."""
-    visits, seed = subject.visits, subject.seed
+    visits, seed = study.visits, study.seed
     rng = np.random.default_rng(seed)
-    command = make_agent(_pooled(subject.config), visits.spec).command
+    command = make_agent(with_paper_command(study.config), visits.spec).command
     assert isinstance(command, PooledSubgoal)
     pool = visits.pool(command.pool_size, seed)
-    chosen = _select(command, subject.policy, pool, visits.achieved, visits.goal, jax.random.key(seed))
+
+    @partial(jax.jit, compiler_options=QUICK_COMPILE)
+    def select(policy: DeployedPolicy, pool: Array, achieved: Array, goal: Array, key: Array) -> Array:
+        return command.select_subgoal(pool, achieved, goal, policy.representation, key)
+
     shares = rng.uniform(*ORACLE_SHARES, len(visits.at))
     return {
-        "scorer": np.asarray(chosen),
+        "scorer": np.asarray(select(study.policy, pool, visits.achieved, visits.goal, jax.random.key(seed))),
         "random": pool[rng.integers(0, len(pool), len(visits.at))],
-        "oracle": subject.truth.between(visits.achieved, visits.goal, shares),
+        "oracle": study.truth.between(visits.achieved, visits.goal, shares),
     }
 
 
-def _pooled(config: Config) -> Config:
+def with_paper_command(config: Config) -> Config:
     """Return the config with the paper's command, without the settings of another one."""
-    own = named_parts(config)["command"]
-    settings = config.component_settings
+    own, settings = named_parts(config)["command"], config.component_settings
     if COMMANDS.get(own, own) is not PooledSubgoal:
         settings = {name: value for name, value in settings.items() if not name.startswith("command.")}
     return replace(config, command="pooled_subgoal", component_settings=settings)
 
 
-@partial(jax.jit, static_argnums=0, compiler_options=QUICK_COMPILE)
-def _select(
-    command: PooledSubgoal, policy: DeployedPolicy, pool: Array, achieved: Array, goal: Array, key: Array
-) -> Array:
-    return command.select_subgoal(pool, achieved, goal, policy.representation, key)
-
-
-def gaps_to(subject: Subject, subgoal: np.ndarray) -> Gaps:
+def gaps_to(study: Study, subgoal: np.ndarray) -> Gaps:
     """Compare the direction to z [K, G] with the direction to g at every sampled state."""
-    policy, truth, visits = subject.policy, subject.truth, subject.visits
-    achieved, goal = visits.achieved, visits.goal
-    toward_z = jax.device_get(learned(policy, achieved, subgoal.astype(np.float32)))
-    toward_g = jax.device_get(learned(policy, achieved, goal))
+    policy, truth, visits = study.policy, study.truth, study.visits
+    achieved, goal, subgoal_32 = visits.achieved, visits.goal, subgoal.astype(np.float32)
+    toward_z, toward_g = (jax.device_get(learned(policy, achieved, x)) for x in (subgoal_32, goal))
     act_z, act_g = (np.asarray(actions(policy, visits.state, x.astype(np.float32))) for x in (subgoal, goal))
-    there, onward = truth.lengths(achieved, subgoal), truth.lengths(subgoal, goal)
+    to_z, onward = truth.lengths(achieved, subgoal), truth.lengths(subgoal, goal)
     with np.errstate(invalid="ignore"):
-        slack = there + onward - truth.lengths(achieved, goal)
+        slack = to_z + onward - truth.lengths(achieved, goal)
     return Gaps(
-        subgoal=subgoal,
         state=_apart(unit(toward_z.descent), unit(toward_g.descent)),
         psi=_apart(toward_z.direction, toward_g.direction),
         magnitude=np.abs(toward_z.magnitude - toward_g.magnitude) / np.maximum(toward_g.magnitude, 1e-12),
         action=np.linalg.norm(act_z - act_g, axis=1),
         slack=np.where(np.isfinite(slack), np.maximum(slack, 0.0), np.nan),
-        there=there,
+        to_z=to_z,
         onward=onward,
     )
 
@@ -130,9 +122,12 @@ def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(both, np.linalg.norm(a - b, axis=1), np.nan)
 
 
-def summarize_gaps(found: dict[str, Gaps], visits: Visits) -> dict[str, Any]:
-    """Return the JSON object for all kinds."""
-    slack, gap, episode = _joined(found, visits)
+def summarize_gaps(by_kind: dict[str, Gaps], visits: Visits) -> dict[str, Any]:
+    """Return the JSON object for all kinds. The bins of slack hold every z that was visited, so no oracle's."""
+    visited = [by_kind[kind] for kind in ("scorer", "random") if kind in by_kind]
+    slack, gap = (np.concatenate([getattr(g, name) for g in visited]) for name in ("slack", "state"))
+    known = np.isfinite(slack) & np.isfinite(gap)
+    slack, gap, episode = slack[known], gap[known], np.tile(visits.episode, len(visited))[known]
     by_slack = []
     for low, high in pairwise(threshold * visits.spec.threshold for threshold in SLACK_BINS):
         inside = (slack >= low) & (slack < high)
@@ -140,58 +135,49 @@ def summarize_gaps(found: dict[str, Gaps], visits: Visits) -> dict[str, Any]:
             mean = clustered_mean(gap[inside], episode[inside], 0.0, 2.0).as_json()
             by_slack.append({"low": low, "high": high, "states": int(inside.sum()), "gap": mean})
     return {
-        "kinds": {kind: _summary(of_kind, visits) for kind, of_kind in found.items()},
+        "kinds": {kind: _summary(of_kind, visits) for kind, of_kind in by_kind.items()},
         "by_slack": by_slack,
         "slack_and_gap": rank_correlation(slack, gap, episode).as_json(),
         "threshold": visits.spec.threshold,
     }
 
 
-def _summary(found: Gaps, visits: Visits) -> dict[str, Any]:
+def _summary(kind: Gaps, visits: Visits) -> dict[str, Any]:
     """Summarise one kind. z is on the path if the detour over z is below the threshold for reaching a goal.
 
     A z at g or at s is on every path: `midway` leaves out both, `state_away` leaves out the gaps of a z at g.
     """
     threshold, episode = visits.spec.threshold, visits.episode
-    known = np.isfinite(found.slack)
-    at_state, at_goal = found.there[known] < threshold, found.onward[known] < threshold
-    on_path = (found.slack[known] < threshold) | at_state | at_goal
+    known = np.isfinite(kind.slack)
+    at_state, at_goal = kind.to_z[known] < threshold, kind.onward[known] < threshold
+    on_path = (kind.slack[known] < threshold) | at_state | at_goal
     most = {"state": 2.0, "psi": 2.0, "magnitude": np.inf, "action": np.inf, "slack": np.inf}
+    shares = {"on_path": on_path, "on_path_midway": on_path & ~at_state & ~at_goal, "at_goal": at_goal}
     return {
-        **{name: clustered_mean(getattr(found, name), episode, 0.0, high).as_json() for name, high in most.items()},
-        "state_away": clustered_mean(found.state[known][~at_goal], episode[known][~at_goal], 0.0, 2.0).as_json(),
-        "on_path": clustered_share(on_path, episode[known]).as_json(),
-        "on_path_midway": clustered_share(on_path & ~at_state & ~at_goal, episode[known]).as_json(),
-        "at_goal": clustered_share(at_goal, episode[known]).as_json(),
+        **{name: clustered_mean(getattr(kind, name), episode, 0.0, high).as_json() for name, high in most.items()},
+        "state_away": clustered_mean(kind.state[known][~at_goal], episode[known][~at_goal], 0.0, 2.0).as_json(),
+        **{name: clustered_share(holds, episode[known]).as_json() for name, holds in shares.items()},
         "states": int(known.sum()),
     }
-
-
-def _joined(found: dict[str, Gaps], visits: Visits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return slack, gap and episode of every z that was visited: the scorer's and the random ones."""
-    kinds = [found[kind] for kind in ("scorer", "random") if kind in found]
-    slack, gap = np.concatenate([g.slack for g in kinds]), np.concatenate([g.state for g in kinds])
-    known = np.isfinite(slack) & np.isfinite(gap)
-    return slack[known], gap[known], np.tile(visits.episode, len(kinds))[known]
 
 
 # Alignment: does the learned direction point along the true path?
 
 
 class Alignment(NamedTuple):
-    """Hold the alignment at K points, each with a goal."""
+    """Hold the alignment at K points, each with a goal. Cosines are nan where a direction is zero or not known."""
 
-    pulled: np.ndarray  # [K]: cosine of J^T u with the true direction; nan if one of them is zero
+    pulled_back: np.ndarray  # [K]: cosine of J^T u with the true direction
     descent: np.ndarray  # [K]: of -grad_s d_psi
-    straight: np.ndarray  # [K]: of the straight line
-    elsewhere: np.ndarray  # [K]: of J^T u toward another goal
+    straight_line: np.ndarray  # [K]
+    another_goal: np.ndarray  # [K]: of J^T u toward another goal
     difference: float  # the largest |J^T u - (-grad_s d_psi)|, relative to the longest of them
     length: np.ndarray  # [K]: of the true path
     shown: np.ndarray  # [K, G]: J^T u as unit vectors
     true: np.ndarray  # [K, G]
 
 
-def alignment(subject: Subject) -> Found:
+def alignment(study: Study) -> Result:
     """Measure the cosine of the learned direction with the shortest path's first step.
 
     The learned direction has two forms: -grad_s d_psi, and the pullback J^T u of the direction in psi-space. For a norm
@@ -203,59 +189,56 @@ def alignment(subject: Subject) -> Found:
     - chance: the learned direction toward another place than the goal (a random visited place; over the maze a random
       point). It is above 0 if most places lie on one side.
     """
-    policy, truth, visits, spec = subject.policy, subject.truth, subject.visits, subject.env.spec
-    others = np.random.default_rng(subject.seed).permutation(visits.achieved)
+    policy, truth, visits, spec = study.policy, study.truth, study.visits, study.env.spec
+    others = np.random.default_rng(study.seed).permutation(visits.achieved)
     visited = align(policy, truth, visits.achieved, visits.goal, others)
-    said = {"truth": truth.name, "visited": summarize_alignment(visited, visits.episode)}
+    numbers = {"truth": truth.name, "visited": summarize_alignment(visited, visits.episode)}
     if spec.maze is None or not has_plane(spec):
-        subject.notes.append(
+        study.notes.append(
             f"the goals of {spec.name} are not points of a maze: the straight line is taken as the true way"
         )
-        return said, {"visited": visited.pulled}
-    # A large maze gets fewer points per cell, so that its arrows stay legible.
-    points = maze_points(spec.maze, 4 if max(spec.maze.walls.shape) <= 6 else 2)
+        return numbers, {"visited": visited.pulled_back}
+    points = maze_points(spec.maze, arrows_per_cell(spec.maze))
     cells = goals_at(spec.maze.scale * np.argwhere(~spec.maze.walls), visits.goals[0])  # the centre of each free cell
-    goals = cells[np.random.default_rng(subject.seed).permutation(len(cells))[:MOST_GOALS]]
-    over, which = _align_over(subject, points, goals, subject.seed)
-    said |= {"maze": summarize_alignment(over, which), "goals": len(goals)}
+    goals = cells[np.random.default_rng(study.seed).permutation(len(cells))[:MOST_GOALS]]
+    over, which = _align_over(study, points, goals, study.seed)
+    numbers |= {"maze": summarize_alignment(over, which), "goals": len(goals)}
     # Arrows over the maze for one goal: the farthest by path, at the height of the others.
     goal = np.append(farthest_goal(spec.maze), goals[0, 2:]) if len(spec.maze.cells("g")) else goals[0]
-    found, _ = _align_over(subject, points, goal[None], seed=0)
-    arrows = {"points": points, "learned": found.shown[:, :2], "true": found.true[:, :2], "cosine": found.pulled}
+    one, _ = _align_over(study, points, goal[None], seed=0)
+    arrows = {"points": points, "learned": one.shown[:, :2], "true": one.true[:, :2], "cosine": one.pulled_back}
     place = {"goal": goal, "maze": list(spec.maze.rows), "scale": spec.maze.scale}
-    return said, {**arrows, **place, "visited": visited.pulled}
+    return numbers, {**arrows, **place, "visited": visited.pulled_back}
 
 
 def align(policy: DeployedPolicy, truth: Truth, achieved: np.ndarray, goal: np.ndarray, other: np.ndarray) -> Alignment:
     """Compare directions from achieved [K, G] to goal [K, G]; other [K, G] are goals unrelated to these."""
-    found = jax.device_get(learned(policy, achieved.astype(np.float32), goal.astype(np.float32)))
-    elsewhere = np.asarray(learned(policy, achieved.astype(np.float32), other.astype(np.float32)).pulled)
+    at = achieved.astype(np.float32)
+    own, elsewhere = (jax.device_get(learned(policy, at, x.astype(np.float32))) for x in (goal, other))
     true = truth.directions(achieved, goal)  # [K, G]
-    longest = max(float(np.abs(found.pulled).max()), 1e-12)
+
+    def cosine(vectors: np.ndarray) -> np.ndarray:
+        ways = unit(np.asarray(vectors, float))
+        return np.where(np.any(ways != 0.0, axis=1), np.sum(ways * true, axis=1), np.nan)
+
     return Alignment(
-        pulled=_cosine(found.pulled, true),
-        descent=_cosine(found.descent, true),
-        straight=_cosine(goal - achieved, true),
-        elsewhere=_cosine(elsewhere, true),
-        difference=float(np.abs(found.pulled - found.descent).max()) / longest,
+        pulled_back=cosine(own.pulled),
+        descent=cosine(own.descent),
+        straight_line=cosine(goal - achieved),
+        another_goal=cosine(elsewhere.pulled),
+        difference=float(np.abs(own.pulled - own.descent).max()) / max(float(np.abs(own.pulled).max()), 1e-12),
         length=truth.lengths(achieved, goal),
-        shown=unit(found.pulled),
+        shown=unit(own.pulled),
         true=true,
     )
 
 
-def _cosine(vectors: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """Return cosines [K]; nan if a vector is zero or the true direction is unknown."""
-    own = unit(np.asarray(vectors, float))
-    return np.where(np.any(own != 0.0, axis=1), np.sum(own * units, axis=1), np.nan)
-
-
-def _align_over(subject: Subject, points: np.ndarray, goals: np.ndarray, seed: int) -> tuple[Alignment, np.ndarray]:
+def _align_over(study: Study, points: np.ndarray, goals: np.ndarray, seed: int) -> tuple[Alignment, np.ndarray]:
     """Align every point [., 2] with every goal [M, G]; also return each pair's goal [K]."""
     achieved = np.concatenate([goals_at(points, goal) for goal in goals])
     which = np.repeat(np.arange(len(goals)), len(points))
     others = np.random.default_rng(seed).integers(0, len(achieved), len(achieved))
-    return align(subject.policy, subject.truth, achieved, goals[which], achieved[others]), which
+    return align(study.policy, study.truth, achieved, goals[which], achieved[others]), which
 
 
 def maze_points(layout: MazeLayout, per_cell: int) -> np.ndarray:
@@ -267,38 +250,35 @@ def maze_points(layout: MazeLayout, per_cell: int) -> np.ndarray:
     return np.array([point for point in points if not wall_at(layout, point)])
 
 
-def summarize_alignment(found: Alignment, groups: np.ndarray) -> dict[str, Any]:
+def summarize_alignment(alignment: Alignment, groups: np.ndarray) -> dict[str, Any]:
     """Return the JSON object. groups [K]: episodes or goals, whose number decides the intervals."""
-    known = np.isfinite(found.pulled)
+    known = np.isfinite(alignment.pulled_back)
+    cosines = ("pulled_back", "descent", "straight_line", "another_goal")
+    nearer = {"nearer": alignment.pulled_back, "straight_line_nearer": alignment.straight_line}
     return {
-        "pulled_back": clustered_mean(found.pulled, groups, -1.0, 1.0).as_json(),
-        "descent": clustered_mean(found.descent, groups, -1.0, 1.0).as_json(),
-        "straight_line": clustered_mean(found.straight, groups, -1.0, 1.0).as_json(),
-        "another_goal": clustered_mean(found.elsewhere, groups, -1.0, 1.0).as_json(),
-        "nearer": clustered_share(found.pulled[known] > 0.0, groups[known]).as_json(),
-        "straight_line_nearer": clustered_share(found.straight[known] > 0.0, groups[known]).as_json(),
-        "largest_difference": found.difference,
-        "by_distance": _by_distance(found, groups),
+        **{name: clustered_mean(getattr(alignment, name), groups, -1.0, 1.0).as_json() for name in cosines},
+        **{name: clustered_share(of[known] > 0.0, groups[known]).as_json() for name, of in nearer.items()},
+        "largest_difference": alignment.difference,
+        "by_distance": _by_distance(alignment, groups),
         "points": int(known.sum()),
     }
 
 
-def _by_distance(found: Alignment, groups: np.ndarray) -> list[dict[str, Any]]:
+def _by_distance(alignment: Alignment, groups: np.ndarray) -> list[dict[str, Any]]:
     """Return the cosine for near and far goals: by quarters of the points, sorted by the true path's length."""
-    known = np.isfinite(found.pulled) & np.isfinite(found.length)
+    known = np.isfinite(alignment.pulled_back) & np.isfinite(alignment.length)
     if not known.any():
         return []
-    edges = np.quantile(found.length[known], np.linspace(0.0, 1.0, DISTANCE_BINS + 1))
-    which = np.clip(np.searchsorted(edges, found.length, side="right") - 1, 0, DISTANCE_BINS - 1)
+    edges = np.quantile(alignment.length[known], np.linspace(0.0, 1.0, DISTANCE_BINS + 1))
+    which = np.clip(np.searchsorted(edges, alignment.length, side="right") - 1, 0, DISTANCE_BINS - 1)
     rows = []
     for i in range(DISTANCE_BINS):
         inside = known & (which == i)
         if inside.any():
             edge = {"low": float(edges[i]), "high": float(edges[i + 1]), "points": int(inside.sum())}
-            ours, straight = (
-                clustered_mean(x[inside], groups[inside], -1.0, 1.0) for x in (found.pulled, found.straight)
-            )
-            rows.append({**edge, "pulled_back": ours.as_json(), "straight_line": straight.as_json()})
+            for name in ("pulled_back", "straight_line"):
+                edge[name] = clustered_mean(getattr(alignment, name)[inside], groups[inside], -1.0, 1.0).as_json()
+            rows.append(edge)
     return rows
 
 
@@ -316,7 +296,7 @@ class Controllability(NamedTuple):
     reach: np.ndarray  # [K]: how far the strongest offset moves them
 
 
-def controllability(subject: Subject) -> Found:
+def controllability(study: Study) -> Result:
     """Measure how much of the learned direction actions can follow, and whether that is the useful part.
 
     psi_g reads goal coordinates, but torques change velocities, so at one instant no action moves what psi reads, for
@@ -331,24 +311,24 @@ def controllability(subject: Subject) -> Found:
 
     A direction counts as movable if the offset moves the goal coordinates by 1% of the environment's threshold or more.
     """
-    env, policy, visits = subject.env, subject.policy, subject.visits
+    env, policy, visits = study.env, study.policy, study.visits
     count = min(PHYSICS_MOVED if env.spec.physics != "none" else MOVED, len(visits.at))
     achieved, goal, episodes = visits.achieved[:count], visits.goal[:count], visits.episode[:count]
     descent = np.asarray(learned(policy, achieved, goal).descent)
-    true = subject.truth.directions(achieved, goal)
-    said = {
+    true = study.truth.directions(achieved, goal)
+    steps = {
         str(k): summarize_controllability(controllable(moves, descent, true, env.spec.threshold), episodes)
         for k, moves in action_maps(env, policy, visits.env_state(count), goal, STEPS).items()
     }
-    return {"steps": said, "offset": OFFSET, "truth": subject.truth.name}, {}
+    return {"steps": steps, "offset": OFFSET, "truth": study.truth.name}, {}
 
 
 def action_maps(
     env: Environment, policy: DeployedPolicy, start: EnvState, goal: np.ndarray, steps: tuple[int, ...]
 ) -> dict[int, np.ndarray]:
     """Return M_k of states [K, ...] as {k: [K, G, A]}; nan if a body diverged."""
-    found = np.asarray(_maps_program(env, steps)(policy, start, jnp.asarray(goal)))  # [len(steps), K, G, A]
-    return dict(zip(steps, found, strict=True))
+    maps = np.asarray(_maps_program(env, steps)(policy, start, jnp.asarray(goal)))  # [len(steps), K, G, A]
+    return dict(zip(steps, maps, strict=True))
 
 
 @cached_by_env
@@ -384,15 +364,10 @@ def controllable(moves: np.ndarray, descent: np.ndarray, true: np.ndarray, thres
     left, strength, _ = np.linalg.svd(np.where(sound[:, None, None], moves, 0.0), full_matrices=False)
     movable = OFFSET * strength >= MOVES * threshold  # [K, R]
     basis = np.where(movable[:, None, :], left, 0.0)  # [K, G, R]
-
-    def onto(vectors: np.ndarray) -> np.ndarray:
-        return np.einsum("kgr,khr,kh->kg", basis, basis, vectors)
-
     direction = unit(np.asarray(descent, float))
+    part, true_part = (np.einsum("kgr,khr,kh->kg", basis, basis, x) for x in (direction, np.nan_to_num(true)))
     known = sound & np.any(direction != 0.0, axis=1) & np.isfinite(true).all(axis=1)
-    part = onto(direction)
-    share = np.linalg.norm(part, axis=1)
-    progress = np.sum(part * true, axis=1)
+    share, progress = np.linalg.norm(part, axis=1), np.sum(part * true, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         cosine = np.where(share > 1e-9, progress / share, np.nan)
     blank = np.where(known, 0.0, np.nan)
@@ -400,17 +375,17 @@ def controllable(moves: np.ndarray, descent: np.ndarray, true: np.ndarray, thres
         share=share + blank,
         cosine=cosine + blank,
         progress=progress + blank,
-        true_share=np.linalg.norm(onto(np.nan_to_num(true)), axis=1) + blank,
-        movable=np.where(known, movable.any(axis=1), np.nan),
+        true_share=np.linalg.norm(true_part, axis=1) + blank,
+        movable=movable.any(axis=1) + blank,
         reach=OFFSET * strength[:, 0] + blank,
     )
 
 
-def summarize_controllability(found: Controllability, episodes: np.ndarray) -> dict[str, Any]:
-    known = np.isfinite(found.share)
+def summarize_controllability(measured: Controllability, episodes: np.ndarray) -> dict[str, Any]:
+    known = np.isfinite(measured.share)
     bounds = {"share": (0, 1), "cosine": (-1, 1), "progress": (-1, 1), "true_share": (0, 1), "reach": (0, np.inf)}
     return {
-        **{name: clustered_mean(getattr(found, name), episodes, *bound).as_json() for name, bound in bounds.items()},
-        "movable": clustered_share(found.movable[known] > 0.0, episodes[known]).as_json(),
+        **{name: clustered_mean(getattr(measured, name), episodes, *bound).as_json() for name, bound in bounds.items()},
+        "movable": clustered_share(measured.movable[known] > 0.0, episodes[known]).as_json(),
         "states": int(known.sum()),
     }

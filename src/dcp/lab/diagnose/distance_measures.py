@@ -1,6 +1,6 @@
 """Measure an agent's learned distance: is it a measure of time, a quasimetric, and does psi preserve the goals?
 
-Each part takes a Subject and returns its numbers and what to draw.
+Each part takes a `Study` and returns its numbers and what to draw.
 """
 
 from typing import Any, NamedTuple
@@ -8,19 +8,15 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.lab.diagnose.visited_states import Found, Subject, Visits, distances, energy_distances, jacobians, psi
+from dcp.lab.diagnose.visited_states import Result, Study, Visits, distances, energy_distances, psi_and_jacobian
 from dcp.lab.statistics import UNKNOWN, Interval, clustered_mean, clustered_share, clustered_statistic, spearman
 from dcp.methods.table import CRITICS
-from dcp.policies.policy import DeployedPolicy
 
 PAIRS = 2000
 LONGEST = 100  # steps: 1 / (1 - discount); the critic has seen few pairs beyond
 DRAWN = 400  # points of a cloud
 ROUNDING = 1e-3  # relative: NORM_EPS turns a distance of zero into 0.001, and float32 rounds
 BLIND = 0.1  # psi is blind if the smallest singular value is below this share of the largest
-
-
-# Calibration
 
 
 class Pairs(NamedTuple):
@@ -32,37 +28,36 @@ class Pairs(NamedTuple):
     steps: np.ndarray  # [K]: until the agent was first near the later state; 0 if it was near from the start
 
 
-def calibration(subject: Subject) -> Found:
+def calibration(study: Study) -> Result:
     """Compare d_psi with the steps between visited states, the steps to the goal, and the true path.
 
     Hindsight pairs are two states of one episode up to its first success, like the critic's training pairs. Their time
     runs from the first state until the agent first came within the threshold of the second: an agent that waits there
     is not farther away. A perfect measure of time has rank correlation 1 and a line through zero.
     """
-    policy, visits, seed = subject.policy, subject.visits, subject.seed
-    pairs = hindsight_pairs(visits, seed)
+    policy, visits, seed = study.policy, study.visits, study.seed
     achieved = visits.spec.achieved(visits.states)  # [T + 1, H, G]
-    apart = _distances(policy, achieved[pairs.start, pairs.episode], achieved[pairs.end, pairs.episode])
-    at, left, goals = _before_success(visits)
+    pairs = hindsight_pairs(visits, seed)
+    apart = distances(policy, achieved[pairs.start, pairs.episode], achieved[pairs.end, pairs.episode])
+    before = [(t, h) for h in np.flatnonzero(visits.reached > 0) for t in range(visits.reached[h])]
+    at = np.array(before, int).reshape(-1, 2)  # time and episode of every state before its episode's success
     if len(at) > PAIRS:
-        rows = np.random.default_rng(seed).permutation(len(at))[:PAIRS]
-        at, left, goals = at[rows], left[rows], goals[rows]
-    toward = _distances(policy, visits.spec.achieved(visits.states[tuple(at.T)]), goals)
-    other = np.random.default_rng(seed).permutation(len(visits.at))
-    ways = subject.truth.lengths(visits.achieved, visits.achieved[other])
-    across = _distances(policy, visits.achieved, visits.achieved[other])
+        at = at[np.random.default_rng(seed).permutation(len(at))[:PAIRS]]
+    left, goals = visits.reached[at[:, 1]] - at[:, 0], visits.goals[at[:, 1]]
+    toward = distances(policy, achieved[tuple(at.T)], goals)
+    other = visits.achieved[np.random.default_rng(seed).permutation(len(visits.at))]
+    ways, across = study.truth.lengths(visits.achieved, other), distances(policy, visits.achieved, other)
     reach = int(np.sum(visits.reached > 0))
     if not reach:
-        subject.notes.append("no episode reached its goal, so there are no steps to the goal to compare with")
-    said = {
-        "hindsight": _fit(pairs.steps, apart, pairs.episode),
-        "steps_to_goal": _fit(left, toward, at[:, 1]),
-        "true_way": _fit(ways, across, visits.episode),
-        "episodes_that_reach": reach,
-        "longest": LONGEST,
+        study.notes.append("no episode reached its goal, so there are no steps to the goal to compare with")
+    clouds = {
+        "hindsight": (pairs.steps, np.asarray(apart), pairs.episode),
+        "steps_to_goal": (left, np.asarray(toward), at[:, 1]),
+        "true_way": (ways, np.asarray(across), visits.episode),
     }
-    clouds = {"hindsight": (pairs.steps, apart), "steps_to_goal": (left, toward), "true_way": (ways, across)}
-    return said, {name: {"x": x[:DRAWN], "d_psi": y[:DRAWN]} for name, (x, y) in clouds.items()}
+    fits = {name: _fit(*cloud) for name, cloud in clouds.items()}
+    drawn = {name: {"x": x[:DRAWN], "d_psi": d_psi[:DRAWN]} for name, (x, d_psi, _) in clouds.items()}
+    return {**fits, "episodes_that_reach": reach, "longest": LONGEST}, drawn
 
 
 def hindsight_pairs(visits: Visits, seed: int, count: int = PAIRS) -> Pairs:
@@ -74,25 +69,10 @@ def hindsight_pairs(visits: Visits, seed: int, count: int = PAIRS) -> Pairs:
     start = rng.integers(0, last[episode] - apart + 1)
     achieved = visits.spec.achieved(visits.states)  # [T + 1, H, G]
     paths = (achieved[a : a + n + 1, h] for a, n, h in zip(start, apart, episode, strict=True))  # [n + 1, G] each
-    steps = np.array([_first_near_the_end(path, visits.spec.threshold) for path in paths], int)
+    near_end = (np.linalg.norm(path - path[-1:], axis=1) < visits.spec.threshold for path in paths)
+    steps = np.array([int(np.argmax(near)) for near in near_end], int)
     way = steps > 0
     return Pairs(episode[way], start[way], (start + apart)[way], steps[way])
-
-
-def _first_near_the_end(path: np.ndarray, threshold: float) -> int:
-    return int(np.argmax(np.linalg.norm(path - path[-1:], axis=1) < threshold))
-
-
-def _before_success(visits: Visits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return all states before their episode's success: time and episode [K, 2], steps left [K], goal [K, G]."""
-    found = [(t, h) for h in np.flatnonzero(visits.reached > 0) for t in range(visits.reached[h])]
-    at = np.array(found, int).reshape(-1, 2)
-    return at, visits.reached[at[:, 1]] - at[:, 0], visits.goals[at[:, 1]]
-
-
-def _distances(policy: DeployedPolicy, achieved: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    """Return d_psi: [K, G], [K, G] -> [K]."""
-    return np.asarray(distances(policy, achieved, goal))
 
 
 def _fit(x: np.ndarray, d_psi: np.ndarray, episodes: np.ndarray) -> dict[str, Any]:
@@ -114,23 +94,17 @@ def line(x: np.ndarray, y: np.ndarray, episodes: np.ndarray) -> dict[str, Any]:
         return {"slope": UNKNOWN.as_json(), "intercept": float("nan"), "r2": float("nan")}
     slope, intercept = np.polyfit(x, y, 1)
     left, whole = np.sum((y - intercept - slope * x) ** 2), np.sum((y - y.mean()) ** 2)
-    return {
-        "slope": clustered_statistic(lambda rows: _slope(x[rows], y[rows]), episodes).as_json(),
-        "intercept": float(intercept),
-        "r2": float(1.0 - left / whole) if whole > 0.0 else float("nan"),
-    }
+
+    def slope_of(rows: np.ndarray) -> float:
+        centred = x[rows] - x[rows].mean()
+        square = np.sum(centred**2)
+        return float(np.sum(centred * y[rows]) / square) if square > 0.0 else float("nan")
+
+    r2 = float(1.0 - left / whole) if whole > 0.0 else float("nan")
+    return {"slope": clustered_statistic(slope_of, episodes).as_json(), "intercept": float(intercept), "r2": r2}
 
 
-def _slope(x: np.ndarray, y: np.ndarray) -> float:
-    centred = x - x.mean()
-    square = np.sum(centred**2)
-    return float(np.sum(centred * y) / square) if square > 0.0 else float("nan")
-
-
-# Energies
-
-
-def energies(subject: Subject) -> Found:
+def energies(study: Study) -> Result:
     """Measure whether the critic's own distance, -energy(psi_sa(s, a), psi_g(g)), is a quasimetric.
 
     d(s, g) uses the actor's own action toward g. The contrastive critic's d_psi = |psi_g - psi_g| is a norm: it is zero
@@ -138,27 +112,27 @@ def energies(subject: Subject) -> Found:
     because psi_sa and psi_g are two networks. A quasimetric may be asymmetric (that is not a fault), must be zero at
     g = s, and needs d(s, g) <= d(s, w) + d(w, g). Triples s, w, g of visited states are drawn at random.
     """
-    policy, visits = subject.policy, subject.visits
+    policy, visits = study.policy, study.visits
     energy = getattr(policy.critic, "energy", None)
+    unfit = ""
     if energy is None:
-        critic = CRITICS.name_of(type(policy.critic))
-        subject.notes.append(f"the critic {critic} has no energy, so no triangle was measured")
-        return {}, {}
-    if "psi_sa" not in policy.critic_params:
-        subject.notes.append(
+        unfit = f"the critic {CRITICS.name_of(type(policy.critic))} has no energy, so no triangle was measured"
+    elif "psi_sa" not in policy.critic_params:
+        unfit = (
             "the policy was saved without its critic psi_sa, so its energy was not measured: name the run's own folder"
         )
-        return {}, {}
-    if energy not in ("norm", "l2"):
-        subject.notes.append(f"the energy {energy} is not a distance, so no triangle was measured")
+    elif energy not in ("norm", "l2"):
+        unfit = f"the energy {energy} is not a distance, so no triangle was measured"
+    if unfit:
+        study.notes.append(unfit)
         return {}, {}
 
     def from_to(state: np.ndarray, toward: np.ndarray) -> np.ndarray:
         """Return distances: [K, S], [K, S] -> [K]. The energy l2 is a square, so its root is taken."""
-        found = energy_distances(policy, jnp.asarray(state), jnp.asarray(visits.spec.achieved(toward)))
-        return np.sqrt(np.asarray(found, float)) if energy == "l2" else np.asarray(found, float)
+        distance = energy_distances(policy, jnp.asarray(state), jnp.asarray(visits.spec.achieved(toward)))
+        return np.sqrt(np.asarray(distance, float)) if energy == "l2" else np.asarray(distance, float)
 
-    rng = np.random.default_rng(subject.seed)
+    rng = np.random.default_rng(study.seed)
     s = visits.state
     w, g = (s[rng.permutation(len(s))] for _ in range(2))
     s_g, s_w, w_g, w_s, home = (from_to(a, b) for a, b in ((s, g), (s, w), (w, g), (w, s), (s, s)))
@@ -174,18 +148,16 @@ def energies(subject: Subject) -> Found:
     }, {}
 
 
-# Conditioning
-
-
-def conditioning(subject: Subject) -> Found:
+def conditioning(study: Study) -> Result:
     """Measure the singular values of psi_g's Jacobian and the number of dimensions that psi uses.
 
     The actor's direction u and the gradient J^T u carry the same information if J_psi has full rank. If its smallest
     singular value is near zero, psi hardly sees moves in one direction of the goal's coordinates.
     """
-    policy, visits = subject.policy, subject.visits
-    strength = np.linalg.svd(np.asarray(jacobians(policy, visits.achieved)), compute_uv=False)  # [K, min(D, G)]
-    encoded = np.asarray(psi(policy, visits.achieved), float)  # [K, D]
+    visits = study.visits
+    psi, jacobian = (np.asarray(x) for x in psi_and_jacobian(study.policy, visits.achieved))
+    strength = np.linalg.svd(jacobian, compute_uv=False)  # [K, min(D, G)]
+    encoded = np.asarray(psi, float)  # [K, D]
     spread = np.linalg.svd(encoded - encoded.mean(axis=0), compute_uv=False)  # [min(K, D)]
     ratio = strength[:, -1] / np.maximum(strength[:, 0], 1e-30)
     return {

@@ -18,7 +18,8 @@ from dcp.envs.point_tasks import things_of
 from dcp.errors import UserError
 from dcp.evaluation import Record, rollout
 from dcp.lab.paths import TruePaths
-from dcp.machine.compiling import QUICK_COMPILE, cached_by_env
+from dcp.lab.trial import cached_by_env
+from dcp.machine.compiling import QUICK_COMPILE
 from dcp.methods.conditions import direction_and_magnitude
 from dcp.methods.more_conditions import pulled_back
 from dcp.policies.policy import DeployedPolicy
@@ -71,36 +72,33 @@ class Visits(NamedTuple):
 
 def gather(env: Environment, policy: DeployedPolicy, seed: int, episodes: int, length: int, states: int) -> Visits:
     """Play episodes with the stochastic actor, which also fills training's pool. The seed decides everything."""
-    key = jax.random.key(seed)
-    record: Record = jax.device_get(_program(env, episodes, length)(policy, key))
+    record: Record = jax.device_get(_program(env, episodes, length)(policy, jax.random.key(seed)))
     observed, goals = env.spec.split(record.watched.obs)  # [T + 1, H, ...]
-    ends = np.asarray(record.alive).sum(axis=0)
-    near = record.near_goal
+    ends, near = np.asarray(record.alive).sum(axis=0), record.near_goal
     reached = np.where(near.any(axis=0), near.argmax(axis=0) + 1, -1)
     far = np.linalg.norm(env.spec.achieved(observed) - goals, axis=-1) >= env.spec.threshold  # [T + 1, H]
     counts = far & (np.arange(length + 1)[:, None] <= ends[None])
-    sampled = _sample(counts, states, np.random.default_rng(seed))
-    return Visits(env.spec, observed, goals[0], ends, reached, record.watched, sampled)
-
-
-def _run(env: Environment, episodes: int, length: int, policy: DeployedPolicy, key: Array) -> Record:
-    return rollout(env, SampledPolicy(policy), key, episodes, length, watch=lambda state: state)
+    at = sample_moments(counts, states, np.random.default_rng(seed))
+    return Visits(env.spec, observed, goals[0], ends, reached, record.watched, at)
 
 
 @cached_by_env
 def _program(env: Environment, episodes: int, length: int) -> Any:
-    return jax.jit(partial(_run, env, episodes, length), compiler_options=QUICK_COMPILE)
+    def run(policy: DeployedPolicy, key: Array) -> Record:
+        return rollout(env, SampledPolicy(policy), key, episodes, length, watch=lambda state: state)
+
+    return jax.jit(run, compiler_options=QUICK_COMPILE)
 
 
-def _sample(counts: np.ndarray, states: int, rng: np.random.Generator) -> np.ndarray:
+def sample_moments(counts: np.ndarray, states: int, rng: np.random.Generator) -> np.ndarray:
     """Return random moments [K, 2] where `counts` [T + 1, H] holds, as evenly over the episodes as possible."""
-    found = []
+    ranked = []
     for episode in range(counts.shape[1]):
         times = rng.permutation(np.flatnonzero(counts[:, episode]))
-        found += [(rank, time, episode) for rank, time in enumerate(times[:states])]
-    if not found:
+        ranked += [(rank, time, episode) for rank, time in enumerate(times[:states])]
+    if not ranked:
         raise UserError("every state of these episodes is at its goal already: choose another --env or --seed")
-    return np.array([(time, episode) for _, time, episode in sorted(found, key=lambda x: x[0])[:states]])
+    return np.array([(time, episode) for _, time, episode in sorted(ranked, key=lambda x: x[0])[:states]])
 
 
 # The true path to a goal, in the goal's own coordinates: through the maze, else straight.
@@ -141,11 +139,9 @@ class PathTruth:
         return np.concatenate([in_plane, np.zeros((len(a), a.shape[1] - 2))], axis=1)
 
     def between(self, a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
-        routes = self.paths.routes(a[:, :2], b[:, :2])
-        nowhere = np.full(2, np.nan)
-        points = [route.at(s) if len(route.points) else nowhere for route, s in zip(routes, share, strict=True)]
-        rest = a[:, 2:] + share[:, None] * (b - a)[:, 2:]
-        return np.concatenate([np.stack(points), rest], axis=1)
+        routes = zip(self.paths.routes(a[:, :2], b[:, :2]), share, strict=True)
+        points = [route.at(s) if len(route.points) else np.full(2, np.nan) for route, s in routes]
+        return np.concatenate([np.stack(points), a[:, 2:] + share[:, None] * (b - a)[:, 2:]], axis=1)
 
 
 Truth = StraightTruth | PathTruth
@@ -178,8 +174,7 @@ def learned(policy: DeployedPolicy, achieved: Array, commanded: Array) -> Learne
     representation = policy.representation
 
     def of_one(s: Array, z: Array) -> Learned:
-        psi_z = representation.encode_goal(z)
-        psi_s = representation.encode_goal(s)
+        psi_s, psi_z = representation.encode_goal(s), representation.encode_goal(z)
         direction, length = direction_and_magnitude(psi_s, psi_z)
         slope = jax.grad(lambda at: representation.distance(representation.encode_goal(at), psi_z))(s)
         descent = jnp.where(length > 0.0, -slope, 0.0)  # a norm has no slope at zero
@@ -195,12 +190,6 @@ def actions(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
 
 
 @partial(jax.jit, compiler_options=QUICK_COMPILE)
-def psi(policy: DeployedPolicy, goal: Array) -> Array:
-    """Return psi_g of goals: [K, G] -> [K, D]."""
-    return policy.representation.encode_goal(goal)
-
-
-@partial(jax.jit, compiler_options=QUICK_COMPILE)
 def distances(policy: DeployedPolicy, achieved: Array, goal: Array) -> Array:
     """Return d_psi, the critic's own distance: [K, G], [K, G] -> [K]."""
     representation = policy.representation
@@ -208,9 +197,10 @@ def distances(policy: DeployedPolicy, achieved: Array, goal: Array) -> Array:
 
 
 @partial(jax.jit, compiler_options=QUICK_COMPILE)
-def jacobians(policy: DeployedPolicy, achieved: Array) -> Array:
-    """Return J_psi: [K, G] -> [K, D, G]."""
-    return jax.vmap(jax.jacfwd(policy.representation.encode_goal))(achieved)
+def psi_and_jacobian(policy: DeployedPolicy, goal: Array) -> tuple[Array, Array]:
+    """Return psi_g and J_psi of goals: [K, G] -> [K, D], [K, D, G]."""
+    encode = policy.representation.encode_goal
+    return encode(goal), jax.vmap(jax.jacfwd(encode))(goal)
 
 
 @partial(jax.jit, compiler_options=QUICK_COMPILE)
@@ -220,11 +210,11 @@ def energy_distances(policy: DeployedPolicy, state: Array, goal: Array) -> Array
     return -policy.representation.value(state, action, goal)
 
 
-Found = tuple[dict[str, Any], dict[str, Any]]  # what a part returns: its numbers, and what to draw
+Result = tuple[dict[str, Any], dict[str, Any]]  # what a part returns: its numbers, and what to draw
 
 
 @dataclass(frozen=True)
-class Subject:
+class Study:
     """Hold an agent, its environment, and the states at which it is measured."""
 
     policy: DeployedPolicy

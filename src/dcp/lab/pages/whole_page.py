@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 from base64 import b64encode
+from collections.abc import Callable
 from html import escape
 from importlib.resources import files
 from pathlib import PurePosixPath
@@ -34,15 +35,23 @@ def theme() -> str:
     return asset("shared/theme.css").replace("/*dark*/", asset("shared/dark.css"))
 
 
-def whole_page(page: str, data: Any, title: str, scripts: list[str] | None = None, **slots: str) -> str:
+def whole_page(
+    page: str,
+    data: Any,
+    title: str,
+    scripts: list[str] | None = None,
+    read: Callable[[str], str] = asset,
+    **slots: str,
+) -> str:
     """Return the page of this folder: its body.html with {{slots}}, its main.js, and `data`, which that reads.
 
-    The policy lets only this script and `scripts` of the slots run, even if a run's name contains a script.
+    The policy lets only this script and `scripts` of the slots run, even if a run's name contains a script. `read`
+    returns the files, for a page that lies outside this package.
     """
-    own = script(f"{page}/main.js")
+    own = script(f"{page}/main.js", read)
     policy = content_policy([f"\n{own}\n", *(scripts or [])])
     filled = {"title": escape(title), "data": script_json(data), "script": own, "policy": escape(policy), **slots}
-    text = asset("shared/page.html").replace("{{body}}", asset(f"{page}/body.html").rstrip())
+    text = asset("shared/page.html").replace("{{body}}", read(f"{page}/body.html").rstrip())
     return re.sub(r"\{\{(\w+)\}\}", lambda slot: filled[slot[1]], text)
 
 
@@ -59,23 +68,25 @@ def script_json(data: Any) -> str:
     return text
 
 
-def script(entry: str) -> str:
+def script(entry: str, read: Callable[[str], str] = asset) -> str:
     """Return the module `entry`, such as `explore/main.js`, and all that it imports as one script."""
     found: dict[str, str] = {}
-    _add_module(PurePosixPath(entry), found, ())
+    _add_module(PurePosixPath(entry), read, found, ())
     return "\n".join(["(() => {", '"use strict";', *found.values(), "})();"])
 
 
-def _add_module(path: PurePosixPath, found: dict[str, str], importers: tuple[PurePosixPath, ...]) -> None:
+def _add_module(
+    path: PurePosixPath, read: Callable[[str], str], found: dict[str, str], importers: tuple[PurePosixPath, ...]
+) -> None:
     """Add the module after all that it imports."""
     if path in importers:
         raise ValueError(f"{path} imports itself by way of {importers[-1]}")
-    source = asset(str(path))
+    source = read(str(path))
     names = {}
     for _, other in _IMPORT.findall(source):
         names[other] = _normal(path.parent / other)
         if str(names[other]) not in found:
-            _add_module(names[other], found, (*importers, path))
+            _add_module(names[other], read, found, (*importers, path))
     exported = {name: name for name in _EXPORTED.findall(source)}
     if listed := _EXPORT_LIST.search(source):
         pairs = [part.split(" as ") for part in listed[1].split(",")]

@@ -130,9 +130,14 @@ def make_camera(view: View, kind: Camera, aspect: float, body: np.ndarray) -> mu
         camera.lookat[:] = [*body[:2], view.floor + 0.05 * view.near]
         camera.distance = view.near / 2 / np.tan(np.radians(FIELD / 2))
     else:
-        corners = np.stack(np.meshgrid(*zip(view.low, view.high, strict=True)), axis=-1).reshape(-1, 3)
-        camera.distance, shift = _fit(corners - view.centre, forward, right, up, aspect)
-        camera.lookat[:] = view.centre + shift * up
+        corners = np.stack(np.meshgrid(*zip(view.low, view.high, strict=True)), axis=-1).reshape(-1, 3) - view.centre
+        tan = np.tan(np.radians(FIELD / 2)) / MARGIN
+        v, h, depth = corners @ up, corners @ right, corners @ forward
+        # The smallest distance d with all corners in the picture, and how far up the camera must look:
+        # v_i - shift <= (d + depth_i) tan and shift - v_j <= (d + depth_j) tan; their sum bounds d, and then the shift.
+        above, below = np.max(v - depth * tan), np.max(-v - depth * tan)
+        camera.distance = max((above + below) / (2 * tan), np.max(np.abs(h) / (tan * aspect) - depth))
+        camera.lookat[:] = view.centre + (above - below) / 2 * up
     return camera
 
 
@@ -142,21 +147,6 @@ def axes_of(azimuth: float, elevation: float) -> tuple[np.ndarray, np.ndarray, n
     forward = np.array([np.cos(e) * np.cos(a), np.cos(e) * np.sin(a), np.sin(e)])
     right = np.array([np.sin(a), -np.cos(a), 0.0])
     return forward, right, np.cross(right, forward)
-
-
-def _fit(
-    corners: np.ndarray, forward: np.ndarray, right: np.ndarray, up: np.ndarray, aspect: float
-) -> tuple[float, float]:
-    """Return the smallest distance at which all corners [K, 3] are in the picture, and how far up the camera must look.
-
-    A corner at height v and depth w is in the picture if |v - shift| <= (distance + w) tan; likewise to the sides.
-    """
-    tan = np.tan(np.radians(FIELD / 2)) / MARGIN
-    v, h, depth = corners @ up, corners @ right, corners @ forward
-    # v_i - shift <= (d + w_i) tan and shift - v_j <= (d + w_j) tan: their sum bounds d, and then the shift.
-    above, below = np.max(v - depth * tan), np.max(-v - depth * tan)
-    distance = max((above + below) / (2 * tan), np.max(np.abs(h) / (tan * aspect) - depth))
-    return float(distance), float((above - below) / 2)
 
 
 # The task's model as it is drawn: its bodies in our colours and light. The model of the physics is not changed.
@@ -208,13 +198,8 @@ def _paint(spec: mujoco.MjSpec, tile: float) -> None:
             seen = body not in HIDDEN and geom.rgba[3] > 0.0
             geom.material, geom.rgba = "", [*rgb(body_colour(body)), float(seen)]
             if body == "world" and geom.type == mujoco.mjtGeom.mjGEOM_BOX:
-                _lower(geom)
-
-
-def _lower(wall: mujoco.MjsGeom) -> None:
-    """Lower a wall to a share of its height, so that it hides no body behind it. Its place does not change."""
-    foot, half = wall.pos[2] - wall.size[2], WALL_SHARE * wall.size[2]
-    wall.pos[2], wall.size[2] = foot + half, half
+                foot, half = geom.pos[2] - geom.size[2], WALL_SHARE * geom.size[2]
+                geom.pos[2], geom.size[2] = foot + half, half  # lower, so that it hides no body behind it
 
 
 def _light(spec: mujoco.MjSpec, view: View, extent: float) -> None:
@@ -242,8 +227,12 @@ def add_overlays(scene: mujoco.MjvScene, moment: Moment, radius: float, view: Vi
     if moment.subgoal is not None:
         _place(scene, moment.subgoal, radius, view.floor, SUBGOAL_COLOUR)
     _place(scene, moment.goal, radius, view.floor, GOAL_COLOUR)
-    if moment.direction is not None:
-        _arrow(scene, moment, radius, view)
+    if moment.direction is not None and np.any(moment.direction):  # an arrow from the body, just above it
+        height = moment.achieved[2] + 1.2 * radius if len(moment.achieved) >= 3 else view.floor + 2.0 * radius
+        start = np.array([*moment.achieved[:2], height])
+        end = start + 2.0 * ARROW * view.width * np.append(moment.direction, 0.0)  # MuJoCo draws half of this
+        geom = _geom(scene, mujoco.mjtGeom.mjGEOM_ARROW, [1.0] * 3, start, DIRECTION_COLOUR, 1.0)
+        mujoco.mjv_connector(geom, mujoco.mjtGeom.mjGEOM_ARROW, ARROW_WIDTH * view.width, start, end)
 
 
 def _place(scene: Any, goal: np.ndarray, radius: float, floor: float, colour: str) -> None:
@@ -255,19 +244,6 @@ def _place(scene: Any, goal: np.ndarray, radius: float, floor: float, colour: st
     cylinder, thickness, height = mujoco.mjtGeom.mjGEOM_CYLINDER, DISC * radius, BEAM * radius
     _geom(scene, cylinder, [radius, radius, thickness], [x, y, floor + thickness], colour, 1.0)
     _geom(scene, cylinder, [radius, radius, height / 2], [x, y, floor + height / 2], colour, 0.25)
-
-
-def _arrow(scene: Any, moment: Moment, radius: float, view: View) -> None:
-    """Draw an arrow from the body in the direction, just above it."""
-    assert moment.direction is not None
-    if not np.any(moment.direction):
-        return
-    height = moment.achieved[2] + 1.2 * radius if len(moment.achieved) >= 3 else view.floor + 2.0 * radius
-    start = np.array([*moment.achieved[:2], height])
-    # MuJoCo draws an arrow at half the given length.
-    end = start + 2.0 * ARROW * view.width * np.append(moment.direction, 0.0)
-    geom = _geom(scene, mujoco.mjtGeom.mjGEOM_ARROW, [1.0] * 3, start, DIRECTION_COLOUR, 1.0)
-    mujoco.mjv_connector(geom, mujoco.mjtGeom.mjGEOM_ARROW, ARROW_WIDTH * view.width, start, end)
 
 
 def _trail(scene: Any, trail: np.ndarray, view: View) -> None:
@@ -312,20 +288,18 @@ class PageScene:
 
     def poses(self, q: np.ndarray) -> np.ndarray:
         """q [K, Q] -> [K, bodies, 7]: place, then quaternion, whose sign never jumps"""
-        found = np.empty((len(q), len(self.bodies), 7))
+        poses = np.empty((len(q), len(self.bodies), 7))
         for k, row in enumerate(q):
             self.data.qpos[:] = row
             mujoco.mj_kinematics(self.model, self.data)
-            found[k, :, :3], found[k, :, 3:] = self.data.xpos[self.bodies], self.data.xquat[self.bodies]
-        turns = np.sum(found[1:, :, 3:] * found[:-1, :, 3:], axis=-1)  # [K - 1, bodies]
-        signs = np.cumprod(np.where(turns < 0.0, -1.0, 1.0), axis=0)
-        found[1:, :, 3:] *= signs[..., None]
-        return found
+            poses[k, :, :3], poses[k, :, 3:] = self.data.xpos[self.bodies], self.data.xquat[self.bodies]
+        turns = np.sum(poses[1:, :, 3:] * poses[:-1, :, 3:], axis=-1)  # [K - 1, bodies]
+        poses[1:, :, 3:] *= np.cumprod(np.where(turns < 0.0, -1.0, 1.0), axis=0)[..., None]
+        return poses
 
     def description(self) -> dict[str, Any]:
-        view = self.view
+        view, body = self.view, int(self.model.jnt_bodyid[0])
         free = self.model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE
-        body = int(self.model.jnt_bodyid[0])
         return {
             "geoms": [self._geom(i) for i in self.geoms],
             "floor": view.floor,
@@ -340,13 +314,12 @@ class PageScene:
     def _geom(self, i: int) -> dict[str, Any]:
         """Describe a geom. One that is fixed to the world has body -1 and a place in the world."""
         model, body = self.model, int(self.model.geom_bodyid[i])
-        name = model.body(body).name
+        colour = body_colour(model.body(body).name)
+        arrays = {"size": model.geom_size[i], "pos": model.geom_pos[i], "quat": model.geom_quat[i]}
+        arrays["rgba"] = [*rgb(colour), 1.0]
         return {
             "type": self._kind(i),
-            "size": np.round(model.geom_size[i], DIGITS).tolist(),
-            "pos": np.round(model.geom_pos[i], DIGITS).tolist(),
-            "quat": np.round(model.geom_quat[i], DIGITS).tolist(),
-            "rgba": [*np.round(rgb(body_colour(name)), DIGITS).tolist(), 1.0],
+            **{name: np.round(values, DIGITS).tolist() for name, values in arrays.items()},
             "body": self.bodies.index(body) if body else -1,
-            "acts": body_colour(name) == body_colour(""),
+            "acts": colour == body_colour(""),
         }

@@ -5,7 +5,7 @@ checks its results against Python's.
 """
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,26 +20,25 @@ from dcp.critics.quasimetric import Quasimetric
 from dcp.critics.survival import ChronoSRL
 from dcp.envs import point_tasks
 from dcp.envs.base import Environment
-from dcp.envs.mazes import goals_at, unit
+from dcp.envs.mazes import goals_at
 from dcp.envs.point_tasks import PointMaze, PointPushing, things_of
 from dcp.errors import UserError
 from dcp.files.run_folder import kept_policies
+from dcp.lab.episodes import Episode
 from dcp.lab.landscape_figure import COLOURS as RAMP
-from dcp.lab.pages.packing import exact, pack
-from dcp.lab.pages.whole_page import asset, theme, whole_page
+from dcp.lab.pages import asset, exact, theme, whole_page
 from dcp.lab.paths import TruePaths, farthest_goal
-from dcp.lab.psi_landscape import pulled_back
+from dcp.lab.psi_landscape import directions
 from dcp.lab.render.pictures import COLOURS
-from dcp.lab.render.shown_episodes import Episode, sees_direction, visited_pool
+from dcp.lab.render.shown_episodes import ShownPolicy, pooled_command, sees_direction, visited_pool
 from dcp.lab.render.video import FPS
-from dcp.lab.render.viewer_page import maze_plane
+from dcp.lab.render.viewer_page import maze_plane, packed_episode
 from dcp.lab.style import BLUE, ON_DARK, ORANGE, colours, human_count
-from dcp.lab.targets import Target, require_known_parts
+from dcp.lab.targets import Target, require_psi
 from dcp.machine.compiling import QUICK_COMPILE
-from dcp.methods.commands import PooledSubgoal
 from dcp.methods.conditions import Direction
 from dcp.methods.scores import SCORES
-from dcp.methods.table import CONDITIONS, make_agent
+from dcp.methods.table import CONDITIONS
 from dcp.policies.exports import Layer, foreign_part, norm_epsilon, own_networks
 from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import load_policy_and_about, write_whole
@@ -50,11 +49,12 @@ RESERVED = 250_000  # of these: everything but networks and episodes
 CHECKED = 24  # test vectors of each kind
 KNOWN = ("raw_goal", "direction", "direction_and_goal")  # conditions: see `pages/explore/policy.js`
 WALK = 40  # steps of the test walk
+STRIDE = 2  # environment steps between two recorded poses
 MARGIN = 0.15  # around everything that happens, if no maze bounds the plane
 
 
 @dataclass(frozen=True)
-class Subject:
+class Panel:
     """One policy in the page."""
 
     name: str
@@ -71,8 +71,8 @@ class Version(NamedTuple):
     env_steps: int | None
 
 
-def save_explore_page(path: Path, env: Environment, subjects: Sequence[Subject]) -> Path:
-    write_whole(path, explore_page(page_data(env, subjects)).encode())
+def save_explore_page(path: Path, env: Environment, panels: Sequence[Panel]) -> Path:
+    write_whole(path, explore_page(page_data(env, panels)).encode())
     return path
 
 
@@ -88,11 +88,9 @@ def runs_in_page(env: Environment, policy: DeployedPolicy) -> bool:
     return known and _task(env) is not None and policy.action_chunk == 1
 
 
-def require_psi(target: Target) -> DeployedPolicy:
+def require_explorable(target: Target) -> DeployedPolicy:
     """Return the target's policy, if the page can compute its psi_g."""
-    policy = target.policy
-    if not isinstance(policy, DeployedPolicy):
-        raise UserError(f"{target.label} holds no psi: name the run's folder or its policy.safetensors")
+    policy = require_psi(target)
     # The parts of an exported policy that sees a direction: psi_g is one of them.
     foreign = foreign_part(replace(policy, condition=Direction()))
     if foreign or _metric(policy) is None:
@@ -113,111 +111,96 @@ def _metric(policy: DeployedPolicy) -> dict[str, Any] | None:
     return None
 
 
-def pool_of(target: Target, env: Environment, policy: DeployedPolicy, length: int) -> tuple[np.ndarray | None, str]:
+def pool_of(
+    target: Target,
+    env: Environment,
+    policy: DeployedPolicy,
+    length: int,
+    read_pool: Callable[[Path], np.ndarray | None],  # of a run folder's newest checkpoint
+) -> tuple[np.ndarray | None, str]:
     """Return the run's pool [P, G] from its newest checkpoint, else states that the policy visits, else None."""
-    command = _command(target, env.spec)
+    command = None if target.config is None else pooled_command(target, env.spec)
     if command is None:
         return None, ""
-    if target.folder is not None:
-        from dcp.runs.run_status import read_pool
-
-        if (pool := read_pool(target.folder)) is not None:
-            return pool, "the run's newest checkpoint"
+    if target.folder is not None and (pool := read_pool(target.folder)) is not None:
+        return pool, "the run's newest checkpoint"
     if env.spec.physics != "none":
         return None, ""
     return visited_pool(env, policy, command, 0, length), "states that this policy visits"
 
 
-def _command(target: Target, spec: EnvSpec) -> PooledSubgoal | None:
-    if target.config is None:
-        return None
-    require_known_parts(target.config, target.label)
-    command = make_agent(target.config, spec).command
-    return command if isinstance(command, PooledSubgoal) else None
-
-
-def page_data(env: Environment, subjects: Sequence[Subject]) -> dict[str, Any]:
+def page_data(env: Environment, panels: Sequence[Panel]) -> dict[str, Any]:
     """Return the page's data, ready for JSON."""
     spec, task = env.spec, _task(env)
-    live = task is not None and all(runs_in_page(env, require_psi(s.target)) for s in subjects)
-    state, goal = _first(env, subjects)
-    tints = colours([s.name for s in subjects])
-    scene = None
+    policies_of = [require_explorable(s.target) for s in panels]
+    live = task is not None and all(runs_in_page(env, policy) for policy in policies_of)
+    state, goal = _first(env, panels)
+    tints = colours([s.name for s in panels])
+    bodies = None
     if not live and spec.physics != "none":
         from dcp.lab.render.body_pictures import PageScene
 
-        scene = PageScene(env)
-    data = {
-        "title": f"{spec.name}: {', '.join(s.name for s in subjects)}",
-        "env": spec.name,
-        "threshold": spec.threshold,
-        "episode_length": spec.episode_length,
-        "steps_per_second": FPS,
-        "goal_dims": list(spec.goal_dims),
-        "plane": _plane(env, subjects),
-        "paths": _paths(spec),
-        "task": task if live else None,
-        "scene": None if scene is None else _scene(scene),
-        "state": state.tolist(),
-        "goal": goal.tolist(),
-        "colours": {**COLOURS, "body": BLUE, "pushed": ORANGE},
-        "ramp": _ramp(),
-    }
-    versions = [_versions(s.target) for s in subjects]
-    episodes = [[_episode(e, scene) for e in s.episodes] for s in subjects]
+        bodies = PageScene(env)
+    scene = None if bodies is None else bodies.description()
+    versions = [_versions(s.target) for s in panels]
+    episodes = [[packed_episode(e._replace(directions=None), STRIDE, bodies) for e in s.episodes] for s in panels]
     kept = _that_fit(versions, live, sum(len(str(e)) for some in episodes for e in some))
     policies = [
         {
             "name": s.name,
-            "title": _title(s),
+            "title": ShownPolicy(s.name, s.target.about.get("env_steps"), []).title,
             "colour": tints[s.name],
             "on_dark": ON_DARK.get(tints[s.name], tints[s.name]),
             "sees_direction": sees_direction(s.target.policy),
             "versions": [_version(env, version, live) for version in kept[i]],
             "pool": _pool(s, spec),
             "episodes": episodes[i],
-            "walk": walks(env, require_psi(s.target), state[None], goal[None], WALK)[0].tolist() if live else None,
+            "walk": walks(env, policies_of[i], state[None], goal[None], WALK)[0].tolist() if live else None,
         }
-        for i, s in enumerate(subjects)
+        for i, s in enumerate(panels)
     ]
-    return {**data, "policies": policies}
+    near_to_far = matplotlib.colormaps[RAMP](np.linspace(0.0, 1.0, 256))[:, :3]
+    paths = None if spec.maze is None else TruePaths(spec.maze)
+    return {
+        "title": f"{spec.name}: {', '.join(s.name for s in panels)}",
+        "env": spec.name,
+        "threshold": spec.threshold,
+        "episode_length": spec.episode_length,
+        "steps_per_second": FPS,
+        "goal_dims": list(spec.goal_dims),
+        "plane": _plane(env, panels),
+        "paths": paths
+        and {
+            "boxes": paths.boxes.tolist(),
+            "corners": paths.corners.tolist(),
+            "between": np.where(np.isfinite(paths.corner_lengths), paths.corner_lengths, -1.0).tolist(),  # -1: no path
+        },
+        "task": task if live else None,
+        "scene": None if scene is None else {name: scene[name] for name in ("geoms", "tracked", "width")},
+        "state": state.tolist(),
+        "goal": goal.tolist(),
+        "colours": {**COLOURS, "body": BLUE, "pushed": ORANGE},
+        "ramp": base64.b64encode(np.round(255 * near_to_far).astype(np.uint8).tobytes()).decode(),  # 256 x 3 bytes
+        "policies": policies,
+    }
 
 
-def _title(subject: Subject) -> str:
-    steps = subject.target.about.get("env_steps")
-    return subject.name if steps is None else f"{subject.name}, {human_count(steps)} steps"
-
-
-# The plane, and the first state and goal.
-
-
-def _plane(env: Environment, subjects: Sequence[Subject]) -> dict[str, Any]:
+def _plane(env: Environment, panels: Sequence[Panel]) -> dict[str, Any]:
     """Describe the view: a maze up to the inner edge of its outer walls, or the area where something happens."""
-    maze = env.spec.maze
-    if maze is not None:
-        return maze_plane(maze)
-    seen = [episode.achieved[:, :2] for s in subjects for episode in s.episodes]
-    seen += [episode.goal[None, :2] for s in subjects for episode in s.episodes]
-    points = np.concatenate(seen)
+    if env.spec.maze is not None:
+        return maze_plane(env.spec.maze)
+    episodes = [episode for s in panels for episode in s.episodes]
+    points = np.concatenate([*(e.achieved[:, :2] for e in episodes), *(e.goal[None, :2] for e in episodes)])
     low, high = points.min(axis=0), points.max(axis=0)
     middle, half = (low + high) / 2, (0.5 + MARGIN) * float((high - low).max())
     return {"low": (middle - half).tolist(), "high": (middle + half).tolist(), "maze": None}
 
 
-def _paths(spec: EnvSpec) -> dict[str, Any] | None:
-    """Describe the walls for exact shortest paths. -1: no path leads between two corners."""
-    if spec.maze is None:
-        return None
-    paths = TruePaths(spec.maze)
-    between = np.where(np.isfinite(paths.corner_lengths), paths.corner_lengths, -1.0)
-    return {"boxes": paths.boxes.tolist(), "corners": paths.corners.tolist(), "between": between.tolist()}
-
-
-def _first(env: Environment, subjects: Sequence[Subject]) -> tuple[np.ndarray, np.ndarray]:
+def _first(env: Environment, panels: Sequence[Panel]) -> tuple[np.ndarray, np.ndarray]:
     """Return the state [S] and goal [G] that the page opens with: in a maze, the farthest goal."""
     spec = env.spec
     if spec.physics != "none":
-        episode = subjects[0].episodes[0]
+        episode = panels[0].episodes[0]
         return np.zeros(spec.state_size), np.asarray(episode.goal, np.float64)
     state, goal = (np.asarray(x, np.float64) for x in spec.split(jax.jit(env.reset)(jax.random.key(0)).obs))
     if isinstance(env, PointMaze):
@@ -228,34 +211,15 @@ def _first(env: Environment, subjects: Sequence[Subject]) -> tuple[np.ndarray, n
 def _task(env: Environment) -> dict[str, Any] | None:
     """Describe a point task whose steps the page can compute; else return None."""
     if type(env) is PointMaze:
-        return {
-            "kind": "maze",
-            "inertia": env.inertia,
-            "radius": point_tasks.RADIUS,
-            "speed": point_tasks.SPEED,
-            "friction": point_tasks.FRICTION,
-            "force": point_tasks.FORCE,
-        }
-    if isinstance(env, PointPushing):
-        return {
-            "kind": "pushing",
-            "shape": env.shape,
-            "size": env.size,
-            "sticks": env.sticks,
-            "radius": point_tasks.POINT_RADIUS,
-            "speed": point_tasks.SPEED,
-            "substeps": point_tasks.SUBSTEPS,
-            "tolerance": point_tasks.TOLERANCE,
-            "reach": point_tasks.REACH,
-            "things": [dict(thing._asdict(), dims=list(thing.dims)) for thing in things_of(env)],
-        }
-    return None
-
-
-def _ramp() -> str:
-    """Return the landscape figures' colours from near to far: 256 x 3 bytes."""
-    table = matplotlib.colormaps[RAMP](np.linspace(0.0, 1.0, 256))[:, :3]
-    return base64.b64encode(np.round(255 * table).astype(np.uint8).tobytes()).decode()
+        constants = ("RADIUS", "SPEED", "FRICTION", "FORCE")
+        own: dict[str, Any] = {"kind": "maze", "inertia": env.inertia}
+    elif isinstance(env, PointPushing):
+        constants = ("POINT_RADIUS", "SPEED", "SUBSTEPS", "TOLERANCE", "REACH")
+        things = [dict(thing._asdict(), dims=list(thing.dims)) for thing in things_of(env)]
+        own = {"kind": "pushing", "shape": env.shape, "size": env.size, "sticks": env.sticks, "things": things}
+    else:
+        return None
+    return {**own, **{name.removeprefix("POINT_").lower(): getattr(point_tasks, name) for name in constants}}
 
 
 # Policies.
@@ -263,7 +227,7 @@ def _ramp() -> str:
 
 def _versions(target: Target) -> list[Version]:
     """Return the policies that were kept at evaluations, and last the policy itself."""
-    last = Version(require_psi(target), target.about.get("env_steps"))
+    last = Version(require_explorable(target), target.about.get("env_steps"))
     earlier = []
     for path in kept_policies(target.folder) if target.folder is not None else []:
         policy, about = load_policy_and_about(path)
@@ -310,8 +274,8 @@ def _version(env: Environment, version: Version, live: bool) -> dict[str, Any]:
 
 
 def _network(layers: list[Layer]) -> dict[str, Any]:
-    parts = [layer.arrays[name].ravel() for layer in layers for name in ("kernel", "bias", "scale", "shift")
-             if name in layer.arrays]  # fmt: skip
+    names = ("kernel", "bias", "scale", "shift")
+    parts = [layer.arrays[name].ravel() for layer in layers for name in names if name in layer.arrays]
     described = [
         {
             "inputs": layer.arrays["kernel"].shape[0],
@@ -325,15 +289,15 @@ def _network(layers: list[Layer]) -> dict[str, Any]:
     return {"layers": described, "weights": exact(np.concatenate(parts))}
 
 
-def _pool(subject: Subject, spec: EnvSpec) -> dict[str, Any] | None:
-    command = _command(subject.target, spec)
-    if subject.pool is None or command is None or command.score not in SCORES:
+def _pool(panel: Panel, spec: EnvSpec) -> dict[str, Any] | None:
+    command = pooled_command(panel.target, spec)
+    if panel.pool is None or command is None or command.score not in SCORES:
         return None
     return {
-        "states": np.round(np.asarray(subject.pool, np.float64), 4).tolist(),
+        "states": np.round(np.asarray(panel.pool, np.float64), 4).tolist(),
         "score": command.score,
         "candidates": command.num_candidates,
-        "of": subject.pool_of,
+        "of": panel.pool_of,
     }
 
 
@@ -363,15 +327,15 @@ def check_vectors(env: Environment, policy: DeployedPolicy, live: bool, count: i
     at, goals, states = random_goals(env, count, 0), random_goals(env, count, 1), random_states(env, count, 2)
     representation = policy.representation
     psi = [np.asarray(representation.encode_goal(jnp.asarray(x))) for x in (at, goals)]
-    found = {
+    vectors = {
         "at": at.tolist(),
         "goals": goals.tolist(),
         "distances": np.asarray(representation.distance(*map(jnp.asarray, psi))).tolist(),
-        "ways": [unit(np.asarray(pulled_back(policy, at[i : i + 1], goals[i]))[0, :2]).tolist() for i in range(4)],
+        "ways": [directions(policy, at[i : i + 1], goals[i])[0].tolist() for i in range(4)],
     }
     if live:
-        found |= {"states": states.tolist(), "actions": policy(states, goals).tolist()}
-    return found
+        vectors |= {"states": states.tolist(), "actions": policy(states, goals).tolist()}
+    return vectors
 
 
 def walks(env: Any, policy: DeployedPolicy, states: np.ndarray, goals: np.ndarray, steps: int) -> np.ndarray:
@@ -394,28 +358,3 @@ def walks(env: Any, policy: DeployedPolicy, states: np.ndarray, goals: np.ndarra
 
     run = jax.jit(jax.vmap(walk), compiler_options=QUICK_COMPILE)
     return np.asarray(run(jnp.asarray(states, jnp.float32), jnp.asarray(goals, jnp.float32)))
-
-
-# Recorded episodes.
-
-
-def _scene(scene: Any) -> dict[str, Any]:
-    description = scene.description()
-    return {name: description[name] for name in ("geoms", "tracked", "width")}
-
-
-def _episode(episode: Episode, scene: Any, stride: int = 2) -> dict[str, Any]:
-    """Pack every `stride`-th step and the last."""
-    steps = [*range(0, episode.last, stride), episode.last]
-    poses = None
-    if episode.q is not None:
-        q = episode.q[steps]
-        poses = pack(q.reshape(len(steps), -1, 2) if scene is None else scene.poses(q))
-    return {
-        "steps": steps,
-        "goal": np.asarray(episode.goal, np.float64).tolist(),
-        "reached": episode.reached,
-        "achieved": pack(episode.achieved[steps]),
-        "subgoals": None if episode.subgoals is None else pack(episode.subgoals[steps]),
-        "poses": poses,
-    }

@@ -55,16 +55,9 @@ print("\\n" + json.dumps(answer))
 def in_a_process(function: Callable[..., Any], *args: str, timeout: float, env: dict[str, str] | None = None) -> Any:
     """Call the function in its own Python process, because native code may crash or hang. The result passes as JSON."""
     command = [sys.executable, "-P", "-c", _CHILD, function.__module__, function.__name__, *args]
+    streams: dict[str, Any] = {"capture_output": True, "stdin": subprocess.DEVNULL, "text": True, "errors": "replace"}
     try:
-        child = subprocess.run(
-            command,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **(env or {})},
-            timeout=timeout,
-            text=True,
-            errors="replace",
-        )
+        child = subprocess.run(command, env={**os.environ, **(env or {})}, timeout=timeout, **streams)
     except subprocess.TimeoutExpired:
         raise ProbeError(f"no answer within {timeout:.0f} s") from None
     if child.returncode < 0:
@@ -72,19 +65,21 @@ def in_a_process(function: Callable[..., Any], *args: str, timeout: float, env: 
     try:
         answer = json.loads(child.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        said = [line for line in child.stderr.splitlines() if line.strip()]
-        raise ProbeError(said[-1].strip() if said else f"the process ended with code {child.returncode}") from None
+        lines = [line for line in child.stderr.splitlines() if line.strip()]
+        raise ProbeError(lines[-1].strip() if lines else f"the process ended with code {child.returncode}") from None
     if "error" in answer:
         raise ProbeError(answer["error"])
     return answer["result"]
 
 
-class Found(NamedTuple):
+class Search(NamedTuple):
+    """Which backend draws, and which do not."""
+
     backend: str | None  # the first that draws
     failures: tuple[str, ...]  # of those before it, each with its reason
 
 
-def find_backend() -> Found:
+def find_backend() -> Search:
     """Try each backend in its own process: a failed attempt can leave OpenGL's loader unusable."""
     failures: list[str] = []
     for backend in BACKENDS.get(platform.system(), ()):
@@ -93,8 +88,8 @@ def find_backend() -> Found:
         except ProbeError as error:
             failures.append(f"{backend} fails ({error})")
         else:
-            return Found(backend, tuple(failures))
-    return Found(None, tuple(failures))
+            return Search(backend, tuple(failures))
+    return Search(None, tuple(failures))
 
 
 def draw() -> None:
@@ -134,8 +129,9 @@ def make_renderer(model: "mujoco.MjModel", height: int, width: int) -> "mujoco.R
     import mujoco
 
     chosen = os.environ.get("MUJOCO_GL", "").strip()
-    if not chosen:
-        _use(_working_backend())
+    if not chosen and (backend := _working_backend()) and platform.system() == "Linux":
+        renderer = sys.modules[mujoco.Renderer.__module__]  # MuJoCo reads MUJOCO_GL only when it is imported
+        renderer.gl_context.GLContext = import_module(f"mujoco.{backend}").GLContext
     try:
         return mujoco.Renderer(model, height, width)
     except Exception as error:  # each backend has its own exceptions
@@ -146,16 +142,7 @@ def make_renderer(model: "mujoco.MjModel", height: int, width: int) -> "mujoco.R
 
 @cache
 def _working_backend() -> str:
-    found = find_backend()
-    if found.backend is None:
-        raise UserError(f"no off-screen renderer works ({'; '.join(found.failures)}): {advice()}")
-    return found.backend
-
-
-def _use(backend: str) -> None:
-    """Set MuJoCo's backend here, because MuJoCo reads MUJOCO_GL only when it is imported."""
-    import mujoco
-
-    if platform.system() == "Linux":
-        renderer = sys.modules[mujoco.Renderer.__module__]
-        renderer.gl_context.GLContext = import_module(f"mujoco.{backend}").GLContext
+    search = find_backend()
+    if search.backend is None:
+        raise UserError(f"no off-screen renderer works ({'; '.join(search.failures)}): {advice()}")
+    return search.backend

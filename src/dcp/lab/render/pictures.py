@@ -1,16 +1,17 @@
 """Draw one environment's state: Gymnasium's rgb_array, and each frame of a video."""
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from dcp.envs.base import Environment, EnvState
-from dcp.envs.point_tasks import places, things_of
+from dcp.envs.point_tasks import Thing, places, things_of
 from dcp.errors import UserError
-from dcp.lab.maze_drawing import MazeCanvas
-from dcp.lab.maze_episodes import shows_maze
-from dcp.lab.style import GOAL_COLOUR, GREEN, PURPLE, SKY, WALL
+from dcp.lab.episodes import shows_maze
+from dcp.lab.style import BLUE, BORDER, FREE, GOAL_COLOUR, GREEN, ORANGE, PURPLE, SKY, WALL
+from dcp.types import MazeLayout
 
 Camera = Literal["fixed", "tracking", "top"]
 WIDTH, HEIGHT = 480, 400
@@ -18,6 +19,9 @@ SMALLEST, LARGEST = 64, 4096
 SUBGOAL_COLOUR, DIRECTION_COLOUR, TRAIL_COLOUR = PURPLE, GREEN, SKY
 FLOOR, FLOOR_TILE = "#F4F2EE", "#E9E6E0"
 COLOURS = {"goal": GOAL_COLOUR, "subgoal": SUBGOAL_COLOUR, "direction": DIRECTION_COLOUR, "trail": TRAIL_COLOUR}
+SMOOTH = 3  # a plan is drawn this many times larger, then reduced
+POINT_RADIUS = 0.085  # cells
+ARROW, ARROW_HEAD = 0.38, 0.12  # cells
 
 
 class Moment(NamedTuple):
@@ -30,6 +34,81 @@ class Moment(NamedTuple):
     direction: np.ndarray | None = None  # [2]: a unit vector in the plane, or zero
     subgoal: np.ndarray | None = None  # [G]
     watched: np.ndarray | None = None  # [3]: what a tracking camera looks at; else the body itself
+
+
+class MazeCanvas:
+    """Draw the walls once, and copies with whatever moves. Rows run downwards, as in the maze's text."""
+
+    def __init__(self, layout: MazeLayout, threshold: float, width: int, height: int):
+        """Make it as large as fits into this many pixels."""
+        self.layout, self.threshold = layout, threshold
+        rows, columns = layout.walls.shape
+        rim = 2.0 * (1.0 - BORDER)  # cells of the outer walls that are cut away
+        self.cell = round(SMOOTH * min(width / (columns - rim), height / (rows - rim)))
+        self.size = tuple(SMOOTH * round((n - rim) * self.cell / SMOOTH) for n in (columns, rows))
+        self.maze = Image.new("RGB", self.size, FREE)
+        draw = ImageDraw.Draw(self.maze)
+        for i, j in np.argwhere(layout.walls):
+            corner, opposite = ((np.array((i, j)) + side) * layout.scale for side in (-0.5, 0.5))
+            draw.rectangle((*self._pixel(corner), *self._pixel(opposite)), fill=WALL)
+
+    def picture(
+        self,
+        goal: np.ndarray,
+        trail: np.ndarray,
+        subgoal: np.ndarray | None = None,
+        direction: np.ndarray | None = None,
+        things: Sequence[tuple[Thing, np.ndarray]] = (),
+    ) -> Image.Image:
+        """goal [2]; trail [K, 2], which ends where the point is; subgoal [2]; direction [2], a unit vector or zero.
+
+        things: each with its place [2]; without any, a point where the trail ends.
+        """
+        large = self.maze.copy()
+        draw = ImageDraw.Draw(large)
+        self._disc(draw, goal, self.threshold / self.layout.scale, GOAL_COLOUR)
+        if subgoal is not None:
+            self._disc(draw, subgoal, 0.8 * self.threshold / self.layout.scale, PURPLE)
+        if len(trail) > 1:
+            line = [self._pixel(point) for point in trail]
+            draw.line(line, fill=SKY, width=max(2 * SMOOTH, self.cell // 24), joint="curve")
+        for thing, place in things:
+            size, colour = thing.size / self.layout.scale, BLUE if thing.acts else ORANGE
+            if thing.shape == "square":
+                draw.rectangle(self._around(place, size), fill=colour)
+            else:
+                self._disc(draw, place, size, colour)
+        if things:  # what is pushed may cover the goal
+            self._disc(draw, goal, self.threshold / self.layout.scale, None, GOAL_COLOUR)
+        if direction is not None and np.any(direction):
+            self._arrow(draw, trail[-1], direction)
+        if not things:
+            self._disc(draw, trail[-1], POINT_RADIUS, BLUE)
+        return large.resize((self.size[0] // SMOOTH, self.size[1] // SMOOTH), Image.Resampling.BOX)
+
+    def _pixel(self, point: np.ndarray) -> tuple[float, float]:
+        x, y = np.asarray(point) / self.layout.scale - (0.5 - BORDER)  # cells from the picture's upper left corner
+        return float(y) * self.cell, float(x) * self.cell
+
+    def _disc(
+        self, draw: ImageDraw.ImageDraw, centre: np.ndarray, radius: float, colour: str | None, rim: str | None = None
+    ) -> None:
+        """Return the disc's radius in cells. A goal's disc is exactly the area in which it counts as reached."""
+        draw.ellipse(self._around(centre, radius), fill=colour, outline=rim, width=max(SMOOTH, self.cell // 40))
+
+    def _around(self, centre: np.ndarray, half: float) -> tuple[float, float, float, float]:
+        """Return the square of this many cells each way, in pixels."""
+        u, v = self._pixel(centre)
+        return u - half * self.cell, v - half * self.cell, u + half * self.cell, v + half * self.cell
+
+    def _arrow(self, draw: ImageDraw.ImageDraw, start: np.ndarray, direction: np.ndarray) -> None:
+        along = np.asarray(direction)[::-1]  # on the page: right, down
+        across = np.array([-along[1], along[0]])
+        foot = np.array(self._pixel(start))
+        tip, neck = foot + ARROW * self.cell * along, foot + (ARROW - ARROW_HEAD) * self.cell * along
+        side = 0.6 * ARROW_HEAD * self.cell * across
+        draw.line([tuple(foot), tuple(neck)], fill=GREEN, width=max(2 * SMOOTH, self.cell // 18))
+        draw.polygon([tuple(tip), tuple(neck + side), tuple(neck - side)], fill=GREEN)
 
 
 class MazePicture:

@@ -8,7 +8,6 @@ commanded here, chosen from states that the policy itself visits. The policy use
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -17,54 +16,27 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp.config import Config
-from dcp.envs.base import Environment, EnvState
-from dcp.envs.point_tasks import places, things_of
+from dcp.envs.base import Environment
+from dcp.envs.mazes import unit
 from dcp.errors import UserError
-from dcp.evaluation import Record, rollout
+from dcp.lab.episodes import Episode, play
 from dcp.lab.psi_landscape import pulled_back
 from dcp.lab.style import human_count
 from dcp.lab.targets import Target, environment_of, require_known_parts
-from dcp.lab.trial import COMPILING, goal_set_key, require_room, variant
-from dcp.machine.compiling import QUICK_COMPILE, Program, cached_by_env
+from dcp.lab.trial import goal_set_key, require_room, variant
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.conditions import Direction
 from dcp.methods.table import METHODS, make_agent
 from dcp.policies.policy import DeployedPolicy, Policy
-from dcp.types import Array
+from dcp.types import Array, EnvSpec
 
-AFTER_SUCCESS = 30  # steps shown after the goal is reached
 # Episodes are played in batches of this size, even if only one is shown: one compiled program serves all, and an
 # episode does not depend on how many others are shown (programs round differently, and contacts amplify that).
 TOGETHER = 32
 _POOL_STREAM = 0x706F6F6C  # keeps the pool's episodes apart from the ones that are shown
 
 
-class Episode(NamedTuple):
-    """One episode up to its end; T is the number of its steps."""
-
-    achieved: np.ndarray  # [T + 1, G]
-    goal: np.ndarray  # [G]
-    q: np.ndarray | None  # [T + 1, Q]: the bodies' poses, under simulated physics; or the places of things in a plane
-    reached: int | None  # the first step that is near the goal
-    directions: np.ndarray | None = None  # [T + 1, 2]
-    subgoals: np.ndarray | None = None  # [T + 1, G]
-
-    @property
-    def steps(self) -> int:
-        return len(self.achieved) - 1
-
-    @property
-    def last(self) -> int:
-        """Return the last step that is shown."""
-        return self.steps if self.reached is None else min(self.steps, self.reached + AFTER_SUCCESS)
-
-    @property
-    def distance(self) -> np.ndarray:
-        """[T + 1]: to the goal"""
-        return np.linalg.norm(self.achieved - self.goal, axis=-1)
-
-
-class Subject(NamedTuple):
+class ShownPolicy(NamedTuple):
     """A policy as it is shown: its name, its steps of training, and its episodes."""
 
     name: str
@@ -116,16 +88,16 @@ def names_of(targets: Sequence[Target]) -> list[str]:
     return [target.label for target in targets]
 
 
-def make_subject(
+def show_policy(
     target: Target, name: str, env: Environment, shown: Shown, tell: Callable[[str], object] = len
-) -> Subject:
+) -> ShownPolicy:
     """Play the target's episodes. With simulated physics the first time takes most of a minute; `tell` reports it."""
     length = shown.steps or (target.config.episode_length if target.config else None) or env.spec.episode_length
     policy, acting = target.policy, variant(target.policy, shown.burst)
     has_psi = isinstance(policy, DeployedPolicy)
     if shown.direction == "on" and not has_psi:
         raise UserError(f"{target.label} has no representation to show a direction of: leave out --direction")
-    command = _command(target, env) if shown.subgoal and has_psi else None
+    command = pooled_command(target, env.spec) if shown.subgoal and has_psi else None
     last = (shown.first or 0) + shown.num_episodes
     together = -(-last // TOGETHER) * TOGETHER
     kept = 2 * env.spec.state_size + env.spec.goal_size  # per step: the observation, and q with as many numbers
@@ -134,12 +106,14 @@ def make_subject(
     numbers = one_of_each(played) if shown.first is None else tuple(range(shown.first, last))
     episodes = [played[number] for number in numbers]
     if has_psi and (shown.direction == "on" or (shown.direction == "auto" and sees_direction(policy))):
-        episodes = [episode._replace(directions=directions(policy, episode)) for episode in episodes]
-    if command is not None and has_psi:
-        episodes = _with_subgoals(command, policy, acting, env, shown.seed, length, episodes)
+        episodes = [e._replace(directions=directions(policy, e)) for e in episodes]
+    if command is not None and isinstance(policy, DeployedPolicy):
+        pool = visited_pool(env, acting, command, shown.seed, length)
+        keyed = zip(episodes, jax.random.split(jax.random.key(shown.seed), len(episodes)), strict=True)
+        episodes = [e._replace(subgoals=subgoals(command, policy, pool, e, key)) for e, key in keyed]
     outcomes = tuple(episode.reached is not None for episode in played)
     titled = numbers if shown.first is None else ()
-    return Subject(name, target.about.get("env_steps"), episodes, titled, outcomes)
+    return ShownPolicy(name, target.about.get("env_steps"), episodes, titled, outcomes)
 
 
 def one_of_each(played: Sequence[Episode]) -> tuple[int, ...]:
@@ -150,79 +124,23 @@ def one_of_each(played: Sequence[Episode]) -> tuple[int, ...]:
     return (*arriving[len(arriving) // 2 :][:1], *failing[:1])
 
 
-def side_by_side(subject: Subject) -> list[Subject]:
-    """Return a subject per episode, so that they are shown side by side instead of one after another."""
-    numbered = zip(subject.episodes, subject.numbers, strict=True)
-    return [subject._replace(episodes=[episode], numbers=(number,)) for episode, number in numbered]
+def side_by_side(shown: ShownPolicy) -> list[ShownPolicy]:
+    """Return a policy per episode, so that they are shown side by side instead of one after another."""
+    numbered = zip(shown.episodes, shown.numbers, strict=True)
+    return [shown._replace(episodes=[episode], numbers=(number,)) for episode, number in numbered]
 
 
-def _command(target: Target, env: Environment) -> PooledSubgoal | None:
+def pooled_command(target: Target, spec: EnvSpec) -> PooledSubgoal | None:
     """Return what chose z in training, if something did. A policy file without its run's config is scored with the
     paper's settings."""
     config = target.config
     if config is None and target.about.get("method") in METHODS:
-        config = Config(env=env.spec.name, method=target.about["method"])
+        config = Config(env=spec.name, method=target.about["method"])
     if config is None:
         return None
     require_known_parts(config, target.label)
-    command = make_agent(config, env.spec).command
+    command = make_agent(config, spec).command
     return command if isinstance(command, PooledSubgoal) else None
-
-
-def _with_subgoals(
-    command: PooledSubgoal,
-    policy: DeployedPolicy,
-    acting: Policy,
-    env: Environment,
-    seed: int,
-    length: int,
-    episodes: list[Episode],
-) -> list[Episode]:
-    """Add training's choice of z."""
-    pool = visited_pool(env, acting, command, seed, length)
-    keys = jax.random.split(jax.random.key(seed), len(episodes))
-    return [
-        episode._replace(subgoals=subgoals(command, policy, pool, episode, key))
-        for episode, key in zip(episodes, keys, strict=True)
-    ]
-
-
-def play(
-    env: Environment, policy: Policy, key: Array, num_episodes: int, steps: int, tell: Callable[[str], object] = len
-) -> list[Episode]:
-    """Play fresh episodes; the key decides starts and goals."""
-    if getattr(policy, "on_host", False):
-        run = partial(_run, env, num_episodes, steps)
-    else:
-        run = _program(env, num_episodes, steps).compiled_for(policy, key, on_compile=lambda: tell(COMPILING))
-    tell("running")
-    record = jax.device_get(run(policy, key))
-    obs, q = record.watched
-    state, goal = env.spec.split(obs)  # [T + 1, N, ...]
-    achieved = env.spec.achieved(state)
-    if things := things_of(env):
-        q = places(things, state)
-    found = []
-    for i in range(num_episodes):
-        end = int(record.alive[:, i].sum()) + 1
-        near = np.flatnonzero(record.near_goal[:, i])
-        reached = int(near[0]) + 1 if len(near) else None  # step t leads to state t + 1
-        found.append(Episode(achieved[:end, i], goal[0, i], None if q is None else q[:end, i], reached))
-    return found
-
-
-def _watch(state: EnvState) -> tuple[Array, Array | None]:
-    return state.obs, getattr(state.physics, "q", None)
-
-
-def _run(env: Environment, num_episodes: int, steps: int, policy: Policy, key: Array) -> Record:
-    return rollout(env, policy, key, num_episodes, steps, watch=_watch)
-
-
-@cached_by_env
-def _program(env: Environment, num_episodes: int, steps: int) -> Program:
-    """Compile once for all policies that differ only in their parameters."""
-    return Program(jax.jit(partial(_run, env, num_episodes, steps), compiler_options=QUICK_COMPILE))
 
 
 def sees_direction(policy: Any) -> bool:
@@ -231,9 +149,7 @@ def sees_direction(policy: Any) -> bool:
 
 def directions(policy: DeployedPolicy, episode: Episode) -> np.ndarray:
     """Return [T + 1, 2]: unit vectors in the plane, zero where there is no direction."""
-    pulled = np.asarray(pulled_back(policy, jnp.asarray(episode.achieved), jnp.asarray(episode.goal)))[:, :2]
-    length = np.linalg.norm(pulled, axis=-1, keepdims=True)
-    return np.divide(pulled, length, out=np.zeros_like(pulled), where=length > 0.0)
+    return unit(np.asarray(pulled_back(policy, jnp.asarray(episode.achieved), jnp.asarray(episode.goal)))[:, :2])
 
 
 def visited_pool(env: Environment, acting: Policy, command: PooledSubgoal, seed: int, steps: int) -> np.ndarray:

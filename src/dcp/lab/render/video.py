@@ -16,9 +16,10 @@ import numpy as np
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from dcp.envs.base import Environment
-from dcp.errors import UserError
+from dcp.errors import UserError, install_hint
+from dcp.lab.episodes import Episode
 from dcp.lab.render.pictures import COLOURS, HEIGHT, WIDTH, Camera, Drawing, Moment, make_drawing
-from dcp.lab.render.shown_episodes import Episode, Subject
+from dcp.lab.render.shown_episodes import ShownPolicy
 from dcp.lab.style import BLUE, INK, ORANGE
 
 TITLE, STATUS, LEGEND, GAP = 30, 24, 24, 6  # pixels
@@ -28,10 +29,11 @@ HOLD_SECONDS = 1.0  # for an episode's last frame
 FPS = 30
 CODECS = ("libx264", "libopenh264", "mpeg4")  # the first that this build of FFmpeg has
 GIF_FRAMES, GIF_WIDTH, GIF_COLOURS = 150, 720, 96
-NO_AV = "MP4 files need PyAV: pip install 'dcp-rl[video]' (GIF and HTML do not)"
+NO_AV = f"MP4 files need PyAV: {install_hint('video')} (GIF and HTML do not)"
 Format = Literal["mp4", "gif", "html"]
 FORMATS: tuple[Format, ...] = ("mp4", "gif", "html")
 STRIDE_BODIES, STRIDE_POINT = 2, 1
+OnFrame = Callable[[int, int], object]  # frames done, and in all
 
 
 # Frames
@@ -42,29 +44,29 @@ class Frame(NamedTuple):
     seconds: float | None = None  # how long it is shown; None: as any other
 
 
-def _indices(subjects: Sequence[Subject], number: int, stride: int) -> list[int]:
-    """Return the steps of an episode that are shown: until every subject has been shown to its end."""
-    last = max(subject.episodes[number].last for subject in subjects)
+def _indices(policies: Sequence[ShownPolicy], number: int, stride: int) -> list[int]:
+    """Return the steps of an episode that are shown: until every policy has been shown to its end."""
+    last = max(shown.episodes[number].last for shown in policies)
     return [*range(0, last, stride), last]
 
 
-def count_frames(subjects: Sequence[Subject], stride: int) -> int:
-    return sum(len(_indices(subjects, number, stride)) for number in range(len(subjects[0].episodes)))
+def count_frames(policies: Sequence[ShownPolicy], stride: int) -> int:
+    return sum(len(_indices(policies, number, stride)) for number in range(len(policies[0].episodes)))
 
 
-def frames(subjects: Sequence[Subject], drawing: Drawing, stride: int) -> Iterator[Frame]:
+def frames(policies: Sequence[ShownPolicy], drawing: Drawing, stride: int) -> Iterator[Frame]:
     """Draw the episodes one after another."""
-    of = len(subjects[0].episodes)
+    of = len(policies[0].episodes)
     for number in range(of):
-        shown = _indices(subjects, number, stride)
-        paths = [steadied(subject.episodes[number]) for subject in subjects]
+        steps = _indices(policies, number, stride)
+        paths = [steadied(shown.episodes[number]) for shown in policies]
         caption = f"episode {number + 1} of {of}    " if of > 1 else ""
         panels: dict[int, Image.Image] = {}
-        for at in shown:
-            for i, (subject, path) in enumerate(zip(subjects, paths, strict=True)):
-                if i not in panels or at - stride < subject.episodes[number].last:  # else it was shown to its end
-                    panels[i] = _panel(subject, number, at, path, drawing, caption)
-            yield Frame(np.asarray(_beside(list(panels.values()), subjects)), HOLD_SECONDS if at == shown[-1] else None)
+        for at in steps:
+            for i, (shown, path) in enumerate(zip(policies, paths, strict=True)):
+                if i not in panels or at - stride < shown.episodes[number].last:  # else it was shown to its end
+                    panels[i] = _panel(shown, number, at, path, drawing, caption)
+            yield Frame(np.asarray(_beside(list(panels.values()), policies)), HOLD_SECONDS if at == steps[-1] else None)
 
 
 def steadied(episode: Episode) -> np.ndarray:
@@ -76,48 +78,34 @@ def steadied(episode: Episode) -> np.ndarray:
     return np.stack([np.convolve(padded[:, axis], window, mode="valid") for axis in range(2)], axis=-1)
 
 
-def _moment_at(episode: Episode, at: int, steady: np.ndarray | None = None) -> Moment:
-    def of(values: np.ndarray | None) -> np.ndarray | None:
-        return None if values is None else values[at]
-
-    return Moment(
-        achieved=episode.achieved[at],
-        goal=episode.goal,
-        q=of(episode.q),
-        trail=episode.achieved[: at + 1],
-        direction=of(episode.directions),
-        subgoal=of(episode.subgoals),
-        watched=of(steady),
-    )
-
-
 def status(episode: Episode, at: int) -> str:
+    outcome = ""
     if episode.reached is not None and at >= episode.reached:
         outcome = f"reached at step {episode.reached}"
-    elif at < episode.steps:
-        outcome = ""
-    else:
-        outcome = "not reached" if episode.reached is None else ""
+    elif episode.reached is None and at >= episode.steps:
+        outcome = "not reached"
     return f"step {at}    distance {episode.distance[at]:.2f}    {outcome}".rstrip()
 
 
-def _panel(subject: Subject, number: int, at: int, steady: np.ndarray, drawing: Drawing, caption: str) -> Image.Image:
-    episode = subject.episodes[number]
+def _panel(shown: ShownPolicy, number: int, at: int, steady: np.ndarray, drawing: Drawing, caption: str) -> Image.Image:
+    episode = shown.episodes[number]
     at = min(at, episode.last)
-    picture = Image.fromarray(drawing.draw(_moment_at(episode, at, steady)))
+    guides = [None if of is None else of[at] for of in (episode.directions, episode.subgoals, steady)]
+    q, trail = None if episode.q is None else episode.q[at], episode.achieved[: at + 1]
+    picture = Image.fromarray(drawing.draw(Moment(episode.achieved[at], episode.goal, q, trail, *guides)))
     panel = Image.new("RGB", (picture.width, TITLE + picture.height + STATUS), PAPER)
     panel.paste(picture, (0, TITLE))
     draw = ImageDraw.Draw(panel)
     bold, plain = font("DejaVuSans-Bold", 15), font("DejaVuSans", 12)
-    draw.text((8, TITLE // 2), subject.title, INK, bold, anchor="lm")
-    if draw.textlength(subject.title, bold) + draw.textlength(subject.rate, plain) + 24 <= picture.width:
-        draw.text((picture.width - 8, TITLE // 2), subject.rate, INK, plain, anchor="rm")
+    draw.text((8, TITLE // 2), shown.title, INK, bold, anchor="lm")
+    if draw.textlength(shown.title, bold) + draw.textlength(shown.rate, plain) + 24 <= picture.width:
+        draw.text((picture.width - 8, TITLE // 2), shown.rate, INK, plain, anchor="rm")
     middle = TITLE + picture.height + STATUS // 2
     draw.text((8, middle), caption + status(episode, at), INK, font("DejaVuSans", 12), anchor="lm")
     return panel
 
 
-def _beside(panels: Sequence[Image.Image], subjects: Sequence[Subject]) -> Image.Image:
+def _beside(panels: Sequence[Image.Image], policies: Sequence[ShownPolicy]) -> Image.Image:
     """Join the panels in a row, with a legend of the colours below. Sizes are even, as video codecs need."""
     width = sum(panel.width for panel in panels) + GAP * (len(panels) - 1)
     height = panels[0].height + LEGEND
@@ -126,21 +114,20 @@ def _beside(panels: Sequence[Image.Image], subjects: Sequence[Subject]) -> Image
     for panel in panels:
         image.paste(panel, (left, 0))
         left += panel.width + GAP
-    _legend(ImageDraw.Draw(image), panels[0].height + LEGEND // 2, subjects)
+    _legend(ImageDraw.Draw(image), panels[0].height + LEGEND // 2, policies)
     return image
 
 
-def _legend(draw: ImageDraw.ImageDraw, middle: int, subjects: Sequence[Subject]) -> None:
-    episodes = [episode for subject in subjects for episode in subject.episodes]
-    names = {"goal": True}
-    names["direction that the actor sees"] = any(e.directions is not None for e in episodes)
-    names["subgoal that training would command"] = any(e.subgoals is not None for e in episodes)
-    left = 8
-    for name, there in names.items():
-        if there:
-            draw.ellipse((left, middle - 5, left + 10, middle + 5), fill=COLOURS[name.split()[0]])
-            draw.text((left + 16, middle), name, INK, font("DejaVuSans", 12), anchor="lm")
-            left += 16 + round(draw.textlength(name, font("DejaVuSans", 12))) + 20
+def _legend(draw: ImageDraw.ImageDraw, middle: int, policies: Sequence[ShownPolicy]) -> None:
+    episodes = [episode for shown in policies for episode in shown.episodes]
+    names = ["goal"]
+    names += ["direction that the actor sees"] if any(e.directions is not None for e in episodes) else []
+    names += ["subgoal that training would command"] if any(e.subgoals is not None for e in episodes) else []
+    left, plain = 8, font("DejaVuSans", 12)
+    for name in names:
+        draw.ellipse((left, middle - 5, left + 10, middle + 5), fill=COLOURS[name.split()[0]])
+        draw.text((left + 16, middle), name, INK, plain, anchor="lm")
+        left += 16 + round(draw.textlength(name, plain)) + 20
 
 
 @cache
@@ -186,17 +173,14 @@ class Mp4Writer:
         self._container = self._av.open(str(self._file.draft), "w", options={"movflags": "faststart"})
         self._stream: Any = None  # av.VideoStream, once the size is known from the first frame
 
-    def _open(self, image: np.ndarray) -> Any:
-        codec = next(name for name in CODECS if name in self._av.codecs_available)
-        stream = self._container.add_stream(codec, rate=self._fps)
-        stream.height, stream.width = image.shape[:2]
-        stream.pix_fmt = "yuv420p"
-        stream.options = {"crf": "20", "preset": "veryfast"} if codec == "libx264" else {"b": "2500000"}
-        return stream
-
     def write(self, frame: Frame) -> None:
         if self._stream is None:
-            self._stream = self._open(frame.image)
+            codec = next(name for name in CODECS if name in self._av.codecs_available)
+            self._stream = self._container.add_stream(codec, rate=self._fps)
+            self._stream.height, self._stream.width = frame.image.shape[:2]
+            self._stream.pix_fmt = "yuv420p"
+            options = {"crf": "20", "preset": "veryfast"} if codec == "libx264" else {"b": "2500000"}
+            self._stream.options = options
         image = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(frame.image), format="rgb24")
         for _ in range(1 if frame.seconds is None else round(frame.seconds * self._fps)):
             image.pts = None
@@ -232,14 +216,8 @@ class GifWriter:
         if whole and self._images:
             palette = _palette(self._images)
             images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in self._images]
-            images[0].save(
-                self._file.draft,
-                save_all=True,
-                append_images=images[1:],
-                duration=self._durations,
-                loop=0,
-                optimize=False,
-            )
+            options = {"append_images": images[1:], "duration": self._durations, "loop": 0, "optimize": False}
+            images[0].save(self._file.draft, save_all=True, **options)
         self._file.close(whole and bool(self._images))
 
 
@@ -287,12 +265,12 @@ class Look:
 
 def write_files(
     env: Environment,
-    subjects: Sequence[Subject],
+    policies: Sequence[ShownPolicy],
     folder: Path,
     name: str,
     formats: Sequence[Format],
     look: Look,
-    on_frame: Callable[[int, int], object] = lambda done, total: None,
+    on_frame: OnFrame = lambda done, total: None,
 ) -> tuple[list[Path], list[str]]:
     """Return the files, and a sentence for each that failed. `on_frame` gets the number of frames done and in all."""
     stride, problems = look.stride_for(env), []
@@ -300,7 +278,7 @@ def write_files(
     if "html" in formats:
         from dcp.lab.render.viewer_page import save_page
 
-        written.append(save_page(folder / f"{name}.html", env, subjects, stride))
+        written.append(save_page(folder / f"{name}.html", env, policies, stride))
     moving: list[Format] = [kind for kind in formats if kind != "html"]
     if "mp4" in moving:
         try:
@@ -310,23 +288,23 @@ def write_files(
             moving.remove("mp4")
     if moving:
         try:
-            written += _draw_all(env, subjects, folder / name, moving, look, stride, on_frame)
+            drawing = make_drawing(env, look.width, look.height, look.camera)
+            written += draw_files(policies, drawing, folder / name, moving, stride, on_frame)
         except UserError as error:  # no renderer: the page needs none
             problems.append(str(error))
     return sorted(written), problems
 
 
-def _draw_all(
-    env: Environment,
-    subjects: Sequence[Subject],
+def draw_files(
+    policies: Sequence[ShownPolicy],
+    drawing: Drawing,
     stem: Path,
     formats: Sequence[Format],
-    look: Look,
-    stride: int,
-    on_frame: Callable[[int, int], object],
+    stride: int = STRIDE_POINT,
+    on_frame: OnFrame = lambda done, total: None,
 ) -> list[Path]:
-    drawing = make_drawing(env, look.width, look.height, look.camera)
-    total = count_frames(subjects, stride)
+    """Write <stem>.mp4 and <stem>.gif, as far as they are among the formats, and close the drawing."""
+    total = count_frames(policies, stride)
     try:
         writers: list[Mp4Writer | GifWriter] = []
         if "mp4" in formats:
@@ -334,7 +312,7 @@ def _draw_all(
         if "gif" in formats:
             writers.append(GifWriter(stem.with_name(f"{stem.name}.gif"), total))
         with writing(writers) as write:
-            for done, frame in enumerate(frames(subjects, drawing, stride), 1):
+            for done, frame in enumerate(frames(policies, drawing, stride), 1):
                 write(frame)
                 on_frame(done, total)
     finally:

@@ -1,16 +1,29 @@
-"""`dcp train --dry-run`: show what would run, what it needs, and everything that prevents it."""
+"""What `dcp train` says besides training: a dry run, a run that is there already, a run that was stopped."""
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from dcp.cli.main import EXIT_INTERRUPTED, EXIT_REQUEUE
+from dcp.cli.train import TrainOptions, show_results
 from dcp.config import Settings
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
+from dcp.files import PLOTS_DIR
 from dcp.machine.checks import STATE, available_memory, memory_parts, violations
 from dcp.machine.devices import count_devices
 from dcp.runs.checkpoint import KEPT
 from dcp.runs.folder import holds_run
-from dcp.runs.run_status import taken
+from dcp.runs.run_status import (
+    budget_to_resume_with,
+    differing,
+    how_far,
+    is_finished,
+    read_plan,
+    resume_command,
+    taken,
+)
+from dcp.runs.stopping import Interrupted
 
 
 def dry_run(settings: Settings, runs_dir: Path, overwrite: bool, resume: str | None = None) -> int:
@@ -69,3 +82,49 @@ def _printable(value: object) -> str:
     """Return the value as text, with line breaks and bytes that are not text as escapes."""
     text = str(value)
     return text if text.isprintable() else repr(text)
+
+
+def offered(folder: Path, asked: Settings) -> str | None:
+    """Offer to resume if the folder of a plain `dcp train` holds the same run, unfinished. -> the folder if accepted
+
+    Without a person at a terminal, the sentence that refuses the folder names the command to resume.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return None
+    try:
+        plan, is_complete, (done, total) = read_plan(folder), is_finished(folder), how_far(folder)
+    except UserError:
+        return None  # the refusal says what is wrong with the folder
+    if is_complete or differing(*plan, asked):
+        return None
+    answer = input(f"{folder} holds this run at {done:,} of {total:,} steps. Continue it? [Y/n] ")
+    return str(folder) if answer.strip().lower() in ("", "y", "yes") else None
+
+
+def steps_to_resume(folder: Path, asked: Settings) -> int | None:
+    """Return the budget to resume with; if the run has already reached it, say so and return None."""
+    steps = budget_to_resume_with(folder, asked)
+    if steps is None:
+        print(f"{folder} is finished at {how_far(folder)[1]:,} environment steps: raise --steps to train it longer.")
+    return steps
+
+
+def finished(folder: Path, options: TrainOptions) -> int:
+    if options.plots and not any((folder / PLOTS_DIR).glob("*")):
+        show_results(folder, True, options.tracking)  # the process that finished the run may not have drawn them
+    return 0
+
+
+def stopped(stop: Interrupted, options: TrainOptions) -> int:
+    if stop.env_steps is not None:
+        print(
+            f"Stopped with a checkpoint at {stop.env_steps:,} environment steps: "
+            f"continue with `{resume_command(stop.folder)}`."
+        )
+        return EXIT_REQUEUE
+    if not stop.evaluations:
+        print("Stopped before the first evaluation: nothing was kept.")
+        return EXIT_INTERRUPTED
+    print(f"Stopped after {stop.evaluations} evaluations; the results so far were kept.")
+    show_results(stop.folder, options.plots)
+    return EXIT_INTERRUPTED

@@ -4,8 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from functools import cache, partial
-from importlib import import_module
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,13 +17,12 @@ from numpy.testing import assert_allclose
 from dcp.algorithm import make_algorithm
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.interop import gym_programs as interop
-from dcp.machine import programs
+from dcp.machine import compiling, programs, seed_programs
 from dcp.machine.checks import violations
 from dcp.machine.devices import ONE_DEVICE, count_devices, make_split, prepare, splitting_pays
-from dcp.runs import seeds as seed_programs
+from dcp.machine.programs import on_devices
 from tests.support.tiny import tiny_config
-from tests.support.toys import BrittleLine, LineWorld
+from tests.support.toys import BrittleLine
 
 PHYSICS, KINEMATIC = BrittleLine().spec, make_env("point_u_maze").spec
 
@@ -71,26 +69,23 @@ def test_a_batch_that_is_split_teaches_what_a_whole_one_teaches():
 
 
 @pytest.mark.parametrize(
-    ("backend", "hosts", "batch_size", "devices", "pays"),
+    ("backend", "batch_size", "devices", "pays"),
     [
-        ("cpu", 1, 256, 2, False),  # virtual devices share their threads
-        ("cpu", 2, 256, 2, True),
-        ("gpu", 1, 256, 1, False),
-        ("gpu", 1, 256, 8, False),  # 32 rows each
-        ("gpu", 1, 8192, 8, True),
-        ("gpu", 1, 8190, 8, False),  # cannot be shared out
-        ("gpu", 2, 256, 16, False),
+        ("cpu", 256, 2, False),  # virtual devices share their threads
+        ("gpu", 256, 1, False),
+        ("gpu", 256, 8, False),  # 32 rows each
+        ("gpu", 8192, 8, True),
+        ("gpu", 8190, 8, False),  # cannot be shared out
     ],
 )
-def test_batches_are_split_where_it_pays(backend, hosts, batch_size, devices, pays, monkeypatch):
+def test_batches_are_split_where_it_pays(backend, batch_size, devices, pays, monkeypatch):
     monkeypatch.setattr("jax.default_backend", lambda: backend)
-    monkeypatch.setattr("dcp.hosts.count", lambda: hosts)
     assert splitting_pays(batch_size, devices) is pays
 
 
 @pytest.mark.parametrize(("asked", "kept"), [(None, "off"), ("on", "on"), ("off", "off")])
 def test_whether_batches_are_split_is_written_down(asked, kept):
-    assert make_algorithm(tiny_config(split_batches=asked)).config.split_batches == kept
+    assert on_devices(make_algorithm(tiny_config(split_batches=asked))).config.split_batches == kept
 
 
 def test_a_batch_that_devices_cannot_share_out_evenly_gives_one_sentence():
@@ -145,8 +140,8 @@ def test_an_uneven_number_of_episodes_is_not_split():
         count = 2
 
     two = Two()
-    assert two.that_divides(8) is two
-    assert two.that_divides(7) is ONE_DEVICE
+    assert two.if_divides(8) is two
+    assert two.if_divides(7) is ONE_DEVICE
 
 
 def test_no_device_gives_up_on_another_and_what_jax_was_told_is_kept(monkeypatch):
@@ -164,17 +159,12 @@ def test_no_device_gives_up_on_another_and_what_jax_was_told_is_kept(monkeypatch
 def test_programs_over_several_devices_are_compiled_with_our_options_too(monkeypatch):
     """XLA's own choice runs a pusher's unroll on two virtual devices at a seventh of the speed."""
     seen: list[dict] = []
-    monkeypatch.setattr(programs.jax, "jit", lambda function, **options: seen.append(options))
-    monkeypatch.setattr(programs, "compiler_options", lambda: {"some": "option"})
+    monkeypatch.setattr(jax, "jit", lambda function, **options: seen.append(options))
+    monkeypatch.setattr(compiling, "compiler_options", lambda: {"some": "option"})
     for count in (1, 2):
-        trained: Any = SimpleNamespace(donate=False, split=SimpleNamespace(count=count))
-        programs._Jitted._jit(trained, id, lambda: None)
-    monkeypatch.setattr(seed_programs, "compiler_options", lambda: {"some": "option"})
+        compiled: Any = SimpleNamespace(donate=False, split=SimpleNamespace(count=count))
+        programs._Jitted._jit(compiled, id, lambda: None)
     for mesh in (None, Mesh(jax.local_devices(), (seed_programs.AXIS,))):
-        trained = SimpleNamespace(donate=False, _mesh=mesh)
-        seed_programs._Jitted._jit(trained, id, (0,), 0)
-    rollout = import_module("dcp.evaluation")  # the package has a function of that name
-    for module, make in ((interop, interop._make), (rollout, partial(rollout._host_programs.__wrapped__, watch=None))):
-        monkeypatch.setattr(module, "compiler_options", lambda: {"some": "option"})
-        make(LineWorld(), ONE_DEVICE)
-    assert [options["compiler_options"] for options in seen] == [{"some": "option"}] * 9
+        compiled = SimpleNamespace(donate=False, _mesh=mesh)
+        seed_programs._Jitted._jit(compiled, id, (0,), 0)
+    assert [options["compiler_options"] for options in seen] == [{"some": "option"}] * 4

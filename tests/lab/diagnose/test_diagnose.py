@@ -12,14 +12,14 @@ from dcp.critics.quasimetric import Quasimetric
 from dcp.errors import UserError
 from dcp.lab.diagnose import PARTS, diagnose
 from dcp.lab.diagnose.direction_measures import (
-    _pooled,
     align,
     choose_subgoals,
     gaps_to,
     summarize_alignment,
     summarize_gaps,
+    with_paper_command,
 )
-from dcp.lab.diagnose.visited_states import Subject, distances, gather, learned, truth_of
+from dcp.lab.diagnose.visited_states import Study, distances, gather, learned, truth_of
 from dcp.lab.targets import Target
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.more_conditions import Gradient
@@ -60,7 +60,7 @@ def test_every_gap_is_the_plane_s_own(known):
     """Directly from the places of s, z and g: the angle between two straight lines, and the detour."""
     policy = known_agent()
     visits = gather(OPEN, policy, 0, 16, 250, 64)
-    subject = Subject(policy, OPEN, Config(pool_size=32, num_candidates=8), truth_of(OPEN.spec), visits, 0)
+    subject = Study(policy, OPEN, Config(pool_size=32, num_candidates=8), truth_of(OPEN.spec), visits, 0)
     z = choose_subgoals(subject)["random"]
     found = gaps_to(subject, z)
     s, g = visits.achieved.astype(float), visits.goal.astype(float)
@@ -120,7 +120,7 @@ def test_the_scorer_of_a_psi_that_knows_nothing_is_on_the_path_as_often_as_a_ran
     visits = SimpleNamespace(
         spec=OPEN.spec, state=s, achieved=s, goal=g, episode=np.arange(2000), at=s, pool=lambda size, seed: pool[:size]
     )
-    subject = Subject(folded_agent(), OPEN, Config(), truth_of(OPEN.spec), visits, 0)
+    subject = Study(folded_agent(), OPEN, Config(), truth_of(OPEN.spec), visits, 0)
     chosen = choose_subgoals(subject)
     found = summarize_gaps({kind: gaps_to(subject, z) for kind, z in chosen.items()}, visits)["kinds"]
     for name in ("on_path", "on_path_midway", "at_goal"):
@@ -133,12 +133,14 @@ def test_the_scorer_of_a_psi_that_knows_nothing_is_on_the_path_as_often_as_a_ran
 def test_the_settings_of_a_runs_own_command_are_not_those_of_the_scorer():
     """The run's command is neither imported nor asked: the scorer is the paper's, with the config's pool."""
     mine = Config(command="nowhere:Mine", pool_size=64, component_settings={"command.stride": 2, "condition.unit": 9.0})
-    pooled = _pooled(mine)
+    pooled = with_paper_command(mine)
     assert pooled.component_settings == {"condition.unit": 9.0}
     assert make_part("command", pooled) == PooledSubgoal(pool_size=64)
-    assert make_part("command", _pooled(Config(component_settings={"command.threshold": 0.3}))).threshold == 0.3
+    assert (
+        make_part("command", with_paper_command(Config(component_settings={"command.threshold": 0.3}))).threshold == 0.3
+    )
     crl = Config(method="crl", command="pooled_subgoal", component_settings={"command.threshold": 0.3})
-    assert _pooled(crl).component_settings == {"command.threshold": 0.3}
+    assert with_paper_command(crl).component_settings == {"command.threshold": 0.3}
 
 
 def test_untrained_networks_point_about_straight_and_no_better():

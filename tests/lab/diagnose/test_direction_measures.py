@@ -16,7 +16,7 @@ from dcp.lab.diagnose.direction_measures import (
     summarize_controllability,
 )
 from dcp.lab.diagnose.distance_measures import effective_rank, hindsight_pairs, line, rank_correlation
-from dcp.lab.diagnose.visited_states import PathTruth, StraightTruth, _sample, leads_through_things
+from dcp.lab.diagnose.visited_states import PathTruth, StraightTruth, leads_through_things, sample_moments
 from tests.support.agents import known_agent
 
 HALL = parse_layout("####\n#rg#\n####", 1000.0)  # no wall within reach
@@ -75,7 +75,7 @@ def test_points_of_a_maze_are_even_and_free():
 def test_a_sample_takes_as_many_states_of_each_episode_as_there_are():
     counts = np.zeros((10, 3), bool)
     counts[:, 0], counts[:4, 2] = True, True  # the second episode began at its goal
-    found = _sample(counts, 8, np.random.default_rng(0))
+    found = sample_moments(counts, 8, np.random.default_rng(0))
     assert sorted(found[:, 1].tolist()) == [0] * 4 + [2] * 4
     assert counts[tuple(found.T)].all() and len(np.unique(found, axis=0)) == 8
 

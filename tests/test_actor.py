@@ -1,4 +1,4 @@
-"""SAC's terms against numbers by hand."""
+"""The actor's squashed Gaussian and the temperature, against numbers by hand."""
 
 from math import exp, log, pi, tanh
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.testing import assert_allclose
 
-from dcp.actor import alpha_loss, sample_squashed
+from dcp.actor import ChunkState, Deterministic, Soft, actor_rule_of, alpha_loss, next_chunk_action, sample_squashed
 
 
 def test_the_action_and_its_log_probability_match_the_numbers_by_hand():
@@ -58,3 +58,20 @@ def test_alpha_rises_below_the_target_entropy_and_falls_above_it():
 
 def test_the_temperature_does_not_train_the_policy():
     assert jax.grad(alpha_loss, argnums=1)(jnp.array(0.0), jnp.array(2.0), -1.0) == 0
+
+
+def test_a_critic_names_its_actor_rule_and_the_papers_is_the_default():
+    class TD3Like:
+        actor_rule = Deterministic()
+
+    assert actor_rule_of(object()) == Soft() and actor_rule_of(TD3Like()) == Deterministic()
+
+
+def test_a_chunk_is_taken_action_by_action_and_without_a_state_every_call_plans():
+    """Chunks of two actions of one number: the first environment is at its first action, the second at its last."""
+    chunk = ChunkState(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([0, 1]))
+    chunk, action = next_chunk_action(chunk, jnp.array([[10.0, 20.0], [30.0, 40.0]]), 2)
+    assert np.array_equal(action, [[10.0], [4.0]]) and np.array_equal(chunk.step, [1, 0])
+    _, action = next_chunk_action(chunk, jnp.zeros((2, 2)), 2)
+    assert np.array_equal(action, [[20.0], [0.0]])
+    assert np.array_equal(next_chunk_action((), jnp.array([[5.0, 6.0]]), 2)[1], [[5.0]])

@@ -1,0 +1,70 @@
+"""The help of a command: its flags under their headings, explained by the strings below the fields."""
+
+import ast
+import dataclasses
+import inspect
+import shutil
+import textwrap
+from collections.abc import Mapping
+from functools import cache
+from itertools import groupby, pairwise
+from typing import Any
+
+from dcp.cli.flags import Flag, flags_of
+from dcp.errors import UserError
+
+FIRST = "start with"  # the heading of the most important flags
+IMPORT = ("--import MODULE", "Import this module first, such as one that registers an environment. May be repeated.")
+WIDEST, INDENT = 120, 26  # of the help
+
+
+def no_arguments(argv: list[str], prog: str, purpose: str) -> bool:
+    """Check the arguments of a command that has no options. -> whether to run it"""
+    if argv and argv[0] not in ("-h", "--help"):
+        raise UserError(f"`{prog}` takes no arguments: leave out {argv[0]!r}")
+    if argv:
+        print(f"usage: {prog}\n\n{purpose}\n\n{_row(*IMPORT)}")
+    return not argv
+
+
+def help_text(default: Any, prog: str, description: str, extra: Mapping[str, type], first: tuple[str, ...]) -> str:
+    flags = sorted(flags_of(default, extra), key=lambda flag: flag.group != "options")
+    begin = {flag.field: dataclasses.replace(flag, group=FIRST) for flag in flags if flag.field in first}
+    flags = [*(begin[field] for field in first), *(flag for flag in flags if flag.field not in first)]
+    usage = [f"[{flag.shown}{' ...' * (flag.count is None)}]" for flag in flags if flag.positional]
+    parts = [" ".join(["usage:", prog, "[options]", *usage]), description]
+    for group, members in groupby(flags, lambda flag: flag.group):
+        rows = [_row(flag.shown, _explained(flag)) for flag in members]
+        parts.append("\n".join([f"{group}:", *rows]))
+    parts.append("\n".join(["of every command:", _row("-h, --help", "Show this text."), _row(*IMPORT)]))
+    return "\n\n".join(parts)
+
+
+def _explained(flag: Flag) -> str:
+    text = _docstrings(flag.owner).get(flag.field.rpartition(".")[2], "")
+    if flag.default is None or flag.default is False or flag.default in ((), ""):
+        return text
+    default = " ".join(map(str, flag.default)) if isinstance(flag.default, tuple) else flag.default
+    return f"{text} (default: {default})".lstrip()
+
+
+def _row(left: str, text: str) -> str:
+    width = min(shutil.get_terminal_size().columns, WIDEST) - 1
+    lines = textwrap.wrap(text, max(width - INDENT, 20))
+    first = f"  {left}" if len(left) > INDENT - 4 or not lines else f"  {left:<{INDENT - 4}}  {lines.pop(0)}"
+    return "\n".join([first, *(" " * INDENT + line for line in lines)])
+
+
+@cache
+def _docstrings(kind: type) -> dict[str, str]:
+    """Return the string below each field, including the fields of base classes."""
+    texts: dict[str, str] = {}
+    for owner in reversed(kind.__mro__):
+        try:
+            body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+        except (OSError, TypeError):  # a built-in class, or one typed at a prompt
+            continue
+        for field, text in pairwise(body.body if isinstance(body, ast.ClassDef) else []):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+                texts[field.target.id] = " ".join(str(getattr(text.value, "value", "")).split())
+    return texts

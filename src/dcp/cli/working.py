@@ -1,0 +1,73 @@
+"""What commands share that look at runs: a line about the work, numbers that make sense, a picture's two files."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from dcp.errors import UserError
+
+ENDINGS = (".png", ".pdf")  # of a picture
+Say = Callable[..., None]  # what is being done; if it is counted: how many parts are done, and of how many
+
+
+@contextmanager
+def working(before: str = "") -> Iterator[Say]:
+    """Show on stderr what is being done: on a terminal in one line that changes, elsewhere in a line for each."""
+    console, last = Console(stderr=True), [""]
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task(before, total=None)
+
+        def say(what: str, done: int = 0, total: int | None = None) -> None:
+            progress.update(task, description=before + what, completed=done, total=total)
+            if not console.is_terminal and what != last[0]:
+                print(before + what, file=sys.stderr, flush=True)
+            last[0] = what
+
+        yield say
+
+
+def require_least(options: Any, **least: int) -> None:
+    for name, smallest in least.items():
+        value = getattr(options, name)
+        if value is not None and value < smallest:
+            raise UserError(f"--{name} is {value}: use {smallest} or more")
+
+
+def require_panels(runs: tuple[str, ...], most: int) -> None:
+    if len(runs) > most:
+        raise UserError(f"{len(runs)} policies do not fit side by side: name {most} at most")
+
+
+def require_picture(out: Path) -> None:
+    if out.suffix not in ENDINGS:
+        raise UserError(f"--out is {out}: name a file that ends in .png or .pdf (both are written)")
+
+
+def save_both(figure: Any, out: Path) -> list[Path]:
+    from dcp.lab.style import save
+
+    try:
+        return [save(figure, out.with_suffix(ending)) for ending in ENDINGS]
+    except OSError as error:
+        raise UserError(f"cannot write {out} ({error.strerror}): choose another file with --out") from error
+
+
+def print_json(content: Any) -> None:
+    """Print JSON, in which what is not known is null."""
+    import json
+
+    from dcp.lab.result_tables import finite
+
+    print(json.dumps(finite(content), indent=1, allow_nan=False))
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

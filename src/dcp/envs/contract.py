@@ -1,0 +1,48 @@
+"""Check that a user's own environment keeps the contract of `Environment`."""
+
+import jax
+import jax.numpy as jnp
+
+from dcp.envs.base import Environment, EnvState
+from dcp.types import EnvSpec
+
+
+def contract_violations(name: str, env: Environment) -> list[str]:
+    """Check a user's own environment by its shapes, without computing anything."""
+    spec = env.spec
+    if not isinstance(spec, EnvSpec):
+        return [f"the spec of {name} is a {type(spec).__name__}: make it a dcp.types.EnvSpec"]
+    if len(spec.goal_dims) != spec.goal_size or not all(0 <= dim < spec.state_size for dim in spec.goal_dims):
+        return [f"goal_dims {spec.goal_dims} of {name} must be {spec.goal_size} indices below {spec.state_size}"]
+    try:
+        state = jax.eval_shape(lambda: env.reset(jax.random.key(0)))
+    except Exception as error:  # a user's code may fail in any way
+        return [f"reset of {name} fails ({_first_line(error)}): repair it"]
+    if not isinstance(state, EnvState):
+        return [f"reset of {name} returns a {type(state).__name__}: make it a dcp.envs.base.EnvState"]
+    wanted = (spec.state_size + spec.goal_size,)
+    if state.obs.shape != wanted:
+        return [f"obs of {name} has shape {state.obs.shape}: by its spec, [state, goal] has shape {wanted}"]
+    if not jnp.issubdtype(state.obs.dtype, jnp.floating):
+        return [f"obs of {name} is {state.obs.dtype}: make it float32"]
+    for flag in ("done", "near_goal"):
+        leaf = getattr(state, flag)
+        if leaf.shape != () or leaf.dtype != bool:
+            return [f"{flag} of {name} is {leaf.dtype}{list(leaf.shape)}: make it a single bool"]
+    action = jax.ShapeDtypeStruct((spec.action_size,), jax.numpy.float32)
+    try:
+        after = jax.eval_shape(env.step, state, action)
+    except Exception as error:
+        return [f"step of {name} fails ({_first_line(error)}): repair it"]
+    if jax.tree.structure(after) != jax.tree.structure(state):
+        return [f"step of {name} returns another structure than reset: give both the same fields"]
+    for (path, was), now in zip(jax.tree.leaves_with_path(state), jax.tree.leaves(after), strict=True):
+        if (was.shape, was.dtype) != (now.shape, now.dtype):
+            field = jax.tree_util.keystr(path)
+            return [f"{field} of {name} is {was.dtype}{list(was.shape)} after reset but {now.dtype}{list(now.shape)} "
+                    "after step: make them the same"]  # fmt: skip
+    return []
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
