@@ -20,8 +20,7 @@ from dcp.interfaces import (
     needs,
     representation_of,
 )
-from dcp.networks import MLP
-from dcp.scaling import in_task_units, init_scale, observe, scaled_batch, scaled_goal, scaled_state
+from dcp.networks import MLP, in_task_units, init_scale, observe, scaled_batch, scaled_goal, scaled_state
 from dcp.types import Array, Batch, EnvSpec, Metrics, Params
 
 

@@ -21,7 +21,7 @@ from dcp.components import describe
 from dcp.errors import UserError
 from dcp.files.writing import write_whole
 from dcp.interfaces import Condition, Critic, Network, Problem, Representation, representation_of
-from dcp.scaling import in_task_units, scaled_goal, scaled_state
+from dcp.networks import in_task_units, scaled_goal, scaled_state
 from dcp.types import Array, EnvSpec, Params
 
 PolicyState = Any

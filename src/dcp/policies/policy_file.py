@@ -21,7 +21,7 @@ from dcp.files.writing import write_whole as write_whole
 from dcp.interfaces import Problem
 from dcp.methods import table  # noqa: F401  fills the tables
 from dcp.named_code import code_in, require_imported
-from dcp.networks import MLP
+from dcp.networks import MLP, init_scale
 from dcp.policies.policy import (
     CHECKSUM,
     KINDS,
@@ -34,7 +34,6 @@ from dcp.policies.policy import (
     named_arrays,
 )
 from dcp.policies.policy import save_policy as save_policy
-from dcp.scaling import init_scale
 from dcp.types import EnvSpec, Params
 
 MOST_BYTES = 2**31  # of a policy file

@@ -11,9 +11,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dcp.errors import UserError
+from dcp.networks import MOST_ROWS, Scale, init_scale, observe, scaled_batch, scaled_goal, scaled_state
 from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import load_policy, save_policy
-from dcp.scaling import MOST_ROWS, Scale, init_scale, observe, scaled_batch, scaled_goal, scaled_state
 from dcp.types import Batch, EnvSpec
 from tests.support.exports import exported, untrained
 from tests.support.untrained import learner_of
