@@ -245,7 +245,7 @@ def main() -> None:
     save(curves_figure(runs), RESULTS / "four_methods.png")
     save(overall_figure(runs), RESULTS / "four_methods_overall.png")
     put("four", four_methods_table(runs))
-    put("overall", overall_table(runs))
+    print(overall_table(runs))
     put("against", against_table(runs))
     put("u", u_table(u, _u_order(u)))
     put("big", switches_table(big))
