@@ -13,6 +13,8 @@ NUMBERS = ("S", "G", "A", "goal dims", "threshold", "steps")
 _MEANINGS = {
     "FinalGoal": "asks for the goal g",
     "PooledSubgoal": "asks for a visited state z on the way to g",
+    "Frontier": "asks for a rare visited state z within reach",
+    "SingleGoal": "always asks for the goal that is farthest from the start",
     "RawGoal": "the actor reads its coordinates",
     "Direction": "the actor sees its direction and distance in psi-space",
     "Gradient": "the actor sees the way down its distance, in the goal's coordinates",
