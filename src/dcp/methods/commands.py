@@ -316,7 +316,7 @@ class Frontier(Pool):
         subgoal = self.select_subgoal(pool, achieved, goal, representation, key, adjust)
         pooled = state.pooled._replace(subgoal=subgoal, chosen_for=goal)
         attempts = self.follows(pooled, goal) & ~self.is_at(subgoal, achieved)
-        same = jnp.all(subgoal[:, None] == pool, axis=-1)  # [N, P]
+        same = jnp.all(subgoal[:, None] == pool[None], axis=-1)  # [N, P]
         of_subgoal = novelty[jnp.argmax(same, axis=-1)]  # [N]
         return state._replace(
             pooled=pooled,
@@ -347,14 +347,14 @@ class Frontier(Pool):
 
     def novelty(self, pool: Array) -> Array:
         """Return -log of the pool's density at each of its members [P, G] -> [P], up to a constant: from 0 to log P."""
-        square = jnp.sum((pool[:, None] - pool) ** 2, axis=-1)  # [P, P]
+        square = jnp.sum((pool[:, None] - pool[None]) ** 2, axis=-1)  # [P, P]
         width = jnp.maximum(self.bandwidth * spread(pool), TINY)
         return -jax.nn.logsumexp(-0.5 * square / width**2, axis=-1) + jnp.log(len(pool))
 
     def coverage(self, pool: Array) -> Array:
         """Return how many cells of the threshold's size the pool [P, G] lies in, as a share of P."""
         cells = jnp.floor(pool / self.threshold)
-        same = jnp.all(cells[:, None] == cells, axis=-1)  # [P, P]
+        same = jnp.all(cells[:, None] == cells[None], axis=-1)  # [P, P]
         return jnp.mean(~jnp.any(jnp.tril(same, -1), axis=-1))
 
     def metrics(self, state: FrontierState, achieved: Array, goal: Array) -> Metrics:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -46,7 +46,6 @@ METHODS = Table(
         "ssgc": Method(Contrastive, PooledSubgoal, RawGoal, "commanded"),  # z, as stored
         "dcp": Method(Contrastive, PooledSubgoal, Direction, "commanded"),
         "dcp_no_pool": Method(Contrastive, FinalGoal, Direction, "commanded"),  # an ablation: the fourth combination
-        "sgcrl": Method(Contrastive, SingleGoal, RawGoal, "future"),  # one hard goal, always: docs/frontier.md
         # Other critics: docs/critics.md
         "cmd": Method("quasimetric", FinalGoal, RawGoal, "future"),
         "tmd": Method("tmd", FinalGoal, RawGoal, "future"),
@@ -58,6 +57,8 @@ METHODS = Table(
         "td3_her": Method("td3", FinalGoal, RawGoal, "future"),
         "td_infonce": Method("td_infonce", FinalGoal, RawGoal, "future"),
         "gcbc": Method("gcbc", FinalGoal, RawGoal, "future"),
+        # Another command: docs/frontier.md
+        "sgcrl": Method(Contrastive, SingleGoal, RawGoal, "future"),  # one hard goal, always
     },
 )
 OUR_METHODS = frozenset(METHODS)  # without what users register
