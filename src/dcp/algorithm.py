@@ -132,7 +132,7 @@ class Algorithm:
     @property
     def decided(self) -> frozenset[str]:
         """Return the config's fields that these environments and parts decide: changing them would have no effect."""
-        of_envs = {"env", "eval_env", "fidelity", "physics", "randomize"}
+        of_envs = {"env", "eval_env", "fidelity", "physics", "randomize", "control"}
         parts = [getattr(self.agent, kind) for kind in PARTS]
         shared = {name for part in parts for name in getattr(type(part), "from_config", ())}
         return frozenset({*of_envs, *PARTS, *shared, "method", "actor_goal", "component_settings"})

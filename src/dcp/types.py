@@ -102,6 +102,7 @@ class EnvSpec:
     physics: str = "none"  # none (pure kinematics), the paper's spring, generalized or mjx, or mujoco (its C engine)
     fixes: tuple[str, ...] = ()  # what fidelity `fixed` repairs here, besides drawing new goals at each episode
     scale: tuple[tuple[float, ...], tuple[float, ...]] | None = None  # centre and spread of each number of a state
+    control: str = "joints"  # what an action of an arm moves: its joints, or its tool point (tool)
     action_chunk: int = 1  # as a learner sees the task: an action is that many of the environment's
 
     @property
