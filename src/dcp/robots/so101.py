@@ -161,6 +161,7 @@ def in_reach(place: Any, xp: Any = np) -> Any:
 
 MOST_DISPLACEMENT = 0.02  # metres per step of the tool point, where a policy steers by it
 DAMPING_OF_STEPS = 1e-4  # of the least squares below, in square metres
+TILT_WEIGHT = 0.2  # of the tilt beside the place: far out, where the arm cannot point down, it hardly moves the tool
 PUSH_HEIGHT = 0.02  # metres above the table, at which a tool that only pushes is held
 TOOL_SIZES = {2: 5, 4: 6}  # numbers of an action that displaces the tool point -> joints that it moves
 
@@ -189,12 +190,26 @@ def step_of_tool(
     """Return the change of five joint angles [5] that displaces the tool point and turns it to point down.
 
     q [5]; displacement [3] in metres, or [2] where the tool is held at `height`. Damped least squares on the place
-    and on the tilt, the latter as the place of a point 0.1 m along the tool's axis; each at most `most` in a step.
+    and on the tilt, the latter as the place of a point 0.1 m along the tool's axis; each at most `most` in a step. Far
+    out or high up a joint's limit forbids to point down: that joint stops there, and the others move the tool alone.
     """
-    tool, axis, jacobian = tool_jacobian(q[:5], xp)
+    q = q[:5]
+    tool, axis, jacobian = tool_jacobian(q, xp)
     up = displacement[2:] if height is None else height - tool[2:]
     error = xp.clip(xp.concatenate([displacement[:2], up, -TILT_LENGTH * axis[:2]]), -most, most)  # [5]
-    rows = xp.concatenate([jacobian[:3], TILT_LENGTH * jacobian[3:5]])  # [5, 5]
+    weights = xp.asarray([1.0, 1.0, 1.0, TILT_WEIGHT, TILT_WEIGHT])
+    rows = weights[:, None] * xp.concatenate([jacobian[:3], TILT_LENGTH * jacobian[3:5]])  # [5, 5]
+    error = weights * error
+    wanted = q + _least_squares(rows, error, xp)
+    within = xp.clip(wanted, xp.asarray(LOW[:5]), xp.asarray(HIGH[:5]))
+    free = within == wanted
+    stopped = xp.where(free, 0.0, within - q)
+    counts = xp.where(xp.all(free), 1.0, xp.asarray([1.0, 1.0, 1.0, 0.0, 0.0]))  # without the tilt, if one stops
+    others = _least_squares(counts[:, None] * rows * free[None], counts * (error - rows @ stopped), xp)
+    return xp.where(free, others, stopped)
+
+
+def _least_squares(rows: Any, error: Any, xp: Any) -> Any:
     return rows.T @ xp.linalg.solve(rows @ rows.T + DAMPING_OF_STEPS * xp.eye(5), error)
 
 
