@@ -1,4 +1,4 @@
-"""How the tool point moves with the joints, and which joints' changes move it as asked: one formula for NumPy and JAX."""
+"""How the tool point moves with the joints, and which changes of them move it as asked: one formula, NumPy and JAX."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ def poses(number: int) -> np.ndarray:
 
 
 def pose_at(radius: float, angle: float, height: float) -> np.ndarray:
-    """Return the pose [6] to which steps of the tool lead, over this place: straight down, if a joint's limit allows."""
+    """Return the pose [6] to which steps of the tool lead, over this place: straight down, if the limits allow."""
     x, y = so101.PAN_AXIS
     place = np.array([x + radius * np.cos(angle), y + radius * np.sin(angle), height])
     pose = CUBE_HOME - angle * np.eye(6)[0]

@@ -218,8 +218,8 @@ def change_by_tool(q: Any, action: Any, xp: Any = np, speed: float = 1.0) -> Any
 
     An action is the tool point's displacement in x and y, where it is held at PUSH_HEIGHT; or in x, y and z, and the
     jaws' change. 1 is MOST_DISPLACEMENT, or MAX_CHANGE of the jaws. Zeros hold the pose, whatever its height and tilt.
-    `speed`: the share of either limit that one step may use. A change that is beyond MAX_CHANGE is shortened as a whole,
-    so that the tool moves less far in the same direction, and not down into the table.
+    `speed`: the share of either limit that one step may use. A change beyond MAX_CHANGE is shortened as a whole, so
+    that the tool moves less far in the same direction, and not down into the table.
     """
     action, most = xp.clip(action, -speed, speed), speed * MAX_CHANGE
     height = PUSH_HEIGHT if action.shape[-1] == 2 else None

@@ -68,7 +68,7 @@ class So101Arm:
         units: Units = "degrees",
         control: str = "joints",  # what the policy was trained to move: joints, or tool
         accumulate: bool = False,  # a target continues from the last target instead of the last reading
-        speed: float = 1.0,  # the share of MAX_CHANGE per step for what the action does not bound itself: see send_action
+        speed: float = 1.0,  # the share of MAX_CHANGE per step where the action has no bound: see send_action
         lost_packets: tuple[type[Exception], ...] = (ConnectionError,),
         clock: Callable[[], float] = time.monotonic,
     ):
@@ -131,8 +131,8 @@ class So101Arm:
 
         If readings are late by k steps, targets that follow them repeat the poses of k steps ago for ever, however
         small the action. Targets that accumulate do not. Either is at most MAX_CHANGE from the last reading, and a zero
-        action holds that reading. If the policy does not move the jaws, any other action closes them further, by at most
-        `speed`, which also bounds how fast an action of the tool turns it to point down.
+        action holds that reading. If the policy does not move the jaws, any other action closes them further, by at
+        most `speed`, which also bounds how fast an action of the tool turns it to point down.
         """
         if self._pose is None:
             raise UserError("the arm's pose is not known yet: read it before anything is sent")
