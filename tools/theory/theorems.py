@@ -80,7 +80,17 @@ def paper_bound(L: float, m: float, delta: float, eps: float) -> float:  # noqa:
 
 
 def proven_bound(L: float, m: float, delta: float, eps: float) -> float:  # noqa: N803
-    """Return our bound: at most 4 sqrt(2 L delta) / m + 2 sqrt(2 L eps) / m if 2 sqrt(L delta) + 2 sqrt(L eps) <= m."""
+    """Return our bound: at most 4 sqrt(2 L delta) / m + 2 sqrt(2 L eps) / m if 2 sqrt(L delta) + 2 sqrt(L eps) <= m.
+
+    1. k(x) = d*(x, z) + d*(z, g) - d*(x, g) is never negative, k(s) <= eps, and grad k is 2L-Lipschitz. A step
+       t = sqrt(eps / L) downhill from s gives 0 <= eps - t |grad k| + L t^2, so |grad d*(s, z) - grad d*(s, g)|
+       = |grad k(s)| <= 2 sqrt(L eps).
+    2. h = d_psi - d* has |h| <= delta and a 2L-Lipschitz gradient. A step sqrt(delta / L) to either side (Landau)
+       gives |grad h| <= 2 sqrt(L delta).
+    3. So grad d_psi(s, z) is within 2 sqrt(L delta) + 2 sqrt(L eps) of grad d*(s, g), and grad d_psi(s, g) within
+       2 sqrt(L delta). A vector that is off by a share e <= 1 of another's length is turned by arcsin e at most, and
+       2 sin(arcsin(e) / 2) <= sqrt(2) e.
+    """
     of_delta, of_eps = 2 * np.sqrt(L * delta) / m, 2 * np.sqrt(L * eps) / m
     return min(2.0, _largest_turn(of_delta + of_eps) + _largest_turn(of_delta))
 
