@@ -93,7 +93,8 @@ def main(arguments=None):
     args = parser.parse_args(arguments)
     with open(args.checkpoint, "rb") as file:
         _alpha, actor, critic = pickle.load(file)  # runs code of the file: only your own
-    np.savez(args.out, **converted(actor, critic, args.env, args.use_relu, args.skip_connections))
+    arrays = converted(actor, critic, args.env, args.use_relu, args.skip_connections)
+    np.savez(args.out, **arrays)  # pyright: ignore[reportArgumentType]
     print(f"wrote {args.out}: dcp eval {args.out} --env {OUR_NAMES.get(args.env, args.env)}")
 
 
