@@ -7,7 +7,6 @@ import pytest
 from dcp.cli import grid
 from dcp.cli.main import main
 from dcp.errors import RunError
-from dcp.grid.grid_display import Line
 
 WRONG = [
     ([], "name a grid file or a --preset"),
@@ -26,6 +25,7 @@ WRONG = [
     (["--preset", "smoke", "--memory", "900TB"], "is more than the"),
     (["--preset", "smoke", "--memory", "1MB"], "needs about 0."),
     (["--preset", "smoke", "--calibrate"], "--calibrate goes with --dry-run"),
+    (["--preset", "smoke", "--dry-run", "--status"], "both run nothing: choose one"),
     (["--preset", "smoke", "--launcher", "cloud"], "--launcher"),
     (["--preset", "smoke", "--retry", "3"], "did you mean --retries?"),
     (["--where", "seed=0", "grid.toml"], "--where takes all that follows it, so write the file before it"),
@@ -67,11 +67,10 @@ def test_code_that_a_grid_file_names_is_not_loaded_unless_its_user_names_it(
     assert "stranger_maze.make/dcp/seed_0" in capsys.readouterr().out
 
 
-def test_a_report_that_cannot_be_made_is_no_mistake_in_the_command(tmp_path: Path, capsys: pytest.CaptureFixture):
+def test_a_report_that_cannot_be_made_is_no_mistake_in_the_command(tmp_path: Path):
     """Exit code 2 would say that nothing ran."""
-    line = Line("a", "finished", 1, 1, row={"env_steps": 1.0})
     with pytest.raises(RunError, match="the runs have ended, but there is no report: "):
-        grid._ended(grid.GridOptions(runs_dir=tmp_path), [line])  # a folder without runs
+        grid._report(tmp_path)  # a folder without runs
 
 
 def test_help_names_the_grids_and_the_exit_codes(capsys: pytest.CaptureFixture):

@@ -13,10 +13,8 @@ from numpy.testing import assert_allclose
 
 from dcp.cli import several_seeds
 from dcp.cli.main import main
-from dcp.cli.several_seeds import SeedJob, SeedLines, joint_code, single
-from dcp.grid.grid_display import Line
-from dcp.grid.local_launcher import last_line
-from dcp.grid.resources import Gpu, run_memory
+from dcp.grid.jobs import Job
+from dcp.grid.resources import Gpu
 from tests.support.same_run import metrics
 from tests.support.tiny import FLAGS, LONGER_FLAGS, tiny_config
 
@@ -34,7 +32,6 @@ ROOT = Path(__file__).parents[2]
         ("--seeds", "--seeds needs at least one seed, such as --seeds 0 1 2"),
         ("--seeds-as vmapped", "--seeds needs at least one seed, such as --seeds 0 1 2"),
         ("--seeds 0 1 --seeds-as threads", "unknown value 'threads' for --seeds-as"),
-        ("--seeds 0 1 --seeds-as vmapped --wandb", "W&B logs one run per process: use --seeds-as processes"),
         ("--seeds 0 1 --seeds-as vmapped --devices 2", "in one program a seed is kept whole: leave --devices out"),
         ("--seeds 0 1 --seeds-as vmapped --env nowhere", "unknown environment 'nowhere'"),
         ("--seeds 0 1 --width 0", "width is 0: use at least 1"),
@@ -89,7 +86,7 @@ def test_seeds_as_processes_have_a_gpu_each_and_their_parent_has_none(tmp_path: 
         "import os, time; a = time.time(); time.sleep(0.3); print(os.environ['CUDA_VISIBLE_DEVICES'], a, time.time())"
     )
     platforms: list[str] = []
-    monkeypatch.setattr(SeedJob, "command", lambda job: [sys.executable, "-c", code])
+    monkeypatch.setattr(Job, "command", lambda job: [sys.executable, "-c", code])
     monkeypatch.setattr(several_seeds, "seed_gpus", lambda: (Gpu("3", 2**34), Gpu("5", 2**34)))
     monkeypatch.setattr(several_seeds, "cores", lambda: 8)
     monkeypatch.setattr(jax.config, "update", lambda name, value: platforms.append(value))
@@ -97,45 +94,58 @@ def test_seeds_as_processes_have_a_gpu_each_and_their_parent_has_none(tmp_path: 
     flags = ["--seeds", "0", "1", "2", "--seeds-as", "processes", "--runs-dir", str(tmp_path)]
     assert main(["train", *FLAGS, *flags]) == 0
     assert platforms == ["cpu"]
-    told = [line.split()[2:] for line in capsys.readouterr().out.splitlines() if "starting" not in line]
-    runs = sorted((float(begun), float(ended), gpu) for gpu, begun, ended in told)
+    logs = [(tmp_path / f"grid/logs/point_u_maze/dcp/seed_{seed}.log").read_text().split() for seed in (0, 1, 2)]
+    runs = sorted((float(begun), float(ended), gpu) for gpu, begun, ended in logs)
     assert len(runs) == 3 and {gpu for _, _, gpu in runs[:2]} == {"3", "5"}
     assert runs[2][0] >= min(ended for _, ended, _ in runs[:2])
 
 
-def test_a_process_is_given_what_concerns_its_own_seed():
-    argv = "--preset smoke --seeds 0 1 2 --steps 9 --seeds_as=processes --display live --resume auto"
-    assert single(argv.split()) == ["--preset", "smoke", "--steps", "9", "--resume", "auto"]
-
-
-def test_no_more_processes_at_once_than_memory_holds(monkeypatch):
-    settings = tiny_config().resolve(250)
-    one = run_memory(settings)
-    for there, count in ((one - 1, 1), (3 * one, 3), (4 * one - 1, 3)):
-        monkeypatch.setattr("dcp.cli.several_seeds.machine_memory", lambda there=there: there)
-        assert several_seeds.runs_in_memory(settings) == count
+def test_seeds_that_do_not_fit_into_memory_together_run_one_after_another(tmp_path: Path, monkeypatch):
+    """One always runs: its own check has found room for it."""
+    code = "import time; a = time.time(); time.sleep(0.2); print(a, time.time())"
+    monkeypatch.setattr(Job, "command", lambda job: [sys.executable, "-c", code])
+    monkeypatch.setattr(several_seeds, "cores", lambda: 8)
+    monkeypatch.setattr(several_seeds, "machine_memory", lambda: 1)
+    flags = ["--seeds", "0", "1", "--seeds-as", "processes", "--runs-dir", str(tmp_path)]
+    assert main(["train", *FLAGS, *flags]) == 0
+    logs = [(tmp_path / f"grid/logs/point_u_maze/dcp/seed_{seed}.log").read_text().split() for seed in (0, 1)]
+    (_, first_end), (second_begin, _) = sorted(tuple(map(float, log)) for log in logs)
+    assert first_end <= second_begin
 
 
 @pytest.mark.parametrize(
-    ("codes", "stopped", "code"),
+    ("ends", "code", "sentence"),
     [
-        ([0, 0], False, 0),
-        ([0, 75], True, 75),
-        ([1, 75], True, 75),  # it will be run again, and then tell of the fault
-        ([0, 1], False, 1),
-        ([0, -9], False, 1),  # killed
-        ([0, 137], False, 1),  # the same, as a shell reports it
-        ([0, 143], False, 143),  # by two signals of somebody else's
-        ([1, 2], False, 1),
-        ([2, 2], False, 2),
-        ([130, 130], True, 130),
-        ([0, None], True, 130),
-        ([75, None], True, 75),
-        ([0, 0], True, 0),  # the signal came too late
+        ({}, 0, ""),
+        ({1: "sys.exit(1)"}, 1, "seed_1 failed: dcp: no room\nlogs are in"),
+        ({0: "sys.exit(2)", 1: "sys.exit(1)"}, 1, "seed_0 failed: dcp: no room\n"),
+        ({1: "os.kill(os.getpid(), 9)"}, 1, "seed_1 failed: ended by SIGKILL"),
     ],
 )
-def test_the_codes_of_all_processes_make_one(codes, stopped: bool, code: int):
-    assert joint_code(codes, stopped) == code
+def test_how_the_processes_end_decides_the_code_and_the_sentence(
+    ends: dict[int, str], code: int, sentence: str, tmp_path: Path, monkeypatch, capsys
+):
+    def command(job: Job) -> list[str]:
+        return [
+            sys.executable,
+            "-c",
+            f"import os, sys; print('dcp: no room', flush=True); {ends.get(job.seeds[0], '')}",
+        ]
+
+    monkeypatch.setattr(Job, "command", command)
+    flags = ["--seeds", "0", "1", "--seeds-as", "processes", "--runs-dir", str(tmp_path)]
+    assert main(["train", *FLAGS, *flags]) == code
+    assert sentence in capsys.readouterr().err
+
+
+def test_the_options_of_the_command_reach_every_seed(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(Job, "command", lambda job: [sys.executable, "-c", ""])
+    flags = ["--seeds", "0", "1", "--seeds-as", "processes", "--runs-dir", str(tmp_path), "--display", "none"]
+    more = ["--keep-policies", "--overwrite", "--checkpoint-minutes", "2", "--cache", "off", "--wandb-project", "mine"]
+    assert main(["train", *FLAGS, *flags, *more]) == 0
+    options = Job.read(tmp_path / "grid/jobs/point_u_maze/dcp/seed_1.json").options
+    assert options.keep_policies and options.overwrite and options.tracking.wandb_project == "mine"
+    assert (options.checkpoint_minutes, options.cache) == (2.0, "off")
 
 
 def dcp(*flags: str) -> "subprocess.Popen[str]":
@@ -146,7 +156,7 @@ def dcp(*flags: str) -> "subprocess.Popen[str]":
 
 
 def stopped(process: "subprocess.Popen[str]", folders: list[Path]) -> tuple[str, str]:
-    """By SIGTERM, once every folder has a row. -> what it said"""
+    """Stop it by SIGTERM once every folder has a row. -> what it printed"""
     deadline = time.monotonic() + 500
     while not all((folder / "metrics.csv").exists() and metrics(folder) for folder in folders):
         assert process.poll() is None and time.monotonic() < deadline
@@ -163,12 +173,12 @@ def test_seeds_as_processes_stop_together_and_end_as_single_runs(longer_run, tmp
     process = dcp(*flags, "--resume", "auto")
     out, err = stopped(process, folders)
     assert process.returncode == 75, err
-    assert "Stopped with checkpoints: continue with the same command and --resume auto." in out
+    assert "Stopped. The runs resume by the same command with --resume auto." in out
     process = dcp(*flags, "--resume", "auto")
     out, err = process.communicate(timeout=500)
     assert process.returncode == 0, err
     # On a busy machine one of the two may have ended before the other had its first row.
-    assert any(f"seed {seed}: Trained for 12,000 environment steps" in out for seed in (0, 1))
+    assert any(f"Seed {seed} trained for 12,000 environment steps" in out for seed in (0, 1))
     assert len(metrics(folders[1])) == 14
     ours, theirs = metrics(folders[0]), metrics(longer_run.folder)
     assert len(ours) == 14
@@ -183,7 +193,7 @@ def test_a_process_that_fails_is_reported_and_the_others_end_well(tmp_path: Path
     (folder / "metrics.csv").mkdir()  # nothing can be written there
     flags = ["--seeds", "0", "1", "--seeds-as", "processes", "--runs-dir", str(tmp_path)]
     assert main(["train", *FLAGS, *flags]) != 0
-    assert "1 of 2 seeds failed: seed 1: " in capsys.readouterr().err
+    assert "point_u_maze/dcp/seed_1 failed: " in capsys.readouterr().err
     assert len(metrics(tmp_path / tiny_config(seed=0).run_path)) == 2
 
 
@@ -199,20 +209,3 @@ def test_from_the_command_line_seeds_as_one_program_stop_and_go_on(tmp_path: Pat
     assert main(["train", *flags, "--resume", "auto"]) == 0
     assert main(["train", *flags, "--resume", "auto"]) == 0  # finished: nothing to do
     assert [len(metrics(folder)) for folder in folders] == [14, 14]
-
-
-def test_each_line_of_a_seed_is_shown_once_with_the_seed_before_it(tmp_path: Path, capsys):
-    jobs = [SeedJob(tiny_config(seed=seed), (seed,), tmp_path / "runs", files=tmp_path / "files") for seed in (0, 1)]
-    shown, name, log = SeedLines(jobs), jobs[1].name, jobs[1].log
-    log.parent.mkdir(parents=True)
-    for written, state, said in [
-        ("first\nhalf a", "running", ["starting", "first"]),
-        (" line\n\n", "running", ["half a line", ""]),
-        ("dcp: a fault", "failed", ["dcp: a fault"]),
-        ("", "failed", []),
-    ]:
-        with log.open("a") as file:
-            file.write(written)
-        shown.update([Line(jobs[0].name, "waiting", 0, 1), Line(name, state, 0, 1)])
-        assert capsys.readouterr().out.splitlines() == [f"seed 1: {line}" for line in said]
-    assert last_line(log) == "dcp: a fault" and not (tmp_path / "runs").exists()

@@ -147,6 +147,7 @@ VALUES = {
     "width = 'wide'": "grid.toml: width must be int, not 'wide'",
     "env = 'ant_u_mase'": "unknown environment 'ant_u_mase': did you mean 'ant_u_maze'?",
     "method = 'dpc'": "unknown method 'dpc'",
+    "batch_size = 0": "batch_size is 0: use at least 2",
     "seed = -1": "seed is -1: use at least 0",
     "env = 'mine:maze'": "names the code 'mine:maze': if you trust it, also give --own-code mine:maze",
     "env = 3": "env must be str, not 3",
@@ -172,6 +173,17 @@ def test_checked_runs_have_what_the_environment_decides():
     assert run.settings.window == run.settings.episode_length is not None
     assert run.settings.eval_env == "point_big_maze"
     assert Settings().window is None
+
+
+def test_a_grid_of_too_many_runs_is_counted_before_they_are_listed(tmp_path: Path):
+    """2,000^4 runs would take all memory."""
+    path = tmp_path / "bomb.toml"
+    values = list(range(1, 2_001))
+    path.write_text("[product]\n" + "".join(f"{name} = {values}\n" for name in ("seed", "width", "depth", "num_envs")))
+    with pytest.raises(
+        UserError, match=r"bomb\.toml names 16,000,000,000,000 runs, more than 100,000: shorten its lists"
+    ):
+        expand(read_grid(path), ["seed=1"])
 
 
 @pytest.mark.parametrize("content", [b"preset = ", b"\xff\xfe", None])

@@ -1,6 +1,7 @@
 """How runs stand by their folders, and what jobs are made of those that are unfinished."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from hashlib import sha256
@@ -12,7 +13,7 @@ from dcp.cli.main import main
 from dcp.config import Settings
 from dcp.errors import UserError
 from dcp.grid.grid_file import check_runs, expand, parse_grid
-from dcp.grid.jobs import Job, Run, last_row, make_jobs, run_status, stopped_learning, survey
+from dcp.grid.jobs import Job, Run, last_row, make_jobs, read_json, run_status, stopped_learning, survey, write_json
 from dcp.grid.resources import Resources
 from dcp.runs.folder import FolderLock, owner
 from dcp.runs.run_status import budget_to_resume_with
@@ -85,7 +86,7 @@ def test_a_grid_over_another_run_is_refused_before_anything_starts(there: tuple[
     runs_dir = there[0].parents[2]
     assert main(["grid", "--preset", "smoke", "--where", "seed=0", "--runs-dir", str(runs_dir)]) == 2
     said = capsys.readouterr().err
-    assert "seed_0 holds another run (depth 1 where the grid has 2)" in said and said.count("\n") == 1
+    assert "seed_0 holds another run (depth 1 where 2 is asked for)" in said and said.count("\n") == 1
     assert not (runs_dir / "grid").exists()
 
 
@@ -152,6 +153,14 @@ def test_the_file_of_a_job_is_a_config_that_dcp_train_accepts(tmp_path: Path, ca
     job.save()
     assert main(["train", "--config", str(job.file), "--runs-dir", str(job.root), "--resume", "auto", "--dry-run"]) == 0
     assert f"Results would go to {tmp_path}/point_u_maze/dcp/seed_0" in capsys.readouterr().out
+
+
+def test_a_small_file_is_not_written_through_a_link_at_its_draft(tmp_path: Path):
+    victim, file = tmp_path / "bashrc", tmp_path / "beat.json"
+    victim.write_text("mine")
+    (tmp_path / f".beat.json.{os.getpid()}.tmp").symlink_to(victim)
+    write_json(file, {"env_steps": 1})
+    assert victim.read_text() == "mine" and read_json(file) == {"env_steps": 1} and not file.is_symlink()
 
 
 def test_the_last_row_is_the_last_evaluation(there: tuple[Path, Settings]):

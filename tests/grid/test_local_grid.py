@@ -11,9 +11,8 @@ import pytest
 
 from dcp.cli.main import main
 from dcp.config import cores
-from dcp.grid.driver import Driver
 from dcp.grid.jobs import run_status
-from dcp.grid.local_launcher import LocalLauncher
+from dcp.grid.launcher import Driver, LocalLauncher
 from dcp.grid.resources import FreeResources
 from dcp.runs.training import TrainedRun
 from tests.support.same_run import assert_same_run, metrics

@@ -20,11 +20,9 @@ from dcp.cli.main import main
 from dcp.config import cores
 from dcp.errors import UserError
 from dcp.grid import ray_launcher
-from dcp.grid.driver import Driver
 from dcp.grid.jobs import Job
-from dcp.grid.launcher import RayOptions
-from dcp.grid.local_launcher import LocalLauncher
-from dcp.grid.ray_launcher import RayLauncher, join_cluster, ray_package, require_nodes, run_task
+from dcp.grid.launcher import Driver, LocalLauncher
+from dcp.grid.ray_launcher import RayLauncher, RayOptions, join_cluster, ray_package, require_nodes, run_task
 from dcp.grid.resources import FreeResources, Resources, scheduled_variables
 from dcp.runs.run_status import how_far
 from dcp.runs.training import TrainedRun

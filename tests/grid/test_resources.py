@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,18 @@ from hypothesis import strategies as st
 from dcp.config import Settings
 from dcp.errors import UserError
 from dcp.grid import resources
-from dcp.grid.forecast import calibration_file, total_seconds
 from dcp.grid.jobs import Job
-from dcp.grid.resources import FreeResources, Gpu, Resources, parse_memory, require_fit
+from dcp.grid.resources import (
+    FreeResources,
+    Gpu,
+    Resources,
+    device_memory,
+    parse_memory,
+    require_fit,
+    require_gpu_memory,
+    run_memory,
+)
+from tests.support.tiny import tiny_config
 
 GB = 10**9
 
@@ -86,13 +96,37 @@ def test_a_job_that_would_wait_for_ever_is_refused(needs: dict, sentence: str):
     assert sentence in str(error.value)
 
 
-def test_the_time_of_all_is_that_of_the_order_in_which_they_start():
-    jobs = [job(0), job(1), job(2), job(3, cores=2)]
-    lasting = {0: 10.0, 1: 4.0, 2: 5.0, 3: 3.0}
-    # Two cores: 0 until 10, 1 until 4, then 2 until 9; 3 needs both, from 10 to 13.
-    assert total_seconds(jobs, lambda j: lasting[j.seeds[0]], FreeResources(2)) == 13.0
-    assert total_seconds(jobs, lambda j: lasting[j.seeds[0]], FreeResources(2, jobs=1)) == 22.0
-    assert total_seconds([], lambda j: 1.0, FreeResources(2)) == 0.0
+def test_as_many_jobs_fit_at_once_as_the_scarcest_resource_allows():
+    free = FreeResources(cores=8, memory_bytes=10 * GB, gpus={"0": 1.0, "1": 1.0})
+    assert free.count(Resources(1, 2 * GB)) == 5 and free.count(Resources(3)) == 2
+    assert free.count(Resources(1, 0, 0.5)) == 4 and free.count(Resources(9)) == 0
+    assert FreeResources(cores=8, jobs=3).count(Resources()) == 3
+    assert free.cores == 8  # counting takes nothing
+
+
+def tiny_job(**changes: object) -> Job:
+    settings = Settings(**asdict(tiny_config(**changes).resolve(256)))
+    return Job(settings, (settings.seed,), Path("/runs"))
+
+
+def test_memory_grows_by_the_replay_twice_for_its_checkpoint_and_with_seeds():
+    small, large = tiny_job().settings, tiny_job(replay_rows=100_500).settings
+    row = 16 * (2 + 2 + 2 + 1) * 4  # environments x (state, action, goal, episode) x bytes
+    assert run_memory(large) - run_memory(small) == 2 * 100_000 * row
+    assert run_memory(large, on_gpu=True) - run_memory(small, on_gpu=True) == 100_000 * row
+    assert device_memory(small, 3) == 3 * device_memory(small)
+    assert (
+        run_memory(small, 3) - run_memory(small, 2) == run_memory(small, 2) - run_memory(small) > device_memory(small)
+    )
+
+
+def test_seeds_that_do_not_fit_into_their_share_of_a_gpu_are_refused():
+    together = replace(tiny_job(), seeds=(0, 1), resources=Resources(gpus=0.5))
+    needed = device_memory(together.settings, 2)
+    require_gpu_memory([together], [2 * needed])
+    require_gpu_memory([together], [])  # a machine without: another sentence says so
+    with pytest.raises(UserError, match="raise --gpus-per-run, or use --seeds-as processes"):
+        require_gpu_memory([together], [2 * needed, 2 * needed - 2])
 
 
 @pytest.mark.parametrize(("text", "amount"), [("12GB", 12 * GB), ("500m", 500_000_000), ("1.5 T", 1500 * GB), ("7", 7)])
@@ -114,12 +148,6 @@ def test_a_gpu_counts_only_where_jax_has_its_plugin(plugins: tuple, found: tuple
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr("dcp.grid.resources.find_spec", lambda name: name in plugins or None)
     assert resources.gpus.__wrapped__() == found
-
-
-def test_calibrations_are_kept_in_the_users_own_folder(tmp_path: Path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("DCP_CACHE_DIR", "~/cache")
-    assert calibration_file() == tmp_path / "cache" / "calibration.json"
 
 
 PINNED = (

@@ -14,12 +14,12 @@ import pytest
 
 from dcp.cli.main import main
 from dcp.errors import UserError
-from dcp.grid.driver import Driver
 from dcp.grid.grid_display import Line
 from dcp.grid.jobs import Job
-from dcp.grid.launcher import SlurmOptions
+from dcp.grid.launcher import Driver
 from dcp.grid.resources import Resources
-from dcp.grid.slurm_launcher import JobReport, SlurmLauncher, read_report, report_file
+from dcp.grid.slurm_launcher import SlurmLauncher, SlurmOptions
+from dcp.grid.worker import Report, read_report
 from dcp.runs.run_status import how_far
 from dcp.runs.training import TrainedRun
 from tests.support.same_run import assert_same_run, metrics
@@ -57,7 +57,7 @@ def test_two_runs_finish_and_the_one_that_is_preempted_is_requeued_and_ends_bit_
     lines = Driver(launcher, entries, jobs, shown, retries=0, poll=0.05).run()
     assert [(line.state, line.attempt) for line in lines] == [("finished", 1), ("finished", 1)]
     assert shown.name is None and not shown.notes
-    number = read_report(jobs[0]).id
+    number = read_report(jobs[0]).attempt
     log = (tmp_path / f"grid/slurm/submitit/{number}_0_log.out").read_text()
     assert "Calling checkpoint method" in log and f"Requeued job {number}" in log
     assert "stopped with a checkpoint at" in jobs[0].log.read_text()
@@ -169,8 +169,8 @@ def test_a_jobs_own_word_counts_and_slurms_where_it_has_none(
     for job, (number, code, why) in zip(
         jobs, [("17_0", 0, ""), ("17_1", 1, "a full disk"), ("9_2", 0, "")], strict=False
     ):
-        report_file(job).parent.mkdir(parents=True, exist_ok=True)
-        report_file(job).write_text(json.dumps(vars(JobReport(number, "a", 5, code, why))))
+        job.report.parent.mkdir(parents=True, exist_ok=True)
+        job.report.write_text(json.dumps(vars(Report(number, "a", 5, code, why))))
     account(slurm, "17_3|CANCELLED by 1000|a", "17_4|OUT_OF_MEMORY|a")
     launcher.poll()
     monkeypatch.setattr("dcp.grid.slurm_launcher.GRACE", 0.0)

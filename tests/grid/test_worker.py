@@ -13,13 +13,15 @@ import pytest
 
 from dcp.config import Settings
 from dcp.grid import worker
-from dcp.grid.driver import retriable
 from dcp.grid.jobs import Job
-from dcp.grid.worker import run_job
+from dcp.grid.launcher import retriable
+from dcp.grid.worker import Beat, Heartbeat, heartbeat, pin, read_beat, run_job
+from dcp.runs.display import Progress
 from dcp.runs.folder import FolderLock, owner
 from dcp.runs.run_status import read_plan
 from dcp.runs.training import TrainedRun
 from tests.support.small_grids import files
+from tests.support.tiny import LONGER, tiny_config
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def test_a_folder_that_another_process_writes_to_is_waited_for(done: Job, monkey
 
 def test_another_run_in_the_folder_is_a_mistake_that_is_not_tried_again(done: Job):
     outcome = run_job(replace(done, settings=replace(done.settings, width=64)))
-    assert outcome.code == 2 and "holds another run (width 32 where the grid has 64)" in outcome.why
+    assert outcome.code == 2 and "holds another run (width 32 where 64 is asked for)" in outcome.why
     assert not retriable(outcome.code) and not retriable(0)
     assert all(retriable(code) for code in (1, 75, 130, 137, 143, None))
 
@@ -60,8 +62,8 @@ def test_a_damaged_folder_is_reported(done: Job):
 
 
 def test_a_bug_is_a_fault_with_its_traceback_in_the_log(done: Job, capsys: pytest.CaptureFixture):
-    outcome = run_job(replace(done, settings=replace(done.settings, steps=None)))  # pyright: ignore
-    assert outcome.code == 1 and outcome.why.startswith("TypeError") and "Traceback" in capsys.readouterr().err
+    outcome = run_job(replace(done, seeds=()))
+    assert outcome.code == 1 and outcome.why.startswith("IndexError") and "Traceback" in capsys.readouterr().err
 
 
 def test_code_of_ones_own_is_found_in_the_jobs_folder(done: Job, tmp_path: Path):
@@ -102,3 +104,40 @@ def test_workers_that_start_together_all_get_their_priority():
 
     worker.keep_priority(Busy())  # pyright: ignore[reportArgumentType]
     assert Busy.written == [f"{os.nice(0)}\n"]
+
+
+def test_a_heartbeat_tells_steps_at_most_once_a_second(tmp_path: Path):
+    now = [0.0]
+    display = Heartbeat(tiny_config(**LONGER), tmp_path / "beat.json", lambda: now[0])
+    for seconds, unrolls, steps in ((0.0, 1, 400), (0.5, 2, 400), (1.0, 3, 1_200)):
+        now[0] = seconds
+        display.progress(Progress(unrolls, None))
+        assert (read_beat(tmp_path / "beat.json") or Beat(0, 0)).env_steps == steps
+    beat = read_beat(tmp_path / "beat.json")
+    assert beat and beat.total == 12_000 and beat.steps_per_second is None
+    heartbeat(tmp_path / "beat.json")  # another process begins: what the last one said is old
+    assert read_beat(tmp_path / "beat.json") is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"a": 1}'])
+def test_a_damaged_heartbeat_is_none(tmp_path: Path, text: str):
+    (tmp_path / "beat.json").write_text(text)
+    assert read_beat(tmp_path / "beat.json") is None
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+@pytest.mark.parametrize("kind", ["a link", "open to others"])
+def test_a_folder_of_cores_that_somebody_else_may_change_is_not_used(tmp_path: Path, monkeypatch, kind: str):
+    """Only the claim is lost: the process still keeps to one core."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder, elsewhere = tmp_path / f"dcp-cores-{os.getuid()}", tmp_path / "mine"
+    elsewhere.mkdir(mode=0o700)
+    if kind == "a link":
+        folder.symlink_to(elsewhere)
+    else:
+        folder.mkdir()
+        folder.chmod(0o777)
+    chosen = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda process, cores: chosen.extend(cores))
+    pin(1)
+    assert len(chosen) == 1 and not list(folder.iterdir())

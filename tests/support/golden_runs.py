@@ -148,7 +148,7 @@ def pusher_by_mujoco(runs: Path) -> dict[str, Any]:
 
 
 def _numbers(tree: Any) -> list[float]:
-    """Return every number of a JSON tree that is not a time, nor of flips (newer than the recordings), in its keys' order."""
+    """Return every number of a JSON tree but times, and flips, which are newer than the recordings."""
     if isinstance(tree, dict):
         return [n for key in sorted(tree) if "second" not in key and "flip" not in key for n in _numbers(tree[key])]
     if isinstance(tree, list):

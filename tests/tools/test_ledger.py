@@ -646,3 +646,14 @@ def test_the_command_of_the_ledger_starts_from_the_repository_s_root_and_finds_n
 
 
 ROOT = Path(__file__).parents[2]
+
+
+def test_a_config_that_leaves_out_a_default_is_shown_with_it(copied):
+    """Fuzzing found it: an entry without faults whose page could not be made."""
+    folder = only(copied)
+    stored = json.loads((folder / "config.json").read_text())
+    assert stored["config"].pop("method") == "dcp"
+    (folder / "config.json").write_text(json.dumps(stored))
+    resealed(folder)
+    [shown] = index(copied, check_all(copied))
+    assert (shown["env"], shown["method"], shown["seed"]) == ("point_u_maze", "dcp", 0)

@@ -10,7 +10,7 @@ from dcp.components import one_line
 from dcp.config import Config, fields_where
 from dcp.envs.registry import OURS, make_env
 from dcp.errors import UserError
-from dcp.files.run_folder import CONFIG_FILE, load_run, read_config_file
+from dcp.files.run_folder import CONFIG_FILE, read_config_file
 from dcp.files.validation import MEGABYTE, FormatError, read_text
 from dcp.lab.paper_values import CHECKPOINTS, ENVIRONMENTS, checkpoint
 from dcp.lab.run_collection import FEWEST_SEEDS, METRICS, Collection, Run, collect, interval_at, values_at
@@ -18,6 +18,7 @@ from dcp.lab.statistics import paired_test
 from dcp.methods.table import OUR_METHODS
 from dcp.policies.policy_file import write_whole
 from dcp.presets import preset_config
+from dcp.runs.run_status import read_plan
 from tools.ledger.entries import Entry, EntryFile
 from tools.ledger.rules import SCORES, is_finished, rows_of
 
@@ -149,9 +150,9 @@ def index(ledger: Path, entries: Sequence[Entry]) -> list[dict[str, Any]]:
 
 
 def _shown_entry(ledger: Path, folder: Path, content: EntryFile) -> dict[str, Any]:
-    record, rows = load_run(folder), rows_of(folder)
+    config, rows = read_plan(folder)[0], rows_of(folder)  # with what config.json leaves out
     return {
-        **{name: record.config[name] for name in ("env", "method", "seed")},
+        **{name: getattr(config, name) for name in ("env", "method", "seed")},
         "steps": int(rows[-1]["env_steps"]),
         "finished": is_finished(folder),
         **{name: rows[-1][name] for name in SCORES},

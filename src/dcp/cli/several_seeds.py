@@ -1,42 +1,32 @@
-"""`dcp train --seeds`: train several seeds with one command, as one program or as one process per core.
+"""`dcp train --seeds`: train several seeds with one command, as one program or as jobs of the grid's local launcher."""
 
-`python -m dcp.cli.several_seeds PARENT CORES train ...` runs the process of one seed.
-"""
-
-import os
-import sys
-import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
-from rich.console import Console
 
-from dcp.cli.main import main as dcp
+from dcp.cli.grid import exit_code
 from dcp.cli.train import TrainOptions, outcome, show_results
 from dcp.config import Config, Settings, cores
-from dcp.envs.registry import env_of
-from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
-from dcp.grid.driver import Driver
-from dcp.grid.grid_display import Line, LiveTable, PlainTable
-from dcp.grid.jobs import Job
-from dcp.grid.local_launcher import STOPPED, LocalLauncher
-from dcp.grid.resources import FreeResources, Gpu, Resources, gpus, run_memory
-from dcp.grid.worker import begin_child
+from dcp.errors import EXIT_INTERRUPTED, EXIT_REQUEUE, UserError
+from dcp.grid.grid_display import make_table
+from dcp.grid.grid_file import check_runs
+from dcp.grid.jobs import Entry, Row, Run, RunOptions, RunStatus, make_grid_folder, make_jobs, survey
+from dcp.grid.launcher import Driver, LocalLauncher
+from dcp.grid.resources import FreeResources, Gpu, Resources, gpus
 from dcp.machine.checks import check, machine_memory
-from dcp.runs.display import say
+from dcp.named_code import imported_modules
+from dcp.runs.folder import holds_run
+from dcp.runs.run_status import read_plan, taken
 
 if TYPE_CHECKING:
     from dcp.runs.seeds import SeedRun
-    from dcp.runs.stopping import SeedsInterrupted
-
-AGAIN = "continue with the same command and --resume auto"
-_OURS = ("--seeds", "--seeds-as", "--display")  # flags that a single seed's command does not get
 
 
-def train_several(options: TrainOptions, argv: list[str]) -> int:
+def train_several(options: TrainOptions, given: dict[str, Any]) -> int:
+    """Train `options.seeds`. `given`: the flags of the command line."""
     from dcp.runs.seeds import require_seeds
 
     require_seeds(options.seeds)
@@ -50,8 +40,7 @@ def train_several(options: TrainOptions, argv: list[str]) -> int:
     if seeds_as == "vmapped":
         return _as_one_program(options)
     _require_free(options)
-    check(options.settings)  # report a mistake once, not once per process
-    return _as_processes(options, argv, own)
+    return _as_jobs(options, given, own)
 
 
 def default_form() -> str:
@@ -67,57 +56,19 @@ def seed_gpus() -> tuple[Gpu, ...]:
     return () if jax.config.values["jax_platforms"] == "cpu" else gpus()
 
 
-def _as_one_program(options: TrainOptions) -> int:
-    from dcp.runs.checkpoint import Cadence
-    from dcp.runs.seeds import SeedsFaultError, in_one_program, train_seeds
-    from dcp.runs.stopping import SeedsInterrupted
-
-    settings = in_one_program(options.settings, len(options.seeds))
-    check(settings)  # before Config is made: this knows the environment, so it reports every violation
-    try:
-        runs = train_seeds(
-            Config(**vars(settings)),
-            options.seeds,
-            runs_dir=options.runs_dir,
-            overwrite=options.overwrite,
-            resume=options.resume is not None,
-            tracking=options.tracking,
-            keep_policies=options.keep_policies,
-            display=options.display,
-            cache=options.cache,
-            cadence=Cadence(options.checkpoint_evals, options.checkpoint_minutes),
-        )
-    except SeedsInterrupted as stop:
-        return _stopped(stop)
-    except SeedsFaultError as fault:
-        _show(fault.trained, options)
-        raise
-    for seed in options.seeds:
-        if seed not in runs:
-            print(f"{_folder(options, seed)} is finished: raise --steps to train it longer.")
-    _show(runs, options)
-    return 0
+def _folder(options: TrainOptions, seed: int) -> Path:
+    return options.runs_dir / replace(options.settings, seed=seed).run_path
 
 
-def _show(runs: "dict[int, SeedRun]", options: TrainOptions) -> None:
-    for run in runs.values():
-        print(f"Seed {run.seed} trained for {outcome(run.rows[-1])}")
-    for run in runs.values():
-        show_results(run.folder, options.plots, options.tracking)
-
-
-def _stopped(stop: "SeedsInterrupted") -> int:
-    if stop.env_steps is None:
-        kept = [one for one in stop.stops if one.evaluations]
-        print(f"Stopped without a checkpoint: {'the results so far were' if kept else 'nothing was'} kept.")
-        return EXIT_INTERRUPTED
-    print(f"Stopped with a checkpoint of each seed at {stop.env_steps:,} environment steps or more: {AGAIN}.")
-    return EXIT_REQUEUE
+def _require_free(options: TrainOptions) -> None:
+    """Raise UserError before the first seed starts if one of the folders would be refused."""
+    for seed in () if options.overwrite or options.resume else options.seeds:
+        if holds_run(folder := _folder(options, seed)):
+            raise UserError(f"{taken(folder)}; for all seeds, --resume auto")
 
 
 def _dry_run(options: TrainOptions, seeds_as: str) -> int:
     from dcp.cli.around_training import dry_run
-    from dcp.runs.folder import holds_run
     from dcp.runs.seeds import in_one_program, require_memory
 
     how = "as one program" if seeds_as == "vmapped" else "one process per core"
@@ -134,140 +85,81 @@ def _dry_run(options: TrainOptions, seeds_as: str) -> int:
     return code
 
 
-def _require_free(options: TrainOptions) -> None:
-    """Raise UserError before the first seed starts if one of the folders would be refused."""
-    from dcp.runs.folder import holds_run
-    from dcp.runs.run_status import taken
+def _as_one_program(options: TrainOptions) -> int:
+    from dcp.runs.checkpoint import Cadence
+    from dcp.runs.seeds import SeedsFaultError, in_one_program, train_seeds
+    from dcp.runs.stopping import SeedsInterrupted
 
-    if options.overwrite or options.resume is not None:
-        return
-    for seed in options.seeds:
-        if holds_run(folder := _folder(options, seed)):
-            raise UserError(f"{taken(folder)}; for all seeds, --resume auto")
-
-
-def _folder(options: TrainOptions, seed: int) -> Path:
-    return options.runs_dir / replace(options.settings, seed=seed).run_path
-
-
-@dataclass(frozen=True)
-class SeedJob(Job):
-    """Run one seed as its own `dcp train` with these flags."""
-
-    flags: tuple[str, ...] = ()
-    files: Path = Path()  # a temporary folder, for its log
-
-    @property
-    def grid_dir(self) -> Path:
-        return self.files
-
-    def command(self) -> list[str]:
-        child = [sys.executable, "-P", "-m", "dcp.cli.several_seeds", str(os.getpid()), str(self.resources.cores)]
-        return [*child, "train", *self.flags, "--seed", str(self.seeds[0])]
-
-
-class SeedLines(PlainTable):
-    """Print every line of a seed's process with the seed in front of it, for logs."""
-
-    def __init__(self, jobs: Sequence[Job]):
-        self._jobs = list(jobs)
-        self._read: dict[str, int] = {}  # bytes of each log shown so far
-
-    def update(self, lines: Sequence[Line]) -> None:
-        ended = {line.name for line in lines if line.state not in ("waiting", "running")}
-        for job in self._jobs:
-            if not job.log.exists():
-                continue
-            if job.name not in self._read:
-                self._read[job.name] = 0
-                say(f"seed {job.seeds[0]}: starting")
-            with job.log.open("rb") as file:
-                file.seek(self._read[job.name])
-                text = file.read()
-            if job.name not in ended:
-                text = text[: text.rfind(b"\n") + 1]  # the last line is not complete yet
-            self._read[job.name] += len(text)
-            for line in text.decode(errors="replace").splitlines():
-                say(f"seed {job.seeds[0]}: {line.rstrip()}")
-
-
-def _as_processes(options: TrainOptions, argv: list[str], own: Sequence[Gpu] = ()) -> int:
-    """Run as many seeds at once as there are cores, shared evenly, and GPUs, one for each; fewer if memory is short."""
-    seeds, settings = options.seeds, options.settings.resolve(env_of(options.settings).spec.episode_length)
-    at_once = min(len(seeds), cores(), len(own) or cores())
-    share = cores() // at_once  # independent of memory, because the number of cores decides how a run rounds
-    flags = (*single(argv), "--display", "none" if options.display == "none" else "plain")
-    with tempfile.TemporaryDirectory(prefix="dcp-seeds-", ignore_cleanup_errors=True) as folder:
-        jobs = [
-            SeedJob(
-                replace(settings, seed=seed),
-                (seed,),
-                options.runs_dir,
-                resources=Resources(share, gpus=1.0 if own else 0.0),
-                flags=flags,
-                files=Path(folder),
-            )
-            for seed in seeds
-        ]
-        most = min(at_once, runs_in_memory(settings, on_gpu=bool(own)))
-        launcher = LocalLauncher(FreeResources(cores(), gpus={gpu.index: 1.0 for gpu in own}, jobs=most), jobs)
-        console = Console()
-        live = options.display == "live" or (options.display == "auto" and console.is_terminal)
-        with LiveTable(console) if live else SeedLines(jobs) as shown:
-            driver = Driver(launcher, (), jobs, shown, retries=0)
-            driver.run()
-        statuses = launcher.poll()
-        ends = [statuses.get(job.name) for job in jobs]
-    code = joint_code([end and end.code for end in ends], driver.stopped)
-    failed = [
-        f"seed {seed}: {end.why.removeprefix('dcp: ')}"
-        for seed, end in zip(seeds, ends, strict=True)
-        if end is not None and end.code not in (0, None, EXIT_REQUEUE)
-    ]
-    if code == EXIT_REQUEUE:
-        print(f"Stopped with checkpoints: {AGAIN}.")
-    elif driver.stopped:
-        print("Stopped before there was a checkpoint.")
-    elif failed:
-        sentence = f"{len(failed)} of {len(seeds)} seeds failed: {'; '.join(failed)}"
-        if code == EXIT_FAULT:
-            raise RunError(sentence)
-        print(f"dcp: {sentence}", file=sys.stderr)
-    return code
-
-
-def runs_in_memory(settings: Settings, on_gpu: bool = False) -> int:
-    """Return how many runs of these resolved settings fit into memory at once; at least one."""
-    there = machine_memory()
-    return sys.maxsize if there is None else max(1, there // run_memory(settings, on_gpu=on_gpu))
-
-
-def single(argv: Sequence[str]) -> list[str]:
-    """Return a single seed's flags: --preset smoke --seeds 0 1 2 --steps 9 -> --preset smoke --steps 9"""
-    kept, ours = [], False
-    for arg in argv:
-        if arg.startswith("--"):
-            ours = arg.split("=")[0].replace("_", "-") in _OURS
-        if not ours:
-            kept.append(arg)
-    return kept
-
-
-def joint_code(codes: Sequence[int | None], stopped: bool) -> int:
-    """Return one exit code for all seeds (None: not started): requeue if any seed asks for it, else fault if any."""
-    if EXIT_REQUEUE in codes:
+    settings = in_one_program(options.settings, len(options.seeds))
+    check(settings)  # before Config is made: this knows the environment, so it reports every violation
+    names = ("runs_dir", "overwrite", "tracking", "keep_policies", "display", "cache")
+    outputs: dict[str, Any] = {name: getattr(options, name) for name in names}
+    outputs |= {"cadence": Cadence(options.checkpoint_evals, options.checkpoint_minutes)}
+    trained: dict[int, SeedRun] = {}
+    try:
+        trained = train_seeds(Config(**vars(settings)), options.seeds, resume=options.resume is not None, **outputs)
+    except SeedsInterrupted as stop:
+        if stop.env_steps is None:
+            kept = any(one.evaluations for one in stop.stops)
+            print(f"Stopped without a checkpoint: {'the results so far were' if kept else 'nothing was'} kept.")
+            return EXIT_INTERRUPTED
+        again = "continue with the same command and --resume auto"
+        print(f"Stopped with a checkpoint of each seed at {stop.env_steps:,} environment steps or more: {again}.")
         return EXIT_REQUEUE
-    if (stopped and any(codes)) or None in codes:
-        return EXIT_INTERRUPTED
-    bad = {code for code in codes if code}
-    same = len(bad) == 1 and bad <= {EXIT_FAULT, EXIT_MISTAKE, *STOPPED}
-    return 0 if not bad else bad.pop() if same else EXIT_FAULT
+    except SeedsFaultError as fault:
+        trained = fault.trained
+        raise
+    finally:
+        _show({run.seed: (run.folder, run.rows[-1]) for run in trained.values()}, options)
+    _say_finished(_folder(options, seed) for seed in options.seeds if seed not in trained)
+    return 0
 
 
-def _child(argv: list[str]) -> int:
-    parent, share, *rest = argv
-    return dcp(rest) if begin_child(int(parent), int(share)) else EXIT_REQUEUE
+def _say_finished(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        print(f"{folder} is finished: raise --steps to train it longer.")
 
 
-if __name__ == "__main__":
-    sys.exit(_child(sys.argv[1:]))
+def _show(runs: dict[int, tuple[Path, Row]], options: TrainOptions) -> None:
+    for seed, (_, row) in runs.items():
+        print(f"Seed {seed} trained for {outcome(row | {'env_steps': int(row['env_steps'])})}")
+    for folder, _ in runs.values():
+        show_results(folder, options.plots, options.tracking)
+
+
+def _as_jobs(options: TrainOptions, given: dict[str, Any], own: tuple[Gpu, ...]) -> int:
+    """Run as many seeds at once as there are cores, shared evenly, and GPUs, one for each; fewer if memory is short."""
+    check(options.settings)  # report a mistake once, not once per process
+    settings = [_planned(options, seed, given) for seed in options.seeds]
+    runs = check_runs([Run(one) for one in settings], tuple(options.settings.code.values()))
+    if options.overwrite:
+        entries = [Entry(run, options.runs_dir / run.path, RunStatus("new")) for run in runs]
+    else:
+        entries = survey(runs, options.runs_dir)
+    at_once = min(len(runs), cores(), len(own) or cores())
+    # The share of cores does not depend on memory, because the number of cores decides how a run rounds.
+    each = Resources(cores() // at_once, gpus=1.0 if own else 0.0)
+    flags = RunOptions(**{one.name: getattr(options, one.name) for one in fields(RunOptions)})
+    runs_dir = options.runs_dir.absolute()
+    jobs = make_jobs(entries, runs_dir, each, "processes", Path.cwd(), imported_modules(), flags)
+    memory = machine_memory()
+    if memory is not None:  # at least one seed runs: `check` has found room for it
+        memory = max([memory, *(job.resources.memory_bytes for job in jobs)])
+    launcher = LocalLauncher(FreeResources(cores(), memory, {gpu.index: 1.0 for gpu in own}, at_once), jobs)
+    make_grid_folder(runs_dir)
+    with make_table(options.display) as table:
+        driver = Driver(launcher, entries, jobs, table, retries=0)
+        finished = {line.name: line.row for line in driver.run() if line.state == "finished" and line.row}
+    rows = {entry.run.settings.seed: (entry.folder, finished.get(entry.run.path)) for entry in entries}
+    before = [entry.folder for entry in entries if entry.status.kind == "finished"]
+    _say_finished(before)
+    _show({seed: (folder, row) for seed, (folder, row) in rows.items() if row and folder not in before}, options)
+    return exit_code(driver, "the same command with --resume auto")
+
+
+def _planned(options: TrainOptions, seed: int, given: dict[str, Any]) -> Settings:
+    """Return a seed's settings. Without a flag, a run that is resumed keeps its number of evaluations."""
+    settings, folder = replace(options.settings, seed=seed), _folder(options, seed)
+    if options.resume is not None and not {"num_evals", "config"} & set(given) and holds_run(folder):
+        return replace(settings, num_evals=read_plan(folder)[0].num_evals)
+    return settings

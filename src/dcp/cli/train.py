@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
     if options.seeds:
         from dcp.cli.several_seeds import train_several
 
-        return train_several(options, argv)
+        return train_several(options, given)
     if options.dry_run:
         from dcp.cli.around_training import dry_run
 

@@ -1,15 +1,15 @@
 """Show a grid: a live table on a terminal, elsewhere a line whenever a run's state changes.
 
 A job's state comes from its launcher, its evaluations from its run folder. Evaluations may be half an hour apart, so in
-between its process writes a heartbeat: a small file only for the table, which may be missing or old.
+between its process writes a heartbeat, which may be missing or old.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -17,20 +17,17 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dcp.config import Config
-from dcp.errors import UserError
-from dcp.files.run_folder import METRICS_FILE, load_run
-from dcp.grid.jobs import Entry, Job, Row, fault, holder, last_row, read_json, stopped_learning, write_json
-from dcp.grid.launcher import State, Status
-from dcp.grid.pausing import UNPAUSE, is_paused
-from dcp.runs.display import Display, Progress, say
-from dcp.runs.terminal import Pace, clock
+from dcp.errors import UserError, printable
+from dcp.files import METRICS_FILE
+from dcp.files.run_folder import load_run
+from dcp.grid.jobs import Entry, Job, JobStatus, Row, State, fault, holder, last_row, stopped_learning
+from dcp.grid.worker import read_beat
+from dcp.runs.display import say
+from dcp.runs.terminal import clock
 
-EVERY = 1.0  # seconds between two heartbeats
 STALE = 600.0  # seconds after which a heartbeat no longer shows the speed
 STYLES: dict[State, str] = {
     "running": "cyan",
-    "paused": "magenta",
     "failed": "red",
     "stopped": "yellow",
     "waiting": "dim",
@@ -41,61 +38,6 @@ TITLES = ("state", "", "steps/s", "left", "success", "near goal")  # besides the
 GAP, BAR, NAME = 2, 16, 24  # columns of a terminal; without a bar if names would have fewer than NAME
 REASONS = 3  # lines that say why runs failed
 PLAIN_EVERY = 60.0  # seconds between two summaries in a log
-
-
-@dataclass(frozen=True)
-class Beat:
-    """A heartbeat's content."""
-
-    env_steps: int
-    total: int
-    steps_per_second: float | None = None
-    seconds_left: float | None = None
-    at: float = 0.0  # time.time()
-
-
-class Heartbeat(Display):
-    """Write heartbeats and show nothing."""
-
-    def __init__(self, config: Config, file: Path, clock: Callable[[], float] = time.monotonic):
-        self._config, self._pace, self._file, self._clock = config, Pace(config), file, clock
-        self._written: float | None = None
-
-    def progress(self, progress: Progress) -> None:
-        self._pace.update(progress)
-        if self._written is None or self._clock() - self._written >= EVERY:
-            self._write()
-
-    def evaluated(self, rows: Sequence[Row]) -> None:
-        self._pace.evaluated()
-        self._write()
-
-    def joined(self, seeds: Sequence[int], unrolls: int, evaluations: int) -> None:
-        if unrolls:
-            self._pace = Pace(self._config, unrolls, evaluations)
-            self._write()
-
-    def _write(self) -> None:
-        self._written = self._clock()
-        speed, left = self._pace.estimate() or (None, None)
-        beat = Beat(self._pace.steps, self._pace.total, speed, left, time.time())
-        with suppress(OSError):  # a run must not end because a number is missing in the table
-            write_json(self._file, asdict(beat))
-
-
-def heartbeat(file: Path) -> Callable[[Config, Path], Display]:
-    """Return what `train(display=...)` takes. Removes the heartbeat of an earlier process."""
-    with suppress(OSError):
-        file.unlink(missing_ok=True)
-    return lambda config, folder: Heartbeat(config, file)
-
-
-def read_beat(file: Path) -> Beat | None:
-    """Return the last heartbeat; None if none can be read."""
-    try:
-        return Beat(**read_json(file))
-    except TypeError:
-        return None
 
 
 @dataclass(frozen=True)
@@ -120,85 +62,83 @@ class LineReader:
     """Make the lines of the table. A run folder is read again only when its metrics have changed."""
 
     def __init__(self) -> None:
-        self._rows: dict[Path, tuple[float, Row | None]] = {}
-        self._notices: dict[Path, tuple[float, str]] = {}
+        self._seen: dict[Path, tuple[float, Row | None, str]] = {}  # the metrics' time, last row, and notice
 
-    def of_entry(self, entry: Entry) -> Line:
-        """Return the line of a run without a job: it was finished before, or it is broken."""
-        status, row = entry.status, self._row(entry.folder)
-        state: State = "finished" if status.kind == "finished" else "failed"
-        return Line(entry.run.path, state, status.done, status.total, attempt=0, row=row, why=status.why)
+    def lines(
+        self,
+        entries: Sequence[Entry],
+        jobs: Sequence[Job],
+        statuses: Mapping[str, JobStatus],
+        attempts: Mapping[str, int],
+    ) -> list[Line]:
+        """Make a line for each run that has no job (it was finished before, or is broken) and for each job."""
+        done = {entry.run.path: entry.status.done for entry in entries}
+        lines = []
+        for entry in entries:
+            status = entry.status
+            if status.kind in ("finished", "broken"):
+                state: State = "finished" if status.kind == "finished" else "failed"
+                row, _ = self._metrics(entry.folder, None)
+                why = printable(status.why)
+                lines.append(Line(entry.run.path, state, status.done, status.total, attempt=0, row=row, why=why))
+        for job in jobs:
+            start = done.get(job.folders[0].relative_to(job.runs_dir).as_posix(), 0)
+            lines.append(self.job_line(job, statuses[job.name], attempts.get(job.name, 0), start))
+        return lines
 
-    def of_job(self, job: Job, status: Status, attempt: int, begun_at: int) -> Line:
-        """`begun_at`: environment steps that its folder held when the grid began."""
-        run = job.settings
-        total = run.num_unrolls * run.env_steps_per_unroll
-        row = self._row(job.folders[0])
-        beat = read_beat(job.progress) if status.state in ("running", "paused", "stopped", "failed") else None
-        done = max(begun_at, int(row["env_steps"]) if row else 0, beat.env_steps if beat else 0)
+    def job_line(self, job: Job, status: JobStatus, attempt: int, start: int) -> Line:
+        """Make a job's line. `start`: the environment steps that its folder held when the grid began."""
+        running, total = status.state == "running", job.settings.num_unrolls * job.settings.env_steps_per_unroll
+        row, notice = self._metrics(job.folders[0], job.settings.batch_size if running else None)
+        beat = read_beat(job.progress) if status.state in ("running", "stopped", "failed") else None
+        done = max(start, int(row["env_steps"]) if row else 0, beat.env_steps if beat else 0)
+        done = total if status.state == "finished" else min(done, total)
         speed, left = None, None
-        if status.state == "running" and beat is not None and time.time() - beat.at < STALE:
+        if running and beat is not None and time.time() - beat.at < STALE:
             speed, left = beat.steps_per_second, beat.seconds_left
-        if status.state == "running" and beat is None and row is not None and row["steps_per_second"] > 0:
+        if running and beat is None and row is not None and row["steps_per_second"] > 0:
             speed = row["steps_per_second"]  # as fast as at the last evaluation
             left = (total - done) / speed
-        if status.state == "finished":
-            done = total
-        told = {"attempt": attempt, "row": row, "why": status.why, "where": status.where}
-        told["notice"] = self._notice(job) if status.state == "running" else ""
-        return Line(job.name, status.state, min(done, total), total, len(job.seeds), speed=speed, left=left, **told)
+        why, where, notice = printable(status.why), printable(status.where), notice if running else ""
+        return Line(job.name, status.state, done, total, len(job.seeds), attempt, speed, left, row, why, where, notice)
 
-    def _notice(self, job: Job) -> str:
-        """Judge a run again only after another evaluation."""
-        folder = job.folders[0]
-        changed = self._rows[folder][0]
-        if folder not in self._notices or self._notices[folder][0] != changed:
-            try:
-                said = stopped_learning(load_run(folder).metrics, job.settings.batch_size)
-            except UserError:
-                said = ""
-            self._notices[folder] = (changed, said)
-        return self._notices[folder][1]
-
-    def _row(self, folder: Path) -> Row | None:
+    def _metrics(self, folder: Path, batch_size: int | None) -> tuple[Row | None, str]:
+        """Return the last evaluation and, for a running job (`batch_size`), a sentence if it has collapsed."""
         try:
             changed = (folder / METRICS_FILE).stat().st_mtime
         except OSError:
             changed = 0.0
-        if folder not in self._rows or self._rows[folder][0] != changed:
-            self._rows[folder] = (changed, last_row(folder))
-        return self._rows[folder][1]
+        if folder not in self._seen or self._seen[folder][0] != changed:
+            notice = ""
+            if batch_size is not None:
+                with suppress(UserError):
+                    notice = stopped_learning(load_run(folder).metrics, batch_size)
+            self._seen[folder] = (changed, last_row(folder), notice)
+        return self._seen[folder][1:]
 
 
 def lines_from_folders(entries: Sequence[Entry], jobs: Sequence[Job]) -> list[Line]:
     """Make the table's lines without a driver, from what the folders show."""
-    reader = LineReader()
-    lines = [reader.of_entry(e) for e in entries if e.status.kind in ("finished", "broken")]
-    begun = {entry.folder.absolute(): entry.status.done for entry in entries}
-    for job in jobs:
-        done = begun.get(job.folders[0], 0)
-        lines.append(reader.of_job(job, status_from_folder(job, done), 1, done))
-    return lines
+    done = {entry.folder.absolute(): entry.status.done for entry in entries}
+    statuses = {job.name: status_from_folder(job, done.get(job.folders[0], 0)) for job in jobs}
+    return LineReader().lines(entries, jobs, statuses, {job.name: 1 for job in jobs})
 
 
-def status_from_folder(job: Job, done: int) -> Status:
+def status_from_folder(job: Job, done: int) -> JobStatus:
     """Return a job's status without its launcher: it is running if a process holds its folder's lock."""
-    writer = holder(job)
-    if is_paused(job):
-        return Status("paused", UNPAUSE, writer or "")
-    if writer:
-        return Status("running", where=writer)
+    if writer := holder(job):
+        return JobStatus("running", where=writer)
     if why := fault(job):
-        return Status("failed", why)
-    return Status("stopped" if done else "waiting")
+        return JobStatus("failed", why)
+    return JobStatus("stopped" if done else "waiting")
 
 
 class PlainTable:
     """Print lines for logs: changes of state, evaluations of running jobs, and the total once a minute."""
 
     def __init__(self) -> None:
-        self._told: dict[str, tuple[str, float | None]] = {}
-        self._summed: float | None = None
+        self._shown: dict[str, tuple[str, float | None]] = {}
+        self._summarised: float | None = None  # when
 
     def __enter__(self) -> Self:
         return self
@@ -207,20 +147,20 @@ class PlainTable:
         return None
 
     def update(self, lines: Sequence[Line]) -> None:
-        if not self._told:  # runs that were finished before share one line
+        if not self._shown:  # runs that were finished before share one line
             before = {line.name: _mark(line) for line in lines if line.state == "finished"}
-            self._told |= before
+            self._shown |= before
             if before:
                 say(f"{len(before)} of {sum(line.seeds for line in lines)} runs were finished before")
         for line in lines:
-            if self._told.get(line.name) != _mark(line) and line.state != "waiting":
-                self._told[line.name] = _mark(line)
+            if self._shown.get(line.name) != _mark(line) and line.state != "waiting":
+                self._shown[line.name] = _mark(line)
                 say(plain_line(line))
                 if line.notice:
                     say(f"{line.name}: {line.notice}")
         now = time.monotonic()
-        if self._summed is None or now - self._summed >= PLAIN_EVERY:
-            self._summed = now
+        if self._summarised is None or now - self._summarised >= PLAIN_EVERY:
+            self._summarised = now
             say(summary(lines))
 
     def note(self, sentence: str) -> None:
@@ -246,9 +186,21 @@ class LiveTable:
         self._live.console.print(Text(sentence))  # not with rich, which would read [brackets] as markup
 
 
-def make_table() -> PlainTable | LiveTable:
+class NoTable(PlainTable):
+    """Show nothing."""
+
+    def update(self, lines: Sequence[Line]) -> None:
+        return None
+
+    def note(self, sentence: str) -> None:
+        return None
+
+
+def make_table(kind: Literal["auto", "live", "plain", "none"] = "auto") -> PlainTable | LiveTable:
     console = Console()
-    return LiveTable(console) if console.is_terminal else PlainTable()
+    if kind == "none":
+        return NoTable()
+    return LiveTable(console) if kind == "live" or (kind == "auto" and console.is_terminal) else PlainTable()
 
 
 def render(lines: Sequence[Line], height: int, width: int) -> RenderableType:
@@ -293,12 +245,11 @@ def _short(name: str, width: int) -> str:
 
 
 def _reasons(lines: Sequence[Line]) -> list[Text]:
-    """Return why runs failed, which have collapsed, and how paused ones continue, one line for each."""
-    told = [(line, line.why) for line in lines if line.why and line.state in ("failed", "stopped")]
-    told += [(line, line.notice) for line in lines if line.notice]
-    told += [(line, line.why) for line in lines if line.state == "paused"][:1]
+    """Return why runs failed, and which have collapsed, one line for each."""
+    reasons = [(line, line.why) for line in lines if line.why and line.state in ("failed", "stopped")]
+    reasons += [(line, line.notice) for line in lines if line.notice]
     style = {"no_wrap": True, "overflow": "ellipsis"}
-    return [Text(f"{line.name}: {why}", STYLES[line.state], **style) for line, why in told[:REASONS]]
+    return [Text(f"{line.name}: {why}", STYLES[line.state], **style) for line, why in reasons[:REASONS]]
 
 
 def plain_line(line: Line) -> str:
@@ -321,11 +272,11 @@ def plain_line(line: Line) -> str:
 def summary(lines: Sequence[Line]) -> str:
     """Return the total: how many jobs are in which state, and the time that is left."""
     counts = {state: sum(line.state == state for line in lines) for state in ORDER}
-    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "no runs"
+    states = ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "no runs"
     steps, total = sum(line.done * line.seeds for line in lines), sum(line.total * line.seeds for line in lines)
     share = f"; {steps / total:.0%} of all steps" if total else ""
     left = time_left(lines)
-    return told + share + (f"; about {clock(round(left))} left" if left is not None else "")
+    return states + share + (f"; about {clock(round(left))} left" if left is not None else "")
 
 
 def time_left(lines: Sequence[Line]) -> float | None:

@@ -18,11 +18,12 @@ steps = 2_000_000
 
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import product
+from math import prod
 from pathlib import Path, PurePosixPath
 from string import Formatter
 from typing import Any
@@ -39,6 +40,7 @@ from dcp.presets import PRESETS, preset_overrides
 
 Values = dict[str, list[Any]]
 KEYS = ("preset", "folder", "set", "product", "zip", "rows")
+MOST_RUNS = 100_000
 GRIDS: dict[str, dict[str, Any]] = {  # built-in grids, in the form of a file's content
     "paper": {
         "preset": "paper",
@@ -170,8 +172,8 @@ def _zip(table: dict[str, Any], source: str) -> Values:
     values = _listed(table, "[[zip]]", source)
     lengths = {name: len(listed) for name, listed in values.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-        raise UserError(f"{source}: the lists of a [[zip]] must be equally long, but {told} values: make them equal")
+        counts = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise UserError(f"{source}: the lists of a [[zip]] must be equally long, but {counts} values: make them equal")
     return values
 
 
@@ -195,7 +197,11 @@ def expand(grid: GridFile, where: Sequence[str] = ()) -> list[Run]:
     `where`: conditions such as env=ant_* that every run must meet.
     """
     _check_template(grid)
-    settings = [_settings(grid, chosen) for chosen in _choices(grid)]
+    axes = _axes(grid)
+    if (count := prod(map(len, axes))) > MOST_RUNS:
+        raise UserError(f"{grid.source} names {count:,} runs, more than {MOST_RUNS:,}: shorten its lists")
+    chosen = ({name: value for part in parts for name, value in part.items()} for parts in product(*axes))
+    settings = [_settings(grid, values) for values in chosen]
     for problem in (problem for s in settings for problem in type_violations(s)):
         raise UserError(f"{grid.source}: {problem}")
     runs = [Run(s, _subfolder(grid, s)) for s in _filtered(settings, where)]
@@ -211,7 +217,7 @@ def check_runs(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Run]:
     from dcp.machine.checks import violations
 
     problems_of: dict[Settings, list[str]] = {}  # by settings without their seed, which is checked on its own
-    checked = []
+    resolved = []
     for run in runs:
         settings, cell = run.settings, replace(run.settings, seed=0)
         for name in settings.code.values():
@@ -228,25 +234,23 @@ def check_runs(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Run]:
         settings = settings.resolve(spec.episode_length)
         if settings.pool_seed is not None:  # if the file's content has changed, the folder holds another run
             settings = replace(settings, pool_seed_sha256=read_pool_seed(settings.pool_seed, spec).sha256)
-        checked.append(replace(run, settings=settings))
-    return checked
+        resolved.append(replace(run, settings=settings))
+    return resolved
 
 
-def _choices(grid: GridFile) -> Iterator[dict[str, Any]]:
-    """Return the swept values of each run."""
+def _axes(grid: GridFile) -> list[list[dict[str, Any]]]:
+    """Return the lists of values that are multiplied: one of each field of [product], and one of each [[zip]]."""
     axes = [[{name: value} for value in values] for name, values in grid.product.items()]
-    axes += [[dict(zip(z, values, strict=True)) for values in zip(*z.values(), strict=True)] for z in grid.zips if z]
-    for parts in product(*axes):
-        yield {name: value for part in parts for name, value in part.items()}
+    return axes + [[dict(zip(z, row, strict=True)) for row in zip(*z.values(), strict=True)] for z in grid.zips if z]
 
 
 def _settings(grid: GridFile, chosen: dict[str, Any]) -> Settings:
-    told = {**grid.set, **chosen}
-    env = told.get("env")
+    named = {**grid.set, **chosen}
+    env = named.get("env")
     start = preset_overrides(grid.preset, env if isinstance(env, str) else None) if grid.preset else {}
     if env not in (None, start.get("env")):
         start = {name: value for name, value in start.items() if name != "eval_env"}  # of the preset's environment
-    env = str(told.get("env", start.get("env", Settings.env)))
+    env = str(named.get("env", start.get("env", Settings.env)))
     row = next((row for pattern, row in grid.rows.items() if fnmatchcase(env, pattern)), {})
     return Settings(**gathered({**start, **grid.set, **row, **chosen}))
 
@@ -254,16 +258,16 @@ def _settings(grid: GridFile, chosen: dict[str, Any]) -> Settings:
 def _filtered(settings: list[Settings], where: Sequence[str]) -> list[Settings]:
     """Keep the runs whose KEY is one of the values of KEY=VALUE,VALUE; * and ? work as in file names."""
     for condition in where:
-        key, given, values = condition.partition("=")
-        if not given or not values:
+        key, _, values = condition.partition("=")
+        if not values:
             raise UserError(f"--where takes KEY=VALUE, such as env=ant_u_maze or seed=0,1: not {shown(condition)}")
         if not is_setting(key):
             raise UserError(f"unknown field {key!r} in --where: {_close_field(key)}")
         patterns = values.split(",")
         kept = [s for s in settings if any(fnmatchcase(_text(_value(s, key)), pattern) for pattern in patterns)]
         if settings and not kept:
-            there = ", ".join(dict.fromkeys(_text(_value(s, key)) for s in settings))
-            raise UserError(f"no run has {condition}: these runs have {key} {there[:300]}")
+            values = ", ".join(dict.fromkeys(_text(_value(s, key)) for s in settings))
+            raise UserError(f"no run has {condition}: these runs have {key} {values[:300]}")
         settings = kept
     return settings
 

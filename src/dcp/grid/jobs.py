@@ -6,28 +6,32 @@ the first one did.
 
 import json
 import os
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, Self
+from typing import IO, Any, Literal, Self, TypeVar
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dcp.config import SCHEMA_VERSION, Settings
 from dcp.errors import UserError, one_line
 from dcp.files import FAULT_FILE, validation
 from dcp.files.run_folder import load_run
 from dcp.files.validation import FormatError, Name, checked, parse_json
+from dcp.files.writing import require_no_links_out, write_whole
 from dcp.grid.resources import Resources, run_memory
-from dcp.policies.policy_file import write_whole
 from dcp.runs.folder import holds_run, owner
 from dcp.runs.run_status import differing, has_all_results, how_far, read_plan
+from dcp.runs.tracking import Tracking
 
 GRID_DIR = "grid"  # next to the runs: jobs/, logs/, progress/
 SeedsAs = Literal["vmapped", "processes"]
+State = Literal["waiting", "running", "finished", "failed", "stopped"]
 Row = dict[str, float]  # of metrics.csv
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,28 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class JobStatus:
+    """The state of a job's latest attempt, according to its launcher."""
+
+    state: State
+    why: str = ""  # one sentence, for a job that failed or was stopped
+    where: str = ""  # "process 123", "node a, process 5", "SLURM job 17_3"
+    code: int | None = None  # its exit code, once it has ended
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of `dcp train` that change no number of the run, under the same names."""
+
+    overwrite: bool = False
+    tracking: Tracking = field(default_factory=Tracking)
+    keep_policies: bool = False
+    cache: str | None = None
+    checkpoint_evals: int = 1
+    checkpoint_minutes: float = 15.0
+
+
+@dataclass(frozen=True)
 class Job:
     """Hold everything that decides what a process does. Its file names follow from that, so a new grid finds them."""
 
@@ -74,6 +100,7 @@ class Job:
     resources: Resources = field(default_factory=Resources)
     code: Path | None = None  # the folder in which the user's modules, and a file of seeds, are looked for
     imports: tuple[str, ...] = ()  # the user's modules to import before the run begins
+    options: RunOptions = field(default_factory=RunOptions)
 
     @property
     def root(self) -> Path:
@@ -111,6 +138,11 @@ class Job:
         """Return where its process writes how far it is: see `Heartbeat`."""
         return self.grid_dir / "progress" / f"{self.name}.json"
 
+    @property
+    def report(self) -> Path:
+        """Return where its process on another machine writes who it is and how it ended: see `Report`."""
+        return self.grid_dir / "reports" / f"{self.name}.json"
+
     def command(self) -> list[str]:
         """Return the command of a child process that runs the saved job."""
         # -P: a module in the current folder must not replace one of Python's
@@ -118,11 +150,9 @@ class Job:
 
     def to_json(self) -> str:
         """Return the content of its file, which `dcp train --config` reads too."""
-        job = {name: getattr(self, name) for name in ("seeds", "subfolder", "imports")}
-        job |= {"resources": asdict(self.resources), "runs_dir": str(self.runs_dir)}
-        job["code"] = None if self.code is None else str(self.code)
-        content = {"schema_version": SCHEMA_VERSION, "config": asdict(self.settings), "job": job}
-        return json.dumps(content, indent=2)
+        job = asdict(self)
+        content = {"schema_version": SCHEMA_VERSION, "config": job.pop("settings"), "job": job}
+        return json.dumps(content, indent=2, default=str)  # a path becomes text
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -132,16 +162,8 @@ class Job:
             settings = Settings(**content.config)
         except (FormatError, TypeError) as error:
             raise UserError(f"this is not a job of `dcp grid` ({one_line(error)}): start the grid again") from error
-        job = content.job
-        return cls(
-            settings,
-            job.seeds,
-            Path(job.runs_dir),
-            job.subfolder,
-            job.resources,
-            None if job.code is None else Path(job.code),
-            job.imports,
-        )
+        code = None if content.job.code is None else Path(content.job.code)
+        return cls(settings, **structs.asdict(content.job) | {"runs_dir": Path(content.job.runs_dir), "code": code})
 
     @classmethod
     def read(cls, file: str | Path) -> Self:
@@ -164,6 +186,7 @@ class _StoredJob(Struct):
     resources: Resources
     code: str | None
     imports: tuple[Name, ...] = ()
+    options: RunOptions = RunOptions()
 
 
 class _JobFile(Struct):
@@ -179,8 +202,8 @@ def run_status(folder: Path, asked: Settings) -> RunStatus:
     try:
         stored, earlier = read_plan(folder)
         if names := differing(stored, earlier, asked):
-            told = (f"{n} {getattr(stored, n)} where the grid has {getattr(asked, n)}" for n in names[:3])
-            why = f"holds another run ({', '.join(told)}): choose another --runs-dir, or move that run away"
+            differences = (f"{n} {getattr(stored, n)} where {getattr(asked, n)} is asked for" for n in names[:3])
+            why = f"holds another run ({', '.join(differences)}): choose another --runs-dir, or move that run away"
             return RunStatus("other", why=f"{folder} {why}")
         if has_all_results(folder, stored) and asked.num_unrolls <= stored.num_unrolls:
             return RunStatus("finished", total, total)
@@ -200,15 +223,15 @@ def last_row(folder: Path) -> Row | None:
 
 def holder(job: Job) -> str | None:
     """Say which process writes to the job's folders now: "process 12 on host"; None if none does."""
-    return next((found for folder in job.folders if (found := owner(folder)) is not None), None)
+    return next((writer for folder in job.folders if (writer := owner(folder)) is not None), None)
 
 
 def fault(job: Job) -> str:
     """Say which number was not finite when the job's last process ended; empty if none was."""
     for file in (folder / FAULT_FILE for folder in job.folders):
         if file.exists():
-            seen = read_json(file)
-            metrics, steps = seen.get("metrics"), seen.get("env_steps")
+            content = read_json(file)
+            metrics, steps = content.get("metrics"), content.get("env_steps")
             numbers = metrics.items() if isinstance(metrics, dict) else ()
             bad = [f"{name} is {value}" for name, value in numbers if isinstance(value, str)]  # "nan", "inf"
             when = f" at {steps:,} environment steps" if isinstance(steps, int) else ""
@@ -235,7 +258,12 @@ def stopped_learning(metrics: Mapping[str, Any], batch_size: int) -> str:
 
 
 def survey(runs: Sequence[Run], runs_dir: Path) -> list[Entry]:
-    """Look into the folder of every run; raise UserError if one holds another run."""
+    """Look into the folder of every run; raise UserError if one holds another run.
+
+    Links that lead out of the grid's own folders are refused too: writing there would change other files.
+    """
+    for name in (GRID_DIR, "report"):
+        require_no_links_out(runs_dir / name, of=runs_dir)
     entries = [Entry(run, runs_dir / run.path, run_status(runs_dir / run.path, run.settings)) for run in runs]
     if others := [entry.status.why for entry in entries if entry.status.kind == "other"]:
         more = f" ({len(others) - 1} more folders also hold other runs)" if len(others) > 1 else ""
@@ -250,12 +278,13 @@ def make_jobs(
     seeds_as: SeedsAs,
     cwd: Path,
     imports: Sequence[str] = (),
+    options: RunOptions = RunOptions(),  # noqa: B008
 ) -> list[Job]:
     """Make jobs of the runs that are new or interrupted, in the grid's order. `each`: the resources of every job.
 
     Memory is estimated here unless `each` sets it. Vmapped: the seeds of a cell are one job; if their checkpoints are
-    at different steps, those behind go first. A cell has one folder above its seeds, so a folder template with {seed}
-    makes each seed a separate cell.
+    at different steps, they train one group after another. A cell has one folder above its seeds, so a folder template
+    with {seed} makes each seed a separate cell.
     """
     groups: dict[tuple[str, Settings], list[Settings]] = {}
     for entry in entries:
@@ -269,16 +298,32 @@ def make_jobs(
         memory = each.memory_bytes or run_memory(first, len(seeds), on_gpu=each.gpus > 0)
         code = cwd if first.code or first.pool_seed or imports else None
         resources = replace(each, memory_bytes=memory)
-        jobs.append(Job(first, seeds, runs_dir, subfolder, resources, code, tuple(imports)))
+        jobs.append(Job(first, seeds, runs_dir, subfolder, resources, code, tuple(imports), options))
     return jobs
 
 
-def write_json(file: Path, content: dict[str, Any]) -> None:
+def make_grid_folder(runs_dir: Path) -> None:
+    """Make the grid's own folder next to its runs."""
+    try:
+        (runs_dir / GRID_DIR).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to {runs_dir} ({error.strerror}): choose another --runs-dir") from error
+
+
+def open_log(log: Path) -> IO[bytes]:
+    """Open a log to append to it, as an ordinary file: not through a link, and not a pipe, which could block."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    file = os.fdopen(os.open(log, flags, 0o666), "ab")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(f"{log} is not a regular file")
+    return file
+
+
+def write_json(file: Path, content: Any) -> None:
     """Write a small file that a grid and its jobs share; a reader finds either the old content or the new."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    draft.write_text(json.dumps(content, indent=2), encoding="utf-8")
-    draft.replace(file)
+    write_whole(file, json.dumps(content, indent=2).encode(), durable=False)
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -288,3 +333,11 @@ def read_json(file: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def read_record(file: Path, schema: type[T]) -> T | None:
+    """Return a dataclass that `write_json` wrote; None if the file is missing or damaged."""
+    try:
+        return checked(validation.read_json(file), schema)
+    except (OSError, ValueError):
+        return None

@@ -13,14 +13,15 @@ import uuid
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError, install_hint
-from dcp.grid.jobs import Job, read_json, write_json
-from dcp.grid.launcher import RayOptions, Status, stop_waiting
+from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError, install_hint, one_line
+from dcp.grid.jobs import Job, JobStatus, open_log
+from dcp.grid.launcher import JobQueue
 from dcp.grid.resources import FreeResources, require_fit, scheduled_variables
-from dcp.grid.worker import run_job
+from dcp.grid.worker import read_report, run_job, write_report
 
 RETRIES = 5  # by Ray, of a task whose worker or node is lost; the driver retries runs that fail by themselves
 CONNECT = 5.0  # seconds in which somebody must listen at a cluster's address
@@ -29,16 +30,23 @@ OBJECT_STORE = 80 * 2**20  # bytes: only small messages pass through it; Ray's m
 _QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 
 
-class RayLauncher:
+@dataclass(frozen=True)
+class RayOptions:
+    """The launcher's flags: the field `ray_address` becomes `--ray-address`."""
+
+    ray_address: str | None = None
+    """Ray: the head node of a running cluster, as host:port, or auto. Default: one on this machine, for this grid."""
+
+
+class RayLauncher(JobQueue):
     def __init__(self, jobs: Sequence[Job], options: RayOptions, free: FreeResources):
         """Run `jobs`. `free`: of this machine, for a cluster that is started here; `free.jobs`: jobs at once."""
+        super().__init__()
         self._planned, self._address, self._free = list(jobs), options.ray_address, free
         self._ray: Any = None
         self._marker: Path | None = None
-        self._waiting: list[Job] = []
         self._tasks: dict[Any, Job] = {}  # by Ray's reference
         self._tickets: dict[str, str] = {}  # of each job's latest attempt
-        self._statuses: dict[str, Status] = {}
 
     def require(self) -> None:
         try:
@@ -57,30 +65,18 @@ class RayLauncher:
     def submit(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             job.save()
-            self._waiting.append(job)
-            self._statuses[job.name] = Status("waiting")
+        super().submit(jobs)
         self._start_tasks()
 
-    def poll(self) -> dict[str, Status]:
-        for reference in self._ended(timeout=0):
+    def poll(self) -> dict[str, JobStatus]:
+        for reference in self._ended_tasks(timeout=0):
             job = self._tasks.pop(reference)
             self._statuses[job.name] = self._outcome(reference)
         self._start_tasks()
         for job in self._tasks.values():
-            started = read_json(_started_file(job))
-            if started.get("ticket") == self._tickets[job.name]:  # else no worker has begun it
-                where = f"{started['host']}, process {started['process']}"
-                self._statuses[job.name] = Status("running", where=where)
+            if report := read_report(job, self._tickets[job.name]):  # else no worker has begun it
+                self._statuses[job.name] = JobStatus("running", where=f"{report.host}, process {report.process}")
         return dict(self._statuses)
-
-    def stop(self) -> None:
-        """Stop the workers. A second KeyboardInterrupt ends them at once; checkpoints are complete at any moment."""
-        stop_waiting(self._waiting, self._statuses)
-        try:
-            self._cancel(force=False)
-        except KeyboardInterrupt:
-            self._cancel(force=True)
-        self.poll()
 
     def close(self) -> None:
         if self._marker is not None:
@@ -119,36 +115,36 @@ class RayLauncher:
             )
             self._tasks[task.remote(job.to_json(), str(self._marker), ticket)] = job
 
-    def _ended(self, timeout: float | None) -> list[Any]:
+    def _ended_tasks(self, timeout: float | None) -> list[Any]:
         if not self._tasks:
             return []
         references = list(self._tasks)
         return self._ray.wait(references, num_returns=len(references), timeout=timeout, fetch_local=False)[0]
 
-    def _cancel(self, force: bool) -> None:
-        """Cancel a task: Ray interrupts the worker's main thread, and the run writes a checkpoint as after SIGINT."""
+    def _end(self, at_once: bool) -> None:
+        """Cancel the tasks: Ray interrupts a worker's main thread, and its run writes a checkpoint as after SIGINT."""
         for reference in self._tasks:
-            self._ray.cancel(reference, force=force)
-        self._ended(timeout=None)
+            self._ray.cancel(reference, force=at_once)
+        self._ended_tasks(timeout=None)
 
-    def _outcome(self, reference: Any) -> Status:
+    def _outcome(self, reference: Any) -> JobStatus:
         errors = self._ray.exceptions
         try:
             code, why = self._ray.get(reference)
         except errors.TaskCancelledError:
-            return Status("stopped", "cancelled", code=EXIT_REQUEUE)
+            return JobStatus("stopped", "cancelled", code=EXIT_REQUEUE)
         except errors.RayTaskError as error:
             if isinstance(error, StoppedError):
-                return Status("stopped", str(error.args[0]), code=EXIT_REQUEUE)
+                return JobStatus("stopped", str(error.args[0]), code=EXIT_REQUEUE)
             if isinstance(error, ImportError):
                 why = f"a node cannot load dcp ({_last_line(error)}): install the same version of it on every node"
-                return Status("failed", why, code=EXIT_MISTAKE)
-            return Status("failed", _last_line(error))
+                return JobStatus("failed", why, code=EXIT_MISTAKE)
+            return JobStatus("failed", _last_line(error))
         except errors.WorkerCrashedError:
-            return Status("failed", f"its worker was killed, {RETRIES + 1} times")
+            return JobStatus("failed", f"its worker was killed, {RETRIES + 1} times")
         except errors.RayError as error:
-            return Status("failed", _last_line(error))
-        return Status("failed" if code else "finished", why, code=code)
+            return JobStatus("failed", _last_line(error))
+        return JobStatus("failed" if code else "finished", why, code=code)
 
 
 class StoppedError(Exception):
@@ -163,7 +159,7 @@ def run_task(text: str, marker: str, ticket: str) -> tuple[int, str]:
             f"the node {socket.gethostname()} does not see {job.runs_dir}: "
             "name a --runs-dir on storage that all nodes share"
         )
-    write_json(_started_file(job), {"ticket": ticket, "process": os.getpid(), "host": socket.gethostname()})
+    write_report(job, ticket)
     os.environ.update(scheduled_variables(job.resources))
     if job.code is not None:
         with suppress(OSError):  # the run will say what is missing
@@ -177,16 +173,11 @@ def run_task(text: str, marker: str, ticket: str) -> tuple[int, str]:
     return outcome.code, outcome.why
 
 
-def _started_file(job: Job) -> Path:
-    return job.grid_dir / "ray" / f"{job.name}.json"
-
-
 @contextmanager
 def _printing_to(log: Path) -> Iterator[None]:
     """Redirect what Python and C++ print, so that XLA's messages do not end up in Ray's folder on another machine."""
-    log.parent.mkdir(parents=True, exist_ok=True)
     before = {number: os.dup(number) for number in (1, 2)}
-    with log.open("ab") as file:
+    with open_log(log) as file:
         for number in before:
             os.dup2(file.fileno(), number)
     try:
@@ -221,7 +212,7 @@ def start_cluster(free: FreeResources) -> Any:
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called")  # by Ray, which replaces the child at once
             ray.init(address="local", include_dashboard=False, **sizes, **_QUIET)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise UserError(f"Ray does not start on this machine ({_line(error)}): use --launcher local") from error
+        raise UserError(f"Ray does not start on this machine ({one_line(error)}): use --launcher local") from error
     return ray
 
 
@@ -237,7 +228,7 @@ def join_cluster(address: str) -> Any:
         ray.init(address=address, **_QUIET)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise UserError(
-            f"cannot join the Ray cluster at {address} ({_line(error)}): "
+            f"cannot join the Ray cluster at {address} ({one_line(error)}): "
             "run dcp grid on one of its nodes, with the same versions of Python and Ray"
         ) from error
     return ray
@@ -251,7 +242,7 @@ def _require_listener(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT).close()
     except (OSError, OverflowError) as error:
-        raise UserError(_no_cluster(address, _line(error))) from error
+        raise UserError(_no_cluster(address, one_line(error))) from error
 
 
 def _require_ray(address: str) -> None:
@@ -272,14 +263,14 @@ def _no_cluster(address: str, why: str) -> str:
 
 def require_nodes(nodes: Sequence[dict[str, Any]], jobs: Sequence[Job]) -> None:
     """Raise UserError if a job fits on none of the nodes: Ray would wait forever."""
-    there = [node["Resources"] for node in nodes if node["Alive"]]
+    alive = [node["Resources"] for node in nodes if node["Alive"]]
     for job in jobs:
         wanted = node_resources(job)
-        if any(all(node.get(name, 0.0) >= amount for name, amount in wanted.items()) for node in there):
+        if any(all(node.get(name, 0.0) >= amount for name, amount in wanted.items()) for node in alive):
             continue
-        best = {name: max((node.get(name, 0.0) for node in there), default=0.0) for name in wanted}
-        told = [_lacking(name, amount, best[name]) for name, amount in wanted.items() if amount > best[name]]
-        lacking = " and ".join(told) or "cores, memory and GPUs that no single node has together"
+        best = {name: max((node.get(name, 0.0) for node in alive), default=0.0) for name in wanted}
+        shortages = [_shortage(name, amount, best[name]) for name, amount in wanted.items() if amount > best[name]]
+        lacking = " and ".join(shortages) or "cores, memory and GPUs that no single node has together"
         raise UserError(
             f"{job.name} needs {lacking}: ask for less (--cores-per-run, --gpus-per-run, a smaller replay), "
             "or add a node"
@@ -293,15 +284,11 @@ def node_resources(job: Job) -> dict[str, float]:
     return {name: amount for name, amount in amounts.items() if amount}
 
 
-def _lacking(name: str, wanted: float, best: float) -> str:
+def _shortage(name: str, wanted: float, best: float) -> str:
     if name == "memory":
         return f"about {wanted / 1e9:.1f} GB of memory where the largest node of the cluster has {best / 1e9:.1f}"
     kind = {"CPU": "cores", "GPU": "GPUs"}[name]
     return f"{wanted:g} {kind} where the largest node of the cluster has {best:g}"
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
 
 
 def _last_line(error: BaseException) -> str:

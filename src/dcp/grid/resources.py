@@ -5,13 +5,14 @@ A job's peak memory is estimated from the sizes of its runs:
     peak = process + seeds * (arrays + state)
 
 arrays: every part that `checks.memory_parts` knows. state: a second replay, learner and pool, for the copy that a
-checkpoint is written from. The constants are measured: docs/grid_forecast.md.
+checkpoint is written from. The constants are measured: docs/grid.md.
 """
 
 import os
 import re
 import subprocess
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -70,6 +71,13 @@ class FreeResources:
         """Free what a job has taken; `chosen`: its GPUs."""
         self._change(needed, chosen, +1)
 
+    def count(self, needed: Resources) -> int:
+        """Return how many such jobs fit at once."""
+        free, count = deepcopy(self), 0
+        while free.take(needed) is not None:
+            count += 1
+        return count
+
     def _change(self, needed: Resources, chosen: tuple[str, ...], sign: int) -> None:
         self.cores += sign * needed.cores
         self.jobs = None if self.jobs is None else self.jobs + sign
@@ -100,11 +108,11 @@ def require_gpu_memory(jobs: Sequence["Job"], gpus: Sequence[int]) -> None:
     """Raise UserError if a job's arrays exceed its share of the smallest GPU. `gpus`: bytes of each."""
     for job in jobs if gpus else ():
         share, needed = job.resources.gpus, device_memory(job.settings, len(job.seeds))
-        there = share * min(gpus)
-        if share and needed > there:
+        available = share * min(gpus)
+        if share and needed > available:
             raise UserError(
-                f"{job.name} needs about {needed / 1e9:.1f} GB of a GPU, but its share is {there / 1e9:.1f} GB: raise "
-                "--gpus-per-run, or use --seeds-as processes"
+                f"{job.name} needs about {needed / 1e9:.1f} GB of a GPU, but its share is {available / 1e9:.1f} GB: "
+                "raise --gpus-per-run, or use --seeds-as processes"
             )
 
 
@@ -129,10 +137,10 @@ def device_memory(settings: Settings, seeds: int = 1) -> int:
 
 def parse_memory(text: str) -> int:
     """Read 12GB, 500M or a number of bytes. -> bytes"""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)B?\s*", text, re.IGNORECASE)
-    if not found or float(found[1]) <= 0:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)B?\s*", text, re.IGNORECASE)
+    if not match or float(match[1]) <= 0:
         raise UserError(f"--memory takes an amount such as 12GB, not {text!r}")
-    return int(float(found[1]) * _UNITS[found[2].upper()])
+    return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 class Gpu(NamedTuple):
@@ -154,16 +162,16 @@ def gpus() -> tuple[Gpu, ...]:
         text = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return ()
-    found = [line.split(",") for line in text.splitlines() if line.count(",") == 1]
-    there = tuple(Gpu(index.strip(), int(float(mib)) * 2**20) for index, mib in found)
+    rows = [line.split(",") for line in text.splitlines() if line.count(",") == 1]
+    listed = tuple(Gpu(index.strip(), int(float(mib)) * 2**20) for index, mib in rows)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return there if visible is None else tuple(gpu for gpu in there if gpu.index in visible.split(","))
+    return listed if visible is None else tuple(gpu for gpu in listed if gpu.index in visible.split(","))
 
 
-def gpu_variables(gpus: tuple[str, ...], share: float, there: bool) -> dict[str, str]:
-    """Return the variables of a process that has these GPUs; `there`: whether the machine has any GPU at all."""
+def gpu_variables(gpus: tuple[str, ...], share: float, any_gpu: bool) -> dict[str, str]:
+    """Return the variables of a process that has these GPUs. `any_gpu`: whether the machine has one."""
     if not gpus:
-        return {"JAX_PLATFORMS": "cpu"} if there else {}
+        return {"JAX_PLATFORMS": "cpu"} if any_gpu else {}
     return {"CUDA_VISIBLE_DEVICES": ",".join(gpus), **_memory_share(share)}
 
 

@@ -10,20 +10,19 @@ import math
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError, install_hint
-from dcp.grid.jobs import Job, read_json, write_json
-from dcp.grid.launcher import SlurmOptions, Status
-from dcp.grid.local_launcher import last_line, start_worker
+from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError, install_hint, one_line
+from dcp.grid.jobs import Job, JobStatus, read_json, write_json
+from dcp.grid.launcher import last_line, start_worker
 from dcp.grid.resources import scheduled_variables
+from dcp.grid.worker import read_report, write_report
 
 TIMEOUTS = 1_000  # times that a run may be requeued after its time was up
 NOTICE = 300  # seconds before its time is up at which a job gets a signal: one iteration and a checkpoint must fit
@@ -32,6 +31,20 @@ GRACE = 15.0  # seconds that the report of a job that has ended may take to arri
 WAIT = 2.0
 ENDS = (signal.SIGTERM, signal.SIGINT)
 REQUEUES = (signal.SIGUSR1, signal.SIGUSR2)  # submitit listens to the second by default
+
+
+@dataclass(frozen=True)
+class SlurmOptions:
+    """The launcher's flags."""
+
+    slurm_partition: str | None = None
+    """SLURM: the partition. Default: the cluster's."""
+    slurm_time: int = 24 * 60
+    """SLURM: minutes that a job may take; a run that needs longer is requeued and resumes."""
+    slurm_constraint: str | None = None
+    """SLURM: features that a node must have."""
+    slurm_account: str | None = None
+    """SLURM: the account that is charged."""
 
 
 class SlurmLauncher:
@@ -45,7 +58,7 @@ class SlurmLauncher:
         """`most`: jobs of an array at once. `cluster`: "local" is submitit's own imitation, for tests."""
         self._planned, self._options, self._most, self._cluster = list(jobs), options, most, cluster
         self._jobs: dict[str, tuple[Job, Any]] = {}  # by name, with submitit's handle on the latest attempt
-        self._ended: dict[str, Status] = {}
+        self._ended: dict[str, JobStatus] = {}
         self._silent_since: dict[str, float] = {}
 
     def require(self) -> None:
@@ -73,7 +86,7 @@ class SlurmLauncher:
         for kind in kinds:  # all jobs of an array have the same resources
             self._submit_array([job for job in fresh if (job.resources.cores, job.resources.gpus) == kind])
 
-    def poll(self) -> dict[str, Status]:
+    def poll(self) -> dict[str, JobStatus]:
         return {name: self._status(job, handle) for name, (job, handle) in self._jobs.items()}
 
     def stop(self) -> None:
@@ -92,7 +105,7 @@ class SlurmLauncher:
         while not all(handle.done(force_check=True) for handle in running.values()):
             time.sleep(WAIT)
         for name in running:
-            self._ended[name] = Status("stopped", "stopped with the grid")
+            self._ended[name] = JobStatus("stopped", "stopped with the grid")
 
     def close(self) -> None:
         """Leave jobs in the queue: they are SLURM's."""
@@ -114,9 +127,8 @@ class SlurmLauncher:
         try:
             handles = executor.submit_array([SlurmTask(str(job.file)) for job in jobs])
         except (OSError, RuntimeError) as error:
-            told = " ".join(str(error).split())[:300]
             raise UserError(
-                f"SLURM did not accept the jobs ({told}): see --slurm-partition and the other --slurm flags"
+                f"SLURM did not accept the jobs ({one_line(error)}): see --slurm-partition and the other --slurm flags"
             ) from error
         self._jobs |= {job.name: (job, handle) for job, handle in zip(jobs, handles, strict=True)}
         numbers = {job.name: {"id": self._jobs[job.name][1].job_id, "at": time.time()} for job in jobs}
@@ -142,7 +154,7 @@ class SlurmLauncher:
         }
         return {name: value for name, value in asked.items() if value is not None}
 
-    def _status(self, job: Job, handle: Any) -> Status:
+    def _status(self, job: Job, handle: Any) -> JobStatus:
         if job.name not in self._ended:
             status = self._ask(job, handle)
             if status.state in ("waiting", "running"):
@@ -150,22 +162,22 @@ class SlurmLauncher:
             self._ended[job.name] = status
         return self._ended[job.name]
 
-    def _ask(self, job: Job, handle: Any) -> Status:
+    def _ask(self, job: Job, handle: Any) -> JobStatus:
         """Return the job's own report on how it ended; without one, SLURM's accounting."""
         where = f"SLURM job {handle.job_id}"
-        report = read_report(job, handle)
+        report = read_report(job, handle.job_id)
         if report is not None and report.code is not None:
-            return Status("failed" if report.code else "finished", report.why, where, report.code)
+            return JobStatus("failed" if report.code else "finished", report.why, where, report.code)
         state = str(handle.state).upper()
         if handle.done():
             if state.startswith("CANCELLED"):  # on purpose: no other attempt
-                return Status("stopped", "cancelled in SLURM", where, EXIT_MISTAKE)
+                return JobStatus("stopped", "cancelled in SLURM", where, EXIT_MISTAKE)
             since = self._silent_since.setdefault(job.name, time.monotonic())
             if time.monotonic() - since > GRACE:
-                return Status("failed", f"SLURM ended it ({state}); see {job.log}", where)
+                return JobStatus("failed", f"SLURM ended it ({state}); see {job.log}", where)
         if report is None or state in ("PENDING", "REQUEUED"):
-            return Status("running" if state == "RUNNING" else "waiting", where=where)
-        return Status("running", where=f"{where} on {report.host}")
+            return JobStatus("running" if state == "RUNNING" else "waiting", where=where)
+        return JobStatus("running", where=f"{where} on {report.host}")
 
     def _adopt(self, jobs: Sequence[Job]) -> set[str]:
         """Take over the jobs of an earlier process of this grid that SLURM still has. -> their names"""
@@ -184,7 +196,7 @@ class SlurmLauncher:
 
 def _exists(job: Job, handle: Any, submitted_at: float) -> bool:
     """Return whether SLURM still has this job, waiting or running."""
-    report = read_report(job, handle)
+    report = read_report(job, handle.job_id)
     if (report is not None and report.code is not None) or handle.done():
         return False
     return str(handle.state).upper() != "UNKNOWN" or time.time() - submitted_at < LAG
@@ -192,27 +204,6 @@ def _exists(job: Job, handle: Any, submitted_at: float) -> bool:
 
 def _folder(job: Job) -> Path:
     return job.grid_dir / "slurm"
-
-
-@dataclass(frozen=True)
-class JobReport:
-    """What a job says about itself, in a JSON file: `dcp grid` loads no pickle."""
-
-    id: str  # by SLURM
-    host: str
-    process: int
-    code: int | None = None  # None: it has not ended, or it will be requeued
-    why: str = ""
-
-
-def report_file(job: Job) -> Path:
-    return _folder(job) / "told" / f"{job.name}.json"
-
-
-def read_report(job: Job, handle: Any = None) -> JobReport | None:
-    """Return the report; with a handle, only if it belongs to that attempt."""
-    report = JobReport(**stored) if (stored := read_json(report_file(job))) else None
-    return None if report is None or (handle is not None and report.id != handle.job_id) else report
 
 
 class SlurmTask:
@@ -225,15 +216,15 @@ class SlurmTask:
         import submitit
 
         job = Job.read(self.file)
-        here = (submitit.JobEnvironment().job_id, socket.gethostname(), os.getpid())
+        number = submitit.JobEnvironment().job_id
         requeue = _requeue()
-        write_json(report_file(job), asdict(JobReport(*here)))
+        write_report(job, number)
         code, cancelled = _run_worker(job)
         if code in (EXIT_REQUEUE, EXIT_INTERRUPTED):
             if not cancelled:
                 requeue()
             raise SystemExit(EXIT_REQUEUE)  # a cluster may requeue by this code: slurm.conf, RequeueExit=75
-        write_json(report_file(job), asdict(JobReport(*here, code, last_line(job.log) if code else "")))
+        write_report(job, number, code, last_line(job.log) if code else "")
         return code
 
     def checkpoint(self) -> Any:
@@ -245,21 +236,21 @@ class SlurmTask:
 
 def _run_worker(job: Job) -> tuple[int, bool]:
     """Return the worker's exit code, and whether it should not be requeued."""
-    heard: list[int] = []
+    signals: list[int] = []
     child: subprocess.Popen[bytes] | None = None
 
     def pass_on(number: int, _: object) -> None:
-        heard.append(number)
-        if child is not None and len(heard) == 1:  # a second signal would end it at once
+        signals.append(number)
+        if child is not None and len(signals) == 1:  # a second signal would end it at once
             child.send_signal(signal.SIGINT)
 
     for number in (*ENDS, *REQUEUES):
         signal.signal(number, pass_on)
     child = start_worker(job, os.environ | scheduled_variables(job.resources), preexec_fn=_ignore_signals)
-    if heard:
+    if signals:
         child.send_signal(signal.SIGINT)
     code = child.wait()
-    return (128 - code if code < 0 else code), any(number in ENDS for number in heard)
+    return (128 - code if code < 0 else code), any(number in ENDS for number in signals)
 
 
 def _ignore_signals() -> None:

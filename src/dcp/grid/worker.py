@@ -1,4 +1,4 @@
-"""Run one job in this process, for every launcher. `python -m dcp.grid.worker JOB.json PARENT` is a child process.
+"""Train a job in this process, and tell others how far it is. `python -m dcp.grid.worker JOB.json PARENT` is a child.
 
 The folder decides what happens: an empty one starts a run; a run that was stopped or killed resumes from its checkpoint
 and ends with the same bits; a finished run is not touched.
@@ -8,22 +8,27 @@ import ctypes
 import fcntl
 import os
 import signal
+import socket
+import stat
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from dcp.config import Config
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
-from dcp.grid.jobs import Job, holder, run_status
-from dcp.grid.pausing import UNPAUSE, is_paused
+from dcp.grid.jobs import Job, Row, holder, read_record, run_status, write_json
 from dcp.named_code import user_import_path
+from dcp.runs.display import Display, Progress
+from dcp.runs.terminal import Pace
 
 WAIT = 2.0  # seconds between two looks at a folder that another process writes to
+BEAT = 1.0  # seconds between two heartbeats
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _held: list[int] = []  # descriptors of the locks on this process's cores, held until it ends
 
@@ -55,13 +60,13 @@ def run_job(job: Job, say: Callable[[str], None] = print) -> Outcome:
 
 
 def _train_when_free(job: Job, say: Callable[[str], None]) -> None:
-    """Wait while the job is paused or a process of an earlier grid still writes to the folder, then train."""
-    told = None
+    """Wait while a process of an earlier grid still writes to the folder, then train."""
+    announced = None
     while True:
-        while reason := _reason_to_wait(job):
-            if reason != told:
-                told = reason
-                say(f"{job.name}: {reason}")
+        while writer := holder(job):
+            if writer != announced:
+                announced = writer
+                say(f"{job.name}: waiting for {writer}, which writes to its folder")
             time.sleep(WAIT)
         try:
             return _train(job)
@@ -70,29 +75,99 @@ def _train_when_free(job: Job, say: Callable[[str], None]) -> None:
                 raise  # otherwise another process was faster, and the error was about its lock
 
 
-def _reason_to_wait(job: Job) -> str:
-    writer, paused = holder(job), is_paused(job)
-    if writer is None:
-        return UNPAUSE if paused else ""
-    return f"waiting for {writer}, which writes to its folder" + (f" and is {UNPAUSE}" if paused else "")
-
-
 def _train(job: Job) -> None:
-    from dcp.grid.grid_display import heartbeat
+    from dcp.runs.checkpoint import Cadence
     from dcp.runs.seeds import train_seeds
     from dcp.runs.training import resume, train
 
-    settings, folder, display = job.settings, job.folders[0], heartbeat(job.progress)
+    config, folder, options = Config(**asdict(job.settings)), job.folders[0], dict(vars(job.options))
+    overwrite = options.pop("overwrite")
+    options["cadence"] = Cadence(options.pop("checkpoint_evals"), options.pop("checkpoint_minutes"))
+    options["display"] = heartbeat(job.progress)
     if len(job.seeds) > 1:
-        train_seeds(Config(**asdict(settings)), job.seeds, runs_dir=job.root, resume=True, display=display)
+        train_seeds(config, job.seeds, runs_dir=job.root, resume=True, **options)
         return
-    status = run_status(folder, settings)
-    if status.kind in ("other", "broken"):
+    status = run_status(folder, job.settings)
+    if overwrite or status.kind == "new":
+        train(config, runs_dir=job.root, overwrite=overwrite, **options)
+    elif status.kind == "interrupted":
+        resume(folder, steps=status.steps, code=job.settings.code.values(), **options)
+    elif status.kind != "finished":
         raise UserError(status.why)
-    if status.kind == "new":
-        train(Config(**asdict(settings)), runs_dir=job.root, display=display)
-    if status.kind == "interrupted":
-        resume(folder, steps=status.steps, code=settings.code.values(), display=display)
+
+
+@dataclass(frozen=True)
+class Beat:
+    """A heartbeat: how far a run is between two evaluations, in a small file."""
+
+    env_steps: int
+    total: int
+    steps_per_second: float | None = None
+    seconds_left: float | None = None
+    at: float = 0.0  # time.time()
+
+
+class Heartbeat(Display):
+    """Write heartbeats and show nothing."""
+
+    def __init__(self, config: Config, file: Path, clock: Callable[[], float] = time.monotonic):
+        self._config, self._pace, self._file, self._clock = config, Pace(config), file, clock
+        self._written: float | None = None
+
+    def progress(self, progress: Progress) -> None:
+        self._pace.update(progress)
+        if self._written is None or self._clock() - self._written >= BEAT:
+            self._write()
+
+    def evaluated(self, rows: Sequence[Row]) -> None:
+        self._pace.evaluated()
+        self._write()
+
+    def joined(self, seeds: Sequence[int], unrolls: int, evaluations: int) -> None:
+        if unrolls:
+            self._pace = Pace(self._config, unrolls, evaluations)
+            self._write()
+
+    def _write(self) -> None:
+        self._written = self._clock()
+        speed, left = self._pace.estimate() or (None, None)
+        beat = Beat(self._pace.steps, self._pace.total, speed, left, time.time())
+        with suppress(OSError):  # a run must not end because a number is missing in the table
+            write_json(self._file, asdict(beat))
+
+
+def heartbeat(file: Path) -> Callable[[Config, Path], Display]:
+    """Return what `train(display=...)` takes. Removes the heartbeat of an earlier process."""
+    with suppress(OSError):
+        file.unlink(missing_ok=True)
+    return lambda config, folder: Heartbeat(config, file)
+
+
+def read_beat(file: Path) -> Beat | None:
+    """Return the last heartbeat; None if none can be read."""
+    return read_record(file, Beat)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a process that Ray or SLURM started says about itself, in a JSON file: no pickle is loaded."""
+
+    attempt: str  # which of the job's attempts: Ray's ticket, SLURM's number
+    host: str
+    process: int
+    code: int | None = None  # None: it has not ended, or it will be requeued
+    why: str = ""
+
+
+def write_report(job: Job, attempt: str, code: int | None = None, why: str = "") -> None:
+    """Say that this process works on the job, or with a code that it has ended."""
+    write_json(job.report, asdict(Report(attempt, socket.gethostname(), os.getpid(), code, why)))
+
+
+def read_report(job: Job, attempt: str | None = None) -> Report | None:
+    """Return the job's report; with `attempt`, only if it belongs to that one."""
+    report = read_record(job.report, Report)
+    return None if report is None or attempt not in (None, report.attempt) else report
 
 
 def begin_child(parent: int, cores: int) -> bool:
@@ -152,7 +227,8 @@ def _claim(allowed: list[int], count: int) -> list[int]:
     claimed: list[int] = []
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        if folder.stat().st_uid != os.getuid():
+        about = folder.lstat()  # of a link itself, which somebody else may have left here
+        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
             return []
         for core in allowed:
             if len(claimed) == count:

@@ -215,6 +215,7 @@ class Recorder:
         self.counts["rate_limited"] += step.rate_limited
 
     def _count_flips(self, step: Step) -> None:
+        assert step.sent is not None
         signs = np.sign(step.sent)  # a command of zero between two signs hides no flip
         step.flips = int(np.sum(signs * self._signs < 0))
         self._signs = np.where(signs, signs, self._signs)
