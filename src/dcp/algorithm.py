@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from dcp.actor import ChunkState, actor_heads, next_chunk_action
+from dcp.actor import ChunkState, next_chunk_action
 from dcp.config import PARTS, Config
 from dcp.envs.base import Environment, Episodes, EpisodeState
 from dcp.envs.mazes import share_of_cells_visited
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
-from dcp.interfaces import Agent, CommandState, hindsight_of
+from dcp.interfaces import Agent, CommandState, goals_of
 from dcp.learner import Learner, LearnerParams, LearnerState
 from dcp.methods.table import checked_agent, config_of, for_task, make_agent, make_part
 from dcp.replay import (
@@ -183,7 +183,9 @@ class Algorithm:
 
         params = run.learner.params if isinstance(run, RunState) else run
         parts = (self.learner.network, self.agent.critic, self.agent.condition)
-        return DeployedPolicy(self.env.spec, *parts, params.actor, params.critic, self.config.action_chunk)
+        return DeployedPolicy(
+            self.env.spec, *parts, params.actor, params.critic, self.config.action_chunk, params.scale
+        )
 
     def init_experience(self, key: Array) -> tuple[ActingState, ReplayState]:
         spec, num_envs = self.env.spec, self.config.num_envs
@@ -214,10 +216,12 @@ class Algorithm:
     def unroll(self, params: LearnerParams, acting: ActingState, key: Array) -> tuple[ActingState, Transition, Metrics]:
         """Do one unroll. -> acting, transitions [T, N, ...], metrics (means over the unroll)"""
 
-        def step(acting: ActingState, key: Array) -> tuple[ActingState, tuple[Transition, Metrics]]:
-            return self.step(params, acting, key)
+        def step(acting: ActingState, keys: tuple[Array, Array]) -> tuple[ActingState, tuple[Transition, Metrics]]:
+            return self.step(params, acting, *keys)
 
-        acting, (rows, metrics) = jax.lax.scan(step, acting, jax.random.split(key, self.config.unroll_length))
+        keys, held = jax.random.split(key, self.config.unroll_length), self.config.noise_hold
+        of_noise = keys if held == 1 else keys[jnp.arange(self.config.unroll_length) // held * held]
+        acting, (rows, metrics) = jax.lax.scan(step, acting, (keys, of_noise))
         metrics = {name: jnp.mean(values) for name, values in metrics.items()}
         spec = self.env.spec
         if spec.maze is not None and spec.maze_dims is not None:
@@ -226,18 +230,21 @@ class Algorithm:
         return acting, rows, metrics
 
     def step(
-        self, params: LearnerParams, acting: ActingState, key: Array
+        self, params: LearnerParams, acting: ActingState, key: Array, key_of_noise: Array
     ) -> tuple[ActingState, tuple[Transition, Metrics]]:
-        """Take Algorithm 1's RolloutStep for all environments. Every method draws from the same keys."""
-        key_command, key_noise, key_reset = jax.random.split(key, 3)
+        """Take Algorithm 1's RolloutStep for all environments. Every method draws from the same keys.
+
+        `key_of_noise`: the key itself, or an earlier step's where noise is held for several steps.
+        """
+        key_command, _, key_reset = jax.random.split(key, 3)
+        key_noise = jax.random.split(key_of_noise, 3)[1]
         learner, spec, episodes = self.learner, self.env.spec, acting.episodes
         state, goal = spec.split(episodes.env.obs)  # [N, S], [N, G]
         achieved = spec.achieved(state)  # [N, G]
-        representation = learner.representation(params.critic)
+        representation = learner.task_representation(params)
 
         command, commanded = self.agent.command.step(acting.command, achieved, goal, representation, key_command)
-        condition = self.agent.condition(representation, achieved, commanded)
-        mean, log_std = actor_heads(learner.network, params.actor, state, condition)
+        mean, log_std = learner.heads(params, state, commanded)
         action = learner.rule.explore(mean, log_std, jax.random.normal(key_noise, mean.shape))  # [N, A]
         plan = acting.plan
         if plan:
@@ -263,13 +270,14 @@ class Algorithm:
         self, learner: LearnerState, windows: Transition, key_future: Array, key_shuffle: Array, key_update: Array
     ) -> tuple[LearnerState, Metrics]:
         """Pass over the windows' pairs in shuffled batches, all or `updates_per_iteration`; return mean metrics."""
+        learner = self.learner.observed(learner, windows.state)
         pairs, order = self.pairs(windows, key_future, key_shuffle)
         return self.updates(learner, pairs, self.draws(order, key_update))
 
     def pairs(self, windows: Transition, key_future: Array, key_shuffle: Array) -> tuple[Batch, Array]:
         """Return every pair of the windows, with its hindsight goal, and the shuffled order of their batches"""
         config, fields = self.config, self.learner.needs
-        hindsight = hindsight_of(self.agent.critic)
+        hindsight = goals_of(self.agent)
         spec, chunk = self.env.spec, config.action_chunk
         pairs = relabel(windows, spec, config.discount, key_future, fields, hindsight, chunk)
         order = shuffled_batches(pairs.state.shape[0], config.batch_size, key_shuffle)
@@ -303,7 +311,7 @@ class Algorithm:
     @property
     def stores_falls(self) -> bool:
         """Tell whether the replay keeps which steps ended in a fall: only where the critic asks."""
-        return reads_falls(self.learner.needs, hindsight_of(self.agent.critic))
+        return reads_falls(self.learner.needs, goals_of(self.agent))
 
 
 def _seed_file(config: Config, env: Environment) -> Any:

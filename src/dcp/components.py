@@ -24,16 +24,16 @@ class Table(dict[str, Any]):
     A row of ours may be "dcp.module:name": it is imported when it is first asked for.
     """
 
-    def __init__(self, kind: str, rows: Mapping[str, Any]):
+    def __init__(self, kind: str, rows: Mapping[str, Any], joined: str | None = None):
         super().__init__(rows)
         self.kind = kind
+        self.joined = joined  # "dcp.module:name" of what "row+row" makes
         TABLES[kind] = self
 
     def __getitem__(self, name: str) -> Any:
         row = super().__getitem__(name)
         if isinstance(row, str):
-            module, _, attribute = row.partition(":")
-            row = self[name] = getattr(import_module(module), attribute)
+            row = self[name] = _row_of_ours(row)
         return row
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -51,6 +51,10 @@ class Table(dict[str, Any]):
             return name
         if name in self:
             return self[name]
+        if self.joined is not None and "+" in name:
+            if strange := [half for half in name.split("+") if half not in self]:
+                raise UserError(unknown(self.kind, strange[0], self))
+            return _row_of_ours(self.joined)
         if is_code(name):
             return _imported(self.kind, name)
         raise UserError(unknown(self.kind, name, self))
@@ -65,6 +69,11 @@ class Table(dict[str, Any]):
         if isinstance(row, str):
             return row
         return self.row_name(row) or f"{row.__module__}:{row.__qualname__}"
+
+
+def _row_of_ours(path: str) -> Any:
+    module, _, attribute = path.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def _imported(kind: str, name: str) -> Any:
@@ -101,6 +110,10 @@ def settings_of(component: Any) -> dict[str, Any]:
 
 def describe(kind: str, component: Any) -> dict[str, Any]:
     """Return {"name": ..., "settings": {...}}: what `build` makes this component from."""
+    if hasattr(component, "halves"):
+        halves = {name: describe(kind, half) for name, half in component.halves().items()}
+        settings = {f"{name}.{field}": x for name, half in halves.items() for field, x in half["settings"].items()}
+        return {"name": "+".join(half["name"] for half in halves.values()), "settings": settings}
     return {"name": TABLES[kind].name_of(type(component)), "settings": settings_of(component)}
 
 
@@ -110,6 +123,15 @@ def build(kind: str, name: Any, settings: Mapping[str, Any]) -> Any:
     if not isinstance(part, type) or not dataclasses.is_dataclass(part):
         raise UserError(f"the {kind} {shown(name)} is not a dataclass: write @dataclass(frozen=True) above its class")
     fields = setting_types(part)
+    if TABLES[kind].joined is not None and isinstance(name, str) and "+" in name:
+        halves: dict[str, dict[str, Any]] = {field: {} for field in fields}
+        for path, value in settings.items():
+            field, _, setting = path.partition(".")
+            if field not in halves:
+                raise UserError(f"{kind}.{path}: {unknown(f'part of {shown(name)}', field, fields)}")
+            halves[field][setting] = value
+        rows = zip(halves, name.split("+"), strict=True)
+        return part(**{field: build(kind, row, halves[field]) for field, row in rows})
     for field, value in settings.items():
         if field not in fields:
             raise UserError(f"{kind}.{field}: {unknown(f'setting of {shown(name)}', field, fields)}")

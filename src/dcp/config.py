@@ -64,7 +64,7 @@ class Settings:
     """What changes between episodes of a so101 task: all, or such as gains,delay (docs/so101.md). Default: nothing."""
 
     # What the actor is asked for (the paper's pool: 512 states, 32 candidates, every 25 steps)
-    actor_goal: Literal["future", "commanded"] | None = setting(None, of_method=True)
+    actor_goal: Literal["future", "commanded", "mixed"] | None = setting(None, of_method=True)
     """What the actor's loss aims at. Default: the method's row."""
     critic: str | None = setting(None, code=True, of_method=True)
     """What trains psi and values actions: a row (`dcp methods`), or your own as module:name. Default: the method's."""
@@ -127,6 +127,12 @@ class Settings:
     # The learner
     discount: float = setting(0.99, above=0.0, below=1.0)
     """How far ahead hindsight goals lie: k steps with probability proportional to discount^k."""
+    hindsight: str | None = None
+    """Where hindsight goals come from: future, uniform, final (JaxGCRL's HER) or her. Default: the critic's own."""
+    normalize: Literal["none", "running", "task"] = "none"
+    """Inputs of about unit size: by running mean and spread, or by the task's own scale. none: the paper's."""
+    noise_hold: int = setting(1, at_least=1)
+    """Steps for which the rollout keeps a draw of the action's noise. 1: the paper's."""
     actor_learning_rate: float = setting(3e-4, above=0.0)
     """Adam's, for the actor."""
     critic_learning_rate: float = setting(3e-4, above=0.0)
@@ -280,6 +286,7 @@ class Tracking:
         return [name for name in ("wandb", "trackio") if getattr(self, name)]
 
 
+WITH_SETTINGS = ("critic", "command", "condition", "network", "hindsight")
 PARTS = ("critic", "command", "condition", "network")  # of an agent: each may have settings of its own
 
 
@@ -297,7 +304,7 @@ def gathered(values: Mapping[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     own: dict[str, Any] = {}
     for name, value in values.items():
-        if name in PARTS and isinstance(value, Mapping) and value:
+        if name in WITH_SETTINGS and isinstance(value, Mapping) and value:
             own |= {f"{name}.{field}": setting for field, setting in value.items()}
         elif "." in name:
             own[name] = value
@@ -311,7 +318,7 @@ def gathered(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_setting(name: str) -> bool:
     """Tell whether this is a field, or a setting of one of an agent's parts such as condition.scale."""
-    return name in field_kinds() or (name.partition(".")[0] in PARTS and "." in name)
+    return name in field_kinds() or (name.partition(".")[0] in WITH_SETTINGS and "." in name)
 
 
 def cores() -> int:
@@ -406,7 +413,8 @@ def _range_violations(s: Settings) -> list[str]:
         if value is not None and choices and value not in choices:
             problems.append(f"unknown {name} {shown(value)}: choose one of {', '.join(choices)}")
     for name, value in s.component_settings.items():
-        if name.partition(".")[0] not in PARTS or not name.partition(".")[2].isidentifier():
+        part, *path = name.split(".")
+        if part not in WITH_SETTINGS or not path or not all(word.isidentifier() for word in path):
             problems.append(f"component_settings has {shown(name)}: write it as condition.scale, part and setting")
         elif not isinstance(value, str | int | float | bool | list | tuple | None):
             problems.append(f"{name} is {shown(value)}: use a number, text or a list")

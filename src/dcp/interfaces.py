@@ -5,7 +5,7 @@ a part of your own needs these methods, and inherits from nothing.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import jax
@@ -13,7 +13,7 @@ import jax
 from dcp.types import Array, Batch, EnvSpec, Metrics, Params
 
 CommandState = Any
-ActorGoal = Literal["future", "commanded"]
+ActorGoal = Literal["future", "commanded", "mixed"]  # mixed: half the rows' own future, half another row's
 
 
 class Representation(NamedTuple):
@@ -54,6 +54,8 @@ class Hindsight:
     discount: float | None = None  # above 0 and up to 1, which is uniform; None: the config's
     current_share: float = 0.0  # of the rows: the row's own achieved goal
     random_share: float = 0.0  # of the rows: that of any row of the window
+    others_share: float = 0.0  # of the rows: that of any row of any environment
+    commanded_share: float = 0.0  # of the rows: the goal that was commanded
     goal_steps: int = 1  # m of `goal_sequence`
     within: float | None = None  # how near counts as a hit; None: the task's threshold
     bins: tuple[int, ...] = ()  # edges of the bins of `occupancy`, in steps
@@ -179,6 +181,7 @@ class Agent(NamedTuple):
     condition: Condition
     actor_goal: ActorGoal = "commanded"
     network: Network | None = None
+    hindsight: Hindsight | None = None  # where the learner's goals come from; None: the critic's own
 
 
 def representation_of(critic: Critic, problem: Problem, params: Params) -> Representation:
@@ -199,12 +202,24 @@ def needs(agent: Agent) -> frozenset[str]:
 
     The next action, and what its entropy is worth, are drawn at the next state for the hindsight goal.
     """
-    fields = agent.critic.needs | ({"future_goal"} if agent.actor_goal == "future" else frozenset())
+    fields = agent.critic.needs | ({"future_goal"} if agent.actor_goal != "commanded" else frozenset())
     return fields | {"next_action", "next_state", "future_goal"} if fields & _OF_NEXT_ACTION else fields
 
 
 def hindsight_of(critic: Critic) -> Hindsight:
+    """Return how the critic wants its goals drawn."""
     return getattr(critic, "hindsight", None) or Hindsight()
+
+
+_DRAWS = ("draws", "discount", "current_share", "random_share", "others_share", "commanded_share")
+
+
+def goals_of(agent: Agent) -> Hindsight:
+    """Return how the agent's goals are drawn: its own choice, else its critic's."""
+    wanted = hindsight_of(agent.critic)
+    if agent.hindsight is None:
+        return wanted
+    return replace(wanted, **{name: getattr(agent.hindsight, name) for name in _DRAWS})
 
 
 def actor_value(

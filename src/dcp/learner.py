@@ -20,7 +20,7 @@ from dcp.interfaces import (
     needs,
     representation_of,
 )
-from dcp.networks import MLP
+from dcp.networks import MLP, in_task_units, init_scale, observe, scaled_batch, scaled_goal, scaled_state
 from dcp.types import Array, Batch, EnvSpec, Metrics, Params
 
 
@@ -28,6 +28,7 @@ class LearnerParams(NamedTuple):
     actor: Params
     critic: Params
     log_alpha: Array  # []
+    scale: Any = ()  # a Scale, where inputs are normalised; no gradient reaches it
 
 
 class Delayed(NamedTuple):
@@ -94,17 +95,39 @@ class Learner:
         key_actor, *keys_critic = jax.random.split(key, 3)
         critic = self.agent.critic.init(jnp.stack(keys_critic), self.problem)
         size = self.agent.condition.size(self.spec, self.agent.critic.repr_dim)
-        params = LearnerParams(init_actor(self.network, key_actor, self.spec, size), critic.params, jnp.zeros(()))
+        params = LearnerParams(
+            init_actor(self.network, key_actor, self.spec, size),
+            critic.params,
+            jnp.zeros(()),
+            init_scale(self.config.normalize, self.spec),
+        )
         delayed = Delayed(jnp.zeros((), jnp.int32), params.actor) if self.rule.delay > 1 else ()
         return LearnerState(params, self.optimizer.init(params), critic.carried, delayed)
 
     def representation(self, critic_params: Params) -> Representation:
+        """Read the critic, for states and goals as networks see them."""
         return representation_of(self.agent.critic, self.problem, critic_params)
+
+    def task_representation(self, params: LearnerParams) -> Representation:
+        """Read the critic, for states and goals in the task's own units."""
+        return in_task_units(self.representation(params.critic), params.scale, self.spec)
+
+    def heads(self, params: LearnerParams, state: Array, goal: Array) -> tuple[Array, Array]:
+        """Return the actor's mean and log std for states and goals in the task's own units."""
+        state, goal = scaled_state(params.scale, state), scaled_goal(params.scale, self.spec, goal)
+        condition = self.agent.condition(self.representation(params.critic), self.spec.achieved(state), goal)
+        return actor_heads(self.network, params.actor, state, condition)
+
+    def observed(self, learner: LearnerState, states: Array) -> LearnerState:
+        """Return the learner whose running scale has seen these states [..., S]."""
+        if self.config.normalize != "running":
+            return learner
+        params = learner.params
+        return learner._replace(params=params._replace(scale=observe(params.scale, states)))
 
     def actor_loss(self, params: LearnerParams, batch: Batch, noise: Array) -> tuple[Array, Array]:
         """Return Algorithm 1's ActorLoss, by the critic's actor rule, and the log probability of a draw [B]."""
-        goal = batch.future_goal if self.agent.actor_goal == "future" else batch.commanded_goal  # [B, G]
-        assert goal is not None
+        goal = self.actor_goal(batch)  # [B, G]
         representation = self.representation(params.critic)
         condition = self.agent.condition(representation, self.spec.achieved(batch.state), goal)
         mean, log_std = actor_heads(self.network, params.actor, batch.state, condition)
@@ -118,6 +141,16 @@ class Learner:
             change = jnp.tanh(mean) - jnp.tanh(after)  # [B, A]
             loss = loss + weight * jnp.mean(jnp.sum(change**2, axis=-1))
         return loss, log_prob
+
+    def actor_goal(self, batch: Batch) -> Array:
+        """Return what the actor's loss aims at: [B, G]."""
+        if self.agent.actor_goal == "commanded":
+            return batch.commanded_goal
+        assert batch.future_goal is not None
+        if self.agent.actor_goal == "future":
+            return batch.future_goal
+        own = jnp.arange(batch.state.shape[0])[:, None] < batch.state.shape[0] // 2  # [B, 1]
+        return jnp.where(own, batch.future_goal, jnp.roll(batch.future_goal, 1, axis=0))
 
     def with_next_action(self, params: LearnerParams, actor: Params, batch: Batch, key: Array) -> Batch:
         """Add what this actor would do at the next state, for a critic that bootstraps from it."""
@@ -148,8 +181,10 @@ class Learner:
 
         `critic_batch`: what the critic learns from, where that is not what the actor learns from.
         """
+        scale = jax.lax.stop_gradient(params.scale)
+        batch = scaled_batch(scale, self.spec, batch)
         actor, of_actor = self.with_temperature(params.log_alpha, *self.actor_loss(params, batch, noise))
-        for_critic = batch if critic_batch is None else critic_batch
+        for_critic = batch if critic_batch is None else scaled_batch(scale, self.spec, critic_batch)
         key = jax.random.key(0) if key is None else key
         for_critic = self.with_next_action(params, delayed.actor if delayed else params.actor, for_critic, key)
         critic, of_critic = self.agent.critic.loss(self.problem, params.critic, carried, for_critic, key)

@@ -133,6 +133,16 @@ def draw_goals(
         random_row = jax.random.randint(key_row, left.shape, 0, left.shape[0])
         at = jnp.where(is_random, random_row, jnp.where(is_current, now, at))
     goal = achieved[at, envs]  # [T, N, G]
+    if hindsight.others_share or hindsight.commanded_share:
+        key_kind, key_row, key_env = jax.random.split(jax.random.fold_in(key, 2), 3)
+        kind = jax.random.uniform(key_kind, left.shape)
+        is_other = kind < hindsight.others_share
+        is_commanded = ~is_other & (kind < hindsight.others_share + hindsight.commanded_share)
+        row = jax.random.randint(key_row, left.shape, 0, left.shape[0])
+        env = jax.random.randint(key_env, left.shape, 0, left.shape[1])
+        goal = jnp.where(is_other[..., None], achieved[row, env], goal)
+        goal = jnp.where(is_commanded[..., None], windows.commanded_goal, goal)
+        is_random = is_random | is_other | is_commanded
     steps = jnp.where(is_random, 0, at - now)
     if hindsight.goal_steps == 1:
         return Drawn(goal, steps, goal[:, :, None])

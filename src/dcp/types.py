@@ -91,6 +91,7 @@ class EnvSpec:
     maze_dims: tuple[int, int] | None = None  # the state's coordinates in the maze's plane
     physics: str = "none"  # none (pure kinematics), the paper's spring, generalized or mjx, or mujoco (its C engine)
     fixes: tuple[str, ...] = ()  # what fidelity `fixed` repairs here, besides drawing new goals at each episode
+    scale: tuple[tuple[float, ...], tuple[float, ...]] | None = None  # centre and spread of each number of a state
     action_chunk: int = 1  # as a learner sees the task: an action is that many of the environment's
 
     @property

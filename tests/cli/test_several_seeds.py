@@ -173,7 +173,7 @@ def test_seeds_as_processes_stop_together_and_end_as_single_runs(longer_run, tmp
     process = dcp(*flags, "--resume", "auto")
     out, err = stopped(process, folders)
     assert process.returncode == 75, err
-    assert "Stopped. The runs resume by the same command with --resume auto." in out
+    assert "Stopped. The same command with --resume auto resumes the runs." in out
     process = dcp(*flags, "--resume", "auto")
     out, err = process.communicate(timeout=500)
     assert process.returncode == 0, err

@@ -92,7 +92,7 @@ class OwnGoals(Contrastive):
         ({"draws": "last"}, "has draws 'last': use future or final"),
         ({"discount": 0.0}, "has discount 0.0: use a number above 0 and up to 1"),
         ({"discount": 1.01}, "has discount 1.01"),
-        ({"current_share": -0.1}, "has current_share -0.1 and random_share 0.0"),
+        ({"current_share": -0.1}, "has current_share -0.1: use shares from 0"),
         ({"current_share": 0.6, "random_share": 0.5}, "whose sum is at most 1"),
         ({"draws": "final", "goal_steps": 2}, "has goal_steps 2: use 1: nothing follows a final goal"),
         ({"goal_steps": 0}, "has goal_steps 0: use 1 or more"),

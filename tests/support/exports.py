@@ -9,7 +9,7 @@ import numpy as np
 
 from dcp.policies.exports import encode, load_exported
 from dcp.policies.numpy_policy import ExportedPolicy
-from dcp.policies.policy import DeployedPolicy
+from dcp.policies.policy import DeployedPolicy, deployed_params
 from dcp.policies.policy_file import save_policy
 from dcp.types import EnvSpec
 from tests.support.untrained import learner_of
@@ -36,7 +36,7 @@ def untrained(method: str, spec: EnvSpec = ANT, **settings: Any) -> DeployedPoli
 
     shapes = jax.eval_shape(learner.init, jax.random.key(0)).params
     actor, critic = jax.tree_util.tree_map_with_path(draw, (shapes.actor, shapes.critic))
-    del critic["psi_sa"]  # a policy may come without its critic
+    critic = deployed_params(agent.critic, critic)  # a policy may come without what serves only training
     return DeployedPolicy(spec, learner.network, agent.critic, agent.condition, actor, critic)
 
 

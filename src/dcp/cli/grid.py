@@ -182,7 +182,7 @@ def exit_code(driver: Driver, again: str) -> int:
     """Say which jobs failed, and return the command's exit code. `again`: the command that tries them again."""
     failed = [line for line in driver.lines if line.state != "finished"]
     if driver.stopped and failed:
-        print(f"Stopped. The runs resume by {again}.")
+        print(f"Stopped. {again.capitalize()} resumes the runs.")
         return EXIT_REQUEUE
     for line in failed[:MOST_FAILURES]:
         attempt = f" at attempt {line.attempt}" if line.attempt > 1 else ""

@@ -90,15 +90,15 @@ def weighted_interval(values: np.ndarray, weights: np.ndarray, least: float, mos
     if total == 0.0:
         return UNKNOWN
     mean = float(np.sum(values * weights) / total)
-    variance = count / max(count - 1, 1) * float(np.sum((weights * (values - mean)) ** 2)) / total**2
-    return _t_within(mean, variance, count, least, most)
+    error = math.sqrt(count / max(count - 1, 1) * float(np.sum((weights * (values - mean)) ** 2))) / total
+    return _t_within(mean, error, count, least, most)
 
 
-def _t_within(mean: float, variance: float, count: int, least: float, most: float) -> Interval:
-    """Return Student's t interval of a mean with this variance, within its bounds; none for fewer than two."""
+def _t_within(mean: float, error: float, count: int, least: float, most: float) -> Interval:
+    """Return Student's t interval of a mean with this standard error, within its bounds; none for fewer than two."""
     if count < 2:
         return Interval(mean, count=count)
-    half = float(stats.t.ppf(0.5 + 0.5 * CONFIDENCE, df=count - 1)) * math.sqrt(variance)
+    half = float(stats.t.ppf(0.5 + 0.5 * CONFIDENCE, df=count - 1)) * error
     return Interval(mean, max(mean - half, least), min(mean + half, most), count=count)
 
 
@@ -135,7 +135,8 @@ def clustered_mean(
 
     With one state per episode it is the plain t interval. Where values have bounds, so has the interval.
     """
-    return _t_within(*_between(values, episodes), least, most)
+    mean, variance, count = _between(values, episodes)
+    return _t_within(mean, math.sqrt(variance), count, least, most)
 
 
 def clustered_share(holds: np.ndarray, episodes: np.ndarray) -> Interval:

@@ -14,7 +14,7 @@ from dcp.critics.contrastive import loss_of_chunks
 from dcp.envs.base import Environment
 from dcp.envs.registry import env_of, is_ours
 from dcp.errors import UserError
-from dcp.interfaces import hindsight_of
+from dcp.interfaces import goals_of
 from dcp.learner import Learner
 from dcp.machine import devices
 from dcp.methods.table import make_agent
@@ -171,7 +171,7 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     config = Config(**vars(settings))
     chunked, num_envs, length = spec.in_chunks(config.action_chunk), config.num_envs, config.window or 0
     agent = make_agent(config, chunked)
-    wanted, hindsight = Learner(config, chunked, agent).needs, hindsight_of(agent.critic)
+    wanted, hindsight = Learner(config, chunked, agent).needs, goals_of(agent)
 
     def rows(number: int) -> Transition:
         shape = (number, num_envs)

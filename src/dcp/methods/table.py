@@ -1,13 +1,13 @@
 """The paper's methods as a table. Everything that is not in a row is the same for every method."""
 
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from dcp.components import TABLES, Table, build, describe, settings_of
-from dcp.config import PARTS, Config, Settings
+from dcp.components import TABLES, Table, build, describe
+from dcp.config import PARTS, WITH_SETTINGS, Config, Settings
 from dcp.critics.contrastive import Contrastive
 from dcp.errors import UserError, shown
 from dcp.interfaces import (
@@ -18,7 +18,7 @@ from dcp.interfaces import (
     Critic,
     Hindsight,
     Problem,
-    hindsight_of,
+    goals_of,
     needs,
     needs_embedding,
     representation_of,
@@ -53,6 +53,7 @@ METHODS = Table(
         "chronosrl": Method("chronosrl", FinalGoal, RawGoal, "future"),
         "chronosrl_direction": Method("chronosrl", FinalGoal, Direction, "future"),  # another actor's input
         "sac_her": Method("sac", FinalGoal, RawGoal, "future"),
+        "sac_direction": Method("sac+contrastive", FinalGoal, Direction, "future"),  # the paper's third direction
         "td3_her": Method("td3", FinalGoal, RawGoal, "future"),
         "td_infonce": Method("td_infonce", FinalGoal, RawGoal, "future"),
         "gcbc": Method("gcbc", FinalGoal, RawGoal, "future"),
@@ -72,6 +73,7 @@ CRITICS = Table(
         "td_infonce": "dcp.critics.td_infonce:TDInfoNCE",
         "gcbc": "dcp.critics.value:GCBC",
     },
+    joined="dcp.critics.pair:Pair",  # sac+contrastive: one values actions, the other embeds goals
 )
 COMMANDS = Table("command", {"final_goal": FinalGoal, "pooled_subgoal": PooledSubgoal})
 CONDITIONS = Table(
@@ -86,6 +88,30 @@ CONDITIONS = Table(
         "curvature": "dcp.methods.more_conditions:Curvature",
     },
 )
+
+
+@dataclass(frozen=True)
+class Uniform(Hindsight):
+    """Draw goals uniformly from the rest of the episode."""
+
+    discount: float | None = 1.0
+
+
+@dataclass(frozen=True)
+class Final(Hindsight):
+    """Take the episode's last achieved goal, as JaxGCRL's SAC and TD3 with HER do."""
+
+    draws: Literal["future", "final"] = "final"
+
+
+@dataclass(frozen=True)
+class HER(Hindsight):
+    """Draw goals from the future, and a share of them from any row of any environment."""
+
+    others_share: float = 0.2
+
+
+HINDSIGHTS = Table("hindsight", {"future": Hindsight, "uniform": Uniform, "final": Final, "her": HER})
 assert [table.kind for table in (CRITICS, COMMANDS, CONDITIONS, NETWORKS)] == list(PARTS)
 
 
@@ -100,18 +126,33 @@ def named_parts(settings: Settings) -> dict[str, Any]:
 
 def make_part(kind: str, settings: Settings) -> Any:
     """Build the configured critic, command, condition or network with its settings."""
-    row = TABLES[kind].find(named_parts(settings)[kind])
-    shared = {name: getattr(settings, name) for name in getattr(row, "from_config", ())}
+    name = named_parts(settings)[kind]
+    row = TABLES[kind].find(name)
+    shared = _from_config(row, settings)
+    if kind == "critic" and isinstance(name, str) and "+" in name:
+        halves = zip(("value", "embedding"), name.split("+"), strict=True)
+        shared = {
+            f"{of}.{field}": x for of, half in halves for field, x in _from_config(CRITICS[half], settings).items()
+        }
     own = settings.settings_of(kind)
     if shadow := sorted(shared.keys() & own.keys()):  # the config's field has the checks
         raise UserError(f"{kind}.{shadow[0]} is the config's {shadow[0]}: set that instead")
-    return build(kind, row, {**shared, **own})
+    return build(kind, name, {**shared, **own})
+
+
+def _from_config(row: Any, settings: Settings) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in getattr(row, "from_config", ())}
 
 
 def make_agent(settings: Settings, spec: EnvSpec) -> Agent:
     """Build the configured method for this environment, or refuse parts that do not fit together."""
     parts = {kind: make_part(kind, settings) for kind in PARTS}
     agent = Agent(actor_goal=named_parts(settings)["actor_goal"], **parts)
+    own = settings.settings_of("hindsight")
+    if own and settings.hindsight is None:
+        raise UserError(f"hindsight.{next(iter(own))} is a setting without its row: name a --hindsight, such as her")
+    if settings.hindsight is not None:
+        agent = agent._replace(hindsight=build("hindsight", settings.hindsight, own))
     return for_task(checked_agent(agent), spec, settings.episode_length)
 
 
@@ -156,7 +197,7 @@ def checked_agent(agent: Agent) -> Agent:
         name, known = CRITICS.name_of(type(agent.critic)), ", ".join(Batch._fields[3:])
         raise UserError(f"the critic {name} needs {unknown[0]!r}, which the replay does not give: it gives {known}")
     critic = CRITICS.name_of(type(agent.critic))
-    if broken := _broken_hindsight(hindsight_of(agent.critic)):
+    if broken := _broken_hindsight(goals_of(agent)):
         raise UserError(f"the hindsight of the critic {critic} has {broken}")
     if getattr(agent.condition, "needs_steps", False) and "steps" not in agent.critic.gives:
         able = ", ".join(name for name, row in CRITICS.items() if "steps" in row.gives)
@@ -184,13 +225,15 @@ def checked_agent(agent: Agent) -> Agent:
 
 def _broken_hindsight(hindsight: Hindsight) -> str | None:
     """Return what is wrong with how a critic draws its goals, or None."""
-    h, shares = hindsight, (hindsight.current_share, hindsight.random_share)
+    h = hindsight
+    shares = {name: x for name, x in vars(h).items() if name.endswith("_share")}
     if h.draws not in ("future", "final"):
         return f"draws {shown(h.draws)}: use future or final"
     if h.discount is not None and not 0.0 < h.discount <= 1.0:
         return f"discount {h.discount}: use a number above 0 and up to 1"
-    if not (min(shares) >= 0.0 and sum(shares) <= 1.0):
-        return f"current_share {shares[0]} and random_share {shares[1]}: use shares from 0 whose sum is at most 1"
+    if not (min(shares.values()) >= 0.0 and sum(shares.values()) <= 1.0):
+        listed = " and ".join(f"{name} {x}" for name, x in shares.items() if x)
+        return f"{listed}: use shares from 0 whose sum is at most 1"
     if h.goal_steps < 1 or (h.draws == "final" and h.goal_steps > 1):
         most = "1: nothing follows a final goal" if h.draws == "final" else "1 or more"
         return f"goal_steps {h.goal_steps}: use {most}"
@@ -201,24 +244,29 @@ def config_of(agent: Agent, config: Config) -> Config:
     """Return the config with an agent's parts and settings, from which `make_agent` builds this agent again."""
     fields: dict[str, Any] = {"actor_goal": agent.actor_goal}
     settings: dict[str, Any] = {}
-    for kind in PARTS:
+    for kind in WITH_SETTINGS:
         part = getattr(agent, kind)
         if part is None:
             continue
-        fields[kind] = describe(kind, part)["name"]
-        shared = getattr(type(part), "from_config", ())
-        values = settings_of(part)
-        fields |= {field: value for field, value in values.items() if field in shared}
-        settings |= {f"{kind}.{field}": value for field, value in values.items() if field not in shared}
+        fields[kind], values = describe(kind, part).values()
+        shared = _shared_fields(part)
+        fields |= {field: values[path] for path, field in shared.items()}
+        settings |= {f"{kind}.{path}": value for path, value in values.items() if path not in shared}
     method = config.method  # keep a name that the user chose
     if method in METHODS:
         method = next((name for name, row in METHODS.items() if _is_row(agent, row)), "own")
     return replace(config, method=method, component_settings=settings, **fields)
 
 
+def _shared_fields(part: Any) -> dict[str, str]:
+    """Return the config's fields among a part's settings, by the setting's path: a pair's begin with the half."""
+    if hasattr(part, "halves"):
+        halves = part.halves().items()
+        return {f"{half}.{path}": field for half, of in halves for path, field in _shared_fields(of).items()}
+    return {field: field for field in getattr(type(part), "from_config", ())}
+
+
 def _is_row(agent: Agent, method: Method) -> bool:
-    parts = (CRITICS.find(method.critic), COMMANDS.find(method.command), CONDITIONS.find(method.condition))
-    return (type(agent.critic), type(agent.command), type(agent.condition), agent.actor_goal) == (
-        *parts,
-        method.actor_goal,
-    )
+    parts = zip(("critic", "command", "condition"), method[:3], strict=True)
+    names = [(describe(kind, getattr(agent, kind))["name"], TABLES[kind].name_of(row)) for kind, row in parts]
+    return all(own == of_row for own, of_row in names) and agent.actor_goal == method.actor_goal

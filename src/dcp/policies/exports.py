@@ -313,9 +313,11 @@ def foreign_part(policy: "DeployedPolicy") -> str | None:
 def _psi_g_is_a_network(critic: Any) -> bool:
     """Return whether psi_g is just the network applied to the goal's coordinates, as our forms compute it."""
     from dcp.critics.contrastive import Contrastive
+    from dcp.critics.pair import Pair
     from dcp.critics.quasimetric import TMD, Quasimetric
     from dcp.critics.survival import ChronoSRL
 
+    critic = critic.embedding if type(critic) is Pair else critic
     return type(critic) in (Contrastive, Quasimetric, TMD) or (type(critic) is ChronoSRL and critic.goal_steps == 1)
 
 
@@ -326,13 +328,39 @@ def _condition_name(policy: "DeployedPolicy") -> str:
 
 
 def own_networks(policy: "DeployedPolicy") -> dict[str, list[Layer]]:
-    """Return the layers of psi_g and of the actor's mean. `compare` finds whatever is missing here."""
+    """Return the layers of psi_g and of the actor's mean, for states and goals in the task's own units.
+
+    `compare` finds whatever is missing here.
+    """
     size = policy.action_chunk * policy.spec.action_size
     *hidden, last = _layers(policy, policy.actor)
     kernel, bias = last.arrays["kernel"], last.arrays["bias"]
     mean = last._replace(arrays={"kernel": kernel[:, :size], "bias": bias[:size]})  # the other half is the log std
-    psi_g = _layers(policy, policy.critic_params["psi_g"]) if "psi_g" in policy.critic_params else []
-    return {"psi_g": psi_g, "actor": [*hidden, mean]}
+    params = policy.critic_params.get("embedding", policy.critic_params)  # of a pair of critics
+    psi_g = _layers(policy, params["psi_g"]) if "psi_g" in params else []
+    return _in_task_units(policy, psi_g, [*hidden, mean])
+
+
+def _in_task_units(policy: "DeployedPolicy", psi_g: list[Layer], actor: list[Layer]) -> dict[str, list[Layer]]:
+    """Return the networks with the policy's scale in their first layers: W (x - centre) / spread + b is linear in x."""
+    if not policy.scale:
+        return {"psi_g": psi_g, "actor": actor}
+    centre, spread = np.asarray(policy.scale.centre, np.float64), np.asarray(policy.scale.spread, np.float64)
+    dims, raw = list(policy.spec.goal_dims), _condition_name(policy) in ("raw_goal", "direction_and_goal")
+    size = actor[0].arrays["kernel"].shape[0]
+    of_actor = np.zeros(size), np.ones(size)  # a direction has no scale
+    for whole, part in zip(of_actor, (centre, spread), strict=True):
+        whole[: len(part)] = part
+        if raw:
+            whole[size - len(dims) :] = part[dims]
+    scaled = {"psi_g": [_scaled(psi_g[0], centre[dims], spread[dims]), *psi_g[1:]] if psi_g else []}
+    return scaled | {"actor": [_scaled(actor[0], *of_actor), *actor[1:]]}
+
+
+def _scaled(layer: Layer, centre: np.ndarray, spread: np.ndarray) -> Layer:
+    kernel = np.asarray(layer.arrays["kernel"], np.float64) / spread[:, None]
+    bias = np.asarray(layer.arrays["bias"], np.float64) - centre @ kernel
+    return layer._replace(arrays={**layer.arrays, "kernel": kernel.astype(np.float32), "bias": bias.astype(np.float32)})
 
 
 def _layers(policy: "DeployedPolicy", params: Any) -> list[Layer]:

@@ -21,12 +21,13 @@ from dcp.components import describe
 from dcp.errors import UserError
 from dcp.files.writing import write_whole
 from dcp.interfaces import Condition, Critic, Network, Problem, Representation, representation_of
+from dcp.networks import in_task_units, scaled_goal, scaled_state
 from dcp.types import Array, EnvSpec, Params
 
 PolicyState = Any
 _FIXED = ["spec", "network", "critic", "condition", "action_chunk"]  # static fields of a policy as a program's argument
 
-POLICY_SCHEMA_VERSION = 3  # 2 stores the critic, the condition and the network as components; 3 has action chunks
+POLICY_SCHEMA_VERSION = 4  # 2 stores the parts as components; 3 has action chunks; 4 has a scale
 KINDS = ("network", "critic", "condition")  # the parts of a policy
 METADATA_KEY = "dcp"  # the only metadata entry, because safetensors writes several in no fixed order
 CHECKSUM = "sha256"
@@ -40,7 +41,7 @@ class Policy(Protocol):
     def act(self, policy_state: PolicyState, state: Array, goal: Array) -> tuple[PolicyState, Array]: ...
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["actor", "critic_params"], meta_fields=_FIXED)
+@partial(jax.tree_util.register_dataclass, data_fields=["actor", "critic_params", "scale"], meta_fields=_FIXED)
 @dataclass(frozen=True)
 class DeployedPolicy:
     """Act with the deterministic actor. Deployment only replaces z by g in the condition."""
@@ -52,12 +53,16 @@ class DeployedPolicy:
     actor: Params = field(repr=False)
     critic_params: Params = field(repr=False)
     action_chunk: int = 1
+    scale: Any = ()
 
     @property
     def representation(self) -> Representation:
-        return representation_of(
-            self.critic, Problem(self.spec.in_chunks(self.action_chunk), self.network), self.critic_params
-        )
+        """Return what others may read of the critic, for states and goals in the task's own units."""
+        return in_task_units(self._scaled_representation(), self.scale, self.spec)
+
+    def _scaled_representation(self) -> Representation:
+        problem = Problem(self.spec.in_chunks(self.action_chunk), self.network)
+        return representation_of(self.critic, problem, self.critic_params)
 
     def init(self, key: Array) -> Any:
         """Return the first policy state. If actions are chunks, they are taken open loop, starting with a new one."""
@@ -75,7 +80,8 @@ class DeployedPolicy:
 
     def heads(self, state: Array, goal: Array) -> tuple[Array, Array]:
         """Return mean and log std before squashing: [..., H * A] each."""
-        condition = self.condition(self.representation, self.spec.achieved(state), goal)
+        state, goal = scaled_state(self.scale, state), scaled_goal(self.scale, self.spec, goal)
+        condition = self.condition(self._scaled_representation(), self.spec.achieved(state), goal)
         return actor_heads(self.network, self.actor, state, condition)
 
     def __call__(self, observation: Any, goal: Any) -> np.ndarray:
@@ -128,14 +134,17 @@ def _act(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
 def save_policy(path: str | Path, policy: DeployedPolicy, about: Mapping[str, Any]) -> Path:
     """Write the policy completely or not at all. `about` says where it comes from: env, method, and more."""
     path = Path(path)
-    metadata = {
-        "schema_version": POLICY_SCHEMA_VERSION if policy.action_chunk > 1 else 2,
+    metadata: dict[str, Any] = {
+        "schema_version": 4 if policy.scale else 3 if policy.action_chunk > 1 else 2,  # an older dcp reads what it can
         "spec": {name: value for name, value in asdict(policy.spec).items() if name != "action_chunk"},
         **{kind: describe(kind, getattr(policy, kind)) for kind in KINDS},
         "about": dict(about),
         **({"action_chunk": policy.action_chunk} if policy.action_chunk > 1 else {}),
+        **({"scaled": True} if policy.scale else {}),
     }
-    named = named_arrays({"actor": policy.actor, "critic": policy.critic_params})
+    if policy.spec.scale is None:
+        del metadata["spec"]["scale"]  # an older dcp does not know it
+    named = named_arrays({"actor": policy.actor, "critic": policy.critic_params, "scale": policy.scale})
     arrays = {name: np.asarray(array, order="C") for name, array in named.items()}
     metadata[CHECKSUM] = checksum(json.loads(json.dumps(metadata)), arrays)  # as JSON returns it: tuples become lists
     write_whole(path, save(arrays, {METADATA_KEY: json.dumps(metadata)}))

@@ -21,7 +21,7 @@ from dcp.files.writing import write_whole as write_whole
 from dcp.interfaces import Problem
 from dcp.methods import table  # noqa: F401  fills the tables
 from dcp.named_code import code_in, require_imported
-from dcp.networks import MLP
+from dcp.networks import MLP, init_scale
 from dcp.policies.policy import (
     CHECKSUM,
     KINDS,
@@ -69,7 +69,7 @@ def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, A
             raise UserError(sentence) from error
         try:
             chunk = metadata.get("action_chunk", 1)
-            like = _matching(spec, parts, arrays, chunk)  # before any array is read
+            like = _matching(spec, parts, arrays, chunk, metadata.get("scaled", False))  # before any array is read
             # They stay in NumPy until used, because starting a device takes as long as everything else here.
             read = {name: file.get_tensor(array.stored_name) for name, array in arrays.items()}
             _require_checksum(written, {arrays[name].stored_name: array for name, array in read.items()})
@@ -78,7 +78,7 @@ def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, A
             raise _damaged(path, error) from error
     tree = jax.tree_util.tree_map_with_path(lambda path, _: read[array_name(path)], like)
     network, critic, condition = (parts[kind] for kind in KINDS)
-    policy = DeployedPolicy(spec, network, critic, condition, tree["actor"], tree["critic"], chunk)
+    policy = DeployedPolicy(spec, network, critic, condition, tree["actor"], tree["critic"], chunk, tree["scale"])
     return policy, dict(metadata.get("about", {}))
 
 
@@ -163,6 +163,7 @@ class _Version(Struct):
 class _Metadata(Struct):
     spec: dict[str, Any]
     action_chunk: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    scaled: bool = False
     about: About = field(default_factory=About)
 
 
@@ -271,16 +272,17 @@ def _shapes(spec: EnvSpec, network: Any, critic: Any, condition: Any, chunk: int
     return actor, jax.eval_shape(lambda keys: critic.init(keys, Problem(spec, network)).params, keys)
 
 
-def _matching(spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, _Array], chunk: int) -> Params:
+def _matching(spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, _Array], chunk: int, scaled: bool) -> Params:
     """Return the tree of the parts' parameters. The file's arrays must be exactly these, in any pytree.
 
     Parameters that serve only training, such as psi_sa, may be missing.
     """
     actor, params = _shapes(spec, *(parts[kind] for kind in KINDS), chunk)
+    scale = jax.eval_shape(lambda: init_scale("running", spec)) if scaled else ()
     stored = {name: (array.shape, array.dtype) for name, array in arrays.items()}
     wanted, wrong = {}, []
     for critic_params in (deployed_params(parts["critic"], params), params):
-        like = {"actor": actor, "critic": critic_params}
+        like = {"actor": actor, "critic": critic_params, "scale": scale}
         wanted = {name: (leaf.shape, _DTYPES.get(str(leaf.dtype))) for name, leaf in named_arrays(like).items()}
         wrong = [name for name in sorted(wanted.keys() | stored.keys()) if wanted.get(name) != stored.get(name)]
         if not wrong:

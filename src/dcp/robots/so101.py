@@ -157,3 +157,39 @@ def in_reach(place: Any, xp: Any = np) -> Any:
     away = xp.hypot(radius - LIFT_AXIS[0], z - LIFT_AXIS[1])
     inside = (away >= REACH[0]) & (away <= REACH[1]) & (z >= HEIGHTS[0]) & (z <= HEIGHTS[1])
     return inside & (radius >= RADII[0]) & (radius <= RADII[1]) & (xp.abs(xp.arctan2(y, x)) <= WIDEST)
+
+
+MOST_DISPLACEMENT = 0.02  # metres per step of the tool point, where a policy steers by it
+DAMPING_OF_STEPS = 1e-4  # of the least squares below, in square metres
+PUSH_HEIGHT = 0.02  # metres above the table, at which a tool that only pushes is held
+
+
+def tool_jacobian(q: Any, xp: Any = np) -> tuple[Any, Any, Any]:
+    """Return the tool point [..., 3], its axis [..., 3], and how both change with five joints: [..., 6, 5]."""
+    shape = q.shape[:-1]
+    place, turn = xp.zeros((*shape, 3)), xp.broadcast_to(xp.eye(3), (*shape, 3, 3))
+    pivots, axes = [], []
+    for link, fixed in zip(CHAIN, _TURNS, strict=True):
+        place = place + turn @ xp.asarray(link.pos)
+        turn = turn @ xp.asarray(fixed)
+        if link.joint is not None:
+            pivots.append(place)
+            axes.append(turn[..., 2])
+            turn = turn @ _about_z(q[..., len(axes) - 1], xp)
+    tool, axis = place + turn @ xp.asarray(TOOL[0]), (turn @ xp.asarray(_TOOL_TURN))[..., 2]
+    moves = [xp.cross(about, tool - pivot) for pivot, about in zip(pivots, axes, strict=True)]
+    turns = [xp.cross(about, axis) for about in axes]
+    return tool, axis, xp.concatenate([xp.stack(moves, -1), xp.stack(turns, -1)], -2)
+
+
+def step_of_tool(q: Any, displacement: Any, xp: Any = np, height: float | None = None) -> Any:
+    """Return the change of five joint angles [5] that displaces the tool point and turns it to point down.
+
+    q [5]; displacement [3] in metres, or [2] where the tool is held at `height`. Damped least squares on the place
+    and on the tilt, the latter as the place of a point 0.1 m along the tool's axis.
+    """
+    tool, axis, jacobian = tool_jacobian(q[:5], xp)
+    up = displacement[2:] if height is None else height - tool[2:]
+    error = xp.concatenate([displacement[:2], up, -TILT_LENGTH * axis[:2]])  # [5]
+    rows = xp.concatenate([jacobian[:3], TILT_LENGTH * jacobian[3:5]])  # [5, 5]
+    return rows.T @ xp.linalg.solve(rows @ rows.T + DAMPING_OF_STEPS * xp.eye(5), error)
