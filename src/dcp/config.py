@@ -30,8 +30,8 @@ def setting(default: Any, **facts: Any) -> Any:
     """Return a field of `Settings` with facts about it, which `fields_where` finds.
 
     Limits: at_least, at_most, above, below. code: it may name code as module:name. grows: a resumed run may raise it.
-    run_decides: None stands for what the run makes of it. compared=False: runs that differ only in it are runs of the
-    same configuration. of_method: it belongs to the method's row.
+    run_decides: None is filled in when the run starts, and on resume it matches any value. compared=False: it is
+    ignored where runs are grouped by their settings. of_method: it belongs to the method's row.
     """
     return field(default=default, metadata=facts)
 
@@ -395,13 +395,15 @@ def _beyond(value: float, limits: Mapping[str, Any]) -> str | None:
     is_high = (most is not None and value > most) or (below is not None and value >= below)
     if not (is_low or is_high):
         return None
-    if below is not None:
+    if above is not None and below is not None:
         return f"a number between {above:g} and {below:g}, both excluded"
-    if above is not None:
-        return "a positive number" if most is None else f"a share above {above:g} and up to {most:g}"
-    if isinstance(least, float):
-        return f"a share from {least:g} to {most:g}"
-    return f"at least {least}" if is_low else f"at most {most}"
+    if most == 1.0 and (least, above) in ((0.0, None), (None, 0.0)):
+        return "a share from 0 to 1" if above is None else "a share above 0 and up to 1"
+    if (above, most, below) == (0.0, None, None):
+        return "a positive number"
+    if is_low:
+        return f"at least {least}" if least is not None else f"a number above {above:g}"
+    return f"at most {most}" if most is not None else f"a number below {below:g}"
 
 
 def _range_violations(s: Settings) -> list[str]:

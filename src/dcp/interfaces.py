@@ -1,7 +1,7 @@
 """The seams: what a critic, a command, a condition and a network are, and the agent that composes them.
 
-Every part is a frozen dataclass whose fields are its settings; all of their methods are pure. Nothing here has a body:
-a part of your own needs these methods, and inherits from nothing.
+Every part is a frozen dataclass whose fields are its settings; all of their methods are pure. The
+protocols contain no code: a part of your own needs these methods, and inherits from nothing.
 """
 
 from collections.abc import Callable
@@ -109,7 +109,7 @@ class Critic(Protocol):
     `actor_value(problem, params, batch, action, goal)`: what the actor maximises, if that is not only the value;
     `for_task(spec, episode_length)`: itself with what the task decides filled in;
     `deployed(params)`: what of its parameters a policy reads;
-    `actor_goals`: which of the two the actor may aim at, where not both.
+    `actor_goals`: the actor goals that it allows, where not all.
     """
 
     needs: ClassVar[frozenset[str]]  # fields of a Batch beyond state, action and commanded_goal; see `replay.relabel`

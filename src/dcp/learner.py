@@ -35,7 +35,7 @@ class Delayed(NamedTuple):
     """Hold the state of delayed actor updates (TD3)."""
 
     updates: Array  # []
-    actor: Params  # a slow copy: a share TARGET_RATE of the actor at each of its steps
+    actor: Params  # a moving average of the actor at rate TARGET_RATE, which moves when the actor does
 
 
 class LearnerState(NamedTuple):
@@ -177,7 +177,7 @@ class Learner:
         key: Array | None = None,
         delayed: Any = (),
     ) -> tuple[Array, Metrics]:
-        """Return the sum of three losses whose gradients do not meet: one backward pass serves them all.
+        """Return the sum of three losses that share no trained parameter: one backward pass serves them all.
 
         `critic_batch`: what the critic learns from, where that is not what the actor learns from.
         """

@@ -23,7 +23,7 @@ def completed(words: str) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        ("dcp re", ["render", "report", "record", "results"]),
+        ("dcp re", ["render", "report", "record"]),
         ("dcp train --pres", ["--preset"]),
         ("dcp train --preset de", ["demo"]),
         ("dcp train --env ant_u_maze_", ["ant_u_maze_eval"]),

@@ -161,7 +161,6 @@ def test_a_critic_that_needs_the_next_action_gets_all_that_it_takes(asks: tuple[
     params = learner.init(jax.random.key(0)).params
     found = learner.with_next_action(params, params.actor, batch, KEY)
     assert found.next_action.shape == (SIZE, 2) and found.next_bonus.shape == (SIZE,)
-    assert not learner.has_sides
 
 
 def test_imitation_is_the_negative_log_probability_of_the_stored_actions_that_count():

@@ -13,6 +13,7 @@ from dcp.envs import ant_tasks
 from dcp.envs.ant_tasks import AntMaze, AntPush
 from dcp.envs.mazes import parse_layout
 from dcp.envs.registry import make_env
+from dcp.machine.devices import steps_pay_splitting
 from dcp.physics.contacts import wall_codes
 from dcp.physics.mujoco_engine import MjxEngine, MujocoEngine
 from tests.support import compilation
@@ -222,9 +223,9 @@ def test_push_is_stepped_by_mujocos_engine_on_a_cpu_and_by_mjx_elsewhere(monkeyp
     """Either way it is the setting brax, the paper's physics; only an accelerator shares its steps over devices."""
     spec = make_env("ant_push").spec
     assert (spec.physics, spec.stepped_by) == ("mjx", "brax")
-    assert isinstance(make_env("ant_push").engine, MujocoEngine) and not spec.steps_pay_splitting
+    assert isinstance(make_env("ant_push").engine, MujocoEngine) and not steps_pay_splitting(spec)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert isinstance(AntPush().engine, MjxEngine) and spec.steps_pay_splitting
+    assert isinstance(AntPush().engine, MjxEngine) and steps_pay_splitting(spec)
     by_mujoco = AntPush().by_mujoco()  # the setting mujoco is MuJoCo's engine everywhere
     assert isinstance(by_mujoco.engine, MujocoEngine) and by_mujoco.spec.stepped_by == "mujoco"
 

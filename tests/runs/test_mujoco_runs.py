@@ -16,7 +16,7 @@ from dcp.cli.eval import EvalOptions
 from dcp.cli.eval_policies import _about, compare, file_name
 from dcp.cli.main import main
 from dcp.cli.render import RenderOptions, _stem
-from dcp.envs import base, registry
+from dcp.envs import physics_env, registry
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.interop.goal_env import GoalEnv
@@ -53,7 +53,7 @@ def test_killed_at_any_moment_it_ends_as_if_it_had_not_been(whole: TrainedRun, t
 
 def iteration(threads: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Everything after the first updates: metrics, parameters, environments."""
-    monkeypatch.setattr(base, "cores", lambda: threads)
+    monkeypatch.setattr(physics_env, "cores", lambda: threads)
     registry._make_ours.cache_clear()
     stages = Programs(make_algorithm(dataclasses.replace(CONFIG, env="ant_push")))
     assert stages.algorithm.env.engine.threads == threads  # type: ignore[attr-defined]

@@ -91,9 +91,9 @@ class Trial:
     @cached_property
     def all(self) -> Measures:
         """Return the episodes of all seeds together."""
-        parts = [np.concatenate(part) for part in zip(*(m[:-1] for m in self.by_seed), strict=True)]
-        reach = np.mean([m.cumulative_reach for m in self.by_seed], axis=0)
-        return Measures(*parts, cumulative_reach=reach)
+        of_seeds = {name: [getattr(m, name) for m in self.by_seed] for name in Measures._fields}
+        reach = np.mean(of_seeds.pop("cumulative_reach"), axis=0)  # by step; all others are by episode
+        return Measures(cumulative_reach=reach, **{name: np.concatenate(parts) for name, parts in of_seeds.items()})
 
     @cached_property
     def distances(self) -> tuple[str, np.ndarray]:

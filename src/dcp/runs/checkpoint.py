@@ -133,7 +133,7 @@ class CheckpointTimer:
     """Say when a checkpoint is due."""
 
     def __init__(self, cadence: Cadence, evaluations: int):
-        self._cadence, self._evaluations = cadence, evaluations  # evaluations: in the whole run
+        self._cadence, self._planned = cadence, evaluations  # evaluations in the whole run
         self._saved = time.monotonic()
 
     def is_due(self, host: HostState) -> bool:
@@ -147,7 +147,7 @@ class CheckpointTimer:
 
     def is_last(self, host: HostState) -> bool:
         """Tell whether the run is complete."""
-        return len(host.rows) == self._evaluations
+        return len(host.rows) == self._planned
 
     def saved(self) -> None:
         self._saved = time.monotonic()
