@@ -25,7 +25,7 @@ _PAPER_ROWS = {
 }
 
 # A minute or two on two cores: small networks with LayerNorm and a higher learning rate, for every method alike.
-# Half of the environments are commanded g itself; the paper's literal share is 0. Both are in docs/results_u_maze.md.
+# Half of the environments are commanded g itself; the paper's literal share is 0. Both are in docs/results.md.
 _LAPTOP = {
     "steps": 3_000_000,
     "num_envs": 256,
@@ -43,7 +43,7 @@ _LAPTOP = {
 
 # Under physics we have measured no better learner than the paper's, so its own, on a budget of about an hour on two
 # cores, with evaluations that take a small part of it. MuJoCo's own engine takes what it steps as fast as ours of the
-# paper's physics or faster; ants in mazes it steps more slowly, and they fall thrice as often (docs/which_physics.md).
+# paper's physics or faster; ants in mazes it steps more slowly, and they fall thrice as often (docs/physics.md).
 _PHYSICS_EVALS = {"num_evals": 10, "eval_episodes": 64}
 _BY_MUJOCO = {"steps": 5_000_000, "physics": "mujoco", **_PHYSICS_EVALS}
 # A cube on the table: the paper's own networks, and short unrolls, so that there are more updates per step.

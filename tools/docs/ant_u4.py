@@ -1,8 +1,8 @@
-"""Make the figure and tables of docs/results_u4.md, Ant U4 at the published loop, from three CSV files alone.
+"""Make the figure and print the tables of Ant U4 in docs/results_others.md, from three CSV files alone.
 
-    python -m tools.docs.ant_u4 collect RUNS_DIR     # the runs of docs/results_u4.md -> ant_u4.csv
+    python -m tools.docs.ant_u4 collect RUNS_DIR     # the page's runs -> ant_u4.csv
     python -m tools.docs.ant_u4 layouts RUNS_DIR     # the last policies on all and on far goals -> ant_u4_layouts.csv
-    python -m tools.docs.ant_u4                      # the figure and the tables
+    python -m tools.docs.ant_u4                      # the figure; prints the tables
 
 ant_u4_published.csv has the first ten million steps of ChronoSRL's own curves at depth 4 (its site's bench.json, four
 seeds, steps near the goal after each million).
@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from dcp.lab.style import colours, house_style, save
 from dcp.lab.trial import evaluate
-from tools.docs.pages import RESULTS, put
+from tools.docs.pages import RESULTS
 
 OURS, PUBLISHED, LAYOUTS = RESULTS / "ant_u4.csv", RESULTS / "ant_u4_published.csv", RESULTS / "ant_u4_layouts.csv"
 COLUMNS = ("env_steps", "updates", "time_near_goal", "success_once")
@@ -120,7 +120,8 @@ def curve_table() -> str:
         *(f"{label}: {what}" for label in METHODS.values() for what in ("near", "success (%)")),
     ]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    for at in range(common):
+    steps = runs["crl"]["env_steps"][:common]
+    for at in (int(np.argmin(abs(steps - near))) for near in (1e6, 2e6, 1e9)):  # as published, and the last
         cells = [f"{int(runs['crl']['env_steps'][at]):,}"]
         for run in runs.values():
             cells += [f"{run['time_near_goal'][at]:.0f}", f"{100 * run['success_once'][at]:.1f}"]
@@ -156,8 +157,7 @@ def main(arguments: list[str]) -> None:
         layouts(Path(arguments[1]))
     else:
         save(figure(), RESULTS / "ant_u4.png")
-        put("ant_u4", curve_table())
-        put("ant_u4_layouts", layout_table())
+        print(f"{curve_table()}\n\n{layout_table()}")
 
 
 if __name__ == "__main__":

@@ -183,11 +183,11 @@ def main(arguments: list[str]) -> None:
     if COSTS.is_file():
         runs = all_runs[COSTED]
         whole = minutes_of("contrastive", "crl", runs["contrastive", "crl"]["0"]["updates"])[-1]
-        put("critics_cost", cost_table(runs))
+        print(cost_table(runs))
         for env, runs in all_runs.items():
-            put(f"critics_minutes_{env}", success_table(runs, whole))
+            print(f"\n{env}, within {whole:.2f} minutes:\n{success_table(runs, whole)}")
     put("critics_effects", effects_table(all_runs))
-    put("critics_asymmetry", asymmetry_table(all_runs))
+    print(f"\nasymmetry:\n{asymmetry_table(all_runs)}")
     save(figure(all_runs), RESULTS / "critics.png")
 
 

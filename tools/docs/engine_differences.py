@@ -4,7 +4,7 @@
 
 For each environment, over 256 episodes of 200 steps (an action is held for 10): the share that ends early, how far that
 which the goal is about has moved when they stop, and how much faster or slower all joints move. And what the zoo's ant,
-trained under the paper's physics, does under MuJoCo's. Prints Markdown for docs/environments.md.
+trained under the paper's physics, does under MuJoCo's. Prints Markdown for docs/physics.md.
 """
 
 import sys

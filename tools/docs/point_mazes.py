@@ -1,8 +1,8 @@
-"""Make the figures and tables of docs/results.md, results_u_maze.md and results_big_maze.md from point_mazes.csv alone.
+"""Make the figures and tables of docs/results.md from point_mazes.csv alone.
 
     python -m tools.docs.point_mazes
 
-Tables go between the markers `<!-- NAME -->` and `<!-- /NAME -->` of docs/results*.md; the words around them are ours.
+Tables go between the page's markers `<!-- NAME -->` and `<!-- /NAME -->`; the words around them are ours.
 """
 
 import csv
@@ -47,65 +47,25 @@ def read() -> Runs:
     return runs
 
 
-def final(seeds: list[Columns], metric: str, factor: float = 1.0) -> str:
-    """The last evaluation, mean and 95% t-interval; a dash where it was not recorded."""
-    if metric not in seeds[0]:
-        return "-"
-    return str(t_interval([factor * run[metric][-1] for run in seeds]))
-
-
-def table(study: Mapping[str, list[Columns]], labels: list[str]) -> str:
-    head = ["", "success at least once (%)", "time near goal", "InfoNCE accuracy (%)", "cells visited (%)", "seeds"]
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+def u_table(u: Mapping[str, list[Columns]], labels: list[str]) -> str:
+    """At the last evaluation, at the third of ten, and the mean over all ten."""
+    head = ["", "success at least once (%)", "success at 984,064 steps (%)", "mean over the run (%)"]
+    lines = [_line(head), "|---" * len(head) + "|"]
     for label in labels:
-        seeds = study[label]
-        cells = [
-            label,
-            final(seeds, "success_once", 100.0),
-            final(seeds, "time_near_goal"),
-            final(seeds, "infonce_accuracy", 100.0),
-            final(seeds, "cells_visited", 100.0),
-            str(len(seeds)),
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
+        success = [100 * run["success_once"] for run in u[label]]
+        values = [run[-1] for run in success], [run[2] for run in success], [run.mean() for run in success]
+        lines.append(_line([label, *(str(t_interval(column)) for column in values)]))
     return "\n".join(lines)
 
 
-def pool_table(study: Mapping[str, list[Columns]], labels: list[str]) -> str:
-    """What the pool did, at the end of training."""
-    names = {"pool_spread": "pool's spread", "state_to_subgoal": "s to z", "subgoal_to_goal": "z to g"}
-    head = ["", *names.values(), "steps at z (%)", "training steps near g (%)"]
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    for label in labels:
-        seeds = study[label]
-        cells = [_two_digits(seeds, name) for name in names]
-        cells += [final(seeds, "time_at_subgoal", 100.0), final(seeds, "train_near_goal", 100.0)]
-        lines.append("| " + " | ".join([label, *cells]) + " |")
-    return "\n".join(lines)
-
-
-def paired_table(big: Mapping[str, list[Columns]]) -> str:
-    """DCP minus SSGC at the same switch and seed: only the condition differs."""
-    lines = ["| switch | DCP - SSGC, success (points) |", "|---|---|"]
+def switches_table(big: Mapping[str, list[Columns]]) -> str:
+    """Success of DCP and SSGC at each switch, and their difference by seed: only the condition differs."""
+    lines = ["| switch | dcp (%) | ssgc (%) | dcp minus ssgc (points) |", "|---|---|---|---|"]
     for key in dict.fromkeys(key for rows in SWITCHES.values() for _, key in rows):
-        pairs = zip(big[f"dcp, {key}"], big[f"ssgc, {key}"], strict=True)
-        gaps = [100 * (dcp["success_once"][-1] - ssgc["success_once"][-1]) for dcp, ssgc in pairs]
-        lines.append(f"| {key} | {t_interval(gaps)} |")
+        dcp, ssgc = ([100 * run["success_once"][-1] for run in big[f"{method}, {key}"]] for method in ("dcp", "ssgc"))
+        gaps = [ours - theirs for ours, theirs in zip(dcp, ssgc, strict=True)]
+        lines.append(_line([key, *(str(t_interval(values)) for values in (dcp, ssgc, gaps))]))
     return "\n".join(lines)
-
-
-def speed_table(u: Mapping[str, list[Columns]], labels: list[str]) -> str:
-    """Success at the third of ten evaluations, and the mean over all ten."""
-    lines = ["| | success at 984,064 steps (%) | mean over the run (%) |", "|---|---|---|"]
-    for label in labels:
-        early = t_interval([100 * run["success_once"][2] for run in u[label]])
-        lines.append(f"| {label} | {early} | {t_interval([100 * run['success_once'].mean() for run in u[label]])} |")
-    return "\n".join(lines)
-
-
-def _two_digits(seeds: list[Columns], metric: str) -> str:
-    interval = t_interval([run[metric][-1] for run in seeds])
-    return f"{interval.mean:.2f} ± {interval.half_width:.2f}"
 
 
 def switches_figure(big: Mapping[str, list[Columns]]) -> Figure:
@@ -161,13 +121,12 @@ def whole(runs: Runs, maze: str, method: str, metric: str) -> np.ndarray:
 
 
 def four_methods_table(runs: Runs) -> str:
-    head = ["", *(f"{maze}: {what}" for maze in LABELS for what in ("success (%)", "time near goal", "mean success"))]
+    head = ["", *(f"{maze}: {what}" for maze in LABELS for what in ("success (%)", "mean success"))]
     lines = [_line(head), "|---" * len(head) + "|"]
     for method in METHODS:
         cells = [method]
         for maze in LABELS:
             cells.append(str(t_interval(100 * last(runs, maze, method, "success_once"))))
-            cells.append(str(t_interval(EPISODE * last(runs, maze, method, "time_near_goal"))))
             cells.append(str(t_interval(100 * whole(runs, maze, method, "success_once"))))
         lines.append(_line(cells))
     return "\n".join(lines)
@@ -285,17 +244,11 @@ def main() -> None:
     save(switches_figure(big), RESULTS / "big_maze_switches.png")
     save(curves_figure(runs), RESULTS / "four_methods.png")
     save(overall_figure(runs), RESULTS / "four_methods_overall.png")
-    pooled = [label for label in big if "pool_spread" in big[label][0]]
-    order = [f"{method}, {key}" for method in ("dcp", "ssgc") for _, rows in SWITCHES.items() for _, key in rows]
-    labels = [*dict.fromkeys(order), "crl", "dcp_no_pool"]
     put("four", four_methods_table(runs))
-    put("overall", overall_table(runs))
+    print(overall_table(runs))
     put("against", against_table(runs))
-    put("u", table(u, _u_order(u)))
-    put("speed", speed_table(u, _u_order(u)))
-    put("paired", paired_table(big))
-    put("big", table(big, labels))
-    put("pool", pool_table(big, [label for label in labels if label in pooled]))
+    put("u", u_table(u, _u_order(u)))
+    put("big", switches_table(big))
 
 
 def _u_order(u: Mapping[str, list[Columns]]) -> list[str]:

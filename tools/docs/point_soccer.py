@@ -3,7 +3,7 @@
     python -m tools.docs.point_soccer run --out /somewhere/outside       # 54 runs, two programs at a time, one a core
     python -m tools.docs.point_soccer collect --out /somewhere/outside   # -> docs/results/point_soccer.csv
     python -m tools.docs.point_soccer diagnose --out /somewhere/outside  # -> docs/results/point_soccer_diagnosis.csv
-    python -m tools.docs.point_soccer make                               # tables and figure, from the CSV alone
+    python -m tools.docs.point_soccer make                               # the figure and tables, from the CSVs
 
 Arms x five seeds on point_soccer and point_soccer_slick; two arms, two seeds on point_push. Every run is
 `--preset laptop` with the overrides below and nothing else, the same for every arm; an arm's seeds are one program.
@@ -219,7 +219,8 @@ PAIRS = (
     ("dcp", "dcp_no_pool"),
 )
 FIRST = 1_200_000  # environment steps of the first budget
-STEPS, COMMON_COSINE = (1, 50), "cosine, common places"  # of the controllability
+COMMON_COSINE = "cosine, common places"
+DIAGNOSED = ("movable, k = 1", "movable, k = 50", "cosine, k = 1", COMMON_COSINE)  # of the controllability
 
 Runs = dict[str, dict[str, list[Columns]]]  # study -> arm -> one record per seed
 
@@ -254,9 +255,7 @@ def results_table(arms: dict[str, list[Columns]]) -> str:
     columns = {"success at 1.2M steps (%)": (early, "success_once", 100.0, 1)} if longer else {}
     columns |= {
         "success, last (%)": (last, "success_once", 100.0, 1),
-        "success, mean over the run (%)": (whole, "success_once", 100.0, 1),
         "time near goal, last": (last, "time_near_goal", 1.0, 1),
-        "distance at the end of the last episodes": (last, "final_distance", 1.0, 2),
     }
     lines = [_line(["", *columns]), "|---" * (len(columns) + 1) + "|"]
     for arm, runs in arms.items():
@@ -289,7 +288,7 @@ def _p(value: float) -> str:
 def diagnosis_table(study: str) -> str:
     """Means over seeds of what `dcp diagnose` measured at the states that each agent visits."""
     rows = [row for row in csv.DictReader(DIAGNOSES.open()) if row["study"] == study]
-    head = ["", *(f"{what}, k = {k}" for what in ("movable", "share", "cosine") for k in STEPS), COMMON_COSINE]
+    head = ["", *DIAGNOSED]
     lines = [_line(head), "|---" * len(head) + "|"]
     for arm in dict.fromkeys(row["arm"] for row in rows):
         mine = [row for row in rows if row["arm"] == arm]
@@ -316,12 +315,9 @@ def make() -> None:
     arms = runs["point_soccer"]
     save(curves_figure(arms), RESULTS / "point_soccer.png")
     put("soccer", results_table(arms))
-    put("soccer_paired", paired_table(arms))
-    put("slick_paired", paired_table(runs["point_soccer_slick"]))
-    put("soccer_diagnosis", diagnosis_table("point_soccer"))
-    put("slick_diagnosis", diagnosis_table("point_soccer_slick"))
-    for name, study in (("push", "point_push"), ("slick", "point_soccer_slick")):
-        put(name, results_table(runs[study]))
+    for study in ("point_soccer", "point_soccer_slick"):
+        print(f"{study}\n\n{results_table(runs[study])}\n\n{paired_table(runs[study])}\n\n{diagnosis_table(study)}\n")
+    print(f"point_push\n\n{results_table(runs['point_push'])}")
 
 
 def _interval(values: np.ndarray, digits: int) -> str:

@@ -1,4 +1,4 @@
-"""Measure whether a pushing policy touches its object, beside random actions, for docs/results_physics.md and so101.md.
+"""Measure whether a pushing policy touches its object, beside random actions, for docs/results_paper.md and so101.md.
 
 python -m tools.docs.touching RUN...      # runs of a pusher or of so101_push, under the physics of their training
 """

@@ -95,7 +95,7 @@ def methods(argv: list[str]) -> int:
         needed = needed if needs_embedding(condition) else "nothing"
         conditions.add_row(name, _MEANINGS.get(condition.__name__, ""), needed)
     show(conditions)
-    print(f"--score: {', '.join(SCORES)}. docs/conditions.md describes each condition and score.")
+    print(f"--score: {', '.join(SCORES)}. docs/the_method.md describes each condition and score.")
     print("Any critic with an embedding works with any method: dcp train --method dcp --critic NAME.")
     print("The others work with raw_goal and final_goal. docs/critics.md says what each one learns and from what.")
     return 0

@@ -215,7 +215,7 @@ def effect_size(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 def verdict(ours: Sequence[float], theirs: Sequence[float]) -> Verdict:
     """Return the paper's arrow. "about" is a small difference (at most 7.5% of the larger mean) or one that is lost in
-    the spread of the seeds (below 0.2 standard deviations); otherwise it names the higher mean. See docs/statistics.md.
+    the spread of the seeds (below 0.2 standard deviations); otherwise it names the higher mean. See docs/protocols.md.
     """
     if len(ours) == 0 or len(theirs) == 0:
         return "unknown"

@@ -1,7 +1,7 @@
 """Show the actor its goal: as raw coordinates, as the paper's direction and distance in psi-space, or both.
 
 All conditions read only the achieved and the commanded goal, so they work at deployment without a pool. If the two are
-equal, directions are zero and gradients finite. `more_conditions.py` has variations; docs/conditions.md describes each.
+equal, directions are zero and gradients finite. `more_conditions.py` has variations; docs/the_method.md describes each.
 """
 
 from dataclasses import dataclass
