@@ -95,6 +95,11 @@ def test_sizes_are_those_of_dcps_own_tasks():
     for name, (state, goal, action, steps, _) in lerobot_env_dcp.TASKS.items():
         spec = make_task(name).spec
         assert (spec.state_size, spec.goal_size, spec.action_size, spec.episode_length) == (state, goal, action, steps)
+    for name, sizes in lerobot_env_dcp.BY_TOOL.items():
+        spec = make_task(name, control="tool").spec
+        assert (spec.state_size, spec.action_size) == sizes
+        config = EnvConfig.get_choice_class(f"dcp_{name}")(control="tool")
+        assert config.features["agent_pos"].shape == sizes[:1] and config.features["action"].shape == sizes[1:]
 
 
 def test_an_environment_has_what_lerobot_asks_for():

@@ -132,7 +132,7 @@ class Algorithm:
     @property
     def decided(self) -> frozenset[str]:
         """Return the config's fields that these environments and parts decide: changing them would have no effect."""
-        of_envs = {"env", "eval_env", "fidelity", "physics", "randomize"}
+        of_envs = {"env", "eval_env", "fidelity", "physics", "randomize", "control"}
         parts = [getattr(self.agent, kind) for kind in PARTS]
         shared = {name for part in parts for name in getattr(type(part), "from_config", ())}
         return frozenset({*of_envs, *PARTS, *shared, "method", "actor_goal", "component_settings"})
@@ -243,12 +243,18 @@ class Algorithm:
         achieved = spec.achieved(state)  # [N, G]
         representation = learner.task_representation(params)
 
-        command, commanded = self.agent.command.step(acting.command, achieved, goal, representation, key_command)
+        command = acting.command
+        if (begin := getattr(self.agent.command, "begin", None)) is not None:
+            command = begin(command, achieved, episodes.steps == 0)
+        command, commanded = self.agent.command.step(command, achieved, goal, representation, key_command)
         mean, log_std = learner.heads(params, state, commanded)
         action = learner.rule.explore(mean, log_std, jax.random.normal(key_noise, mean.shape))  # [N, A]
         plan = acting.plan
         if plan:
             plan, action = next_chunk_action(plan, action, self.config.action_chunk)
+        if (explores := getattr(self.agent.command, "explores", None)) is not None:
+            uniform = jax.random.uniform(jax.random.fold_in(key_noise, 1), action.shape, minval=-1.0)
+            action = jnp.where(explores(command)[:, None], uniform, action)
 
         metrics = self.agent.command.metrics(command, achieved, goal)
         metrics["train_near_goal"] = jnp.mean(episodes.env.near_goal)

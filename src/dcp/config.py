@@ -16,6 +16,8 @@ from dcp.named_code import is_code
 SCHEMA_VERSION = 2  # of config.json: 2 has earlier_budgets
 Physics = Literal["brax", "mujoco"]
 PHYSICS: tuple[str, ...] = get_args(Physics)
+Control = Literal["joints", "tool"]
+CONTROLS: tuple[str, ...] = get_args(Control)
 SEED_FRACTION = 0.25  # of the pool, if seeds are given without a fraction
 
 
@@ -62,6 +64,8 @@ class Settings:
 
     randomize: str | None = None
     """What changes between episodes of a so101 task: all, or such as gains,delay (docs/so101.md). Default: nothing."""
+    control: Control = "joints"
+    """What an action moves in so101_push and so101_lift: the joints, or the tool point (tool) by up to 2 cm a step."""
 
     # What the actor is asked for (the paper's pool: 512 states, 32 candidates, every 25 steps)
     actor_goal: Literal["future", "commanded", "mixed"] | None = setting(None, of_method=True)

@@ -139,7 +139,13 @@ class Critic(Protocol):
 
 
 class Command(Protocol):
-    """Decide which goal the rollout asks for. Exists only in training. A frozen dataclass: fields are settings."""
+    """Decide which goal the rollout asks for. Exists only in training. A frozen dataclass: fields are settings.
+
+    What it may have besides:
+    `for_task(spec, episode_length)`: itself with what the task decides filled in;
+    `begin(state, achieved, begins)`: the state, told before each step in which environments [N] an episode begins;
+    `explores(state)`: which environments [N] take a uniform random action instead of the actor's.
+    """
 
     has_pool: ClassVar[bool]  # that can be seeded
 

@@ -75,6 +75,16 @@ class MazeLayout:
         """Return where a wall stands: [rows, columns]."""
         return np.array([[cell == "#" for cell in row] for row in self.rows])
 
+    def farthest_goal(self) -> np.ndarray:
+        """Return the centre [2] of the goal cell that is the longest way from the nearest start."""
+        way = np.where([[cell == "r" for cell in row] for row in self.rows], 0.0, np.inf)  # [rows, columns], in cells
+        for _ in range(way.size):  # no way is longer
+            neighbours = [np.roll(way, shift, axis) for shift in (-1, 1) for axis in (0, 1)]  # the border is closed
+            way = np.where(self.walls, np.inf, np.minimum(way, np.min(neighbours, axis=0) + 1.0))
+        goals = self.cells("g")  # [K, 2]
+        row, column = np.rint(goals / self.scale).astype(int).T
+        return goals[np.argmax(np.where(np.isfinite(way[row, column]), way[row, column], -1.0))]
+
 
 @dataclass(frozen=True)
 class EnvSpec:
@@ -92,6 +102,7 @@ class EnvSpec:
     physics: str = "none"  # none (pure kinematics), the paper's spring, generalized or mjx, or mujoco (its C engine)
     fixes: tuple[str, ...] = ()  # what fidelity `fixed` repairs here, besides drawing new goals at each episode
     scale: tuple[tuple[float, ...], tuple[float, ...]] | None = None  # centre and spread of each number of a state
+    control: str = "joints"  # what an action of an arm moves: its joints, or its tool point (tool)
     action_chunk: int = 1  # as a learner sees the task: an action is that many of the environment's
 
     @property

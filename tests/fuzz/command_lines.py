@@ -50,7 +50,7 @@ FLAGS = (
     "--env", "--eval-env", "--method", "--seed", "--steps", "--config", "--resume", "--runs-dir", "--out", "--preset",
     "--goal", "--goal-file", "--replay", "--seeds", "--format", "--episodes", "--where", "--own-code", "--import",
     "--score", "--condition", "--condition.scale", "--critic", "--pool-seed", "--num-envs", "--width", "--discount",
-    "--burst", "--physics", "--randomize", "--dataset", "--only", "--launcher", "--memory", "--checkpoints", "--camera",
+    "--burst", "--physics", "--randomize", "--control", "--dataset", "--only", "--launcher", "--memory", "--checkpoints", "--camera",
     "--json", "--help", "-h", "--version", "--", "-", "--no-such-flag",
 )  # fmt: skip
 LONG = "a" * 5_000

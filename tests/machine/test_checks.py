@@ -37,9 +37,9 @@ def test_a_check_of_ours_traces_nothing_and_of_a_users_own_it_does(monkeypatch):
 def test_fidelity_and_physics_reach_the_environment(monkeypatch):
     asked: list[tuple[str, str, str]] = []
 
-    def spy(name, fidelity="paper", physics="brax", randomize=None):
+    def spy(name, fidelity="paper", physics="brax", randomize=None, control="joints"):
         asked.append((name, fidelity, physics))
-        return make_env(name, fidelity, physics, randomize)
+        return make_env(name, fidelity, physics, randomize, control)
 
     monkeypatch.setattr("dcp.envs.registry.make_env", spy)
     config = tiny_config(env="ant_u_maze", fidelity="fixed", physics="mujoco", eval_env="ant_u_maze_eval")

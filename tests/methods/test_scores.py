@@ -25,6 +25,9 @@ BY_HAND = {
     "reachable": [-3 * (2**2 + 8**2) ** 0.5, -1.0, -4.0],
     # d(s, g) = 4: only (3, 0) is nearer to g by a tenth of it; the others fall by twice the longest way.
     "quasimetric": [-3 * (10 + 68**0.5), -4.0, -4.0 - 2 * (10 + 68**0.5)],
+    # Alignments 24, 12, 0: mean 12, spread sqrt(96). Distances to the farthest of two others: 10, sqrt(73), 10, which
+    # lie at 1, -2, 1 thirds of their difference from their mean: in units of their spread, 1, -2, 1 over sqrt(2).
+    "frontier": [12 / 96**0.5 + 0.5**0.5, -(2**0.5), -12 / 96**0.5 + 0.5**0.5],
     "on_path": [-(10 + (2**2 + 8**2) ** 0.5), -(3.0 + 1.0), -(0.0 + 4.0)],
 }
 
@@ -36,7 +39,7 @@ def test_every_rule_has_numbers_by_hand():
 @pytest.mark.parametrize("name", SCORES)
 def test_a_rule_matches_its_numbers_by_hand(name: str):
     scores = SCORES[name](EUCLIDEAN, PSI_STATE, PSI_CANDIDATES, PSI_GOAL)
-    assert_allclose(scores, BY_HAND[name], rtol=1e-6)
+    assert_allclose(scores, BY_HAND[name], rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", SCORES)
@@ -55,6 +58,19 @@ def test_the_papers_rule_prefers_a_long_vector_and_the_cosine_does_not():
     assert best["inner_product"] == 0
     assert best["cosine"] == 1
     assert best["energy"] == 1
+
+
+def test_frontier_counts_the_third_nearest_other_candidate():
+    """On the line 0, 1, 2, 3, 10, 20 the third nearest others are 3, 2, 2, 3, 9, 18 away; the goal aligns with none."""
+    candidates = jnp.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [10.0, 0.0], [20.0, 0.0]])
+    away = np.array([3, 2, 2, 3, 9, 18])
+    scores = SCORES["frontier"](EUCLIDEAN, PSI_STATE, candidates, jnp.array([0.0, 5.0]))
+    assert_allclose(scores, (away - away.mean()) / away.std(), rtol=1e-5)
+
+
+def test_frontier_is_finite_where_all_candidates_are_one():
+    scores = SCORES["frontier"](EUCLIDEAN, PSI_STATE, jnp.ones((4, 2)), PSI_GOAL)
+    assert_allclose(scores, np.zeros(4), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["energy", "on_path", "reachable", "quasimetric"])

@@ -137,12 +137,12 @@ def test_open_jaws_close_by_at_most_a_tenth_of_a_radian_in_a_step_and_not_in_a_h
     pose = setting.arm._pose
     setting.arm.send_action(np.array([1.0, 0.0, 0.0, -0.2, 0.0]))
     np.testing.assert_allclose(setting.arm.sent - pose, [0.1, 0.0, 0.0, -0.02, 0.0, -0.1], atol=1e-9)
-    setting.arm.jaw_speed = 0.2
+    setting.arm.speed = 0.2
     setting.arm.send_action(np.array([0.0, 0.2, 0.0, 0.0, 0.0]))
     np.testing.assert_allclose(setting.arm.sent - pose, [0.0, 0.02, 0.0, 0.0, 0.0, -0.02], atol=1e-9)
     setting.arm.send_action(np.zeros(5))  # the hold
     np.testing.assert_allclose(setting.arm.sent, pose, atol=1e-9)
-    setting.arm.jaw_speed = 1.0
+    setting.arm.speed = 1.0
     setting.controller().run(seconds=4)
     assert abs(setting.robot.bus.data.qpos[5]) < 0.05
 

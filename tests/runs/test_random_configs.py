@@ -95,7 +95,7 @@ def test_two_thousand_random_configs_are_accepted_or_refused_in_one_sentence(sam
     def each(values: Values):
         note(f"checks.violations(Settings(**{values!r}))")
         outcomes[judge(values)] += 1
-        assert any(seconds_to_check(values) < 0.1 for _ in range(3))
+        assert any(seconds_to_check(values) < 0.3 for _ in range(3))  # shapes are traced, nothing is allocated
 
     each()
     assert outcomes.total() >= 2000

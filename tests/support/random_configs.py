@@ -30,6 +30,7 @@ ORDINARY: dict[str, st.SearchStrategy[Any]] = {
     "physics": st.sampled_from(["brax", "brax", "brax", "mujoco"]),
     "randomize": st.sampled_from([None, None, None, None, "all", "gains,delay"]),
     "actor_goal": st.sampled_from([None, "future", "commanded", "mixed"]),
+    "control": st.sampled_from(["joints", "joints", "joints", "joints", "tool"]),
     "critic": st.sampled_from([None, "contrastive"]),
     "command": st.sampled_from([None, "final_goal", "pooled_subgoal"]),
     "condition": st.sampled_from([None, "raw_goal", "direction"]),
@@ -168,6 +169,7 @@ def trainable_values(draw: st.DrawFn) -> Values:
         "eval_env": of(None, f"{env}_eval") if f"{env}_eval" in ENVIRONMENTS else None,
         "fidelity": of("paper", "fixed"),
         "physics": "brax",
+        "control": "joints",
         "randomize": None,  # points have none; bodies train in tests of their own
         "actor_goal": of(None, "future", "commanded"),
         "pool_size": pool,

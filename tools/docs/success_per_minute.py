@@ -1,4 +1,4 @@
-"""Make a table and a figure of docs/results_paper.md: success over minutes of one core, by updates and batch.
+"""Draw a figure of docs/results_paper.md and print its table: success over minutes of one core, by updates and batch.
 
     python -m tools.docs.success_per_minute collect RUNS_DIR  # runs of the grid file -> success_per_minute.csv
     python -m tools.docs.success_per_minute cost              # what an iteration costs -> ..._cost.csv
@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from dcp.files.run_folder import load_run
 from dcp.lab.style import house_style, save
 from tools.docs import iteration_cost as cost
-from tools.docs.pages import RESULTS, ROOT, put
+from tools.docs.pages import RESULTS, ROOT
 from tools.ledger.tables import has_papers_settings
 
 GRID, DATA = RESULTS / "success_per_minute.toml", RESULTS / "success_per_minute.csv"
@@ -116,7 +116,7 @@ def main(arguments: list[str]) -> None:
         case _:
             curves = read()
             save(draw(curves), RESULTS / "success_per_minute.png")
-            put("success_per_minute", table(curves))
+            print(table(curves))
 
 
 if __name__ == "__main__":

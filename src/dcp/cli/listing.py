@@ -13,6 +13,8 @@ NUMBERS = ("S", "G", "A", "goal dims", "threshold", "steps")
 _MEANINGS = {
     "FinalGoal": "asks for the goal g",
     "PooledSubgoal": "asks for a visited state z on the way to g",
+    "Frontier": "asks for a rare visited state z within reach",
+    "SingleGoal": "always asks for the goal that is farthest from the start",
     "RawGoal": "the actor reads its coordinates",
     "Direction": "the actor sees its direction and distance in psi-space",
     "Gradient": "the actor sees the way down its distance, in the goal's coordinates",
@@ -56,6 +58,7 @@ def envs(argv: list[str]) -> int:
 
 def _explain(fixes: dict[str, int]) -> None:
     print("physics: the paper's; --physics mujoco steps all but the points with MuJoCo's own engine instead.")
+    print("so101_push, so101_lift: --control tool moves the tool point, not the joints, and has other sizes.")
     print("steps: per episode. fixed: with --fidelity fixed every episode draws a new start and goal, and:")
     for fix, number in fixes.items():
         print(fill(fix, WIDTH, initial_indent=f"  {number}  ", subsequent_indent=" " * 5))

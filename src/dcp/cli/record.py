@@ -98,6 +98,6 @@ def _gymnasium_spec(arena: "Arena", fidelity: str) -> Any:
     if gym_id not in registration.registry:
         return None
     spec = deepcopy(registration.spec(gym_id))
-    spec.kwargs |= {"fidelity": fidelity, "physics": arena.env.spec.stepped_by}
+    spec.kwargs |= {"fidelity": fidelity, "physics": arena.env.spec.stepped_by, "control": arena.env.spec.control}
     spec.max_episode_steps = arena.length
     return spec

@@ -109,7 +109,8 @@ def _run(policy: "ExportedPolicy", options: RunOptions) -> int:
     from dcp.robots.safety import SignalGuard
     from dcp.robots.so101_arm import So101Arm
 
-    cube = policy.state_size - 2 * policy.action_size - 3 == 3
+    by_tool = policy.about.get("control") == "tool"
+    cube = by_tool or policy.state_size - 2 * policy.action_size - 3 == 3
     robot = make_robot(options, cube)
     settle = 0.0 if cube else options.settle  # a cube's distance says nothing about how fast to move
     arm = So101Arm(
@@ -118,8 +119,9 @@ def _run(policy: "ExportedPolicy", options: RunOptions) -> int:
         policy.action_size,
         goal_size=policy.goal_size,
         units=options.units,
+        control="tool" if by_tool else "joints",
         accumulate=settle > 0,
-        jaw_speed=options.speed,
+        speed=options.speed,
     )
     read_goal = _goal(policy, options)
     with _new_log(options.log) as log, SignalGuard(program_ends=True) as guard:

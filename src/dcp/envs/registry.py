@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import cast
 
 from dcp.components import Table
-from dcp.config import PHYSICS, Settings
+from dcp.config import CONTROLS, PHYSICS, Settings
 from dcp.envs.base import Environment
 from dcp.envs.mazes import EVAL_LAYOUTS, LAYOUTS, parse_layout
 from dcp.errors import UserError, one_line, shown
@@ -118,12 +118,17 @@ def register_env(name: str, factory: Factory) -> None:
     ENVIRONMENTS[name] = factory
 
 
-def make_env(name: str, fidelity: str = "paper", physics: str = "brax", randomize: str | None = None) -> Environment:
+def make_env(
+    name: str, fidelity: str = "paper", physics: str = "brax", randomize: str | None = None, control: str = "joints"
+) -> Environment:
     """Make an environment by its registered name or as `module:factory`.
 
     `fidelity`: with JaxGCRL's oddities (paper) or without (fixed). `physics`: the engine of a simulated body, the
     paper's (brax) or MuJoCo's own (mujoco). `randomize`: what an arm's episodes draw, such as gains,delay, or all.
+    `control`: what an arm's action moves, its joints or its tool point (tool).
     """
+    if control != "joints":
+        return _by_tool(name, fidelity, physics, randomize, control)
     if randomize not in (None, "none"):
         return _randomized(name, fidelity, physics, randomize)
     if is_code(name):
@@ -140,9 +145,9 @@ def make_env(name: str, fidelity: str = "paper", physics: str = "brax", randomiz
 
 
 def env_of(settings: Settings, name: str | None = None) -> Environment:
-    """Make the environment that the settings name, or another one with their fidelity and physics."""
+    """Make the environment that the settings name, or another one with their fidelity, physics and control."""
     name = settings.env if name is None else name
-    return make_env(name, settings.fidelity, settings.physics, settings.randomize)
+    return make_env(name, settings.fidelity, settings.physics, settings.randomize, settings.control)
 
 
 @cache
@@ -158,6 +163,16 @@ def _randomized(name: str, fidelity: str, physics: str, kinds: str) -> Environme
     if randomized is None:
         raise UserError(f"{shown(name)} has nothing to randomize: leave out --randomize, which is for so101 tasks")
     return randomized(kinds)
+
+
+@cache
+def _by_tool(name: str, fidelity: str, physics: str, randomize: str | None, control: str) -> Environment:
+    if control not in CONTROLS:
+        raise UserError(f"unknown control {shown(control)}: choose one of {', '.join(CONTROLS)}")
+    by_tool = getattr(make_env(name, fidelity, physics, randomize), "by_tool", None)
+    if by_tool is None:
+        raise UserError(f"{shown(name)} is not steered by a tool: leave out --control, for so101_push and so101_lift")
+    return by_tool()
 
 
 def _with_physics(env: Environment, name: str, physics: str) -> Environment:
@@ -180,9 +195,18 @@ def require_stepped_by(env: Environment, physics: str | None) -> None:
         )
 
 
+def require_control(env: Environment, control: str | None) -> None:
+    """Refuse a requested control that differs from the one of an environment that exists already."""
+    if control not in (None, env.spec.control):
+        raise UserError(
+            f"{env.spec.name} is steered by its {env.spec.control}, not by its {control}: leave out control, or name "
+            "the environment instead of making it"
+        )
+
+
 def is_ours(env: Environment) -> bool:
     """Return whether an environment is ours: tests check that ours keep the contract and never change."""
-    return type(env).__module__.startswith("dcp.envs.")
+    return type(env).__module__.startswith(("dcp.envs.", "dcp.robots."))
 
 
 def _call(factory: Factory, fidelity: str) -> Environment:

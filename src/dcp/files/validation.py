@@ -34,6 +34,7 @@ class About(Struct):
     eval_env: Name | None = None
     fidelity: Name | None = None
     physics: Name | None = None
+    control: Name | None = None
     method: Name | None = None
     seed: Count | None = None
     env_steps: Annotated[float, Meta(ge=0, le=2**63)] | None = None

@@ -42,8 +42,9 @@ class GoalEnv(HindsightGoals, gymnasium.Env[Any, np.ndarray]):
         reward: str = "zero_one",
         render_mode: str | None = None,
         physics: str = "brax",
+        control: str = "joints",
     ):
-        self.task = GoalTask(env, fidelity, reward, render_mode, physics)
+        self.task = GoalTask(env, fidelity, reward, render_mode, physics, control)
         self.observation_space, self.action_space = self.task.observation_space, self.task.action_space
         self.render_mode, self.metadata = render_mode, self.task.metadata(render_mode)
         self._programs = gym_programs(self.task.env)
@@ -111,11 +112,12 @@ class GoalVectorEnv(HindsightGoals, VectorEnv[Observation, np.ndarray, np.ndarra
         render_mode: str | None = None,
         devices: int | None = None,
         physics: str = "brax",
+        control: str = "joints",
     ):
         """Make N environments. `max_episode_steps`: None: the default, -1: no limit. `devices`: as in `dcp train`."""
         if num_envs < 1:
             raise UserError(f"num_envs is {num_envs}: at least one environment is needed")
-        self.task = GoalTask(env, fidelity, reward, render_mode, physics)
+        self.task = GoalTask(env, fidelity, reward, render_mode, physics, control)
         spec = self.task.spec
         prepare(devices, spec)
         count = count_devices(devices, num_envs, spec)

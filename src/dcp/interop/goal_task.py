@@ -25,7 +25,7 @@ from dcp.envs.base import (
 from dcp.envs.mazes import cell_of
 from dcp.envs.physics_env import PhysicsEnv
 from dcp.envs.point_tasks import FORCE, FRICTION, PointMaze, PointPushing
-from dcp.envs.registry import is_ours, make_env, require_stepped_by
+from dcp.envs.registry import is_ours, make_env, require_control, require_stepped_by
 from dcp.errors import RunError, UserError
 from dcp.machine import compiling
 from dcp.machine.devices import Split
@@ -169,9 +169,15 @@ class GoalTask:
     """Convert between an environment's arrays and what Gymnasium's users pass and get."""
 
     def __init__(
-        self, env: str | Environment, fidelity: str, reward: str, render_mode: str | None, physics: str = "brax"
+        self,
+        env: str | Environment,
+        fidelity: str,
+        reward: str,
+        render_mode: str | None,
+        physics: str = "brax",
+        control: str = "joints",
     ):
-        self.env = _environment(env, fidelity, physics)
+        self.env = _environment(env, fidelity, physics, control)
         if reward not in REWARDS:
             raise UserError(f"unknown reward {reward!r}: choose {' or '.join(map(repr, REWARDS))}")
         if render_mode is not None and render_mode not in RENDER_MODES:
@@ -231,12 +237,13 @@ class GoalTask:
         return {"render_modes": list(RENDER_MODES), "render_fps": fps}
 
 
-def _environment(env: str | Environment, fidelity: str, physics: str) -> Environment:
+def _environment(env: str | Environment, fidelity: str, physics: str, control: str) -> Environment:
     if fidelity not in ("paper", "fixed"):
         raise UserError(f"unknown fidelity {fidelity!r}: choose 'paper' or 'fixed'")
     if isinstance(env, str):
-        return make_env(env, fidelity, physics)
-    require_stepped_by(env, None if physics == "brax" else physics)  # the default accepts any physics
+        return make_env(env, fidelity, physics, control=control)
+    require_stepped_by(env, None if physics == "brax" else physics)  # the defaults accept any physics and control
+    require_control(env, None if control == "joints" else control)
     return env
 
 

@@ -65,6 +65,13 @@ class Target:
         return self.config.physics if self.config else self.about.get("physics") or "brax"
 
     @property
+    def control(self) -> str:
+        """Return what its actions move."""
+        if isinstance(self.policy, DeployedPolicy):
+            return self.policy.spec.control
+        return self.about.get("control") or "joints"
+
+    @property
     def randomize(self) -> str | None:
         """Return what changed between the run's episodes, as far as is known."""
         return self.config.randomize if self.config else None
@@ -152,6 +159,11 @@ def environment_of(
     if env is not None and not isinstance(env, str):
         require_stepped_by(env, physics)
         made = env
+        if target.sizes is not None and target.control != made.spec.control:
+            raise UserError(
+                f"{target.label} was trained with control {target.control}, but {made.spec.name} has control "
+                f"{made.spec.control}: make the environment with control={target.control!r}"
+            )
     else:
         name = env or target.env
         if name is None:
@@ -165,7 +177,7 @@ def environment_of(
                 raise UserError(f"{name} has no evaluation layout: {hint}")
             name += EVAL_LAYOUT
         randomize = randomize or (target.randomize if env is None else None)
-        made = make_env(name, fidelity or target.fidelity, physics or target.physics, randomize)
+        made = make_env(name, fidelity or target.fidelity, physics or target.physics, randomize, target.control)
     if target.sizes not in (None, _sizes(made.spec)):
         raise UserError(
             f"{target.label} has sizes (state, goal, action) {target.sizes}, but {made.spec.name} has "

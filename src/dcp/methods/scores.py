@@ -13,7 +13,7 @@ from dcp.types import Array
 
 Score = Callable[[Representation, Array, Array, Array], Array]
 
-TINY = 1e-12  # keeps the cosine finite for a zero vector
+TINY = 1e-12  # keeps a quotient finite: the cosine of a zero vector, a spread of zero
 
 
 def inner_product(representation: Representation, psi_state: Array, psi_candidates: Array, psi_goal: Array) -> Array:
@@ -50,6 +50,28 @@ def reachable(representation: Representation, psi_state: Array, psi_candidates: 
     return _last(-onward, to_candidate > jnp.median(to_candidate, axis=-1, keepdims=True))
 
 
+NEIGHBOUR = 3  # k: novelty is the distance to the k-th nearest other candidate
+NOVELTY_WEIGHT = 1.0
+
+
+def frontier(representation: Representation, psi_state: Array, psi_candidates: Array, psi_goal: Array) -> Array:
+    """Prefer alignment with the goal plus novelty, each in units of its spread over the candidates.
+
+    Novelty is the distance in psi to the k-th nearest other candidate; with fewer others, to the farthest.
+    """
+    alignment = inner_product(representation, psi_state, psi_candidates, psi_goal)
+    apart = representation.distance(psi_candidates[..., :, None, :], psi_candidates[..., None, :, :])  # [..., C, C]
+    nearest = jnp.sort(apart, axis=-1)  # the nearest is the candidate itself
+    novelty = nearest[..., min(NEIGHBOUR, nearest.shape[-1] - 1)]
+    return in_spreads(alignment) + NOVELTY_WEIGHT * in_spreads(novelty)
+
+
+def in_spreads(scores: Array) -> Array:
+    """Return scores [..., C] in units of their standard deviation, about their mean."""
+    off_mean = scores - jnp.mean(scores, axis=-1, keepdims=True)
+    return off_mean / jnp.maximum(jnp.std(scores, axis=-1, keepdims=True), TINY)
+
+
 PROGRESS = 0.1  # share of the way to the goal that `quasimetric` asks of a candidate
 
 
@@ -78,5 +100,6 @@ SCORES = Table(
         "on_path": on_path,
         "reachable": reachable,
         "quasimetric": quasimetric,
+        "frontier": frontier,
     },
 )

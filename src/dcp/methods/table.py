@@ -23,7 +23,7 @@ from dcp.interfaces import (
     needs_embedding,
     representation_of,
 )
-from dcp.methods.commands import FinalGoal, PooledSubgoal
+from dcp.methods.commands import FinalGoal, Frontier, PooledSubgoal, SingleGoal
 from dcp.methods.conditions import Direction, DirectionAndGoal, RawGoal
 from dcp.methods.scores import SCORES
 from dcp.networks import MLP, NETWORKS
@@ -57,6 +57,8 @@ METHODS = Table(
         "td3_her": Method("td3", FinalGoal, RawGoal, "future"),
         "td_infonce": Method("td_infonce", FinalGoal, RawGoal, "future"),
         "gcbc": Method("gcbc", FinalGoal, RawGoal, "future"),
+        # Another command: docs/frontier.md
+        "sgcrl": Method(Contrastive, SingleGoal, RawGoal, "future"),  # one hard goal, always
     },
 )
 OUR_METHODS = frozenset(METHODS)  # without what users register
@@ -75,7 +77,10 @@ CRITICS = Table(
     },
     joined="dcp.critics.pair:Pair",  # sac+contrastive: one values actions, the other embeds goals
 )
-COMMANDS = Table("command", {"final_goal": FinalGoal, "pooled_subgoal": PooledSubgoal})
+COMMANDS = Table(
+    "command",
+    {"final_goal": FinalGoal, "pooled_subgoal": PooledSubgoal, "frontier": Frontier, "single_goal": SingleGoal},
+)
 CONDITIONS = Table(
     "condition",
     {
@@ -216,6 +221,9 @@ def checked_agent(agent: Agent) -> Agent:
     if needs_embedding(agent.condition):
         condition = CONDITIONS.name_of(type(agent.condition))
         raise UserError(f"the condition {condition} reads psi, and the critic {critic} has none: use raw_goal")
+    if getattr(agent.command, "needs_embedding", False):
+        command = COMMANDS.name_of(type(agent.command))
+        raise UserError(f"the command {command} reads psi, and the critic {critic} has none: use final_goal")
     if (score := getattr(agent.command, "score", None)) is not None and needs_embedding(SCORES.find(score)):
         raise UserError(
             f"the score {SCORES.name_of(score)} reads psi, and the critic {critic} has none: use final_goal"

@@ -230,7 +230,7 @@ def _metadata(policy: "DeployedPolicy", about: Mapping[str, Any], burst: tuple[i
         "goal_dims": list(s.goal_dims),
         "condition": _condition_name(policy),
         "burst": _burst(burst),
-        "about": {"env": s.name, **about},
+        "about": {"env": s.name, **({"control": s.control} if s.control != "joints" else {}), **about},
         **({"action_chunk": policy.action_chunk} if policy.action_chunk > 1 else {}),
     }
 

@@ -120,11 +120,11 @@ class ExportedPolicy:
             return self._many(state, goal)
         action = self.burst.action((self.action_size,)) if self.burst else None
         if self.action_chunk > 1:  # a burst overrides a chunk's actions without delaying the chunk
-            planned = self._in_turn(state, goal)
+            planned = self._next_chunk_action(state, goal)
             return planned if action is None else action
         return self.infer(state, goal) if action is None else action
 
-    def _in_turn(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    def _next_chunk_action(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
         """Return the next action of the chunk; plan a new chunk after all H, or if the number of rows changes."""
         if self._turn == 0 or self._planned.shape[:-1] != state.shape[:-1]:
             self._planned, self._turn = self.infer(state, goal), 0
@@ -141,7 +141,7 @@ class ExportedPolicy:
         if 0 in rows:
             return np.zeros((*rows, self.action_size), np.float32)
         state, goal = state.reshape(-1, self.state_size), goal.reshape(-1, self.goal_size)
-        planned = self.infer(state, goal) if self.action_chunk == 1 else self._in_turn(state, goal)
+        planned = self.infer(state, goal) if self.action_chunk == 1 else self._next_chunk_action(state, goal)
         return planned.reshape(*rows, self.action_size) if action is None else action
 
 

@@ -27,7 +27,7 @@ from dcp.types import Array, EnvSpec, Params
 PolicyState = Any
 _FIXED = ["spec", "network", "critic", "condition", "action_chunk"]  # static fields of a policy as a program's argument
 
-POLICY_SCHEMA_VERSION = 4  # 2 stores the parts as components; 3 has action chunks; 4 has a scale
+POLICY_SCHEMA_VERSION = 4  # 2 stores the parts as components; 3 has action chunks; 4 has a scale or a control
 KINDS = ("network", "critic", "condition")  # the parts of a policy
 METADATA_KEY = "dcp"  # the only metadata entry, because safetensors writes several in no fixed order
 CHECKSUM = "sha256"
@@ -133,17 +133,17 @@ def _act(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
 
 def save_policy(path: str | Path, policy: DeployedPolicy, about: Mapping[str, Any]) -> Path:
     """Write the policy completely or not at all. `about` says where it comes from: env, method, and more."""
-    path = Path(path)
+    path, by_tool = Path(path), policy.spec.control != "joints"
+    # The scale in use is among the arrays. An older dcp does not know these fields, and reads what it can.
+    omitted = {"action_chunk", "scale"} | ({"control"} if not by_tool else set())
     metadata: dict[str, Any] = {
-        "schema_version": 4 if policy.scale else 3 if policy.action_chunk > 1 else 2,  # an older dcp reads what it can
-        "spec": {name: value for name, value in asdict(policy.spec).items() if name != "action_chunk"},
+        "schema_version": 4 if policy.scale or by_tool else 3 if policy.action_chunk > 1 else 2,
+        "spec": {name: value for name, value in asdict(policy.spec).items() if name not in omitted},
         **{kind: describe(kind, getattr(policy, kind)) for kind in KINDS},
         "about": dict(about),
         **({"action_chunk": policy.action_chunk} if policy.action_chunk > 1 else {}),
         **({"scaled": True} if policy.scale else {}),
     }
-    if policy.spec.scale is None:
-        del metadata["spec"]["scale"]  # an older dcp does not know it
     named = named_arrays({"actor": policy.actor, "critic": policy.critic_params, "scale": policy.scale})
     arrays = {name: np.asarray(array, order="C") for name, array in named.items()}
     metadata[CHECKSUM] = checksum(json.loads(json.dumps(metadata)), arrays)  # as JSON returns it: tuples become lists

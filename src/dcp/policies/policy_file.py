@@ -243,6 +243,7 @@ class _Sizes(Struct):
     threshold: Annotated[float, Meta(ge=0, le=1e30)]
     episode_length: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     physics: Name = "none"
+    control: Name = "joints"
 
 
 def _spec(stored: dict[str, Any]) -> EnvSpec:

@@ -161,7 +161,9 @@ def in_reach(place: Any, xp: Any = np) -> Any:
 
 MOST_DISPLACEMENT = 0.02  # metres per step of the tool point, where a policy steers by it
 DAMPING_OF_STEPS = 1e-4  # of the least squares below, in square metres
+TILT_WEIGHT = 0.2  # of the tilt beside the place: far out, where the arm cannot point down, it hardly moves the tool
 PUSH_HEIGHT = 0.02  # metres above the table, at which a tool that only pushes is held
+TOOL_SIZES = {2: 5, 4: 6}  # numbers of an action that displaces the tool point -> joints that it moves
 
 
 def tool_jacobian(q: Any, xp: Any = np) -> tuple[Any, Any, Any]:
@@ -182,14 +184,45 @@ def tool_jacobian(q: Any, xp: Any = np) -> tuple[Any, Any, Any]:
     return tool, axis, xp.concatenate([xp.stack(moves, -1), xp.stack(turns, -1)], -2)
 
 
-def step_of_tool(q: Any, displacement: Any, xp: Any = np, height: float | None = None) -> Any:
+def step_of_tool(
+    q: Any, displacement: Any, xp: Any = np, height: float | None = None, most: float = MOST_DISPLACEMENT
+) -> Any:
     """Return the change of five joint angles [5] that displaces the tool point and turns it to point down.
 
     q [5]; displacement [3] in metres, or [2] where the tool is held at `height`. Damped least squares on the place
-    and on the tilt, the latter as the place of a point 0.1 m along the tool's axis.
+    and on the tilt, the latter as the place of a point 0.1 m along the tool's axis; each at most `most` in a step. Far
+    out or high up a joint's limit forbids to point down: that joint stops there, and the others move the tool alone.
     """
-    tool, axis, jacobian = tool_jacobian(q[:5], xp)
+    q = q[:5]
+    tool, axis, jacobian = tool_jacobian(q, xp)
     up = displacement[2:] if height is None else height - tool[2:]
-    error = xp.concatenate([displacement[:2], up, -TILT_LENGTH * axis[:2]])  # [5]
-    rows = xp.concatenate([jacobian[:3], TILT_LENGTH * jacobian[3:5]])  # [5, 5]
+    error = xp.clip(xp.concatenate([displacement[:2], up, -TILT_LENGTH * axis[:2]]), -most, most)  # [5]
+    weights = xp.asarray([1.0, 1.0, 1.0, TILT_WEIGHT, TILT_WEIGHT])
+    rows = weights[:, None] * xp.concatenate([jacobian[:3], TILT_LENGTH * jacobian[3:5]])  # [5, 5]
+    error = weights * error
+    wanted = q + _least_squares(rows, error, xp)
+    within = xp.clip(wanted, xp.asarray(LOW[:5]), xp.asarray(HIGH[:5]))
+    free = within == wanted
+    stopped = xp.where(free, 0.0, within - q)
+    counts = xp.where(xp.all(free), 1.0, xp.asarray([1.0, 1.0, 1.0, 0.0, 0.0]))  # without the tilt, if one stops
+    others = _least_squares(counts[:, None] * rows * free[None], counts * (error - rows @ stopped), xp)
+    return xp.where(free, others, stopped)
+
+
+def _least_squares(rows: Any, error: Any, xp: Any) -> Any:
     return rows.T @ xp.linalg.solve(rows @ rows.T + DAMPING_OF_STEPS * xp.eye(5), error)
+
+
+def change_by_tool(q: Any, action: Any, xp: Any = np, speed: float = 1.0) -> Any:
+    """Return the change of joint angles, [5] or with the jaws [6], that an action [2] or [4] of the tool asks for.
+
+    An action is the tool point's displacement in x and y, where it is held at PUSH_HEIGHT; or in x, y and z, and the
+    jaws' change. 1 is MOST_DISPLACEMENT, or MAX_CHANGE of the jaws. Zeros hold the pose, whatever its height and tilt.
+    `speed`: the share of either limit that one step may use. A change that is beyond MAX_CHANGE is shortened as a whole,
+    so that the tool moves less far in the same direction, and not down into the table.
+    """
+    action, most = xp.clip(action, -speed, speed), speed * MAX_CHANGE
+    height = PUSH_HEIGHT if action.shape[-1] == 2 else None
+    change = step_of_tool(q, MOST_DISPLACEMENT * action[:3], xp, height, speed * MOST_DISPLACEMENT)
+    change = change * (most / xp.maximum(xp.max(xp.abs(change)), most))
+    return xp.where(xp.any(action != 0.0), xp.concatenate([change, MAX_CHANGE * action[3:]]), 0.0)

@@ -5,6 +5,8 @@
 
 The policy reads radians, speeds and the tool point, and sends changes of the current pose; the robot uses named
 joints in degrees, or in percent of the calibrated range. A zero action holds the pose that was read last, jaws too.
+With control="tool" an action displaces the tool point (`so101.change_by_tool`): so101_push has 18 and 2, so101_lift 21
+and 4 numbers of state and action.
 LeRobot is not imported: any object with its methods works.
 """
 
@@ -64,22 +66,31 @@ class So101Arm:
         *,
         goal_size: int = 3,
         units: Units = "degrees",
+        control: str = "joints",  # what the policy was trained to move: joints, or tool
         accumulate: bool = False,  # a target continues from the last target instead of the last reading
-        jaw_speed: float = 1.0,  # how fast jaws that the policy does not move close, as a share of MAX_CHANGE per step
+        speed: float = 1.0,  # the share of MAX_CHANGE per step for what the action does not bound itself: see send_action
         lost_packets: tuple[type[Exception], ...] = (ConnectionError,),
         clock: Callable[[], float] = time.monotonic,
     ):
         self.robot = robot
         self.units: Units = units
-        self.moved, self.goal_size = action_size, goal_size
-        self.accumulate, self.jaw_speed = accumulate, jaw_speed
-        extra = state_size - (2 * action_size + 3)
-        if action_size not in (5, 6) or extra not in (0, 1, 3):
+        extra = _numbers_of_task(state_size, action_size, control)
+        if extra is None:
+            other = "joints" if control == "tool" else "tool"
+            if _numbers_of_task(state_size, action_size, other) is not None:
+                raise UserError(
+                    f"a policy with {state_size} numbers of state and {action_size} of action was trained with control "
+                    f"{other}, but this arm is steered with control {control}: make the arm with control={other!r}"
+                )
             raise UserError(
                 f"a policy with {state_size} numbers of state and {action_size} of action fits no so101 task: "
                 "use one that was trained on so101_reach, so101_reach_pose, so101_push or so101_lift"
             )
-        self.has_tilt, self.has_cube = extra == 1, extra == 3
+        self.by_tool, self.goal_size = control == "tool", goal_size
+        self.moved = so101.TOOL_SIZES[action_size] if self.by_tool else action_size
+        self.relative = extra - 3 if self.by_tool else 0  # dimensions of the cube's place that the tool's is taken from
+        self.accumulate, self.speed = accumulate, speed
+        self.has_tilt, self.has_cube = extra == 1, extra >= 3
         self.near = 0.03 if extra else 0.02  # metres: the tasks' thresholds
         features = FEATURES + (CUBE if self.has_cube else ())
         if missing := [name for name in features if name not in robot.observation_features]:
@@ -107,24 +118,31 @@ class So101Arm:
                 f"the tool point is {place[2] * 100:.1f} cm high, in the table: lift the arm, check its calibration"
             )
         extra = [so101.tilt_of(turn)] if self.has_tilt else []
-        extra = [float(observation[name]) for name in CUBE] if self.has_cube else extra
+        if self.has_cube:
+            cube = np.array([float(observation[name]) for name in CUBE])
+            extra = np.append(cube, (cube - place)[: self.relative])
         if np.isfinite(pose).all():  # else the pose to hold stays the last one that was known
             self._pose, self._time = pose, now
         return Reading(np.concatenate([pose[: self.moved], speeds, place, extra]), now)
 
     def send_action(self, action: np.ndarray) -> None:
-        """Send targets that change the last pose by the action [A] in [-1, 1]; the last target, if they `accumulate`.
+        """Send targets that change the last pose as the action [A] in [-1, 1] asks; the last target, if they
+        `accumulate`.
 
         If readings are late by k steps, targets that follow them repeat the poses of k steps ago for ever, however
         small the action. Targets that accumulate do not. Either is at most MAX_CHANGE from the last reading, and a zero
-        action holds that reading. If the policy does not move the jaws, any other action closes them further.
+        action holds that reading. If the policy does not move the jaws, any other action closes them further, by at most
+        `speed`, which also bounds how fast an action of the tool turns it to point down.
         """
         if self._pose is None:
             raise UserError("the arm's pose is not known yet: read it before anything is sent")
         change = np.zeros(6)
-        change[: self.moved] = so101.MAX_CHANGE * np.clip(action, -1.0, 1.0)
+        if self.by_tool:
+            change[: self.moved] = so101.change_by_tool(self._pose, np.asarray(action, float), speed=self.speed)
+        else:
+            change[: self.moved] = so101.MAX_CHANGE * np.clip(action, -1.0, 1.0)
         if self.moved == 5:
-            most = so101.MAX_CHANGE * self.jaw_speed if np.any(action) else 0.0  # they stay as they are in a hold
+            most = so101.MAX_CHANGE * self.speed if np.any(action) else 0.0  # they stay as they are in a hold
             change[5] = np.clip(CLOSED - self._pose[5], -most, most)
         base = self._pose
         if self.accumulate and self.sent is not None and np.any(action):
@@ -152,6 +170,16 @@ class So101Arm:
                 f"{math.degrees(so101.LOW[i]):.1f} to {math.degrees(so101.HIGH[i]):.1f}: move it back by hand, or "
                 "calibrate again"
             )
+
+
+def _numbers_of_task(state_size: int, action_size: int, control: str) -> int | None:
+    """Return how many numbers a state has besides angles, speeds and the tool point: 0, 1 for a tilt, 3 for a cube, and
+    the cube's place relative to the tool. None: no task has these sizes."""
+    moved = so101.TOOL_SIZES.get(action_size) if control == "tool" else action_size
+    if moved not in (5, 6):
+        return None
+    extra, relative = state_size - (2 * moved + 3), {2: 2, 4: 3}.get(action_size, 0)
+    return extra if extra in ((3 + relative,) if control == "tool" else (0, 1, 3)) else None
 
 
 def require_goal(goal: Any, reaching: bool) -> np.ndarray:

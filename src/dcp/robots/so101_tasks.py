@@ -2,9 +2,12 @@
 
 A state holds what the real arm can measure: joint angles, their change since the last reading, and the tool point that
 follows from them; and the cube's place, which needs a camera. An action is a change of the present pose, bounded like
-LeRobot's `max_relative_target`, and the servos get the resulting target.
+LeRobot's `max_relative_target`, and the servos get the resulting target. In the cube's tasks it may be the tool point's
+displacement instead (`by_tool`), and the state then has the cube's place relative to the tool, too.
 """
 
+from copy import copy
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -39,6 +42,9 @@ LIFT_HEIGHTS = (0.05, 0.15)
 # would touch the table.
 FLATTEST, LEAST_TILTED = -0.5, 0.06
 TRIES = 32
+# What inputs of about unit size are measured from and by, for --normalize task
+SPEED_SPREAD, PLACE_SPREAD, RELATIVE_SPREAD = 1 / 0.3, 0.1, 0.05  # rad/s, metres, metres; angles: 1 rad
+CUBE_CENTRE = (0.27, 0.0, 0.02)
 
 
 class Draw(NamedTuple):
@@ -79,6 +85,7 @@ class So101Task(PhysicsEnv):
     moved = 5  # joints that the policy moves; the jaws stay closed
     cube = False
     home, spread, heights = HOME, SPREAD, START_HEIGHTS
+    tool_centre = (0.27, 0.0, 0.2)
 
     def __init__(self, name: str, goal_size: int, more: int, threshold: float, episode_length: int):
         state_size = 2 * self.moved + 3 + more
@@ -92,6 +99,10 @@ class So101Task(PhysicsEnv):
             threshold=threshold,
             episode_length=episode_length,
             physics=MUJOCO,
+            scale=(
+                (0.0,) * 2 * self.moved + self.tool_centre + (CUBE_CENTRE if self.cube else (0.0,) * more),
+                (1.0,) * self.moved + (SPEED_SPREAD,) * self.moved + (PLACE_SPREAD,) * (3 + more),
+            ),
         )
 
     def goal_dims(self) -> tuple[int, ...]:
@@ -184,7 +195,7 @@ class So101Task(PhysicsEnv):
     def step(self, state: EnvState, action: Array) -> EnvState:
         arm: ArmState = state.physics
         present = arm.readings[arm.draw.delays[0], :6]
-        change = jnp.zeros(6).at[: self.moved].set(so101.MAX_CHANGE * jnp.clip(action, -1.0, 1.0))
+        change = jnp.zeros(6).at[: self.moved].set(self.change(present, action))
         target = jnp.clip(present + change, jnp.asarray(so101.LOW), jnp.asarray(so101.HIGH))
         if self.moved == 5:
             target = target.at[5].set(HOME[5])
@@ -194,6 +205,10 @@ class So101Task(PhysicsEnv):
         body = self.engine.step(arm.body, control, *factors)
         readings = jnp.concatenate([self._read(body, arm.draw)[None], arm.readings[:-1]])
         return self._env_state(arm._replace(body=body, readings=readings, commands=commands))
+
+    def change(self, pose: Array, action: Array) -> Array:
+        """Return the change of the moved joints [5 or 6] that an action [A] asks for at a pose [6]."""
+        return so101.MAX_CHANGE * jnp.clip(action, -1.0, 1.0)
 
     def _read(self, body: PhysicsState, draw: Draw) -> Array:
         """Return the sensors' present readings: [6 + 3]."""
@@ -262,10 +277,43 @@ class ReachPose(So101Task):
         return _first(good[:-1], jnp.concatenate([places, so101.tilt_of(turns)[:, None]], axis=1))
 
 
-class Push(So101Task):
-    """Push a cube to a place on the table, which is the goal. The state also has the cube's place."""
+class CubeTask(So101Task):
+    """Move a cube, whose place is in the state, by the joints or by the tool point."""
 
     cube, home, spread, heights = True, CUBE_HOME, CUBE_SPREAD, CUBE_START_HEIGHTS
+    tool_centre = (0.27, 0.0, 0.05)
+
+    def by_tool(self) -> Self:
+        """Return this task with the tool point's displacement as its action (`so101.change_by_tool`).
+
+        The state ends with the cube's place relative to the tool point, in the goal's dimensions.
+        """
+        task, size = copy(self), self.spec.goal_size
+        assert self.spec.scale is not None
+        centre, spread = self.spec.scale
+        task.spec = replace(
+            self.spec,
+            control="tool",
+            state_size=self.spec.state_size + size,
+            action_size=size + self.moved - 5,
+            scale=(centre + (0.0,) * size, spread + (RELATIVE_SPREAD,) * size),
+        )
+        return task
+
+    def change(self, pose: Array, action: Array) -> Array:
+        by_tool = self.spec.control == "tool"
+        return so101.change_by_tool(pose, action, jnp) if by_tool else super().change(pose, action)
+
+    def observe_readings(self, readings: Array) -> Array:
+        state = super().observe_readings(readings)
+        if self.spec.control != "tool":
+            return state
+        tool, cube = jnp.split(state[2 * self.moved :], 2)
+        return jnp.concatenate([state, (cube - tool)[: self.spec.goal_size]])
+
+
+class Push(CubeTask):
+    """Push a cube to a place on the table, which is the goal."""
 
     def __init__(self, name: str = "so101_push"):
         super().__init__(name, goal_size=2, more=3, threshold=0.03, episode_length=150)
@@ -281,10 +329,9 @@ class Push(So101Task):
         return _first(jnp.linalg.norm(tries[:-1] - q[None, 6:8], axis=1) >= LEAST_PUSH, tries)
 
 
-class Lift(So101Task):
+class Lift(CubeTask):
     """Lift a cube to a place in the air, which is the goal. The policy moves the jaws too."""
 
-    cube, home, spread, heights = True, CUBE_HOME, CUBE_SPREAD, CUBE_START_HEIGHTS
     moved = 6
 
     def __init__(self, name: str = "so101_lift"):

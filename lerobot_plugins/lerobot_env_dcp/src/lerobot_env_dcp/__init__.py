@@ -24,6 +24,7 @@ TASKS = {
     "so101_push": (16, 2, 5, 150, "Push the cube to the goal."),
     "so101_lift": (18, 3, 6, 150, "Lift the cube to the goal."),
 }
+BY_TOOL = {"so101_push": (18, 2), "so101_lift": (21, 4)}  # S, A where an action moves the tool point
 
 
 class DcpEnv(gymnasium.Env):
@@ -31,11 +32,13 @@ class DcpEnv(gymnasium.Env):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": FPS}  # noqa: RUF012
 
-    def __init__(self, name: str, randomize: str | None = None, render_mode: str | None = "rgb_array"):
+    def __init__(
+        self, name: str, randomize: str | None = None, render_mode: str | None = "rgb_array", control: str = "joints"
+    ):
         from dcp.envs.registry import make_env
         from dcp.interop.goal_env import GoalEnv
 
-        self._env = GoalEnv(make_env(name, "fixed", "mujoco", randomize), "fixed", render_mode=render_mode)
+        self._env = GoalEnv(make_env(name, "fixed", "mujoco", randomize, control), "fixed", render_mode=render_mode)
         self.render_mode = render_mode
         self._max_episode_steps = TASKS[name][3]
         self.task, self.task_description = name, TASKS[name][4]
@@ -75,6 +78,8 @@ class DcpEnvConfig(EnvConfig):
     fps: int = FPS
     randomize: str | None = None
     """What changes between episodes: all, or names like gains,delay (docs/so101.md of dcp)."""
+    control: str = "joints"
+    """What an action moves: joints, or in so101_push and so101_lift the tool point (tool)."""
     render_mode: str = "rgb_array"
     features: dict[str, PolicyFeature] = field(default_factory=dict)
     features_map: dict[str, str] = field(
@@ -83,6 +88,8 @@ class DcpEnvConfig(EnvConfig):
 
     def __post_init__(self) -> None:
         state, goal, action, *_ = TASKS[str(self.task)]
+        if self.control == "tool":
+            state, action = BY_TOOL.get(str(self.task), (state, action))
         self.features = self.features or {
             ACTION: PolicyFeature(type=FeatureType.ACTION, shape=(action,)),
             "agent_pos": PolicyFeature(type=FeatureType.STATE, shape=(state,)),
@@ -91,7 +98,7 @@ class DcpEnvConfig(EnvConfig):
 
     @property
     def gym_kwargs(self) -> dict[str, Any]:
-        return {"randomize": self.randomize, "render_mode": self.render_mode}
+        return {"randomize": self.randomize, "render_mode": self.render_mode, "control": self.control}
 
     def create_envs(
         self, n_envs: int, use_async_envs: bool = False

@@ -1,4 +1,4 @@
-// Arrays as short text, as dcp.lab.pages.packing writes them.
+// Arrays as short text, as dcp.lab.pages writes them.
 
 const bytesOf = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 
