@@ -98,7 +98,7 @@ demo: setup
 	@echo "  $(BIN)/dcp train --preset demo --method crl --runs-dir runs/demo   the baseline; then:"
 	@echo "  $(BIN)/dcp eval $(DEMO) runs/demo/point_u_maze/crl/seed_0   both on the same episodes"
 	@echo "  $(BIN)/dcp render zoo/ant_u_maze/dcp                  a trained ant"
-	@echo "  docs/your_own_condition.md                            change what the actor sees"
+	@echo "  docs/your_own_parts.md                                change what the actor sees"
 
 lint: setup
 	@echo "lint: ruff check"

@@ -113,7 +113,7 @@ def test_braxs_own_trainers_train_on_an_ant_in_a_maze(agent: str, settings: dict
 
 @pytest.mark.slow
 def test_ppo_learns_to_come_near_and_dcp_evaluates_its_policy():
-    """The lines of docs/brax.md: minus the distance as reward, then our measures on our episodes."""
+    """The lines of docs/other_libraries.md: minus the distance as reward, then our measures on our episodes."""
     sizes = {**PPO, "num_envs": 64, "unroll_length": 10, "batch_size": 64, "num_minibatches": 8}
     settings = {**sizes, "discounting": 0.97, "learning_rate": 1e-3, "entropy_cost": 1e-2, "reward_scaling": 0.1}
     make_policy, params, told = trained(

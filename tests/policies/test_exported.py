@@ -18,7 +18,7 @@ from dcp.policies import numpy_policy
 from dcp.policies.exports import export_policy, is_exported, load_exported
 from tests.support.exports import ANT, ENDINGS, maze_inputs, saved, untrained
 
-DOCS = Path(__file__).parents[2] / "docs" / "deployment.md"
+DOCS = Path(__file__).parents[2] / "docs" / "evaluation.md"
 
 
 @pytest.fixture(scope="module")

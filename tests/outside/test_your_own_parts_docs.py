@@ -1,4 +1,4 @@
-"""docs/extending.md: its files are written to a folder, its Python runs, and its commands are accepted."""
+"""docs/your_own_parts.md: its files are written to a folder, its Python runs, and its commands are accepted."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ from dcp.methods import table as methods_table  # noqa: F401  fills the tables
 from dcp.presets import preset_config
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "extending.md").read_text()
+PAGE = (ROOT / "docs" / "your_own_parts.md").read_text()
 BLOCKS = re.findall(r"^```(?:python|toml)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 COMMANDS = re.findall(r"^    dcp (.*)$", PAGE, re.MULTILINE)
 
