@@ -131,3 +131,40 @@ def test_a_critic_with_final_goals_has_the_falls_that_they_depend_on():
     _, rows, _ = jax.jit(trainer.unroll)(params, acting, jax.random.key(2))
     beyond = np.asarray(rows.state + rows.action)[..., 0] > 0.1
     assert beyond.any() and np.array_equal(rows.fell, beyond)
+
+
+@dataclass(frozen=True)
+class HalfExplore(FinalGoal):
+    """A command that keeps in mind who begins an episode, and whose first two environments act at random."""
+
+    def init(self, achieved, goal, seed_states=None):
+        return jnp.zeros(len(goal), bool)
+
+    def begin(self, state, achieved, begins):
+        return begins
+
+    def step(self, state, achieved, goal, representation, key):
+        return state, goal
+
+    def explores(self, state):
+        return jnp.arange(len(state)) < 2
+
+    def metrics(self, state, achieved, goal):
+        return {"begins": jnp.mean(state)}
+
+
+def test_where_a_command_explores_actions_are_uniform_and_elsewhere_the_actors():
+    """Starts, goals and noise come from the same keys, so environments 2 and 3 do what they would do without it."""
+    plain = make("crl")
+    config, params = plain.config, certain_params(plain)
+    half = Algorithm(plain.env, plain.agent._replace(command=HalfExplore()), config)
+    rows = {}
+    for name, trainer in (("plain", plain), ("half", half)):
+        acting, _ = trainer.init_experience(jax.random.key(0))
+        _, rows[name], metrics = jax.jit(trainer.unroll)(params, acting, jax.random.key(2))
+    actions = np.asarray(rows["half"].action)
+    assert np.array_equal(actions[:, 2:], np.asarray(rows["plain"].action)[:, 2:])
+    drawn = actions[:, :2]
+    assert np.all(np.abs(drawn) <= 1.0) and len(np.unique(drawn)) == drawn.size
+    assert -0.25 < drawn.mean() < 0.25 and 0.2 < drawn.var() < 0.5  # of 48 numbers: 0 and 1/3
+    assert_allclose(metrics["begins"], 3 / STEPS)  # episodes of 5 steps begin at steps 0, 5 and 10

@@ -62,6 +62,16 @@ def test_four_evaluations_are_two_a_stop_and_two(method: str, tmp_path: Path):
     assert_same_run(folder, whole)
 
 
+def test_the_frontiers_cutoff_weight_and_explorers_are_in_the_checkpoint(tmp_path: Path):
+    settings = {"command.explore_after": 5, "command.memory": 0.5}
+    config = tiny_config(command="frontier", component_settings=settings, steps=4_000, num_evals=4)
+    whole = train(config, runs_dir=tmp_path / "whole", display="none").folder
+    folder = stopped(config, tmp_path / "stopped", 2)
+    run = resume(folder, display="none")
+    assert len({row["reach"] for row in run.rows}) > 1  # it adapts within this run
+    assert_same_run(folder, whole)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("env", ["ant_u_maze", "pusher_easy"])
 def test_a_run_under_brax_continues_bit_by_bit(env: str, tmp_path: Path):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from numpy.testing import assert_allclose
 from dcp.algorithm import make_algorithm
 from dcp.errors import UserError
 from dcp.machine.programs import Programs
-from dcp.machine.seed_programs import SeedPrograms
+from dcp.machine.seed_programs import How, SeedPrograms
 from dcp.runs import checkpoint as files
 from dcp.runs.checkpoint import Cadence
 from dcp.runs.seeds import SeedRun, SeedsFaultError, train_seeds
@@ -85,8 +85,16 @@ def assert_close(rows: list[dict[str, float]], others: list[dict[str, float]]) -
 @pytest.mark.parametrize("learner", ["vmap", pytest.param("map", marks=pytest.mark.slow)])
 def test_after_three_iterations_every_metric_is_that_of_the_single_run(learner):
     """As accelerators do it, and as a CPU does; the tests below are of the latter here."""
-    trainer = make_algorithm(tiny_config())
-    several, one = SeedPrograms(trainer, learner=learner), Programs(make_algorithm(tiny_config(seed=3)))
+    assert_three_iterations_agree(learner)
+
+
+def test_after_three_iterations_the_frontier_is_that_of_the_single_run():
+    assert_three_iterations_agree("vmap", command="frontier", component_settings={"command.explore_after": 5})
+
+
+def assert_three_iterations_agree(learner: How, **settings: Any) -> None:
+    trainer = make_algorithm(tiny_config(**settings))
+    several, one = SeedPrograms(trainer, learner=learner), Programs(make_algorithm(tiny_config(seed=3, **settings)))
     runs, run = several.prefill(several.prefill(several.init(SEEDS))), one.prefill(one.prefill(one.init()))
     for _ in range(3):
         runs, metrics = several.iteration(runs)
@@ -211,7 +219,7 @@ def test_when_one_seed_drops_out_the_other_goes_on(together: Trained, tmp_path: 
 
 ON_TWO_DEVICES = """
 import json, sys
-from dcp.machine.seed_programs import SeedPrograms
+from dcp.machine.seed_programs import How, SeedPrograms
 from dcp.runs.seeds import train_seeds
 from tests.support.tiny import tiny_config
 
