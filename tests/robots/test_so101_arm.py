@@ -6,13 +6,17 @@ import os
 import signal
 from pathlib import Path
 
+import gymnasium
+import jax
 import numpy as np
 import pytest
 
+from dcp.envs.registry import make_env
 from dcp.errors import UserError
+from dcp.gym import gymnasium_id
 from dcp.robots import Controller, So101Arm, Stopped, so101
 from dcp.robots.simulated_robot import Errors, SimulatedSo101
-from dcp.robots.so101_arm import FEATURES, GoalFile, from_radians, replay, to_radians
+from dcp.robots.so101_arm import CUBE, FEATURES, GoalFile, from_radians, replay, to_radians
 from dcp.robots.so101_tasks import TASKS
 from dcp.robots.timing import Clock
 from tests.support.fake_robot import FakeClock
@@ -350,6 +354,68 @@ def test_a_cubes_policy_needs_a_robot_that_sees_the_cube():
     robot = SimulatedSo101(cube=(0.25, 0.05))
     robot.connect()
     np.testing.assert_allclose(So101Arm(robot, 16, 5).read_state().value[13:], [0.25, 0.05, 0.015], atol=1e-3)
+
+
+class PosedArm:
+    """A robot that is wherever it is put, and has no ticks: for numbers that agree."""
+
+    observation_features = action_features = dict.fromkeys(FEATURES + CUBE, float)
+    q = np.zeros(9)  # the joints' angles, and the cube's place
+
+    def get_observation(self) -> dict[str, float]:
+        angles = {name: from_radians("degrees", i, self.q[i]) for i, name in enumerate(FEATURES)}
+        return angles | dict(zip(CUBE, self.q[6:], strict=True))
+
+    def send_action(self, action: dict[str, float]) -> None:
+        self.sent = [to_radians("degrees", i, action[name]) for i, name in enumerate(FEATURES)]
+
+
+@pytest.mark.parametrize("name", ["so101_push", "so101_lift"])
+def test_simulation_gymnasium_and_arm_send_the_same_targets_for_an_action_of_the_tool(name: str):
+    task, clock = make_env(name, control="tool"), FakeClock()
+    sizes, step = (task.spec.state_size, task.spec.action_size), jax.jit(task.step)
+    env = gymnasium.make(gymnasium_id(name), control="tool").unwrapped
+    arm = So101Arm(PosedArm(), *sizes, control="tool", clock=clock.now)
+    observation, _ = env.reset(seed=0)
+    for action in np.random.default_rng(0).uniform(-1.0, 1.0, (20, sizes[1])).astype(np.float32):
+        before = env._state
+        arm.robot.q = np.asarray(before.physics.q[:9], float)
+        state = arm.read_state().value
+        off = np.abs(state - observation["observation"])
+        joints = arm.moved
+        assert off[joints : 2 * joints].max() < 2e-4 and np.delete(off, np.s_[joints : 2 * joints]).max() < 1e-6
+        arm.send_action(action)
+        observation, *_ = env.step(action)
+        clock.sleep(1 / 30)
+        for simulated in (step(before, action), env._state):
+            np.testing.assert_allclose(simulated.physics.commands[0], arm.robot.sent, rtol=0.0, atol=1e-6)
+        assert 0.0 < np.abs(arm.sent - arm.robot.q[:6]).max() <= 0.1 + 1e-9
+
+
+def test_an_action_of_zeros_holds_the_pose_also_where_a_tool_would_be_turned_down():
+    robot = SimulatedSo101(cube=(0.25, 0.05), start=(0.0, -0.5, 0.6, 0.5, 0.0, 0.3))
+    robot.connect()
+    arm = So101Arm(robot, 18, 2, control="tool", speed=0.2)
+    pose = arm.read_state().value[:5]
+    arm.send_action(np.zeros(2))
+    np.testing.assert_allclose(arm.sent, np.append(pose, robot.bus.data.qpos[5]), atol=2e-3)
+    arm.send_action(np.array([0.2, 0.0]))
+    assert 0.01 < np.abs(arm.sent[:5] - pose).max() <= 0.02 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("sizes", "trained", "steered"),
+    [
+        ((18, 2), "tool", "joints"),
+        ((21, 4), "tool", "joints"),
+        ((16, 5), "joints", "tool"),
+        ((18, 6), "joints", "tool"),
+    ],
+)
+def test_a_policy_that_was_trained_with_the_other_control_is_refused(sizes, trained: str, steered: str):
+    sentence = f"was trained with control {trained}, but this arm is steered with control {steered}"
+    with pytest.raises(UserError, match=sentence):
+        So101Arm(SimulatedSo101(cube=(0.25, 0.0)), *sizes, control=steered)
 
 
 def test_randomizing_changes_the_simulated_arm_by_its_seed():

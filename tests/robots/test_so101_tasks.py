@@ -1,13 +1,18 @@
 """The SO-101 arm: its model against recorded numbers, its goals against inverse kinematics, its tasks and switches."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
 
-from dcp.envs.registry import make_env
+from dcp.config import Config
+from dcp.envs.registry import env_of, make_env
 from dcp.errors import UserError
+from dcp.networks import init_scale, scaled_state
+from dcp.policies.policy_file import load_policy
 from dcp.robots import so101
 from dcp.robots.so101 import MAX_DELAY, RANGES
 from dcp.robots.so101_model import arm_spec, table_spec
@@ -240,6 +245,71 @@ def test_an_arm_that_sweeps_over_the_table_moves_the_cube(name: str):
         action[:5] = np.clip(5.0 * change, -1.0, 1.0)
         state = step(state, jnp.asarray(action))
     assert np.linalg.norm(np.asarray(state.physics.q[6:8]) - start[:2]) > 0.02
+
+
+# By the tool
+
+
+@pytest.mark.parametrize(("name", "sizes", "more"), [("so101_push", (18, 2), 2), ("so101_lift", (21, 4), 3)])
+def test_by_the_tool_a_state_ends_with_the_cubes_place_relative_to_the_tool(name: str, sizes, more: int):
+    env, plain = env_of(Config(env=name, control="tool", randomize="offsets")), make_env(name, randomize="offsets")
+    assert (env.spec.state_size, env.spec.action_size, env.spec.control) == (*sizes, "tool")
+    state, _ = env.spec.split(jax.jit(env.reset)(keys(1)[0]).obs)
+    before, _ = plain.spec.split(jax.jit(plain.reset)(keys(1)[0]).obs)
+    np.testing.assert_array_equal(state[:-more], before)
+    tool, cube = state[-more - 6 : -more - 3], state[-more - 3 : -more]
+    np.testing.assert_allclose(state[-more:], (cube - tool)[:more], atol=1e-7)
+    assert env.spec.goal_dims == plain.spec.goal_dims
+
+
+def test_a_pushing_tool_goes_where_it_is_sent_and_stays_low():
+    """Ten steps of 4 mm outwards and 1 cm to the left, a third more by the servos' swing; the cube is far away."""
+    env = make_env("so101_push", control="tool")
+    step = jax.jit(env.step)
+    start = np.concatenate([[0.0, 0.35, -0.2, 1.35, 0.0, 0.0], [0.1, 0.25, 0.015, 1.0, 0.0, 0.0, 0.0]])
+    state = env.reset_to(start, np.zeros(12))
+    places = [np.asarray(state.obs[10:13])]
+    for action in [[0.2, 0.5]] * 10 + [[0.0, 0.0]] * 5:
+        state = step(state, jnp.array(action))
+        places.append(np.asarray(state.obs[10:13]))
+    moved = places[-1] - places[0]
+    assert 0.015 < moved[0] < 0.05 and 0.09 < moved[1] < 0.14
+    assert 0.012 < places[-1][2] < 0.028
+
+
+@pytest.mark.parametrize(
+    ("name", "control", "sentence"),
+    [
+        ("so101_reach", "tool", "'so101_reach' is not steered by a tool: leave out --control"),
+        ("point_u_maze", "tool", "'point_u_maze' is not steered by a tool: leave out --control"),
+        ("so101_push", "hand", "unknown control 'hand': choose one of joints, tool"),
+    ],
+)
+def test_a_control_that_a_task_does_not_have_gets_one_sentence(name: str, control: str, sentence: str):
+    with pytest.raises(UserError, match=sentence):
+        make_env(name, control=control)
+
+
+@pytest.mark.parametrize("control", ["joints", "tool"])
+@pytest.mark.parametrize("name", TASKS)
+def test_a_tasks_own_scale_makes_its_states_about_unit_size(name: str, control: str):
+    if control == "tool" and name.startswith("so101_reach"):
+        return
+    env = make_env(name, control=control)
+    scale = init_scale("task", env.spec)
+    assert scale.centre.shape == scale.spread.shape == (env.spec.state_size,)
+    states, _ = env.spec.split(jax.jit(jax.vmap(env.reset))(keys(16)).obs)
+    assert 0.5 < float(jnp.abs(scaled_state(scale, states)).max()) < 4.0
+    push = make_env("so101_push", control="tool").spec.scale
+    assert push[0][10:] == (0.27, 0.0, 0.05, 0.27, 0.0, 0.02, 0.0, 0.0)
+    assert push[1] == (1.0,) * 5 + (1 / 0.3,) * 5 + (0.1,) * 6 + (0.05,) * 2
+
+
+@pytest.mark.parametrize("name", ["zoo/so101_reach/dcp", "zoo/so101_push/dcp"])
+def test_a_policy_that_came_with_the_package_has_its_environments_spec(name: str):
+    """But for the scale, which a policy has among its arrays."""
+    spec = load_policy(name).spec
+    assert replace(make_env(spec.name).spec, scale=None) == spec
 
 
 # Switches
