@@ -23,7 +23,7 @@ from dcp.interfaces import (
     needs_embedding,
     representation_of,
 )
-from dcp.methods.commands import FinalGoal, Frontier, PooledSubgoal, SingleGoal
+from dcp.methods.commands import FinalGoal, PooledSubgoal, SingleGoal
 from dcp.methods.conditions import Direction, DirectionAndGoal, RawGoal
 from dcp.methods.scores import SCORES
 from dcp.networks import MLP, NETWORKS
@@ -79,7 +79,12 @@ CRITICS = Table(
 )
 COMMANDS = Table(
     "command",
-    {"final_goal": FinalGoal, "pooled_subgoal": PooledSubgoal, "frontier": Frontier, "single_goal": SingleGoal},
+    {
+        "final_goal": FinalGoal,
+        "pooled_subgoal": PooledSubgoal,
+        "frontier": "dcp.methods.frontier:Frontier",
+        "single_goal": SingleGoal,
+    },
 )
 CONDITIONS = Table(
     "condition",
