@@ -85,7 +85,7 @@ def test_a_new_episode_begins_with_a_new_chunk():
     step, seen = jax.jit(made.step), []
     for number in range(9):
         seen.append(int(acting.plan.step[0]))
-        acting, _ = step(params, acting, jax.random.key(number))
+        acting, _ = step(params, acting, jax.random.key(number), jax.random.key(number))
     assert seen == [0, 1, 2, 0, 1, 2, 0, 0, 1]
 
 

@@ -42,8 +42,8 @@ def first_state(method: str = "dcp", **settings) -> LearnerState:
         random = np.random.default_rng(seed)
         return jax.tree.map(lambda x: jnp.array(random.uniform(-0.5, 0.5, x.shape), jnp.float32), params)
 
-    actor, encoders, log_alpha = state.params
-    return state._replace(params=LearnerParams(fill(actor, 0), fill(encoders, 1), log_alpha))
+    filled = state.params._replace(actor=fill(state.params.actor, 0), critic=fill(state.params.critic, 1))
+    return state._replace(params=filled)
 
 
 @cache
@@ -244,5 +244,6 @@ def test_the_deployed_policy_is_the_training_time_actor_fed_the_goal(method: str
 
 def test_a_policy_cannot_receive_a_command():
     made_of, fed = (set(inspect.signature(part).parameters) for part in (DeployedPolicy, DeployedPolicy.act))
-    assert made_of == {"spec", "network", "critic", "condition", "actor", "critic_params", "action_chunk"}
+    parts = {"spec", "network", "critic", "condition", "actor", "critic_params", "action_chunk", "scale"}
+    assert made_of == parts
     assert fed == {"self", "policy_state", "state", "goal"}

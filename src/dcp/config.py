@@ -131,8 +131,9 @@ class Settings:
     # The learner
     discount: float = setting(0.99, above=0.0, below=1.0)
     """How far ahead hindsight goals lie: k steps with probability proportional to discount^k."""
-    hindsight: str | None = None
-    """Where hindsight goals come from: future, uniform, final (JaxGCRL's HER) or her. Default: the critic's own."""
+    hindsight: str | None = setting(None, code=True)
+    """Where hindsight goals come from: future, uniform, final (JaxGCRL's HER), her, or your own as module:name.
+    Default: the critic's own."""
     normalize: Literal["none", "running", "task"] = "none"
     """Inputs of about unit size: by running mean and spread, or by the task's own scale. none: the paper's."""
     noise_hold: int = setting(1, at_least=1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dcp.cli.flags import parse, read
 from dcp.cli.main import COMMANDS, EXIT_CODES
-from dcp.config import PARTS, Config, Settings, Tracking
+from dcp.config import PARTS, WITH_SETTINGS, Config, Settings, Tracking
 from dcp.errors import UserError
 from dcp.files import CONFIG_FILE, PLOTS_DIR
 from dcp.named_code import require_allowed
@@ -163,7 +163,7 @@ def _with_evaluations_that_fit(settings: Settings) -> Settings:
 
 def _without_settings_of_replaced_parts(settings: Settings, given: dict[str, Any]) -> Settings:
     """Drop a config's settings for a part that a flag replaces."""
-    replaced = [kind for kind in PARTS if given.get(kind) not in (None, getattr(settings, kind))]
+    replaced = [kind for kind in WITH_SETTINGS if given.get(kind) not in (None, getattr(settings, kind))]
     if given.get("method") not in (None, settings.method):
         replaced += [kind for kind in PARTS if getattr(settings, kind) is None]
     kept = {name: value for name, value in settings.component_settings.items() if name.split(".")[0] not in replaced}
@@ -171,18 +171,19 @@ def _without_settings_of_replaced_parts(settings: Settings, given: dict[str, Any
 
 
 def _chosen_parts(settings: Settings, given: dict[str, Any], argv: list[str]) -> dict[str, type]:
-    """Return the classes of the chosen critic, command, condition and network, whose settings are flags too.
+    """Return the classes of the chosen critic, command, condition, network and hindsight: their settings are flags too.
 
     They are looked up only if such a flag is given, or for the help.
     """
-    named = {name: given[name] for name in ("method", "critic", "command", "condition", "network") if name in given}
+    named = {name: given[name] for name in ("method", *WITH_SETTINGS) if name in given}
     if not any("." in name for name in given) and not (named and ("-h" in argv or "--help" in argv)):
         return {}
     from dcp.components import TABLES
     from dcp.methods.table import named_parts
 
-    rows = named_parts(replace(settings, **named))
-    classes = {kind: TABLES[kind].find(rows[kind]) for kind in PARTS}
+    chosen = replace(settings, **named)
+    rows = {**named_parts(chosen), "hindsight": chosen.hindsight}
+    classes = {kind: TABLES[kind].find(rows[kind]) for kind in WITH_SETTINGS}
     return {kind: found for kind, found in classes.items() if isinstance(found, type) and is_dataclass(found)}
 
 
