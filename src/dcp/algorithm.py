@@ -26,11 +26,13 @@ from dcp.replay import (
     init_replay,
     inject_stationary_pairs,
     insert,
+    moves,
     reads_falls,
     relabel,
     sample_seed_states,
     sample_windows,
     shuffled_batches,
+    with_more_of,
 )
 from dcp.types import Array, Batch, Metrics, Transition
 
@@ -287,7 +289,10 @@ class Algorithm:
         spec, chunk = self.env.spec, config.action_chunk
         pairs = relabel(windows, spec, config.discount, key_future, fields, hindsight, chunk)
         order = shuffled_batches(pairs.state.shape[0], config.batch_size, key_shuffle)
-        return pairs, order if config.updates_per_iteration is None else order[: config.num_updates]
+        order = order if config.updates_per_iteration is None else order[: config.num_updates]
+        if share := hindsight.moving_share:
+            order = with_more_of(moves(windows, spec), order, share, jax.random.fold_in(key_shuffle, 1))
+        return pairs, order
 
     def draws(self, order: Array, key: Array) -> Draws:
         """Draw what each update sees besides the pairs. order [updates, B]"""

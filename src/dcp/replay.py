@@ -301,6 +301,22 @@ def shuffled_batches(num_pairs: int, batch_size: int, key: Array) -> Array:
     return order[: num_pairs - num_pairs % batch_size].reshape(-1, batch_size)
 
 
+def moves(windows: Transition, spec: EnvSpec) -> Array:
+    """[(T - 1) * N]: the achieved goal ends the row's episode, or its window, farther off than the threshold."""
+    left = jax.vmap(steps_left, in_axes=1, out_axes=1)(windows.episode_id)  # [T, N]
+    achieved = spec.achieved(windows.state)  # [T, N, G]
+    apart = jnp.linalg.norm(_later(achieved, left) - achieved, axis=-1)
+    return (apart > spec.threshold)[:-1].reshape(-1)
+
+
+def with_more_of(chosen: Array, order: Array, share: float, key: Array) -> Array:
+    """Replace the first `share` of each batch [K, B] by draws from the chosen pairs [P], if there are any."""
+    count = jnp.cumsum(chosen)  # [P]
+    drawn = 1 + jax.random.randint(key, (order.shape[0], round(share * order.shape[1])), 0, jnp.maximum(count[-1], 1))
+    more = jnp.searchsorted(count, drawn)  # the pair that is the drawn one among the chosen
+    return jnp.where(count[-1] > 0, order.at[:, : more.shape[1]].set(more), order)
+
+
 def sample_seed_states(states: Array, updates: int, share: int, key: Array) -> Array:
     """Draw states [K, S] for each update: [updates, share, S]. None twice in an update: two equal pairs would be each
     other's negatives."""

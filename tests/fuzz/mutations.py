@@ -2,6 +2,7 @@
 
 import copy
 import json
+import sys
 from random import Random
 from typing import Any
 
@@ -58,7 +59,7 @@ def _mutated_once(tree: Any, random: Random) -> Any:
     elif kind < 0.2 and isinstance(parent, dict):
         parent[random.choice(("", "a", "depth", "name", "__class__", key + "s", "\ud800", "x" * 500))] = parent.pop(key)
     elif kind < 0.3 and type(parent[key]) in (int, float):
-        parent[key] = parent[key] + random.choice((1, -1, 0.5, 1e9))
+        parent[key] = _plus(parent[key], random.choice((1, -1, 0.5, 1e9)))
     elif kind < 0.35 and isinstance(parent, list):
         parent[key:key] = [copy.deepcopy(parent[key])] * random.choice((1, 3, 500))
     elif kind < 0.4:
@@ -66,6 +67,10 @@ def _mutated_once(tree: Any, random: Random) -> Any:
     else:
         parent[key] = _hostile(random)
     return tree
+
+
+def _plus(number: float, more: float) -> float:
+    return number if abs(number) > sys.float_info.max else number + more  # an int may be too large to become a float
 
 
 def _hostile(random: Random) -> Any:

@@ -12,7 +12,7 @@ from dcp.config import Config
 from dcp.errors import UserError
 from dcp.interfaces import Hindsight, goals_of
 from dcp.methods.table import make_agent
-from dcp.replay import draw_goals, relabel, steps_left
+from dcp.replay import draw_goals, moves, relabel, steps_left, with_more_of
 from dcp.types import Batch, EnvSpec, Transition
 from tests.support.untrained import learner_of
 
@@ -79,6 +79,7 @@ def test_an_agent_s_choice_replaces_the_critic_s_and_keeps_what_only_the_critic_
     [
         ({"hindsight": "nowhere"}, "unknown hindsight 'nowhere'"),
         ({"hindsight": "her", "component_settings": {"hindsight.others_share": 1.5}}, "sum is at most 1"),
+        ({"hindsight": "her", "component_settings": {"hindsight.moving_share": 1.5}}, "use a share from 0 to 1"),
         ({"component_settings": {"hindsight.others_share": 0.5}}, "name a --hindsight"),
     ],
 )
@@ -92,3 +93,22 @@ def test_the_mixed_actor_goal_is_half_the_own_future_and_half_another_row_s():
     future = jnp.arange(4.0)[:, None]
     batch = Batch(jnp.zeros((4, 1)), jnp.zeros((4, 1)), -jnp.ones((4, 1)), future_goal=future)
     assert_allclose(learner.actor_goal(batch)[:, 0], [0.0, 1.0, 1.0, 2.0])
+
+
+def test_rows_move_if_their_episode_or_window_ends_farther_off_than_the_threshold():
+    """Episodes of rows 0 to 3 and 4 to 6; the last row of the window is no pair. The threshold is 0.5."""
+    place = jnp.array([0.0, 0.0, 0.3, 0.6, 0.0, 0.0, 0.0])[:, None, None]
+    w = windows()
+    w = w._replace(
+        state=jnp.broadcast_to(place, (7, 1, w.state.shape[-1])), episode_id=jnp.array([0, 0, 0, 0, 1, 1, 1])[:, None]
+    )
+    assert moves(w, SPEC).tolist() == [True, True, False, False, False, False]
+
+
+def test_the_share_of_each_batch_is_drawn_evenly_from_the_chosen_pairs_and_the_rest_stays():
+    order, chosen = jnp.arange(4_000).reshape(400, 10), jnp.zeros(4_000, bool).at[jnp.array([7, 70, 700])].set(True)
+    mixed = with_more_of(chosen, order, 0.3, jax.random.key(0))
+    assert np.array_equal(mixed[:, 3:], order[:, 3:])
+    pairs, counts = np.unique(mixed[:, :3], return_counts=True)
+    assert pairs.tolist() == [7, 70, 700] and np.abs(counts - 400).max() < 70  # a deviation of 16
+    assert np.array_equal(with_more_of(jnp.zeros(4_000, bool), order, 0.3, jax.random.key(0)), order)

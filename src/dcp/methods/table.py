@@ -244,6 +244,8 @@ def _broken_hindsight(hindsight: Hindsight) -> str | None:
         return f"draws {shown(h.draws)}: use future or final"
     if h.discount is not None and not 0.0 < h.discount <= 1.0:
         return f"discount {h.discount}: use a number above 0 and up to 1"
+    if not 0.0 <= shares.pop("moving_share") <= 1.0:
+        return f"moving_share {h.moving_share}: use a share from 0 to 1"
     if not (min(shares.values()) >= 0.0 and sum(shares.values()) <= 1.0):
         listed = " and ".join(f"{name} {x}" for name, x in shares.items() if x)
         return f"{listed}: use shares from 0 whose sum is at most 1"
