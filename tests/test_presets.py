@@ -105,3 +105,9 @@ def test_on_a_laptop_mujocos_own_engine_takes_what_it_steps_as_fast_or_faster():
     by_mujoco = {"ant_push", "pusher_easy", "pusher_hard", "pusher_hard_far"}
     assert {name for name, by in physics.items() if by == "mujoco"} == by_mujoco
     assert all(preset_config("paper", env=env).physics == "brax" for env in ENVIRONMENTS)
+
+
+def test_on_a_laptop_a_value_learns_from_hers_goals_and_every_other_critic_from_its_own():
+    assert preset_config("laptop", env="so101_push", method="sac_her").hindsight == "her"
+    assert preset_config("laptop", env="so101_push", method="dcp").hindsight is None
+    assert preset_config("paper", env="pusher_easy", method="sac_her").hindsight is None

@@ -14,6 +14,7 @@ class Preset(NamedTuple):
     purpose: str
     overrides: dict[str, Any]
     rows: Mapping[str, dict[str, Any]] = MappingProxyType({})  # by environment, instead of these: the first that fits
+    methods: Mapping[str, dict[str, Any]] = MappingProxyType({})  # by method, besides these
 
 
 # The paper's rows where they differ from the defaults (512 environments, batches of 256, 50M steps). Its text names
@@ -64,6 +65,9 @@ _LAPTOP_ROWS = {
     "humanoid*": {"steps": 3_000_000, "num_envs": 128, "batch_size": 128, **_PHYSICS_EVALS},
     "ant_*": {"steps": 5_000_000, **_PHYSICS_EVALS},
 }
+
+# What a value learns from: HER's goals of the future and of other rows, not JaxGCRL's final ones.
+_HER = {method: {"hindsight": "her"} for method in ("sac_her", "td3_her", "sac_direction")}
 
 _SMOKE = {
     "steps": 4_000,
@@ -122,11 +126,13 @@ PRESETS = {
     "demo": Preset(
         "point_u_maze in three minutes on two cores, judged on far goals",
         {"env": "point_u_maze", "eval_env": "point_u_maze_eval", **_LAPTOP},
+        methods=_HER,
     ),
     "laptop": Preset(
         "two cores: minutes in a point maze, about an hour under physics (ant_push and pushers by MuJoCo's own engine)",
         _LAPTOP,
         _LAPTOP_ROWS,
+        _HER,
     ),
     "scaled_crl": Preset(
         "Scaled CRL's row for the environment: CRL at depth 4 in the published loop, 800 updates of 512 per unroll",
@@ -146,8 +152,8 @@ PRESETS = {
 }
 
 
-def preset_overrides(name: str, env: str | None = None) -> dict[str, Any]:
-    """Return what the preset sets, for this environment where it matters. An evaluation layout has its maze's row."""
+def preset_overrides(name: str, env: str | None = None, method: str | None = None) -> dict[str, Any]:
+    """Return what the preset sets for this environment and method. An evaluation layout has its maze's row."""
     if name not in PRESETS:
         close = get_close_matches(name, PRESETS, 1)
         hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(PRESETS)}"
@@ -155,9 +161,10 @@ def preset_overrides(name: str, env: str | None = None) -> dict[str, Any]:
     preset = PRESETS[name]
     task = (env or preset.overrides.get("env") or Config.env).removesuffix("_eval")
     row = next((row for pattern, row in preset.rows.items() if fnmatchcase(task, pattern)), None)
-    return preset.overrides if row is None else row
+    row = preset.overrides if row is None else row
+    return {**row, **preset.methods.get(method or row.get("method", Config.method), {})}
 
 
 def preset_config(name: str, **overrides: Any) -> Config:
     """Return the preset's settings, with these on top."""
-    return Config.from_dict({**preset_overrides(name, overrides.get("env")), **overrides})
+    return Config.from_dict({**preset_overrides(name, overrides.get("env"), overrides.get("method")), **overrides})

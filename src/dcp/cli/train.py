@@ -140,7 +140,8 @@ def _start(given: dict[str, Any], stored: Settings | None) -> Settings:
         raise UserError("--preset and --config both say where to start: give only one of them")
     overrides: dict[str, Any] = {}
     if preset is not None:
-        overrides = preset_overrides(preset, given.get("env") or (stored.env if stored else None))
+        env, method = (given.get(name) or (getattr(stored, name) if stored else None) for name in ("env", "method"))
+        overrides = preset_overrides(preset, env, method)
     if config is not None:
         from dcp.files.run_folder import read_config_file
 

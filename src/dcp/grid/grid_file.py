@@ -247,7 +247,8 @@ def _axes(grid: GridFile) -> list[list[dict[str, Any]]]:
 def _settings(grid: GridFile, chosen: dict[str, Any]) -> Settings:
     named = {**grid.set, **chosen}
     env = named.get("env")
-    start = preset_overrides(grid.preset, env if isinstance(env, str) else None) if grid.preset else {}
+    env_and_method = (x if isinstance(x, str) else None for x in (env, named.get("method")))
+    start = preset_overrides(grid.preset, *env_and_method) if grid.preset else {}
     if env not in (None, start.get("env")):
         start = {name: value for name, value in start.items() if name != "eval_env"}  # of the preset's environment
     env = str(named.get("env", start.get("env", Settings.env)))
