@@ -64,7 +64,8 @@ class Settings:
     """What steps a simulated body: the paper's engine (brax), or MuJoCo's own in C, for a machine without a GPU."""
 
     randomize: str | None = None
-    """What changes between episodes of a so101 task: all, or such as gains,delay (docs/so101.md). Default: nothing."""
+    """What changes between episodes of a so101 task: all, or some of gains, friction, masses, delay, offsets, encoders,
+    separated by commas. Default: nothing."""
     control: Control = "joints"
     """What an action moves in so101_push and so101_lift: the joints, or the tool point (tool) by up to 2 cm a step."""
 
@@ -161,7 +162,7 @@ class Settings:
     width: int = setting(256, at_least=1)
     """Units of each hidden layer."""
     depth: int = setting(2, at_least=1, at_most=10_000)
-    """Hidden layers of each network; of a residual network those in its blocks of four: 4 to 64, or more."""
+    """Hidden layers of each network; of a residual network those in its blocks of four: 4 to 64 (below 4: none)."""
     repr_dim: int = setting(64, at_least=1)
     """D, the size of psi."""
     activation: str = setting("swish", code=True)
