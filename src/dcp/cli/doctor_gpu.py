@@ -172,10 +172,10 @@ def _advice(results: dict[str, Any]) -> Iterator[Check]:
 def describe() -> dict[str, Any]:
     import jax
 
-    from dcp.machine.compiling import compiler_options
+    from dcp.machine.compiling import keep_precision
 
     devices = jax.local_devices()
-    compiler_options()  # sets the precision of products
+    keep_precision()
     return {
         "platform": jax.default_backend(),
         "kind": devices[0].device_kind,

@@ -93,19 +93,21 @@ QUICK_COMPILE = {"xla_backend_optimization_level": 0}
 
 
 def compiler_options() -> dict[str, str] | dict[str, str | int] | None:
-    """For `jax.jit` at the edge. None where XLA's own choice is best, or where it does not know the option.
-
-    On a GPU it also has products of float32 keep their precision, unless the user has set another.
-    """
+    """For `jax.jit` at the edge. None where XLA's own choice is best, or where it does not know the option."""
     backend = jax.default_backend()
+    keep_precision()
     if backend in ("gpu", "cuda"):
-        if jax.config.values.get(_PRECISION) is None:
-            jax.config.update(_PRECISION, FULL)
         options = GPU_GRAPHS[gpu_graphs()]
         return options if options and _accepted(tuple(options.items())) else None
     if backend != "cpu" or cores() < 2:
         return None
     return EIGEN_DOTS if _accepted(tuple(EIGEN_DOTS.items())) else None
+
+
+def keep_precision() -> None:
+    """Have products of float32 keep full precision on a GPU, unless the user has set another."""
+    if jax.default_backend() in ("gpu", "cuda") and jax.config.values.get(_PRECISION) is None:
+        jax.config.update(_PRECISION, FULL)
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Any:
