@@ -182,7 +182,9 @@ def describe() -> dict[str, Any]:
         "count": len(devices),
         "jax": jax.__version__,
         "jaxlib": version("jaxlib"),
-        "matmul_precision": jax.config.jax_default_matmul_precision,  # None: XLA's own, which a CPU has at full
+        "matmul_precision": jax.config.values.get(
+            "jax_default_matmul_precision"
+        ),  # None: XLA's own, which a CPU has at full
         "runtime": getattr(devices[0].client, "platform_version", ""),
     }
 
