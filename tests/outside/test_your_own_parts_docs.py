@@ -89,7 +89,7 @@ def test_each_part_alone_can_be_traced_beside_ours(folder: Path):
 
 
 def test_the_page_names_every_open_table_and_its_flag():
-    (said,) = re.findall(r"^Kinds: (.*?)\. ", PAGE, re.MULTILINE)
+    (said,) = re.findall(r"^Kinds: (.*?)\.$", PAGE, re.MULTILINE)
     kinds = re.findall(r"`(\w+)`", said)
     assert set(kinds) == TABLES.keys()
     flags = ["env" if kind == "environment" else kind.replace("_", "-") for kind in kinds]
