@@ -64,11 +64,11 @@ def test_the_headline_says_that_the_budget_is_rounded_up():
 
 
 def test_a_run_says_roughly_how_long_it_takes_and_which_preset_takes_less(monkeypatch):
-    """One core, 50M steps of the ant: 3.1M updates of 6.8 ms and 63M steps of 12,500 per second are 7.3 hours."""
+    """One core, 50M steps of the ant: 3.1M updates of 8.3 ms and 63M steps of 12,500 per second are 8.6 hours."""
     monkeypatch.setenv("NPROC", "1")
     monkeypatch.setattr("dcp.runs.terminal.jax.default_backend", lambda: "cpu")
     ant = forecast.__wrapped__(Config(env="ant_u_maze").resolve(1000))
-    assert ant == "roughly 7 hours on 1 core (with --preset laptop, 5,000,000 steps, roughly 39 minutes)"
+    assert ant == "roughly 9 hours on 1 core (with --preset laptop, 5,000,000 steps, roughly 47 minutes)"
     assert forecast.__wrapped__(preset_config("demo").resolve(250)) == "roughly a minute on 1 core"
     monkeypatch.setattr("dcp.runs.terminal.jax.default_backend", lambda: "gpu")
     assert "no forecast" in forecast.__wrapped__(Config(env="ant_u_maze").resolve(1000))

@@ -26,7 +26,7 @@ COMPILING = "compiling (once: the next run of this kind finds it on disk)"
 QUIET = 60.0  # seconds after which a log gets a line without an evaluation
 # What a run takes on a CPU, roughly: an update at the paper's sizes and what no size changes, seconds; and environment
 # steps per second and core, points in mazes and bodies with one actuator (docs/speed.md has the measurements).
-_UPDATE, _ANY_UPDATE, _POINT_STEPS, _BODY_STEPS = 6.5e-3, 3e-4, 500_000, 100_000
+_UPDATE, _ANY_UPDATE, _POINT_STEPS, _BODY_STEPS = 8e-3, 3e-4, 500_000, 100_000
 _LONG = 2 * 3600.0  # seconds from which a shorter preset is named
 COLUMNS = ("success_once", "time_near_goal", "critic_loss", "actor_loss", "diverged_episodes")
 
