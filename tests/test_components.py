@@ -1,5 +1,6 @@
 """A part becomes names and plain settings, and comes back as it was."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Optional
@@ -7,7 +8,7 @@ from typing import Any, Literal, Optional
 import pytest
 
 import dcp
-from dcp.components import TABLES, build, describe, fits, settings_of
+from dcp.components import METHODS_OF, TABLES, build, describe, fits, require_part, settings_of
 from dcp.critics.contrastive import ENERGIES, Contrastive
 from dcp.errors import UserError
 from dcp.methods.commands import PooledSubgoal
@@ -32,6 +33,54 @@ class Own:
     maybe: Optional[Callable[[float], float]] = None  # noqa: UP045
     either: str | Callable[..., Any] = "half"
     activation: Callable = TABLES["activation"]["relu"]
+
+    def size(self, spec: Any, repr_dim: int) -> int:
+        return spec.goal_size
+
+    def __call__(self, representation: Any, achieved: Any, commanded: Any) -> Any:
+        return commanded
+
+
+@dataclass
+class Thawed:
+    def size(self, spec: Any, repr_dim: int) -> int:
+        return spec.goal_size
+
+    def __call__(self, representation: Any, achieved: Any, commanded: Any) -> Any:
+        return commanded
+
+
+@dataclass(frozen=True)
+class Sizeless:
+    def __call__(self, representation: Any, achieved: Any, commanded: Any) -> Any:
+        return commanded
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "words"),
+    [
+        ("condition", Thawed, "is not frozen: write @dataclass"),
+        ("condition", Sizeless, "has no size: a condition has size, __call__"),
+        ("condition", Contrastive, "has no size and no __call__: it is a critic"),
+        ("critic", Own, "has no init and no loss and no after and no representation: it is a condition"),
+        ("condition", half, "is not a dataclass"),
+    ],
+)
+def test_a_part_that_cannot_be_of_its_kind_is_refused_in_one_sentence(kind: str, part: Any, words: str):
+    with pytest.raises(UserError, match=re.escape(words)):
+        build(kind, part, {})
+
+
+def test_parts_that_are_composed_in_python_are_checked_too():
+    agent = dcp.Agent(Contrastive(), PooledSubgoal(), Sizeless(), actor_goal="commanded")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UserError, match="has no size"):
+        dcp.Algorithm("point_u_maze", agent, tiny_config())
+
+
+def test_every_part_of_ours_has_the_methods_of_its_kind():
+    for kind in METHODS_OF:
+        for row in TABLES[kind].values():
+            require_part(kind, row, row.__name__)
 
 
 @pytest.mark.parametrize("part", [Own(), Own(sizes=(), nested=((1,), (2, 3)), mode="b", maybe=half, bare=(1, "x"))])

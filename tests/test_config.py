@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from typing import Any
 
 import pytest
@@ -139,6 +140,19 @@ def test_a_mistake_is_reported_with_its_numbers_and_the_fix(values: dict[str, An
 @pytest.mark.parametrize("label", ["dcp", "my_module:SoftDCP", "dcp-2.0+wide", "a" * 100])
 def test_a_method_may_have_a_label_that_a_folder_can_have(label: str):
     assert Config(method=label).run_path == f"point_u_maze/{label.replace(':', '.')}/seed_0"
+
+
+def test_two_settings_of_an_own_part_have_two_folders():
+    def folder(**settings: Any) -> str:
+        return Config(condition="mine:Soft", component_settings=settings).run_path.split("/")[1]
+
+    assert folder() == "dcp-mine.Soft"
+    assert folder(**{"condition.scale": 2.0, "condition.kind": "a"}) == "dcp-mine.Soft-kind_a-scale_2.0"
+    odd = [folder(**{"condition.name": name}) for name in ("../a", "../b", [1, 2])]
+    assert len(set(odd)) == 3 and all(re.fullmatch(r"dcp-mine\.Soft-[0-9a-f]{8}", name) for name in odd)
+    assert Config(critic="quasimetric", component_settings={"critic.components": 4}).run_path.split("/")[1] == (
+        "dcp-quasimetric"  # ours: as before
+    )
 
 
 def test_several_mistakes_are_all_reported_at_once():

@@ -1,4 +1,4 @@
-"""What the documents name is there: files, links, and in docs/paper_to_code.md every function and class."""
+"""What the documents name is there: files, links, and in docs/reproduce.md every function and class."""
 
 import re
 import traceback
@@ -44,8 +44,8 @@ def test_every_import_that_a_page_shows_works(page: Path):
 
 
 def test_paper_to_code_names_what_exists():
-    entries = NAMED.findall((ROOT / "docs" / "paper_to_code.md").read_text())
-    assert len(entries) > 40
+    entries = NAMED.findall((ROOT / "docs" / "reproduce.md").read_text())
+    assert len(entries) > 38
     missing = []
     for path, names in entries:
         module = import_module(f"{'' if path.startswith('tools/') else 'dcp.'}{path.replace('/', '.')}")

@@ -1,5 +1,6 @@
 """What pip installs: the wheel holds every file of the package, the name is ours, and hints name it."""
 
+import json
 import re
 import subprocess
 import sys
@@ -80,13 +81,24 @@ def test_the_wheel_holds_every_file_of_the_package(tmp_path: Path):
     assert "dcp/zoo/ant_u_maze/dcp/policy.safetensors" in files
 
 
-def test_citation_changelog_and_package_have_one_version_and_before_a_release_no_date():
+def test_citation_changelog_and_package_have_one_version_and_date():
     citation = (ROOT / "CITATION.cff").read_text()
     (cited,) = re.findall(r"^version: (.*)$", citation, re.MULTILINE)
     released = re.findall(r"^date-released: (.*)$", citation, re.MULTILINE)
     newest, date = re.findall(r"^## \[([\d.]+)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
     assert cited == newest == PROJECT["version"]
-    assert released == [date] * (date != "unreleased")
+    assert released == ([] if date == "unreleased" else [date])
+    assert "arXiv:2606.16515" in citation and "2026-06-15" in citation
+
+
+def test_the_images_of_docker_install_extras_and_commands_that_exist():
+    text = (ROOT / "Dockerfile").read_text()
+    extras = {extra for named in re.findall(r"EXTRAS='?\[([\w,]+)\]", text) for extra in named.split(",")}
+    assert {"cuda", "video"} <= extras <= set(PROJECT["optional-dependencies"])
+    (minor,) = re.findall(r"^FROM python:3\.(\d+)", text, re.MULTILINE)
+    dev = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    assert f"Programming Language :: Python :: 3.{minor}" in PROJECT["classifiers"]
+    assert dev["image"].endswith(f":3.{minor}") and "make setup" in dev["postCreateCommand"]
 
 
 CORE = """

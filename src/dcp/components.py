@@ -15,6 +15,13 @@ from dcp.errors import UserError, one_line, shown, unknown
 from dcp.named_code import NotAllowedError, import_named, is_code
 
 TABLES: dict[str, "Table"] = {}  # by kind
+# What each kind of part must have; a test compares it with interfaces.py.
+METHODS_OF = {
+    "critic": ("init", "loss", "after", "representation"),
+    "command": ("init", "step", "metrics"),
+    "condition": ("size", "__call__"),
+    "network": ("init", "apply"),
+}
 _HOMES = ("dcp.methods.table", "dcp.envs.registry")  # import these, and every table is there
 
 
@@ -120,8 +127,7 @@ def describe(kind: str, component: Any) -> dict[str, Any]:
 def build(kind: str, name: Any, settings: Mapping[str, Any]) -> Any:
     """Make the component of this name with these settings; each of them must be one of its fields, and of its type."""
     part = TABLES[kind].find(name)
-    if not isinstance(part, type) or not dataclasses.is_dataclass(part):
-        raise UserError(f"the {kind} {shown(name)} is not a dataclass: write @dataclass(frozen=True) above its class")
+    require_part(kind, part, name)
     fields = setting_types(part)
     if TABLES[kind].joined is not None and isinstance(name, str) and "+" in name:
         halves: dict[str, dict[str, Any]] = {field: {} for field in fields}
@@ -143,6 +149,19 @@ def build(kind: str, name: Any, settings: Mapping[str, Any]) -> Any:
         return part(**{field: _tuples(value) for field, value in values.items()})
     except TypeError as error:
         raise UserError(f"the {kind} {shown(name)} cannot be made ({one_line(error)}): give its settings") from error
+
+
+def require_part(kind: str, part: Any, name: Any) -> None:
+    """Refuse what is no frozen dataclass, or lacks a method of its kind of part."""
+    params = getattr(part, "__dataclass_params__", None)
+    if not isinstance(part, type) or params is None or not params.frozen:
+        wrong = "not frozen" if params is not None else "not a dataclass"
+        raise UserError(f"the {kind} {shown(name)} is {wrong}: write @dataclass(frozen=True) above its class")
+    has = {method for base in part.__mro__ for method in vars(base)}
+    if missing := [method for method in METHODS_OF.get(kind, ()) if method not in has]:
+        other = next((other for other, methods in METHODS_OF.items() if has.issuperset(methods)), None)
+        hint = f"it is a {other}" if other else f"a {kind} has {', '.join(METHODS_OF[kind])}"
+        raise UserError(f"the {kind} {shown(name)} has no {' and no '.join(missing)}: {hint}")
 
 
 def setting_types(component: type) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Every setting of a run, in one frozen place, with every check that needs no environment."""
 
 import dataclasses
+import hashlib
 import json
 import math
 import os
@@ -63,7 +64,8 @@ class Settings:
     """What steps a simulated body: the paper's engine (brax), or MuJoCo's own in C, for a machine without a GPU."""
 
     randomize: str | None = None
-    """What changes between episodes of a so101 task: all, or such as gains,delay (docs/so101.md). Default: nothing."""
+    """What changes between episodes of a so101 task: all, or some of gains, friction, masses, delay, offsets, encoders,
+    separated by commas. Default: nothing."""
     control: Control = "joints"
     """What an action moves in so101_push and so101_lift: the joints, or the tool point (tool) by up to 2 cm a step."""
 
@@ -161,7 +163,7 @@ class Settings:
     width: int = setting(256, at_least=1)
     """Units of each hidden layer."""
     depth: int = setting(2, at_least=1, at_most=10_000)
-    """Hidden layers of each network; of a residual network those in its blocks of four: 4 to 64, or more."""
+    """Hidden layers of each network; of a residual network those in its blocks of four: 4 to 64 (below 4: none)."""
     repr_dim: int = setting(64, at_least=1)
     """D, the size of psi."""
     activation: str = setting("swish", code=True)
@@ -220,6 +222,7 @@ class Settings:
         parts = [self.critic, self.command, self.condition]
         own = [part for part in parts if part is not None and None in parts]  # all of them: the method is a label
         own += [self.network] * (self.network != "mlp")
+        own += [_named(values) for kind in PARTS if is_code(getattr(self, kind)) and (values := self.settings_of(kind))]
         method = "-".join([self.method, *own]).replace(":", ".")
         return f"{self.env.replace(':', '.')}/{method}/seed_{self.seed}"
 
@@ -384,6 +387,14 @@ def type_violations(s: Settings) -> list[str]:
         elif name in ("env", "eval_env") and ":" in str(value) and not is_code(value):
             problems.append(f"{name} is {shown(value)}: use a name of `dcp envs`, or your own as module:factory")
     return problems
+
+
+def _named(settings: Mapping[str, Any]) -> str:
+    """Return settings as part of a folder's name: scale_2.0, or the start of a checksum where that is long or odd."""
+    text = "-".join(f"{name}_{value}" for name, value in sorted(settings.items()))
+    if re.fullmatch(r"[A-Za-z0-9_.+-]{1,60}", text):
+        return text
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
 
 
 _FLOAT32_MAX = 3.4028234e38

@@ -1,6 +1,8 @@
 """The commands that list things, and the help that must come at once."""
 
+import ast
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import dcp
 from dcp import __version__
 from dcp.cli.main import COMMANDS, main
 from dcp.envs.registry import ENVIRONMENTS
@@ -62,10 +65,29 @@ def test_methods_shows_what_each_critic_gives_and_each_condition_needs(capsys):
     assert given["srl"] == ["chances not to have arrived before each step", "raw_goal: it has no psi"]
 
 
+def test_methods_has_another_meaning_for_each_row(capsys):
+    assert main(["methods"]) == 0
+    first = capsys.readouterr().out.split("critic      ┃ gives")[0]
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in first.splitlines() if "│" in line]
+    meanings: list[str] = []
+    for row in rows:
+        meanings = [*meanings, row[-1]] if row[0] else [*meanings[:-1], f"{meanings[-1]} {row[-1]}"]
+    assert len(meanings) == len(set(meanings)) == len(METHODS)
+
+
+def test_no_message_names_a_page_that_an_installed_package_lacks():
+    for path in ("cli", "robots", "config.py"):
+        top = Path(dcp.__file__).parent / path
+        for file in [top] if top.is_file() else sorted(top.glob("*.py")):
+            shown = [node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant)]
+            named = [text for text in shown if isinstance(text, str) and re.search(r"docs/\w+\.md", text)]
+            assert [text for text in named if "\n\n" not in text] == [], file  # a module's own docstring may
+
+
 def test_help_names_every_command(capsys):
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
-    assert all(f"  {name}" in shown and purpose in shown for name, purpose in COMMANDS.items())
+    assert all(f"  {name} " in shown and f" {purpose}" in shown for name, purpose in COMMANDS.items())
 
 
 def test_each_listing_command_has_help(capsys):

@@ -61,6 +61,12 @@ def test_a_folder_in_place_of_a_file_gives_one_sentence(folder: Path, tmp_path: 
     assert "is a folder" in capsys.readouterr().err
 
 
+def test_a_folder_that_is_not_there_is_not_made(folder: Path, tmp_path: Path, capsys):
+    assert main(["export", str(folder), "--format", "numpy", "--out", str(tmp_path / "no" / "p.npz")]) == 2
+    assert "make it first, or choose another --out" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
+
+
 def test_a_burst_that_does_not_fit_gives_one_sentence(folder: Path, capsys):
     assert main(["export", str(folder), "--burst", "10", "11"]) == 2
     assert "0 <= L <= P" in capsys.readouterr().err

@@ -66,6 +66,7 @@ def test_a_dry_run_says_how_many_steps_will_really_run(capsys):
     assert main(["train", "--dry-run", *flags.split(), "--runs-dir", "nowhere"]) == 0
     shown = capsys.readouterr().out
     assert "105,400 = 17 unrolls of 6,200" in shown
+    assert "time   " in shown and ("roughly " in shown or "by a calibration" in shown)
     assert any(line.split()[-2:] == ["replay", "5"] for line in shown.splitlines())
     assert any(line.split() == ["updates", "per", "iteration", "249"] for line in shown.splitlines())
     assert any(line.split() == ["updates", "in", "total", "2,988"] for line in shown.splitlines())  # 12 x 249

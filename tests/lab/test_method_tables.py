@@ -293,6 +293,14 @@ def test_the_comparison_has_every_number(tmp_path: Path):
     }
 
 
+def test_two_common_seeds_are_two_pairs_although_they_are_too_few_for_a_test(tmp_path: Path):
+    found = write_pair(tmp_path, [[0.1], [0.3]], [[0.1], [0.2]])
+    (row,) = comparison_table(found, "success_once", "dcp", "crl").rows
+    assert row.cells[5].value == 2
+    assert [cell.hover for cell in row.cells[6:9]] == ["fewer than 3 seeds"] * 3
+    assert row.cells[9].text == "\u2013"
+
+
 def test_what_cannot_be_known_is_a_dash(tmp_path: Path):
     found = write_pair(tmp_path, [[math.nan]], [[0.2]])
     table = comparison_table(found, "success_once", "dcp", "crl")

@@ -12,6 +12,14 @@ from dcp.errors import UserError
 from dcp.machine import compiling
 
 
+@pytest.fixture
+def precision(monkeypatch):
+    """Whatever products' precision a test sets, it is as before afterwards."""
+    before = jax.config.jax_default_matmul_precision
+    yield
+    jax.config.update("jax_default_matmul_precision", before)
+
+
 def layer(x: jax.Array, w: jax.Array) -> jax.Array:
     return jax.grad(lambda w: (jax.nn.swish(x @ w) ** 2).sum())(w)
 
@@ -36,7 +44,7 @@ def test_one_core_takes_xlas_own_choice(monkeypatch):
     assert compiling.compiler_options() == compiling.EIGEN_DOTS
 
 
-def test_on_a_gpu_loops_go_into_graphs_unless_the_user_says_otherwise(monkeypatch):
+def test_on_a_gpu_loops_go_into_graphs_unless_the_user_says_otherwise(precision, monkeypatch):
     """Compiled for one by benchmarks/gpu_launches.py; here it is what is asked for that counts."""
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(compiling, "_accepted", lambda options: True)
@@ -50,6 +58,19 @@ def test_on_a_gpu_loops_go_into_graphs_unless_the_user_says_otherwise(monkeypatc
     monkeypatch.setenv(compiling.GRAPHS_VARIABLE, "on")
     with pytest.raises(UserError, match="one of loops, xla, off"):
         compiling.compiler_options()
+
+
+def test_products_keep_full_precision_on_a_gpu_and_are_left_alone_elsewhere(precision, monkeypatch):
+    jax.config.update("jax_default_matmul_precision", None)
+    compiling.compiler_options()
+    assert jax.config.jax_default_matmul_precision is None  # a CPU: its bits are as they were
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(compiling, "_accepted", lambda options: True)
+    compiling.compiler_options()
+    assert jax.config.jax_default_matmul_precision == "highest"
+    jax.config.update("jax_default_matmul_precision", "tensorfloat32")
+    compiling.compiler_options()
+    assert jax.config.jax_default_matmul_precision == "tensorfloat32"
 
 
 def test_options_are_tried_on_a_loop_and_refused_where_xla_does_not_know_them():

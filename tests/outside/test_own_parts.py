@@ -27,7 +27,7 @@ PARTS = ["--env", "outside_parts:Square", "--critic", "outside_parts:CosineInfoN
          "--command", "pooled_subgoal", "--score", "outside_parts:farthest", "--condition", "outside_parts:NearOrFar",
          "--condition.near", "0.5", "--network", "outside_parts:SineNetwork", "--network.units", "16", "--actor-goal",
          "commanded", "--method", "mine"]  # fmt: skip
-RUN = "outside_parts.Square/mine-outside_parts.SineNetwork/seed_0"
+RUN = "outside_parts.Square/mine-outside_parts.SineNetwork-temperature_0.2-near_0.5-units_16/seed_0"
 DCP = [sys.executable, "-P", "-m", "dcp.cli.main"]
 
 

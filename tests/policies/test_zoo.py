@@ -51,5 +51,7 @@ def test_what_lies_in_the_present_folder_goes_before_the_zoo(tmp_path: Path, mon
 def test_a_name_that_the_zoo_lacks_is_answered_with_the_nearest_or_with_those_it_has():
     with pytest.raises(UserError, match=r"^the zoo has no ant_u_maze/dpc: did you mean zoo/ant_u_maze/dcp\?$"):
         load_policy("zoo/ant_u_maze/dpc")
+    with pytest.raises(UserError, match=r"^the zoo has no ant_u_maze/crl: of this environment it has zoo/ant_u_m"):
+        load_policy("zoo/ant_u_maze/crl")
     with pytest.raises(UserError, match="choose one of zoo/ant_u_maze/dcp, zoo/"):
         load_policy("zoo/7")

@@ -333,7 +333,10 @@ class TestCommandLine:
     @pytest.mark.parametrize(
         ("flags", "sentence"),
         [
-            ("--seed 3", "--seed 3 is not the run's 0: leave --seed out, or start another run"),
+            (
+                "--seed 3",
+                "--seed 3 is not the run's 0: leave --seed out, give the run's --preset, or start another run",
+            ),
             ("--method crl", "--method crl is not the run's dcp"),
             ("--preset demo", "is not the run's"),
             ("--steps 400", "--steps 400 is below the run's 12000: steps can only be raised"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dcp.errors import RunError
+from dcp.errors import RunError, UserError
 from dcp.loop import Evaluation
 from dcp.runs import checkpoint, run_status
 from dcp.runs.checkpoint import DamagedError, machine
@@ -27,6 +27,11 @@ def rewritten(path: Path, **changes: object) -> None:
     """Write a checkpoint again with a changed record and checksums that fit."""
     record = {**run_status.read_record(path), **changes}
     checkpoint.publish(path.rename(path.with_name(f"{path.name}.draft")), record)
+
+
+def test_a_policy_of_the_zoo_has_nothing_to_resume_from():
+    with pytest.raises(UserError, match="is a policy of the package, without a checkpoint"):
+        run_status.read_plan(Path("zoo/point_u_maze/dcp"))
 
 
 def test_checksums_that_are_a_pipe_make_nobody_wait(folder: Path):

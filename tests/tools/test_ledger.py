@@ -20,7 +20,7 @@ from tests.support.fake_runs import write_run
 from tools.ledger.commands import main
 from tools.ledger.entries import _comparable, add, check_all, digest, entries, read_entry, rerun
 from tools.ledger.rules import Repeated, differs, folder_faults, rows_of, run_faults
-from tools.ledger.tables import _table, has_papers_settings, index, tables
+from tools.ledger.tables import _table, by_other_code, has_papers_settings, index, tables
 
 
 @pytest.fixture(scope="module")
@@ -341,6 +341,21 @@ def test_the_page_holds_every_run_and_escapes_what_people_write(copied, tmp_path
     page = (tmp_path / "page.html").read_text()
     assert "1 run" in capsys.readouterr().out and '"method":"dcp"' in page
     assert "</script><b>" not in page
+
+
+def test_the_leaderboard_says_layout_updates_and_minutes_and_marks_what_nobody_evaluated_again(copied):
+    [ours] = index(copied, check_all(copied))
+    row = rows_of(only(copied))[-1]
+    assert (ours["updates"], ours["minutes"]) == (row["updates"], row["wall_seconds"] / 60)
+    assert ours["layout"] == "all goals" and ours["evaluated"].startswith("again")
+    others = by_other_code()
+    assert {other["evaluated"] for other in others} == {"not re-evaluated"} and ours.keys() == others[0].keys()
+    [paper] = [o for o in others if (o["env"], o["method"]) == ("ant_u_maze", "dcp")]
+    assert (paper["steps"], paper["layout"]) == (50_000_000, "all goals") and 0.0 < paper["success_once"] < 1.0
+    near = {
+        (o["layout"], o["time_near_goal"]) for o in others if (o["env"], o["method"]) == ("ant_u4_maze", "CRL, depth 4")
+    }
+    assert near == {("far goals", 11.4), ("all goals", 383.1)}  # docs/protocols.md
 
 
 def test_wrong_words_get_a_sentence(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Make the tables of docs/results_critics.md, every critic with and without a direction and a pool, from critics.csv.
+"""Make the tables of docs/results_others.md, every critic with and without a direction and a pool, from critics.csv.
 
 python -m tools.docs.critics collect RUNS_DIR   # the runs of critics.toml -> docs/results/critics.csv
 python -m tools.docs.critics cost               # what an iteration of each row costs -> docs/results/critics_cost.csv

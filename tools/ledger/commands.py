@@ -156,11 +156,11 @@ def _page(options: LedgerOptions) -> int:
     from dcp.lab.pages import theme, whole_page
     from dcp.policies.policy_file import write_whole
     from tools.ledger.entries import check_all
-    from tools.ledger.tables import index
+    from tools.ledger.tables import by_other_code, index
 
-    runs, title = index(options.ledger, check_all(options.ledger)), "Results: every run, with filters"
+    runs, title = index(options.ledger, check_all(options.ledger)), "Leaderboard: every run of the ledger, with filters"
     style = theme() + _page_file("ledger/style.css")
-    page = whole_page("ledger", runs, title=title, read=_page_file, style=style)
+    page = whole_page("ledger", [*runs, *by_other_code()], title=title, read=_page_file, style=style)
     write_whole(options.out, page.encode())
     print(f"wrote {options.out}: {count(len(runs), 'run')}")
     return 0

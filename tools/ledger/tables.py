@@ -1,8 +1,10 @@
 """The ledger's tables and its page, made from its entries alone."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from dcp.errors import UserError
 from dcp.files.run_folder import CONFIG_FILE, read_config_file
 from dcp.files.validation import MEGABYTE, FormatError, read_text
 from dcp.lab.paper_values import CHECKPOINTS, ENVIRONMENTS, checkpoint
+from dcp.lab.paper_values import METHODS as PAPERS_METHODS
+from dcp.lab.paper_values import end as paper_end
 from dcp.lab.run_collection import FEWEST_SEEDS, METRICS, Collection, Run, collect, interval_at, values_at
 from dcp.lab.statistics import paired_test
 from dcp.methods.table import OUR_METHODS
@@ -149,17 +153,58 @@ def index(ledger: Path, entries: Sequence[Entry]) -> list[dict[str, Any]]:
     return [_shown_entry(ledger, folder, content) for folder, content in sound]
 
 
+PUBLISHED_DEPTHS = ("4", "64")  # of those that published.json has: the shallowest of both papers, and the deepest
+
+
+def by_other_code() -> list[dict[str, Any]]:
+    """Return what papers print of runs by their own code, for the ledger's page. Nobody here has evaluated them."""
+    rows = []
+    for env in ENVIRONMENTS:
+        for method in PAPERS_METHODS:
+            steps = paper_end(env) or 0
+            success, near = (checkpoint(metric, env, method, steps) for metric in ("success_once", "time_near_goal"))
+            if success and near:
+                by = "the paper, tables 4 and 5 (5 seeds)"
+                rows.append(_by_others(env, env, method, steps, near.mean, by, success.mean / 100))
+    content = json.loads(files("dcp.lab").joinpath("published.json").read_text(encoding="utf-8"))
+    for source in content["sources"].values():
+        for env, there in source["environments"].items():
+            for method, depths in there["values"].items():
+                for depth in (depth for depth in PUBLISHED_DEPTHS if depth in depths):
+                    named = (env, there["eval_env"], f"{method}, depth {depth}")
+                    rows.append(_by_others(*named, there["steps"], depths[depth][0], source["title"]))
+    return rows
+
+
+def _by_others(
+    env: str, eval_env: str, method: str, steps: int, near: float, by: str, success: float | None = None
+) -> dict[str, Any]:
+    known = {"env": env, "layout": layout(eval_env), "method": method, "steps": steps, "by": by}
+    blank: dict[str, Any] = dict.fromkeys(("seed", "added", "processor", "folder"), "")
+    unknown: dict[str, Any] = dict.fromkeys(("updates", "minutes"))
+    scores = {"success_once": success, "time_near_goal": near}
+    return {**known, **scores, **blank, **unknown, "finished": True, "evaluated": "not re-evaluated", "curve": []}
+
+
+def layout(eval_env: str) -> str:
+    """Return which goals an evaluation draws."""
+    return "far goals" if "_eval" in eval_env else "all goals"
+
+
 def _shown_entry(ledger: Path, folder: Path, content: EntryFile) -> dict[str, Any]:
     config, rows = read_plan(folder)[0], rows_of(folder)  # with what config.json leaves out
     return {
         **{name: getattr(config, name) for name in ("env", "method", "seed")},
+        "layout": layout(config.eval_env or config.env),
         "steps": int(rows[-1]["env_steps"]),
+        "updates": int(rows[-1]["updates"]),
         "finished": is_finished(folder),
         **{name: rows[-1][name] for name in SCORES},
         "by": content.by,
         "added": content.added,
         "processor": read_config_file(folder / CONFIG_FILE)["machine"].get("processor", ""),
-        "hours": rows[-1]["wall_seconds"] / 3600,
+        "minutes": rows[-1]["wall_seconds"] / 60,
+        "evaluated": "again, when it was added",
         "folder": folder.relative_to(ledger).as_posix(),
         "curve": [[row["env_steps"], row["success_once"]] for row in rows],
     }

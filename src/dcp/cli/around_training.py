@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dcp.cli.main import EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.cli.train import TrainOptions, show_results
-from dcp.config import Settings
+from dcp.config import Config, Settings, cores
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
 from dcp.files import PLOTS_DIR
@@ -40,7 +40,7 @@ def dry_run(settings: Settings, runs_dir: Path, overwrite: bool, resume: str | N
         plan = _plan(settings, count_devices(settings.devices, settings.num_envs, spec))
         size = sum(parts[name] for name in STATE)
         kept = f"the last {KEPT} of {size / 1e6:,.1f} MB; the same amount of disk and memory again while one is written"
-        _section("Plan", {**plan, "checkpoints": kept})
+        _section("Plan", {**plan, "checkpoints": kept, "time": _time(settings)})
         available = available_memory()
         amounts = {**parts, "total": sum(parts.values()), **({} if available is None else {"available": available})}
         _section("Memory", {name: f"{amount / 1e6:,.1f} MB" for name, amount in amounts.items()})
@@ -69,6 +69,18 @@ def _plan(s: Settings, devices: int) -> dict[str, object]:
         "evaluations": f"{s.num_evals:,} of {s.eval_episodes:,} episodes",
         "devices": f"{devices:,}, {s.num_envs // devices:,} environments on each",
     }
+
+
+def _time(s: Settings) -> str:
+    """Return what a calibration of `dcp grid --dry-run` on as many cores says; else a rough forecast."""
+    from dcp.grid.forecast import run_seconds
+    from dcp.grid.resources import Resources
+    from dcp.runs.terminal import clock, forecast
+
+    measured = run_seconds(s, Resources(cores()))
+    if measured is not None:
+        return f"{clock(round(measured))}, by a calibration on this machine"
+    return f"{forecast(Config(**vars(s)))}; `dcp grid --dry-run` measures"
 
 
 def _section(title: str, rows: dict[str, object]) -> None:

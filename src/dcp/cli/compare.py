@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS, show
-from dcp.cli.working import print_json, require_picture, save_both
+from dcp.cli.working import beside, print_json, require_picture, save_both
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class CompareOptions:
     runs: Annotated[tuple[str, ...], POSITIONAL] = ()
     """Two run folders: A and B."""
-    out: Path = Path("compare.png")
-    """The picture's file; a PDF of the same name is written next to it."""
+    out: Path | None = None
+    """The picture's file; a PDF of the same name is written next to it. Default: compare.png in A's folder."""
     json: bool = False
     """Print the comparison as JSON instead of the tables."""
 
@@ -28,11 +28,12 @@ def main(argv: list[str]) -> int:
     options = parse(CompareOptions(), argv, "dcp compare", COMMANDS["compare"])
     if len(options.runs) != 2:
         raise UserError(f"dcp compare takes two run folders, not {len(options.runs)}: dcp compare A B")
-    require_picture(options.out)
+    out = options.out or beside(options.runs[0], "compare.png")
+    require_picture(out)
     from dcp.lab.compare_runs import compare, comparison_figure
 
     comparison = compare(*options.runs)
-    files = save_both(comparison_figure(comparison), options.out) if comparison.metrics else []
+    files = save_both(comparison_figure(comparison), out) if comparison.metrics else []
     if options.json:
         print_json(_as_json(comparison, files))
     else:

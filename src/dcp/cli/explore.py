@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
-from dcp.cli.working import require_least, require_panels
+from dcp.cli.working import beside, require_least, require_panels
 from dcp.config import Physics
 from dcp.errors import UserError
 
@@ -35,8 +35,8 @@ class ExploreOptions:
     """How many episodes to record."""
     steps: int | None = None
     """Steps of a recorded episode, at most. Default: the run's own."""
-    out: Path = Path("explore.html")
-    """The page to write: one file that needs neither a network nor dcp."""
+    out: Path | None = None
+    """The page to write: one file that needs neither a network nor dcp. Default: explore.html in the first folder."""
     open: bool = True
     """Open the page in a browser, if the command runs on a terminal."""
 
@@ -44,6 +44,7 @@ class ExploreOptions:
 def main(argv: list[str]) -> int:
     options = parse(ExploreOptions(), argv, "dcp explore", COMMANDS["explore"])
     _require_sense(options)
+    out = options.out or beside(options.runs[0], "explore.html")
     from dcp.lab.render.explore_page import LARGEST, require_explorable, save_explore_page
     from dcp.lab.render.pictures import require_drawable
     from dcp.lab.render.shown_episodes import common_env, names_of
@@ -58,9 +59,9 @@ def main(argv: list[str]) -> int:
     require_drawable(env)
     panels = [_panel(target, name, env, options) for target, name in zip(targets, names_of(targets), strict=True)]
     try:
-        path = save_explore_page(options.out, env, panels)
+        path = save_explore_page(out, env, panels)
     except OSError as error:
-        raise UserError(f"cannot write {options.out} ({error.strerror}): name another file with --out") from error
+        raise UserError(f"cannot write {out} ({error.strerror}): name another file with --out") from error
     size = os.path.getsize(path)
     print(f"{path}  ({size / 1e6:.2f} MB): open it in a browser, and drag the goal.")
     if size > LARGEST:
@@ -74,9 +75,9 @@ def _require_sense(options: ExploreOptions) -> None:
     if not options.runs:
         raise UserError("nothing to explore: name a run's folder, a policy file or one of the zoo")
     require_panels(options.runs, MOST)
-    if options.out.suffix not in (".html", ".htm"):
+    if options.out is not None and options.out.suffix not in (".html", ".htm"):
         raise UserError(f"--out {options.out} is not a page: let its name end in .html")
-    if options.out.is_dir():
+    if options.out is not None and options.out.is_dir():
         raise UserError(f"--out {options.out} is a folder: name a file in it")
     require_least(options, seed=0, episodes=1, steps=1)
 

@@ -30,6 +30,8 @@ def main(argv: list[str]) -> int:
     from dcp.policies.policy_file import load_policy
 
     form = options.format or ("onnx" if options.out is None else format_of(options.out))
+    if options.out is not None and not options.out.parent.is_dir():
+        raise UserError(f"there is no folder {options.out.parent}: make it first, or choose another --out")
     out = export_policy(options.run, form, options.out, options.burst)
     spec = load_policy(options.run).spec
     sizes = f"state [{spec.state_size}], goal [{spec.goal_size}] -> action [{spec.action_size}]"

@@ -36,7 +36,7 @@ MOST_FAILURES = 8  # reported one by one
 @dataclass(frozen=True)
 class GridOptions:
     file: Annotated[tuple[Path, ...], POSITIONAL] = ()
-    """A grid file (TOML); see docs/grid.md."""
+    """A grid file (TOML): settings under [set], values to combine under [product], in step under [[zip]]."""
     preset: str | None = None
     """A built-in grid instead of a file: see above."""
     where: tuple[str, ...] = ()

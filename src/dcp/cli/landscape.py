@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS, show
-from dcp.cli.working import print_json, require_picture, save_both
+from dcp.cli.working import beside, print_json, require_picture, save_both
 from dcp.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ class LandscapeOptions:
     """Episodes drawn into each panel. Default: 6, or 0 under simulated physics, which compiles for a minute."""
     directions: bool = True
     """Also draw which way each field points."""
-    out: Path = Path("landscape.png")
-    """The picture's file; a PDF of the same name is written next to it."""
+    out: Path | None = None
+    """The picture's file; a PDF of the same name is written next to it. Default: landscape.png in the first folder."""
     json: bool = False
     """Print the numbers as JSON instead of the table."""
 
@@ -38,7 +38,8 @@ def main(argv: list[str]) -> int:
     options = parse(LandscapeOptions(), argv, "dcp landscape", COMMANDS["landscape"])
     if not options.runs:
         raise UserError("nothing to draw: name run folders, policy files or zoo/<env>/<method>")
-    require_picture(options.out)
+    out = options.out or beside(options.runs[0], "landscape.png")
+    require_picture(out)
     from dcp.lab.landscape_figure import landscapes_figure
     from dcp.lab.psi_landscape import goal_of, maze_env, rollouts_for, view, with_paths_in_labels
     from dcp.lab.targets import open_target
@@ -52,7 +53,7 @@ def main(argv: list[str]) -> int:
     goals = {env.spec.name: goal_of(env, options.goal or None) for env in {e.spec.name: e for e in envs}.values()}
     views = [view(t, e, goals[e.spec.name], options.rollouts) for t, e in zip(targets, envs, strict=True)]
     views = with_paths_in_labels(views, targets)
-    files = save_both(landscapes_figure(views, options.range, options.directions), options.out)
+    files = save_both(landscapes_figure(views, options.range, options.directions), out)
     if options.json:
         print_json(_as_json(views, options, files))
     else:

@@ -11,6 +11,16 @@ WIDTH = 100  # of the text below the table
 NUMBERS = ("S", "G", "A", "goal dims", "threshold", "steps")
 # What each entry of a column means; the methods themselves are rows of dcp.methods.table and are not named here.
 _MEANINGS = {
+    "Contrastive": "tells reached goals from other rows' (InfoNCE)",
+    "Quasimetric": "a contrastive quasimetric, whose way back may be longer (CMD-1)",
+    "TMD": "the same distance, held to one step between neighbours",
+    "SRL": "survival: when, if ever, the goal is reached",
+    "ChronoSRL": "survival, and a distance in steps",
+    "SAC": "a value of hindsight rewards (SAC with HER)",
+    "TD3": "a value of hindsight rewards (TD3 with HER)",
+    "Pair": "one critic's value, another's psi",
+    "TDInfoNCE": "InfoNCE of what is visited later, by bootstrapping",
+    "GCBC": "imitates the replay's actions",
     "FinalGoal": "asks for the goal g",
     "PooledSubgoal": "asks for a visited state z on the way to g",
     "Frontier": "asks for a rare visited state z within reach",
@@ -58,7 +68,7 @@ def envs(argv: list[str]) -> int:
 
 def _explain(fixes: dict[str, int]) -> None:
     print("physics: the paper's; --physics mujoco steps all but the points with MuJoCo's own engine instead.")
-    print("so101_push, so101_lift: --control tool moves the tool point, not the joints, and has other sizes.")
+    print("--control tool: so101_push and so101_lift move the tool point, not the joints; sizes differ.")
     print("steps: per episode. fixed: with --fidelity fixed every episode draws a new start and goal, and:")
     for fix, number in fixes.items():
         print(fill(fix, WIDTH, initial_indent=f"  {number}  ", subsequent_indent=" " * 5))
@@ -81,9 +91,8 @@ def methods(argv: list[str]) -> int:
     table = Table("method", "critic", "rollout commands", "actor sees", "actor's loss aims at", "meaning")
     for name, method in METHODS.items():
         kinds = (CRITICS.find(method.critic), COMMAND_ROWS.find(method.command), CONDITIONS.find(method.condition))
-        critic, *columns = (kind.__name__ for kind in kinds)
-        columns = [*columns, method.actor_goal]
-        table.add_row(name, critic, *columns, ", ".join(_MEANINGS.get(column, str(column)) for column in columns))
+        columns = [*(kind.__name__ for kind in kinds), method.actor_goal]
+        table.add_row(name, *columns, "; ".join(_MEANINGS.get(column, str(column)) for column in columns))
     show(table)
     critics = Table("critic", "gives besides the value of an action", "actor sees")
     for name, critic in CRITICS.items():
@@ -98,7 +107,7 @@ def methods(argv: list[str]) -> int:
         needed = needed if needs_embedding(condition) else "nothing"
         conditions.add_row(name, _MEANINGS.get(condition.__name__, ""), needed)
     show(conditions)
-    print(f"--score: {', '.join(SCORES)}. docs/the_method.md describes each condition and score.")
+    print(f"--score: {', '.join(SCORES)}: which visited state z replaces the goal.")
     print("Any critic with an embedding works with any method: dcp train --method dcp --critic NAME.")
-    print("The others work with raw_goal and final_goal. docs/critics.md says what each one learns and from what.")
+    print("The others work with raw_goal and final_goal.")
     return 0

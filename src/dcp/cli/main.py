@@ -146,7 +146,7 @@ def _current_folder() -> Path | None:
 
 
 def _help() -> str:
-    rows = [f"  {name:<10}{purpose}" for name, purpose in COMMANDS.items()]
+    rows = [f"  {name:<12}{purpose}" for name, purpose in COMMANDS.items()]
     return "\n".join(
         [
             "Direction-conditioned policies for goal-conditioned reinforcement learning.",

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
-from dcp.cli.working import count, working
+from dcp.cli.working import beside, count, working
 from dcp.errors import EXIT_FAULT, UserError
 from dcp.lab.paper_values import CHECKPOINTS
 
@@ -18,8 +18,8 @@ MOST_REMARKS = 8
 class ReportOptions:
     runs: Annotated[tuple[str, ...], POSITIONAL] = ()
     """Run folders, or folders above them."""
-    out: Path = Path("report")
-    """Folder for report.html, figures/ and tables/."""
+    out: Path | None = None
+    """Folder for report.html, figures/ and tables/. Default: report/ in the first of the given folders."""
     checkpoints: tuple[int, ...] = CHECKPOINTS
     """Environment steps at which the tables compare runs, each by its nearest evaluation."""
     x: Literal["steps", "seconds"] = "steps"
@@ -34,8 +34,9 @@ def main(argv: list[str]) -> int:
         raise UserError("--checkpoints takes environment steps above 0, such as 10000000 50000000")
     from dcp.lab.build_report import build_report
 
+    out = options.out or beside(options.runs[0], "report")
     with working("report: ") as say:
-        report = build_report(options.runs, options.out, sorted(set(options.checkpoints)), options.x, say)
+        report = build_report(options.runs, out, sorted(set(options.checkpoints)), options.x, say)
     remarks = report.collection.remarks
     for remark in remarks[:MOST_REMARKS]:
         print(remark, file=sys.stderr)

@@ -51,7 +51,7 @@ class RunOptions:
     smooth: float = 0.0
     """Low-pass filter: the share of the last command in the next one. 0.5 lags by one step (33 ms). 0: no filter."""
     randomize: str | None = None
-    """Give the simulated arm a real one's errors: all, or names like gains,delay (docs/so101.md), drawn from --seed."""
+    """Give the simulated arm a real one's errors: all, or names like gains,delay (as `dcp eval`), drawn from --seed."""
     seed: int = 0
     """Decides what --randomize draws."""
     units: Literal["degrees", "percent"] = "degrees"

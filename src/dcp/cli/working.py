@@ -1,5 +1,6 @@
 """What commands share that look at runs: a line about the work, numbers that make sense, a picture's two files."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from dcp.errors import UserError
+from dcp.files import CONFIG_FILE
+from dcp.files.run_folder import is_zoo, located
+from dcp.files.writing import require_no_links_out
 
 ENDINGS = (".png", ".pdf")  # of a picture
 Say = Callable[..., None]  # what is being done; if it is counted: how many parts are done, and of how many
@@ -44,6 +48,23 @@ def require_least(options: Any, **least: int) -> None:
 def require_panels(runs: tuple[str, ...], most: int) -> None:
     if len(runs) > most:
         raise UserError(f"{len(runs)} policies do not fit side by side: name {most} at most")
+
+
+def beside(run: str | Path, name: str) -> Path:
+    """Return where a result of this name belongs: in the run's folder, for the zoo and single files under runs/."""
+    path = located(run)
+    if not path.exists():
+        return Path(name)  # whoever reads the run says so
+    if is_zoo(run) and not Path(run).exists():
+        return Path("runs") / run / name
+    home = path if path.is_dir() else path.parent
+    if not path.is_dir() and not (home / CONFIG_FILE).is_file():
+        return Path("runs") / path.stem / name
+    if not os.access(home, os.W_OK):
+        raise UserError(f"cannot write into {home}: choose another place with --out")
+    for ending in (Path(name).suffix, ".pdf"):
+        require_no_links_out((home / name).with_suffix(ending), of=home)
+    return home / name
 
 
 def require_picture(out: Path) -> None:

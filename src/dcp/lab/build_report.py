@@ -61,8 +61,8 @@ def build_report(
         raise
     names = Names.of(collection)
     sections = [Section("Runs", "runs", tables=(runs_table(collection),)), curve_section(collection, names, x)]
-    for at, (what, make) in enumerate(SECTION_MAKERS.items()):
-        tell(what, at, len(SECTION_MAKERS))
+    for at, make in enumerate(SECTION_MAKERS):
+        tell("sections", at, len(SECTION_MAKERS))
         sections += statistics_sections(collection, checkpoints) if make is None else make(collection)
     sections = with_safe_names(sections)
     figures = [figure for section in sections for figure in section.figures]
@@ -80,15 +80,15 @@ def build_report(
     return Report(out / PAGE, collection, len(pictures), len(tables))
 
 
-# The parts of a report in the order of its page, each by what is being made; statistics also take the checkpoints.
-SECTION_MAKERS: dict[str, Callable[[Collection], list[Section]] | None] = {
-    "statistics": None,
-    "published values": published_sections,
-    "two runs": compare_sections,
-    "landscapes": landscape_sections,
-    "goals of the pusher": pusher_sections,
-    "diagnoses": diagnosis_sections,
-}
+# The parts of a report in the order of its page; None: the statistics, which also take the checkpoints.
+SECTION_MAKERS: tuple[Callable[[Collection], list[Section]] | None, ...] = (
+    None,
+    published_sections,
+    compare_sections,
+    landscape_sections,
+    pusher_sections,
+    diagnosis_sections,
+)
 
 
 def statistics_sections(collection: Collection, checkpoints: Sequence[int] = CHECKPOINTS) -> list[Section]:

@@ -295,7 +295,7 @@ def comparison_table(collection: Collection, metric: str, method: str, baseline:
 def _comparison_row(part: MethodPair, corrected: float) -> Row:
     test = None if part.has_few_seeds else part.test
     unknown = part.has_few_seeds
-    pairs = test.difference.count if test else 0
+    pairs = len(part.ours.keys() & part.theirs.keys())
     why = f"fewer than {FEWEST_SEEDS} seeds" if unknown else "no common seed"
     gap = number(test.difference.mean, test.difference.half_width, sign=True) if test else absent(why)
     cells = (
@@ -306,8 +306,8 @@ def _comparison_row(part: MethodPair, corrected: float) -> Row:
         _or_dash(math.nan if unknown else part.effect, 2, sign=True),
         Cell(str(pairs), pairs),
         gap,
-        _p_value(test.p_value if test else math.nan),
-        _p_value(corrected),
+        _p_value(test.p_value if test else math.nan, why if test is None else ""),
+        _p_value(corrected, why if test is None else ""),
         _or_dash(math.nan if unknown else part.improvement, 2),
     )
     return Row(cells, part.environment)
@@ -346,9 +346,9 @@ def _steps(part: MethodPair) -> Cell:
     return Cell(human_count(part.steps), int(part.steps), marker=EARLY if part.is_early else "", hover=early)
 
 
-def _p_value(p: float) -> Cell:
+def _p_value(p: float, why: str = "") -> Cell:
     if math.isnan(p):
-        return absent("a test needs two pairs of seeds that do not all agree")
+        return absent(why or "a test needs two pairs of seeds that do not all agree")
     return Cell("<0.001" if p < 0.001 else f"{p:.3f}", p)
 
 

@@ -83,6 +83,11 @@ GPU_GRAPHS: dict[str, dict[str, str | int]] = {
     "off": {"xla_gpu_enable_command_buffer": ""},
 }
 GRAPHS_VARIABLE = "DCP_GPU_GRAPHS"
+# Since Ampere a GPU multiplies float32 with TF32's 10 bits unless it is told not to. An update of ours is bound by its
+# launches, so full precision should cost little, and results then differ from a CPU's by the order of sums alone.
+# JAX_DEFAULT_MATMUL_PRECISION=tensorfloat32 (or any other) is kept.
+_PRECISION = "jax_default_matmul_precision"
+FULL = "highest"
 # A few episodes run in an instant, compiling them takes seconds: twice as long with the compiler's optimisations.
 QUICK_COMPILE = {"xla_backend_optimization_level": 0}
 
@@ -90,12 +95,19 @@ QUICK_COMPILE = {"xla_backend_optimization_level": 0}
 def compiler_options() -> dict[str, str] | dict[str, str | int] | None:
     """For `jax.jit` at the edge. None where XLA's own choice is best, or where it does not know the option."""
     backend = jax.default_backend()
+    keep_precision()
     if backend in ("gpu", "cuda"):
         options = GPU_GRAPHS[gpu_graphs()]
         return options if options and _accepted(tuple(options.items())) else None
     if backend != "cpu" or cores() < 2:
         return None
     return EIGEN_DOTS if _accepted(tuple(EIGEN_DOTS.items())) else None
+
+
+def keep_precision() -> None:
+    """Have products of float32 keep full precision on a GPU, unless the user has set another."""
+    if jax.default_backend() in ("gpu", "cuda") and jax.config.values.get(_PRECISION) is None:
+        jax.config.update(_PRECISION, FULL)
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Any:

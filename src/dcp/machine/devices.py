@@ -136,7 +136,7 @@ def count_devices(devices: int | None, num_envs: int, spec: EnvSpec) -> int:
 
 
 def splitting_pays(batch_size: int, count: int) -> bool:
-    """Tell whether batches too are split, where the config leaves it open. See docs/devices.md for measurements.
+    """Tell whether batches too are split, where the config leaves it open. See docs/gpus.md for measurements.
 
     The virtual devices of one CPU share its threads: there one device has them all.
     """

@@ -152,6 +152,7 @@ class _Jitted:
 def on_devices(algorithm: Algorithm) -> Algorithm:
     """Return the algorithm whose config says on how many devices of this machine it runs."""
     config = with_devices(algorithm.config, algorithm.env.spec)
+    compiling.keep_precision()
     return algorithm if config == algorithm.config else replace(algorithm, config=config)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dcp.components import TABLES, Table, build, describe
+from dcp.components import TABLES, Table, build, describe, require_part
 from dcp.config import PARTS, WITH_SETTINGS, Config, Settings
 from dcp.critics.contrastive import Contrastive
 from dcp.errors import UserError, shown
@@ -57,7 +57,7 @@ METHODS = Table(
         "td3_her": Method("td3", FinalGoal, RawGoal, "future"),
         "td_infonce": Method("td_infonce", FinalGoal, RawGoal, "future"),
         "gcbc": Method("gcbc", FinalGoal, RawGoal, "future"),
-        # Another command: docs/frontier.md
+        # Another command: docs/the_method.md
         "sgcrl": Method(Contrastive, SingleGoal, RawGoal, "future"),  # one hard goal, always
     },
 )
@@ -202,6 +202,9 @@ def _of_its_size(agent: Agent, spec: EnvSpec) -> Agent:
 
 def checked_agent(agent: Agent) -> Agent:
     """Return the agent if its parts fit together; refuse missing replay data, or a need for psi without one."""
+    for kind in PARTS:
+        if (part := getattr(agent, kind)) is not None:
+            require_part(kind, type(part), TABLES[kind].name_of(type(part)))
     unknown = sorted(needs(agent) - set(Batch._fields[3:]))
     if unknown:
         name, known = CRITICS.name_of(type(agent.critic)), ", ".join(Batch._fields[3:])

@@ -188,8 +188,8 @@ def require_goal(goal: Any, reaching: bool) -> np.ndarray:
     shown = " ".join(f"{x:g}" for x in goal)
     if reaching and not so101.in_reach(goal[:3]):
         raise UserError(
-            f"the goal {shown} is outside what the policy was trained on (docs/so101.md): choose one 13 to 38 cm from "
-            "the shoulder, in front of the arm, 2 to 40 cm high"
+            f"the goal {shown} is outside what the policy was trained on: choose one 13 to 38 cm from the shoulder, in "
+            "front of the arm, 2 to 40 cm high"
         )
     if not np.abs(goal).max() <= FARTHEST_GOAL:  # true of a number that is not finite, too
         raise UserError(

@@ -21,7 +21,7 @@ from dcp.algorithm import Algorithm, RunState
 from dcp.config import Config, Settings, fields_where
 from dcp.errors import UserError, shown
 from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE
-from dcp.files.run_folder import load_run, read_config_file
+from dcp.files.run_folder import is_zoo, load_run, read_config_file
 from dcp.files.validation import MEGABYTE, Count, FormatError, Name, checked, open_regular, read_json, read_text
 from dcp.files.writing import require_no_links_out
 from dcp.loop import Budget, HostState, iterations_of
@@ -63,6 +63,8 @@ def read_plan(path: Path) -> tuple[Config, tuple[Budget, ...]]:
     except OSError as error:
         raise UserError(f"cannot look into {str(path)[:200]} ({error.strerror}): name a run's folder") from error
     if not is_run:
+        if is_zoo(path) and not path.exists():
+            raise UserError(f"{path} is a policy of the package, without a checkpoint to resume: train your own run")
         raise UserError(f"{path} is not a run folder (no {CONFIG_FILE}): name the folder that `dcp train` printed")
     stored = read_config_file(path / CONFIG_FILE)
     config = Config.from_dict(stored["config"])
@@ -145,7 +147,7 @@ def budget_to_resume_with(path: Path, asked: Settings) -> int | None:
             raise UserError(f"--steps {asked.steps} is below the run's {stored.steps}: steps can only be raised")
         raise UserError(
             f"{flag} {getattr(asked, name)} is not the run's {getattr(stored, name)}: leave {flag} out, "
-            "or start another run"
+            "give the run's --preset, or start another run"
         )
     steps = max(asked.steps, stored.steps)
     longer = Settings(**{**asdict(stored), "steps": steps}).num_unrolls > stored.num_unrolls

@@ -2,22 +2,32 @@
 
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from statistics import mean
 from typing import Self
 
+import jax
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dcp.config import Config
+from dcp.config import Config, cores
+from dcp.envs.registry import OURS, env_of
+from dcp.errors import UserError
 from dcp.loop import Row
+from dcp.presets import preset_config
 from dcp.runs.display import Display, Progress, say
 
 STOPPING = "{}: stopping after this iteration, with a checkpoint (a second signal stops at once)"
 COMPILING = "compiling (once: the next run of this kind finds it on disk)"
+QUIET = 60.0  # seconds after which a log gets a line without an evaluation
+# What a run takes on a CPU, roughly: an update at the paper's sizes and what no size changes, seconds; and environment
+# steps per second and core, points in mazes and bodies with one actuator (docs/speed.md has the measurements).
+_UPDATE, _ANY_UPDATE, _POINT_STEPS, _BODY_STEPS = 8e-3, 3e-4, 500_000, 100_000
+_LONG = 2 * 3600.0  # seconds from which a shorter preset is named
 COLUMNS = ("success_once", "time_near_goal", "critic_loss", "actor_loss", "diverged_episodes")
 
 
@@ -78,13 +88,52 @@ def clock(seconds: int) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def rough_seconds(config: Config) -> float | None:
+    """Forecast a run's seconds on this machine's CPU, right within a factor of two or so; None on other devices."""
+    if jax.default_backend() != "cpu":
+        return None
+    try:
+        spec = env_of(config).spec
+    except UserError:  # an object without a name
+        return None
+    per_core = _POINT_STEPS if spec.physics == "none" else _BODY_STEPS / spec.action_size
+    episodes = config.num_evals * config.eval_episodes * (config.episode_length or spec.episode_length)
+    update = _UPDATE * config.batch_size / 256 * (config.width / 256) ** 2 * config.depth / 2 + _ANY_UPDATE
+    steps = config.num_unrolls * config.env_steps_per_unroll + episodes
+    return config.num_iterations * config.num_updates * update + steps / per_core / cores()
+
+
+def in_words(seconds: float) -> str:
+    """Round a forecast: a minute, 40 minutes, 7 hours, 3 days."""
+    for unit, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 1.5 * unit:
+            return f"{seconds / unit:.0f} {name}"
+    return "a minute"
+
+
+@cache
+def forecast(config: Config) -> str:
+    """Return roughly how long a run takes here, and a preset that takes less if that is long."""
+    seconds = rough_seconds(config)
+    if seconds is None:
+        return "no forecast of its time (only CPUs have been timed)"
+    text = f"roughly {in_words(seconds)} on {cores()} core{'s' * (cores() > 1)}"
+    if seconds < _LONG or config.env not in OURS:
+        return text
+    laptop = preset_config("laptop", env=config.env).resolve(config.episode_length or 1000)
+    shorter = rough_seconds(laptop)
+    if shorter is None or shorter > seconds / 2:
+        return text
+    return f"{text} (with --preset laptop, {laptop.steps:,} steps, roughly {in_words(shorter)})"
+
+
 def headline(config: Config, folder: Path | None, who: str | None = None) -> str:
     """Return a line with the number of steps, rounded up to whole unrolls. `who` replaces the config's seed."""
     runs = config.num_unrolls * config.env_steps_per_unroll
     asked = "" if runs == config.steps else f" ({config.steps:,} rounded up to whole unrolls)"
     return (
         f"Training {config.method} on {config.env}, {who or f'seed {config.seed}'}: {runs:,} environment steps{asked}, "
-        f"{config.num_iterations * config.num_updates:,} updates"
+        f"{config.num_iterations * config.num_updates:,} updates, {forecast(config)}"
         f"{'' if folder is None else f'; results go to {folder}'}"
     )
 
@@ -125,10 +174,11 @@ class _Paced(Display):
 
 
 class Plain(_Paced):
-    """Print lines for logs: one at the start and whenever a group resumes, and one per evaluation."""
+    """Print lines for logs: one at the start and whenever a group resumes, one per evaluation, and one per minute."""
 
     def __init__(self, config: Config, folder: Path | None, several: bool = False):
         super().__init__(config, folder, several)
+        self._said = time.perf_counter()
         if not several:
             say(self._headline(()))
 
@@ -142,8 +192,20 @@ class Plain(_Paced):
     def stopping(self, signal: str) -> None:
         say(STOPPING.format(signal))
 
+    def progress(self, progress: Progress) -> None:
+        super().progress(progress)
+        if time.perf_counter() - self._said < QUIET:
+            return
+        self._said = time.perf_counter()
+        if progress.metrics is None:
+            say(f"{self._share}  filling the replay")
+        else:
+            loss = mean(row["critic_loss"] for row in progress.metrics)
+            say(f"{self._share}  critic loss {loss:.3f}  {self._pace.text(len(self._seeds))}")
+
     def evaluated(self, rows: Sequence[Row]) -> None:
         super().evaluated(rows)
+        self._said = time.perf_counter()
         means = {name: mean(row[name] for row in rows) for name in COLUMNS}
         each = ", ".join(f"seed {seed} {row['success_once']:.1%}" for seed, row in zip(self._seeds, rows, strict=False))
         diverged = sum(row["diverged_episodes"] for row in rows)

@@ -5,18 +5,21 @@ import { shape } from "../shared/svg.js";
 
 const runs = readData();
 const columns = [
-  ["env", "environment"], ["method", "method"], ["seed", "seed", true], ["steps", "steps", true],
-  ["success_once", "success (%)", true], ["time_near_goal", "near goal (steps)", true], ["curve", "success over steps"],
-  ["hours", "hours", true], ["by", "who"], ["added", "added"], ["processor", "processor"], ["folder", "folder"],
+  ["env", "environment"], ["layout", "evaluated on"], ["method", "method"], ["success_once", "success (%)", true],
+  ["time_near_goal", "near goal (steps)", true], ["steps", "steps", true], ["updates", "updates", true],
+  ["minutes", "minutes", true], ["seed", "seed", true], ["curve", "success over steps"], ["evaluated", "evaluated"],
+  ["by", "who"], ["added", "added"], ["processor", "processor"], ["folder", "folder"],
 ];
+const whole = number => number === null ? "" : number.toLocaleString("en", { maximumFractionDigits: 0 });
 const shown = {
-  steps: run => run.steps.toLocaleString("en") + (run.finished ? "" : " (unfinished)"),
-  success_once: run => (100 * run.success_once).toFixed(1),
+  steps: run => whole(run.steps) + (run.finished ? "" : " (unfinished)"),
+  updates: run => whole(run.updates),
+  success_once: run => run.success_once === null ? "" : (100 * run.success_once).toFixed(1),
   time_near_goal: run => run.time_near_goal.toFixed(1),
-  hours: run => run.hours.toFixed(1),
+  minutes: run => whole(run.minutes),
 };
-let sortedBy = ["env", 1];
-for (const name of ["env", "method"]) {
+let sortedBy = ["env", 1]; // within it by time near the goal
+for (const name of ["env", "layout", "method", "evaluated"]) {
   const values = [...new Set(runs.map(run => run[name]))].sort();
   byId(name).append(new Option("all", ""), ...values.map(value => new Option(value, value)));
 }
@@ -31,13 +34,14 @@ function spark(curve) {
   return shape("svg", { width: 90, height: 22, role: "img" }, shape("polyline", { points }));
 }
 function draw() {
-  const [env, method, state, text] = ["env", "method", "state", "text"].map(id => byId(id).value.toLowerCase());
-  const kept = runs.filter(run => (!env || run.env.toLowerCase() === env) && (!method || run.method.toLowerCase() === method)
-    && (!state || String(run.finished) === state) && `${run.by} ${run.processor} ${run.folder}`.toLowerCase().includes(text));
+  const chosen = ["env", "layout", "method", "evaluated"].filter(id => byId(id).value);
+  const text = byId("text").value.toLowerCase();
+  const kept = runs.filter(run => chosen.every(id => run[id] === byId(id).value) && `${run.by} ${run.processor} ${run.folder}`.toLowerCase().includes(text));
   const [name, sign] = sortedBy;
-  kept.sort((a, b) => sign * (a[name] > b[name] ? 1 : a[name] < b[name] ? -1 : 0) || a.method.localeCompare(b.method) || a.seed - b.seed);
-  byId("rows").replaceChildren(...kept.map(run => element("tr", {}, ...columns.map(([name, , number]) => {
-    const text = name === "curve" ? spark(run.curve) : name in shown ? shown[name](run) : run[name];
+  const value = run => run[name] ?? -Infinity;
+  kept.sort((a, b) => sign * (value(a) > value(b) ? 1 : value(a) < value(b) ? -1 : 0) || b.time_near_goal - a.time_near_goal);
+  byId("rows").replaceChildren(...kept.map(run => element("tr", { class: run.folder ? "" : "other" }, ...columns.map(([name, , number]) => {
+    const text = name === "curve" ? (run.curve.length ? spark(run.curve) : "") : name in shown ? shown[name](run) : run[name];
     return element("td", { class: number ? "number" : "" }, text);
   }))));
   byId("count").textContent = `${kept.length} of ${runs.length} runs`;
