@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dcp.runs.display import Display, Progress
+from dcp.runs.display import Display, Pace, Plain, Progress, clock, headline, seed_names
 from dcp.runs.seeds import train_seeds
-from dcp.runs.terminal import Pace, Panel, Plain, clock, headline, seed_names
+from dcp.runs.terminal import Panel
 from dcp.runs.training import TrainedRun
 from tests.support.tiny import tiny_config
 
@@ -64,7 +64,7 @@ def test_the_headline_says_that_the_budget_is_rounded_up():
 def test_time_left_counts_neither_compilation_nor_the_first_evaluation(monkeypatch):
     """Iterations end at 100, 102, 104 s (the first compiled), so 2 s each; 10 - 5 unrolls are left."""
     times = iter([100.0, 102.0, 104.0, 150.0])
-    monkeypatch.setattr("dcp.runs.terminal.time.perf_counter", lambda: next(times))
+    monkeypatch.setattr("dcp.runs.display.time.perf_counter", lambda: next(times))
     pace = Pace(tiny_config().resolve(250))
     for unrolls in (3, 4, 5):
         pace.update(Progress(unrolls, []))

@@ -28,7 +28,7 @@ from dcp.grid.resources import FreeResources, Resources, gpus
 from dcp.grid.slurm_launcher import SlurmLauncher, SlurmOptions
 from dcp.machine.checks import machine_memory
 from dcp.named_code import imported_modules
-from dcp.runs.terminal import clock
+from dcp.runs.display import clock
 
 MOST_FAILURES = 8  # reported one by one
 

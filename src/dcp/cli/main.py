@@ -43,7 +43,6 @@ COMMANDS = {
     "diagnose": "Compare what an agent's representation knows with the truth.",
     "envs": "List the environments with their sizes.",
     "methods": "List the methods and what sets them apart.",
-    "completion": "Print a script that completes commands and flags in bash, zsh or fish.",
     "doctor": "Check what this machine has and lacks, and train for a moment.",
 }
 # Modules of several commands.

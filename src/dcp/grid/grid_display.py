@@ -22,8 +22,7 @@ from dcp.files import METRICS_FILE
 from dcp.files.run_folder import load_run
 from dcp.grid.jobs import Entry, Job, JobStatus, Row, State, fault, holder, last_row, stopped_learning
 from dcp.grid.worker import read_beat
-from dcp.runs.display import say
-from dcp.runs.terminal import clock
+from dcp.runs.display import clock, say
 
 STALE = 600.0  # seconds after which a heartbeat no longer shows the speed
 STYLES: dict[State, str] = {
