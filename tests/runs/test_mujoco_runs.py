@@ -12,8 +12,7 @@ import pytest
 
 import dcp
 from dcp.algorithm import make_algorithm
-from dcp.cli.eval import EvalOptions
-from dcp.cli.eval_policies import _about, compare, file_name
+from dcp.cli.eval import EvalOptions, _about, compare, file_name
 from dcp.cli.main import main
 from dcp.cli.render import RenderOptions, _stem
 from dcp.envs import physics_env, registry

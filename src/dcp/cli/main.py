@@ -47,6 +47,7 @@ COMMANDS = {
 }
 # Modules of several commands.
 SHARED = {"envs": "listing", "methods": "listing", "push": "push_pull", "pull": "push_pull"}
+SHARED |= {"latency": "export", "compare": "report", "explore": "render"}
 EXIT_CODES = {
     0: "done",
     EXIT_FAULT: "a fault, such as a full disk or a loss that is not finite: see the sentence; checkpoints are kept",

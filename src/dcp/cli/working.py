@@ -1,4 +1,4 @@
-"""What commands share that look at runs: a line about the work, numbers that make sense, a picture's two files."""
+"""What commands share that look at runs: a line about the work, a picture's two files."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -32,18 +32,6 @@ def working(before: str = "") -> Iterator[Say]:
             last[0] = what
 
         yield say
-
-
-def require_least(options: Any, **least: int) -> None:
-    for name, smallest in least.items():
-        value = getattr(options, name)
-        if value is not None and value < smallest:
-            raise UserError(f"--{name} is {value}: use {smallest} or more")
-
-
-def require_panels(runs: tuple[str, ...], most: int) -> None:
-    if len(runs) > most:
-        raise UserError(f"{len(runs)} policies do not fit side by side: name {most} at most")
 
 
 def require_picture(out: Path) -> None:
