@@ -6,12 +6,10 @@ import jax
 import numpy as np
 import pytest
 
-from dcp.cli import doctor_checks, doctor_gpu
-from dcp.cli.doctor import _gpu
+from dcp.cli import doctor_gpu
 from dcp.cli.doctor_gpu import CPU_NUMBERS, TOLERANCE
 from dcp.cli.main import main
 from dcp.errors import UserError
-from dcp.lab.render.offscreen import ProbeError
 from dcp.machine import compiling
 from tests.support.toys import BrittleLine
 
@@ -88,9 +86,6 @@ def test_options_that_xla_refuses_are_reported_and_their_time_counts_for_nobody(
     assert row.state == "missing" and row.advice == "XLA refuses the options loops: its own choice is used."
     (advice,) = doctor_gpu._advice({"updates": {"loops": loops, "xla": {"ms": 1.0}, "off": {"ms": 1.01}}})
     assert advice.state == "ok" and "loops" not in advice.found and "xla is in force" in advice.found
-    monkeypatch.setattr(doctor_gpu, "look", lambda: {"platform": "gpu"})
-    monkeypatch.setattr(doctor_gpu, "_update", lambda row: {"loops": loops}.get(row, {"ms": 1.0}))
-    assert [check.name for check in doctor_gpu.option_checks()] == ["options loops", "options"]
 
 
 def test_options_that_are_faster_here_are_recommended(monkeypatch):
@@ -106,28 +101,6 @@ def test_options_that_are_faster_here_are_recommended(monkeypatch):
     (row,) = doctor_gpu._advice({"updates": updates})
     assert row.advice == "Set DCP_GPU_GRAPHS=xla."
     assert list(doctor_gpu._advice({"updates": {"xla": {"ms": 5.0}}})) == []
-
-
-def test_without_gpu_a_gpu_that_jax_uses_has_its_options_tried(monkeypatch):
-    """The device and its times are made up: what is shown is which rows are tried and what is said of them."""
-    monkeypatch.delenv("DCP_GPU_GRAPHS", raising=False)
-    times = {"loops": 2.0, "xla": 1.0}
-
-    def update(row: str) -> dict[str, float]:
-        if row not in times:
-            raise ProbeError("the process was ended by SIGSEGV")
-        return {"ms": times[row]}
-
-    monkeypatch.setattr(doctor_gpu, "_update", update)
-    for module in (doctor_gpu, doctor_checks):
-        monkeypatch.setattr(module, "look", lambda: {"platform": "gpu"})
-    _, off, advice = _gpu(with_options=True)
-    assert (off.name, off.state) == ("options off", "missing") and off.advice.startswith(
-        "Do not set DCP_GPU_GRAPHS=off"
-    )
-    assert advice.advice == "Set DCP_GPU_GRAPHS=xla."
-    monkeypatch.setattr(doctor_gpu, "look", lambda: {"platform": "cpu"})
-    assert list(doctor_gpu.option_checks()) == []
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dcp import __version__
-from dcp.cli.doctor_checks import Check, look
+from dcp.cli.doctor import Check
 from dcp.errors import UserError
 from dcp.lab.render.offscreen import ProbeError, in_a_process
 
@@ -65,29 +65,6 @@ def checks(envs: tuple[str, ...], report: Path) -> Iterator[Check]:
     yield from _advice(results)
     report.write_text(json.dumps(results, indent=1) + "\n")
     yield Check("report", "ok", f"{report.absolute()}: please send it to us")
-
-
-def option_checks() -> Iterator[Check]:
-    """Try our options on a GPU, if JAX uses one: yield a row for each that fails, and which to set."""
-    try:
-        platform = look()["platform"]
-    except ProbeError:  # the check of JAX reports it
-        return
-    if platform not in ("gpu", "cuda"):
-        return
-    from dcp.machine.compiling import GRAPHS_VARIABLE
-
-    updates: dict[str, Any] = {}
-    for row in _rows(platform):
-        try:
-            updates[row] = _update(row)
-        except ProbeError as error:
-            advice = f"Do not set {GRAPHS_VARIABLE}={row} on this machine."
-            yield Check(f"options {row}", "missing", str(error), advice)
-        else:
-            if updates[row].get("refused"):
-                yield _row(f"options {row}", updates[row])
-    yield from _advice({"updates": updates})
 
 
 def _row(name: str, measured: dict[str, Any]) -> Check:
