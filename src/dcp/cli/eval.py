@@ -40,7 +40,7 @@ from dcp.policies.exports import is_exported
 from dcp.policies.wrappers import is_random
 
 if TYPE_CHECKING:
-    from dcp.cli.record import RecordOptions
+    from dcp.cli.share import RecordOptions
 
 EXIT_DIFFERS = 1
 LONGEST_NAME = 200  # bytes, of a file name without its suffix

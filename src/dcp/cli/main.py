@@ -46,7 +46,7 @@ COMMANDS = {
     "doctor": "Check what this machine has and lacks, and train for a moment.",
 }
 # Modules of several commands.
-SHARED = {"envs": "listing", "methods": "listing", "push": "push_pull", "pull": "push_pull"}
+SHARED = {"envs": "listing", "methods": "listing", "push": "share", "pull": "share", "record": "share"}
 SHARED |= {"latency": "export", "compare": "report", "explore": "render"}
 EXIT_CODES = {
     0: "done",

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from dcp.cli.flags import parse, read
 from dcp.cli.main import COMMANDS, EXIT_CODES
@@ -11,9 +11,6 @@ from dcp.errors import UserError
 from dcp.files import CONFIG_FILE, PLOTS_DIR
 from dcp.named_code import require_allowed
 from dcp.presets import PRESETS, preset_overrides
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ def main(argv: list[str]) -> int:
     given = read(TrainOptions(), argv, "dcp train")
     options = _options(argv, given)
     if options.seeds:
-        from dcp.cli.several_seeds import train_several
+        from dcp.cli.around_training import train_several
 
         return train_several(options, given)
     if options.dry_run:

@@ -7,6 +7,7 @@ import errno
 import shlex
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
@@ -158,41 +159,34 @@ def budget_to_resume_with(path: Path, asked: Settings) -> int | None:
 def how_far(path: Path) -> tuple[int, int]:
     """Return the environment steps from which this run can resume, and those of its budget."""
     config, _ = read_plan(path)
-    for checkpoint in checkpoints(path / CHECKPOINTS_DIR):
-        try:
-            return _present_record(checkpoint)["env_steps"], _total(config)
-        except (DamagedError, UserError, LookupError):
-            continue  # fall back to the one before it
-    return 0, _total(config)
+    record = _newest_record(path)
+    return record["env_steps"] if record else 0, config.num_unrolls * config.env_steps_per_unroll
 
 
-def is_finished(path: Path) -> bool:
-    """Return whether the run is complete, its last evaluation included. A damaged run does not count as complete."""
+def is_finished(path: Path, verified: bool = True) -> bool:
+    """Return whether the run is complete, its last evaluation included. A damaged run does not count as complete;
+    without `verified` this is fast, because no checksums are computed."""
     config, _ = read_plan(path)
-    saved = checkpoints(path / CHECKPOINTS_DIR)
-    for checkpoint in saved:
-        try:
-            verify(checkpoint)
-            return len(_present_record(checkpoint)["rows"]) == config.num_evals
-        except (DamagedError, UserError, LookupError):
-            continue
-    if saved:
-        return False
-    try:  # the run kept no checkpoint
-        return load_run(path).metrics["env_steps"][-1] >= _total(config)
+    try:
+        evaluations = len(load_run(path).metrics["env_steps"])
     except (UserError, LookupError):
         return False
+    if checkpoints(path / CHECKPOINTS_DIR):  # else the run kept none
+        record = _newest_record(path, verified)
+        evaluations = min(evaluations, len(record["rows"])) if record else 0
+    return evaluations == config.num_evals and (path / POLICY_FILE).is_file()
 
 
-def has_all_results(folder: Path, config: Config) -> bool:
-    """Return whether the run is complete, like `is_finished`, but fast: checksums are not verified."""
-    try:
-        evaluations = len(load_run(folder).metrics["env_steps"])
-        saved = checkpoints(folder / CHECKPOINTS_DIR)
-        recorded = len(_present_record(saved[0])["rows"]) if saved else evaluations
-    except (DamagedError, UserError, LookupError):
-        return False
-    return evaluations == recorded == config.num_evals and (folder / POLICY_FILE).is_file()
+def _newest_record(path: Path, verified: bool = False) -> dict[str, Any] | None:
+    """Return the record of the newest checkpoint that can be read, and with `verified` is as it was written, or None."""
+    for checkpoint in checkpoints(path / CHECKPOINTS_DIR):
+        with suppress(DamagedError, UserError):  # fall back to the one before it
+            if verified:
+                verify(checkpoint)
+            record = read_record(checkpoint)
+            if record.get("schema_version") == CHECKPOINT_SCHEMA_VERSION:  # resuming reports another version
+                return record
+    return None
 
 
 def resume_command(path: Path) -> str:
@@ -214,10 +208,6 @@ def taken(path: Path) -> str:
     if finished:
         return f"{path} holds a finished run: train it longer with --resume and more --steps, or {otherwise}"
     return f"{path} holds a run at {done:,} of {total:,} steps: resume it with `{resume_command(path)}`, or {otherwise}"
-
-
-def _total(config: Config) -> int:
-    return config.num_unrolls * config.env_steps_per_unroll
 
 
 # Checkpoints.
@@ -272,13 +262,6 @@ def read_record(path: Path) -> dict[str, Any]:
             raise UserError(
                 f"{path / RECORD_FILE} is not what dcp wrote ({error}): use a checkpoint that dcp wrote"
             ) from error
-    return record
-
-
-def _present_record(path: Path) -> dict[str, Any]:
-    record = read_record(path)
-    if record.get("schema_version") != CHECKPOINT_SCHEMA_VERSION:
-        raise DamagedError("it is of another version")  # resuming reports it
     return record
 
 
