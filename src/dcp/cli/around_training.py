@@ -37,8 +37,16 @@ from dcp.runs.run_status import (
     resume_command,
     taken,
 )
-from dcp.runs.seeds import SeedRun, SeedsFaultError, in_one_program, require_memory, require_seeds, train_seeds
-from dcp.runs.stopping import Interrupted, SeedsInterrupted
+from dcp.runs.seeds import (
+    SeedRun,
+    SeedsFaultError,
+    SeedsInterrupted,
+    in_one_program,
+    require_memory,
+    require_seeds,
+    train_seeds,
+)
+from dcp.runs.stopping import Interrupted
 
 
 def dry_run(settings: Settings, runs_dir: Path, overwrite: bool, resume: str | None = None) -> int:

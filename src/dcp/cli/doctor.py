@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dcp import __version__
 from dcp.cli.flags import parse
-from dcp.cli.main import COMMANDS, show
-from dcp.cli.working import count
+from dcp.cli.main import COMMANDS
+from dcp.cli.working import count, show
 from dcp.errors import PACKAGE, UserError, install_hint
 from dcp.lab.render.offscreen import ProbeError, advice, find_backend, first_line, in_a_process
 

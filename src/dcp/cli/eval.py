@@ -10,8 +10,8 @@ import numpy as np
 from rich.table import Table
 
 from dcp.cli.flags import POSITIONAL, Burst, parse
-from dcp.cli.main import COMMANDS, show
-from dcp.cli.working import print_json, working
+from dcp.cli.main import COMMANDS
+from dcp.cli.working import print_json, show, working
 from dcp.config import Physics
 from dcp.errors import UserError
 from dcp.evaluation import evaluation_key, training_scores

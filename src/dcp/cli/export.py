@@ -15,7 +15,8 @@ import numpy as np
 from rich.table import Table
 
 from dcp.cli.flags import POSITIONAL, Burst, parse
-from dcp.cli.main import COMMANDS, show
+from dcp.cli.main import COMMANDS
+from dcp.cli.working import show
 from dcp.errors import UserError
 from dcp.policies.exports import ENDINGS, export_policy, format_of, is_exported, load_exported
 from dcp.policies.policy_file import load_policy

@@ -1,4 +1,4 @@
-"""The help of a command: its flags under their headings, explained by the strings below the fields."""
+"""The help of a command (its flags under their headings, explained by the strings below the fields), and refusals."""
 
 import ast
 import dataclasses
@@ -6,16 +6,38 @@ import inspect
 import shutil
 import textwrap
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import cache
 from itertools import groupby, pairwise
 from typing import Any
 
 from dcp.cli.flags import Flag, flags_of
+from dcp.cli.main import COMMANDS
 from dcp.errors import UserError
 
 FIRST = "start with"  # the heading of the most important flags
 IMPORT = ("--import MODULE", "Import this module first, such as one that registers an environment. May be repeated.")
+WORDS = {int: ("a whole number", "whole numbers"), float: ("a number", "numbers")}
+COUNTS = {2: "two", 3: "three"}
 WIDEST, INDENT = 120, 26  # of the help
+
+
+def overview() -> str:
+    """Return the help of `dcp` itself."""
+    rows = [f"  {name:<10}{purpose}" for name, purpose in COMMANDS.items()]
+    return "\n".join(
+        [
+            "Direction-conditioned policies for goal-conditioned reinforcement learning.",
+            "",
+            "usage: dcp <command> [options]",
+            "",
+            *rows,
+            "",
+            "  --help           This text; after a command, its options.",
+            "  --version",
+            "  --import MODULE  For any command: import this module first, such as one that registers an environment.",
+        ]
+    )
 
 
 def no_arguments(argv: list[str], prog: str, purpose: str) -> bool:
@@ -68,3 +90,21 @@ def _docstrings(kind: type) -> dict[str, str]:
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
                 texts[field.target.id] = " ".join(str(getattr(text.value, "value", "")).split())
     return texts
+
+
+# What is wrong with a command line, in a sentence
+
+
+def wrong_values(flag: Flag, text: str, prog: str) -> UserError:
+    one, several = WORDS.get(flag.kind, ("a value", "values"))
+    wanted = one if flag.count == 1 else f"{COUNTS[flag.count]} {several}" if flag.count else several
+    such = f", such as {' '.join(map(str, flag.alone))}" if flag.alone else ""
+    return UserError(f"{flag.name} takes {wanted}{such}, not {text!r}: see `{prog} --help`")
+
+
+def unknown_option(name: str, flags: Mapping[str, Flag], prog: str) -> UserError:
+    known = [*(flag.name for flag in flags.values() if not flag.positional), "--help", "--import"]
+    known += [f"--no-{flag.name[2:]}" for flag in flags.values() if flag.kind is bool]
+    close = get_close_matches(name, sorted(known), 1)
+    hint = f"did you mean {close[0]}?" if close else f"see `{prog} --help`"
+    return UserError(f"unknown option {name}: {hint}")

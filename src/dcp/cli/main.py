@@ -6,7 +6,6 @@ import sys
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dcp import __version__
 from dcp.errors import (
@@ -21,9 +20,6 @@ from dcp.errors import (
 )
 from dcp.machine.signals import CLEAN_UPS, raise_again, stopped_at_once
 from dcp.named_code import only_allowed, user_import_path
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 COMMANDS = {
     "train": "Train a policy and write its run folder.",
@@ -55,7 +51,6 @@ EXIT_CODES = {
     EXIT_REQUEUE: "stopped by SIGINT or SIGTERM with a checkpoint: run it again with --resume",
     EXIT_INTERRUPTED: "(or 143) stopped at once, by a second signal or before training began; the checkpoints are good",
 }
-PIPE_WIDTH = 160  # a pipe has no width, and a truncated name is useless
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -68,7 +63,9 @@ def main(argv: list[str] | None = None) -> int:
         if argv[:1] == ["help"] and argv[1:]:
             argv = [argv[1], "--help"]
         if not argv or argv[0] in ("-h", "--help", "help", "--version"):
-            print(f"dcp {__version__}" if argv[:1] == ["--version"] else _help())
+            from dcp.cli.flag_help import overview
+
+            print(f"dcp {__version__}" if argv[:1] == ["--version"] else overview())
             return 0
         _require_command(argv[0])
         os.environ.setdefault("PYTHONSAFEPATH", "1")  # for child processes: keeps the current folder off their path
@@ -143,33 +140,6 @@ def _current_folder() -> Path | None:
         return Path.cwd()
     except OSError:  # it was removed
         return None
-
-
-def _help() -> str:
-    rows = [f"  {name:<10}{purpose}" for name, purpose in COMMANDS.items()]
-    return "\n".join(
-        [
-            "Direction-conditioned policies for goal-conditioned reinforcement learning.",
-            "",
-            "usage: dcp <command> [options]",
-            "",
-            *rows,
-            "",
-            "  --help           This text; after a command, its options.",
-            "  --version",
-            "  --import MODULE  For any command: import this module first, such as one that registers an environment.",
-        ]
-    )
-
-
-def show(table: "Table") -> None:
-    """Print a table to a terminal or into a pipe."""
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PIPE_WIDTH)
-    console.print(table)
 
 
 def run_as_module() -> int:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from dcp.cli.flags import POSITIONAL, parse
-from dcp.cli.main import COMMANDS, show
-from dcp.cli.working import count, print_json, require_picture, save_both, working
+from dcp.cli.main import COMMANDS
+from dcp.cli.working import count, print_json, require_picture, save_both, show, working
 from dcp.errors import EXIT_FAULT, UserError
 from dcp.lab.paper_values import CHECKPOINTS
 

@@ -8,10 +8,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from dcp.errors import UserError
 
 ENDINGS = (".png", ".pdf")  # of a picture
+PIPE_WIDTH = 160  # a pipe has no width, and a truncated name is useless
 Say = Callable[..., None]  # what is being done; if it is counted: how many parts are done, and of how many
 
 
@@ -59,3 +61,11 @@ def print_json(content: Any) -> None:
 
 def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def show(table: Table) -> None:
+    """Print a table to a terminal or into a pipe."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PIPE_WIDTH)
+    console.print(table)

@@ -23,8 +23,8 @@ from dcp.files.run_folder import load_run
 from dcp.files.validation import FormatError, Name, checked, parse_json
 from dcp.files.writing import require_no_links_out, write_whole
 from dcp.grid.resources import Resources, run_memory
-from dcp.runs.folder import holds_run, owner
-from dcp.runs.run_status import differing, how_far, is_finished, read_plan
+from dcp.runs.folder import holds_run
+from dcp.runs.run_status import differing, how_far, is_finished, owner, read_plan
 from dcp.runs.tracking import Tracking
 
 GRID_DIR = "grid"  # next to the runs: jobs/, logs/, progress/

@@ -4,6 +4,8 @@ A run whose budget was raised keeps its planned evaluations; further ones follow
 """
 
 import errno
+import fcntl
+import os
 import shlex
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
@@ -43,7 +45,7 @@ from dcp.runs.checkpoint import (
     sums,
     versions,
 )
-from dcp.runs.folder import FolderLock, RunFolder
+from dcp.runs.folder import LOCK_FILE, FolderLock, RunFolder, open_lock
 from dcp.runs.replaced_run import finish_replacing
 
 UNSPLIT = "off"  # the value of split_batches before config.json stored it
@@ -178,7 +180,7 @@ def is_finished(path: Path, verified: bool = True) -> bool:
 
 
 def _newest_record(path: Path, verified: bool = False) -> dict[str, Any] | None:
-    """Return the record of the newest checkpoint that can be read, and with `verified` is as it was written, or None."""
+    """Return the record of the newest checkpoint that can be read, and with `verified` is as written; else None."""
     for checkpoint in checkpoints(path / CHECKPOINTS_DIR):
         with suppress(DamagedError, UserError):  # fall back to the one before it
             if verified:
@@ -186,6 +188,23 @@ def _newest_record(path: Path, verified: bool = False) -> dict[str, Any] | None:
             record = read_record(checkpoint)
             if record.get("schema_version") == CHECKPOINT_SCHEMA_VERSION:  # resuming reports another version
                 return record
+    return None
+
+
+def owner(folder: Path) -> str | None:
+    """Return who writes to this folder now, as "process 12 on host", or None. Takes a shared lock for a moment."""
+    try:
+        descriptor = open_lock(folder / LOCK_FILE, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.read(descriptor, 200).decode(errors="replace").strip() or "another process"
+    except OSError:
+        return None  # a writer gets the error
+    finally:
+        os.close(descriptor)
     return None
 
 

@@ -30,8 +30,9 @@ from dcp.runs import run_status
 from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
 from dcp.runs.display import Display, DisplayKind, Progress, make_display
 from dcp.runs.folder import Results, claim, holds_run
+from dcp.runs.replaced_run import discard
 from dcp.runs.run_status import budget_to_resume_with, read_plan, reopen
-from dcp.runs.stopping import Interrupted, SeedsInterrupted, StopRequest, explained
+from dcp.runs.stopping import Interrupted, StopRequest, explained
 from dcp.runs.tracking import require
 
 S = TypeVar("S", bound=Settings)
@@ -88,6 +89,16 @@ class SeedRun:
     folder: Path
     rows: list[Row]  # as in metrics.csv: one per evaluation
     policy: DeployedPolicy
+
+
+class SeedsInterrupted(Interrupted):
+    """Report that a signal stopped several seeds. The attributes are those of the seed whose checkpoint is behind."""
+
+    def __init__(self, stops: Sequence[Interrupted]):
+        there = [stop for stop in stops if stop.env_steps is not None] or stops
+        behind = min(there, key=lambda stop: stop.env_steps or 0)
+        super().__init__(behind.folder, behind.evaluations, behind.env_steps)
+        self.stops = tuple(stops)
 
 
 class SeedsFaultError(RunError):
@@ -161,7 +172,7 @@ def _open_folders(
                 runs.append(Results(folder, resumed=True, **outputs))
             else:
                 folder = claim(runs_dir, mine, overwrite)
-                undo.callback(folder.discard)
+                undo.callback(discard, folder)
                 runs.append(Results(folder, resumed=False, **outputs))
         undo.pop_all()
     return runs
