@@ -8,6 +8,7 @@ from math import ceil
 from pathlib import Path
 from typing import Annotated, Literal
 
+import jax
 from rich.console import Console
 from rich.table import Table
 
@@ -75,7 +76,7 @@ def main(argv: list[str]) -> int:
     options = parse(GridOptions(), argv, "dcp grid", _description())
     check_options(options)
     environ = dict(os.environ)  # the runs get it without this process's own changes
-    _leave_gpus_alone()
+    jax.config.update("jax_platforms", "cpu")  # this process only needs shapes: the GPUs' memory is the runs'
     grid = read_grid(options.file[0]) if options.file else builtin_grid(options.preset or "")
     entries = survey(check_runs(expand(grid, options.where), options.own_code), options.runs_dir)
     each, seeds_as = _each(options)
@@ -121,13 +122,6 @@ def check_options(options: GridOptions) -> None:
         raise UserError("--dry-run and --status both run nothing: choose one")
     if not options.calibration and not options.dry_run:
         raise UserError("--no-calibration goes with --dry-run: nothing else measures")
-
-
-def _leave_gpus_alone() -> None:
-    """Keep JAX off the GPUs: this process only needs shapes, and JAX would take most of the runs' GPU memory."""
-    import jax
-
-    jax.config.update("jax_platforms", "cpu")
 
 
 def _each(options: GridOptions) -> tuple[Resources, SeedsAs]:

@@ -65,6 +65,7 @@ def main(argv: list[str]) -> int:
 
         return dry_run(options.settings, options.runs_dir, options.overwrite, options.resume)
     from dcp import resume, train
+    from dcp.machine.checks import check
     from dcp.runs.checkpoint import Cadence
     from dcp.runs.folder import holds_run
     from dcp.runs.stopping import Interrupted
@@ -79,7 +80,9 @@ def main(argv: list[str]) -> int:
     outputs["cadence"] = Cadence(options.checkpoint_evals, options.checkpoint_minutes)
     try:
         if resumed is None:
-            run = train(_checked(options), runs_dir=options.runs_dir, overwrite=options.overwrite, **outputs)
+            check(options.settings)  # before Config is made: this knows the environment, so it reports every violation
+            config = Config(**vars(options.settings))
+            run = train(config, runs_dir=options.runs_dir, overwrite=options.overwrite, **outputs)
         else:
             from dcp.cli.around_training import finished, steps_to_resume
 
@@ -201,13 +204,6 @@ def _description() -> str:
     rows = [f"  {name:<{width}}{preset.purpose}" for name, preset in PRESETS.items()]
     codes = [f"  {code:<{width}}{meaning}" for code, meaning in EXIT_CODES.items()]
     return "\n".join([COMMANDS["train"], "", "presets:", *rows, "", "exit codes:", *codes])
-
-
-def _checked(options: TrainOptions) -> Config:
-    from dcp.machine.checks import check
-
-    check(options.settings)  # before Config is made: this knows the environment, so it reports every violation
-    return Config(**vars(options.settings))
 
 
 def outcome(last: dict[str, float]) -> str:

@@ -289,14 +289,10 @@ class SimulatedSo101:
     def connect(self, calibrate: bool = True) -> None:
         if self.is_connected:
             raise UserError("the simulated arm is already connected: disconnect it first")
-        self.bus.is_connected = True
-        self.configure()
+        self.bus.is_connected = self.bus.has_torque = True
 
     def calibrate(self) -> None:
         """Do nothing, because the robot's zero is the model's."""
-
-    def configure(self) -> None:
-        self.bus.has_torque = True
 
     def get_observation(self) -> dict[str, float]:
         ticks = self.bus.sync_read("Present_Position")

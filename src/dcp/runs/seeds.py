@@ -61,12 +61,6 @@ def in_one_program(settings: S, count: int) -> S:
     return replace(settings, devices=1)
 
 
-def require_whole(path: Path, stored: Config) -> None:
-    """Refuse a run whose environments are split over devices: it cannot resume in one program with others."""
-    if stored.devices not in (None, 1):
-        raise UserError(f"{path} was begun on {stored.devices} devices and can only resume on as many: {ALONE}")
-
-
 def require_memory(settings: Settings, count: int) -> None:
     """Refuse `count` seeds that do not fit into memory. The settings have passed their own checks."""
     env = env_of(settings)
@@ -163,8 +157,12 @@ def _open_folders(
             mine = replace(config, seed=seed)
             path = runs_dir / mine.run_path
             if resume and holds_run(path):
-                require_whole(path, read_plan(path)[0])
-                require_allowed(read_plan(path)[0].code, config.code.values())
+                stored = read_plan(path)[0]
+                if stored.devices not in (None, 1):  # its environments are split
+                    raise UserError(
+                        f"{path} was begun on {stored.devices} devices and can only resume on as many: {ALONE}"
+                    )
+                require_allowed(stored.code, config.code.values())
                 if (steps := budget_to_resume_with(path, mine)) is None:
                     continue
                 folder = reopen(path, steps)
