@@ -63,9 +63,9 @@ def test_physics_that_is_not_finite_is_a_problem(env: BrittleLine, wrong: str, m
 def test_the_options_that_a_program_has_are_those_that_xla_accepts(accepted: bool, used: str, monkeypatch):
     monkeypatch.delenv("DCP_GPU_GRAPHS", raising=False)
     monkeypatch.setattr(compiling, "_accepted", lambda options: accepted)
-    assert compiling.graphs_in_use() == "xla"  # on a CPU
+    assert doctor_gpu.graphs_in_use() == "xla"  # on a CPU
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert compiling.graphs_in_use() == used
+    assert doctor_gpu.graphs_in_use() == used
 
 
 def test_options_that_xla_refuses_are_reported_and_their_time_counts_for_nobody(monkeypatch):

@@ -22,7 +22,8 @@ from dcp.interop.goal_env import GoalEnv
 from dcp.lab.targets import environment_of, open_target
 from dcp.lab.trial import arena_for
 from dcp.machine.programs import Programs
-from dcp.runs.training import TrainedRun, resume, train
+from dcp.runs.resuming import resume
+from dcp.runs.training import TrainedRun, train
 from tests.runs.test_resume import lives, stopped
 from tests.support.same_run import assert_same_run
 from tests.support.tiny import tiny_config

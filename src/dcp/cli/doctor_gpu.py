@@ -25,7 +25,6 @@ from dcp.machine.compiling import (
     compiler_options,
     enable_cache,
     gpu_graphs,
-    graphs_in_use,
 )
 
 LIMIT = 900.0  # seconds for one process: compiling physics takes a minute or two
@@ -215,6 +214,14 @@ def time_updates() -> dict[str, Any]:
     ms = 1e3 * seconds / UPDATES
     found = f"{ms:.2f} ms per update (DCP, batch {config.batch_size}), {words}"
     return about | {"found": found, "ms": ms, "graphs": graphs_in_use()}
+
+
+def graphs_in_use() -> str:
+    """Return the row of GPU_GRAPHS that programs are compiled with: "xla" also if XLA refuses the one in force."""
+    import jax
+
+    on_gpu = jax.default_backend() in ("gpu", "cuda")
+    return gpu_graphs() if on_gpu and compiler_options() is not None else "xla"
 
 
 def train_shortly() -> dict[str, Any]:

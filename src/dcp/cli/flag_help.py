@@ -2,7 +2,9 @@
 
 import ast
 import dataclasses
+import errno
 import inspect
+import os
 import shutil
 import textwrap
 from collections.abc import Mapping
@@ -13,7 +15,7 @@ from typing import Any
 
 from dcp.cli.flags import Flag, flags_of
 from dcp.cli.main import COMMANDS
-from dcp.errors import UserError
+from dcp.errors import EXIT_FAULT, EXIT_MISTAKE, UserError, one_line
 
 FIRST = "start with"  # the heading of the most important flags
 IMPORT = ("--import MODULE", "Import this module first, such as one that registers an environment. May be repeated.")
@@ -108,3 +110,25 @@ def unknown_option(name: str, flags: Mapping[str, Flag], prog: str) -> UserError
     close = get_close_matches(name, sorted(known), 1)
     hint = f"did you mean {close[0]}?" if close else f"see `{prog} --help`"
     return UserError(f"unknown option {name}: {hint}")
+
+
+def explained(error: Exception) -> tuple[str, int] | None:
+    """Return a sentence about an error that no command expects, and the exit code; None for a mistake of ours."""
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"{error.strerror}: make room, and run it again", EXIT_FAULT
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        advice = "name a path that exists and that you may use"
+        return f"cannot use {_short(os.fsdecode(error.filename))} ({error.strerror}): {advice}", EXIT_MISTAKE
+    if variable := _blamed(error):
+        return f"{variable}={os.environ[variable]} does not work ({one_line(error)}): unset it", EXIT_MISTAKE
+    return None
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= 200 else f"{path[:100]}...{path[-50:]}"
+
+
+def _blamed(error: Exception) -> str | None:
+    """Return the environment variable of JAX or MuJoCo that an error names, if the user has set it."""
+    names = (name for name in os.environ if name.startswith(("JAX_", "MUJOCO_")))
+    return next((name for name in names if name.lower() in str(error).lower()), None)

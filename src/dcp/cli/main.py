@@ -1,6 +1,5 @@
 """Find the command and turn a user's mistake into one sentence. A command is imported only when it is called."""
 
-import errno
 import os
 import sys
 from difflib import get_close_matches
@@ -15,7 +14,6 @@ from dcp.errors import (
     EXIT_REQUEUE,
     RunError,
     UserError,
-    one_line,
     printable,
 )
 from dcp.machine.signals import CLEAN_UPS, raise_again, stopped_at_once
@@ -86,30 +84,17 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _end("stopped", EXIT_INTERRUPTED)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            return _end(f"{error.strerror}: make room, and run it again", EXIT_FAULT)
-        if isinstance(error, OSError) and error.filename is not None and error.strerror:
-            advice = "name a path that exists and that you may use"
-            return _end(f"cannot use {_short(os.fsdecode(error.filename))} ({error.strerror}): {advice}", EXIT_MISTAKE)
-        if variable := _blamed(error):
-            return _end(f"{variable}={os.environ[variable]} does not work ({one_line(error)}): unset it", EXIT_MISTAKE)
-        raise
+        from dcp.cli.flag_help import explained
+
+        if (explanation := explained(error)) is None:
+            raise
+        return _end(*explanation)
 
 
 def _end(sentence: str, code: int) -> int:
     """Print how the command ended, in one line, and return the exit code."""
     print(f"dcp: {printable(' '.join(sentence.split()))}", file=sys.stderr)
     return code
-
-
-def _short(path: str) -> str:
-    return path if len(path) <= 200 else f"{path[:100]}...{path[-50:]}"
-
-
-def _blamed(error: Exception) -> str | None:
-    """Return the environment variable of JAX or MuJoCo that an error names, if the user has set it."""
-    names = (name for name in os.environ if name.startswith(("JAX_", "MUJOCO_")))
-    return next((name for name in names if name.lower() in str(error).lower()), None)
 
 
 def _require_command(name: str) -> None:

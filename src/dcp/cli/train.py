@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
         from dcp.cli.around_training import dry_run
 
         return dry_run(options.settings, options.runs_dir, options.overwrite, options.resume)
-    from dcp import resume, train
+    from dcp import train
     from dcp.machine.checks import check
     from dcp.runs.checkpoint import Cadence
     from dcp.runs.folder import holds_run
@@ -84,6 +84,7 @@ def main(argv: list[str]) -> int:
             config = Config(**vars(options.settings))
             run = train(config, runs_dir=options.runs_dir, overwrite=options.overwrite, **outputs)
         else:
+            from dcp import resume
             from dcp.cli.around_training import finished, steps_to_resume
 
             steps = steps_to_resume(Path(resumed), options.settings)

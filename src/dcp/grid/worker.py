@@ -76,8 +76,9 @@ def _train_when_free(job: Job, say: Callable[[str], None]) -> None:
 
 def _train(job: Job) -> None:
     from dcp.runs.checkpoint import Cadence
+    from dcp.runs.resuming import resume
     from dcp.runs.seeds import train_seeds
-    from dcp.runs.training import resume, train
+    from dcp.runs.training import train
 
     config, folder, options = Config(**asdict(job.settings)), job.folders[0], dict(vars(job.options))
     overwrite = options.pop("overwrite")

@@ -1,7 +1,4 @@
-"""Read a run folder that training left: what was planned, how far the run got, and its checkpoints, to resume it.
-
-A run whose budget was raised keeps its planned evaluations; further ones follow at the same interval.
-"""
+"""Read a run folder that training left: what was planned, how far the run got, and its checkpoints."""
 
 import errno
 import fcntl
@@ -10,7 +7,7 @@ import shlex
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,14 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from msgspec import Meta, Struct
 
-from dcp.algorithm import Algorithm, RunState
+from dcp.algorithm import RunState
 from dcp.config import Config, Settings, fields_where
 from dcp.errors import UserError, shown
 from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE
 from dcp.files.run_folder import load_run, read_config_file
 from dcp.files.validation import MEGABYTE, Count, FormatError, Name, checked, open_regular, read_json, read_text
-from dcp.files.writing import require_no_links_out
-from dcp.loop import Budget, HostState, iterations_of
+from dcp.loop import Budget, HostState
 from dcp.runs.checkpoint import (
     ARRAYS_FILE,
     CHECKPOINT_SCHEMA_VERSION,
@@ -45,8 +41,7 @@ from dcp.runs.checkpoint import (
     sums,
     versions,
 )
-from dcp.runs.folder import LOCK_FILE, FolderLock, RunFolder, open_lock
-from dcp.runs.replaced_run import finish_replacing
+from dcp.runs.folder import LOCK_FILE, open_lock
 
 UNSPLIT = "off"  # the value of split_batches before config.json stored it
 POOL = "acting/command/pool"  # the name of the command's array
@@ -74,56 +69,6 @@ def read_plan(path: Path) -> tuple[Config, tuple[Budget, ...]]:
         if before.steps >= after.steps or before.num_evals >= after.num_evals:
             raise UserError(f"{path / CONFIG_FILE} has earlier_budgets that do not increase: restore the file")
     return config, earlier
-
-
-def raised(config: Config, earlier: tuple[Budget, ...], steps: int) -> tuple[Config, tuple[Budget, ...]]:
-    """Plan the same run with more steps; further evaluations are as far apart as the last planned ones."""
-    more = iterations_of(config, steps) - config.num_iterations
-    if more <= 0:  # the same number of whole unrolls
-        return config, earlier
-    before = earlier[-1] if earlier else None
-    iterations = config.num_iterations - (iterations_of(config, before.steps) if before else 0)
-    evaluations = config.num_evals - (before.num_evals if before else 0)
-    further = max(1, round(more * evaluations / iterations))
-    now = Budget(config.steps, config.num_evals)
-    return replace(config, steps=steps, num_evals=config.num_evals + further), (*earlier, now)
-
-
-def reopen(path: str | Path, steps: int | None = None) -> RunFolder:
-    """Lock the folder of a run to resume, with a raised budget if `steps` is larger (`save_config` stores it)."""
-    path = Path(path)
-    read_plan(path)  # refuses a folder that holds no run
-    require_no_links_out(path)
-    try:
-        lock = FolderLock(path)
-    except OSError as error:
-        raise UserError(f"cannot write to {path} ({error.strerror}): make it writable, or copy it elsewhere") from error
-    try:
-        finish_replacing(path)
-        config, earlier = read_plan(path)
-        config = replace(config, split_batches=config.split_batches or UNSPLIT)
-        if steps is not None and steps < config.steps:
-            raise UserError(f"steps {steps} are fewer than the run's {config.steps}: steps can only be raised")
-        if steps is not None:
-            config, earlier = raised(config, earlier, steps)
-    except BaseException:
-        lock.release()
-        raise
-    return RunFolder(path, config, lock, earlier)
-
-
-def require_same_algorithm(algorithm: Algorithm, folder: RunFolder) -> Algorithm:
-    """Return the algorithm with the run's config; refuse one with other environments or parts than the run's."""
-    same = replace(algorithm, config=folder.config)  # its config now names its own parts, if they are others
-    has = {name: getattr(same.config, name) for name in algorithm.decided | same.decided}
-    has |= {name: getattr(algorithm.config, name) for name in ("env", "eval_env", "fidelity", "randomize", "control")}
-    stored = {name: getattr(folder.config, name) for name in sorted(has)}
-    names = [name for name in stored if has[name] != stored[name]]
-    names = [name for name in names if stored[name] not in (None, {})] or names  # None: as the method has it
-    if names:
-        differences = (f"{name} {shown(stored[name])} where the algorithm has {shown(has[name])}" for name in names)
-        raise UserError(f"{folder.path} was begun with {', '.join(differences)}: give the algorithm that began the run")
-    return same
 
 
 def differing(stored: Config, earlier: tuple[Budget, ...], asked: Settings) -> list[str]:
