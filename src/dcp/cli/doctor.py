@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from dcp import __version__
 from dcp.cli.flags import parse
 from dcp.cli.main import COMMANDS
-from dcp.cli.working import count, show
 from dcp.errors import PACKAGE, UserError, install_hint
 from dcp.lab.render.offscreen import ProbeError, advice, find_backend, first_line, in_a_process
 
@@ -122,23 +121,20 @@ def _checks(options: DoctorOptions) -> dict[str, Callable[[], Iterable[Check]]]:
 
 
 def _run(checks: dict[str, Callable[[], Iterable[Check]]]) -> Iterator[Check]:
-    """Run the checks and show progress on stderr: on a terminal one line that vanishes, else one line per check."""
-    from rich.console import Console
+    """Run the checks, and say on stderr which one runs."""
+    from dcp.cli.working import working
 
-    console = Console(stderr=True)
-    with console.status("dcp doctor") as status:
+    with working() as say:
         for number, (name, check) in enumerate(checks.items(), 1):
-            label = f"{number} of {len(checks)}: {name}"
-            if console.is_terminal:
-                status.update(label)
-            else:
-                print(label, file=sys.stderr, flush=True)
+            say(f"{number} of {len(checks)}: {name}")
             yield from guarded(name, check)
 
 
 def _show(rows: list[Check]) -> None:
     from rich.markup import escape
     from rich.table import Table
+
+    from dcp.cli.working import show
 
     table = Table("check", "state", "found")
     for check in rows:
@@ -242,8 +238,8 @@ def jax_starts() -> Iterator[Check]:
         remedy = f"JAX_PLATFORMS is {chosen!r}: unset it, or set it to cpu." if chosen else "Install dcp again."
         yield Check("JAX", "problem", f"does not start ({seen})", remedy)
     else:
-        found = f"{count(len(seen['devices']), 'device')} ({seen['platform']}: {seen['devices'][0]})"
-        yield Check("JAX", "ok", f"{seen['version']} on {count(seen['cores'], 'core')}; physics runs on {found}")
+        finding = f"{seen['version']} on {seen['cores']} cores; physics runs on {len(seen['devices'])}"
+        yield Check("JAX", "ok", f"{finding} x {seen['devices'][0]} ({seen['platform']})")
 
 
 def gpu() -> Iterator[Check]:
