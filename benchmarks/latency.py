@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from timing import report
 
-from dcp.cli.latency import Case, Latency, Step, measure
+from dcp.cli.export import Case, Latency, Step, measure
 from dcp.config import Config
 from dcp.learner import Learner
 from dcp.methods.table import make_agent

@@ -14,7 +14,7 @@ import numpy as np
 
 from dcp.cli.run import STALE_AFTER, RunOptions, numpy_policy
 from dcp.robots import Controller, So101Arm, so101
-from dcp.robots.simulated_robot import SimulatedSo101
+from dcp.robots.so101_simulated import SimulatedSo101
 from dcp.robots.timing import Clock
 
 

@@ -24,7 +24,8 @@ from dcp.methods.commands import FinalGoal
 from dcp.methods.conditions import RawGoal
 from dcp.presets import preset_config
 from dcp.runs import training
-from dcp.runs.training import TrainedRun, resume, train
+from dcp.runs.resuming import resume
+from dcp.runs.training import TrainedRun, train
 from tests.support.tiny import tiny_config
 
 

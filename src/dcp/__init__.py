@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from dcp.methods.table import Method as Method
     from dcp.networks import MLP as MLP
     from dcp.policies.policy_file import load_policy as load_policy
+    from dcp.runs.resuming import resume as resume
     from dcp.runs.seeds import train_seeds as train_seeds
-    from dcp.runs.training import resume as resume
     from dcp.runs.training import train as train
     from dcp.types import EnvSpec as EnvSpec
 
@@ -48,7 +48,8 @@ _HOMES = {
     "dcp.networks": ("MLP",),
     "dcp.policies.policy_file": ("load_policy",),
     "dcp.runs.seeds": ("train_seeds",),
-    "dcp.runs.training": ("resume", "train"),
+    "dcp.runs.resuming": ("resume",),
+    "dcp.runs.training": ("train",),
     "dcp.types": ("EnvSpec",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -40,7 +40,7 @@ def test_envs_explains_once_what_fixed_repairs(capsys, monkeypatch):
     shown = capsys.readouterr().out
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines()]
     assert [row[-1] for row in rows if row] == ["1", "2, 1", ""]
-    assert [line.split(maxsplit=1) for line in shown.splitlines() if line[:3] in ("  1", "  2")] == [
+    assert [line.split(maxsplit=1) for line in shown.splitlines() if line.startswith(("  1", "  2"))] == [
         ["1", "the ball rolls"],
         ["2", "the box stands"],
     ]

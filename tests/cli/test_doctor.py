@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dcp.cli import doctor_checks
-from dcp.cli.doctor_checks import Check, guarded
+from dcp.cli import doctor as command
+from dcp.cli.doctor import Check, guarded
 from dcp.cli.main import main
 from dcp.config import Settings
 from dcp.lab.render.offscreen import ProbeError, in_a_process
@@ -25,7 +25,7 @@ def doctor(*flags: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedP
 
 @pytest.fixture(scope="module")
 def well(tiny_run, tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
-    """This doctor_checks. The self-test finds what tiny_run has compiled, so it must be compiled alike: optimized."""
+    """This machine. The self-test finds what tiny_run has compiled, so it must be compiled alike: optimized."""
     cwd, temporary = tmp_path_factory.mktemp("well"), tmp_path_factory.mktemp("temporary")
     quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "TMPDIR": str(temporary)}
     result = doctor(cwd=cwd, env={**os.environ, **quick})
@@ -122,7 +122,7 @@ def test_a_runs_folder_that_cannot_be_made_is_a_problem(sick):
 def test_a_cache_that_cannot_be_written_costs_time_only(sick):
     row = sick[1]["disk for cache"]
     assert row["state"] == "missing"
-    assert "cache cannot be written" in row["found"]
+    assert "cache cannot be written by you" in row["found"]
     assert "DCP_CACHE_DIR" in row["advice"]
 
 
@@ -175,16 +175,16 @@ def test_json_is_the_whole_of_stdout_and_names_every_check(sick):
 def test_without_jax_the_other_rows_still_come(monkeypatch, tmp_path: Path):
     """JAX is really asked for a platform that it does not have."""
     monkeypatch.setenv("JAX_PLATFORMS", "abacus")
-    doctor_checks._look.cache_clear()
+    command.look.cache_clear()
     try:
-        (jax,) = doctor_checks.jax_starts()
+        (jax,) = command.jax_starts()
         (memory,), (cache,), (runs,) = (
-            doctor_checks.memory(),
-            doctor_checks.cache_disk(),
-            doctor_checks.runs_disk(tmp_path),
+            command.memory(),
+            command.cache_disk(),
+            command.runs_disk(tmp_path),
         )
     finally:
-        doctor_checks._look.cache_clear()
+        command.look.cache_clear()
     assert jax.state == "problem"
     assert "abacus" in jax.found and "unset it" in jax.advice
     assert (memory.state, cache.state, runs.state) == ("missing", "missing", "ok")
@@ -192,9 +192,9 @@ def test_without_jax_the_other_rows_still_come(monkeypatch, tmp_path: Path):
 
 def test_too_little_memory_or_disk_for_the_paper_is_reported(monkeypatch, tmp_path: Path):
     """3e18 bytes fit on no disk, and 2.6 x 4 GB not into 8 GB of memory."""
-    seen = {"available": 8e9, "memory": {doctor_checks.LARGE: 4e9}, "checkpoints": 3e18}
-    monkeypatch.setattr(doctor_checks, "_look", lambda: seen)
-    (memory,), (runs,) = doctor_checks.memory(), doctor_checks.runs_disk(tmp_path / "not" / "yet")
+    seen = {"available": 8e9, "memory": 4e9, "checkpoints": 3e18}
+    monkeypatch.setattr(command, "look", lambda: seen)
+    (memory,), (runs,) = command.memory(), command.runs_disk(tmp_path / "not" / "yet")
     assert memory.state == runs.state == "missing"
     assert "8.0 GB available" in memory.found and "10.4 GB" in memory.found
     assert "3,000,000,000 GB" in runs.found
@@ -236,7 +236,6 @@ def test_help_documents_the_exit_code(capsys):
 
 
 def test_the_runs_folder_checked_is_the_one_that_train_uses():
-    from dcp.cli.doctor import DoctorOptions
     from dcp.cli.train import TrainOptions
 
-    assert DoctorOptions().runs_dir == TrainOptions(Settings()).runs_dir
+    assert command.DoctorOptions().runs_dir == TrainOptions(Settings()).runs_dir

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dcp.cli.eval_policies import random_share
+from dcp.cli.eval import random_share
 from dcp.cli.main import main
 from dcp.runs.training import TrainedRun
 

@@ -24,7 +24,7 @@ WRONG = [
     (["--preset", "smoke", "--memory", "lots"], "--memory takes an amount such as 12GB"),
     (["--preset", "smoke", "--memory", "900TB"], "is more than the"),
     (["--preset", "smoke", "--memory", "1MB"], "needs about 0."),
-    (["--preset", "smoke", "--calibrate"], "--calibrate goes with --dry-run"),
+    (["--preset", "smoke", "--no-calibration"], "--no-calibration goes with --dry-run"),
     (["--preset", "smoke", "--dry-run", "--status"], "both run nothing: choose one"),
     (["--preset", "smoke", "--launcher", "cloud"], "--launcher"),
     (["--preset", "smoke", "--retry", "3"], "did you mean --retries?"),

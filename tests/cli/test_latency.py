@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dcp.cli.latency import Case, Latency, measure
+from dcp.cli.export import Case, Latency, measure
 from dcp.cli.main import main
 from dcp.policies.exports import export_policy
 

@@ -19,7 +19,7 @@ from dcp.cli.main import main
 from dcp.cli.run import RunOptions, _goal, _result, numpy_policy
 from dcp.errors import UserError
 from dcp.policies.exports import export_policy
-from dcp.robots.simulated_robot import SimulatedSo101
+from dcp.robots.so101_simulated import SimulatedSo101
 from dcp.robots.timing import Step
 
 
@@ -64,7 +64,7 @@ SLOW_ROBOT = """
 import signal, sys, time
 import dcp.cli.run
 from dcp.cli.main import main
-from dcp.robots.simulated_robot import SimulatedSo101
+from dcp.robots.so101_simulated import SimulatedSo101
 from dcp.robots.timing import Step
 
 class Slow(SimulatedSo101):

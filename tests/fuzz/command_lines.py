@@ -41,7 +41,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "diagnose": ("RUN", "--episodes", "2", "--states", "4", "--only", "gaps"),
     "envs": (),
     "methods": (),
-    "completion": ("bash",),
     "doctor": ("--help",),
     "help": (),
     "": (),

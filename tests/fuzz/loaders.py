@@ -44,12 +44,6 @@ class Policies(Loader):
             metadata = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["dcp"])
             del metadata["sha256"]
             self.seeds.append((metadata, _arrays(content), content))
-        metadata, arrays, _ = self.seeds[0]
-        shape = {**metadata["network"]["settings"], "repr_dim": metadata["critic"]["settings"]["repr_dim"]}
-        old = {"schema_version": 1, "networks": shape, "energy": "norm", "condition": "direction"}
-        old |= {"spec": metadata["spec"], "about": metadata["about"]}
-        renamed = {name.replace("critic/", "encoders/"): array for name, array in arrays.items()}
-        self.seeds.append((old, renamed, save(renamed, {"dcp": json.dumps(old)})))
 
     def write_good(self) -> None:
         self.path.write_bytes(self.seeds[0][2])

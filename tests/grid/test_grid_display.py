@@ -69,7 +69,7 @@ def test_the_total_counts_states_and_steps_of_every_seed():
 
 def test_the_live_table_shows_what_runs_first_and_says_what_it_leaves_out():
     console = Console(width=160, record=True, file=StringIO())
-    console.print(render(lines_of(), 2, 160))
+    console.print(render(lines_of(), 2))
     shown = console.export_text().splitlines()
     assert shown[1].split()[:2] == ["b", "running"] and "50%" in shown[1] and "0:50" in shown[1] and "25.0%" in shown[1]
     assert shown[2].split()[:4] == ["d", "failed,", "attempt", "3"]
@@ -77,15 +77,14 @@ def test_the_live_table_shows_what_runs_first_and_says_what_it_leaves_out():
     assert shown[5].startswith("1 running")
 
 
-@pytest.mark.parametrize("width", [66, 80, 200])
-def test_a_narrow_terminal_takes_from_the_names_and_a_long_reason_takes_nothing(width: int):
-    console = Console(width=width, record=True, file=StringIO())
+def test_a_long_name_loses_its_beginning_and_a_long_reason_its_end():
+    console = Console(width=90, record=True, file=StringIO())
     name, why = "batch_256/ant_hardest_maze/dcp/seed_4", "a sentence " * 20
     running, failed = lines_of()[1], Line("e", "failed", 1, 2, why=why)
-    console.print(render([replace(running, name=name), failed], 9, width))
+    console.print(render([replace(running, name=name), failed], 9))
     shown = console.export_text().splitlines()
     assert "seed_4  running" in shown[1] and shown[1].split()[-5:] == ["50%", "10", "0:50", "25.0%", "3.0"]
-    assert (name in shown[1]) == (width == 200) == ("━" in shown[1])
+    assert shown[1].startswith("…") and name not in shown[1]
     assert shown[3].startswith("e: a sentence") and len(shown) == 5
 
 

@@ -15,8 +15,8 @@ from dcp.errors import UserError
 from dcp.grid.grid_file import check_runs, expand, parse_grid
 from dcp.grid.jobs import Job, Run, last_row, make_jobs, read_json, run_status, stopped_learning, survey, write_json
 from dcp.grid.resources import Resources
-from dcp.runs.folder import FolderLock, owner
-from dcp.runs.run_status import budget_to_resume_with
+from dcp.runs.folder import FolderLock
+from dcp.runs.run_status import budget_to_resume_with, owner
 from dcp.runs.training import TrainedRun
 from tests.support.small_grids import EACH, content, planned
 

@@ -17,8 +17,8 @@ from dcp.grid.jobs import Job
 from dcp.grid.launcher import retriable
 from dcp.grid.worker import Beat, Heartbeat, heartbeat, pin, read_beat, run_job
 from dcp.runs.display import Progress
-from dcp.runs.folder import FolderLock, owner
-from dcp.runs.run_status import read_plan
+from dcp.runs.folder import FolderLock
+from dcp.runs.run_status import owner, read_plan
 from dcp.runs.training import TrainedRun
 from tests.support.small_grids import files
 from tests.support.tiny import LONGER, tiny_config

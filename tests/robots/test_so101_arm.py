@@ -15,8 +15,8 @@ from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.gym import gymnasium_id
 from dcp.robots import Controller, So101Arm, Stopped, so101
-from dcp.robots.simulated_robot import Errors, SimulatedSo101
 from dcp.robots.so101_arm import CUBE, FEATURES, GoalFile, from_radians, replay, to_radians
+from dcp.robots.so101_simulated import Errors, SimulatedSo101
 from dcp.robots.so101_tasks import TASKS
 from dcp.robots.timing import Clock
 from tests.support.fake_robot import FakeClock

@@ -15,7 +15,7 @@ from dcp.networks import init_scale, scaled_state
 from dcp.policies.policy_file import load_policy
 from dcp.robots import so101
 from dcp.robots.so101 import MAX_DELAY, RANGES
-from dcp.robots.so101_model import arm_spec, table_spec
+from dcp.robots.so101_simulated import arm_spec, table_spec
 from dcp.robots.so101_tasks import HOME, TASKS
 from tests.support.golden import load
 

@@ -7,9 +7,9 @@ from rich.console import Console
 
 from dcp.config import Config
 from dcp.presets import preset_config
-from dcp.runs.display import Display, Progress
+from dcp.runs.display import Display, Pace, Plain, Progress, clock, forecast, headline, in_words, seed_names
 from dcp.runs.seeds import train_seeds
-from dcp.runs.terminal import Pace, Panel, Plain, clock, forecast, headline, in_words, seed_names
+from dcp.runs.terminal import Panel
 from dcp.runs.training import TrainedRun
 from tests.support.tiny import tiny_config
 
@@ -66,17 +66,17 @@ def test_the_headline_says_that_the_budget_is_rounded_up():
 def test_a_run_says_roughly_how_long_it_takes_and_which_preset_takes_less(monkeypatch):
     """One core, 50M steps of the ant: 3.1M updates of 8.3 ms and 63M steps of 12,500 per second are 8.6 hours."""
     monkeypatch.setenv("NPROC", "1")
-    monkeypatch.setattr("dcp.runs.terminal.jax.default_backend", lambda: "cpu")
+    monkeypatch.setattr("dcp.runs.display.jax.default_backend", lambda: "cpu")
     ant = forecast.__wrapped__(Config(env="ant_u_maze").resolve(1000))
     assert ant == "roughly 9 hours on 1 core (with --preset laptop, 5,000,000 steps, roughly 47 minutes)"
     assert forecast.__wrapped__(preset_config("demo").resolve(250)) == "roughly a minute on 1 core"
-    monkeypatch.setattr("dcp.runs.terminal.jax.default_backend", lambda: "gpu")
+    monkeypatch.setattr("dcp.runs.display.jax.default_backend", lambda: "gpu")
     assert "no forecast" in forecast.__wrapped__(Config(env="ant_u_maze").resolve(1000))
 
 
 def test_a_log_gets_a_line_a_minute_between_evaluations(monkeypatch, capsys):
     now = [0.0]
-    monkeypatch.setattr("dcp.runs.terminal.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("dcp.runs.display.time.perf_counter", lambda: now[0])
     shown = Plain(tiny_config().resolve(250), None)
     shown.joined([0], 0, 0)
     lines = []
@@ -91,7 +91,7 @@ def test_a_log_gets_a_line_a_minute_between_evaluations(monkeypatch, capsys):
 def test_time_left_counts_neither_compilation_nor_the_first_evaluation(monkeypatch):
     """Iterations end at 100, 102, 104 s (the first compiled), so 2 s each; 10 - 5 unrolls are left."""
     times = iter([100.0, 102.0, 104.0, 150.0])
-    monkeypatch.setattr("dcp.runs.terminal.time.perf_counter", lambda: next(times))
+    monkeypatch.setattr("dcp.runs.display.time.perf_counter", lambda: next(times))
     pace = Pace(tiny_config().resolve(250))
     for unrolls in (3, 4, 5):
         pace.update(Progress(unrolls, []))

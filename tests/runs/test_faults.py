@@ -19,7 +19,8 @@ from dcp.loop import Evaluation
 from dcp.runs import checkpoint as files
 from dcp.runs import run_status
 from dcp.runs.folder import FolderLock
-from dcp.runs.training import TrainedRun, resume, train
+from dcp.runs.resuming import resume
+from dcp.runs.training import TrainedRun, train
 from tests.support.same_run import assert_same_run, final_arrays
 from tests.support.tiny import LONGER, LONGER_FLAGS, tiny_config
 

@@ -11,7 +11,9 @@ import pytest
 from dcp.errors import UserError
 from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import policy_about
-from dcp.runs.folder import FolderLock, Results, claim, owner
+from dcp.runs.folder import FolderLock, Results, claim
+from dcp.runs.replaced_run import discard
+from dcp.runs.run_status import owner
 from dcp.runs.training import TrainedRun
 from tests.support.tiny import tiny_config
 
@@ -37,7 +39,7 @@ def test_the_run_that_is_overwritten_stays_until_the_new_one_has_a_result(tmp_pa
     old.lock.release()
     (old.path / "metrics.csv").write_text("old")
     (old.path / "plots" / "landscape.png").write_text("old")
-    claim(tmp_path, config, overwrite=True).discard()
+    discard(claim(tmp_path, config, overwrite=True))
     assert (old.path / "metrics.csv").read_text() == (old.path / "plots" / "landscape.png").read_text() == "old"
     new = claim(tmp_path, config, overwrite=True)
     new.keep()

@@ -12,8 +12,7 @@ import pytest
 
 import dcp
 from dcp.algorithm import make_algorithm
-from dcp.cli.eval import EvalOptions
-from dcp.cli.eval_policies import _about, compare, file_name
+from dcp.cli.eval import EvalOptions, _about, compare, file_name
 from dcp.cli.main import main
 from dcp.cli.render import RenderOptions, _stem
 from dcp.envs import physics_env, registry
@@ -23,7 +22,8 @@ from dcp.interop.goal_env import GoalEnv
 from dcp.lab.targets import environment_of, open_target
 from dcp.lab.trial import arena_for
 from dcp.machine.programs import Programs
-from dcp.runs.training import TrainedRun, resume, train
+from dcp.runs.resuming import resume
+from dcp.runs.training import TrainedRun, train
 from tests.runs.test_resume import lives, stopped
 from tests.support.same_run import assert_same_run
 from tests.support.tiny import tiny_config

@@ -12,8 +12,8 @@ import pytest
 from dcp.errors import RunError, UserError
 from dcp.runs import replaced_run
 from dcp.runs.folder import FolderLock, Results, RunFolder, claim
-from dcp.runs.replaced_run import drop_replaced, finish_replacing, keep_replaced, restore_replaced
-from dcp.runs.run_status import reopen
+from dcp.runs.replaced_run import discard, drop_replaced, finish_replacing, keep_replaced, restore_replaced
+from dcp.runs.resuming import reopen
 from dcp.runs.stopping import Interrupted
 from dcp.runs.training import train
 from tests.support.tiny import tiny_config
@@ -83,7 +83,7 @@ def test_ended_while_a_run_without_result_is_discarded_the_old_one_comes_back(op
     (path / "checkpoints").mkdir()
     killed = killed_after(operations, monkeypatch, lambda: restore_replaced(path))
     assert killed == (operations < 13)  # two things of the new run go, then the old one's five come back
-    claim(path.parents[2], CONFIG, overwrite=True).discard()
+    discard(claim(path.parents[2], CONFIG, overwrite=True))
     assert is_old(path)
     assert (path / "notes.txt").read_text() == "mine"
 
@@ -100,7 +100,7 @@ def test_ended_while_the_old_run_is_let_go_the_new_one_is_whole(operations: int,
 
 def test_overwriting_twice_without_a_result_brings_back_the_first(path: Path):
     claim(path.parents[2], CONFIG, overwrite=True).lock.release()  # as after kill -9
-    claim(path.parents[2], CONFIG, overwrite=True).discard()
+    discard(claim(path.parents[2], CONFIG, overwrite=True))
     assert is_old(path)
 
 

@@ -24,8 +24,8 @@ from dcp.presets import preset_config
 from dcp.runs import checkpoint as files
 from dcp.runs import run_status
 from dcp.runs.checkpoint import Cadence
-from dcp.runs.run_status import raised
-from dcp.runs.training import TrainedRun, resume, train
+from dcp.runs.resuming import raised, resume
+from dcp.runs.training import TrainedRun, train
 from tests.support.same_run import assert_same_run, final_arrays, metrics
 from tests.support.tiny import FLAGS, LONGER, LONGER_FLAGS, tiny_config
 

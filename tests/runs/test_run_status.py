@@ -13,7 +13,8 @@ from dcp.errors import RunError, UserError
 from dcp.loop import Evaluation
 from dcp.runs import checkpoint, run_status
 from dcp.runs.checkpoint import DamagedError, machine
-from dcp.runs.training import TrainedRun, resume, train
+from dcp.runs.resuming import resume
+from dcp.runs.training import TrainedRun, train
 from tests.support.same_run import final_arrays
 from tests.support.tiny import tiny_config
 

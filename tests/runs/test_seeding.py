@@ -17,7 +17,8 @@ from dcp.machine.checks import violations
 from dcp.machine.programs import Programs
 from dcp.replay import inject_stationary_pairs
 from dcp.runs.checkpoint import Cadence
-from dcp.runs.training import TrainedRun, resume, train
+from dcp.runs.resuming import resume
+from dcp.runs.training import TrainedRun, train
 from dcp.types import Batch
 from tests.support.tiny import FLAGS, tiny_config
 

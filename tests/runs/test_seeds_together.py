@@ -23,9 +23,9 @@ from dcp.machine.programs import Programs
 from dcp.machine.seed_programs import How, SeedPrograms
 from dcp.runs import checkpoint as files
 from dcp.runs.checkpoint import Cadence
-from dcp.runs.seeds import SeedRun, SeedsFaultError, train_seeds
-from dcp.runs.stopping import SeedsInterrupted
-from dcp.runs.training import TrainedRun, resume, train
+from dcp.runs.resuming import resume
+from dcp.runs.seeds import SeedRun, SeedsFaultError, SeedsInterrupted, train_seeds
+from dcp.runs.training import TrainedRun, train
 from tests.support.same_run import TIMING, assert_same_run, final_arrays, metrics
 from tests.support.tiny import tiny_config
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from dcp.config import Config
-from dcp.runs.training import resume, train
+from dcp.runs.resuming import resume
+from dcp.runs.training import train
 from tests.support.tiny import LONGER, tiny_config
 
 KINDS = ("in writing", "from the start", "in writing", "in training")

@@ -15,7 +15,8 @@ import numpy as np
 from dcp.algorithm import RunState, make_algorithm
 from dcp.loop import Evaluation
 from dcp.machine.programs import Programs
-from dcp.runs.training import resume, train
+from dcp.runs.resuming import resume
+from dcp.runs.training import train
 from tests.support.same_run import assert_same_run
 from tests.support.tiny import tiny_config
 

@@ -1,1 +1,1 @@
-"""The command line: a file for each command."""
+"""The command line: the commands, those that show the same things in one file."""

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from dcp.cli.flags import POSITIONAL, parse
-from dcp.cli.main import COMMANDS, show
-from dcp.cli.working import print_json, working
+from dcp.cli.main import COMMANDS
+from dcp.cli.working import print_json, show, working
 from dcp.errors import UserError
 
 

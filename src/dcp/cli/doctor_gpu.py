@@ -10,17 +10,25 @@ import math
 import platform
 import time
 from collections.abc import Iterator
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from dcp import __version__
-from dcp.cli.doctor_checks import Check, look
+from dcp.cli.doctor import Check
 from dcp.errors import UserError
 from dcp.lab.render.offscreen import ProbeError, in_a_process
+from dcp.machine.compiling import (
+    GPU_GRAPHS,
+    GRAPHS_VARIABLE,
+    compiler_options,
+    enable_cache,
+    gpu_graphs,
+)
 
 LIMIT = 900.0  # seconds for one process: compiling physics takes a minute or two
-STEPS, WARM = 20, 3  # steps of one call; calls before the clock starts
+STEPS = 20  # of one call
 UPDATES = 50
 SHORT_RUNS = ("crl", "dcp")  # methods
 FEW = {"humanoid_u_maze": 128}  # environments, where they are not 512
@@ -46,124 +54,74 @@ def checks(envs: tuple[str, ...], report: Path) -> Iterator[Check]:
     device = in_a_process(describe, timeout=LIMIT)
     results: dict[str, Any] = {"schema": 1, "dcp": __version__, "python": platform.python_version(), **device}
     yield Check("device", "ok", f"{device['count']} x {device['kind']} ({device['platform']}), JAX {device['jax']}")
+    options = list(GPU_GRAPHS) if device["platform"] in ("gpu", "cuda") else ["xla"]
     numbers: dict[str, float] = {}
-    for name, section, check in (
-        *((env, "environments", lambda env=env: in_a_process(step_env, env, timeout=LIMIT)) for env in envs),
-        *((row, "updates", lambda row=row: _update(row)) for row in _rows(device["platform"])),
-        ("short run", "runs", lambda: in_a_process(train_shortly, timeout=LIMIT)),
+    for name, section, measure in (
+        *((env, "environments", partial(in_a_process, step_env, env, timeout=LIMIT)) for env in envs),
+        *((row, "updates", partial(_update, row)) for row in options),
+        ("short run", "runs", partial(in_a_process, train_shortly, timeout=LIMIT)),
     ):
         try:
-            measured = check()
+            measured = measure()
         except ProbeError as error:
             results.setdefault(section, {})[name] = {"error": str(error)}
             yield Check(name, "problem", str(error), "Send us the report: it holds this sentence.")
-            continue
-        results.setdefault(section, {})[name] = measured
-        numbers |= measured.get("numbers", {})
-        yield _row(name, measured)
-    yield from _agreement(numbers, _expected(envs), results)
-    yield from _advice(results)
+        else:
+            results.setdefault(section, {})[name] = measured
+            numbers |= measured.get("numbers", {})
+            yield _row(name, measured)
+    results["agreement"], row = _agreement(numbers, envs)
+    yield row
+    yield from _advice(results["updates"])
     report.write_text(json.dumps(results, indent=1) + "\n")
     yield Check("report", "ok", f"{report.absolute()}: please send it to us")
 
 
-def option_checks() -> Iterator[Check]:
-    """Try our options on a GPU, if JAX uses one: yield a row for each that fails, and which to set."""
-    try:
-        platform = look()["platform"]
-    except ProbeError:  # the check of JAX reports it
-        return
-    if platform not in ("gpu", "cuda"):
-        return
-    from dcp.machine.compiling import GRAPHS_VARIABLE
-
-    updates: dict[str, Any] = {}
-    for row in _rows(platform):
-        try:
-            updates[row] = _update(row)
-        except ProbeError as error:
-            advice = f"Do not set {GRAPHS_VARIABLE}={row} on this machine."
-            yield Check(f"options {row}", "missing", str(error), advice)
-        else:
-            if updates[row].get("refused"):
-                yield _row(f"options {row}", updates[row])
-    yield from _advice({"updates": updates})
+def _update(row: str) -> dict[str, Any]:
+    """Time updates with a row of GPU_GRAPHS; XLA may refuse it."""
+    measured = in_a_process(time_updates, timeout=LIMIT, env={GRAPHS_VARIABLE: row})
+    return measured | {"refused": row if measured["graphs"] != row else ""}
 
 
 def _row(name: str, measured: dict[str, Any]) -> Check:
     """Return the row of a measurement that ended: it may have found wrong numbers, or options that XLA refuses."""
-    if wrong := [*_not_finite(measured.get("numbers", {})), *measured.get("wrong", ())]:
+    numbers = measured.get("numbers", {})
+    wrong = [f"{number} is {value}" for number, value in numbers.items() if not math.isfinite(value)]
+    if wrong := [*wrong, *measured.get("wrong", ())]:
         return Check(name, "problem", f"{', '.join(wrong)}; {measured['found']}", "Send us the report.")
     if refused := measured.get("refused"):
         return Check(name, "missing", measured["found"], f"XLA refuses the options {refused}: its own choice is used.")
     return Check(name, "ok", measured["found"])
 
 
-def _not_finite(numbers: dict[str, float]) -> list[str]:
-    return [f"{name} is {value}" for name, value in numbers.items() if not math.isfinite(value)]
-
-
-def _rows(platform: str) -> list[str]:
-    from dcp.machine.compiling import GPU_GRAPHS
-
-    return list(GPU_GRAPHS) if platform in ("gpu", "cuda") else ["xla"]
-
-
-def _update(row: str) -> dict[str, Any]:
-    from dcp.machine.compiling import GRAPHS_VARIABLE
-
-    measured = in_a_process(time_updates, timeout=LIMIT, env={GRAPHS_VARIABLE: row})
-    return measured | {"refused": row if measured["graphs"] != row else ""}
-
-
-def _expected(envs: tuple[str, ...]) -> list[str]:
-    """Return the names of CPU_NUMBERS that measuring these environments and the short runs must give."""
-    return [name for name in CPU_NUMBERS if name.split("/")[0] in (*envs, *SHORT_RUNS)]
-
-
-def _agreement(numbers: dict[str, float], expected: list[str], results: dict[str, Any]) -> Iterator[Check]:
-    """Yield a row that compares the numbers with a CPU's. An expected number that is missing does not agree."""
+def _agreement(numbers: dict[str, float], envs: tuple[str, ...]) -> tuple[dict[str, Any], Check]:
+    """Compare with a CPU's numbers; one that is missing or not finite does not agree. -> for the report, and a row"""
     gaps = {
-        name: abs(value - wanted) / max(abs(wanted), 1e-3)
-        for name, value in numbers.items()
-        if (wanted := CPU_NUMBERS.get(name)) is not None
+        name: abs(numbers.get(name, math.nan) - wanted) / abs(wanted)
+        for name, wanted in CPU_NUMBERS.items()
+        if name.split("/")[0] in (*envs, *SHORT_RUNS)
     }
-    far = {name: gap for name, gap in gaps.items() if not gap <= TOLERANCE}  # NaN counts as far
-    missing = [name for name in expected if name not in gaps]
-    agrees = not far and not missing
-    results["agreement"] = {
-        "numbers": numbers,
-        "gaps": gaps,
-        "missing": missing,
-        "tolerance": TOLERANCE,
-        "agrees": agrees,
-    }
-    if missing:
-        yield Check("agreement", "problem", f"not measured: {', '.join(missing)}", "See the rows above.")
+    far = [f"{name} by {gap:.1%}" for name, gap in gaps.items() if not gap <= TOLERANCE]  # NaN counts as far
+    entry = {"numbers": numbers, "gaps": gaps, "tolerance": TOLERANCE, "agrees": not far}
     if far:
-        words = ", ".join(f"{name} by {gap:.1%}" for name, gap in far.items())
+        words = f"{', '.join(far)} off a CPU's numbers (tolerance {TOLERANCE:.0%})"
         advice = "Send us the report."
-        yield Check("agreement", "problem", f"{words} off a CPU's numbers (tolerance {TOLERANCE:.0%})", advice)
-    elif agrees:
-        yield Check("agreement", "ok", f"{len(gaps)} numbers within {max(gaps.values()):.1e} of a CPU's")
+        return entry, Check("agreement", "problem", words, advice)
+    return entry, Check("agreement", "ok", f"{len(gaps)} numbers within {max(gaps.values()):.1e} of a CPU's")
 
 
-def _advice(results: dict[str, Any]) -> Iterator[Check]:
+def _advice(updates: dict[str, Any]) -> Iterator[Check]:
     """Yield the options to set if some are faster on this device than ours."""
-    from dcp.machine.compiling import GRAPHS_VARIABLE, gpu_graphs
-
-    updates, ours = results.get("updates", {}), gpu_graphs()
     times = {row: update["ms"] for row, update in updates.items() if "ms" in update and not update.get("refused")}
     if len(times) < 2:
         return
-    if updates.get(ours, {}).get("refused"):
-        ours = "xla"
+    ours = "xla" if updates.get(gpu_graphs(), {}).get("refused") else gpu_graphs()
     best = min(times, key=lambda row: times[row])
-    words = ", ".join(f"{row} {ms:.2f} ms" for row, ms in times.items())
+    words = f"an update by {GRAPHS_VARIABLE}: {', '.join(f'{row} {ms:.2f} ms' for row, ms in times.items())}"
     if ours not in times or times[best] < BETTER * times[ours]:
-        yield Check("options", "missing", f"an update by {GRAPHS_VARIABLE}: {words}", f"Set {GRAPHS_VARIABLE}={best}.")
+        yield Check("options", "missing", words, f"Set {GRAPHS_VARIABLE}={best}.")
     else:
-        yield Check("options", "ok", f"an update by {GRAPHS_VARIABLE}: {words}; {ours} is in force")
+        yield Check("options", "ok", f"{words}; {ours} is in force")
 
 
 # Each of these runs in its own process; arguments are text, results JSON.
@@ -189,16 +147,21 @@ def describe() -> dict[str, Any]:
     }
 
 
-def _peak_memory() -> float | None:
-    """Return the device's peak memory in GB; None if the device does not report it."""
+def _timed(program: Any, *inputs: Any) -> tuple[Any, float, dict[str, Any], str]:
+    """Return the first result, the seconds of a later call, and compile time and peak memory for JSON and in words."""
     import jax
 
-    stats = jax.local_devices()[0].memory_stats() or {}
-    return stats["peak_bytes_in_use"] / 1e9 if "peak_bytes_in_use" in stats else None
-
-
-def _memory_words(peak: float | None) -> str:
-    return "" if peak is None else f", peak memory {peak:.2f} GB"
+    started = time.perf_counter()
+    first = jax.block_until_ready(program(*inputs))
+    compiled = time.perf_counter() - started
+    started, calls = time.perf_counter(), 0
+    while calls < 2 or time.perf_counter() - started < 2.0:
+        jax.block_until_ready(program(*inputs))
+        calls += 1
+    seconds = (time.perf_counter() - started) / calls
+    peak = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")  # None: the device does not say
+    words = f"{compiled:.0f} s to compile{f', peak memory {peak / 1e9:.2f} GB' if peak else ''}"
+    return first, seconds, {"compile_seconds": compiled, "peak_gb": peak and peak / 1e9}, words
 
 
 def step_env(name: str) -> dict[str, Any]:
@@ -208,7 +171,6 @@ def step_env(name: str) -> dict[str, Any]:
 
     from dcp.envs.base import Episodes
     from dcp.envs.registry import make_env
-    from dcp.machine.compiling import compiler_options, enable_cache
 
     enable_cache()
     env, num_envs = make_env(name), FEW.get(name, 512)
@@ -222,29 +184,14 @@ def step_env(name: str) -> dict[str, Any]:
 
         return jax.lax.scan(step, state, jax.random.split(key, STEPS))[0]
 
-    started = time.perf_counter()
+    key = jax.random.key(0)
     program = jax.jit(unroll, compiler_options=compiler_options())
-    first = program(jax.jit(episodes.reset)(jax.random.key(0)), jax.random.key(0))
-    mean, diverged = float(jnp.mean(jnp.abs(first.env.obs))), int(jnp.sum(first.diverged))
-    compiled = time.perf_counter() - started
-    state = first
-    for _ in range(WARM):
-        state = program(state, jax.random.key(1))
-    jax.block_until_ready(state.env.obs)
-    started, calls = time.perf_counter(), 0
-    while calls < 1 or time.perf_counter() - started < 2.0:
-        state = program(state, jax.random.key(2))
-        jax.block_until_ready(state.env.obs)
-        calls += 1
-    rate = calls * STEPS * num_envs / (time.perf_counter() - started)
-    peak = _peak_memory()
-    words = f"{rate:,.0f} steps/s of {num_envs} environments, {compiled:.0f} s to compile{_memory_words(peak)}"
-    return {
-        "found": words,
+    state, seconds, about, words = _timed(program, jax.jit(episodes.reset)(key), key)
+    rate, diverged = STEPS * num_envs / seconds, int(jnp.sum(state.diverged))
+    return about | {
+        "found": f"{rate:,.0f} steps/s of {num_envs} environments, {words}",
         "steps_per_second": rate,
-        "compile_seconds": compiled,
-        "peak_gb": peak,
-        "numbers": {f"{name}/mean_observation": mean},
+        "numbers": {f"{name}/mean_observation": float(jnp.mean(jnp.abs(state.env.obs)))},
         "diverged_episodes": diverged,
         "wrong": [f"{diverged} of {num_envs} episodes diverged within {STEPS} steps"] if diverged else [],
     }
@@ -256,7 +203,6 @@ def time_updates() -> dict[str, Any]:
 
     from dcp.algorithm import Algorithm
     from dcp.envs.registry import make_env
-    from dcp.machine.compiling import compiler_options, enable_cache, graphs_in_use
     from dcp.presets import preset_config
     from dcp.types import Batch
 
@@ -268,18 +214,20 @@ def time_updates() -> dict[str, Any]:
     sizes = (spec.state_size, spec.action_size, spec.goal_size, spec.goal_size)
     batch = Batch(*(jax.random.normal(key, (pairs, size)) for key, size in zip(draws, sizes, strict=True)))
     order = jax.random.permutation(jax.random.key(2), pairs).reshape(UPDATES, -1)
-    learner = algorithm.learner.init(jax.random.key(0))
-    started = time.perf_counter()
     program = jax.jit(algorithm.updates, compiler_options=compiler_options())
-    jax.block_until_ready(program(learner, batch, order, jax.random.key(3)))
-    compiled = time.perf_counter() - started
-    started, calls = time.perf_counter(), 0
-    while calls < 2 or time.perf_counter() - started < 2.0:
-        jax.block_until_ready(program(learner, batch, order, jax.random.key(3)))
-        calls += 1
-    ms = 1e3 * (time.perf_counter() - started) / (calls * UPDATES)
-    words = f"{ms:.2f} ms per update (DCP, batch {config.batch_size}){_memory_words(_peak_memory())}"
-    return {"found": words, "ms": ms, "compile_seconds": compiled, "graphs": graphs_in_use(), "peak_gb": _peak_memory()}
+    learner = algorithm.learner.init(jax.random.key(0))
+    _, seconds, about, words = _timed(program, learner, batch, algorithm.draws(order, jax.random.key(3)))
+    ms = 1e3 * seconds / UPDATES
+    found = f"{ms:.2f} ms per update (DCP, batch {config.batch_size}), {words}"
+    return about | {"found": found, "ms": ms, "graphs": graphs_in_use()}
+
+
+def graphs_in_use() -> str:
+    """Return the row of GPU_GRAPHS that programs are compiled with: "xla" also if XLA refuses the one in force."""
+    import jax
+
+    on_gpu = jax.default_backend() in ("gpu", "cuda")
+    return gpu_graphs() if on_gpu and compiler_options() is not None else "xla"
 
 
 def train_shortly() -> dict[str, Any]:

@@ -1,18 +1,51 @@
 """`dcp eval`: evaluate policies on the same fresh episodes; print a table, write JSON and CSV to each run's folder."""
 
+import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from rich.table import Table
 
 from dcp.cli.flags import POSITIONAL, Burst, parse
 from dcp.cli.main import COMMANDS
+from dcp.cli.working import print_json, show, working
 from dcp.config import Physics
 from dcp.errors import UserError
+from dcp.evaluation import evaluation_key, training_scores
+from dcp.files.run_folder import CONFIG_FILE, load_run, read_config_file, zoo_names
+from dcp.files.writing import require_no_links_out
+from dcp.lab.result_tables import require_writable
+from dcp.lab.run_collection import EVALS_DIR
+from dcp.lab.statistics import Interval
+from dcp.lab.targets import Target, open_target
+from dcp.lab.trial import (
+    Arena,
+    Paired,
+    Sweep,
+    Trial,
+    arena_for,
+    as_json,
+    combinations,
+    estimates,
+    paired,
+    sweep,
+    variant,
+    write_results,
+)
+from dcp.machine import compiling
+from dcp.policies.exports import is_exported
+from dcp.policies.wrappers import is_random
 
 if TYPE_CHECKING:
-    from dcp.cli.record import RecordOptions
-    from dcp.lab.targets import Target
-    from dcp.lab.trial import Arena
+    from dcp.cli.share import RecordOptions
+
+EXIT_DIFFERS = 1
+LONGEST_NAME = 200  # bytes, of a file name without its suffix
+REACH_AT = (0.1, 0.25, 0.5, 0.75, 1.0)  # shares of an episode's length
+COLUMNS = ("success once", "time near goal", "first reach", "final distance", "saturation", "sign flips", "diverged")
 
 
 @dataclass(frozen=True)
@@ -52,28 +85,20 @@ class EvalOptions:
 def main(argv: list[str]) -> int:
     options = parse(EvalOptions(), argv, "dcp eval", COMMANDS["eval"])
     _require_sense(options)
-
-    from dcp.cli import eval_policies
-    from dcp.lab.targets import open_target
-    from dcp.lab.trial import combinations
-    from dcp.machine import compiling
-
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
     arenas = [_arena(target, options) for target in targets]  # report every mistake before the slow work starts
     if options.as_logged:
-        return eval_policies.repeat(targets)
+        return repeat(targets)
     bursts = combinations(options.periods, options.lengths) if options.burst_sweep else []
-    eval_policies.require_writable_results(targets, options.out)
+    require_writable_results(targets, options.out)
     if options.burst_sweep:
-        return eval_policies.sweep_bursts(targets, arenas, bursts, options)
-    return eval_policies.evaluate(targets, arenas, options)
+        return sweep_bursts(targets, arenas, bursts, options)
+    return evaluate(targets, arenas, options)
 
 
-def arena_of(target: "Target", options: "EvalOptions | RecordOptions", randomize: str | None = None) -> "Arena":
+def arena_of(target: Target, options: "EvalOptions | RecordOptions", randomize: str | None = None) -> Arena:
     """Return where to evaluate a target, as the flags say; by default, where its run was evaluated."""
-    from dcp.lab.trial import arena_for
-
     return arena_for(
         target,
         options.env,
@@ -85,9 +110,7 @@ def arena_of(target: "Target", options: "EvalOptions | RecordOptions", randomize
     )
 
 
-def _arena(target: "Target", options: EvalOptions) -> "Arena":
-    from dcp.lab.trial import variant
-
+def _arena(target: Target, options: EvalOptions) -> Arena:
     variant(target.policy, options.burst, options.stochastic)
     if target.burst and (options.burst or options.burst_sweep):
         raise UserError(f"{target.label} already has a burst inside: leave out --burst, or export it without one")
@@ -96,8 +119,6 @@ def _arena(target: "Target", options: EvalOptions) -> "Arena":
 
 def _require_sense(options: EvalOptions) -> None:
     if not options.runs:
-        from dcp.files.run_folder import zoo_names
-
         such = f", such as {zoo_names()[0]}" if zoo_names() else ""
         raise UserError(f"nothing to evaluate: name a run's folder, a policy file or one of the zoo{such}")
     plain = EvalOptions()
@@ -115,3 +136,281 @@ def _require_sense(options: EvalOptions) -> None:
         raise UserError("--as-logged repeats the run's own evaluation: leave out --episodes, --seeds and --stochastic")
     if options.as_logged and (options.out or options.json):
         raise UserError("--as-logged compares on the screen and writes nothing: leave out --out and --json")
+
+
+def evaluate(targets: list[Target], arenas: list[Arena], options: EvalOptions) -> int:
+    results, written = [], []
+    trials: list[tuple[str, Trial]] = []
+    table = _make_table("policy", *COLUMNS)
+    for target, arena, mark in zip(targets, arenas, _marks(targets, options.out), strict=True):
+        folder, about = options.out or target.home, _about(target, arena, options)
+        plain = _trial(target, arena, None, options)
+        inside = f" (burst {target.burst[0]} {target.burst[1]} inside)" if target.burst else ""
+        _add_trial(table, target.label + inside, plain)
+        trials.append((target.label, plain))
+        content, name = as_json(plain, {**about, "burst": None}), file_name(target, arena, options, None, mark)
+        paths = write_results(folder, name, content, plain)
+        if burst := options.burst:
+            after = _trial(target, arena, burst, options)
+            gain = paired(plain.all, after.all)
+            _add_trial(table, f"  with burst {burst[0]} {burst[1]}", after)
+            won = f"  gain ({gain.wins} won, {gain.losses} lost)"
+            table.add_row(won, _points(gain.success_once), _signed(gain.time_near_goal))
+            both = {"without_burst": content, "paired": gain.as_json()}
+            content = as_json(after, {**about, "burst": list(burst)}) | both
+            paths = [*write_results(folder, file_name(target, arena, options, burst, mark), content, after), *paths]
+        results.append(content)
+        written += paths
+    if options.json:
+        print_json(results)
+        return 0
+    show(table)
+    _explain(trials)
+    compare(trials)
+    _say_where(written)
+    return 0
+
+
+def sweep_bursts(
+    targets: list[Target], arenas: list[Arena], bursts: list[tuple[int, int]], options: EvalOptions
+) -> int:
+    written, results = [], []
+    for target, arena, mark in zip(targets, arenas, _marks(targets, options.out), strict=True):
+        what = f"{target.label} on {arena.env.spec.name}"
+        with working() as say:
+            say(f"{what}: {len(bursts)} bursts")
+            policy = variant(target.policy, None, options.stochastic)
+            swept = sweep(arena, policy, bursts, lambda done, say=say, label=target.label: say(f"{label}: {done} done"))
+        gains = {burst: paired(swept.without.all, trial.all) for burst, trial in swept.tried.items()}
+        confirmed = paired(swept.confirmed_without.all, swept.confirmed.all)
+        content = as_json(swept.confirmed, {**_about(target, arena, options), "burst": list(swept.best)}) | {
+            "paired": confirmed.as_json(),
+            "tried": [
+                {"burst": list(b), "success_once": t.all.summary()["success_once"], "paired": gains[b].as_json()}
+                for b, t in swept.tried.items()
+            ],
+            "without_burst": as_json(swept.confirmed_without, {"burst": None}),
+        }
+        results.append(content)
+        name = file_name(target, arena, options, None, f"_sweep{mark}")
+        written += write_results(options.out or target.home, name, content, swept.confirmed)
+        if not options.json:
+            _show_sweep(what, swept, gains, confirmed)
+    if options.json:
+        print_json(results)
+    else:
+        _say_where(written)
+    return 0
+
+
+def repeat(targets: list[Target]) -> int:
+    """Repeat the last evaluation of each run. -> the exit code, 1 if a number differs"""
+    same = True
+    for target in targets:
+        if target.config is None:
+            raise UserError(f"{target.label} has no config.json next to it: --as-logged needs a run's folder")
+        index, then = _logged(target)
+        with working() as say:
+            say(f"{target.label}: evaluation {index + 1} again")
+            trial = arena_for(target).trial(target.policy, [evaluation_key(target.config.seed, index)])
+        table = _make_table(f"{target.label}, evaluation {index + 1}", "logged", "now", "")
+        for name, value in training_scores(trial.all).items():
+            if name not in then:  # a run of before this column
+                continue
+            table.add_row(name, repr(then[name]), repr(float(value)), "equal" if value == then[name] else "other")
+            same &= value == then[name]
+        show(table)
+    if same:
+        print("Every number equals the logged one, bit for bit.")
+        return 0
+    print("Numbers differ: bits are promised for the same machine, cores, versions and number of devices.")
+    from dcp.runs.checkpoint import machine, versions
+
+    here = {**versions(), **machine()}  # what affects rounding
+    for target in targets:
+        if target.folder is None:
+            continue
+        stored = read_config_file(target.folder / CONFIG_FILE)
+        then = {**stored["versions"], **stored["machine"]}
+        for name, now in here.items():
+            if then.get(name, now) != now:
+                print(f"  {target.label}: {name} was {then[name]}, here it is {now}")
+    return EXIT_DIFFERS
+
+
+def _logged(target: Target) -> tuple[int, dict[str, float]]:
+    """Return the index of the evaluation, from 0, that wrote the present policy, and its row of metrics.csv."""
+    metrics, steps = load_run(target.folder or target.label).metrics, target.about.get("env_steps")
+    rows = np.flatnonzero(metrics["env_steps"] == steps)
+    if len(rows) != 1:
+        raise UserError(f"{target.label}: metrics.csv has no row for a policy of {steps} steps: try again")
+    return int(metrics["evaluation"][rows[0]]) - 1, {name: float(column[rows[0]]) for name, column in metrics.items()}
+
+
+def _trial(target: Target, arena: Arena, burst: tuple[int, int] | None, options: EvalOptions) -> Trial:
+    words = f" with burst {burst[0]} {burst[1]}" if burst else ""
+    what = f"{target.label}{words} on {arena.env.spec.name}, {arena.episodes} episodes"
+    with working() as say:
+        say(what)
+        policy = variant(target.policy, burst, options.stochastic)
+        return arena.trial(policy, tell=lambda doing: say(f"{what}: {doing}"))
+
+
+def _about(target: Target, arena: Arena, options: EvalOptions) -> dict[str, Any]:
+    return {
+        "policy": target.label,
+        "about": target.about,
+        "fidelity": target.fidelity,
+        "physics": arena.env.spec.stepped_by,
+        "randomize": list(getattr(arena.env, "randomize", ())),
+        "stochastic": options.stochastic,
+        "devices": arena.count,
+        "burst_inside": target.burst,
+    }
+
+
+def file_name(target: Target, arena: Arena, options: EvalOptions, burst: tuple[int, int] | None, mark: str) -> str:
+    """Return the files' name. Repeating an evaluation replaces its files; another evaluation gets another name."""
+    seeds = "-".join(map(str, arena.seeds))
+    parts = [arena.env.spec.name, f"{arena.episodes}_episodes", f"seeds_{seeds}"]
+    parts += [f"physics_{arena.env.spec.stepped_by}"] if arena.env.spec.stepped_by != target.physics else []
+    parts += ["randomize_" + "-".join(kinds)] if (kinds := getattr(arena.env, "randomize", ())) else []
+    parts += ["stochastic"] if options.stochastic else []
+    name = "_".join([*parts, *([f"burst_{burst[0]}_{burst[1]}"] if burst else [])]) + mark
+    if len(name.encode()) <= LONGEST_NAME:
+        return name
+    whole = hashlib.sha256(name.encode()).hexdigest()[:16]  # a file name's length is limited, the seeds' is not
+    return f"{name.encode()[: LONGEST_NAME - 17].decode(errors='ignore')}_{whole}"
+
+
+def _marks(targets: list[Target], out: Path | None) -> list[str]:
+    """Return a suffix per policy, so that files in one folder differ: an export from its run, and all under --out."""
+    folders = [out or target.home for target in targets]
+    names = [f"_{Path(target.label).name}" if is_exported(target.label) else "" for target in targets]
+    places = list(zip(folders, names, strict=True))
+    return [
+        name if places.count((folder, name)) == 1 else "_" + re.sub(r"[^\w.-]+", "_", target.label).strip("_")
+        for target, folder, name in zip(targets, folders, names, strict=True)
+    ]
+
+
+def require_writable_results(targets: list[Target], out: Path | None) -> None:
+    for target in targets:
+        if out is not None:
+            require_no_links_out(out / EVALS_DIR, of=out)
+        require_writable(target.results_dir(EVALS_DIR) if out is None else out / EVALS_DIR)
+
+
+def _show_sweep(title: str, swept: Sweep, gains: dict[tuple[int, int], Paired], confirmed: Paired) -> None:
+    best = f"P {swept.best[0]}, L {swept.best[1]}"
+    table = _make_table("burst", "random share", "success once", "gain", "time near goal", "gain")
+    _add_burst(table, "none", "", swept.without, None)
+    for burst, trial in swept.tried.items():
+        mark = " *" if burst == swept.best else ""
+        share = f"{random_share(burst, trial.episode_length):.1%}"
+        _add_burst(table, f"P {burst[0]}, L {burst[1]}{mark}", share, trial, gains[burst])
+    table.add_section()
+    _add_burst(table, "confirmed: none", "", swept.confirmed_without, None)
+    _add_burst(table, f"confirmed: {best}", "", swept.confirmed, confirmed)
+    print(title)
+    show(table)
+    print(
+        f"Best: {best}. On {len(swept.confirmed.all.success)} other episodes it changes success by "
+        f"{_points(confirmed.success_once)} (95%)."
+    )
+    if swept.tried[swept.best].all.success.mean() <= swept.without.all.success.mean():
+        print("None of these bursts reached more goals than no burst.")
+
+
+def random_share(burst: tuple[int, int], episode_length: int) -> float:
+    """Return the share of random steps: L / P over whole periods; an episode may end before its last burst."""
+    return float(np.mean(is_random(np.arange(episode_length), *burst)))
+
+
+def _make_table(first: str, *columns: str) -> Table:
+    """Make a table that wraps its cells on a narrow terminal, because a truncated interval is useless."""
+    table = Table()
+    table.add_column(first, overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="right", overflow="fold")
+    return table
+
+
+def _add_trial(table: Table, label: str, trial: Trial) -> None:
+    e = estimates(trial.all)
+    table.add_row(
+        label,
+        _percent(e["success_once"]),
+        _number(e["time_near_goal"], 1),
+        _number(e["first_reach"], 0),
+        _number(e["final_distance"], 2),
+        _percent(e["saturation"]),
+        _percent(e["action_flips"]),
+        f"{int(trial.all.diverged.sum())} of {len(trial.all.success)}",
+    )
+
+
+def _add_burst(table: Table, label: str, share: str, trial: Trial, gain: Paired | None) -> None:
+    e = estimates(trial.all)
+    gains = ("", "") if gain is None else (_points(gain.success_once), _signed(gain.time_near_goal))
+    table.add_row(label, share, _percent(e["success_once"]), gains[0], _number(e["time_near_goal"], 1), gains[1])
+
+
+def _explain(trials: list[tuple[str, Trial]]) -> None:
+    for label, trial in trials:
+        kind = "path from start to goal" if trial.distances[0] == "path" else "distance from start to goal"
+        parts = [f"{b.low:.1f}-{b.high:.1f}: {b.successes} of {b.episodes}" for b in trial.by_distance() if b.episodes]
+        reach = trial.all.cumulative_reach
+        at = [max(1, round(share * len(reach))) for share in REACH_AT]
+        by = f", stepped by {trial.spec.stepped_by}" if trial.spec.stepped_by != "brax" else ""
+        print(f"{label}, on {trial.spec.name}{by}")
+        print(f"  reached by step   {', '.join(f'{t}: {reach[t - 1]:.1%}' for t in at)}")
+        print(f"  by {kind}   {', '.join(parts)}")
+
+
+def compare(trials: list[tuple[str, Trial]]) -> None:
+    """Print how each policy compares with the first, if both had the same episodes."""
+    (first, one), *others = trials
+    for label, other in others:
+        engines = one.spec.stepped_by, other.spec.stepped_by
+        if engines[0] != engines[1]:
+            print(f"{label} was stepped by {engines[1]} and {first} by {engines[0]}: they are not paired.")
+            continue
+        if one.episode_length != other.episode_length:
+            lengths = f"{other.episode_length} steps and {first} of {one.episode_length}"
+            print(f"{label} had episodes of {lengths}: they are not paired.")
+            continue
+        if one.goal_sets() != other.goal_sets():
+            print(f"{label} had other episodes than {first}: to pair them, give --episodes and --env.")
+            continue
+        gain = paired(one.all, other.all)
+        print(
+            f"{label} minus {first}, on the same episodes: success {_points(gain.success_once)}, "
+            f"time near goal {_signed(gain.time_near_goal)}; {gain.wins} won, {gain.ties} tied, {gain.losses} lost"
+        )
+
+
+def _say_where(written: list[Path]) -> None:
+    print("Intervals: 95%, over episodes. Results:")
+    for path in written:
+        print(f"  {path}")
+
+
+def _percent(e: Interval) -> str:
+    if not np.isfinite(e.mean):
+        return "-"
+    return f"{e.mean:.1%}" if not np.isfinite(e.low) else f"{e.mean:.1%} ({100 * e.low:.1f} to {100 * e.high:.1f})"
+
+
+def _number(e: Interval, digits: int) -> str:
+    if not np.isfinite(e.mean):
+        return "-"
+    return f"{e.mean:.{digits}f}" + (f" ± {e.high - e.mean:.{digits}f}" if np.isfinite(e.high) else "")
+
+
+def _points(e: Interval) -> str:
+    return f"{100 * e.mean:+.1f} ({100 * e.low:+.1f} to {100 * e.high:+.1f}) points"
+
+
+def _signed(e: Interval) -> str:
+    return f"{e.mean:+.1f}" + (f" ± {e.high - e.mean:.1f}" if np.isfinite(e.high) else "")

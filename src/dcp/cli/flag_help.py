@@ -1,21 +1,45 @@
-"""The help of a command: its flags under their headings, explained by the strings below the fields."""
+"""The help of a command (its flags under their headings, explained by the strings below the fields), and refusals."""
 
 import ast
 import dataclasses
+import errno
 import inspect
+import os
 import shutil
 import textwrap
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import cache
 from itertools import groupby, pairwise
 from typing import Any
 
 from dcp.cli.flags import Flag, flags_of
-from dcp.errors import UserError
+from dcp.cli.main import COMMANDS
+from dcp.errors import EXIT_FAULT, EXIT_MISTAKE, UserError, one_line
 
 FIRST = "start with"  # the heading of the most important flags
 IMPORT = ("--import MODULE", "Import this module first, such as one that registers an environment. May be repeated.")
+WORDS = {int: ("a whole number", "whole numbers"), float: ("a number", "numbers")}
+COUNTS = {2: "two", 3: "three"}
 WIDEST, INDENT = 120, 26  # of the help
+
+
+def overview() -> str:
+    """Return the help of `dcp` itself."""
+    rows = [f"  {name:<12}{purpose}" for name, purpose in COMMANDS.items()]
+    return "\n".join(
+        [
+            "Direction-conditioned policies for goal-conditioned reinforcement learning.",
+            "",
+            "usage: dcp <command> [options]",
+            "",
+            *rows,
+            "",
+            "  --help           This text; after a command, its options.",
+            "  --version",
+            "  --import MODULE  For any command: import this module first, such as one that registers an environment.",
+        ]
+    )
 
 
 def no_arguments(argv: list[str], prog: str, purpose: str) -> bool:
@@ -68,3 +92,43 @@ def _docstrings(kind: type) -> dict[str, str]:
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
                 texts[field.target.id] = " ".join(str(getattr(text.value, "value", "")).split())
     return texts
+
+
+# What is wrong with a command line, in a sentence
+
+
+def wrong_values(flag: Flag, text: str, prog: str) -> UserError:
+    one, several = WORDS.get(flag.kind, ("a value", "values"))
+    wanted = one if flag.count == 1 else f"{COUNTS[flag.count]} {several}" if flag.count else several
+    such = f", such as {' '.join(map(str, flag.alone))}" if flag.alone else ""
+    return UserError(f"{flag.name} takes {wanted}{such}, not {text!r}: see `{prog} --help`")
+
+
+def unknown_option(name: str, flags: Mapping[str, Flag], prog: str) -> UserError:
+    known = [*(flag.name for flag in flags.values() if not flag.positional), "--help", "--import"]
+    known += [f"--no-{flag.name[2:]}" for flag in flags.values() if flag.kind is bool]
+    close = get_close_matches(name, sorted(known), 1)
+    hint = f"did you mean {close[0]}?" if close else f"see `{prog} --help`"
+    return UserError(f"unknown option {name}: {hint}")
+
+
+def explained(error: Exception) -> tuple[str, int] | None:
+    """Return a sentence about an error that no command expects, and the exit code; None for a mistake of ours."""
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"{error.strerror}: make room, and run it again", EXIT_FAULT
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        advice = "name a path that exists and that you may use"
+        return f"cannot use {_short(os.fsdecode(error.filename))} ({error.strerror}): {advice}", EXIT_MISTAKE
+    if variable := _blamed(error):
+        return f"{variable}={os.environ[variable]} does not work ({one_line(error)}): unset it", EXIT_MISTAKE
+    return None
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= 200 else f"{path[:100]}...{path[-50:]}"
+
+
+def _blamed(error: Exception) -> str | None:
+    """Return the environment variable of JAX or MuJoCo that an error names, if the user has set it."""
+    names = (name for name in os.environ if name.startswith(("JAX_", "MUJOCO_")))
+    return next((name for name in names if name.lower() in str(error).lower()), None)

@@ -8,10 +8,9 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from dcp.config import MAY_BE_CODE
 from dcp.errors import UserError
@@ -21,9 +20,7 @@ T = TypeVar("T")
 POSITIONAL = "positional"  # Annotated[tuple[str, ...], POSITIONAL] takes the arguments without a flag
 Burst = Annotated[tuple[int, int] | None, (100, 10)]  # P and L; the flag without values means the paper's
 COMPONENT_SETTINGS = "component_settings"  # the field that takes dotted flags: {"condition.scale": 2.0}
-WORDS = {int: ("a whole number", "whole numbers"), float: ("a number", "numbers")}
 CODE_FIELDS = (*MAY_BE_CODE, "own_code")  # a module:name that is typed after these flags may be imported
-COUNTS = {2: "two", 3: "three"}
 LONGEST_NUMBER = 30  # digits: nobody means 1e999999999
 
 
@@ -94,7 +91,9 @@ def read(default: Any, argv: list[str], prog: str, extra: Mapping[str, type] | N
         if extra is None and flag is None and "." in name:
             given[name[2:]] = [text] if equals else _take(rest, None)
         elif flag is None or flag.positional or (flag.name != name and flag.kind is not bool):
-            _refuse(name, flags, prog)
+            from dcp.cli.flag_help import unknown_option
+
+            raise unknown_option(name, flags, prog)
         elif flag.kind is bool:
             if equals:
                 raise UserError(f"{name} takes no value: leave out {text!r}")
@@ -159,7 +158,9 @@ def _values(flag: Flag, texts: list[str], rest: list[str], prog: str) -> Any:
     if flag.count == 1 and not texts:
         raise UserError(f"{flag.name} needs a value: see `{prog} --help`")
     if flag.count not in (None, len(texts)):
-        _refuse_values(flag, " ".join(texts), prog)
+        from dcp.cli.flag_help import wrong_values
+
+        raise wrong_values(flag, " ".join(texts), prog)
     values = tuple(_value(flag, text, prog) for text in texts)
     return values[0] if flag.count == 1 else values
 
@@ -182,7 +183,9 @@ def _value(flag: Flag, text: str, prog: str) -> Any:
     try:
         return _whole(text) if flag.kind is int else flag.kind(text)
     except ValueError:
-        _refuse_values(flag, text, prog)
+        from dcp.cli.flag_help import wrong_values
+
+        raise wrong_values(flag, text, prog) from None
 
 
 def _whole(text: str) -> int:
@@ -194,21 +197,6 @@ def _whole(text: str) -> int:
         if not number.is_finite() or number.adjusted() > LONGEST_NUMBER or number != number.to_integral_value():
             raise
         return int(number)
-
-
-def _refuse_values(flag: Flag, text: str, prog: str) -> NoReturn:
-    one, several = WORDS.get(flag.kind, ("a value", "values"))
-    wanted = one if flag.count == 1 else f"{COUNTS[flag.count]} {several}" if flag.count else several
-    such = f", such as {' '.join(map(str, flag.alone))}" if flag.alone else ""
-    raise UserError(f"{flag.name} takes {wanted}{such}, not {text!r}: see `{prog} --help`")
-
-
-def _refuse(name: str, flags: Mapping[str, Flag], prog: str) -> NoReturn:
-    known = [*(flag.name for flag in flags.values() if not flag.positional), "--help", "--import"]
-    known += [f"--no-{flag.name[2:]}" for flag in flags.values() if flag.kind is bool]
-    close = get_close_matches(name, sorted(known), 1)
-    hint = f"did you mean {close[0]}?" if close else f"see `{prog} --help`"
-    raise UserError(f"unknown option {name}: {hint}")
 
 
 def _positional(flags: Mapping[str, Flag], loose: list[str], prog: str) -> dict[str, Any]:

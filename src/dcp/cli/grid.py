@@ -8,6 +8,7 @@ from math import ceil
 from pathlib import Path
 from typing import Annotated, Literal
 
+import jax
 from rich.console import Console
 from rich.table import Table
 
@@ -18,7 +19,7 @@ from dcp.cli.working import count
 from dcp.config import cores
 from dcp.errors import RunError, UserError
 from dcp.grid import resources
-from dcp.grid.forecast import calibrate, kind, run_seconds, total_seconds
+from dcp.grid.forecast import kind, measure, total_seconds
 from dcp.grid.grid_display import lines_from_folders, make_table, plain_line, summary
 from dcp.grid.grid_file import PURPOSES, builtin_grid, check_runs, expand, read_grid
 from dcp.grid.jobs import Entry, Job, SeedsAs, make_grid_folder, make_jobs, survey
@@ -28,7 +29,7 @@ from dcp.grid.resources import FreeResources, Resources, gpus
 from dcp.grid.slurm_launcher import SlurmLauncher, SlurmOptions
 from dcp.machine.checks import machine_memory
 from dcp.named_code import imported_modules
-from dcp.runs.terminal import clock
+from dcp.runs.display import clock
 
 MOST_FAILURES = 8  # reported one by one
 
@@ -62,9 +63,7 @@ class GridOptions:
     dry_run: bool = False
     """Print the runs, their state and what they will take, and run nothing."""
     calibration: bool = True
-    """With --dry-run: measure the time of runs whose kind was not measured on this machine before."""
-    calibrate: bool = False
-    """With --dry-run: measure all kinds again."""
+    """With --dry-run: measure how long runs take, by a short training of each kind."""
     status: bool = False
     """Print how far the grid is, from its folders, and run nothing. For a second terminal."""
     report: bool = True
@@ -77,7 +76,7 @@ def main(argv: list[str]) -> int:
     options = parse(GridOptions(), argv, "dcp grid", _description())
     check_options(options)
     environ = dict(os.environ)  # the runs get it without this process's own changes
-    _leave_gpus_alone()
+    jax.config.update("jax_platforms", "cpu")  # this process only needs shapes: the GPUs' memory is the runs'
     grid = read_grid(options.file[0]) if options.file else builtin_grid(options.preset or "")
     entries = survey(check_runs(expand(grid, options.where), options.own_code), options.runs_dir)
     each, seeds_as = _each(options)
@@ -121,16 +120,8 @@ def check_options(options: GridOptions) -> None:
                 raise UserError(f"--{name.replace('_', '-')} goes with --launcher {launcher}, not {options.launcher}")
     if options.dry_run and options.status:
         raise UserError("--dry-run and --status both run nothing: choose one")
-    for flag, given in (("--calibrate", options.calibrate), ("--no-calibration", not options.calibration)):
-        if given and not options.dry_run:
-            raise UserError(f"{flag} goes with --dry-run: nothing else measures")
-
-
-def _leave_gpus_alone() -> None:
-    """Keep JAX off the GPUs: this process only needs shapes, and JAX would take most of the runs' GPU memory."""
-    import jax
-
-    jax.config.update("jax_platforms", "cpu")
+    if not options.calibration and not options.dry_run:
+        raise UserError("--no-calibration goes with --dry-run: nothing else measures")
 
 
 def _each(options: GridOptions) -> tuple[Resources, SeedsAs]:
@@ -218,64 +209,48 @@ def _dry_run(
     """Print the runs, their state, and what they need on this machine."""
     if options.launcher == "local":
         resources.require_fit(free, jobs)
-    if options.calibration:
-        _calibrate(jobs, options.calibrate, free, environ)
+    whole = _run_seconds(jobs, free, environ) if options.calibration else []
     statuses = {entry.run.path: entry.status for entry in entries}
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("run", "state", "steps", "time", "memory"):
-        table.add_column(title, no_wrap=True, justify="left" if title in ("run", "state") else "right")
+    rows = []
     for path, status in statuses.items():
         if status.kind in ("finished", "broken"):
             state = "finished" if status.kind == "finished" else f"failed: {status.why}"
-            table.add_row(path, state, f"{status.total:,}", "-", "-")
-    seconds: list[float | None] = []
-    for job in jobs:
+            rows.append((path, state, f"{status.total:,}", "-", "-"))
+    seconds = []
+    for at, job in enumerate(jobs):
         status = statuses[job.folders[0].relative_to(job.runs_dir).as_posix()]
         state = "new" if status.kind == "new" else f"resumes from {status.done:,}"
-        whole = run_seconds(job.settings, job.resources)
-        seconds.append(None if whole is None else whole * len(job.seeds) * (1.0 - status.done / status.total))
-        time = "not measured" if seconds[-1] is None else clock(round(seconds[-1]))
-        table.add_row(job.name, state, f"{status.total:,}", time, f"{job.resources.memory_bytes / 1e9:.2f} GB")
+        seconds += [whole[at] * len(job.seeds) * (1.0 - status.done / status.total)] if whole else []
+        time = clock(round(seconds[-1])) if whole else "not measured"
+        rows.append((job.name, state, f"{status.total:,}", time, f"{job.resources.memory_bytes / 1e9:.2f} GB"))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("run", "state", "steps", "time", "memory"):
+        table.add_column(title, no_wrap=True, justify="left" if title in ("run", "state") else "right")
+    for row in rows:
+        table.add_row(*row)
     # Without markup, because a sentence may contain [brackets].
-    wide = Console(markup=False, soft_wrap=True, width=None if Console().is_terminal else 200)
-    wide.print(table)
-    _print_total(options, entries, jobs, seconds, free)
-    return 0
-
-
-def _calibrate(jobs: Sequence[Job], anew: bool, free: FreeResources, environ: dict[str, str]) -> None:
-    """Measure one job of each kind that was not measured before; with `anew`, of every kind."""
-    kinds = {kind(job.settings, job.resources): job for job in reversed(jobs)}
-    unknown = [job for job in reversed(kinds.values()) if anew or run_seconds(job.settings, job.resources) is None]
-    for at, job in enumerate(unknown, 1):
-        share = job.resources.gpus
-        chosen = tuple(free.gpus)[: ceil(share)]  # as many as one run gets
-        what = f"calibration {at} of {len(unknown)}: {job.settings.env}"
-        print(f"{what} (compiling may take a minute)", file=sys.stderr, flush=True)
-        measured = calibrate(job, environ | resources.gpu_variables(chosen, share, bool(free.gpus)))
-        speed = job.settings.env_steps_per_unroll / measured.iteration_seconds
-        print(
-            f"{what}: {speed:,.0f} steps/s, compiled in {measured.compile_seconds:.0f} s", file=sys.stderr, flush=True
-        )
-
-
-def _print_total(
-    options: GridOptions,
-    entries: Sequence[Entry],
-    jobs: Sequence[Job],
-    seconds: Sequence[float | None],
-    free: FreeResources,
-) -> None:
+    Console(markup=False, soft_wrap=True, width=None if Console().is_terminal else 200).print(table)
     finished = sum(entry.status.kind == "finished" for entry in entries)
     runs = sum(len(job.seeds) for job in jobs)
     print(f"\n{count(len(entries), 'run')}: {finished} finished, {runs} to do as {count(len(jobs), 'job')}")
-    known = [each for each in seconds if each is not None]
-    if len(known) < len(seconds):
-        print(f"Time: {count(len(seconds) - len(known), 'job')} not measured: run it without --no-calibration")
-        return
-    work = sum(each * job.resources.cores for each, job in zip(known, jobs, strict=True))
-    print(f"Work: {work / 3600:,.1f} core-hours on this machine")
-    if options.launcher == "local" and jobs:
-        bound = f"{free.cores} cores, {'?' if free.memory_bytes is None else f'{free.memory_bytes / 1e9:.1f}'} GB"
-        bound += f", {len(free.gpus)} GPUs" if free.gpus else ""
-        print(f"Time: about {clock(round(total_seconds(jobs, known, free)))} here, on {bound}")
+    if whole:
+        work = sum(each * job.resources.cores for each, job in zip(seconds, jobs, strict=True))
+        print(f"Work: {work / 3600:,.1f} core-hours on this machine")
+        if options.launcher == "local":
+            print(f"Time: about {clock(round(total_seconds(jobs, seconds, free)))} here")
+    return 0
+
+
+def _run_seconds(jobs: Sequence[Job], free: FreeResources, environ: dict[str, str]) -> list[float]:
+    """Measure one job of each kind. -> the seconds of each job's whole run"""
+    kinds = {kind(job.settings): job for job in reversed(jobs)}
+    measured = {}
+    for at, (key, job) in enumerate(reversed(kinds.items()), 1):
+        share = job.resources.gpus
+        chosen = tuple(free.gpus)[: ceil(share)]  # as many as one run gets
+        what = f"calibration {at} of {len(kinds)}: {job.settings.env}"
+        print(f"{what} (compiling may take a minute)", file=sys.stderr, flush=True)
+        measured[key] = measure(job, environ | resources.gpu_variables(chosen, share, bool(free.gpus)))
+        speed = job.settings.env_steps_per_unroll / measured[key].iteration_seconds
+        print(f"{what}: {speed:,.0f} steps/s", file=sys.stderr, flush=True)
+    return [measured[kind(job.settings)].run_seconds(job.settings) for job in jobs]

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from dcp.cli.flags import POSITIONAL, parse
-from dcp.cli.main import COMMANDS, show
-from dcp.cli.working import beside, print_json, require_picture, save_both
+from dcp.cli.main import COMMANDS
+from dcp.cli.working import beside, print_json, require_picture, save_both, show
 from dcp.errors import UserError
 
 if TYPE_CHECKING:

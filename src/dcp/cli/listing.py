@@ -5,7 +5,8 @@ from textwrap import fill
 from rich.table import Table
 
 from dcp.cli.flag_help import no_arguments
-from dcp.cli.main import COMMANDS, show
+from dcp.cli.main import COMMANDS
+from dcp.cli.working import show
 
 WIDTH = 100  # of the text below the table
 NUMBERS = ("S", "G", "A", "goal dims", "threshold", "steps")

@@ -1,12 +1,10 @@
 """Find the command and turn a user's mistake into one sentence. A command is imported only when it is called."""
 
-import errno
 import os
 import sys
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dcp import __version__
 from dcp.errors import (
@@ -16,14 +14,10 @@ from dcp.errors import (
     EXIT_REQUEUE,
     RunError,
     UserError,
-    one_line,
     printable,
 )
 from dcp.machine.signals import CLEAN_UPS, raise_again, stopped_at_once
 from dcp.named_code import only_allowed, user_import_path
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 COMMANDS = {
     "train": "Train a policy and write its run folder.",
@@ -43,11 +37,11 @@ COMMANDS = {
     "diagnose": "Compare what an agent's representation knows with the truth.",
     "envs": "List the environments with their sizes.",
     "methods": "List the methods and what sets them apart.",
-    "completion": "Print a script that completes commands and flags in bash, zsh or fish.",
     "doctor": "Check what this machine has and lacks, and train for a moment.",
 }
 # Modules of several commands.
-SHARED = {"envs": "listing", "methods": "listing", "push": "push_pull", "pull": "push_pull"}
+SHARED = {"envs": "listing", "methods": "listing", "push": "share", "pull": "share", "record": "share"}
+SHARED |= {"latency": "export", "compare": "report", "explore": "render"}
 EXIT_CODES = {
     0: "done",
     EXIT_FAULT: "a fault, such as a full disk or a loss that is not finite: see the sentence; checkpoints are kept",
@@ -55,7 +49,6 @@ EXIT_CODES = {
     EXIT_REQUEUE: "stopped by SIGINT or SIGTERM with a checkpoint: run it again with --resume",
     EXIT_INTERRUPTED: "(or 143) stopped at once, by a second signal or before training began; the checkpoints are good",
 }
-PIPE_WIDTH = 160  # a pipe has no width, and a truncated name is useless
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -68,7 +61,9 @@ def main(argv: list[str] | None = None) -> int:
         if argv[:1] == ["help"] and argv[1:]:
             argv = [argv[1], "--help"]
         if not argv or argv[0] in ("-h", "--help", "help", "--version"):
-            print(f"dcp {__version__}" if argv[:1] == ["--version"] else _help())
+            from dcp.cli.flag_help import overview
+
+            print(f"dcp {__version__}" if argv[:1] == ["--version"] else overview())
             return 0
         _require_command(argv[0])
         os.environ.setdefault("PYTHONSAFEPATH", "1")  # for child processes: keeps the current folder off their path
@@ -89,30 +84,17 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _end("stopped", EXIT_INTERRUPTED)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            return _end(f"{error.strerror}: make room, and run it again", EXIT_FAULT)
-        if isinstance(error, OSError) and error.filename is not None and error.strerror:
-            advice = "name a path that exists and that you may use"
-            return _end(f"cannot use {_short(os.fsdecode(error.filename))} ({error.strerror}): {advice}", EXIT_MISTAKE)
-        if variable := _blamed(error):
-            return _end(f"{variable}={os.environ[variable]} does not work ({one_line(error)}): unset it", EXIT_MISTAKE)
-        raise
+        from dcp.cli.flag_help import explained
+
+        if (explanation := explained(error)) is None:
+            raise
+        return _end(*explanation)
 
 
 def _end(sentence: str, code: int) -> int:
     """Print how the command ended, in one line, and return the exit code."""
     print(f"dcp: {printable(' '.join(sentence.split()))}", file=sys.stderr)
     return code
-
-
-def _short(path: str) -> str:
-    return path if len(path) <= 200 else f"{path[:100]}...{path[-50:]}"
-
-
-def _blamed(error: Exception) -> str | None:
-    """Return the environment variable of JAX or MuJoCo that an error names, if the user has set it."""
-    names = (name for name in os.environ if name.startswith(("JAX_", "MUJOCO_")))
-    return next((name for name in names if name.lower() in str(error).lower()), None)
 
 
 def _require_command(name: str) -> None:
@@ -143,33 +125,6 @@ def _current_folder() -> Path | None:
         return Path.cwd()
     except OSError:  # it was removed
         return None
-
-
-def _help() -> str:
-    rows = [f"  {name:<12}{purpose}" for name, purpose in COMMANDS.items()]
-    return "\n".join(
-        [
-            "Direction-conditioned policies for goal-conditioned reinforcement learning.",
-            "",
-            "usage: dcp <command> [options]",
-            "",
-            *rows,
-            "",
-            "  --help           This text; after a command, its options.",
-            "  --version",
-            "  --import MODULE  For any command: import this module first, such as one that registers an environment.",
-        ]
-    )
-
-
-def show(table: "Table") -> None:
-    """Print a table to a terminal or into a pipe."""
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PIPE_WIDTH)
-    console.print(table)
 
 
 def run_as_module() -> int:

@@ -1,15 +1,19 @@
-"""`dcp report`: write one page about many runs, with each of its figures and tables as a file too."""
+"""`dcp report`: one page about many runs. `dcp compare A B`: how two runs differ, and what each reached."""
 
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
-from dcp.cli.working import beside, count, working
+from dcp.cli.working import beside, count, print_json, require_picture, save_both, show, working
 from dcp.errors import EXIT_FAULT, UserError
 from dcp.lab.paper_values import CHECKPOINTS
+
+if TYPE_CHECKING:
+    from dcp.lab.compare_runs import Comparison
+    from dcp.lab.result_tables import Table
 
 MOST_REMARKS = 8
 
@@ -48,3 +52,96 @@ def main(argv: list[str]) -> int:
     print(f"{count(report.num_tables, 'table')} in {report.page.parent / 'tables'}, as CSV, Markdown and LaTeX")
     runs = report.collection.runs
     return EXIT_FAULT if runs and all(run.is_damaged for run in runs) else 0
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    runs: Annotated[tuple[str, ...], POSITIONAL] = ()
+    """Two run folders: A and B."""
+    out: Path | None = None
+    """The picture's file; a PDF of the same name is written next to it. Default: compare.png in A's folder."""
+    json: bool = False
+    """Print the comparison as JSON instead of the tables."""
+
+
+def compare(argv: list[str]) -> int:
+    options = parse(CompareOptions(), argv, "dcp compare", COMMANDS["compare"])
+    if len(options.runs) != 2:
+        raise UserError(f"dcp compare takes two run folders, not {len(options.runs)}: dcp compare A B")
+    out = options.out or beside(options.runs[0], "compare.png")
+    require_picture(out)
+    from dcp.lab import compare_runs
+
+    comparison = compare_runs.compare(*options.runs)
+    files = save_both(compare_runs.comparison_figure(comparison), out) if comparison.metrics else []
+    if options.json:
+        print_json(_as_json(comparison, files))
+    else:
+        _show(comparison, files)
+    return 0
+
+
+def _show(comparison: "Comparison", files: list[Path]) -> None:
+    from dcp.lab.compare_runs import comparison_tables, curves_in_text
+
+    for name, side in (("A", comparison.a), ("B", comparison.b)):
+        print(f"{name}: {side.run.folder} ({side.run.state})")
+    if not comparison.settings:
+        print("No setting differs.")
+    if not comparison.versions:
+        print("They were trained by the same versions." if comparison.a.versions else "Neither kept its versions.")
+    for table in comparison_tables(comparison):
+        _print(table)
+    for line in curves_in_text(comparison):
+        print(line)
+    if not comparison.metrics:
+        print("Nothing to plot: one of the two has no evaluation yet.")
+    if files:
+        print(f"Wrote {' and '.join(map(str, files))}.")
+
+
+def _print(table: "Table") -> None:
+    from rich.table import Table as RichTable
+
+    shown = RichTable(title=table.title, title_justify="left", title_style="bold")
+    for at, column in enumerate(table.columns):
+        shown.add_column(column, justify="right" if table.is_numeric(at) else "left")
+    for row in table.rows:
+        shown.add_row(*(cell.text for cell in row.cells))
+    print()
+    show(shown)
+    for note in table.notes:
+        print(note)
+
+
+def _as_json(comparison: "Comparison", files: list[Path]) -> dict[str, Any]:
+    """Return the comparison for JSON. A gain is a minus b on the same episodes: [mean, half width of the 95% CI]."""
+    from dcp.lab.curves import curve
+
+    results, common = {}, {}
+    for metric in comparison.metrics:
+        results[metric] = []
+        for side in (comparison.a, comparison.b):
+            steps, values = curve(side.run.metrics, metric)
+            points = {"last": side.last(metric), "best": side.best(metric)}  # [steps, value]
+            results[metric].append({**points, "env_steps": steps.tolist(), "values": values.tolist()})
+        shared = comparison.shared(metric)
+        common[metric] = {"env_steps": shared.steps.tolist(), "a": shared.a.tolist(), "b": shared.b.tolist()}
+    evals = []
+    for each in comparison.paired_evals:
+        gains = {"success_gain": each.gain, "time_near_goal_gain": each.time_gain}
+        pairs = {name: [float(gain.mean), float(gain.half_width)] for name, gain in gains.items()}
+        record = {"wins": each.wins, "ties": each.ties, "losses": each.losses}
+        evals.append({"name": each.name, "success": each.success, **pairs, **record})
+    return {
+        "a": str(comparison.a.run.folder),
+        "b": str(comparison.b.run.folder),
+        "states": [comparison.a.run.state, comparison.b.run.state],
+        "settings": {each.name: [each.a, each.b] for each in comparison.settings},
+        "versions": {each.name: [each.a, each.b] for each in comparison.versions},
+        "same_episodes": comparison.same_episodes,
+        "results": results,
+        "common": common,
+        "evals": evals,
+        "files": list(map(str, files)),
+    }

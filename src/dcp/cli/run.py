@@ -251,7 +251,7 @@ def _goal(policy: "ExportedPolicy", options: RunOptions) -> "Callable[[], np.nda
 
 def make_robot(options: RunOptions, cube: bool) -> Any:
     if options.robot == "simulated":
-        from dcp.robots.simulated_robot import SimulatedSo101
+        from dcp.robots.so101_simulated import SimulatedSo101
 
         place = (options.cube or (0.25, 0.0)) if cube else None
         return SimulatedSo101(units=options.units, cube=place, randomize=options.randomize, seed=options.seed)

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from dcp.cli.flags import parse, read
 from dcp.cli.main import COMMANDS, EXIT_CODES
@@ -11,9 +11,6 @@ from dcp.errors import UserError
 from dcp.files import CONFIG_FILE, PLOTS_DIR
 from dcp.named_code import require_allowed
 from dcp.presets import PRESETS, preset_overrides
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -60,14 +57,15 @@ def main(argv: list[str]) -> int:
     given = read(TrainOptions(), argv, "dcp train")
     options = _options(argv, given)
     if options.seeds:
-        from dcp.cli.several_seeds import train_several
+        from dcp.cli.around_training import train_several
 
         return train_several(options, given)
     if options.dry_run:
         from dcp.cli.around_training import dry_run
 
         return dry_run(options.settings, options.runs_dir, options.overwrite, options.resume)
-    from dcp import resume, train
+    from dcp import train
+    from dcp.machine.checks import check
     from dcp.runs.checkpoint import Cadence
     from dcp.runs.folder import holds_run
     from dcp.runs.stopping import Interrupted
@@ -82,8 +80,11 @@ def main(argv: list[str]) -> int:
     outputs["cadence"] = Cadence(options.checkpoint_evals, options.checkpoint_minutes)
     try:
         if resumed is None:
-            run = train(_checked(options), runs_dir=options.runs_dir, overwrite=options.overwrite, **outputs)
+            check(options.settings)  # before Config is made: this knows the environment, so it reports every violation
+            config = Config(**vars(options.settings))
+            run = train(config, runs_dir=options.runs_dir, overwrite=options.overwrite, **outputs)
         else:
+            from dcp import resume
             from dcp.cli.around_training import finished, steps_to_resume
 
             steps = steps_to_resume(Path(resumed), options.settings)
@@ -206,13 +207,6 @@ def _description() -> str:
     rows = [f"  {name:<{width}}{preset.purpose}" for name, preset in PRESETS.items()]
     codes = [f"  {code:<{width}}{meaning}" for code, meaning in EXIT_CODES.items()]
     return "\n".join([COMMANDS["train"], "", "presets:", *rows, "", "exit codes:", *codes])
-
-
-def _checked(options: TrainOptions) -> Config:
-    from dcp.machine.checks import check
-
-    check(options.settings)  # before Config is made: this knows the environment, so it reports every violation
-    return Config(**vars(options.settings))
 
 
 def outcome(last: dict[str, float]) -> str:

@@ -1,4 +1,4 @@
-"""What commands share that look at runs: a line about the work, numbers that make sense, a picture's two files."""
+"""What commands share that look at runs: a line about the work, a picture's two files."""
 
 import os
 import sys
@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from dcp.errors import UserError
 from dcp.files import CONFIG_FILE
@@ -16,6 +17,7 @@ from dcp.files.run_folder import is_zoo, located
 from dcp.files.writing import require_no_links_out
 
 ENDINGS = (".png", ".pdf")  # of a picture
+PIPE_WIDTH = 160  # a pipe has no width, and a truncated name is useless
 Say = Callable[..., None]  # what is being done; if it is counted: how many parts are done, and of how many
 
 
@@ -36,18 +38,6 @@ def working(before: str = "") -> Iterator[Say]:
             last[0] = what
 
         yield say
-
-
-def require_least(options: Any, **least: int) -> None:
-    for name, smallest in least.items():
-        value = getattr(options, name)
-        if value is not None and value < smallest:
-            raise UserError(f"--{name} is {value}: use {smallest} or more")
-
-
-def require_panels(runs: tuple[str, ...], most: int) -> None:
-    if len(runs) > most:
-        raise UserError(f"{len(runs)} policies do not fit side by side: name {most} at most")
 
 
 def beside(run: str | Path, name: str) -> Path:
@@ -92,3 +82,11 @@ def print_json(content: Any) -> None:
 
 def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def show(table: Table) -> None:
+    """Print a table to a terminal or into a pipe."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PIPE_WIDTH)
+    console.print(table)

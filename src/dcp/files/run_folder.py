@@ -125,18 +125,8 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
         Config.from_dict(stored["config"])
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    for older in range(version, SCHEMA_VERSION):
-        stored = _MIGRATIONS[older](stored)
-    known: dict[str, Any] = {"versions": {}, "machine": {}, "earlier_budgets": []}
-    return {**known, **stored}
-
-
-def _from_1(stored: dict[str, Any]) -> dict[str, Any]:
-    """Before runs could be trained longer, each had the one budget of its config."""
-    return {**stored, "schema_version": 2, "earlier_budgets": []}
-
-
-_MIGRATIONS = {1: _from_1}  # each to the next version
+    # Version 1 had no earlier budgets: each run had the one of its config.
+    return {"versions": {}, "machine": {}, "earlier_budgets": [], **stored, "schema_version": SCHEMA_VERSION}
 
 
 def read_metrics(path: Path) -> tuple[dict[str, np.ndarray], bool]:

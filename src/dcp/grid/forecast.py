@@ -1,30 +1,25 @@
-"""Forecast how long a run takes here, from one short training of its kind that was measured once and is kept.
+"""Forecast how long a run takes here, from a short training of its kind: two unrolls and two iterations.
 
 `python -m dcp.grid.forecast JOB.json PARENT` is the process that measures; it prints one line of JSON.
 """
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dcp.config import Config, Settings
 from dcp.errors import EXIT_FAULT, RunError
-from dcp.files.validation import FormatError, checked
-from dcp.grid.jobs import Job, read_json, write_json
-from dcp.grid.resources import FreeResources, Resources
+from dcp.grid.jobs import Job
+from dcp.grid.resources import FreeResources
 from dcp.grid.worker import begin_child
-from dcp.machine import compiling
 from dcp.named_code import user_import_path
-from dcp.runs.checkpoint import machine
 
 # Settings that do not change the time of a step, and the method, because measuring each would take three times as long.
 _FREE = ("method", "seed", "steps", "eval_env", "num_evals", "eval_episodes")
@@ -45,34 +40,14 @@ class Measured:
         return 2 * self.compile_seconds + unrolls + run.num_evals * evaluation
 
 
-def kind(settings: Settings, on: Resources) -> str:
+def kind(settings: Settings) -> str:
     """Return a key: runs with the same key take the same time per step. Rates and shares do not matter."""
     sizes = {n: v for n, v in asdict(settings).items() if n not in _FREE and not isinstance(v, float)}
-    return json.dumps([[socket.gethostname(), machine()["processor"], on.cores, on.gpus], sizes], sort_keys=True)
+    return json.dumps(sizes, sort_keys=True)
 
 
-def calibration_file() -> Path:
-    folder = os.environ.get(compiling.VARIABLE)
-    used = Path(folder).expanduser() if folder and folder != compiling.OFF else compiling.default_folder().parent
-    return used / "calibration.json"
-
-
-def measured_before(settings: Settings, on: Resources) -> Measured | None:
-    """Return what was measured for runs of this kind; None if nothing was, or if the file is damaged."""
-    try:
-        return checked(read_json(calibration_file()).get(kind(settings, on)), Measured)
-    except FormatError:
-        return None
-
-
-def run_seconds(settings: Settings, on: Resources) -> float | None:
-    """Forecast the seconds of one whole run of these resolved settings; None if no run of its kind was measured."""
-    measured = measured_before(settings, on)
-    return None if measured is None else measured.run_seconds(settings)
-
-
-def calibrate(job: Job, environ: Mapping[str, str] | None = None) -> Measured:
-    """Measure a job's kind in a process on as many cores as a run has, and keep the result."""
+def measure(job: Job, environ: Mapping[str, str] | None = None) -> Measured:
+    """Measure a job's kind in a process on as many cores as a run has."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "job.json"
         path.write_text(replace(job, seeds=job.seeds[:1]).to_json(), encoding="utf-8")
@@ -81,10 +56,7 @@ def calibrate(job: Job, environ: Mapping[str, str] | None = None) -> Measured:
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"]
         raise RunError(f"a calibration of {job.settings.env} failed ({lines[-1]}): use --no-calibration")
-    seconds = json.loads(done.stdout.splitlines()[-1])
-    with suppress(OSError):  # without room to keep it, it is measured again next time
-        write_json(calibration_file(), read_json(calibration_file()) | {kind(job.settings, job.resources): seconds})
-    return Measured(**seconds)
+    return Measured(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def total_seconds(jobs: Sequence[Job], seconds: Sequence[float], free: FreeResources) -> float:
@@ -93,11 +65,12 @@ def total_seconds(jobs: Sequence[Job], seconds: Sequence[float], free: FreeResou
     return max([sum(seconds) / max(at_once, 1), *seconds])
 
 
-def _measure_here(config: Config, cores: int) -> dict[str, float]:
+def _measure_here(config: Config, cores: int) -> Measured:
     """Time two unrolls and two iterations at the run's own sizes, with its own programs; the first of each compiles."""
     import jax
 
     from dcp.algorithm import make_algorithm
+    from dcp.machine import compiling
     from dcp.machine.programs import Programs
 
     compiling.enable_cache()
@@ -114,18 +87,16 @@ def _measure_here(config: Config, cores: int) -> dict[str, float]:
     run, first_unroll = timed(programs.prefill, run)
     run, unroll = timed(programs.prefill, run)
     (run, _), first_iteration = timed(programs.iteration, run)
-    (run, _), iteration = timed(programs.iteration, run)
-    compile_seconds = max(0.0, first_unroll - unroll) + max(0.0, first_iteration - iteration)
-    return {"compile_seconds": compile_seconds, "unroll_seconds": unroll, "iteration_seconds": iteration}
+    _, iteration = timed(programs.iteration, run)
+    return Measured(max(0.0, first_unroll - unroll) + max(0.0, first_iteration - iteration), unroll, iteration)
 
 
 def main(argv: list[str]) -> int:
-    file, parent = argv
-    job = Job.read(file)
-    if not begin_child(int(parent), job.resources.cores):
+    job = Job.read(argv[0])
+    if not begin_child(int(argv[1]), job.resources.cores):
         return EXIT_FAULT
     with user_import_path(job.code, job.imports):
-        print(json.dumps(_measure_here(Config(**asdict(job.settings)), job.resources.cores)))
+        print(json.dumps(asdict(_measure_here(Config(**asdict(job.settings)), job.resources.cores))))
     return 0
 
 

@@ -13,7 +13,6 @@ from typing import Literal, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -22,8 +21,7 @@ from dcp.files import METRICS_FILE
 from dcp.files.run_folder import load_run
 from dcp.grid.jobs import Entry, Job, JobStatus, Row, State, fault, holder, last_row, stopped_learning
 from dcp.grid.worker import read_beat
-from dcp.runs.display import say
-from dcp.runs.terminal import clock
+from dcp.runs.display import clock, say
 
 STALE = 600.0  # seconds after which a heartbeat no longer shows the speed
 STYLES: dict[State, str] = {
@@ -34,8 +32,7 @@ STYLES: dict[State, str] = {
     "finished": "green",
 }
 ORDER = tuple(STYLES)  # a terminal with few lines drops the last ones
-TITLES = ("state", "", "steps/s", "left", "success", "near goal")  # besides the run's name and a bar
-GAP, BAR, NAME = 2, 16, 24  # columns of a terminal; without a bar if names would have fewer than NAME
+NAME = 36  # characters of a run's name in the live table
 REASONS = 3  # lines that say why runs failed
 PLAIN_EVERY = 60.0  # seconds between two summaries in a log
 
@@ -180,7 +177,7 @@ class LiveTable:
 
     def update(self, lines: Sequence[Line]) -> None:
         console = self._live.console
-        self._live.update(render(lines, console.height - 4 - REASONS, console.width), refresh=True)
+        self._live.update(render(lines, console.height - 4 - REASONS), refresh=True)
 
     def note(self, sentence: str) -> None:
         self._live.console.print(Text(sentence))  # not with rich, which would read [brackets] as markup
@@ -203,45 +200,26 @@ def make_table(kind: Literal["auto", "live", "plain", "none"] = "auto") -> Plain
     return LiveTable(console) if kind == "live" or (kind == "auto" and console.is_terminal) else PlainTable()
 
 
-def render(lines: Sequence[Line], height: int, width: int) -> RenderableType:
-    """Draw at most `height` lines, running jobs first. A narrow terminal shortens the names and has no bar."""
+def render(lines: Sequence[Line], height: int) -> RenderableType:
+    """Draw at most `height` lines, running jobs first."""
     ordered = sorted(lines, key=lambda line: ORDER.index(line.state))
-    shown = ordered[: max(height, 1)]
-    rows = [_cells(line) for line in shown]
-    taken = sum(max(map(len, column)) + GAP for column in zip(TITLES, *rows, strict=True))
-    longest = max((len(line.name) for line in shown), default=0)
-    bar = BAR if width - taken - BAR - GAP >= min(longest, NAME) else 0
-    name = max(width - taken - (bar + GAP) * (bar > 0), NAME // 2)
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
-    table.add_column("run", no_wrap=True)
-    table.add_column(TITLES[0], no_wrap=True)
-    if bar:
-        table.add_column("progress", no_wrap=True)
-    for title in TITLES[1:]:
-        table.add_column(title, no_wrap=True, justify="right")
-    for line, (state, *numbers) in zip(shown, rows, strict=True):
-        bars = [ProgressBar(line.total or 1, line.done, width=bar)] if bar else []
-        table.add_row(Text(_short(line.name, name)), Text(state, STYLES[line.state]), *bars, *numbers)
-    rest = len(ordered) - len(shown)
-    more = [Text(f"and {rest} more", "dim")] if rest else []
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("run", "state", "done", "steps/s", "left", "success", "near goal"):
+        table.add_column(title, no_wrap=True, justify="left" if title in ("run", "state") else "right")
+    for line in ordered[: max(height, 1)]:
+        state = line.state if line.attempt < 2 else f"{line.state}, attempt {line.attempt}"
+        table.add_row(
+            line.name if len(line.name) <= NAME else f"…{line.name[1 - NAME :]}",  # method and seed are at the end
+            Text(state, STYLES[line.state]),
+            f"{line.done / line.total:4.0%}" if line.total else "-",
+            "-" if line.speed is None else f"{line.speed:,.0f}",
+            "-" if line.left is None else clock(round(line.left)),
+            "-" if line.row is None else f"{line.row['success_once']:.1%}",
+            "-" if line.row is None else f"{line.row['time_near_goal']:.1f}",
+        )
+    rest = len(ordered) - max(height, 1)
+    more = [Text(f"and {rest} more", "dim")] if rest > 0 else []
     return Group(table, *more, *_reasons(ordered), Text(summary(lines), "bold"))
-
-
-def _cells(line: Line) -> list[str]:
-    """Return a line's cells in the order of `TITLES`."""
-    return [
-        line.state if line.attempt < 2 else f"{line.state}, attempt {line.attempt}",
-        f"{line.done / line.total:4.0%}" if line.total else "-",
-        "-" if line.speed is None else f"{line.speed:,.0f}",
-        "-" if line.left is None else clock(round(line.left)),
-        "-" if line.row is None else f"{line.row['success_once']:.1%}",
-        "-" if line.row is None else f"{line.row['time_near_goal']:.1f}",
-    ]
-
-
-def _short(name: str, width: int) -> str:
-    """Cut the beginning of a name, because method and seed at its end tell runs apart."""
-    return name if len(name) <= width else f"…{name[len(name) - width + 1 :]}"
 
 
 def _reasons(lines: Sequence[Line]) -> list[Text]:

@@ -23,8 +23,8 @@ from dcp.files.run_folder import load_run
 from dcp.files.validation import FormatError, Name, checked, parse_json
 from dcp.files.writing import require_no_links_out, write_whole
 from dcp.grid.resources import Resources, run_memory
-from dcp.runs.folder import holds_run, owner
-from dcp.runs.run_status import differing, has_all_results, how_far, read_plan
+from dcp.runs.folder import holds_run
+from dcp.runs.run_status import differing, how_far, is_finished, owner, read_plan
 from dcp.runs.tracking import Tracking
 
 GRID_DIR = "grid"  # next to the runs: jobs/, logs/, progress/
@@ -205,7 +205,7 @@ def run_status(folder: Path, asked: Settings) -> RunStatus:
             differences = (f"{n} {getattr(stored, n)} where {getattr(asked, n)} is asked for" for n in names[:3])
             why = f"holds another run ({', '.join(differences)}): choose another --runs-dir, or move that run away"
             return RunStatus("other", why=f"{folder} {why}")
-        if has_all_results(folder, stored) and asked.num_unrolls <= stored.num_unrolls:
+        if is_finished(folder, verified=False) and asked.num_unrolls <= stored.num_unrolls:
             return RunStatus("finished", total, total)
         return RunStatus("interrupted", how_far(folder)[0], total, steps=max(asked.steps, stored.steps))
     except UserError as error:

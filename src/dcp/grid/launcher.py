@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE
-from dcp.grid.grid_display import Line, LineReader
+from dcp.grid.grid_display import Line, LineReader, LiveTable, PlainTable
 from dcp.grid.jobs import Entry, Job, JobStatus, open_log
 from dcp.grid.resources import FreeResources, gpu_variables, require_fit
 
@@ -52,12 +52,6 @@ class Launcher(Protocol):
         ...
 
 
-class GridDisplay(Protocol):
-    def update(self, lines: Sequence[Line]) -> None: ...
-
-    def note(self, sentence: str) -> None: ...
-
-
 @dataclass
 class Driver:
     """Submit a grid's jobs, resume failed ones from their checkpoints, and show how far all of them are."""
@@ -65,7 +59,7 @@ class Driver:
     launcher: Launcher
     entries: Sequence[Entry]
     jobs: Sequence[Job]
-    display: GridDisplay
+    display: PlainTable | LiveTable
     retries: int = 2
     poll: float = POLL
     stopped: bool = False  # by a signal

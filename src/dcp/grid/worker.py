@@ -24,8 +24,7 @@ from dcp.config import Config
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
 from dcp.grid.jobs import Job, Row, holder, read_record, run_status, write_json
 from dcp.named_code import user_import_path
-from dcp.runs.display import Display, Progress
-from dcp.runs.terminal import Pace
+from dcp.runs.display import Display, Pace, Progress
 
 WAIT = 2.0  # seconds between two looks at a folder that another process writes to
 BEAT = 1.0  # seconds between two heartbeats
@@ -77,8 +76,9 @@ def _train_when_free(job: Job, say: Callable[[str], None]) -> None:
 
 def _train(job: Job) -> None:
     from dcp.runs.checkpoint import Cadence
+    from dcp.runs.resuming import resume
     from dcp.runs.seeds import train_seeds
-    from dcp.runs.training import resume, train
+    from dcp.runs.training import train
 
     config, folder, options = Config(**asdict(job.settings)), job.folders[0], dict(vars(job.options))
     overwrite = options.pop("overwrite")

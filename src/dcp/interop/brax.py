@@ -8,6 +8,7 @@ It also has what JaxGCRL's agents read from an environment: `state_dim`, `goal_i
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, get_args
 
 import jax
@@ -119,9 +120,5 @@ def register() -> list[str]:
     """Add every environment to Brax's registry: `brax.envs.create("dcp/ant_u_maze")`. -> the names"""
     names = [PREFIX + name for name in ENVIRONMENTS]
     for name in names:
-        envs.register_environment(name, _maker(name.removeprefix(PREFIX)))  # pyright: ignore[reportArgumentType]
+        envs.register_environment(name, partial(BraxEnv, name.removeprefix(PREFIX)))  # pyright: ignore[reportArgumentType]
     return names
-
-
-def _maker(name: str) -> Any:
-    return lambda **settings: BraxEnv(name, **settings)

@@ -159,12 +159,6 @@ def _refuse_walls(spec: EnvSpec, goal: np.ndarray) -> None:
         raise UserError(f"the goal lies in a wall of {spec.name} or outside it: choose a point of a free cell")
 
 
-def check_placed(spec: EnvSpec, wanted: np.ndarray, placed: np.ndarray) -> None:
-    """Refuse a goal outside the plane in which targets move: a third coordinate must equal the targets' height."""
-    if not np.allclose(wanted, placed, rtol=0.0, atol=1e-4):
-        raise UserError(f"{spec.name} cannot have the goal {wanted.tolist()}: the nearest is {placed.tolist()}")
-
-
 class GoalTask:
     """Convert between an environment's arrays and what Gymnasium's users pass and get."""
 
@@ -223,7 +217,10 @@ class GoalTask:
             state, seen = programs.start(words, episode)
         else:
             state, seen = programs.start_toward(words, episode, goal)
-            check_placed(self.spec, goal, self.spec.split(np.asarray(seen.obs))[1])
+            placed = self.spec.split(np.asarray(seen.obs))[1]
+            if not np.allclose(goal, placed, rtol=0.0, atol=1e-4):  # a third coordinate is the targets' height
+                name = self.spec.name
+                raise UserError(f"{name} cannot have the goal {goal.tolist()}: the nearest is {placed.tolist()}")
         if np.any(np.asarray(seen.flags)[..., DIVERGED]):
             raise RunError(f"{self.spec.name} draws a first state that is not finite")
         return state, seen

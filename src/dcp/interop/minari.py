@@ -4,7 +4,7 @@ The episodes are those of `dcp eval` with the same seeds: only the seed decides 
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -74,7 +74,7 @@ class Recorded(NamedTuple):
     terminated: bool  # by the environment; False if the time limit or a diverging step ended it
 
 
-def record_episodes(arena: Arena, policy: Policy, on_seed: Callable[[], object] = int) -> Iterator[Recorded]:
+def record_episodes(arena: Arena, policy: Policy) -> Iterator[Recorded]:
     """Play the episodes of `arena` and yield each. An episode whose first step diverges is left out."""
     play = partial(_play, _Remembering(arena.env), arena.episodes, arena.length)
     run = play if getattr(policy, "on_host", False) else jax.jit(play, compiler_options=compiler_options())
@@ -87,7 +87,6 @@ def record_episodes(arena: Arena, policy: Policy, on_seed: Callable[[], object] 
                 ended = bool(done[steps, i])
                 near_goal = record.near_goal[:steps, i]
                 yield Recorded(seed, obs[: steps + 1, i], actions[1 : steps + 1, i], near_goal, ended)
-        on_seed()
 
 
 def _play(env: Environment, num_episodes: int, length: int, policy: Policy, key: Array) -> Record:

@@ -52,7 +52,8 @@ def violations(settings: Settings, *, memory: bool = True) -> list[str]:
         return problems
     names = _unknown_names(settings)
     envs, broken = _environments(settings)
-    if not envs or _broken_length(settings):  # nothing can be resolved
+    broken_length = settings.episode_length is not None and settings.episode_length < 2
+    if not envs or broken_length:  # nothing can be resolved
         return list(dict.fromkeys([*broken, *names, *settings.violations()]))  # the environment may say the same
     settings = settings.resolve(envs[0].spec.episode_length)
     problems = [*broken, *names, *settings.violations(), *_device_violations(settings, envs[0].spec)]
@@ -74,10 +75,6 @@ def _device_violations(settings: Settings, spec: EnvSpec) -> list[str]:
             f"use split_batches off, or batch_size a multiple of {count}"
         )
     return [problem for problem in problems if problem]
-
-
-def _broken_length(settings: Settings) -> bool:
-    return settings.episode_length is not None and settings.episode_length < 2
 
 
 def _unknown_names(settings: Settings) -> list[str]:

@@ -123,12 +123,6 @@ def gpu_graphs() -> str:
     return chosen
 
 
-def graphs_in_use() -> str:
-    """Return the row of GPU_GRAPHS that programs are compiled with: "xla" also if XLA refuses the one in force."""
-    on_gpu = jax.default_backend() in ("gpu", "cuda")
-    return gpu_graphs() if on_gpu and compiler_options() is not None else "xla"
-
-
 @cache
 def _accepted(options: tuple[tuple[str, str | int | bool], ...]) -> bool:
     """Try options before relying on them: XLA may not know one any longer, or a driver may fail with it. Once each.

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -21,7 +21,7 @@ from dcp.files.writing import write_whole as write_whole
 from dcp.interfaces import Problem
 from dcp.methods import table  # noqa: F401  fills the tables
 from dcp.named_code import code_in, require_imported
-from dcp.networks import MLP, init_scale
+from dcp.networks import init_scale
 from dcp.policies.policy import (
     CHECKSUM,
     KINDS,
@@ -50,11 +50,10 @@ def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, A
     """Return a policy and its metadata from one read, because a run in training may replace its file at any moment."""
     path = _policy_file(path)
     with _opened(path) as file:
-        metadata = written = _metadata(path, file)
+        metadata = _metadata(path, file)
         try:
-            arrays = {name: _Array.of(file, name) for name in file.keys()}  # noqa: SIM118
-            if metadata["schema_version"] == 1:
-                arrays, metadata = _from_1(arrays, metadata)
+            headers = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            arrays = {name: _Array(tuple(h.get_shape()), h.get_dtype()) for name, h in headers.items()}
             spec = _spec(metadata["spec"])
             stored = {kind: checked(metadata.get(kind), _Part) for kind in KINDS}
             _require_bounded(stored, len(arrays))
@@ -71,8 +70,8 @@ def load_policy_and_about(path: str | Path) -> tuple[DeployedPolicy, dict[str, A
             chunk = metadata.get("action_chunk", 1)
             like = _matching(spec, parts, arrays, chunk, metadata.get("scaled", False))  # before any array is read
             # They stay in NumPy until used, because starting a device takes as long as everything else here.
-            read = {name: file.get_tensor(array.stored_name) for name, array in arrays.items()}
-            _require_checksum(written, {arrays[name].stored_name: array for name, array in read.items()})
+            read = {name: file.get_tensor(name) for name in arrays}
+            _require_checksum(metadata, read)
             _require_finite(read)
         except Exception as error:
             raise _damaged(path, error) from error
@@ -127,8 +126,8 @@ def _metadata(path: Path, file: Any) -> dict[str, Any]:
         version = checked(metadata, _Version).schema_version
     except FormatError as error:
         raise UserError(f"{path} has damaged metadata ({error}): train or copy it again") from error
-    if version < 1:
-        raise UserError(f"{path} has schema {shown(version)}, which no dcp has written: train or copy it again")
+    if version < 2:
+        raise UserError(f"{path} has schema {shown(version)}, which this dcp does not read: train or copy it again")
     if version > POLICY_SCHEMA_VERSION:
         raise UserError(
             f"{path} has schema {shown(version)}, newer than {POLICY_SCHEMA_VERSION}: upgrade dcp to load it"
@@ -143,14 +142,8 @@ def _metadata(path: Path, file: Any) -> dict[str, Any]:
 class _Array(NamedTuple):
     """Hold what the header says of an array."""
 
-    stored_name: str
     shape: tuple[int, ...]
     dtype: str
-
-    @classmethod
-    def of(cls, file: Any, name: str) -> Self:
-        header = file.get_slice(name)
-        return cls(name, tuple(header.get_shape()), header.get_dtype())
 
 
 # Schemas of the metadata. The spec and the parts have their own: EnvSpec, and each part's fields.
@@ -165,16 +158,6 @@ class _Metadata(Struct):
     action_chunk: Annotated[int, Meta(ge=1, le=10_000)] = 1
     scaled: bool = False
     about: About = field(default_factory=About)
-
-
-class _Networks1(Struct):
-    repr_dim: int
-
-
-class _Metadata1(Struct):
-    networks: _Networks1
-    energy: Name
-    condition: Name
 
 
 class _Part(Struct):
@@ -215,22 +198,6 @@ def _require_bounded(parts: Mapping[str, _Part], arrays: int) -> None:
                 raise FormatError(f"{kind}.{shown(name)} is {shown(value)}")
             if isinstance(value, int) and name == "depth" and value > layers:
                 raise FormatError(f"{kind}.depth is {value}, but there are {arrays} arrays")
-
-
-def _from_1(arrays: dict[str, _Array], metadata: dict[str, Any]) -> tuple[dict[str, _Array], dict[str, Any]]:
-    """Convert schema 1, which had only an MLP, the contrastive critic, and a condition without settings."""
-    checked(metadata, _Metadata1)
-    shape = metadata["networks"]
-    mlp = {name: shape[name] for name in MLP.from_config if name in shape}
-    critic = {"energy": metadata["energy"], "repr_dim": shape["repr_dim"]}
-    parts = {
-        "network": {"name": "mlp", "settings": mlp},
-        "critic": {"name": "contrastive", "settings": critic},
-        "condition": {"name": metadata["condition"], "settings": {}},
-    }
-    renamed = {f"critic{name.removeprefix('encoders')}" if name.startswith("encoders/") else name: array
-               for name, array in arrays.items()}  # fmt: skip
-    return renamed, {**metadata, **parts}
 
 
 class _Sizes(Struct):
@@ -280,7 +247,7 @@ def _matching(spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, _Array], c
     """
     actor, params = _shapes(spec, *(parts[kind] for kind in KINDS), chunk)
     scale = jax.eval_shape(lambda: init_scale("running", spec)) if scaled else ()
-    stored = {name: (array.shape, array.dtype) for name, array in arrays.items()}
+    stored = dict(arrays)
     wanted, wrong = {}, []
     for critic_params in (deployed_params(parts["critic"], params), params):
         like = {"actor": actor, "critic": critic_params, "scale": scale}

@@ -44,9 +44,9 @@ class Bus:
     Waiting ends after PATIENCE, so that a hanging read does not block the safe action.
     """
 
-    def __init__(self, robot: Robot, lost_packets: tuple[type[Exception], ...]):
+    def __init__(self, robot: Robot):
         self.lock = threading.Lock()
-        self._robot, self._lost_packets = robot, lost_packets
+        self._robot = robot
         self._reading: Reading | None = None
 
     def read(self, reading_of: Callable[[Mapping[str, Any]], Reading]) -> Reading:
@@ -54,7 +54,7 @@ class Bus:
         many in a row count as stale."""
         try:
             observation = self.observe()
-        except self._lost_packets:
+        except ConnectionError:
             if self._reading is None:
                 raise
             return self._reading
@@ -89,7 +89,6 @@ class LeRobotArm:
         state: Sequence[str] | None = None,  # the policy's state, in its order; None: the action's features
         joints: Sequence[str] | None = None,  # the policy's action, in its order; None: the robot's own
         goal: Sequence[str] | None = None,  # the policy's goal, in its order; None: the state's features
-        lost_packets: tuple[type[Exception], ...] = (ConnectionError,),
     ):
         self.robot = robot
         self.joints = tuple(robot.action_features if joints is None else joints)
@@ -105,7 +104,7 @@ class LeRobotArm:
                 raise UserError(f"{name} needs a low below its high, in the robot's units: give both")
         self.goal: Mapping[str, float] | None = None  # in the robot's units; you may replace it at any time
         self.last_sent: Any = None  # what the robot reports as sent: its own limits may have changed the action
-        self._bus = Bus(robot, lost_packets)
+        self._bus = Bus(robot)
 
     def read_state(self) -> Reading:
         """Read the state, each value in [-1, 1]."""

@@ -69,7 +69,6 @@ class So101Arm:
         control: str = "joints",  # what the policy was trained to move: joints, or tool
         accumulate: bool = False,  # a target continues from the last target instead of the last reading
         speed: float = 1.0,  # the share of MAX_CHANGE per step where the action has no bound: see send_action
-        lost_packets: tuple[type[Exception], ...] = (ConnectionError,),
         clock: Callable[[], float] = time.monotonic,
     ):
         self.robot = robot
@@ -95,7 +94,7 @@ class So101Arm:
         features = FEATURES + (CUBE if self.has_cube else ())
         if missing := [name for name in features if name not in robot.observation_features]:
             raise UserError(f"the robot has no {', '.join(missing)}: an SO-101 has {', '.join(features)}")
-        self._bus, self._clock = Bus(robot, lost_packets), clock
+        self._bus, self._clock = Bus(robot), clock
         self._pose: np.ndarray | None = None  # [6]: radians, the last reading that was finite
         self._time = 0.0
         self.sent: np.ndarray | None = None  # [6]: radians, the last target

@@ -21,7 +21,7 @@ from dcp.envs.physics_env import MUJOCO, PhysicsEnv
 from dcp.physics import Engine, PhysicsState
 from dcp.robots import so101
 from dcp.robots.so101 import MAX_DELAY, RANGES, VARIED
-from dcp.robots.so101_model import CUBE_HALF, drawn_spec, table_spec
+from dcp.robots.so101_simulated import CUBE_HALF, drawn_spec, table_spec
 from dcp.types import Array, EnvSpec
 
 FRAMES = 6  # of 1/180 s: a control step is LeRobot's 1/30 s

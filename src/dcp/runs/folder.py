@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LOCK_FILE = ".lock"
 REPLACED_DIR = ".replaced"
-_TRIES, _PAUSE = 10, 0.02  # seconds between two tries: `owner` takes the lock for a moment, only to look
+_TRIES, _PAUSE = 10, 0.02  # seconds between two tries: `run_status.owner` takes the lock for a moment, only to look
 
 
 class FolderLock:
@@ -42,7 +42,7 @@ class FolderLock:
     def _acquire(self) -> int:
         tries = _TRIES
         while True:
-            descriptor = _open_lock(self._path, os.O_RDWR | os.O_CREAT)
+            descriptor = open_lock(self._path, os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -97,30 +97,13 @@ class FolderLock:
         self._descriptor = None
 
 
-def _open_lock(path: Path, flags: int) -> int:
+def open_lock(path: Path, flags: int) -> int:
     """Open a lock file, and nothing else: a pipe would wait for its other end."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, f"{path.name} is not a regular file", str(path))
     return descriptor
-
-
-def owner(folder: Path) -> str | None:
-    """Return who writes to this folder now, as "process 12 on host", or None. Takes a shared lock for a moment."""
-    try:
-        descriptor = _open_lock(folder / LOCK_FILE, os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return os.read(descriptor, 200).decode(errors="replace").strip() or "another process"
-    except OSError:
-        return None  # a writer gets the error
-    finally:
-        os.close(descriptor)
-    return None
 
 
 @dataclass(frozen=True)
@@ -172,24 +155,6 @@ class RunFolder:
             from dcp.runs.replaced_run import drop_replaced
 
             drop_replaced(self.path)
-
-    def remove(self) -> None:
-        """Remove the files of this run, and restore the run that it replaced."""
-        from dcp.runs.replaced_run import restore_replaced
-
-        restore_replaced(self.path)
-
-    def discard(self) -> None:
-        """Remove a run that ended without a result, and restore what was there before. A folder that was moved or
-        removed is left alone: its path may belong to another run by now."""
-        if not self.lock.is_held():
-            self.lock.release()
-            return
-        self.remove()
-        self.lock.release()
-        with suppress(OSError):  # not empty, or not permitted
-            for folder in (self.path, self.path.parent, self.path.parent.parent):  # seed_<n>, <method>, <env>
-                folder.rmdir()
 
 
 @dataclass
@@ -256,7 +221,9 @@ class Results:
     def leave(self, last: int | None) -> None:
         """Remove the folder if it holds no result. `last`: environment steps at the newest checkpoint."""
         if not (self.is_worth_keeping(last) or self.folder.fault.exists()):
-            self.folder.discard()
+            from dcp.runs.replaced_run import discard
+
+            discard(self.folder)
 
     def is_worth_keeping(self, last: int | None) -> bool:
         return bool(self.rows) or self.resumed or last is not None
@@ -292,7 +259,9 @@ def claim(runs_dir: str | Path, config: Config, overwrite: bool = False) -> RunF
                 (path / PLOTS_DIR).mkdir(exist_ok=True)
                 folder.save_config()
             except OSError:
-                folder.remove()
+                from dcp.runs.replaced_run import restore_replaced
+
+                restore_replaced(path)
                 raise
         except BaseException:
             folder.lock.release()

@@ -5,6 +5,7 @@ replaced run without config.json was only partly moved away; one with it is kept
 """
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from dcp.errors import UserError
@@ -19,7 +20,7 @@ from dcp.files import (
     TENSORBOARD_DIR,
     TRACKING_FILE,
 )
-from dcp.runs.folder import REPLACED_DIR
+from dcp.runs.folder import REPLACED_DIR, RunFolder
 
 _RETURNING_DIR, _GONE_DIR = ".replaced.returning", ".replaced.gone"  # being restored; being removed
 # All files that a run writes. `--overwrite` replaces only these.
@@ -92,6 +93,19 @@ def drop_replaced(path: Path) -> None:
     if (path / REPLACED_DIR).is_dir():
         (path / REPLACED_DIR).rename(path / _GONE_DIR)
         _remove(path / _GONE_DIR)
+
+
+def discard(folder: RunFolder) -> None:
+    """Remove a run that ended without a result, and restore what was there before. A folder that was moved or removed
+    is left alone: its path may belong to another run by now."""
+    if not folder.lock.is_held():
+        folder.lock.release()
+        return
+    restore_replaced(folder.path)
+    folder.lock.release()
+    with suppress(OSError):  # not empty, or not permitted
+        for place in (folder.path, folder.path.parent, folder.path.parent.parent):  # seed_<n>, <method>, <env>
+            place.rmdir()
 
 
 def _remove_written(path: Path) -> None:

@@ -1,13 +1,13 @@
-"""Read a run folder that training left: what was planned, how far the run got, and its checkpoints, to resume it.
-
-A run whose budget was raised keeps its planned evaluations; further ones follow at the same interval.
-"""
+"""Read a run folder that training left: what was planned, how far the run got, and its checkpoints."""
 
 import errno
+import fcntl
+import os
 import shlex
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, replace
+from contextlib import suppress
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,14 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from msgspec import Meta, Struct
 
-from dcp.algorithm import Algorithm, RunState
+from dcp.algorithm import RunState
 from dcp.config import Config, Settings, fields_where
 from dcp.errors import UserError, shown
 from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE
 from dcp.files.run_folder import is_zoo, load_run, read_config_file
 from dcp.files.validation import MEGABYTE, Count, FormatError, Name, checked, open_regular, read_json, read_text
-from dcp.files.writing import require_no_links_out
-from dcp.loop import Budget, HostState, iterations_of
+from dcp.loop import Budget, HostState
 from dcp.runs.checkpoint import (
     ARRAYS_FILE,
     CHECKPOINT_SCHEMA_VERSION,
@@ -42,8 +41,7 @@ from dcp.runs.checkpoint import (
     sums,
     versions,
 )
-from dcp.runs.folder import FolderLock, RunFolder
-from dcp.runs.replaced_run import finish_replacing
+from dcp.runs.folder import LOCK_FILE, open_lock
 
 UNSPLIT = "off"  # the value of split_batches before config.json stored it
 POOL = "acting/command/pool"  # the name of the command's array
@@ -73,56 +71,6 @@ def read_plan(path: Path) -> tuple[Config, tuple[Budget, ...]]:
         if before.steps >= after.steps or before.num_evals >= after.num_evals:
             raise UserError(f"{path / CONFIG_FILE} has earlier_budgets that do not increase: restore the file")
     return config, earlier
-
-
-def raised(config: Config, earlier: tuple[Budget, ...], steps: int) -> tuple[Config, tuple[Budget, ...]]:
-    """Plan the same run with more steps; further evaluations are as far apart as the last planned ones."""
-    more = iterations_of(config, steps) - config.num_iterations
-    if more <= 0:  # the same number of whole unrolls
-        return config, earlier
-    before = earlier[-1] if earlier else None
-    iterations = config.num_iterations - (iterations_of(config, before.steps) if before else 0)
-    evaluations = config.num_evals - (before.num_evals if before else 0)
-    further = max(1, round(more * evaluations / iterations))
-    now = Budget(config.steps, config.num_evals)
-    return replace(config, steps=steps, num_evals=config.num_evals + further), (*earlier, now)
-
-
-def reopen(path: str | Path, steps: int | None = None) -> RunFolder:
-    """Lock the folder of a run to resume, with a raised budget if `steps` is larger (`save_config` stores it)."""
-    path = Path(path)
-    read_plan(path)  # refuses a folder that holds no run
-    require_no_links_out(path)
-    try:
-        lock = FolderLock(path)
-    except OSError as error:
-        raise UserError(f"cannot write to {path} ({error.strerror}): make it writable, or copy it elsewhere") from error
-    try:
-        finish_replacing(path)
-        config, earlier = read_plan(path)
-        config = replace(config, split_batches=config.split_batches or UNSPLIT)
-        if steps is not None and steps < config.steps:
-            raise UserError(f"steps {steps} are fewer than the run's {config.steps}: steps can only be raised")
-        if steps is not None:
-            config, earlier = raised(config, earlier, steps)
-    except BaseException:
-        lock.release()
-        raise
-    return RunFolder(path, config, lock, earlier)
-
-
-def require_same_algorithm(algorithm: Algorithm, folder: RunFolder) -> Algorithm:
-    """Return the algorithm with the run's config; refuse one with other environments or parts than the run's."""
-    same = replace(algorithm, config=folder.config)  # its config now names its own parts, if they are others
-    has = {name: getattr(same.config, name) for name in algorithm.decided | same.decided}
-    has |= {name: getattr(algorithm.config, name) for name in ("env", "eval_env", "fidelity", "randomize", "control")}
-    stored = {name: getattr(folder.config, name) for name in sorted(has)}
-    names = [name for name in stored if has[name] != stored[name]]
-    names = [name for name in names if stored[name] not in (None, {})] or names  # None: as the method has it
-    if names:
-        differences = (f"{name} {shown(stored[name])} where the algorithm has {shown(has[name])}" for name in names)
-        raise UserError(f"{folder.path} was begun with {', '.join(differences)}: give the algorithm that began the run")
-    return same
 
 
 def differing(stored: Config, earlier: tuple[Budget, ...], asked: Settings) -> list[str]:
@@ -160,41 +108,51 @@ def budget_to_resume_with(path: Path, asked: Settings) -> int | None:
 def how_far(path: Path) -> tuple[int, int]:
     """Return the environment steps from which this run can resume, and those of its budget."""
     config, _ = read_plan(path)
-    for checkpoint in checkpoints(path / CHECKPOINTS_DIR):
-        try:
-            return _present_record(checkpoint)["env_steps"], _total(config)
-        except (DamagedError, UserError, LookupError):
-            continue  # fall back to the one before it
-    return 0, _total(config)
+    record = _newest_record(path)
+    return record["env_steps"] if record else 0, config.num_unrolls * config.env_steps_per_unroll
 
 
-def is_finished(path: Path) -> bool:
-    """Return whether the run is complete, its last evaluation included. A damaged run does not count as complete."""
+def is_finished(path: Path, verified: bool = True) -> bool:
+    """Return whether the run is complete, its last evaluation included. A damaged run does not count as complete;
+    without `verified` this is fast, because no checksums are computed."""
     config, _ = read_plan(path)
-    saved = checkpoints(path / CHECKPOINTS_DIR)
-    for checkpoint in saved:
-        try:
-            verify(checkpoint)
-            return len(_present_record(checkpoint)["rows"]) == config.num_evals
-        except (DamagedError, UserError, LookupError):
-            continue
-    if saved:
-        return False
-    try:  # the run kept no checkpoint
-        return load_run(path).metrics["env_steps"][-1] >= _total(config)
+    try:
+        evaluations = len(load_run(path).metrics["env_steps"])
     except (UserError, LookupError):
         return False
+    if checkpoints(path / CHECKPOINTS_DIR):  # else the run kept none
+        record = _newest_record(path, verified)
+        evaluations = min(evaluations, len(record["rows"])) if record else 0
+    return evaluations == config.num_evals and (path / POLICY_FILE).is_file()
 
 
-def has_all_results(folder: Path, config: Config) -> bool:
-    """Return whether the run is complete, like `is_finished`, but fast: checksums are not verified."""
+def _newest_record(path: Path, verified: bool = False) -> dict[str, Any] | None:
+    """Return the record of the newest checkpoint that can be read, and with `verified` is as written; else None."""
+    for checkpoint in checkpoints(path / CHECKPOINTS_DIR):
+        with suppress(DamagedError, UserError):  # fall back to the one before it
+            if verified:
+                verify(checkpoint)
+            record = read_record(checkpoint)
+            if record.get("schema_version") == CHECKPOINT_SCHEMA_VERSION:  # resuming reports another version
+                return record
+    return None
+
+
+def owner(folder: Path) -> str | None:
+    """Return who writes to this folder now, as "process 12 on host", or None. Takes a shared lock for a moment."""
     try:
-        evaluations = len(load_run(folder).metrics["env_steps"])
-        saved = checkpoints(folder / CHECKPOINTS_DIR)
-        recorded = len(_present_record(saved[0])["rows"]) if saved else evaluations
-    except (DamagedError, UserError, LookupError):
-        return False
-    return evaluations == recorded == config.num_evals and (folder / POLICY_FILE).is_file()
+        descriptor = open_lock(folder / LOCK_FILE, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.read(descriptor, 200).decode(errors="replace").strip() or "another process"
+    except OSError:
+        return None  # a writer gets the error
+    finally:
+        os.close(descriptor)
+    return None
 
 
 def resume_command(path: Path) -> str:
@@ -216,10 +174,6 @@ def taken(path: Path) -> str:
     if finished:
         return f"{path} holds a finished run: train it longer with --resume and more --steps, or {otherwise}"
     return f"{path} holds a run at {done:,} of {total:,} steps: resume it with `{resume_command(path)}`, or {otherwise}"
-
-
-def _total(config: Config) -> int:
-    return config.num_unrolls * config.env_steps_per_unroll
 
 
 # Checkpoints.
@@ -274,13 +228,6 @@ def read_record(path: Path) -> dict[str, Any]:
             raise UserError(
                 f"{path / RECORD_FILE} is not what dcp wrote ({error}): use a checkpoint that dcp wrote"
             ) from error
-    return record
-
-
-def _present_record(path: Path) -> dict[str, Any]:
-    record = read_record(path)
-    if record.get("schema_version") != CHECKPOINT_SCHEMA_VERSION:
-        raise DamagedError("it is of another version")  # resuming reports it
     return record
 
 

@@ -30,8 +30,10 @@ from dcp.runs import run_status
 from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
 from dcp.runs.display import Display, DisplayKind, Progress, make_display
 from dcp.runs.folder import Results, claim, holds_run
-from dcp.runs.run_status import budget_to_resume_with, read_plan, reopen
-from dcp.runs.stopping import Interrupted, SeedsInterrupted, StopRequest, explained
+from dcp.runs.replaced_run import discard
+from dcp.runs.resuming import reopen
+from dcp.runs.run_status import budget_to_resume_with, read_plan
+from dcp.runs.stopping import Interrupted, StopRequest, explained
 from dcp.runs.tracking import require
 
 S = TypeVar("S", bound=Settings)
@@ -60,12 +62,6 @@ def in_one_program(settings: S, count: int) -> S:
     return replace(settings, devices=1)
 
 
-def require_whole(path: Path, stored: Config) -> None:
-    """Refuse a run whose environments are split over devices: it cannot resume in one program with others."""
-    if stored.devices not in (None, 1):
-        raise UserError(f"{path} was begun on {stored.devices} devices and can only resume on as many: {ALONE}")
-
-
 def require_memory(settings: Settings, count: int) -> None:
     """Refuse `count` seeds that do not fit into memory. The settings have passed their own checks."""
     env = env_of(settings)
@@ -88,6 +84,16 @@ class SeedRun:
     folder: Path
     rows: list[Row]  # as in metrics.csv: one per evaluation
     policy: DeployedPolicy
+
+
+class SeedsInterrupted(Interrupted):
+    """Report that a signal stopped several seeds. The attributes are those of the seed whose checkpoint is behind."""
+
+    def __init__(self, stops: Sequence[Interrupted]):
+        there = [stop for stop in stops if stop.env_steps is not None] or stops
+        behind = min(there, key=lambda stop: stop.env_steps or 0)
+        super().__init__(behind.folder, behind.evaluations, behind.env_steps)
+        self.stops = tuple(stops)
 
 
 class SeedsFaultError(RunError):
@@ -152,8 +158,12 @@ def _open_folders(
             mine = replace(config, seed=seed)
             path = runs_dir / mine.run_path
             if resume and holds_run(path):
-                require_whole(path, read_plan(path)[0])
-                require_allowed(read_plan(path)[0].code, config.code.values())
+                stored = read_plan(path)[0]
+                if stored.devices not in (None, 1):  # its environments are split
+                    raise UserError(
+                        f"{path} was begun on {stored.devices} devices and can only resume on as many: {ALONE}"
+                    )
+                require_allowed(stored.code, config.code.values())
                 if (steps := budget_to_resume_with(path, mine)) is None:
                     continue
                 folder = reopen(path, steps)
@@ -161,7 +171,7 @@ def _open_folders(
                 runs.append(Results(folder, resumed=True, **outputs))
             else:
                 folder = claim(runs_dir, mine, overwrite)
-                undo.callback(folder.discard)
+                undo.callback(discard, folder)
                 runs.append(Results(folder, resumed=False, **outputs))
         undo.pop_all()
     return runs

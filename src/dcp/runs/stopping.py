@@ -4,7 +4,7 @@ import errno
 import os
 import signal
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
@@ -25,16 +25,6 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(f"stopped after {evaluations} evaluations")
         self.folder, self.evaluations = folder, evaluations
         self.env_steps = env_steps  # at the checkpoint to resume from; None without one
-
-
-class SeedsInterrupted(Interrupted):
-    """Report that a signal stopped several seeds. The attributes are those of the seed whose checkpoint is behind."""
-
-    def __init__(self, stops: Sequence[Interrupted]):
-        there = [stop for stop in stops if stop.env_steps is not None] or stops
-        behind = min(there, key=lambda stop: stop.env_steps or 0)
-        super().__init__(behind.folder, behind.evaluations, behind.env_steps)
-        self.stops = tuple(stops)
 
 
 class StopRequest:

@@ -1,6 +1,6 @@
-"""`dcp.train` and `dcp.resume`: train a config into a run folder, and resume stopped runs."""
+"""`dcp.train`: train a config, an algorithm or an environment, into a run folder or without one."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +25,6 @@ from dcp.loop import (
 from dcp.machine import compiling, devices
 from dcp.machine.checks import check, check_algorithm
 from dcp.machine.programs import Programs, on_devices
-from dcp.named_code import only_allowed, require_allowed
 from dcp.policies.policy import DeployedPolicy
 from dcp.presets import PRESETS
 from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
@@ -71,69 +70,27 @@ def train(
     `cache` is a folder for compiled programs, or "off"; see `dcp.machine.compiling`.
     """
     compiling.enable_cache(cache)
-    tracking = _installed(tracking or Tracking(tensorboard=tensorboard, wandb=wandb))
+    tracking = installed(tracking or Tracking(tensorboard=tensorboard, wandb=wandb))
     algorithm = _algorithm(what, settings)
     if runs_dir is None:
         with StopRequest() as stop:
             return _Session(algorithm.config, algorithm, on_eval, display, stop).train()
     path = Path(runs_dir) / algorithm.config.run_path
     if resume and holds_run(path):
+        from dcp.runs import resuming
         from dcp.runs.run_status import budget_to_resume_with
 
         outputs: dict[str, Any] = {"tracking": tracking, "keep_policies": keep_policies}
         outputs |= {"display": display, "cadence": cadence}
         steps = budget_to_resume_with(path, algorithm.config)
-        return _resume(path, on_eval, steps=steps, algorithm=algorithm, cache=cache, **outputs)
+        return resuming.resume(path, on_eval, steps=steps, algorithm=algorithm, cache=cache, **outputs)
     with StopRequest() as stop:  # from the moment that there is a folder
         results = Results(claim(runs_dir, algorithm.config, overwrite), False, tracking, keep_policies)
-        return _FolderSession(results.folder.config, algorithm, on_eval, display, stop, results, cadence).train()
+        return FolderSession(results.folder.config, algorithm, on_eval, display, stop, results, cadence).train()
 
 
-def resume(
-    run: str | Path,
-    on_eval: OnEval | None = None,
-    *,
-    steps: int | None = None,
-    algorithm: Algorithm | None = None,
-    code: Collection[str] = (),
-    tensorboard: bool = False,
-    wandb: bool = False,
-    tracking: Tracking | None = None,
-    keep_policies: bool = False,
-    display: DisplayKind = "auto",
-    cache: str | Path | None = None,
-    cadence: Cadence = Cadence(),  # noqa: B008
-) -> TrainedRun:
-    """Resume the run in this folder as if it had never stopped; with `steps`, train it longer than planned.
-
-    A run without a checkpoint starts again: its config decides every number, so the result is the same.
-    `code`: a run folder may name parts or environments as module:name; list those that you allow.
-    `algorithm`: the one that started the run, if its environment or its parts have no names; others are refused.
-    """
-    compiling.enable_cache(cache)
-    tracking = _installed(tracking or Tracking(tensorboard=tensorboard, wandb=wandb))
-    from dcp.runs.run_status import reopen, require_same_algorithm
-
-    with StopRequest() as stop:
-        folder = reopen(run, steps)
-        try:
-            if algorithm is None:
-                require_allowed(folder.config.code, code)
-                with only_allowed(code):
-                    algorithm = _from_config(folder.config)
-            else:
-                algorithm = require_same_algorithm(algorithm, folder)
-        except BaseException:
-            folder.lock.release()
-            raise
-        results = Results(folder, True, tracking, keep_policies)
-        return _FolderSession(folder.config, algorithm, on_eval, display, stop, results, cadence).train()
-
-
-_resume = resume  # `train` has an argument of that name
-
-
-def _installed(tracking: Tracking) -> Tracking:
+def installed(tracking: Tracking) -> Tracking:
+    """Return it, or refuse a logger whose package is missing."""
     if tracking.loggers:
         from dcp.runs.tracking import require
 
@@ -152,7 +109,7 @@ def _algorithm(what: Algorithm | Config | Environment | str | None, settings: di
             )
         env = {"env": what} if isinstance(what, str) else {}
         base = vars(what) if isinstance(what, Config) else {}
-        return _from_config(Config.from_dict({**base, **env, **settings}))
+        return algorithm_of(Config.from_dict({**base, **env, **settings}))
     elif isinstance(what, Environment):
         algorithm = Algorithm(what, config=Config.from_dict(settings))
     else:
@@ -161,7 +118,8 @@ def _algorithm(what: Algorithm | Config | Environment | str | None, settings: di
     return on_devices(algorithm)
 
 
-def _from_config(config: Config) -> Algorithm:
+def algorithm_of(config: Config) -> Algorithm:
+    """Check the config, and return its algorithm on this machine's devices."""
     check(config)
     devices.prepare(config.devices, env_of(config).spec)  # before JAX starts
     return on_devices(make_algorithm(config))
@@ -230,7 +188,7 @@ class _Session(Callback):
 
 
 @dataclass
-class _FolderSession(_Session):
+class FolderSession(_Session):
     """Train a run into its folder, with checkpoints."""
 
     results: Results

@@ -11,7 +11,7 @@ import jax
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.cli import several_seeds
+from dcp.cli import around_training
 from dcp.cli.main import main
 from dcp.grid.jobs import Job
 from dcp.grid.resources import Gpu
@@ -75,9 +75,9 @@ def test_a_dry_run_speaks_of_all_seeds(tmp_path: Path, capsys):
 
 
 def test_seeds_are_one_program_where_there_is_an_accelerator_and_processes_on_a_cpu(monkeypatch):
-    assert several_seeds.default_form() == "processes"
+    assert around_training.default_form() == "processes"
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert several_seeds.default_form() == "vmapped"
+    assert around_training.default_form() == "vmapped"
 
 
 def test_seeds_as_processes_have_a_gpu_each_and_their_parent_has_none(tmp_path: Path, monkeypatch, capsys):
@@ -87,10 +87,10 @@ def test_seeds_as_processes_have_a_gpu_each_and_their_parent_has_none(tmp_path: 
     )
     platforms: list[str] = []
     monkeypatch.setattr(Job, "command", lambda job: [sys.executable, "-c", code])
-    monkeypatch.setattr(several_seeds, "seed_gpus", lambda: (Gpu("3", 2**34), Gpu("5", 2**34)))
-    monkeypatch.setattr(several_seeds, "cores", lambda: 8)
+    monkeypatch.setattr(around_training, "seed_gpus", lambda: (Gpu("3", 2**34), Gpu("5", 2**34)))
+    monkeypatch.setattr(around_training, "cores", lambda: 8)
     monkeypatch.setattr(jax.config, "update", lambda name, value: platforms.append(value))
-    assert several_seeds.default_form() == "vmapped"
+    assert around_training.default_form() == "vmapped"
     flags = ["--seeds", "0", "1", "2", "--seeds-as", "processes", "--runs-dir", str(tmp_path)]
     assert main(["train", *FLAGS, *flags]) == 0
     assert platforms == ["cpu"]
@@ -104,8 +104,8 @@ def test_seeds_that_do_not_fit_into_memory_together_run_one_after_another(tmp_pa
     """One always runs: its own check has found room for it."""
     code = "import time; a = time.time(); time.sleep(0.2); print(a, time.time())"
     monkeypatch.setattr(Job, "command", lambda job: [sys.executable, "-c", code])
-    monkeypatch.setattr(several_seeds, "cores", lambda: 8)
-    monkeypatch.setattr(several_seeds, "machine_memory", lambda: 1)
+    monkeypatch.setattr(around_training, "cores", lambda: 8)
+    monkeypatch.setattr(around_training, "machine_memory", lambda: 1)
     flags = ["--seeds", "0", "1", "--seeds-as", "processes", "--runs-dir", str(tmp_path)]
     assert main(["train", *FLAGS, *flags]) == 0
     logs = [(tmp_path / f"grid/logs/point_u_maze/dcp/seed_{seed}.log").read_text().split() for seed in (0, 1)]
