@@ -148,7 +148,7 @@ def test_the_shortest_way_at_the_start_leads_to_the_wall_s_end(truth):
     at = np.argmin(np.linalg.norm(truth.points - [1.125, 1.125], axis=1))
     assert_allclose(truth.points[at], [1.125, 1.125])
     to_corner = np.array([1.5, 2.5]) - truth.points[at]
-    assert_allclose(truth.directions[at], to_corner / np.linalg.norm(to_corner), atol=0.1)
+    assert_allclose(truth.directions[at], to_corner / np.linalg.norm(to_corner))
 
 
 def test_directions_lead_nearer_or_away(truth):

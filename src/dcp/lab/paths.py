@@ -1,24 +1,20 @@
-"""Shortest paths of a point through a maze: cell by cell, over a fine grid, or exactly.
+"""Shortest paths of a point through a maze: cell by cell, or exactly.
 
 - `path_lengths`, `steps_from_start`, `farthest_goal`: steps from cell to cell, up, down, left or right;
-- `path_distances`: the length to one goal from every point of a fine grid, at most half a percent too long;
 - `TruePaths`: exact lengths, first directions and routes between any two points of a maze.
 """
 
 from collections import deque
-from functools import cached_property, lru_cache
-from math import gcd
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra, shortest_path
+from scipy.sparse.csgraph import shortest_path
 
 from dcp.errors import UserError
 from dcp.types import MazeLayout
 
 POINTS_PER_CELL = 16
-LONGEST_MOVE = 5  # grid steps along one axis, in one move of a path
 FACE = 1e-9  # cells: a path may touch walls
 PINHOLE = 1e-6  # cells: the size of the block that closes the corner where two walls touch
 CHUNK = 1 << 18  # segments times boxes that are tested together
@@ -68,34 +64,42 @@ def _steps_from(layout: MazeLayout, starts: list[tuple[int, int]]) -> np.ndarray
     return steps
 
 
-# A fine grid of points.
+# Points of the plane: a fine grid of them, and which are free.
 
 
 def grid_axes(layout: MazeLayout, per_cell: int = POINTS_PER_CELL) -> tuple[np.ndarray, np.ndarray]:
     """Return the grid's x [X] and y [Y] from wall to wall. It contains cells' corners, and their centres for an even
-    per_cell.
-
-    The maze's free space is every point that is not inside walls (`inside_walls`).
-    """
+    per_cell."""
     rows, columns = (layout.scale * (np.arange(n * per_cell + 1) / per_cell - 0.5) for n in layout.walls.shape)
     return rows, columns
 
 
-def inside_walls(layout: MazeLayout, per_cell: int = POINTS_PER_CELL) -> np.ndarray:
-    """Mark the grid points [X, Y] that touch no free cell."""
-    return np.logical_and.reduce(_touching(layout, per_cell))
+def grid_points(layout: MazeLayout, per_cell: int = POINTS_PER_CELL) -> np.ndarray:
+    """Return the grid's points [X, Y, 2]. The maze's free space is every one of them that is not `wall_at`."""
+    return np.stack(np.meshgrid(*grid_axes(layout, per_cell), indexing="ij"), axis=-1)
 
 
-def wall_at(layout: MazeLayout, point: np.ndarray) -> bool:
-    """Return whether a point [2] is in a wall, outside, or between two walls' corners. A wall's face is free."""
-    at = np.asarray(point, float) / layout.scale + 0.5  # the cell's index, counted from its corner
-    if not np.all(np.abs(at) < 1e6):  # nan too
-        return True
-    rows, columns = (sorted({int(np.ceil(a)) - 1, int(np.floor(a))}) for a in at)
-    height, width = layout.walls.shape
-    free = [(i, j) for i in rows for j in columns if 0 <= i < height and 0 <= j < width and not layout.walls[i, j]]
-    diagonal = len(free) == 2 and all(a != b for a, b in zip(*free, strict=True))
-    return not free or diagonal
+def cell_points(layout: MazeLayout, per_cell: int) -> np.ndarray:
+    """Return points [K, 2] spread evenly over the free cells, away from their edges."""
+    steps = (np.arange(per_cell) + 0.5) / per_cell - 0.5
+    axes = ((np.arange(n)[:, None] + steps).ravel() * layout.scale for n in layout.walls.shape)
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    return points[~wall_at(layout, points)]
+
+
+def wall_at(layout: MazeLayout, points: np.ndarray) -> np.ndarray:
+    """Mark points [..., 2] in a wall, outside, or between two walls' corners. A wall's face is free."""
+    walls = np.pad(layout.walls, 1, constant_values=True)
+    at = np.nan_to_num(np.round(np.asarray(points, float) / layout.scale + 0.5, 9), nan=-1.0)  # cells from the corner
+    last = np.array(walls.shape) - 1
+    low, high = (np.clip(index, 0, last).astype(int) for index in (np.ceil(at), np.floor(at) + 1))  # cells on each side
+    a, b, c, d = (walls[x[..., 0], y[..., 1]] for x in (low, high) for y in (low, high))
+    return (a & b & c & d) | _touch_diagonally(a, b, c, d)
+
+
+def _touch_diagonally(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> np.ndarray:
+    """Return whether, of four cells around a corner, just two opposite ones are walls: no path passes between them."""
+    return (a & d & ~b & ~c) | (b & c & ~a & ~d)
 
 
 def require_free(layout: MazeLayout, goal: np.ndarray) -> None:
@@ -106,110 +110,6 @@ def require_free(layout: MazeLayout, goal: np.ndarray) -> None:
         raise UserError(
             f"the goal ({where}) lies in a wall: choose x and y in a free cell, from {layout.scale / 2:g} to ({last})"
         )
-
-
-def path_distances(layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_PER_CELL) -> np.ma.MaskedArray:
-    """Measure the shortest path to the goal from every grid point [X, Y], in the maze's units.
-
-    A path is made of straight moves between grid points, in every direction (a, b) with |a|, |b| <= 5 grid steps. The
-    widest gap between two such directions is atan(1/5), so a straight line is 1 / cos(atan(1/5) / 2) - 1 = 0.5 % too
-    long at most, and no path is ever too short. Shortest paths bend at walls' corners, which are points of the grid.
-    Masked inside walls and between two walls that touch at a corner; inf if there is no path.
-    """
-    require_free(layout, goal)
-    masked = inside_walls(layout, per_cell) | _closed_corners(layout, per_cell)
-    roads, points = _roads(layout, per_cell), masked.size
-    ends, lengths = _roads_from(layout, goal, per_cell, masked)
-    graph = csr_array(  # the grid's, with the goal as one more point
-        (
-            np.concatenate([roads.data, lengths]),
-            np.concatenate([roads.indices, ends]),
-            np.append(roads.indptr, roads.nnz + len(ends)),
-        ),
-        shape=(points + 1, points + 1),
-    )
-    lengths_to_goal = dijkstra(graph, directed=False, indices=points)[:points]
-    return np.ma.masked_array(lengths_to_goal.reshape(masked.shape), masked)
-
-
-def _roads_from(
-    layout: MazeLayout, goal: np.ndarray, per_cell: int, masked: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the corners of the goal's grid square, as flat indices, and their distances.
-
-    No wall begins inside a square, so a straight line leads to each corner.
-    """
-    at = (np.asarray(goal, float) / layout.scale + 0.5) * per_cell  # in grid steps
-    near, far = np.floor(at + 1e-6).astype(int), np.ceil(at - 1e-6).astype(int)
-    corners = [(i, j) for i in {near[0], far[0]} for j in {near[1], far[1]}]
-    free = np.array([corner for corner in corners if not masked[corner]])
-    lengths = np.linalg.norm(free - at, axis=1) * layout.scale / per_cell
-    # A sparse graph reads a length of zero as no edge, so a millionth of a grid step replaces it.
-    lengths = np.maximum(lengths, 1e-6 * layout.scale / per_cell)
-    return np.asarray(np.ravel_multi_index(tuple(free.T), masked.shape)), lengths
-
-
-@lru_cache(maxsize=4)
-def _roads(layout: MazeLayout, per_cell: int) -> csr_array:
-    """Return the length of every free straight move, once each: [points, points]. It is the same for every goal."""
-    squares = np.kron(layout.walls, np.ones((per_cell, per_cell), bool))  # [X - 1, Y - 1]: True is wall
-    closed = inside_walls(layout, per_cell) | _closed_corners(layout, per_cell)
-    index = np.arange(closed.size).reshape(closed.shape)
-    starts, ends, lengths = [], [], []
-    for a, b in _moves():
-        here, there = _ends(closed.shape, a, b)
-        is_open = ~closed[here] & ~closed[there] & ~_blocked(squares, a, b)
-        starts.append(index[here][is_open])
-        ends.append(index[there][is_open])
-        lengths.append(np.full(int(is_open.sum()), np.hypot(a, b) * layout.scale / per_cell))
-    every = (np.concatenate(lengths), (np.concatenate(starts), np.concatenate(ends)))
-    return csr_array(every, shape=(closed.size, closed.size))
-
-
-def _blocked(squares: np.ndarray, a: int, b: int) -> np.ndarray:
-    """Mark the starts from which a move (a, b) passes through a wall. A move along a wall's face does not."""
-    if a == 0 or b == 0:  # between two squares: both must be wall
-        rim = np.pad(squares, ((0, 0), (1, 1)) if b == 0 else ((1, 1), (0, 0)), constant_values=True)
-        return rim[:, :-1] & rim[:, 1:] if b == 0 else rim[:-1] & rim[1:]
-    (rows, columns), _ = _ends((squares.shape[0] + 1, squares.shape[1] + 1), a, b)
-    blocked = np.zeros((rows.stop, columns.stop - columns.start), bool)
-    for i in range(a):
-        for j in range(abs(b)):
-            if j * a < abs(b) * (i + 1) and (j + 1) * a > abs(b) * i:  # the line crosses this square's inside
-                left = columns.start + (j if b > 0 else -j - 1)
-                blocked |= squares[i : i + blocked.shape[0], left : left + blocked.shape[1]]
-    return blocked
-
-
-def _closed_corners(layout: MazeLayout, per_cell: int) -> np.ndarray:
-    """Mark the grid points [X, Y] where two walls touch at a corner between two free cells: they block paths."""
-    up_left, up_right, down_left, down_right = _touching(layout, per_cell)
-    return (up_left & down_right & ~up_right & ~down_left) | (up_right & down_left & ~up_left & ~down_right)
-
-
-def _touching(layout: MazeLayout, per_cell: int) -> list[np.ndarray]:
-    """Return whether the cell on each side of a point is a wall: four [X, Y]. Inside a cell all four are that cell."""
-    walls = np.pad(layout.walls, 1, constant_values=True)
-
-    def sides(n: int) -> tuple[np.ndarray, np.ndarray]:
-        at = np.arange(n * per_cell + 1)
-        return (at + per_cell - 1) // per_cell, at // per_cell + 1  # in the padded grid
-
-    rows, columns = sides(layout.walls.shape[0]), sides(layout.walls.shape[1])
-    return [walls[np.ix_(i, j)] for i in rows for j in columns]
-
-
-def _moves() -> list[tuple[int, int]]:
-    """Return each direction once, without its opposite; no move passes through another grid point."""
-    span = range(-LONGEST_MOVE, LONGEST_MOVE + 1)
-    return [(a, b) for a in range(LONGEST_MOVE + 1) for b in span if gcd(a, b) == 1 and (a > 0 or b > 0)]
-
-
-def _ends(shape: tuple[int, ...], a: int, b: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-    """Return where a move (a, b) with a >= 0 may start, and where it ends."""
-    x, y = shape
-    low, high = max(0, -b), y - max(0, b)
-    return (slice(0, x - a), slice(low, high)), (slice(a, x), slice(low + b, high + b))
 
 
 # Exact paths between any two points.
@@ -255,13 +155,14 @@ class TruePaths:
         return self._between[0]
 
     def sees(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Return whether the straight line between two points avoids all walls: [K, 2], [K, 2] -> [K]."""
+        """Return whether the straight line between two points avoids all walls: [K, 2], [K or 1, 2] -> [K]."""
+        a, b = np.broadcast_arrays(a, b)
         step = max(1, CHUNK // len(self.boxes))
         parts = [_free(a[i : i + step], b[i : i + step], self.boxes) for i in range(0, len(a), step)]
         return np.concatenate(parts) if parts else np.zeros(0, bool)
 
     def lengths(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Measure paths: [K, 2], [K, 2] -> [K]; inf if there is no path, such as from inside a wall."""
+        """Measure paths: [K, 2], [K, 2] or [1, 2] -> [K]; inf if there is no path, such as from inside a wall."""
         return self._first(np.asarray(a, float), np.asarray(b, float))[0]
 
     def directions(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -297,14 +198,13 @@ class TruePaths:
         none = np.full(len(a), -1)
         if not len(self.corners):
             return straight, none, none
-        through = self._direct(a, self.corners)[:, :, None] + self._between[0][None]  # [K, C, C]: through each corner
-        first = through.argmin(axis=1)  # [K, C]: the best first bend, for each last one
-        by_last = np.take_along_axis(through, first[:, None], axis=1)[:, 0] + self._direct(b, self.corners)  # [K, C]
-        last = by_last.argmin(axis=1)  # [K]
-        bent = by_last[np.arange(len(a)), last]
-        is_bent = bent < straight
-        first = first[np.arange(len(a)), last]
-        return np.minimum(bent, straight), np.where(is_bent, first, none), np.where(is_bent, last, none)
+        onward = self._between[0] + self._direct(b, self.corners)[:, None]  # [K or 1, C, C]: from a corner by another
+        bent = self._direct(a, self.corners) + onward.min(axis=2)  # [K, C]: through each first corner
+        first, at = bent.argmin(axis=1), np.arange(len(a))
+        last = np.broadcast_to(onward.argmin(axis=2), bent.shape)[at, first]
+        is_bent = bent[at, first] < straight
+        lengths = np.minimum(bent[at, first], straight)
+        return lengths, np.where(is_bent, first, none), np.where(is_bent, last, none)
 
     def _direct(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Measure straight lines: [K, 2], [C, 2] -> [K, C]; inf if a wall is between."""
@@ -357,5 +257,5 @@ def _corners(walls: np.ndarray) -> np.ndarray:
 def _blocks(walls: np.ndarray) -> np.ndarray:
     """Return a tiny box where two walls touch only at a corner, so that no path passes between them: [H, 2, 2]."""
     a, b, c, d = _around(walls)
-    at = np.argwhere((a & d & ~b & ~c) | (b & c & ~a & ~d)) + 0.5  # [H, 2]
+    at = np.argwhere(_touch_diagonally(a, b, c, d)) + 0.5  # [H, 2]
     return np.stack([at - PINHOLE, at + PINHOLE], axis=1)

@@ -16,7 +16,16 @@ from dcp.envs.base import Environment
 from dcp.envs.mazes import goals_at, has_plane, unit
 from dcp.errors import UserError
 from dcp.lab.episodes import Episode, play_toward
-from dcp.lab.paths import POINTS_PER_CELL, farthest_goal, grid_axes, inside_walls, path_distances, require_free
+from dcp.lab.paths import (
+    POINTS_PER_CELL,
+    TruePaths,
+    cell_points,
+    farthest_goal,
+    grid_axes,
+    grid_points,
+    require_free,
+    wall_at,
+)
 from dcp.lab.statistics import spearman
 from dcp.lab.style import arrows_per_cell
 from dcp.lab.targets import Target, environment_of, require_psi
@@ -42,11 +51,10 @@ def psi_landscape(
     policy: DeployedPolicy, layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_PER_CELL
 ) -> Landscape:
     """Return distances in the critic's space to one goal. Points on a wall's face count as free."""
-    x, y = grid_axes(layout, per_cell)
-    points = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)  # [X * Y, 2]
-    distance = psi_distances(policy, points, goal).reshape(len(x), len(y))
-    masked = np.ma.masked_array(distance, inside_walls(layout, per_cell))
-    return Landscape(layout, np.asarray(goal), x, y, masked)
+    points = grid_points(layout, per_cell)
+    distance = psi_distances(policy, points.reshape(-1, 2), goal).reshape(points.shape[:2])
+    masked = np.ma.masked_array(distance, wall_at(layout, points))
+    return Landscape(layout, np.asarray(goal), *grid_axes(layout, per_cell), masked)
 
 
 def psi_distances(policy: DeployedPolicy, points: np.ndarray, goal: np.ndarray) -> np.ndarray:
@@ -81,7 +89,7 @@ class Truth(NamedTuple):
 
     landscape: Landscape  # path lengths
     points: np.ndarray  # [K, 2]: evenly over the free cells, off their faces; where directions are compared
-    directions: np.ndarray  # [K, 2]: the steepest way down the path's length, unit vectors
+    directions: np.ndarray  # [K, 2]: the first step of the shortest path, unit vectors
 
 
 class Likeness(NamedTuple):
@@ -94,15 +102,16 @@ class Likeness(NamedTuple):
 
 def true_landscape(layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_PER_CELL) -> Truth:
     """goal [G]; only its place in the plane counts."""
-    lengths = path_distances(layout, goal[:2], per_cell)
-    x, y = grid_axes(layout, per_cell)
-    landscape = Landscape(layout, np.asarray(goal), x, y, lengths)
-    heights = lengths.filled(np.inf)
-    gap = per_cell // arrows_per_cell(layout)  # between compared points; half of it to cells' faces
-    i, j = np.meshgrid(*(np.arange(gap // 2, n - 1, gap) for n in heights.shape), indexing="ij")
-    i, j = i[np.isfinite(heights[i, j])], j[np.isfinite(heights[i, j])]  # [K]: points with a path to the goal
-    slope = np.stack([heights[i + 1, j] - heights[i - 1, j], heights[i, j + 1] - heights[i, j - 1]], axis=-1)
-    return Truth(landscape, np.stack([x[i], y[j]], axis=-1), unit(-slope))
+    require_free(layout, goal[:2])
+    paths, to = TruePaths(layout), np.asarray(goal[None, :2], float)
+    grid = grid_points(layout, per_cell)
+    lengths = np.ma.masked_array(np.full(grid.shape[:2], np.inf), wall_at(layout, grid))
+    lengths[~lengths.mask] = paths.lengths(grid[~lengths.mask], to)
+    landscape = Landscape(layout, np.asarray(goal), *grid_axes(layout, per_cell), lengths)
+    points = cell_points(layout, arrows_per_cell(layout))
+    directions = paths.directions(points, np.repeat(to, len(points), axis=0))
+    known = np.isfinite(directions).all(axis=1)
+    return Truth(landscape, points[known], directions[known])
 
 
 def rank_correlation(a: np.ma.MaskedArray, b: np.ma.MaskedArray) -> float:

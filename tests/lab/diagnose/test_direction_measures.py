@@ -12,7 +12,6 @@ from dcp.envs.point_tasks import FORCE, SPEED, PointMaze, PointPush, PointSoccer
 from dcp.lab.diagnose.direction_measures import (
     action_maps,
     controllable,
-    maze_points,
     summarize_controllability,
 )
 from dcp.lab.diagnose.distance_measures import effective_rank, hindsight_pairs, line, rank_correlation
@@ -64,12 +63,6 @@ def test_only_a_way_through_a_maze_can_lead_through_what_can_be_pushed():
     """In point_soccer the goal is the ball's place: its way is the straight line, of which another note speaks."""
     assert leads_through_things(PointPush())
     assert not leads_through_things(PointSoccer()) and not leads_through_things(PointMaze("hall", HALL, inertia=False))
-
-
-def test_points_of_a_maze_are_even_and_free():
-    points = maze_points(parse_layout(U, 2.0), 2)
-    assert points.shape == (7 * 4, 2)  # 7 free cells
-    assert_allclose(points[0], [1.5, 1.5])
 
 
 def test_a_sample_takes_as_many_states_of_each_episode_as_there_are():

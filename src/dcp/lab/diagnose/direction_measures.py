@@ -17,7 +17,7 @@ from dcp.envs.base import Environment, EnvState, is_sound
 from dcp.envs.mazes import goals_at, has_plane, unit
 from dcp.lab.diagnose.distance_measures import rank_correlation
 from dcp.lab.diagnose.visited_states import Result, Study, Truth, Visits, actions, learned
-from dcp.lab.paths import farthest_goal, wall_at
+from dcp.lab.paths import cell_points, farthest_goal
 from dcp.lab.statistics import clustered_mean, clustered_share
 from dcp.lab.style import arrows_per_cell
 from dcp.lab.trial import cached_by_env
@@ -25,7 +25,7 @@ from dcp.machine.compiling import QUICK_COMPILE
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.table import COMMANDS, make_agent, make_part, named_parts
 from dcp.policies.policy import DeployedPolicy
-from dcp.types import Array, MazeLayout
+from dcp.types import Array
 
 SLACK_BINS = (0.0, 1.0, 4.0, 16.0, np.inf)  # in units of the environment's threshold
 ORACLE_SHARES = (0.2, 0.8)  # of the path from s to g
@@ -198,7 +198,7 @@ def alignment(study: Study) -> Result:
             f"the goals of {spec.name} are not points of a maze: the straight line is taken as the true way"
         )
         return numbers, {"visited": visited.pulled_back}
-    points = maze_points(spec.maze, arrows_per_cell(spec.maze))
+    points = cell_points(spec.maze, arrows_per_cell(spec.maze))
     cells = goals_at(spec.maze.scale * np.argwhere(~spec.maze.walls), visits.goals[0])  # the centre of each free cell
     goals = cells[np.random.default_rng(study.seed).permutation(len(cells))[:MOST_GOALS]]
     over, which = _align_over(study, points, goals, study.seed)
@@ -239,15 +239,6 @@ def _align_over(study: Study, points: np.ndarray, goals: np.ndarray, seed: int) 
     which = np.repeat(np.arange(len(goals)), len(points))
     others = np.random.default_rng(seed).integers(0, len(achieved), len(achieved))
     return align(study.policy, study.truth, achieved, goals[which], achieved[others]), which
-
-
-def maze_points(layout: MazeLayout, per_cell: int) -> np.ndarray:
-    """Return points [K, 2] spread evenly over the free cells, away from their edges."""
-    rows, columns = layout.walls.shape
-    steps = (np.arange(per_cell) + 0.5) / per_cell - 0.5
-    x, y = ((np.arange(n)[:, None] + steps[None]).ravel() * layout.scale for n in (rows, columns))
-    points = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
-    return np.array([point for point in points if not wall_at(layout, point)])
 
 
 def summarize_alignment(alignment: Alignment, groups: np.ndarray) -> dict[str, Any]:
