@@ -11,7 +11,7 @@ from dcp.cli.doctor import _gpu
 from dcp.cli.doctor_gpu import CPU_NUMBERS, TOLERANCE
 from dcp.cli.main import main
 from dcp.errors import UserError
-from dcp.lab.render.offscreen import ProbeError
+from dcp.lab.offscreen import ProbeError
 from dcp.machine import compiling
 from tests.support.toys import BrittleLine
 

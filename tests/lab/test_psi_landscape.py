@@ -17,12 +17,11 @@ from scipy import stats
 from dcp.envs.mazes import BIG, U, parse_layout
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.lab.episodes import Episode
+from dcp.lab.episodes import Episode, directions, pulled_back
 from dcp.lab.landscape_figure import draw_landscape, landscape_sections, landscapes_figure
 from dcp.lab.psi_landscape import (
     basin,
     colour_ranges,
-    directions,
     goal_of,
     hardly_moved,
     leads_nearer,
@@ -31,7 +30,6 @@ from dcp.lab.psi_landscape import (
     plane_of,
     psi_distances,
     psi_landscape,
-    pulled_back,
     rank_correlation,
     rollouts_for,
     straight_line,

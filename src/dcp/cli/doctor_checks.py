@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dcp import __version__
 from dcp.errors import PACKAGE, install_hint
-from dcp.lab.render.offscreen import ProbeError, advice, find_backend, first_line, in_a_process
+from dcp.lab.offscreen import ProbeError, advice, find_backend, first_line, in_a_process
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

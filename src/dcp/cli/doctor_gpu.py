@@ -17,7 +17,7 @@ from typing import Any
 from dcp import __version__
 from dcp.cli.doctor_checks import Check, look
 from dcp.errors import UserError
-from dcp.lab.render.offscreen import ProbeError, in_a_process
+from dcp.lab.offscreen import ProbeError, in_a_process
 
 LIMIT = 900.0  # seconds for one process: compiling physics takes a minute or two
 STEPS, WARM = 20, 3  # steps of one call; calls before the clock starts

@@ -44,9 +44,9 @@ class ExploreOptions:
 def main(argv: list[str]) -> int:
     options = parse(ExploreOptions(), argv, "dcp explore", COMMANDS["explore"])
     _require_sense(options)
+    from dcp.lab.episodes import common_env, names_of
+    from dcp.lab.render import require_drawable
     from dcp.lab.render.explore_page import LARGEST, require_explorable, save_explore_page
-    from dcp.lab.render.pictures import require_drawable
-    from dcp.lab.render.shown_episodes import common_env, names_of
     from dcp.lab.targets import open_target
     from dcp.machine import compiling
 
@@ -82,8 +82,8 @@ def _require_sense(options: ExploreOptions) -> None:
 
 
 def _panel(target: "Target", name: str, env: "Environment", options: ExploreOptions) -> "Panel":
+    from dcp.lab.episodes import Shown, show_policy
     from dcp.lab.render.explore_page import Panel, pool_of, require_explorable, runs_in_page
-    from dcp.lab.render.shown_episodes import Shown, show_policy
     from dcp.runs.run_status import read_pool
 
     policy, episodes = require_explorable(target), []

@@ -14,7 +14,7 @@ from dcp.errors import UserError
 
 if TYPE_CHECKING:
     from dcp.envs.base import Environment
-    from dcp.lab.render.shown_episodes import ShownPolicy
+    from dcp.lab.episodes import ShownPolicy
     from dcp.lab.targets import Target
 
 VIDEOS_DIR = "videos"
@@ -67,9 +67,9 @@ def main(argv: list[str]) -> int:
     if options.format == ():
         raise UserError("--format needs at least one of mp4, gif and html")
     require_least(options, seed=0, episode=0, episodes=1, steps=1, stride=1)
-    from dcp.lab.render.offscreen import require_renderer
-    from dcp.lab.render.pictures import require_drawable
-    from dcp.lab.render.shown_episodes import common_env, names_of
+    from dcp.lab.episodes import common_env, names_of
+    from dcp.lab.offscreen import require_renderer
+    from dcp.lab.render import require_drawable
     from dcp.lab.render.video import FORMATS, NO_AV, Look, write_files
     from dcp.lab.result_tables import require_writable
     from dcp.lab.targets import open_target
@@ -120,7 +120,7 @@ def clean_up() -> None:
 def _play(
     targets: "list[Target]", names: list[str], env: "Environment", options: RenderOptions, say: Say
 ) -> "list[ShownPolicy]":
-    from dcp.lab.render.shown_episodes import Shown, show_policy, side_by_side
+    from dcp.lab.episodes import Shown, show_policy, side_by_side
 
     choose = len(targets) == 1 and options.episode is None and options.episodes == 1
     first = None if choose else options.episode or 0

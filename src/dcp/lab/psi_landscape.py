@@ -15,7 +15,7 @@ import numpy as np
 from dcp.envs.base import Environment
 from dcp.envs.mazes import goals_at, has_plane, unit
 from dcp.errors import UserError
-from dcp.lab.episodes import Episode, play_toward
+from dcp.lab.episodes import Episode, directions, play_toward
 from dcp.lab.paths import (
     POINTS_PER_CELL,
     TruePaths,
@@ -30,7 +30,6 @@ from dcp.lab.statistics import spearman
 from dcp.lab.style import arrows_per_cell
 from dcp.lab.targets import Target, environment_of, require_psi
 from dcp.machine.compiling import QUICK_COMPILE
-from dcp.methods import more_conditions
 from dcp.methods.table import CONDITIONS
 from dcp.policies.policy import DeployedPolicy
 from dcp.types import Array, EnvSpec, MazeLayout
@@ -62,23 +61,11 @@ def psi_distances(policy: DeployedPolicy, points: np.ndarray, goal: np.ndarray) 
     return np.asarray(_distances(policy, goals_at(points, goal), jnp.asarray(goal, jnp.float32)))
 
 
-def directions(policy: DeployedPolicy, points: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    """points [K, 2], goal [G] -> [K, 2]: the direction that a direction-conditioned actor sees, as unit vectors."""
-    pulled = np.asarray(pulled_back(policy, goals_at(points, goal), jnp.asarray(goal, jnp.float32)))[:, :2]
-    return unit(pulled)
-
-
 # The policy is an argument, so runs that differ only in their parameters share one program.
 @partial(jax.jit, compiler_options=QUICK_COMPILE)
 def _distances(policy: DeployedPolicy, at: Array, goal: Array) -> Array:
     representation = policy.representation
     return representation.distance(representation.encode_goal(at), representation.encode_goal(goal[None]))  # [K]
-
-
-@partial(jax.jit, compiler_options=QUICK_COMPILE)
-def pulled_back(policy: DeployedPolicy, at: Array, goal: Array) -> Array:
-    """Return the direction in the goal's own coordinates, at many points. [K, G] -> [K, G]"""
-    return jax.vmap(lambda achieved: more_conditions.pulled_back(policy.representation, achieved, goal))(at)
 
 
 # The maze's own distances, and how a field over the maze compares with them.
@@ -219,7 +206,7 @@ def view(
     of: Any = target.config.__dict__ if target.config else target.about
     names = [str(of["method"]), *([] if of.get("seed") is None else [f"seed {of['seed']}"])] if of.get("method") else []
     field = psi_landscape(policy, layout, at, per_cell)
-    shown = directions(policy, truth.points, at)
+    shown = directions(policy, goals_at(truth.points, at), at)
     seen = View(
         label=", ".join(names) or target.label,
         env=env.spec.name,

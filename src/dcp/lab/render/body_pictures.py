@@ -8,8 +8,8 @@ import mujoco
 import numpy as np
 from PIL import ImageColor
 
-from dcp.lab.render.offscreen import make_renderer
-from dcp.lab.render.pictures import DIRECTION_COLOUR, FLOOR, FLOOR_TILE, SUBGOAL_COLOUR, TRAIL_COLOUR, Camera, Moment
+from dcp.lab.offscreen import make_renderer
+from dcp.lab.render import DIRECTION_COLOUR, FLOOR, FLOOR_TILE, SUBGOAL_COLOUR, TRAIL_COLOUR, Camera, Moment
 from dcp.lab.style import BLUE, BORDER, GOAL_COLOUR, ORANGE, WALL
 from dcp.types import EnvSpec
 

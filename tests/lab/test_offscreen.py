@@ -2,7 +2,7 @@ import mujoco
 import pytest
 
 from dcp.errors import UserError
-from dcp.lab.render import offscreen
+from dcp.lab import offscreen
 
 BALL = mujoco.MjModel.from_xml_string(offscreen.SCENE)
 

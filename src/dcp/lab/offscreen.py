@@ -43,7 +43,7 @@ def first_line(error: Exception) -> str:
 # The last line is the function's result or its failure: packages print other lines before it.
 _CHILD = """
 import importlib, json, sys
-from dcp.lab.render.offscreen import first_line
+from dcp.lab.offscreen import first_line
 try:
     answer = {"result": getattr(importlib.import_module(sys.argv[1]), sys.argv[2])(*sys.argv[3:])}
 except Exception as error:
