@@ -21,7 +21,6 @@ from dcp.files.run_folder import load_run
 from dcp.files.writing import require_no_links_out
 from dcp.lab.aggregate_scores import aggregate_section
 from dcp.lab.burst_tables import burst_sections
-from dcp.lab.compare_runs import compare_sections
 from dcp.lab.curves import XAxis, curve_data, curve_panels, curve_section, run_figure
 from dcp.lab.diagnose.results import diagnosis_sections
 from dcp.lab.episodes import ShownPolicy, play, shows_maze
@@ -105,7 +104,6 @@ def build_report(
 SECTION_MAKERS: dict[str, Callable[[Collection], list[Section]] | None] = {
     "statistics": None,
     "published values": published_sections,
-    "two runs": compare_sections,
     "landscapes": landscape_sections,
     "goals of the pusher": pusher_sections,
     "diagnoses": diagnosis_sections,
