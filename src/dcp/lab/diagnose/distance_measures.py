@@ -143,7 +143,7 @@ def energies(study: Study) -> Result:
         "triangle_violations": clustered_share(violated, visits.episode).as_json(),
         "triangle_excess": clustered_mean(np.where(violated, excess, np.nan), visits.episode).as_json(),
         "asymmetry": clustered_mean(asymmetry, visits.episode, 0.0, 2.0).as_json(),
-        "at_home": clustered_mean(home / max(float(np.mean(s_g)), 1e-12), visits.episode).as_json(),
+        "at_home": clustered_mean(home / max(float(np.mean(s_g)), 1e-12), visits.episode, 0.0).as_json(),
         "triples": len(s),
     }, {}
 
