@@ -95,13 +95,6 @@ def test_an_interval_of_episodes_is_students():
     assert_allclose(found[:3], [2.0, 2.0 - 2.4841, 2.0 + 2.4841], atol=1e-4)
 
 
-def test_an_interval_of_shares_stays_between_0_and_1():
-    """0.0 and 0.1: mean 0.05, s = 0.0707, t(0.975, 1) = 12.706, half width 0.635."""
-    assert_allclose(episode_interval(np.array([0.0, 0.1]), 0.0, 1.0)[:3], [0.05, 0.0, 0.6853], atol=1e-4)
-    assert episode_interval(np.array([0.9, 1.0]), 0.0, 1.0).high == 1.0
-    assert math.isnan(episode_interval(np.array([0.5]), 0.0, 1.0).low)
-
-
 def test_an_interval_of_successes_is_wilsons():
     """3 of 4: (p + z^2/2n +- z sqrt(pq/n + z^2/4n^2)) / (1 + z^2/n), z = 1.95996: 0.3006 to 0.9544."""
     assert_allclose(success_interval(np.array([1, 1, 1, 0], bool))[:3], [0.75, 0.3006, 0.9544], atol=1e-4)
