@@ -8,6 +8,7 @@ from dcp.envs.mazes import BIG, BIG_EVAL, HARDEST, U_EVAL, U, parse_layout
 from dcp.errors import UserError
 from dcp.lab.paths import (
     TruePaths,
+    along,
     cell_points,
     farthest_goal,
     grid_points,
@@ -118,9 +119,9 @@ def test_a_path_is_straight_but_for_corners(start, goal, bends):
 def test_the_share_of_a_way_is_measured_along_it():
     """Legs of 1.5811, 1 and 1.5811: half of 4.1623 is the middle of the wall's end."""
     route = TruePaths(parse_layout(U, 1.0)).routes(np.array([[1.0, 1.0]]), np.array([[3.0, 1.0]]))[0]
-    assert_allclose(route.at(0.5), [2.0, 2.5])
-    assert_allclose(route.at(0.0), [1.0, 1.0])
-    assert_allclose(route.at(1.0), [3.0, 1.0])
+    assert_allclose(along(route, 0.5), [2.0, 2.5])
+    assert_allclose(along(route, 0.0), [1.0, 1.0])
+    assert_allclose(along(route, 1.0), [3.0, 1.0])
 
 
 def test_nothing_passes_between_two_walls_that_touch_at_a_corner():
@@ -129,7 +130,7 @@ def test_nothing_passes_between_two_walls_that_touch_at_a_corner():
     a, b = np.array([[1.0, 2.0]]), np.array([[2.0, 3.0]])  # the straight line leads through the corner (1.5, 2.5)
     assert not paths.sees(a, b).any()
     assert paths.lengths(a, b) == np.inf
-    assert len(paths.routes(a, b)[0].points) == 0 and np.isnan(paths.directions(a, b)).all()
+    assert len(paths.routes(a, b)[0]) == 0 and np.isnan(paths.directions(a, b)).all()
 
 
 def test_no_way_leads_along_the_seam_of_two_walls_or_from_inside_of_one():

@@ -102,41 +102,12 @@ def _program(env: Environment, num_episodes: int, steps: int) -> Program:
 
 
 def play_toward(env: Environment, policy: Policy, goal: np.ndarray, num_episodes: int, steps: int) -> list[Episode]:
-    """Play fresh episodes with the same goal [G], even if the environment never draws that one.
-
-    The episode is one whose own goal is nearest, and the policy gets the goal that was asked for, which also decides
-    the success.
-    """
+    """Play fresh episodes in which the policy gets the same goal [G], even if the environment never draws that one. It
+    also decides the success; the environment's own goal is never overwritten, because the physics may hold it."""
     goal = np.asarray(goal)
-    aimed = Aimed(policy, goal.astype(np.float32))
-    played = play(Toward(env, tuple(goal.tolist())), aimed, jax.random.key(0), num_episodes, steps)
+    played = play(env, Aimed(policy, goal.astype(np.float32)), jax.random.key(0), num_episodes, steps)
     aimed_at = [episode._replace(goal=goal) for episode in played]
     return [e._replace(reached=_first(e.distance[1:] < env.spec.threshold)) for e in aimed_at]
-
-
-@dataclass(frozen=True)
-class Toward:
-    """Wrap an environment so that all episodes have about the same goal: of several resets, take the nearest goal.
-
-    The physics may hold the goal, so the environment itself draws it, and it is never overwritten.
-    """
-
-    env: Environment
-    goal: tuple[float, ...]
-    tries: int = 256
-
-    @property
-    def spec(self) -> EnvSpec:
-        return self.env.spec
-
-    def reset(self, key: Array) -> EnvState:
-        states = jax.vmap(self.env.reset)(jax.random.split(key, self.tries))
-        _, goals = self.spec.split(states.obs)  # [tries, G]
-        nearest = jnp.argmin(jnp.linalg.norm(goals - jnp.asarray(self.goal)[None], axis=-1))
-        return jax.tree.map(lambda x: x[nearest], states)
-
-    def step(self, state: EnvState, action: Array) -> EnvState:
-        return self.env.step(state, action)
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["policy", "goal"], meta_fields=[])

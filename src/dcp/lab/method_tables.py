@@ -31,7 +31,6 @@ from dcp.lab.statistics import (
     SMALL,
     Interval,
     PairedTest,
-    Verdict,
     effect_size,
     holm,
     paired_test,
@@ -196,26 +195,6 @@ class MethodPair:
         return min(len(self.ours), len(self.theirs)) < FEWEST_SEEDS
 
     @property
-    def verdict(self) -> Verdict:
-        return verdict(list(self.ours.values()), list(self.theirs.values()))
-
-    @property
-    def effect(self) -> float:
-        return effect_size(list(self.ours.values()), list(self.theirs.values()))
-
-    @property
-    def test(self) -> PairedTest | None:
-        return paired_test(self.ours, self.theirs)
-
-    @property
-    def improvement(self) -> float:
-        """Return the probability that a seed of ours beats a seed of theirs."""
-        sides = [np.array(list(side.values())) for side in (self.ours, self.theirs)]
-        if not all(len(side) and np.isfinite(side).all() for side in sides):
-            return math.nan
-        return float(probability_of_improvement(sides[:1], sides[1:]))
-
-    @property
     def paper_end(self) -> int | None:
         """Return where the paper's runs end if that is not near, so that its sign does not apply."""
         end = paper_values.end(self.environment)
@@ -280,11 +259,11 @@ def summary_table(collection: Collection, method: str = METHOD, baseline: str = 
 def comparison_table(collection: Collection, metric: str, method: str, baseline: str) -> Table:
     """Return means, effect size, paired test and probability of improvement for each environment."""
     parts = compare_methods(collection, metric, method, baseline)
-    tests = [None if part.has_few_seeds else part.test for part in parts]
+    tests = [None if part.has_few_seeds else paired_test(part.ours, part.theirs) for part in parts]
     corrected = holm([test.p_value if test else math.nan for test in tests])
     columns = ("Environment", "Steps", method, baseline, "Effect size d", "Pairs", "Paired difference")
     columns += ("p", "p (Holm)", "Probability of improvement")
-    rows = [_comparison_row(part, p) for part, p in zip(parts, corrected, strict=True)]
+    rows = [_comparison_row(*each) for each in zip(parts, tests, corrected, strict=True)]
     notes = (
         f"Mean ± half width of the 95% Student-t interval. {WHERE}",
         "Effect size d: the difference of the means in pooled standard deviations of the seeds (Cohen).",
@@ -296,23 +275,27 @@ def comparison_table(collection: Collection, metric: str, method: str, baseline:
     return Table(f"comparison_{name}", title, columns, tuple(rows), notes)
 
 
-def _comparison_row(part: MethodPair, corrected: float) -> Row:
-    test = None if part.has_few_seeds else part.test
-    unknown = part.has_few_seeds
+def _comparison_row(part: MethodPair, test: PairedTest | None, corrected: float) -> Row:
+    sides = [list(side.values()) for side in (part.ours, part.theirs)]
+    effect = improvement = math.nan
+    if not part.has_few_seeds:
+        effect = effect_size(*sides)
+        if np.isfinite(sum(map(sum, sides))):
+            improvement = float(probability_of_improvement(*([np.array(side)] for side in sides)))
     pairs = test.difference.count if test else 0
-    why = f"fewer than {FEWEST_SEEDS} seeds" if unknown else "no common seed"
+    why = f"fewer than {FEWEST_SEEDS} seeds" if part.has_few_seeds else "no common seed"
     gap = number(test.difference.mean, test.difference.half_width, sign=True) if test else absent(why)
     cells = (
         Cell(part.environment),
         _steps(part),
         _mean(part.ours),
         _mean(part.theirs),
-        _or_dash(math.nan if unknown else part.effect, 2, sign=True),
+        _or_dash(effect, 2, sign=True),
         Cell(str(pairs), pairs),
         gap,
         _p_value(test.p_value if test else math.nan),
         _p_value(corrected),
-        _or_dash(math.nan if unknown else part.improvement, 2),
+        _or_dash(improvement, 2),
     )
     return Row(cells, part.environment)
 
@@ -324,14 +307,15 @@ def _mean(values: dict[int, float]) -> Cell:
 
 
 def _arrow(part: MethodPair, method: str, baseline: str, paper: str | None) -> Cell:
-    if part.verdict == "unknown":
+    sides = [list(side.values()) for side in (part.ours, part.theirs)]
+    found = verdict(*sides)
+    if found == "unknown":
         return absent("a mean is not known")
-    ours, theirs = (_mean(side).text for side in (part.ours, part.theirs))
-    hover = f"{method} {ours}, {baseline} {theirs}"
+    hover = f"{method} {_mean(part.ours).text}, {baseline} {_mean(part.theirs).text}"
     if part.has_few_seeds:
         return Cell(UNDECIDED, hover=hover)
-    marker = DIFFERS if paper and paper != part.verdict else ""
-    return Cell(_sign(part.verdict, method, baseline), marker=marker, hover=f"{hover}, d = {part.effect:.2f}")
+    marker = DIFFERS if paper and paper != found else ""
+    return Cell(_sign(found, method, baseline), marker=marker, hover=f"{hover}, d = {effect_size(*sides):.2f}")
 
 
 def _published_arrow(part: MethodPair, method: str, baseline: str) -> Cell:

@@ -6,7 +6,6 @@
 
 from collections import deque
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse.csgraph import shortest_path
@@ -115,16 +114,12 @@ def require_free(layout: MazeLayout, goal: np.ndarray) -> None:
 # Exact paths between any two points.
 
 
-class Route(NamedTuple):
-    """Hold a path from one point to another; empty if there is none."""
-
-    points: np.ndarray  # [bends + 2, 2]
-
-    def at(self, share: float) -> np.ndarray:
-        """Return the point [2] after this share of the path."""
-        lengths = np.linalg.norm(np.diff(self.points, axis=0), axis=1)
-        along = np.append(0.0, np.cumsum(lengths))
-        return np.stack([np.interp(share * along[-1], along, axis) for axis in self.points.T])
+def along(route: np.ndarray, share: float) -> np.ndarray:
+    """Return the point [2] after this share of a route [bends + 2, 2]; nan on a route without points."""
+    if not len(route):
+        return np.full(2, np.nan)
+    lengths = np.append(0.0, np.cumsum(np.linalg.norm(np.diff(route, axis=0), axis=1)))
+    return np.stack([np.interp(share * lengths[-1], lengths, axis) for axis in route.T])
 
 
 class TruePaths:
@@ -170,27 +165,27 @@ class TruePaths:
         routes = self.routes(a, b)
         ways = np.full((len(routes), 2), np.nan)
         for i, route in enumerate(routes):
-            ahead = route.points - np.asarray(a[i], float)
+            ahead = route - np.asarray(a[i], float)
             far = np.linalg.norm(ahead, axis=1)
             if np.any(far > 1e-9):  # the first bend may be at a itself
                 first = np.argmax(far > 1e-9)
                 ways[i] = ahead[first] / far[first]
         return ways
 
-    def routes(self, a: np.ndarray, b: np.ndarray) -> list[Route]:
-        """Return the shortest paths: [K, 2], [K, 2] -> K routes."""
+    def routes(self, a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
+        """Return the shortest paths: [K, 2], [K, 2] -> K times [bends + 2, 2]; without points if there is no path."""
         a, b = np.asarray(a, float), np.asarray(b, float)
         return [self._route(*each) for each in zip(a, b, *self._first(a, b), strict=True)]
 
-    def _route(self, a: np.ndarray, b: np.ndarray, length: float, first: int, last: int) -> Route:
+    def _route(self, a: np.ndarray, b: np.ndarray, length: float, first: int, last: int) -> np.ndarray:
         if not np.isfinite(length):
-            return Route(np.zeros((0, 2)))
+            return np.zeros((0, 2))
         bends = []
         while last >= 0 and last != first:  # backwards from the last bend
             bends.append(last)
             last = int(self._between[1][first, last])
         bends += [first] if first >= 0 else []
-        return Route(np.stack([a, *self.corners[bends[::-1]], b]))
+        return np.stack([a, *self.corners[bends[::-1]], b])
 
     def _first(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return lengths [K], and the corners of the first and the last bend [K]; -1 if the path is straight."""

@@ -9,7 +9,6 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dcp.envs.base import Environment
@@ -58,7 +57,7 @@ def psi_landscape(
 
 def psi_distances(policy: DeployedPolicy, points: np.ndarray, goal: np.ndarray) -> np.ndarray:
     """points [K, 2] of the plane, goal [G] -> [K]"""
-    return np.asarray(_distances(policy, goals_at(points, goal), jnp.asarray(goal, jnp.float32)))
+    return np.asarray(_distances(policy, goals_at(points, goal), np.asarray(goal, np.float32)))
 
 
 # The policy is an argument, so runs that differ only in their parameters share one program.

@@ -85,12 +85,14 @@ def success_interval(success: np.ndarray) -> Interval:
 
 def weighted_interval(values: np.ndarray, weights: np.ndarray, least: float, most: float) -> Interval:
     """Return the weighted mean of episodes, with Student's t over them: a mean over steps, where episodes differ."""
-    total, count = float(np.sum(weights)), len(values)
-    if total == 0.0:
-        return UNKNOWN
-    mean = float(np.sum(values * weights) / total)
-    error = math.sqrt(count / max(count - 1, 1) * float(np.sum((weights * (values - mean)) ** 2))) / total
-    return _t_within(mean, error, count, least, most)
+    return _t_within(*_ratio(values * weights, weights), least, most) if np.any(weights) else UNKNOWN
+
+
+def _ratio(sums: np.ndarray, weights: np.ndarray) -> tuple[float, float, int]:
+    """Return the mean over episodes with these sums and weights [H], its standard error by the residuals, and H."""
+    count, total = len(sums), float(np.sum(weights))
+    mean = float(np.sum(sums) / total)
+    return mean, math.sqrt(count / max(count - 1, 1) * float(np.sum((sums - mean * weights) ** 2))) / total, count
 
 
 def _t_within(mean: float, error: float, count: int, least: float, most: float) -> Interval:
@@ -134,18 +136,18 @@ def clustered_mean(
 
     With one state per episode it is the plain t interval. Where values have bounds, so has the interval.
     """
-    mean, variance, count = _between(values, episodes)
-    return _t_within(mean, math.sqrt(variance), count, least, most)
+    return _t_within(*_between(values, episodes), least, most)
 
 
 def clustered_share(holds: np.ndarray, episodes: np.ndarray) -> Interval:
     """Return Wilson's interval for bools [K], with the number of independent states that would vary as much."""
-    share, variance, count = _between(np.asarray(holds, float), episodes)
+    share, error, count = _between(np.asarray(holds, float), episodes)
     if count < 2:
         return Interval(share, count=count) if count else UNKNOWN
     states = float(np.isfinite(holds).sum())
-    # Where all episodes have the same share, rounding alone is left of the variance: no more states than there are.
-    n = min(share * (1.0 - share) / variance, states) if 0.0 < share < 1.0 and variance > 0.0 else float(count)
+    n = float(count)
+    if 0.0 < share < 1.0:  # where all episodes have the same share, no more states than there are
+        n = min(share * (1.0 - share) / max(error, 1e-12) ** 2, states)
     z = float(stats.norm.ppf(0.5 + 0.5 * CONFIDENCE))
     centre = (share + z**2 / (2.0 * n)) / (1.0 + z**2 / n)
     half = z / (1.0 + z**2 / n) * math.sqrt(share * (1.0 - share) / n + z**2 / (4.0 * n**2))
@@ -153,17 +155,12 @@ def clustered_share(holds: np.ndarray, episodes: np.ndarray) -> Interval:
 
 
 def _between(values: np.ndarray, episodes: np.ndarray) -> tuple[float, float, int]:
-    """Return the mean, its variance by the sums of residuals of each episode, and the number of episodes."""
+    """Return the mean of the finite values, its standard error between episodes, and the number of episodes."""
     known = np.isfinite(values)
-    values, episodes = np.asarray(values, float)[known], np.asarray(episodes)[known]
-    if not len(values):
+    if not known.any():
         return math.nan, math.nan, 0
-    mean = float(values.mean())
-    _, which = np.unique(episodes, return_inverse=True)
-    count = int(which.max()) + 1
-    residuals = np.bincount(which, weights=values - mean)  # [count]
-    variance = float(np.sum(residuals**2)) / len(values) ** 2
-    return mean, variance * count / max(count - 1, 1), count
+    _, which, weights = np.unique(np.asarray(episodes)[known], return_inverse=True, return_counts=True)
+    return _ratio(np.bincount(which, weights=np.asarray(values, float)[known]), weights)
 
 
 def clustered_statistic(statistic: Callable[[np.ndarray], float], episodes: np.ndarray) -> Interval:

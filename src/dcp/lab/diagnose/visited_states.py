@@ -17,7 +17,7 @@ from dcp.envs.mazes import has_plane, unit
 from dcp.envs.point_tasks import things_of
 from dcp.errors import UserError
 from dcp.evaluation import Record, rollout
-from dcp.lab.paths import TruePaths
+from dcp.lab.paths import TruePaths, along
 from dcp.lab.trial import cached_by_env
 from dcp.machine.compiling import QUICK_COMPILE
 from dcp.methods.conditions import direction_and_magnitude
@@ -139,8 +139,7 @@ class PathTruth:
         return np.concatenate([in_plane, np.zeros((len(a), a.shape[1] - 2))], axis=1)
 
     def between(self, a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
-        routes = zip(self.paths.routes(a[:, :2], b[:, :2]), share, strict=True)
-        points = [route.at(s) if len(route.points) else np.full(2, np.nan) for route, s in routes]
+        points = [along(*each) for each in zip(self.paths.routes(a[:, :2], b[:, :2]), share, strict=True)]
         return np.concatenate([np.stack(points), a[:, 2:] + share[:, None] * (b - a)[:, 2:]], axis=1)
 
 
