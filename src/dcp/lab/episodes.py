@@ -258,6 +258,13 @@ def pulled_back(policy: DeployedPolicy, at: Array, goal: Array) -> Array:
     return jax.vmap(lambda achieved: more_conditions.pulled_back(policy.representation, achieved, goal))(at)
 
 
+@partial(jax.jit, compiler_options=QUICK_COMPILE)
+def distances(policy: DeployedPolicy, achieved: Array, goal: Array) -> Array:
+    """Return d_psi, the critic's own distance: [K, G], [K or 1, G] -> [K]."""
+    representation = policy.representation
+    return representation.distance(representation.encode_goal(achieved), representation.encode_goal(goal))
+
+
 def directions(policy: DeployedPolicy, at: np.ndarray, goal: np.ndarray) -> np.ndarray:
     """Return the direction that a direction-conditioned actor sees at [K, G] toward goal [G]: unit vectors of the plane
     [K, 2], zero where there is none."""

@@ -4,7 +4,6 @@
 - `TruePaths`: exact lengths, first directions and routes between any two points of a maze.
 """
 
-from collections import deque
 from functools import cached_property
 
 import numpy as np
@@ -24,43 +23,33 @@ CHUNK = 1 << 18  # segments times boxes that are tested together
 
 def steps_from_start(layout: MazeLayout) -> np.ndarray:
     """Count the steps from the nearest start to each cell: [rows, columns], inf if there is no path."""
-    return _steps_from(layout, [(i, j) for i, row in enumerate(layout.rows) for j, c in enumerate(row) if c == "r"])
+    return _cell_steps(layout)[tuple(_cells(layout, layout.cells("r")).T)].min(axis=0)
 
 
 def path_lengths(layout: MazeLayout, starts: np.ndarray, goals: np.ndarray) -> np.ndarray:
     """Measure paths from cell to cell: [N, 2], [N, 2] -> [N] in the maze's units, inf if there is no path."""
-    from_cells, to_cells = _cells(layout, starts), _cells(layout, goals)
-    steps = {cell: _steps_from(layout, [cell]) for cell in set(from_cells)}
-    lengths = [steps[start][goal] for start, goal in zip(from_cells, to_cells, strict=True)]
-    return np.asarray(lengths) * layout.scale
+    return layout.scale * _cell_steps(layout)[(*_cells(layout, starts).T, *_cells(layout, goals).T)]
 
 
 def farthest_goal(layout: MazeLayout) -> np.ndarray:
     """Return the centre [2] of the goal cell that is the most steps from any start; the first of equals."""
     goals = layout.cells("g")  # [K, 2]
-    rows, columns = np.round(goals / layout.scale).astype(int).T
-    reach = steps_from_start(layout)[rows, columns]
+    reach = steps_from_start(layout)[tuple(_cells(layout, goals).T)]
     return goals[np.argmax(np.where(np.isinf(reach), -1.0, reach))]
 
 
-def _cells(layout: MazeLayout, points: np.ndarray) -> list[tuple[int, int]]:
+def _cells(layout: MazeLayout, points: np.ndarray) -> np.ndarray:
     """Return the cell of each point [N, 2]; for a point outside the maze, the nearest cell."""
-    last = np.asarray(layout.walls.shape) - 1
-    return [tuple(cell) for cell in np.clip(np.round(points / layout.scale), 0, last).astype(int).tolist()]
+    return np.clip(np.round(points / layout.scale), 0, np.asarray(layout.walls.shape) - 1).astype(int)
 
 
-def _steps_from(layout: MazeLayout, starts: list[tuple[int, int]]) -> np.ndarray:
-    steps, walls = np.full(layout.walls.shape, np.inf), layout.walls
-    for start in starts:
-        steps[start] = 0
-    queue = deque(starts)
-    while queue:
-        i, j = queue.popleft()
-        for neighbour in ((i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)):
-            if not walls[neighbour] and np.isinf(steps[neighbour]):  # a maze is closed: no step leads outside
-                steps[neighbour] = steps[i, j] + 1
-                queue.append(neighbour)
-    return steps
+def _cell_steps(layout: MazeLayout) -> np.ndarray:
+    """Count the steps between any two cells: [rows, columns, rows, columns], inf if there is no path."""
+    shape = layout.walls.shape
+    cells = np.argwhere(np.ones(shape))
+    adjacent = np.abs(cells[:, None] - cells).sum(axis=-1) == 1
+    steps = shortest_path((adjacent & ~layout.walls.ravel()).astype(float), unweighted=True)  # steps lead to free cells
+    return steps.reshape(*shape, *shape)
 
 
 # Points of the plane: a fine grid of them, and which are free.

@@ -5,7 +5,7 @@ The truth is the length of the shortest path. Both are compared by the order of 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +14,7 @@ import numpy as np
 from dcp.envs.base import Environment
 from dcp.envs.mazes import goals_at, has_plane, unit
 from dcp.errors import UserError
-from dcp.lab.episodes import Episode, directions, play_toward
+from dcp.lab.episodes import Episode, directions, distances, play_toward
 from dcp.lab.paths import (
     POINTS_PER_CELL,
     TruePaths,
@@ -28,10 +28,9 @@ from dcp.lab.paths import (
 from dcp.lab.statistics import spearman
 from dcp.lab.style import arrows_per_cell
 from dcp.lab.targets import Target, environment_of, require_psi
-from dcp.machine.compiling import QUICK_COMPILE
 from dcp.methods.table import CONDITIONS
 from dcp.policies.policy import DeployedPolicy
-from dcp.types import Array, EnvSpec, MazeLayout
+from dcp.types import EnvSpec, MazeLayout
 
 ROLLOUTS = 6
 LOW, HIGH = 1.0, 99.0  # percentiles of the colours' range: the paper's
@@ -57,14 +56,7 @@ def psi_landscape(
 
 def psi_distances(policy: DeployedPolicy, points: np.ndarray, goal: np.ndarray) -> np.ndarray:
     """points [K, 2] of the plane, goal [G] -> [K]"""
-    return np.asarray(_distances(policy, goals_at(points, goal), np.asarray(goal, np.float32)))
-
-
-# The policy is an argument, so runs that differ only in their parameters share one program.
-@partial(jax.jit, compiler_options=QUICK_COMPILE)
-def _distances(policy: DeployedPolicy, at: Array, goal: Array) -> Array:
-    representation = policy.representation
-    return representation.distance(representation.encode_goal(at), representation.encode_goal(goal[None]))  # [K]
+    return np.asarray(distances(policy, goals_at(points, goal), np.asarray(goal, np.float32)[None]))
 
 
 # The maze's own distances, and how a field over the maze compares with them.
@@ -277,16 +269,12 @@ def rollouts_for(spec: EnvSpec, rollouts: int | None) -> int:
 
 
 def with_paths_in_labels(views: Sequence[View], targets: Sequence[Target]) -> list[View]:
-    """Add paths to the labels of runs with the same label in the same place."""
+    """Add paths, the last 34 characters of them, to the labels of runs with the same label in the same place."""
     names = [(v.place, v.env, v.label) for v in views]
     return [
-        replace(v, label=f"{v.label}\n{_short(t.label)}") if names.count(name) > 1 else v
+        replace(v, label=f"{v.label}\n{'…' * (len(t.label) > 34)}{t.label[-34:]}") if names.count(name) > 1 else v
         for v, t, name in zip(views, targets, names, strict=True)
     ]
-
-
-def _short(path: str, width: int = 34) -> str:
-    return path if len(path) <= width else f"…{path[1 - width :]}"
 
 
 def colour_ranges(views: Sequence[View], kind: str = "panel") -> list[tuple[float, float]]:

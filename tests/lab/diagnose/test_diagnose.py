@@ -19,7 +19,8 @@ from dcp.lab.diagnose.direction_measures import (
     summarize_gaps,
     with_paper_command,
 )
-from dcp.lab.diagnose.visited_states import Study, distances, gather, learned, truth_of
+from dcp.lab.diagnose.visited_states import Study, gather, learned, truth_of
+from dcp.lab.episodes import distances
 from dcp.lab.targets import Target
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.more_conditions import Gradient

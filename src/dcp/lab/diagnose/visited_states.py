@@ -189,13 +189,6 @@ def actions(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
 
 
 @partial(jax.jit, compiler_options=QUICK_COMPILE)
-def distances(policy: DeployedPolicy, achieved: Array, goal: Array) -> Array:
-    """Return d_psi, the critic's own distance: [K, G], [K, G] -> [K]."""
-    representation = policy.representation
-    return representation.distance(representation.encode_goal(achieved), representation.encode_goal(goal))
-
-
-@partial(jax.jit, compiler_options=QUICK_COMPILE)
 def psi_and_jacobian(policy: DeployedPolicy, goal: Array) -> tuple[Array, Array]:
     """Return psi_g and J_psi of goals: [K, G] -> [K, D], [K, D, G]."""
     encode = policy.representation.encode_goal

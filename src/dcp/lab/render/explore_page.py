@@ -69,14 +69,11 @@ class Version(NamedTuple):
 
 
 def save_explore_page(path: Path, env: Environment, panels: Sequence[Panel]) -> Path:
-    write_whole(path, explore_page(page_data(env, panels)).encode())
-    return path
-
-
-def explore_page(data: dict[str, Any]) -> str:
+    data = page_data(env, panels)
     style = theme() + asset("explore/style.css").replace("/*night*/", asset("explore/night.css"))
     licences = asset("vendor/LICENSES.txt")
-    return whole_page("explore", data, title=data["title"], style=style, licences=licences)
+    write_whole(path, whole_page("explore", data, title=data["title"], style=style, licences=licences).encode())
+    return path
 
 
 def runs_in_page(env: Environment, policy: DeployedPolicy) -> bool:
