@@ -296,25 +296,23 @@ def _last(run: Run, column: str, factor: float, digits: int) -> Cell:
 def make_gallery(collection: Collection, names: Names, out: Path) -> tuple[str, list[str]]:
     """Return the cards as HTML, empty without any, and the GIFs as data URIs by the number on their card.
 
-    What is embedded is bounded: one seed of every method first, then the next seed, until the page is full.
+    One seed of every method comes first, then the next seed. What is embedded is bounded: until the page is full.
     """
     order = {key: at for at, key in enumerate(collection.groups)}
     runs = [run for run in collection.runs if _gif(run) or _links(run)]
-    runs.sort(key=lambda run: (order.get((run.env, run.label), len(order)), run.config.get("seed", 0)))
-    chosen = sorted(_fairly(runs)[:MAX_CARDS], key=runs.index)
-    moving: list[str] = []
-    room, embedded = MOVING_BYTES, set()
-    for run in _fairly(chosen):
+    runs.sort(key=lambda run: (order.get((run.env, run.label), len(order)), _seed(run)))
+    keys = [(run.env, run.label) for run in runs]
+    turns = [keys[:at].count(key) for at, key in enumerate(keys)]
+    fairly = [run for _, run in sorted(zip(turns, runs, strict=True), key=lambda pair: pair[0])]
+    cards, moving, room = "", list[str](), MOVING_BYTES
+    for run in fairly[:MAX_CARDS]:
         size = gif.stat().st_size if (gif := _gif(run)) else GIF_BYTES + 1
-        if size <= min(room, GIF_BYTES):
-            room -= size
-            embedded.add(run.folder)
-    cards = [_card(run, run.folder in embedded, moving, names, out) for run in chosen]
-    if not cards:
-        return "", []
-    left = len(runs) - len(chosen)
-    more = f'<p class="note">{left} further runs have episodes in their folders.</p>\n' if left else ""
-    return f'<div class="gallery">\n{"".join(cards)}</div>\n{more}', moving
+        fits = size <= min(room, GIF_BYTES)
+        room -= size if fits else 0
+        cards += _card(run, fits, moving, names, out)
+    left = len(runs) - MAX_CARDS
+    more = f'<p class="note">{left} further runs have episodes in their folders.</p>\n' if left > 0 else ""
+    return (f'<div class="gallery">\n{cards}</div>\n{more}' if cards else ""), moving
 
 
 def _gif(run: Run) -> Path | None:
@@ -324,13 +322,6 @@ def _gif(run: Run) -> Path | None:
 
 def _links(run: Run) -> list[Path]:
     return [path for path in run.videos if path.suffix in (".mp4", ".html")]
-
-
-def _fairly(runs: list[Run]) -> list[Run]:
-    """Order runs: the first of every environment and method, then the second of each, and so on."""
-    keys = [(run.env, run.label) for run in runs]
-    turns = [keys[:at].count(key) for at, key in enumerate(keys)]
-    return [run for _, run in sorted(zip(turns, runs, strict=True), key=lambda pair: pair[0])]
 
 
 def _card(run: Run, embed: bool, moving: list[str], names: Names, out: Path) -> str:
