@@ -234,6 +234,12 @@ def test_aggregates_are_rliables(name: str, at: int):
     assert_allclose(found[1:3], np.asarray(GOLDEN["intervals"][name])[:, at], atol=0.008)
 
 
+def test_a_bootstrap_of_one_number_gives_floats():
+    """A page writes their repr, and that of NumPy's is no number."""
+    found = bootstrap(mean_of_tasks, [np.array([1.0, 2.0, 3.0])], reps=50)
+    assert [type(each) for each in found[:3]] == [float, float, float]
+
+
 def test_the_probability_of_improvement_is_rliables():
     found = bootstrap(probability_of_improvement, golden_scores("x"), golden_scores("y"))
     assert_allclose(found.mean, GOLDEN["improvement"]["point"], rtol=1e-12)

@@ -297,12 +297,17 @@ def bootstrap(statistic: Statistic, *scores: Scores, reps: int = REPS) -> Interv
     """
     if not all(len(tasks) > 0 and all(len(task) and np.isfinite(task).all() for task in tasks) for tasks in scores):
         return UNKNOWN
-    value = np.asarray(statistic(*scores))[()]
+    value = _plain(statistic(*scores))
     if any(len(task) < 2 for tasks in scores for task in tasks):
         return Interval(value)
     outside = 50.0 * (1.0 - CONFIDENCE)
     low, high = np.percentile(statistic(*resampled(*scores, reps=reps)), [outside, 100.0 - outside], axis=0)
-    return Interval(value, low, high)
+    return Interval(value, _plain(low), _plain(high))
+
+
+def _plain(values: Any) -> Any:
+    """Return a single number as a float, whose text is a number in every file, and an array as it is."""
+    return float(values) if np.ndim(values) == 0 else values
 
 
 def profile_with_band(
