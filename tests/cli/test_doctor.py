@@ -13,7 +13,7 @@ from dcp.cli import doctor as command
 from dcp.cli.doctor import Check, guarded
 from dcp.cli.main import main
 from dcp.config import Settings
-from dcp.lab.render.offscreen import ProbeError, in_a_process
+from dcp.lab.offscreen import ProbeError, in_a_process
 
 LEFT_ALONE = {"JAX_PLATFORMS", "JAX_COMPILATION_CACHE_DIR"}  # set by conftest; a user's machine has neither
 

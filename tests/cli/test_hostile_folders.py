@@ -13,7 +13,7 @@ import pytest
 
 from dcp.cli.main import main
 from dcp.files.run_folder import ZOO_FOLDER
-from dcp.lab.render.viewer_page import page
+from dcp.lab.render.video import page
 from dcp.policies.policy_file import load_policy, save_policy
 
 

@@ -12,11 +12,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from dcp.errors import UserError
-from dcp.lab.build_report import Report, build_report, draw, with_safe_names
+from dcp.lab.build_report import Report, build_report, draw, make_gallery, runs_table, with_safe_names
 from dcp.lab.curves import curve_data, curve_notes, numbers
 from dcp.lab.pages import script_json
 from dcp.lab.report_html import Names, figure_html, table_html
-from dcp.lab.report_runs import make_gallery, runs_table
 from dcp.lab.result_tables import DASH, Cell, FigureSpec, Row, Section, Table
 from dcp.lab.run_collection import collect
 from tests.support.report_runs import HOSTILE, troubled, write_gif, write_run
@@ -255,8 +254,8 @@ def test_the_gallery_shows_episodes_within_bounds(tmp_path: Path, monkeypatch):
     videos = tmp_path / "point_u_maze" / "dcp" / "seed_2" / "videos"
     write_gif(videos / "a b.gif", 44)
     (videos / "javascript:x.mp4").write_bytes(b"")
-    monkeypatch.setattr("dcp.lab.report_runs.MOVING_BYTES", 3 * size)
-    monkeypatch.setattr("dcp.lab.report_runs.MAX_CARDS", 5)
+    monkeypatch.setattr("dcp.lab.build_report.MOVING_BYTES", 3 * size)
+    monkeypatch.setattr("dcp.lab.build_report.MAX_CARDS", 5)
     collection = collect([tmp_path])
     shown, moving = make_gallery(collection, Names.of(collection), tmp_path / "out")
     assert shown.count('class="episode"') == 5

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dcp.lab.published_values import published_sections
+from dcp.lab.method_tables import published_sections
 from dcp.lab.run_collection import collect
 from tests.support.fake_runs import write_run
 

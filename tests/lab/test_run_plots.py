@@ -9,8 +9,8 @@ from PIL import Image, ImageColor
 from dcp.config import SCHEMA_VERSION, Config
 from dcp.envs.registry import ENVIRONMENTS
 from dcp.errors import UserError
+from dcp.lab.build_report import SIDE, save_run_plots
 from dcp.lab.render.video import LEGEND, STATUS, TITLE
-from dcp.lab.run_plots import SIDE, save_run_plots
 from dcp.lab.style import BLUE, GOAL_COLOUR, WALL
 from dcp.policies.policy_file import save_policy
 from tests.support.toys import LineWorld

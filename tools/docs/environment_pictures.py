@@ -22,7 +22,7 @@ from dcp import make_env
 from dcp.envs import ant_tasks, pusher
 from dcp.envs.point_tasks import BALL_DISTANCE, CENTRE, PointPush, PointSoccer
 from dcp.envs.point_tasks import TARGET_DISTANCE as POINT_TARGET_DISTANCE
-from dcp.lab.render.pictures import make_picture
+from dcp.lab.render import make_picture
 from dcp.lab.style import BLUE, GOAL_COLOUR, INK, ORANGE, START_COLOUR, WALL, house_style, save
 from dcp.robots.so101_tasks import TASKS
 from tools.docs.pages import DOCS

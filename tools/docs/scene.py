@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.colors import to_rgb
 
 from dcp.envs.registry import make_env
+from dcp.lab.render import FLOOR
 from dcp.lab.render.body_pictures import HIDDEN, body_colour, view_of
-from dcp.lab.render.pictures import FLOOR
 from dcp.lab.style import WALL
 
 __all__ = ["FLOOR", "WALL", "Scene", "to_rgb"]

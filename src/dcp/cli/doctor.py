@@ -24,7 +24,7 @@ from dcp import __version__
 from dcp.cli.flags import parse
 from dcp.cli.main import COMMANDS
 from dcp.errors import PACKAGE, UserError, install_hint
-from dcp.lab.render.offscreen import ProbeError, advice, find_backend, first_line, in_a_process
+from dcp.lab.offscreen import ProbeError, advice, find_backend, first_line, in_a_process
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

@@ -18,7 +18,7 @@ from typing import Any
 from dcp import __version__
 from dcp.cli.doctor import Check
 from dcp.errors import UserError
-from dcp.lab.render.offscreen import ProbeError, in_a_process
+from dcp.lab.offscreen import ProbeError, in_a_process
 from dcp.machine.compiling import (
     GPU_GRAPHS,
     GRAPHS_VARIABLE,

@@ -16,8 +16,8 @@ from dcp.errors import UserError
 
 if TYPE_CHECKING:
     from dcp.envs.base import Environment
+    from dcp.lab.episodes import ShownPolicy
     from dcp.lab.render.explore_page import Panel
-    from dcp.lab.render.shown_episodes import ShownPolicy
     from dcp.lab.targets import Target
 
 VIDEOS_DIR = "videos"
@@ -70,9 +70,9 @@ def main(argv: list[str]) -> int:
     if options.format == ():
         raise UserError("--format needs at least one of mp4, gif and html")
     _require_least(options, seed=0, episode=0, episodes=1, steps=1, stride=1)
-    from dcp.lab.render.offscreen import require_renderer
-    from dcp.lab.render.pictures import require_drawable
-    from dcp.lab.render.shown_episodes import common_env, names_of
+    from dcp.lab.episodes import common_env, names_of
+    from dcp.lab.offscreen import require_renderer
+    from dcp.lab.render import require_drawable
     from dcp.lab.render.video import FORMATS, NO_AV, Look, write_files
     from dcp.lab.result_tables import require_writable
     from dcp.lab.targets import open_target
@@ -123,7 +123,7 @@ def clean_up() -> None:
 def _play(
     targets: "list[Target]", names: list[str], env: "Environment", options: RenderOptions, say: Say
 ) -> "list[ShownPolicy]":
-    from dcp.lab.render.shown_episodes import Shown, show_policy, side_by_side
+    from dcp.lab.episodes import Shown, show_policy, side_by_side
 
     choose = len(targets) == 1 and options.episode is None and options.episodes == 1
     first = None if choose else options.episode or 0
@@ -183,9 +183,9 @@ def explore(argv: list[str]) -> int:
     options = parse(ExploreOptions(), argv, "dcp explore", COMMANDS["explore"])
     _require_page(options)
     out = options.out or beside(options.runs[0], "explore.html")
+    from dcp.lab.episodes import common_env, names_of
+    from dcp.lab.render import require_drawable
     from dcp.lab.render.explore_page import LARGEST, require_explorable, save_explore_page
-    from dcp.lab.render.pictures import require_drawable
-    from dcp.lab.render.shown_episodes import common_env, names_of
     from dcp.lab.targets import open_target
     from dcp.machine import compiling
 
@@ -221,8 +221,8 @@ def _require_page(options: ExploreOptions) -> None:
 
 
 def _panel(target: "Target", name: str, env: "Environment", options: ExploreOptions) -> "Panel":
+    from dcp.lab.episodes import Shown, show_policy
     from dcp.lab.render.explore_page import Panel, pool_of, require_explorable, runs_in_page
-    from dcp.lab.render.shown_episodes import Shown, show_policy
     from dcp.runs.run_status import read_pool
 
     policy, episodes = require_explorable(target), []

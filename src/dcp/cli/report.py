@@ -82,18 +82,16 @@ def compare(argv: list[str]) -> int:
 
 
 def _show(comparison: "Comparison", files: list[Path]) -> None:
-    from dcp.lab.compare_runs import comparison_tables, curves_in_text
+    from dcp.lab.compare_runs import comparison_tables
 
-    for name, side in (("A", comparison.a), ("B", comparison.b)):
-        print(f"{name}: {side.run.folder} ({side.run.state})")
+    for name, run in zip("AB", comparison.runs, strict=True):
+        print(f"{name}: {run.folder} ({run.state})")
     if not comparison.settings:
         print("No setting differs.")
     if not comparison.versions:
-        print("They were trained by the same versions." if comparison.a.versions else "Neither kept its versions.")
+        print("They were trained by the same versions." if comparison.versions_of[0] else "Neither kept its versions.")
     for table in comparison_tables(comparison):
         _print(table)
-    for line in curves_in_text(comparison):
-        print(line)
     if not comparison.metrics:
         print("Nothing to plot: one of the two has no evaluation yet.")
     if files:
@@ -116,14 +114,15 @@ def _print(table: "Table") -> None:
 
 def _as_json(comparison: "Comparison", files: list[Path]) -> dict[str, Any]:
     """Return the comparison for JSON. A gain is a minus b on the same episodes: [mean, half width of the 95% CI]."""
+    from dcp.lab.compare_runs import best, last
     from dcp.lab.curves import curve
 
     results, common = {}, {}
     for metric in comparison.metrics:
         results[metric] = []
-        for side in (comparison.a, comparison.b):
-            steps, values = curve(side.run.metrics, metric)
-            points = {"last": side.last(metric), "best": side.best(metric)}  # [steps, value]
+        for run in comparison.runs:
+            steps, values = curve(run.metrics, metric)
+            points = {"last": last(run, metric), "best": best(run, metric)}  # [steps, value]
             results[metric].append({**points, "env_steps": steps.tolist(), "values": values.tolist()})
         shared = comparison.shared(metric)
         common[metric] = {"env_steps": shared.steps.tolist(), "a": shared.a.tolist(), "b": shared.b.tolist()}
@@ -134,11 +133,11 @@ def _as_json(comparison: "Comparison", files: list[Path]) -> dict[str, Any]:
         record = {"wins": each.wins, "ties": each.ties, "losses": each.losses}
         evals.append({"name": each.name, "success": each.success, **pairs, **record})
     return {
-        "a": str(comparison.a.run.folder),
-        "b": str(comparison.b.run.folder),
-        "states": [comparison.a.run.state, comparison.b.run.state],
-        "settings": {each.name: [each.a, each.b] for each in comparison.settings},
-        "versions": {each.name: [each.a, each.b] for each in comparison.versions},
+        "a": str(comparison.a.folder),
+        "b": str(comparison.b.folder),
+        "states": [run.state for run in comparison.runs],
+        "settings": {name: values for name, *values in comparison.settings},
+        "versions": {name: values for name, *values in comparison.versions},
         "same_episodes": comparison.same_episodes,
         "results": results,
         "common": common,

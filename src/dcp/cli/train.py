@@ -219,7 +219,7 @@ def outcome(last: dict[str, float]) -> str:
 def show_results(folder: Path, plots: bool, tracking: Tracking = Tracking()) -> None:  # noqa: B008
     paths = sorted(path for path in folder.iterdir() if path.is_file())
     if plots:
-        from dcp.lab.run_plots import save_run_plots
+        from dcp.lab.build_report import save_run_plots
 
         paths += save_run_plots(folder)
         if tracking.trackers:

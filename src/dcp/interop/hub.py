@@ -92,8 +92,8 @@ def make_package(
 
 def _draw(target: Target, env: Environment, folder: Path) -> list[str]:
     """Write a video of an episode that reaches the goal and one that does not. -> what could not be written"""
-    from dcp.lab.render.pictures import require_drawable
-    from dcp.lab.render.shown_episodes import Shown, names_of, show_policy, side_by_side
+    from dcp.lab.episodes import Shown, names_of, show_policy, side_by_side
+    from dcp.lab.render import require_drawable
     from dcp.lab.render.video import Look, write_files
 
     try:

@@ -5,7 +5,7 @@ import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,21 +17,17 @@ from dcp.errors import UserError
 from dcp.files.run_folder import CONFIG_FILE, read_config_file
 from dcp.files.validation import read_text
 from dcp.lab.curves import curve
-from dcp.lab.result_tables import DASH, Cell, FigureSpec, Row, Section, Table, absent, number
-from dcp.lab.run_collection import METRICS, Collection, EvalRecord, Run, collect
+from dcp.lab.result_tables import DASH, Cell, Row, Table, absent, number
+from dcp.lab.run_collection import METRICS, EvalRecord, Run, collect
 from dcp.lab.statistics import Interval, paired_success_interval, success_difference_error, t_interval
 from dcp.lab.style import BLUE, INK, ORANGE, colours, house_style, step_axis
 
 # Settings that, with an evaluation's number, decide its starts and goals.
 _EPISODES = ("seed", "eval_episodes", "episode_length", "fidelity", "physics", "randomize")
-BARS = "▁▂▃▄▅▆▇█"
 MOST_POINTS = 12
 
 
-class Difference(NamedTuple):
-    name: str
-    a: str
-    b: str
+Difference = tuple[str, str, str]  # name, of a, of b
 
 
 class Shared(NamedTuple):
@@ -55,59 +51,43 @@ class PairedEval(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Side:
-    run: Run
-    versions: Mapping[str, str]
-
-    def last(self, metric: str) -> tuple[float, float]:
-        """Return steps and value of the last evaluation."""
-        steps, values = curve(self.run.metrics, metric)
-        return float(steps[-1]), float(values[-1])
-
-    def best(self, metric: str) -> tuple[float, float]:
-        """Return the first of the highest; nan if nothing was finite."""
-        steps, values = curve(self.run.metrics, metric)
-        if not np.isfinite(values).any():
-            return math.nan, math.nan
-        at = int(np.nanargmax(values))
-        return float(steps[at]), float(values[at])
-
-
-@dataclass(frozen=True)
 class Comparison:
-    a: Side
-    b: Side
+    a: Run
+    b: Run
+    versions_of: tuple[Mapping[str, str], Mapping[str, str]]
+
+    @property
+    def runs(self) -> tuple[Run, Run]:
+        return self.a, self.b
 
     @cached_property
     def names(self) -> tuple[str, str]:
         """Return what tells them apart: method, environment, seed; the folders if nothing does."""
-        a, b = self.a.run, self.b.run
+        a, b = self.runs
         if a.method != b.method:
             return f"A: {a.method}", f"B: {b.method}"
         parts = [(x, y) for x, y in ((a.env, b.env), (f"seed {a.seed}", f"seed {b.seed}")) if x != y]
-        words = [
-            ", ".join((a.method, *side)) for side in zip(*(parts or [(str(a.folder), str(b.folder))]), strict=True)
-        ]
-        return f"A: {words[0]}", f"B: {words[1]}"
+        of_a, of_b = zip(*(parts or [(str(a.folder), str(b.folder))]), strict=True)
+        return f"A: {', '.join((a.method, *of_a))}", f"B: {', '.join((b.method, *of_b))}"
 
-    @cached_property
+    @property
     def settings(self) -> list[Difference]:
-        return differences(self.a.run.config, self.b.run.config)
+        return differences(self.a.config, self.b.config)
 
-    @cached_property
+    @property
     def versions(self) -> list[Difference]:
-        return differences(self.a.versions, self.b.versions)
+        return differences(*self.versions_of)
 
-    @cached_property
+    @property
     def same_episodes(self) -> bool:
         """Return whether evaluations with the same number have the same episodes, so that differences are paired."""
-        a, b = self.a.run.config, self.b.run.config
+        a, b = self.a.config, self.b.config
         return _evaluated_on(a) == _evaluated_on(b) and all(a.get(name) == b.get(name) for name in _EPISODES)
 
     @property
     def elsewhere(self) -> str:
         """Return why their numbers cannot be compared; empty if they can."""
-        configs = [run.config for run in (self.a.run, self.b.run)]
+        configs = [run.config for run in self.runs]
         reasons = (
             ("evaluated on {} and B on {}", map(_evaluated_on, configs)),
             ("stepped by {} and B by {}", (config.get("physics", "brax") for config in configs)),
@@ -120,21 +100,35 @@ class Comparison:
     @property
     def metrics(self) -> list[str]:
         """Return the metrics that both recorded; none if one of them has no evaluation yet."""
-        runs = (self.a.run, self.b.run)
-        return [name for name in METRICS if all(run.num_evaluations and name in run.metrics for run in runs)]
+        return [name for name in METRICS if all(run.num_evaluations and name in run.metrics for run in self.runs)]
 
     def shared(self, metric: str) -> Shared:
         """Return both at the same environment steps; empty if there are none."""
-        (steps_a, values_a), (steps_b, values_b) = (curve(side.run.metrics, metric) for side in (self.a, self.b))
+        (steps_a, values_a), (steps_b, values_b) = (curve(run.metrics, metric) for run in self.runs)
         steps, at_a, at_b = np.intersect1d(steps_a, steps_b, return_indices=True)
         return Shared(steps, values_a[at_a], values_b[at_b])
 
     @cached_property
     def paired_evals(self) -> list[PairedEval]:
         """Return the results of `dcp eval` that both have on the same episodes."""
-        theirs = {record.path.name: record for record in self.b.run.evals}
-        pairs = [(mine, theirs[mine.path.name]) for mine in self.a.run.evals if mine.path.name in theirs]
+        theirs = {record.path.name: record for record in self.b.evals}
+        pairs = [(mine, theirs[mine.path.name]) for mine in self.a.evals if mine.path.name in theirs]
         return [pair for mine, other in pairs if (pair := _paired(mine, other)) is not None]
+
+
+def last(run: Run, metric: str) -> tuple[float, float]:
+    """Return steps and value of the last evaluation."""
+    steps, values = curve(run.metrics, metric)
+    return float(steps[-1]), float(values[-1])
+
+
+def best(run: Run, metric: str) -> tuple[float, float]:
+    """Return steps and value of the first of the highest; nan if nothing was finite."""
+    steps, values = curve(run.metrics, metric)
+    if not np.isfinite(values).any():
+        return math.nan, math.nan
+    at = int(np.nanargmax(values))
+    return float(steps[at]), float(values[at])
 
 
 def _evaluated_on(config: Mapping[str, Any]) -> Any:
@@ -143,13 +137,15 @@ def _evaluated_on(config: Mapping[str, Any]) -> Any:
 
 def compare(a: str | Path, b: str | Path) -> Comparison:
     """Compare two run folders, or folders with one run below."""
-    one, other = _side(a), _side(b)
-    if one.run.folder.resolve() == other.run.folder.resolve():
+    one, other = _run(a), _run(b)
+    if one.folder.resolve() == other.folder.resolve():
         raise UserError(f"{a} and {b} are the same run: name two")
-    return Comparison(one, other)
+    versions = (read_config_file(run.folder / CONFIG_FILE)["versions"] for run in (one, other))
+    of_a, of_b = (each if isinstance(each, dict) else {} for each in versions)
+    return Comparison(one, other, (of_a, of_b))
 
 
-def _side(path: str | Path) -> Side:
+def _run(path: str | Path) -> Run:
     runs = collect([path]).runs
     if len(runs) != 1:
         names = ", ".join(str(run.folder) for run in runs[:3])
@@ -157,8 +153,7 @@ def _side(path: str | Path) -> Side:
         raise UserError(f"{path} holds {len(runs)} runs: {more}")
     if runs[0].is_damaged:
         raise UserError(f"{runs[0].folder} is {runs[0].state}")
-    versions = read_config_file(runs[0].folder / CONFIG_FILE)["versions"]
-    return Side(runs[0], versions if isinstance(versions, dict) else {})
+    return runs[0]
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
@@ -168,8 +163,8 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
         value = values.get(name, DASH)
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
-    pairs = [Difference(name, text(a, name), text(b, name)) for name in dict.fromkeys([*a, *b])]
-    return [pair for pair in pairs if pair.a != pair.b]
+    named = [(name, text(a, name), text(b, name)) for name in dict.fromkeys([*a, *b])]
+    return [each for each in named if each[1] != each[2]]
 
 
 def _paired(mine: EvalRecord, other: EvalRecord) -> PairedEval | None:
@@ -236,16 +231,16 @@ def _results_table(comparison: Comparison) -> Table:
     a, b, rows = comparison.a, comparison.b, []
     for metric in comparison.metrics:
         label = METRICS[metric].label
-        (at_a, last_a), (at_b, last_b) = a.last(metric), b.last(metric)
+        (at_a, last_a), (at_b, last_b) = last(a, metric), last(b, metric)
         gap, error = last_a - last_b, Cell("")
         if at_a == at_b and metric == "success_once" and math.isfinite(gap):
-            episodes = [int(side.run.config["eval_episodes"]) for side in (a, b)]
+            episodes = [int(run.config["eval_episodes"]) for run in (a, b)]
             error = number(100.0 * success_difference_error(last_a / 100.0, last_b / 100.0, *episodes))
-        last = number(gap, sign=True) if at_a == at_b else absent("evaluated at different steps")
-        rows.append(Row((Cell(f"{label}, last"), _at(at_a, last_a), _at(at_b, last_b), last, error)))
-        best_a, best_b = a.best(metric), b.best(metric)
-        best = number(best_a[1] - best_b[1], sign=True)
-        rows.append(Row((Cell(f"{label}, best"), _at(*best_a), _at(*best_b), best, Cell(""))))
+        last_gap = number(gap, sign=True) if at_a == at_b else absent("evaluated at different steps")
+        rows.append(Row((Cell(f"{label}, last"), _at(at_a, last_a), _at(at_b, last_b), last_gap, error)))
+        best_a, best_b = best(a, metric), best(b, metric)
+        best_gap = number(best_a[1] - best_b[1], sign=True)
+        rows.append(Row((Cell(f"{label}, best"), _at(*best_a), _at(*best_b), best_gap, Cell(""))))
         shared = comparison.shared(metric)
         if len(shared.steps):
             name = f"{label}, mean of the {len(shared.steps)} common evaluations"
@@ -284,28 +279,14 @@ def _points_table(comparison: Comparison) -> Table:
     return Table("compare_points", "Evaluations at the same steps", tuple(columns), tuple(rows), tuple(notes))
 
 
-def curves_in_text(comparison: Comparison) -> list[str]:
-    """Draw both metrics of both runs, a line of text each, on one scale, with a gap where nothing was measured."""
-    lines, width = [], max(len(name) for name in comparison.names)
-    for metric in comparison.metrics:
-        curves = [curve(side.run.metrics, metric)[1] for side in (comparison.a, comparison.b)]
-        top = METRICS[metric].top or float(np.nanmax([0.0, *curves[0], *curves[1]]))
-        lines.append(f"{METRICS[metric].label}, 0 to {top:.4g}")
-        for name, values in zip(comparison.names, curves, strict=True):
-            levels = np.clip(values / max(top, 1e-9), 0.0, 1.0) * (len(BARS) - 1)
-            bars = "".join(" " if math.isnan(level) else BARS[round(level)] for level in levels.tolist())
-            lines.append(f"  {name:<{width}}  {bars}")
-    return lines
-
-
-# As a figure, and as the section of a report on exactly two runs.
+# As a figure.
 
 
 def comparison_figure(comparison: Comparison) -> Figure:
     """Draw both curves in one plot, and their difference below."""
     if not comparison.metrics:
         raise UserError("nothing to plot: one of the two runs has no evaluation yet")
-    a, b = comparison.a.run, comparison.b.run
+    a, b = comparison.runs
     common = [(a.env, b.env), (a.method, b.method), (f"seed {a.seed}", f"seed {b.seed}")]
     known = colours([a.method, b.method])
     shades = (known[a.method], known[b.method]) if a.method != b.method else (BLUE, ORANGE)
@@ -323,9 +304,9 @@ def comparison_figure(comparison: Comparison) -> Figure:
 
 def _draw_curves(axes: Axes, comparison: Comparison, metric: str, shades: tuple[str, str]) -> None:
     shown = METRICS[metric]
-    marks = zip((comparison.a, comparison.b), comparison.names, shades, ("o", "s"), ("-", "--"), strict=True)
-    for side, name, colour, marker, line in marks:  # distinct in grey print too
-        steps, values = curve(side.run.metrics, metric)
+    marks = zip(comparison.runs, comparison.names, shades, ("o", "s"), ("-", "--"), strict=True)
+    for run, name, colour, marker, line in marks:  # distinct in grey print too
+        steps, values = curve(run.metrics, metric)
         axes.plot(steps, values, line, color=colour, marker=marker, markersize=3.8, label=name)
     axes.set_ylabel(shown.label)
     top = shown.top or max(axes.get_ylim()[1], 1e-9)
@@ -342,16 +323,3 @@ def _draw_difference(axes: Axes, shared: Shared, shades: tuple[str, str]) -> Non
     axes.set_ylabel("A - B")
     axes.margins(y=0.15)
     step_axis(axes)
-
-
-def compare_sections(collection: Collection) -> list[Section]:
-    """Return nothing unless the report is about exactly two runs."""
-    runs = [run for run in collection.runs if not run.is_damaged]
-    if len(runs) != 2:
-        return []
-    comparison = compare(runs[0].folder, runs[1].folder)
-    caption = "Both runs; below, A minus B at the evaluations that both have."
-    figure = FigureSpec("compare", caption, partial(comparison_figure, comparison))
-    words = f"A is {runs[0].folder}, B is {runs[1].folder}."
-    figures = (figure,) if comparison.metrics else ()
-    return [Section("The two runs", "compare", figures, tuple(comparison_tables(comparison)), words)]

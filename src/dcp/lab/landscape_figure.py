@@ -94,6 +94,17 @@ class Strip(NamedTuple):
     def columns(self) -> int:
         return len(self.views) + self.with_truth
 
+    @property
+    def panel(self) -> float:
+        """Return the height of a panel, in inches."""
+        rows, columns = self.views[0].landscape.layout.walls.shape
+        return (PANEL - GAP) * (rows - 1.5) / (columns - 1.5)
+
+    def rows(self, with_directions: bool) -> list[tuple[float, float]]:
+        """Return each row's space for titles and below its panels, in inches. Labels with paths have another line."""
+        lines = max(each.label.count("\n") for each in self.views)
+        return [(TITLE + LINE * lines, TICKS + BAR), *([(TITLE, TICKS)] if with_directions else [])]
+
 
 def landscapes_figure(views: Sequence[View], colours: str = "panel", with_directions: bool = True) -> Figure:
     """Draw every view with the true distances of its maze at the left; below each, which way it points.
@@ -108,14 +119,19 @@ def landscapes_figure(views: Sequence[View], colours: str = "panel", with_direct
     if any(each.likeness.order < each.straight_line.order for each in views):
         note = textwrap.fill(f"* {BELOW_STRAIGHT}.", round(15 * width))  # characters at that font size
     foot = 0.3 + 0.25 * -(-len(handles) // ncols) + 0.15 * (note.count("\n") + bool(note))
-    height = sum(sum(_row_heights(strip, with_directions)) for strip in strips) + foot
+    height = foot + sum(strip.panel + sum(spaces) for strip in strips for spaces in strip.rows(with_directions))
     with house_style():
         figure = Figure(figsize=(width, height))
         top = height
         for strip in strips:
-            heights = _row_heights(strip, with_directions)
-            _draw_strip(figure, _place(figure, strip, columns, top, heights), strip)
-            top -= sum(heights)
+            panels = []  # of one size, whatever is drawn around them
+            for above, below in strip.rows(with_directions):
+                top -= above + strip.panel
+                size = (PANEL - GAP) / width, strip.panel / height
+                lefts = ((LEFT + column * PANEL) / width for column in range(columns))
+                panels.append([figure.add_axes((left, top / height, *size)) for left in lefts])
+                top -= below
+            _draw_strip(figure, np.array(panels), strip)
         legend = figure.legend(handles=handles, loc="lower center", ncols=ncols, borderaxespad=0.3, fontsize=9.5)
         legend.set_title(note)
         legend.get_title().set_fontsize(8)
@@ -133,36 +149,6 @@ def _strips(views: Sequence[View], colours: str) -> list[Strip]:
             strips.append(Strip(left[:room], [ranges[id(v)] for v in left[:room]], with_truth))
             left, with_truth = left[room:], False
     return strips
-
-
-def _panel_height(strip: Strip) -> float:
-    rows, columns = strip.views[0].landscape.layout.walls.shape
-    return (PANEL - GAP) * (rows - 1.5) / (columns - 1.5)
-
-
-def _row_heights(strip: Strip, with_directions: bool) -> list[float]:
-    """Return the rows' heights in inches: title, panel, and under the first row a colour bar."""
-    panel = _panel_height(strip) + TICKS
-    heights = [_title_height(strip) + panel + BAR]
-    return [*heights, TITLE + panel] if with_directions else heights
-
-
-def _title_height(strip: Strip) -> float:
-    """Return the title height of the first row: labels with paths have another line."""
-    return TITLE + LINE * max(each.label.count("\n") for each in strip.views)
-
-
-def _place(figure: Figure, strip: Strip, columns: int, top: float, heights: list[float]) -> np.ndarray:
-    """Return aligned axes [rows, columns] of one size, whatever is drawn around them."""
-    width, height = figure.get_size_inches()
-    size = (PANEL - GAP) / width, _panel_height(strip) / height
-    panels = np.empty((len(heights), columns), object)
-    for row, above in enumerate(np.cumsum([0.0, *heights[:-1]])):
-        title = _title_height(strip) if row == 0 else TITLE
-        bottom = (top - above - title) / height - size[1]
-        for column in range(columns):
-            panels[row, column] = figure.add_axes(((LEFT + column * PANEL) / width, bottom, *size))
-    return panels
 
 
 def _draw_strip(figure: Figure, panels: np.ndarray, strip: Strip) -> None:

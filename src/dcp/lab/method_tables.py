@@ -1,8 +1,12 @@
 """Make the paper's tables with our numbers: both metrics at checkpoints, and two methods against each other."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +31,6 @@ from dcp.lab.statistics import (
     SMALL,
     Interval,
     PairedTest,
-    Verdict,
     effect_size,
     holm,
     paired_test,
@@ -192,26 +195,6 @@ class MethodPair:
         return min(len(self.ours), len(self.theirs)) < FEWEST_SEEDS
 
     @property
-    def verdict(self) -> Verdict:
-        return verdict(list(self.ours.values()), list(self.theirs.values()))
-
-    @property
-    def effect(self) -> float:
-        return effect_size(list(self.ours.values()), list(self.theirs.values()))
-
-    @property
-    def test(self) -> PairedTest | None:
-        return paired_test(self.ours, self.theirs)
-
-    @property
-    def improvement(self) -> float:
-        """Return the probability that a seed of ours beats a seed of theirs."""
-        sides = [np.array(list(side.values())) for side in (self.ours, self.theirs)]
-        if not all(len(side) and np.isfinite(side).all() for side in sides):
-            return math.nan
-        return float(probability_of_improvement(sides[:1], sides[1:]))
-
-    @property
     def paper_end(self) -> int | None:
         """Return where the paper's runs end if that is not near, so that its sign does not apply."""
         end = paper_values.end(self.environment)
@@ -276,11 +259,11 @@ def summary_table(collection: Collection, method: str = METHOD, baseline: str = 
 def comparison_table(collection: Collection, metric: str, method: str, baseline: str) -> Table:
     """Return means, effect size, paired test and probability of improvement for each environment."""
     parts = compare_methods(collection, metric, method, baseline)
-    tests = [None if part.has_few_seeds else part.test for part in parts]
+    tests = [None if part.has_few_seeds else paired_test(part.ours, part.theirs) for part in parts]
     corrected = holm([test.p_value if test else math.nan for test in tests])
     columns = ("Environment", "Steps", method, baseline, "Effect size d", "Pairs", "Paired difference")
     columns += ("p", "p (Holm)", "Probability of improvement")
-    rows = [_comparison_row(part, p) for part, p in zip(parts, corrected, strict=True)]
+    rows = [_comparison_row(*each) for each in zip(parts, tests, corrected, strict=True)]
     notes = (
         f"Mean ± half width of the 95% Student-t interval. {WHERE}",
         "Effect size d: the difference of the means in pooled standard deviations of the seeds (Cohen).",
@@ -292,23 +275,27 @@ def comparison_table(collection: Collection, metric: str, method: str, baseline:
     return Table(f"comparison_{name}", title, columns, tuple(rows), notes)
 
 
-def _comparison_row(part: MethodPair, corrected: float) -> Row:
-    test = None if part.has_few_seeds else part.test
-    unknown = part.has_few_seeds
+def _comparison_row(part: MethodPair, test: PairedTest | None, corrected: float) -> Row:
+    sides = [list(side.values()) for side in (part.ours, part.theirs)]
+    effect = improvement = math.nan
+    if not part.has_few_seeds:
+        effect = effect_size(*sides)
+        if np.isfinite(sum(map(sum, sides))):
+            improvement = float(probability_of_improvement(*([np.array(side)] for side in sides)))
     pairs = len(part.ours.keys() & part.theirs.keys())
-    why = f"fewer than {FEWEST_SEEDS} seeds" if unknown else "no common seed"
+    why = f"fewer than {FEWEST_SEEDS} seeds" if part.has_few_seeds else "no common seed"
     gap = number(test.difference.mean, test.difference.half_width, sign=True) if test else absent(why)
     cells = (
         Cell(part.environment),
         _steps(part),
         _mean(part.ours),
         _mean(part.theirs),
-        _or_dash(math.nan if unknown else part.effect, 2, sign=True),
+        _or_dash(effect, 2, sign=True),
         Cell(str(pairs), pairs),
         gap,
         _p_value(test.p_value if test else math.nan, why if test is None else ""),
         _p_value(corrected, why if test is None else ""),
-        _or_dash(math.nan if unknown else part.improvement, 2),
+        _or_dash(improvement, 2),
     )
     return Row(cells, part.environment)
 
@@ -320,14 +307,15 @@ def _mean(values: dict[int, float]) -> Cell:
 
 
 def _arrow(part: MethodPair, method: str, baseline: str, paper: str | None) -> Cell:
-    if part.verdict == "unknown":
+    sides = [list(side.values()) for side in (part.ours, part.theirs)]
+    found = verdict(*sides)
+    if found == "unknown":
         return absent("a mean is not known")
-    ours, theirs = (_mean(side).text for side in (part.ours, part.theirs))
-    hover = f"{method} {ours}, {baseline} {theirs}"
+    hover = f"{method} {_mean(part.ours).text}, {baseline} {_mean(part.theirs).text}"
     if part.has_few_seeds:
         return Cell(UNDECIDED, hover=hover)
-    marker = DIFFERS if paper and paper != part.verdict else ""
-    return Cell(_sign(part.verdict, method, baseline), marker=marker, hover=f"{hover}, d = {part.effect:.2f}")
+    marker = DIFFERS if paper and paper != found else ""
+    return Cell(_sign(found, method, baseline), marker=marker, hover=f"{hover}, d = {effect_size(*sides):.2f}")
 
 
 def _published_arrow(part: MethodPair, method: str, baseline: str) -> Cell:
@@ -364,3 +352,73 @@ def _notes(parts: Sequence[MethodPair], few_seeds: str = FEW_SEEDS) -> list[str]
     early = f"{EARLY}: longer runs are compared before their end, because one run is shorter."
     notes = [early] if any(part.is_early for part in parts) else []
     return [*notes, *([few_seeds] if any(part.has_few_seeds for part in parts) else [])]
+
+
+# Other papers' numbers next to ours.
+
+LAST = 5  # evaluations that a published value is the mean of
+EPISODE = 1000  # steps
+NEAR = 0.01  # how far our steps may lie from theirs, as a share of theirs
+_COLUMNS = ("environment", "method", "seeds", "time near goal, ours", "source", "method there", "published", "compared")
+
+
+@cache
+def _sources() -> dict[str, Any]:
+    return json.loads(files("dcp.lab").joinpath("published.json").read_text(encoding="utf-8"))["sources"]
+
+
+def differences(run: Run, published: Mapping[str, Any]) -> list[str]:
+    """Return all differences between a run and the published runs of its environment; empty if there are none."""
+    config, steps = run.config, published["steps"]
+    evaluated, network = config.get("eval_env") or config["env"], config.get("network")
+    length = config.get("episode_length")
+    depths = sorted({int(depth) for values in published["values"].values() for depth in values})
+    checks = (
+        (evaluated == published["eval_env"], f"evaluated on {published['eval_env']}, ours on {evaluated}"),
+        (abs(run.env_steps - steps) <= NEAR * steps, f"{human_count(steps)} steps, ours {human_count(run.env_steps)}"),
+        (length in (None, EPISODE), f"time near the goal is of {EPISODE:,} steps, ours of {length or 0:,}"),
+        (run.num_evaluations >= LAST, f"a mean of the last {LAST} evaluations, ours has {run.num_evaluations}"),
+        (config.get("physics") == "brax", f"Brax's physics, ours {config.get('physics')}"),
+        (config.get("fidelity") == "paper", "the same start and goal in every episode, ours draws new ones"),
+        (network == "residual", f"residual networks, ours {network}"),
+        (
+            network != "residual" or config["depth"] in depths,
+            f"depths {', '.join(map(str, depths))}, ours {config['depth']}",
+        ),
+    )
+    return [words for agrees, words in checks if not agrees]
+
+
+def published_sections(collection: Collection) -> list[Section]:
+    """Return the section if an environment of the collection is among the published ones."""
+    rows = [row for (_, label), runs in collection.groups.items() for row in _rows(label, runs)]
+    if not rows:
+        return []
+    notes = [f"{name}: {source['title']}; ± {source['spread']}." for name, source in _sources().items()]
+    notes.append(
+        f"Time near goal: steps of {EPISODE:,}, the mean of a run's last {LAST} evaluations, then over seeds; ours "
+        "with a 95% interval, of two seeds their range. A published value is shown if environment, layout, steps, "
+        "metric and depth agree."
+    )
+    table = Table("published", "Compared with published values", _COLUMNS, tuple(rows), tuple(notes))
+    return [Section("Published values", "published", tables=(table,))]
+
+
+def _rows(label: str, runs: Sequence[Run]) -> list[Row]:
+    """Compare the mean over seeds of each run's last evaluations; a run with fewer gives those that it has."""
+    first = runs[0]
+    finals = [float(np.mean(run.metrics["time_near_goal"][-LAST:])) for run in runs if run.num_evaluations]
+    mean = seeds_cell(seeds_interval(finals)) if finals else absent("no evaluation yet")
+    ours, rows = [Cell(first.env), Cell(label), Cell(str(len(runs)), len(runs)), mean], []
+    for source, content in _sources().items():
+        published = content["environments"].get(first.config.get("env"))
+        if published is None:
+            continue
+        apart = list(dict.fromkeys(reason for run in runs for reason in differences(run, published)))
+        theirs = [[absent(), absent("not comparable"), Cell(f"no: {'; '.join(apart)}")]]
+        if not apart:
+            depth = first.config["depth"]
+            known = {method: of[str(depth)] for method, of in published["values"].items() if str(depth) in of}
+            theirs = [[Cell(f"{m}, depth {depth}"), number(*value), Cell("yes")] for m, value in known.items()]
+        rows += [Row((*ours, Cell(source), *cells), first.env, label) for cells in theirs]
+    return rows

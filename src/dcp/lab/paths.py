@@ -1,24 +1,18 @@
-"""Shortest paths of a point through a maze: cell by cell, over a fine grid, or exactly.
+"""Shortest paths of a point through a maze: cell by cell, or exactly.
 
 - `path_lengths`, `steps_from_start`, `farthest_goal`: steps from cell to cell, up, down, left or right;
-- `path_distances`: the length to one goal from every point of a fine grid, at most half a percent too long;
 - `TruePaths`: exact lengths, first directions and routes between any two points of a maze.
 """
 
-from collections import deque
-from functools import cached_property, lru_cache
-from math import gcd
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra, shortest_path
+from scipy.sparse.csgraph import shortest_path
 
 from dcp.errors import UserError
 from dcp.types import MazeLayout
 
 POINTS_PER_CELL = 16
-LONGEST_MOVE = 5  # grid steps along one axis, in one move of a path
 FACE = 1e-9  # cells: a path may touch walls
 PINHOLE = 1e-6  # cells: the size of the block that closes the corner where two walls touch
 CHUNK = 1 << 18  # segments times boxes that are tested together
@@ -29,73 +23,71 @@ CHUNK = 1 << 18  # segments times boxes that are tested together
 
 def steps_from_start(layout: MazeLayout) -> np.ndarray:
     """Count the steps from the nearest start to each cell: [rows, columns], inf if there is no path."""
-    return _steps_from(layout, [(i, j) for i, row in enumerate(layout.rows) for j, c in enumerate(row) if c == "r"])
+    return _cell_steps(layout)[tuple(_cells(layout, layout.cells("r")).T)].min(axis=0)
 
 
 def path_lengths(layout: MazeLayout, starts: np.ndarray, goals: np.ndarray) -> np.ndarray:
     """Measure paths from cell to cell: [N, 2], [N, 2] -> [N] in the maze's units, inf if there is no path."""
-    from_cells, to_cells = _cells(layout, starts), _cells(layout, goals)
-    steps = {cell: _steps_from(layout, [cell]) for cell in set(from_cells)}
-    lengths = [steps[start][goal] for start, goal in zip(from_cells, to_cells, strict=True)]
-    return np.asarray(lengths) * layout.scale
+    return layout.scale * _cell_steps(layout)[(*_cells(layout, starts).T, *_cells(layout, goals).T)]
 
 
 def farthest_goal(layout: MazeLayout) -> np.ndarray:
     """Return the centre [2] of the goal cell that is the most steps from any start; the first of equals."""
     goals = layout.cells("g")  # [K, 2]
-    rows, columns = np.round(goals / layout.scale).astype(int).T
-    reach = steps_from_start(layout)[rows, columns]
+    reach = steps_from_start(layout)[tuple(_cells(layout, goals).T)]
     return goals[np.argmax(np.where(np.isinf(reach), -1.0, reach))]
 
 
-def _cells(layout: MazeLayout, points: np.ndarray) -> list[tuple[int, int]]:
+def _cells(layout: MazeLayout, points: np.ndarray) -> np.ndarray:
     """Return the cell of each point [N, 2]; for a point outside the maze, the nearest cell."""
-    last = np.asarray(layout.walls.shape) - 1
-    return [tuple(cell) for cell in np.clip(np.round(points / layout.scale), 0, last).astype(int).tolist()]
+    return np.clip(np.round(points / layout.scale), 0, np.asarray(layout.walls.shape) - 1).astype(int)
 
 
-def _steps_from(layout: MazeLayout, starts: list[tuple[int, int]]) -> np.ndarray:
-    steps, walls = np.full(layout.walls.shape, np.inf), layout.walls
-    for start in starts:
-        steps[start] = 0
-    queue = deque(starts)
-    while queue:
-        i, j = queue.popleft()
-        for neighbour in ((i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)):
-            if not walls[neighbour] and np.isinf(steps[neighbour]):  # a maze is closed: no step leads outside
-                steps[neighbour] = steps[i, j] + 1
-                queue.append(neighbour)
-    return steps
+def _cell_steps(layout: MazeLayout) -> np.ndarray:
+    """Count the steps between any two cells: [rows, columns, rows, columns], inf if there is no path."""
+    shape = layout.walls.shape
+    cells = np.argwhere(np.ones(shape))
+    adjacent = np.abs(cells[:, None] - cells).sum(axis=-1) == 1
+    steps = shortest_path((adjacent & ~layout.walls.ravel()).astype(float), unweighted=True)  # steps lead to free cells
+    return steps.reshape(*shape, *shape)
 
 
-# A fine grid of points.
+# Points of the plane: a fine grid of them, and which are free.
 
 
 def grid_axes(layout: MazeLayout, per_cell: int = POINTS_PER_CELL) -> tuple[np.ndarray, np.ndarray]:
     """Return the grid's x [X] and y [Y] from wall to wall. It contains cells' corners, and their centres for an even
-    per_cell.
-
-    The maze's free space is every point that is not inside walls (`inside_walls`).
-    """
+    per_cell."""
     rows, columns = (layout.scale * (np.arange(n * per_cell + 1) / per_cell - 0.5) for n in layout.walls.shape)
     return rows, columns
 
 
-def inside_walls(layout: MazeLayout, per_cell: int = POINTS_PER_CELL) -> np.ndarray:
-    """Mark the grid points [X, Y] that touch no free cell."""
-    return np.logical_and.reduce(_touching(layout, per_cell))
+def grid_points(layout: MazeLayout, per_cell: int = POINTS_PER_CELL) -> np.ndarray:
+    """Return the grid's points [X, Y, 2]. The maze's free space is every one of them that is not `wall_at`."""
+    return np.stack(np.meshgrid(*grid_axes(layout, per_cell), indexing="ij"), axis=-1)
 
 
-def wall_at(layout: MazeLayout, point: np.ndarray) -> bool:
-    """Return whether a point [2] is in a wall, outside, or between two walls' corners. A wall's face is free."""
-    at = np.asarray(point, float) / layout.scale + 0.5  # the cell's index, counted from its corner
-    if not np.all(np.abs(at) < 1e6):  # nan too
-        return True
-    rows, columns = (sorted({int(np.ceil(a)) - 1, int(np.floor(a))}) for a in at)
-    height, width = layout.walls.shape
-    free = [(i, j) for i in rows for j in columns if 0 <= i < height and 0 <= j < width and not layout.walls[i, j]]
-    diagonal = len(free) == 2 and all(a != b for a, b in zip(*free, strict=True))
-    return not free or diagonal
+def cell_points(layout: MazeLayout, per_cell: int) -> np.ndarray:
+    """Return points [K, 2] spread evenly over the free cells, away from their edges."""
+    steps = (np.arange(per_cell) + 0.5) / per_cell - 0.5
+    axes = ((np.arange(n)[:, None] + steps).ravel() * layout.scale for n in layout.walls.shape)
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    return points[~wall_at(layout, points)]
+
+
+def wall_at(layout: MazeLayout, points: np.ndarray) -> np.ndarray:
+    """Mark points [..., 2] in a wall, outside, or between two walls' corners. A wall's face is free."""
+    walls = np.pad(layout.walls, 1, constant_values=True)
+    at = np.nan_to_num(np.round(np.asarray(points, float) / layout.scale + 0.5, 9), nan=-1.0)  # cells from the corner
+    last = np.array(walls.shape) - 1
+    low, high = (np.clip(index, 0, last).astype(int) for index in (np.ceil(at), np.floor(at) + 1))  # cells on each side
+    a, b, c, d = (walls[x[..., 0], y[..., 1]] for x in (low, high) for y in (low, high))
+    return (a & b & c & d) | _touch_diagonally(a, b, c, d)
+
+
+def _touch_diagonally(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> np.ndarray:
+    """Return whether, of four cells around a corner, just two opposite ones are walls: no path passes between them."""
+    return (a & d & ~b & ~c) | (b & c & ~a & ~d)
 
 
 def require_free(layout: MazeLayout, goal: np.ndarray) -> None:
@@ -108,123 +100,15 @@ def require_free(layout: MazeLayout, goal: np.ndarray) -> None:
         )
 
 
-def path_distances(layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_PER_CELL) -> np.ma.MaskedArray:
-    """Measure the shortest path to the goal from every grid point [X, Y], in the maze's units.
-
-    A path is made of straight moves between grid points, in every direction (a, b) with |a|, |b| <= 5 grid steps. The
-    widest gap between two such directions is atan(1/5), so a straight line is 1 / cos(atan(1/5) / 2) - 1 = 0.5 % too
-    long at most, and no path is ever too short. Shortest paths bend at walls' corners, which are points of the grid.
-    Masked inside walls and between two walls that touch at a corner; inf if there is no path.
-    """
-    require_free(layout, goal)
-    masked = inside_walls(layout, per_cell) | _closed_corners(layout, per_cell)
-    roads, points = _roads(layout, per_cell), masked.size
-    ends, lengths = _roads_from(layout, goal, per_cell, masked)
-    graph = csr_array(  # the grid's, with the goal as one more point
-        (
-            np.concatenate([roads.data, lengths]),
-            np.concatenate([roads.indices, ends]),
-            np.append(roads.indptr, roads.nnz + len(ends)),
-        ),
-        shape=(points + 1, points + 1),
-    )
-    lengths_to_goal = dijkstra(graph, directed=False, indices=points)[:points]
-    return np.ma.masked_array(lengths_to_goal.reshape(masked.shape), masked)
-
-
-def _roads_from(
-    layout: MazeLayout, goal: np.ndarray, per_cell: int, masked: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the corners of the goal's grid square, as flat indices, and their distances.
-
-    No wall begins inside a square, so a straight line leads to each corner.
-    """
-    at = (np.asarray(goal, float) / layout.scale + 0.5) * per_cell  # in grid steps
-    near, far = np.floor(at + 1e-6).astype(int), np.ceil(at - 1e-6).astype(int)
-    corners = [(i, j) for i in {near[0], far[0]} for j in {near[1], far[1]}]
-    free = np.array([corner for corner in corners if not masked[corner]])
-    lengths = np.linalg.norm(free - at, axis=1) * layout.scale / per_cell
-    # A sparse graph reads a length of zero as no edge, so a millionth of a grid step replaces it.
-    lengths = np.maximum(lengths, 1e-6 * layout.scale / per_cell)
-    return np.asarray(np.ravel_multi_index(tuple(free.T), masked.shape)), lengths
-
-
-@lru_cache(maxsize=4)
-def _roads(layout: MazeLayout, per_cell: int) -> csr_array:
-    """Return the length of every free straight move, once each: [points, points]. It is the same for every goal."""
-    squares = np.kron(layout.walls, np.ones((per_cell, per_cell), bool))  # [X - 1, Y - 1]: True is wall
-    closed = inside_walls(layout, per_cell) | _closed_corners(layout, per_cell)
-    index = np.arange(closed.size).reshape(closed.shape)
-    starts, ends, lengths = [], [], []
-    for a, b in _moves():
-        here, there = _ends(closed.shape, a, b)
-        is_open = ~closed[here] & ~closed[there] & ~_blocked(squares, a, b)
-        starts.append(index[here][is_open])
-        ends.append(index[there][is_open])
-        lengths.append(np.full(int(is_open.sum()), np.hypot(a, b) * layout.scale / per_cell))
-    every = (np.concatenate(lengths), (np.concatenate(starts), np.concatenate(ends)))
-    return csr_array(every, shape=(closed.size, closed.size))
-
-
-def _blocked(squares: np.ndarray, a: int, b: int) -> np.ndarray:
-    """Mark the starts from which a move (a, b) passes through a wall. A move along a wall's face does not."""
-    if a == 0 or b == 0:  # between two squares: both must be wall
-        rim = np.pad(squares, ((0, 0), (1, 1)) if b == 0 else ((1, 1), (0, 0)), constant_values=True)
-        return rim[:, :-1] & rim[:, 1:] if b == 0 else rim[:-1] & rim[1:]
-    (rows, columns), _ = _ends((squares.shape[0] + 1, squares.shape[1] + 1), a, b)
-    blocked = np.zeros((rows.stop, columns.stop - columns.start), bool)
-    for i in range(a):
-        for j in range(abs(b)):
-            if j * a < abs(b) * (i + 1) and (j + 1) * a > abs(b) * i:  # the line crosses this square's inside
-                left = columns.start + (j if b > 0 else -j - 1)
-                blocked |= squares[i : i + blocked.shape[0], left : left + blocked.shape[1]]
-    return blocked
-
-
-def _closed_corners(layout: MazeLayout, per_cell: int) -> np.ndarray:
-    """Mark the grid points [X, Y] where two walls touch at a corner between two free cells: they block paths."""
-    up_left, up_right, down_left, down_right = _touching(layout, per_cell)
-    return (up_left & down_right & ~up_right & ~down_left) | (up_right & down_left & ~up_left & ~down_right)
-
-
-def _touching(layout: MazeLayout, per_cell: int) -> list[np.ndarray]:
-    """Return whether the cell on each side of a point is a wall: four [X, Y]. Inside a cell all four are that cell."""
-    walls = np.pad(layout.walls, 1, constant_values=True)
-
-    def sides(n: int) -> tuple[np.ndarray, np.ndarray]:
-        at = np.arange(n * per_cell + 1)
-        return (at + per_cell - 1) // per_cell, at // per_cell + 1  # in the padded grid
-
-    rows, columns = sides(layout.walls.shape[0]), sides(layout.walls.shape[1])
-    return [walls[np.ix_(i, j)] for i in rows for j in columns]
-
-
-def _moves() -> list[tuple[int, int]]:
-    """Return each direction once, without its opposite; no move passes through another grid point."""
-    span = range(-LONGEST_MOVE, LONGEST_MOVE + 1)
-    return [(a, b) for a in range(LONGEST_MOVE + 1) for b in span if gcd(a, b) == 1 and (a > 0 or b > 0)]
-
-
-def _ends(shape: tuple[int, ...], a: int, b: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-    """Return where a move (a, b) with a >= 0 may start, and where it ends."""
-    x, y = shape
-    low, high = max(0, -b), y - max(0, b)
-    return (slice(0, x - a), slice(low, high)), (slice(a, x), slice(low + b, high + b))
-
-
 # Exact paths between any two points.
 
 
-class Route(NamedTuple):
-    """Hold a path from one point to another; empty if there is none."""
-
-    points: np.ndarray  # [bends + 2, 2]
-
-    def at(self, share: float) -> np.ndarray:
-        """Return the point [2] after this share of the path."""
-        lengths = np.linalg.norm(np.diff(self.points, axis=0), axis=1)
-        along = np.append(0.0, np.cumsum(lengths))
-        return np.stack([np.interp(share * along[-1], along, axis) for axis in self.points.T])
+def along(route: np.ndarray, share: float) -> np.ndarray:
+    """Return the point [2] after this share of a route [bends + 2, 2]; nan on a route without points."""
+    if not len(route):
+        return np.full(2, np.nan)
+    lengths = np.append(0.0, np.cumsum(np.linalg.norm(np.diff(route, axis=0), axis=1)))
+    return np.stack([np.interp(share * lengths[-1], lengths, axis) for axis in route.T])
 
 
 class TruePaths:
@@ -255,13 +139,14 @@ class TruePaths:
         return self._between[0]
 
     def sees(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Return whether the straight line between two points avoids all walls: [K, 2], [K, 2] -> [K]."""
+        """Return whether the straight line between two points avoids all walls: [K, 2], [K or 1, 2] -> [K]."""
+        a, b = np.broadcast_arrays(a, b)
         step = max(1, CHUNK // len(self.boxes))
         parts = [_free(a[i : i + step], b[i : i + step], self.boxes) for i in range(0, len(a), step)]
         return np.concatenate(parts) if parts else np.zeros(0, bool)
 
     def lengths(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Measure paths: [K, 2], [K, 2] -> [K]; inf if there is no path, such as from inside a wall."""
+        """Measure paths: [K, 2], [K, 2] or [1, 2] -> [K]; inf if there is no path, such as from inside a wall."""
         return self._first(np.asarray(a, float), np.asarray(b, float))[0]
 
     def directions(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -269,27 +154,27 @@ class TruePaths:
         routes = self.routes(a, b)
         ways = np.full((len(routes), 2), np.nan)
         for i, route in enumerate(routes):
-            ahead = route.points - np.asarray(a[i], float)
+            ahead = route - np.asarray(a[i], float)
             far = np.linalg.norm(ahead, axis=1)
             if np.any(far > 1e-9):  # the first bend may be at a itself
                 first = np.argmax(far > 1e-9)
                 ways[i] = ahead[first] / far[first]
         return ways
 
-    def routes(self, a: np.ndarray, b: np.ndarray) -> list[Route]:
-        """Return the shortest paths: [K, 2], [K, 2] -> K routes."""
+    def routes(self, a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
+        """Return the shortest paths: [K, 2], [K, 2] -> K times [bends + 2, 2]; without points if there is no path."""
         a, b = np.asarray(a, float), np.asarray(b, float)
         return [self._route(*each) for each in zip(a, b, *self._first(a, b), strict=True)]
 
-    def _route(self, a: np.ndarray, b: np.ndarray, length: float, first: int, last: int) -> Route:
+    def _route(self, a: np.ndarray, b: np.ndarray, length: float, first: int, last: int) -> np.ndarray:
         if not np.isfinite(length):
-            return Route(np.zeros((0, 2)))
+            return np.zeros((0, 2))
         bends = []
         while last >= 0 and last != first:  # backwards from the last bend
             bends.append(last)
             last = int(self._between[1][first, last])
         bends += [first] if first >= 0 else []
-        return Route(np.stack([a, *self.corners[bends[::-1]], b]))
+        return np.stack([a, *self.corners[bends[::-1]], b])
 
     def _first(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return lengths [K], and the corners of the first and the last bend [K]; -1 if the path is straight."""
@@ -297,14 +182,13 @@ class TruePaths:
         none = np.full(len(a), -1)
         if not len(self.corners):
             return straight, none, none
-        through = self._direct(a, self.corners)[:, :, None] + self._between[0][None]  # [K, C, C]: through each corner
-        first = through.argmin(axis=1)  # [K, C]: the best first bend, for each last one
-        by_last = np.take_along_axis(through, first[:, None], axis=1)[:, 0] + self._direct(b, self.corners)  # [K, C]
-        last = by_last.argmin(axis=1)  # [K]
-        bent = by_last[np.arange(len(a)), last]
-        is_bent = bent < straight
-        first = first[np.arange(len(a)), last]
-        return np.minimum(bent, straight), np.where(is_bent, first, none), np.where(is_bent, last, none)
+        onward = self._between[0] + self._direct(b, self.corners)[:, None]  # [K or 1, C, C]: from a corner by another
+        bent = self._direct(a, self.corners) + onward.min(axis=2)  # [K, C]: through each first corner
+        first, at = bent.argmin(axis=1), np.arange(len(a))
+        last = np.broadcast_to(onward.argmin(axis=2), bent.shape)[at, first]
+        is_bent = bent[at, first] < straight
+        lengths = np.minimum(bent[at, first], straight)
+        return lengths, np.where(is_bent, first, none), np.where(is_bent, last, none)
 
     def _direct(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Measure straight lines: [K, 2], [C, 2] -> [K, C]; inf if a wall is between."""
@@ -357,5 +241,5 @@ def _corners(walls: np.ndarray) -> np.ndarray:
 def _blocks(walls: np.ndarray) -> np.ndarray:
     """Return a tiny box where two walls touch only at a corner, so that no path passes between them: [H, 2, 2]."""
     a, b, c, d = _around(walls)
-    at = np.argwhere((a & d & ~b & ~c) | (b & c & ~a & ~d)) + 0.5  # [H, 2]
+    at = np.argwhere(_touch_diagonally(a, b, c, d)) + 0.5  # [H, 2]
     return np.stack([at - PINHOLE, at + PINHOLE], axis=1)

@@ -5,26 +5,32 @@ The truth is the length of the shortest path. Both are compared by the order of 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dcp.envs.base import Environment
 from dcp.envs.mazes import goals_at, has_plane, unit
 from dcp.errors import UserError
-from dcp.lab.episodes import Episode, play_toward
-from dcp.lab.paths import POINTS_PER_CELL, farthest_goal, grid_axes, inside_walls, path_distances, require_free
+from dcp.lab.episodes import Episode, directions, distances, play_toward
+from dcp.lab.paths import (
+    POINTS_PER_CELL,
+    TruePaths,
+    cell_points,
+    farthest_goal,
+    grid_axes,
+    grid_points,
+    require_free,
+    wall_at,
+)
 from dcp.lab.statistics import spearman
 from dcp.lab.style import arrows_per_cell
 from dcp.lab.targets import Target, environment_of, require_psi
-from dcp.machine.compiling import QUICK_COMPILE
-from dcp.methods import more_conditions
 from dcp.methods.table import CONDITIONS
 from dcp.policies.policy import DeployedPolicy
-from dcp.types import Array, EnvSpec, MazeLayout
+from dcp.types import EnvSpec, MazeLayout
 
 ROLLOUTS = 6
 LOW, HIGH = 1.0, 99.0  # percentiles of the colours' range: the paper's
@@ -42,35 +48,15 @@ def psi_landscape(
     policy: DeployedPolicy, layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_PER_CELL
 ) -> Landscape:
     """Return distances in the critic's space to one goal. Points on a wall's face count as free."""
-    x, y = grid_axes(layout, per_cell)
-    points = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)  # [X * Y, 2]
-    distance = psi_distances(policy, points, goal).reshape(len(x), len(y))
-    masked = np.ma.masked_array(distance, inside_walls(layout, per_cell))
-    return Landscape(layout, np.asarray(goal), x, y, masked)
+    points = grid_points(layout, per_cell)
+    distance = psi_distances(policy, points.reshape(-1, 2), goal).reshape(points.shape[:2])
+    masked = np.ma.masked_array(distance, wall_at(layout, points))
+    return Landscape(layout, np.asarray(goal), *grid_axes(layout, per_cell), masked)
 
 
 def psi_distances(policy: DeployedPolicy, points: np.ndarray, goal: np.ndarray) -> np.ndarray:
     """points [K, 2] of the plane, goal [G] -> [K]"""
-    return np.asarray(_distances(policy, goals_at(points, goal), jnp.asarray(goal, jnp.float32)))
-
-
-def directions(policy: DeployedPolicy, points: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    """points [K, 2], goal [G] -> [K, 2]: the direction that a direction-conditioned actor sees, as unit vectors."""
-    pulled = np.asarray(pulled_back(policy, goals_at(points, goal), jnp.asarray(goal, jnp.float32)))[:, :2]
-    return unit(pulled)
-
-
-# The policy is an argument, so runs that differ only in their parameters share one program.
-@partial(jax.jit, compiler_options=QUICK_COMPILE)
-def _distances(policy: DeployedPolicy, at: Array, goal: Array) -> Array:
-    representation = policy.representation
-    return representation.distance(representation.encode_goal(at), representation.encode_goal(goal[None]))  # [K]
-
-
-@partial(jax.jit, compiler_options=QUICK_COMPILE)
-def pulled_back(policy: DeployedPolicy, at: Array, goal: Array) -> Array:
-    """Return the direction in the goal's own coordinates, at many points. [K, G] -> [K, G]"""
-    return jax.vmap(lambda achieved: more_conditions.pulled_back(policy.representation, achieved, goal))(at)
+    return np.asarray(distances(policy, goals_at(points, goal), np.asarray(goal, np.float32)[None]))
 
 
 # The maze's own distances, and how a field over the maze compares with them.
@@ -81,7 +67,7 @@ class Truth(NamedTuple):
 
     landscape: Landscape  # path lengths
     points: np.ndarray  # [K, 2]: evenly over the free cells, off their faces; where directions are compared
-    directions: np.ndarray  # [K, 2]: the steepest way down the path's length, unit vectors
+    directions: np.ndarray  # [K, 2]: the first step of the shortest path, unit vectors
 
 
 class Likeness(NamedTuple):
@@ -94,15 +80,16 @@ class Likeness(NamedTuple):
 
 def true_landscape(layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_PER_CELL) -> Truth:
     """goal [G]; only its place in the plane counts."""
-    lengths = path_distances(layout, goal[:2], per_cell)
-    x, y = grid_axes(layout, per_cell)
-    landscape = Landscape(layout, np.asarray(goal), x, y, lengths)
-    heights = lengths.filled(np.inf)
-    gap = per_cell // arrows_per_cell(layout)  # between compared points; half of it to cells' faces
-    i, j = np.meshgrid(*(np.arange(gap // 2, n - 1, gap) for n in heights.shape), indexing="ij")
-    i, j = i[np.isfinite(heights[i, j])], j[np.isfinite(heights[i, j])]  # [K]: points with a path to the goal
-    slope = np.stack([heights[i + 1, j] - heights[i - 1, j], heights[i, j + 1] - heights[i, j - 1]], axis=-1)
-    return Truth(landscape, np.stack([x[i], y[j]], axis=-1), unit(-slope))
+    require_free(layout, goal[:2])
+    paths, to = TruePaths(layout), np.asarray(goal[None, :2], float)
+    grid = grid_points(layout, per_cell)
+    lengths = np.ma.masked_array(np.full(grid.shape[:2], np.inf), wall_at(layout, grid))
+    lengths[~lengths.mask] = paths.lengths(grid[~lengths.mask], to)
+    landscape = Landscape(layout, np.asarray(goal), *grid_axes(layout, per_cell), lengths)
+    points = cell_points(layout, arrows_per_cell(layout))
+    directions = paths.directions(points, np.repeat(to, len(points), axis=0))
+    known = np.isfinite(directions).all(axis=1)
+    return Truth(landscape, points[known], directions[known])
 
 
 def rank_correlation(a: np.ma.MaskedArray, b: np.ma.MaskedArray) -> float:
@@ -210,7 +197,7 @@ def view(
     of: Any = target.config.__dict__ if target.config else target.about
     names = [str(of["method"]), *([] if of.get("seed") is None else [f"seed {of['seed']}"])] if of.get("method") else []
     field = psi_landscape(policy, layout, at, per_cell)
-    shown = directions(policy, truth.points, at)
+    shown = directions(policy, goals_at(truth.points, at), at)
     seen = View(
         label=", ".join(names) or target.label,
         env=env.spec.name,
@@ -282,16 +269,12 @@ def rollouts_for(spec: EnvSpec, rollouts: int | None) -> int:
 
 
 def with_paths_in_labels(views: Sequence[View], targets: Sequence[Target]) -> list[View]:
-    """Add paths to the labels of runs with the same label in the same place."""
+    """Add paths, the last 34 characters of them, to the labels of runs with the same label in the same place."""
     names = [(v.place, v.env, v.label) for v in views]
     return [
-        replace(v, label=f"{v.label}\n{_short(t.label)}") if names.count(name) > 1 else v
+        replace(v, label=f"{v.label}\n{'…' * (len(t.label) > 34)}{t.label[-34:]}") if names.count(name) > 1 else v
         for v, t, name in zip(views, targets, names, strict=True)
     ]
-
-
-def _short(path: str, width: int = 34) -> str:
-    return path if len(path) <= width else f"…{path[1 - width :]}"
 
 
 def colour_ranges(views: Sequence[View], kind: str = "panel") -> list[tuple[float, float]]:

@@ -17,30 +17,20 @@ from dcp.errors import UserError
 from dcp.policies.policy_file import write_whole
 
 DASH, MINUS = "\u2013", "\u2212"  # the first: nothing was measured
+_IN_MATHS = {"±": "pm", "→": "rightarrow", "↑": "uparrow", "↓": "downarrow", "≈": "approx", "≠": "neq", "∞": "infty"}
+_IN_MATHS |= {"≥": "geq", "≤": "leq", "Δ": "Delta", "\u00d7": "times"}
 _LATEX = {
     "\\": r"\textbackslash{}",
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
     MINUS: "$-$",
     DASH: "--",
-    "→": r"$\rightarrow$",
-    "↑": r"$\uparrow$",
-    "↓": r"$\downarrow$",
-    "≈": r"$\approx$",
-    "≠": r"$\neq$",
-    "∞": r"$\infty$",
-    "≥": r"$\geq$",
-    "≤": r"$\leq$",
-    "<": "$<$",
-    ">": "$>$",
-    "|": "$|$",
-    "Δ": r"$\Delta$",
-    "\u00d7": r"$\times$",
     "†": r"$^\dagger$",
     "‡": r"$^\ddagger$",
     "*": "$^*$",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{sign: f"${sign}$" for sign in "<>|"},
+    **{sign: f"$\\{name}$" for sign, name in _IN_MATHS.items()},
 }
 
 

@@ -1,11 +1,12 @@
 """Statistics: means with their intervals, tests between two methods, and rliable's estimators over many tasks.
 
-Every interval is two-sided, at 95% unless a caller asks for another confidence, and is returned as an `Interval`.
+Every interval is two-sided, at 95%, and is returned as an `Interval`.
 """
 
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -50,7 +51,7 @@ UNKNOWN = Interval(math.nan)
 # Means and shares of independent samples.
 
 
-def t_interval(values: Sequence[Any] | np.ndarray, confidence: float = CONFIDENCE) -> Interval:
+def t_interval(values: Sequence[Any] | np.ndarray) -> Interval:
     """Return Student's t interval of the mean over seeds or episodes: values [n] or [n, K].
 
     Half width = t * s / sqrt(n), with the sample's standard deviation s (n - 1) and t's quantile at n - 1 degrees
@@ -59,23 +60,21 @@ def t_interval(values: Sequence[Any] | np.ndarray, confidence: float = CONFIDENC
     samples = np.asarray(values, np.float64)
     if samples.ndim == 0 or len(samples) == 0:
         raise UserError("an interval needs the result of at least one seed")
-    if not 0.0 < confidence < 1.0:
-        raise UserError(f"confidence is {confidence}: use a number between 0 and 1, both excluded")
     n = len(samples)
     mean = samples.mean(axis=0)
     if n == 1:
         unknown = np.full_like(mean, np.nan)[()]
         return Interval(mean, unknown, unknown, unknown, n)
-    half = stats.t.ppf(0.5 + 0.5 * confidence, df=n - 1) * samples.std(axis=0, ddof=1) / math.sqrt(n)
+    half = stats.t.ppf(0.5 + 0.5 * CONFIDENCE, df=n - 1) * samples.std(axis=0, ddof=1) / math.sqrt(n)
     return Interval(mean, mean - half, mean + half, half, n)
 
 
-def episode_interval(values: np.ndarray, least: float = -math.inf, most: float = math.inf) -> Interval:
-    """Return Student's t interval as plain floats, cut where the values have bounds; unknown without any episode."""
+def episode_interval(values: np.ndarray) -> Interval:
+    """Return Student's t interval as plain floats; unknown without any episode."""
     if len(values) == 0:
         return UNKNOWN
     mean, low, high, half, count = t_interval(values)
-    return Interval(float(mean), max(float(low), least), min(float(high), most), float(half), count)
+    return Interval(float(mean), float(low), float(high), float(half), count)
 
 
 def success_interval(success: np.ndarray) -> Interval:
@@ -86,12 +85,14 @@ def success_interval(success: np.ndarray) -> Interval:
 
 def weighted_interval(values: np.ndarray, weights: np.ndarray, least: float, most: float) -> Interval:
     """Return the weighted mean of episodes, with Student's t over them: a mean over steps, where episodes differ."""
-    total, count = float(np.sum(weights)), len(values)
-    if total == 0.0:
-        return UNKNOWN
-    mean = float(np.sum(values * weights) / total)
-    error = math.sqrt(count / max(count - 1, 1) * float(np.sum((weights * (values - mean)) ** 2))) / total
-    return _t_within(mean, error, count, least, most)
+    return _t_within(*_ratio(values * weights, weights), least, most) if np.any(weights) else UNKNOWN
+
+
+def _ratio(sums: np.ndarray, weights: np.ndarray) -> tuple[float, float, int]:
+    """Return the mean over episodes with these sums and weights [H], its standard error by the residuals, and H."""
+    count, total = len(sums), float(np.sum(weights))
+    mean = float(np.sum(sums) / total)
+    return mean, math.sqrt(count / max(count - 1, 1) * float(np.sum((sums - mean * weights) ** 2))) / total, count
 
 
 def _t_within(mean: float, error: float, count: int, least: float, most: float) -> Interval:
@@ -135,18 +136,18 @@ def clustered_mean(
 
     With one state per episode it is the plain t interval. Where values have bounds, so has the interval.
     """
-    mean, variance, count = _between(values, episodes)
-    return _t_within(mean, math.sqrt(variance), count, least, most)
+    return _t_within(*_between(values, episodes), least, most)
 
 
 def clustered_share(holds: np.ndarray, episodes: np.ndarray) -> Interval:
     """Return Wilson's interval for bools [K], with the number of independent states that would vary as much."""
-    share, variance, count = _between(np.asarray(holds, float), episodes)
+    share, error, count = _between(np.asarray(holds, float), episodes)
     if count < 2:
         return Interval(share, count=count) if count else UNKNOWN
     states = float(np.isfinite(holds).sum())
-    # Where all episodes have the same share, rounding alone is left of the variance: no more states than there are.
-    n = min(share * (1.0 - share) / variance, states) if 0.0 < share < 1.0 and variance > 0.0 else float(count)
+    n = float(count)
+    if 0.0 < share < 1.0:  # where all episodes have the same share, no more states than there are
+        n = min(share * (1.0 - share) / max(error, 1e-12) ** 2, states)
     z = float(stats.norm.ppf(0.5 + 0.5 * CONFIDENCE))
     centre = (share + z**2 / (2.0 * n)) / (1.0 + z**2 / n)
     half = z / (1.0 + z**2 / n) * math.sqrt(share * (1.0 - share) / n + z**2 / (4.0 * n**2))
@@ -154,26 +155,21 @@ def clustered_share(holds: np.ndarray, episodes: np.ndarray) -> Interval:
 
 
 def _between(values: np.ndarray, episodes: np.ndarray) -> tuple[float, float, int]:
-    """Return the mean, its variance by the sums of residuals of each episode, and the number of episodes."""
+    """Return the mean of the finite values, its standard error between episodes, and the number of episodes."""
     known = np.isfinite(values)
-    values, episodes = np.asarray(values, float)[known], np.asarray(episodes)[known]
-    if not len(values):
+    if not known.any():
         return math.nan, math.nan, 0
-    mean = float(values.mean())
-    _, which = np.unique(episodes, return_inverse=True)
-    count = int(which.max()) + 1
-    residuals = np.bincount(which, weights=values - mean)  # [count]
-    variance = float(np.sum(residuals**2)) / len(values) ** 2
-    return mean, variance * count / max(count - 1, 1), count
+    _, which, weights = np.unique(np.asarray(episodes)[known], return_inverse=True, return_counts=True)
+    return _ratio(np.bincount(which, weights=np.asarray(values, float)[known]), weights)
 
 
-def clustered_statistic(statistic: Callable[[np.ndarray], float], episodes: np.ndarray, seed: int = 0) -> Interval:
+def clustered_statistic(statistic: Callable[[np.ndarray], float], episodes: np.ndarray) -> Interval:
     """Return a number that follows from rows (indices [K] -> float), with a bootstrap over whole episodes."""
     value = statistic(np.arange(len(episodes)))
     rows = [np.flatnonzero(episodes == episode) for episode in np.unique(episodes)]
     if len(rows) < 2 or not math.isfinite(value):
         return Interval(value, count=len(rows))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(_SEED)
     drawn = [
         statistic(np.concatenate([rows[i] for i in rng.integers(0, len(rows), len(rows))])) for _ in range(EPISODE_REPS)
     ]
@@ -263,9 +259,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def interquartile_mean(scores: Scores) -> np.ndarray:
     """Return the mean of the middle half of all runs of all tasks; the outer quarters, rounded down, are cut off."""
-    runs = np.sort(np.concatenate(scores, axis=-1), axis=-1)  # [..., all runs]
-    cut = runs.shape[-1] // 4
-    return runs[..., cut : runs.shape[-1] - cut].mean(axis=-1)
+    return stats.trim_mean(np.concatenate(scores, axis=-1), 0.25, axis=-1)
 
 
 def mean_of_tasks(scores: Scores) -> np.ndarray:
@@ -301,27 +295,27 @@ def bootstrap(statistic: Statistic, *scores: Scores, reps: int = REPS) -> Interv
     A score that is not known makes the estimate unknown. A task with one run would always be drawn the same, and the
     interval would be too narrow: there is none then.
     """
-    if not _is_known(*scores):
+    if not all(len(tasks) > 0 and all(len(task) and np.isfinite(task).all() for task in tasks) for tasks in scores):
         return UNKNOWN
-    value = float(statistic(*scores))
-    if not _has_interval(*scores):
+    value = _plain(statistic(*scores))
+    if any(len(task) < 2 for tasks in scores for task in tasks):
         return Interval(value)
-    low, high = _bounds(statistic(*resampled(*scores, reps=reps)))
-    return Interval(value, float(low), float(high))
+    outside = 50.0 * (1.0 - CONFIDENCE)
+    low, high = np.percentile(statistic(*resampled(*scores, reps=reps)), [outside, 100.0 - outside], axis=0)
+    return Interval(value, _plain(low), _plain(high))
+
+
+def _plain(values: Any) -> Any:
+    """Return a single number as a float, whose text is a number in every file, and an array as it is."""
+    return float(values) if np.ndim(values) == 0 else values
 
 
 def profile_with_band(
     scores: Scores, levels: np.ndarray, reps: int = 2000
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the profile, its lower and its upper bounds: [levels] each, nan where unknown."""
-    unknown = np.full(len(levels), math.nan)
-    if not _is_known(scores):
-        return unknown, unknown, unknown
-    profile = performance_profile(scores, levels)
-    if not _has_interval(scores):
-        return profile, unknown, unknown
-    (drawn,) = resampled(scores, reps=reps)
-    low, high = _bounds(performance_profile(drawn, levels))
+    found = bootstrap(partial(performance_profile, levels=levels), scores, reps=reps)
+    profile, low, high = (np.broadcast_to(each, levels.shape) for each in found[:3])
     return profile, low, high
 
 
@@ -329,17 +323,3 @@ def resampled(*scores: Scores, reps: int) -> list[list[np.ndarray]]:
     """Draw each task's runs [n] again: [reps, n]. Methods are drawn independently of each other."""
     draw = np.random.default_rng(_SEED)
     return [[task[draw.integers(0, len(task), (reps, len(task)))] for task in tasks] for tasks in scores]
-
-
-def _is_known(*scores: Scores) -> bool:
-    return all(len(tasks) > 0 and all(len(task) and np.isfinite(task).all() for task in tasks) for tasks in scores)
-
-
-def _has_interval(*scores: Scores) -> bool:
-    return all(len(task) > 1 for tasks in scores for task in tasks)
-
-
-def _bounds(drawn: np.ndarray) -> np.ndarray:
-    """[reps, ...] -> [2, ...]"""
-    outside = 50.0 * (1.0 - CONFIDENCE)
-    return np.percentile(drawn, [outside, 100.0 - outside], axis=0)

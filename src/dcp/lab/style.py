@@ -24,16 +24,8 @@ BORDER = 0.25  # how much of a maze's outermost wall is drawn, in cells
 START_COLOUR, GOAL_COLOUR = GREEN, VERMILION
 
 # The same, lighter, for dark backgrounds.
-ON_DARK = {
-    "#0072B2": "#4DA6E0",
-    "#D55E00": "#F08A4B",
-    "#009E73": "#35C295",
-    "#CC79A7": "#E09CC2",
-    "#E69F00": "#F0B73F",
-    "#56B4E9": "#8CCBF0",
-    "#7F7F7F": "#A8A8A8",
-    "#000000": "#E8E8E8",
-}
+_LIGHTER = ("#F0B73F", "#35C295", "#4DA6E0", "#E09CC2", "#F08A4B", "#8CCBF0", "#A8A8A8", "#E8E8E8")
+ON_DARK: dict[str, str] = dict(zip(PALETTE, _LIGHTER, strict=True))
 
 _METHOD_COLOURS = dict(zip(METHODS, PALETTE, strict=False))
 

@@ -19,7 +19,8 @@ from dcp.lab.diagnose.direction_measures import (
     summarize_gaps,
     with_paper_command,
 )
-from dcp.lab.diagnose.visited_states import Study, distances, gather, learned, truth_of
+from dcp.lab.diagnose.visited_states import Study, gather, learned, truth_of
+from dcp.lab.episodes import distances
 from dcp.lab.targets import Target
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.more_conditions import Gradient
@@ -67,10 +68,12 @@ def test_every_gap_is_the_plane_s_own(known):
     to_z, to_g = (x - s for x in (z, g))
     lengths = [np.linalg.norm(x, axis=1, keepdims=True) for x in (to_z, to_g, g - z)]
     apart = lengths[0][:, 0] > 0.05  # closer than that, float32's places decide the angle
-    assert_allclose(found.state[apart], np.linalg.norm(to_z / lengths[0] - to_g / lengths[1], axis=1)[apart], atol=1e-3)
-    assert_allclose(found.psi[apart], found.state[apart], atol=1e-3)  # psi is the plane
-    assert_allclose(found.slack, (lengths[0] + lengths[2] - lengths[1])[:, 0], atol=1e-5)
-    assert_allclose(found.magnitude, (np.abs(lengths[0] - lengths[1]) / lengths[1])[:, 0], atol=1e-4)
+    assert_allclose(
+        found["state"][apart], np.linalg.norm(to_z / lengths[0] - to_g / lengths[1], axis=1)[apart], atol=1e-3
+    )
+    assert_allclose(found["psi"][apart], found["state"][apart], atol=1e-3)  # psi is the plane
+    assert_allclose(found["slack"], (lengths[0] + lengths[2] - lengths[1])[:, 0], atol=1e-5)
+    assert_allclose(found["magnitude"], (np.abs(lengths[0] - lengths[1]) / lengths[1])[:, 0], atol=1e-4)
 
 
 def test_the_plane_s_own_distance_is_calibrated(known):

@@ -12,7 +12,6 @@ from dcp.envs.point_tasks import FORCE, SPEED, PointMaze, PointPush, PointSoccer
 from dcp.lab.diagnose.direction_measures import (
     action_maps,
     controllable,
-    maze_points,
     summarize_controllability,
 )
 from dcp.lab.diagnose.distance_measures import effective_rank, hindsight_pairs, line, rank_correlation
@@ -66,12 +65,6 @@ def test_only_a_way_through_a_maze_can_lead_through_what_can_be_pushed():
     assert not leads_through_things(PointSoccer()) and not leads_through_things(PointMaze("hall", HALL, inertia=False))
 
 
-def test_points_of_a_maze_are_even_and_free():
-    points = maze_points(parse_layout(U, 2.0), 2)
-    assert points.shape == (7 * 4, 2)  # 7 free cells
-    assert_allclose(points[0], [1.5, 1.5])
-
-
 def test_a_sample_takes_as_many_states_of_each_episode_as_there_are():
     counts = np.zeros((10, 3), bool)
     counts[:, 0], counts[:4, 2] = True, True  # the second episode began at its goal
@@ -106,24 +99,24 @@ def test_only_the_part_that_actions_can_move_counts():
     """v = (0.6, 0.8), t = (1, 0). Actions move x alone: 0.6 of v, all of it useful. Both: 1, cosine 0.6. None: 0."""
     descent, true = np.tile([3.0, 4.0], (3, 1)), np.tile([1.0, 0.0], (3, 1))
     found = controllable(MOVES, descent, true, threshold=0.5)
-    assert_allclose(found.share, [0.6, 1.0, 0.0], atol=1e-12)
-    assert_allclose(found.cosine, [1.0, 0.6, np.nan])
-    assert_allclose(found.progress, [0.6, 0.6, 0.0], atol=1e-12)
-    assert_allclose(found.true_share, [1.0, 1.0, 0.0], atol=1e-12)
-    assert_allclose(found.reach, [0.25, 0.25, 0.25e-5])
-    assert found.movable.tolist() == [1.0, 1.0, 0.0]
+    assert_allclose(found["share"], [0.6, 1.0, 0.0], atol=1e-12)
+    assert_allclose(found["cosine"], [1.0, 0.6, np.nan])
+    assert_allclose(found["progress"], [0.6, 0.6, 0.0], atol=1e-12)
+    assert_allclose(found["true_share"], [1.0, 1.0, 0.0], atol=1e-12)
+    assert_allclose(found["reach"], [0.25, 0.25, 0.25e-5])
+    assert found["movable"].tolist() == [1.0, 1.0, 0.0]
 
 
 def test_a_move_below_a_hundredth_of_the_threshold_is_none():
     """The offset 0.25 moves x by 0.25 * 0.02 = 0.005, which is 1% of a threshold of 0.5, and less of a larger one."""
     moves, ones = np.array([[[0.02]]]), np.ones((1, 1))
-    assert controllable(moves, ones, ones, threshold=0.5).share == [1.0]
-    assert controllable(moves, ones, ones, threshold=0.6).share == [0.0]
+    assert controllable(moves, ones, ones, threshold=0.5)["share"] == [1.0]
+    assert controllable(moves, ones, ones, threshold=0.6)["share"] == [0.0]
 
 
 def test_a_body_that_diverged_is_left_out():
     found = controllable(np.full((1, 2, 2), np.nan), np.ones((1, 2)), np.array([[1.0, 0.0]]), 0.5)
-    assert np.isnan(found.share).all() and np.isnan(found.movable).all()
+    assert np.isnan(found["share"]).all() and np.isnan(found["movable"]).all()
     assert summarize_controllability(found, np.zeros(1))["states"] == 0
 
 

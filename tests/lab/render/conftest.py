@@ -1,11 +1,9 @@
 """Poses and episodes made by hand, for which nothing is compiled; and episodes that `dcp render` would show."""
 
 import numpy as np
-import pytest
 
 from dcp.envs.registry import make_env
-from dcp.lab.render.offscreen import find_backend
-from dcp.lab.render.shown_episodes import Episode, Shown, show_policy
+from dcp.lab.episodes import Episode, Shown, show_policy
 from dcp.lab.targets import open_target
 
 YAW = (np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5))  # 90 degrees about z: w, x, y, z
@@ -33,12 +31,3 @@ def point_walk(steps: int = 40, reached: int | None = None, **guides) -> Episode
 def shown_episodes(env, policy, seed: int, first: int, num_episodes: int, steps: int) -> list[Episode]:
     shown = Shown(seed, first, num_episodes, steps, direction="off")
     return show_policy(open_target(policy), "the policy", env, shown).episodes
-
-
-@pytest.fixture(scope="session")
-def renderer() -> str:
-    """The backend that draws here."""
-    backend, failures = find_backend()
-    if backend is None:
-        pytest.skip(f"no off-screen renderer: {failures}")
-    return backend

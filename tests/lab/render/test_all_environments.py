@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from dcp.envs.registry import make_env
-from dcp.lab.render import make_picture
+from dcp.lab.render import make_picture, moment_of
 from dcp.lab.render.body_pictures import PageScene
-from dcp.lab.render.pictures import moment_of
 
 NAMES = (
     *("ant_u_maze", "ant_big_maze", "ant_hardest_maze", "humanoid_u_maze", "ant_push", "ant_soccer"),

@@ -6,9 +6,8 @@ from PIL import ImageColor
 
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.lab.render import make_picture
+from dcp.lab.render import DIRECTION_COLOUR, FLOOR, SUBGOAL_COLOUR, TRAIL_COLOUR, Moment, make_drawing, make_picture
 from dcp.lab.render.body_pictures import FIELD, WALL_SHARE, BodyPicture, axes_of, make_camera, view_of
-from dcp.lab.render.pictures import DIRECTION_COLOUR, FLOOR, SUBGOAL_COLOUR, TRAIL_COLOUR, Moment, make_drawing
 from dcp.lab.style import BLUE, GOAL_COLOUR, WALL
 from tests.lab.render.conftest import YAW, ant_pose
 

@@ -16,10 +16,10 @@ from dcp.critics.quasimetric import Quasimetric
 from dcp.critics.survival import ChronoSRL
 from dcp.envs.registry import make_env
 from dcp.interfaces import Problem
+from dcp.lab.episodes import Episode
 from dcp.lab.paths import TruePaths
 from dcp.lab.psi_landscape import psi_distances
 from dcp.lab.render.explore_page import Panel, random_goals, random_states, save_explore_page, walks
-from dcp.lab.render.shown_episodes import Episode
 from dcp.lab.statistics import spearman
 from dcp.lab.targets import open_target
 from dcp.methods.conditions import Direction

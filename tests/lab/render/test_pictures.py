@@ -5,8 +5,7 @@ import pytest
 from PIL import ImageColor
 
 from dcp.envs.registry import make_env
-from dcp.lab.render import make_picture
-from dcp.lab.render.pictures import DIRECTION_COLOUR, SUBGOAL_COLOUR, MazePicture, Moment
+from dcp.lab.render import DIRECTION_COLOUR, SUBGOAL_COLOUR, MazePicture, Moment, make_picture
 from dcp.lab.style import BLUE, FREE, GOAL_COLOUR, ORANGE, WALL
 from tests.lab.render.conftest import shown_episodes
 

@@ -11,8 +11,8 @@ from PIL import Image, ImageColor
 
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.lab.render.pictures import make_drawing
-from dcp.lab.render.shown_episodes import ShownPolicy
+from dcp.lab.episodes import ShownPolicy
+from dcp.lab.render import make_drawing
 from dcp.lab.render.video import (
     FPS,
     GAP,

@@ -14,10 +14,10 @@ import pytest
 from PIL import Image, ImageColor
 
 from dcp.envs.registry import make_env
+from dcp.lab.episodes import Episode, ShownPolicy
 from dcp.lab.pages import LEVELS, pack
 from dcp.lab.render.body_pictures import PageScene
-from dcp.lab.render.shown_episodes import Episode, ShownPolicy
-from dcp.lab.render.viewer_page import page, page_data, save_page
+from dcp.lab.render.video import page, page_data, save_page
 from dcp.lab.style import GOAL_COLOUR, WALL
 from tests.lab.render.conftest import YAW, ant_pose, ant_walk, point_walk
 from tests.support.browser import Browser

@@ -17,7 +17,7 @@ from dcp.envs.base import Environment, EnvState, is_sound
 from dcp.envs.mazes import goals_at, has_plane, unit
 from dcp.lab.diagnose.distance_measures import rank_correlation
 from dcp.lab.diagnose.visited_states import Result, Study, Truth, Visits, actions, learned
-from dcp.lab.paths import farthest_goal, wall_at
+from dcp.lab.paths import cell_points, farthest_goal
 from dcp.lab.statistics import clustered_mean, clustered_share
 from dcp.lab.style import arrows_per_cell
 from dcp.lab.trial import cached_by_env
@@ -25,11 +25,10 @@ from dcp.machine.compiling import QUICK_COMPILE
 from dcp.methods.commands import PooledSubgoal
 from dcp.methods.table import COMMANDS, make_agent, make_part, named_parts
 from dcp.policies.policy import DeployedPolicy
-from dcp.types import Array, MazeLayout
+from dcp.types import Array
 
 SLACK_BINS = (0.0, 1.0, 4.0, 16.0, np.inf)  # in units of the environment's threshold
 ORACLE_SHARES = (0.2, 0.8)  # of the path from s to g
-DISTANCE_BINS = 4
 MOST_GOALS = 16  # free cells of a maze that serve as goals of its alignment
 STEPS = (1, 10, 50)  # k of controllability
 OFFSET = 0.25  # of an action in [-1, 1]
@@ -37,16 +36,7 @@ MOVES = 0.01  # of the threshold: smaller moves count as none
 MOVED, PHYSICS_MOVED = 64, 16  # states from which actions are tried
 
 
-class Gaps(NamedTuple):
-    """Hold the gaps of one kind of z at K states."""
-
-    state: np.ndarray  # [K]: of the unit gradients, theorem 2's left side
-    psi: np.ndarray  # [K]: of the directions in psi-space
-    magnitude: np.ndarray  # [K]: of the distances, relative to the distance to g
-    action: np.ndarray  # [K]: of the actor's outputs
-    slack: np.ndarray  # [K]: the detour, in the goal's units; nan if there is no path
-    to_z: np.ndarray  # [K]: d*(s, z)
-    onward: np.ndarray  # [K]: d*(z, g)
+Gaps = dict[str, np.ndarray]  # of one kind of z at K states, see `gaps_to`
 
 
 def gaps(study: Study) -> Result:
@@ -64,7 +54,7 @@ def gaps(study: Study) -> Result:
     has_pool = isinstance(make_part("command", config), PooledSubgoal)
     if not has_pool:
         study.notes.append(f"{config.method} has no scorer of its own: its z is what the settings would pick")
-    drawn = {kind: {"slack": each.slack, "gap": each.state} for kind, each in by_kind.items()}
+    drawn = {kind: {"slack": each["slack"], "gap": each["state"]} for kind, each in by_kind.items()}
     return {**summarize_gaps(by_kind, study.visits), "score": config.score, "has_pool": has_pool}, drawn
 
 
@@ -97,7 +87,7 @@ def with_paper_command(config: Config) -> Config:
 
 
 def gaps_to(study: Study, subgoal: np.ndarray) -> Gaps:
-    """Compare the direction to z [K, G] with the direction to g at every sampled state."""
+    """Compare the direction to z [K, G] with the direction to g at every sampled state; each measure is [K]."""
     policy, truth, visits = study.policy, study.truth, study.visits
     achieved, goal, subgoal_32 = visits.achieved, visits.goal, subgoal.astype(np.float32)
     toward_z, toward_g = (jax.device_get(learned(policy, achieved, x)) for x in (subgoal_32, goal))
@@ -105,15 +95,15 @@ def gaps_to(study: Study, subgoal: np.ndarray) -> Gaps:
     to_z, onward = truth.lengths(achieved, subgoal), truth.lengths(subgoal, goal)
     with np.errstate(invalid="ignore"):
         slack = to_z + onward - truth.lengths(achieved, goal)
-    return Gaps(
-        state=_apart(unit(toward_z.descent), unit(toward_g.descent)),
-        psi=_apart(toward_z.direction, toward_g.direction),
-        magnitude=np.abs(toward_z.magnitude - toward_g.magnitude) / np.maximum(toward_g.magnitude, 1e-12),
-        action=np.linalg.norm(act_z - act_g, axis=1),
-        slack=np.where(np.isfinite(slack), np.maximum(slack, 0.0), np.nan),
-        to_z=to_z,
-        onward=onward,
-    )
+    return {
+        "state": _apart(unit(toward_z.descent), unit(toward_g.descent)),  # of the unit gradients: theorem 2's left side
+        "psi": _apart(toward_z.direction, toward_g.direction),
+        "magnitude": np.abs(toward_z.magnitude - toward_g.magnitude) / np.maximum(toward_g.magnitude, 1e-12),
+        "action": np.linalg.norm(act_z - act_g, axis=1),
+        "slack": np.where(np.isfinite(slack), np.maximum(slack, 0.0), np.nan),  # the detour; nan if there is no path
+        "to_z": to_z,
+        "onward": onward,
+    }
 
 
 def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -125,7 +115,7 @@ def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def summarize_gaps(by_kind: dict[str, Gaps], visits: Visits) -> dict[str, Any]:
     """Return the JSON object for all kinds. The bins of slack hold every z that was visited, so no oracle's."""
     visited = [by_kind[kind] for kind in ("scorer", "random") if kind in by_kind]
-    slack, gap = (np.concatenate([getattr(g, name) for g in visited]) for name in ("slack", "state"))
+    slack, gap = (np.concatenate([g[name] for g in visited]) for name in ("slack", "state"))
     known = np.isfinite(slack) & np.isfinite(gap)
     slack, gap, episode = slack[known], gap[known], np.tile(visits.episode, len(visited))[known]
     by_slack = []
@@ -148,14 +138,14 @@ def _summary(kind: Gaps, visits: Visits) -> dict[str, Any]:
     A z at g or at s is on every path: `midway` leaves out both, `state_away` leaves out the gaps of a z at g.
     """
     threshold, episode = visits.spec.threshold, visits.episode
-    known = np.isfinite(kind.slack)
-    at_state, at_goal = kind.to_z[known] < threshold, kind.onward[known] < threshold
-    on_path = (kind.slack[known] < threshold) | at_state | at_goal
+    known = np.isfinite(kind["slack"])
+    at_state, at_goal = kind["to_z"][known] < threshold, kind["onward"][known] < threshold
+    on_path = (kind["slack"][known] < threshold) | at_state | at_goal
     most = {"state": 2.0, "psi": 2.0, "magnitude": np.inf, "action": np.inf, "slack": np.inf}
     shares = {"on_path": on_path, "on_path_midway": on_path & ~at_state & ~at_goal, "at_goal": at_goal}
     return {
-        **{name: clustered_mean(getattr(kind, name), episode, 0.0, high).as_json() for name, high in most.items()},
-        "state_away": clustered_mean(kind.state[known][~at_goal], episode[known][~at_goal], 0.0, 2.0).as_json(),
+        **{name: clustered_mean(kind[name], episode, 0.0, high).as_json() for name, high in most.items()},
+        "state_away": clustered_mean(kind["state"][known][~at_goal], episode[known][~at_goal], 0.0, 2.0).as_json(),
         **{name: clustered_share(holds, episode[known]).as_json() for name, holds in shares.items()},
         "states": int(known.sum()),
     }
@@ -172,7 +162,6 @@ class Alignment(NamedTuple):
     straight_line: np.ndarray  # [K]
     another_goal: np.ndarray  # [K]: of J^T u toward another goal
     difference: float  # the largest |J^T u - (-grad_s d_psi)|, relative to the longest of them
-    length: np.ndarray  # [K]: of the true path
     shown: np.ndarray  # [K, G]: J^T u as unit vectors
     true: np.ndarray  # [K, G]
 
@@ -198,7 +187,7 @@ def alignment(study: Study) -> Result:
             f"the goals of {spec.name} are not points of a maze: the straight line is taken as the true way"
         )
         return numbers, {"visited": visited.pulled_back}
-    points = maze_points(spec.maze, arrows_per_cell(spec.maze))
+    points = cell_points(spec.maze, arrows_per_cell(spec.maze))
     cells = goals_at(spec.maze.scale * np.argwhere(~spec.maze.walls), visits.goals[0])  # the centre of each free cell
     goals = cells[np.random.default_rng(study.seed).permutation(len(cells))[:MOST_GOALS]]
     over, which = _align_over(study, points, goals, study.seed)
@@ -227,7 +216,6 @@ def align(policy: DeployedPolicy, truth: Truth, achieved: np.ndarray, goal: np.n
         straight_line=cosine(goal - achieved),
         another_goal=cosine(elsewhere.pulled),
         difference=float(np.abs(own.pulled - own.descent).max()) / max(float(np.abs(own.pulled).max()), 1e-12),
-        length=truth.lengths(achieved, goal),
         shown=unit(own.pulled),
         true=true,
     )
@@ -241,15 +229,6 @@ def _align_over(study: Study, points: np.ndarray, goals: np.ndarray, seed: int) 
     return align(study.policy, study.truth, achieved, goals[which], achieved[others]), which
 
 
-def maze_points(layout: MazeLayout, per_cell: int) -> np.ndarray:
-    """Return points [K, 2] spread evenly over the free cells, away from their edges."""
-    rows, columns = layout.walls.shape
-    steps = (np.arange(per_cell) + 0.5) / per_cell - 0.5
-    x, y = ((np.arange(n)[:, None] + steps[None]).ravel() * layout.scale for n in (rows, columns))
-    points = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
-    return np.array([point for point in points if not wall_at(layout, point)])
-
-
 def summarize_alignment(alignment: Alignment, groups: np.ndarray) -> dict[str, Any]:
     """Return the JSON object. groups [K]: episodes or goals, whose number decides the intervals."""
     known = np.isfinite(alignment.pulled_back)
@@ -259,41 +238,11 @@ def summarize_alignment(alignment: Alignment, groups: np.ndarray) -> dict[str, A
         **{name: clustered_mean(getattr(alignment, name), groups, -1.0, 1.0).as_json() for name in cosines},
         **{name: clustered_share(of[known] > 0.0, groups[known]).as_json() for name, of in nearer.items()},
         "largest_difference": alignment.difference,
-        "by_distance": _by_distance(alignment, groups),
         "points": int(known.sum()),
     }
 
 
-def _by_distance(alignment: Alignment, groups: np.ndarray) -> list[dict[str, Any]]:
-    """Return the cosine for near and far goals: by quarters of the points, sorted by the true path's length."""
-    known = np.isfinite(alignment.pulled_back) & np.isfinite(alignment.length)
-    if not known.any():
-        return []
-    edges = np.quantile(alignment.length[known], np.linspace(0.0, 1.0, DISTANCE_BINS + 1))
-    which = np.clip(np.searchsorted(edges, alignment.length, side="right") - 1, 0, DISTANCE_BINS - 1)
-    rows = []
-    for i in range(DISTANCE_BINS):
-        inside = known & (which == i)
-        if inside.any():
-            edge = {"low": float(edges[i]), "high": float(edges[i + 1]), "points": int(inside.sum())}
-            for name in ("pulled_back", "straight_line"):
-                edge[name] = clustered_mean(getattr(alignment, name)[inside], groups[inside], -1.0, 1.0).as_json()
-            rows.append(edge)
-    return rows
-
-
 # Controllability: theorem 3
-
-
-class Controllability(NamedTuple):
-    """Hold the controllability at K states after k steps."""
-
-    share: np.ndarray  # [K]: |P v|
-    cosine: np.ndarray  # [K]: nan if actions can move nothing
-    progress: np.ndarray  # [K]
-    true_share: np.ndarray  # [K]: |P t|, of the true direction
-    movable: np.ndarray  # [K]: whether actions can move the goal coordinates at all
-    reach: np.ndarray  # [K]: how far the strongest offset moves them
 
 
 def controllability(study: Study) -> Result:
@@ -358,8 +307,8 @@ def _maps(env: Environment, steps: tuple[int, ...], policy: DeployedPolicy, star
     return jnp.swapaxes(ahead - behind, 2, 3) / (2.0 * OFFSET)  # [len(steps), K, G, A]
 
 
-def controllable(moves: np.ndarray, descent: np.ndarray, true: np.ndarray, threshold: float) -> Controllability:
-    """Project descent [K, G] onto what actions can move, M [K, G, A], and compare with true [K, G]."""
+def controllable(moves: np.ndarray, descent: np.ndarray, true: np.ndarray, threshold: float) -> dict[str, np.ndarray]:
+    """Project descent [K, G] onto what actions can move, M [K, G, A], and compare with true [K, G]; each is [K]."""
     sound = np.all(np.isfinite(moves), axis=(1, 2), keepdims=True)[:, 0, 0]  # [K]
     left, strength, _ = np.linalg.svd(np.where(sound[:, None, None], moves, 0.0), full_matrices=False)
     movable = OFFSET * strength >= MOVES * threshold  # [K, R]
@@ -370,22 +319,22 @@ def controllable(moves: np.ndarray, descent: np.ndarray, true: np.ndarray, thres
     share, progress = np.linalg.norm(part, axis=1), np.sum(part * true, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         cosine = np.where(share > 1e-9, progress / share, np.nan)
-    blank = np.where(known, 0.0, np.nan)
-    return Controllability(
-        share=share + blank,
-        cosine=cosine + blank,
-        progress=progress + blank,
-        true_share=np.linalg.norm(true_part, axis=1) + blank,
-        movable=movable.any(axis=1) + blank,
-        reach=OFFSET * strength[:, 0] + blank,
-    )
+    measures = {
+        "share": share,
+        "cosine": cosine,  # nan if actions can move nothing
+        "progress": progress,
+        "true_share": np.linalg.norm(true_part, axis=1),  # of the true direction
+        "movable": movable.any(axis=1),  # whether actions can move the goal coordinates at all
+        "reach": OFFSET * strength[:, 0],  # how far the strongest offset moves them
+    }
+    return {name: np.where(known, values, np.nan) for name, values in measures.items()}
 
 
-def summarize_controllability(measured: Controllability, episodes: np.ndarray) -> dict[str, Any]:
-    known = np.isfinite(measured.share)
+def summarize_controllability(measured: dict[str, np.ndarray], episodes: np.ndarray) -> dict[str, Any]:
+    known = np.isfinite(measured["share"])
     bounds = {"share": (0, 1), "cosine": (-1, 1), "progress": (-1, 1), "true_share": (0, 1), "reach": (0, np.inf)}
     return {
-        **{name: clustered_mean(getattr(measured, name), episodes, *bound).as_json() for name, bound in bounds.items()},
-        "movable": clustered_share(measured.movable[known] > 0.0, episodes[known]).as_json(),
+        **{name: clustered_mean(measured[name], episodes, *bound).as_json() for name, bound in bounds.items()},
+        "movable": clustered_share(measured["movable"][known] > 0.0, episodes[known]).as_json(),
         "states": int(known.sum()),
     }

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from scipy import stats
 
-from dcp.lab.diagnose.visited_states import Result, Study, Visits, distances, energy_distances, psi_and_jacobian
+from dcp.lab.diagnose.visited_states import Result, Study, Visits, energy_distances, psi_and_jacobian
+from dcp.lab.episodes import distances
 from dcp.lab.statistics import UNKNOWN, Interval, clustered_mean, clustered_share, clustered_statistic, spearman
 from dcp.methods.table import CRITICS
 
@@ -92,16 +94,14 @@ def line(x: np.ndarray, y: np.ndarray, episodes: np.ndarray) -> dict[str, Any]:
     """Fit y = intercept + slope x by least squares; r2 is the share of y's variance that it explains."""
     if len(x) < 3 or np.ptp(x) == 0.0:
         return {"slope": UNKNOWN.as_json(), "intercept": float("nan"), "r2": float("nan")}
-    slope, intercept = np.polyfit(x, y, 1)
-    left, whole = np.sum((y - intercept - slope * x) ** 2), np.sum((y - y.mean()) ** 2)
+    fit: Any = stats.linregress(x, y)
 
     def slope_of(rows: np.ndarray) -> float:
-        centred = x[rows] - x[rows].mean()
-        square = np.sum(centred**2)
-        return float(np.sum(centred * y[rows]) / square) if square > 0.0 else float("nan")
+        fit: Any = stats.linregress(x[rows], y[rows]) if np.ptp(x[rows]) > 0.0 else None
+        return float(fit.slope) if fit else float("nan")
 
-    r2 = float(1.0 - left / whole) if whole > 0.0 else float("nan")
-    return {"slope": clustered_statistic(slope_of, episodes).as_json(), "intercept": float(intercept), "r2": r2}
+    slope = clustered_statistic(slope_of, episodes).as_json()
+    return {"slope": slope, "intercept": float(fit.intercept), "r2": float(fit.rvalue**2)}
 
 
 def energies(study: Study) -> Result:
@@ -143,7 +143,7 @@ def energies(study: Study) -> Result:
         "triangle_violations": clustered_share(violated, visits.episode).as_json(),
         "triangle_excess": clustered_mean(np.where(violated, excess, np.nan), visits.episode).as_json(),
         "asymmetry": clustered_mean(asymmetry, visits.episode, 0.0, 2.0).as_json(),
-        "at_home": clustered_mean(home / max(float(np.mean(s_g)), 1e-12), visits.episode).as_json(),
+        "at_home": clustered_mean(home / max(float(np.mean(s_g)), 1e-12), visits.episode, 0.0).as_json(),
         "triples": len(s),
     }, {}
 

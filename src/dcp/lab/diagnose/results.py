@@ -163,24 +163,22 @@ _WORDS: dict[str, Callable[[Content], Iterator[Finding]]] = {
 }
 
 
-def _number(measure: str, estimate: Estimate, beside: str) -> Finding:
+def _number(measure: str, estimate: Estimate, beside: str, form: str = ".2f") -> Finding:
     low, high = estimate["low"], estimate["high"]
-    interval = UNKNOWN if low is None or high is None else f"{low:.2f} to {high:.2f}"
-    return Finding(measure, _plain(estimate), interval, beside, estimate["mean"])
+    interval = UNKNOWN if low is None or high is None else f"{low:{form}} to {high:{form}}"
+    return Finding(measure, _plain(estimate, form), interval, beside, estimate["mean"])
 
 
 def _share(measure: str, estimate: Estimate, beside: str) -> Finding:
-    low, high = estimate["low"], estimate["high"]
-    interval = UNKNOWN if low is None or high is None else f"{max(low, 0.0):.0%} to {high:.0%}"
-    return Finding(measure, _percent(estimate), interval, beside, estimate["mean"])
+    return _number(measure, estimate, beside, ".0%")
 
 
-def _plain(estimate: Estimate) -> str:
-    return UNKNOWN if estimate["mean"] is None else f"{estimate['mean']:.2f}"
+def _plain(estimate: Estimate, form: str = ".2f") -> str:
+    return UNKNOWN if estimate["mean"] is None else f"{estimate['mean']:{form}}"
 
 
 def _percent(estimate: Estimate) -> str:
-    return UNKNOWN if estimate["mean"] is None else f"{estimate['mean']:.0%}"
+    return _plain(estimate, ".0%")
 
 
 def diagnosis_sections(collection: Collection) -> list[Section]:

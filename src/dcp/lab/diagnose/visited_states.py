@@ -17,7 +17,7 @@ from dcp.envs.mazes import has_plane, unit
 from dcp.envs.point_tasks import things_of
 from dcp.errors import UserError
 from dcp.evaluation import Record, rollout
-from dcp.lab.paths import TruePaths
+from dcp.lab.paths import TruePaths, along
 from dcp.lab.trial import cached_by_env
 from dcp.machine.compiling import QUICK_COMPILE
 from dcp.methods.conditions import direction_and_magnitude
@@ -139,8 +139,7 @@ class PathTruth:
         return np.concatenate([in_plane, np.zeros((len(a), a.shape[1] - 2))], axis=1)
 
     def between(self, a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
-        routes = zip(self.paths.routes(a[:, :2], b[:, :2]), share, strict=True)
-        points = [route.at(s) if len(route.points) else np.full(2, np.nan) for route, s in routes]
+        points = [along(*each) for each in zip(self.paths.routes(a[:, :2], b[:, :2]), share, strict=True)]
         return np.concatenate([np.stack(points), a[:, 2:] + share[:, None] * (b - a)[:, 2:]], axis=1)
 
 
@@ -187,13 +186,6 @@ def learned(policy: DeployedPolicy, achieved: Array, commanded: Array) -> Learne
 def actions(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
     """Return the deployed actor's actions: state [K, S], goal [K, G] -> [K, A]."""
     return policy.act((), state, goal)[1]
-
-
-@partial(jax.jit, compiler_options=QUICK_COMPILE)
-def distances(policy: DeployedPolicy, achieved: Array, goal: Array) -> Array:
-    """Return d_psi, the critic's own distance: [K, G], [K, G] -> [K]."""
-    representation = policy.representation
-    return representation.distance(representation.encode_goal(achieved), representation.encode_goal(goal))
 
 
 @partial(jax.jit, compiler_options=QUICK_COMPILE)

@@ -6,10 +6,10 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from PIL import ImageColor
+from matplotlib.colors import to_rgb as rgb
 
-from dcp.lab.render.offscreen import make_renderer
-from dcp.lab.render.pictures import DIRECTION_COLOUR, FLOOR, FLOOR_TILE, SUBGOAL_COLOUR, TRAIL_COLOUR, Camera, Moment
+from dcp.lab.offscreen import make_renderer
+from dcp.lab.render import DIRECTION_COLOUR, FLOOR, FLOOR_TILE, SUBGOAL_COLOUR, TRAIL_COLOUR, Camera, Moment
 from dcp.lab.style import BLUE, BORDER, GOAL_COLOUR, ORANGE, WALL
 from dcp.types import EnvSpec
 
@@ -150,12 +150,6 @@ def axes_of(azimuth: float, elevation: float) -> tuple[np.ndarray, np.ndarray, n
 
 
 # The task's model as it is drawn: its bodies in our colours and light. The model of the physics is not changed.
-
-
-def rgb(colour: str) -> tuple[float, float, float]:
-    """Convert #RRGGBB to numbers from 0 to 1."""
-    red, green, blue = (value / 255 for value in ImageColor.getrgb(colour)[:3])
-    return red, green, blue
 
 
 def tile_of(spec: EnvSpec) -> float:

@@ -24,15 +24,12 @@ from dcp.envs.mazes import goals_at
 from dcp.envs.point_tasks import PointMaze, PointPushing, things_of
 from dcp.errors import UserError
 from dcp.files.run_folder import kept_policies
-from dcp.lab.episodes import Episode
+from dcp.lab.episodes import Episode, ShownPolicy, directions, pooled_command, sees_direction, visited_pool
 from dcp.lab.landscape_figure import COLOURS as RAMP
 from dcp.lab.pages import asset, exact, theme, whole_page
 from dcp.lab.paths import TruePaths, farthest_goal
-from dcp.lab.psi_landscape import directions
-from dcp.lab.render.pictures import COLOURS
-from dcp.lab.render.shown_episodes import ShownPolicy, pooled_command, sees_direction, visited_pool
-from dcp.lab.render.video import FPS
-from dcp.lab.render.viewer_page import maze_plane, packed_episode
+from dcp.lab.render import COLOURS
+from dcp.lab.render.video import FPS, maze_plane, packed_episode
 from dcp.lab.style import BLUE, ON_DARK, ORANGE, colours, human_count
 from dcp.lab.targets import Target, require_psi
 from dcp.machine.compiling import QUICK_COMPILE
@@ -72,14 +69,11 @@ class Version(NamedTuple):
 
 
 def save_explore_page(path: Path, env: Environment, panels: Sequence[Panel]) -> Path:
-    write_whole(path, explore_page(page_data(env, panels)).encode())
-    return path
-
-
-def explore_page(data: dict[str, Any]) -> str:
+    data = page_data(env, panels)
     style = theme() + asset("explore/style.css").replace("/*night*/", asset("explore/night.css"))
     licences = asset("vendor/LICENSES.txt")
-    return whole_page("explore", data, title=data["title"], style=style, licences=licences)
+    write_whole(path, whole_page("explore", data, title=data["title"], style=style, licences=licences).encode())
+    return path
 
 
 def runs_in_page(env: Environment, policy: DeployedPolicy) -> bool:

@@ -1,6 +1,7 @@
-"""Make videos: frames with one panel per policy, all on the same episode, and their files.
+"""Make videos, frames with one panel per policy, all on the same episode; and the interactive page of `dcp render`.
 
-PyAV writes MP4 and Pillow GIF. A file gets its name when it is complete.
+PyAV writes MP4 and Pillow GIF. A file gets its name when it is complete. The page is one file that holds the episodes
+as numbers, and the browser draws them without a network.
 """
 
 import os
@@ -16,11 +17,14 @@ import numpy as np
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from dcp.envs.base import Environment
+from dcp.envs.point_tasks import things_of
 from dcp.errors import UserError, install_hint
-from dcp.lab.episodes import Episode
-from dcp.lab.render.pictures import COLOURS, HEIGHT, WIDTH, Camera, Drawing, Moment, make_drawing
-from dcp.lab.render.shown_episodes import ShownPolicy
-from dcp.lab.style import BLUE, INK, ORANGE
+from dcp.lab.episodes import Episode, ShownPolicy
+from dcp.lab.pages import asset, pack, theme, whole_page
+from dcp.lab.render import COLOURS, FLOOR, FLOOR_TILE, HEIGHT, WIDTH, Camera, Drawing, Moment, make_drawing
+from dcp.lab.style import BLUE, BORDER, FREE, INK, ORANGE, WALL
+from dcp.policies.policy_file import write_whole
+from dcp.types import MazeLayout
 
 TITLE, STATUS, LEGEND, GAP = 30, 24, 24, 6  # pixels
 PAPER = "#FFFFFF"
@@ -33,6 +37,7 @@ NO_AV = f"MP4 files need PyAV: {install_hint('video')} (GIF and HTML do not)"
 Format = Literal["mp4", "gif", "html"]
 FORMATS: tuple[Format, ...] = ("mp4", "gif", "html")
 STRIDE_BODIES, STRIDE_POINT = 2, 1
+TINTS = (BLUE, INK, "#B8860B", "#7F7F7F")  # of the policies, when they are overlaid and in the page's chart
 OnFrame = Callable[[int, int], object]  # frames done, and in all
 
 
@@ -150,56 +155,45 @@ def load_av() -> Any:
 DRAFTS: set[Path] = set()  # that are being written; removed if the process is stopped
 
 
-class _Draft:
-    """Write a file that gets its name only when it is complete."""
-
-    def __init__(self, path: Path):
-        self.path, self.draft = path, path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-        DRAFTS.add(self.draft)
-
-    def close(self, whole: bool) -> None:
-        if whole:
-            os.replace(self.draft, self.path)
-        self.draft.unlink(missing_ok=True)
-        DRAFTS.discard(self.draft)
+def _draft(path: Path) -> Path:
+    """Return where a file is written before it is complete."""
+    DRAFTS.add(draft := path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}"))
+    return draft
 
 
 class Mp4Writer:
     """Write H.264 in yuv420p if FFmpeg can, which every browser and player opens."""
 
-    def __init__(self, path: Path, fps: int = FPS):
+    def __init__(self, path: Path):
         self._av = load_av()
-        self.path, self._file, self._fps = path, _Draft(path), fps
-        self._container = self._av.open(str(self._file.draft), "w", options={"movflags": "faststart"})
+        self.path, self.draft = path, _draft(path)
+        self._container = self._av.open(str(self.draft), "w", options={"movflags": "faststart"})
         self._stream: Any = None  # av.VideoStream, once the size is known from the first frame
 
     def write(self, frame: Frame) -> None:
         if self._stream is None:
             codec = next(name for name in CODECS if name in self._av.codecs_available)
-            self._stream = self._container.add_stream(codec, rate=self._fps)
+            self._stream = self._container.add_stream(codec, rate=FPS)
             self._stream.height, self._stream.width = frame.image.shape[:2]
             self._stream.pix_fmt = "yuv420p"
             options = {"crf": "20", "preset": "veryfast"} if codec == "libx264" else {"b": "2500000"}
             self._stream.options = options
         image = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(frame.image), format="rgb24")
-        for _ in range(1 if frame.seconds is None else round(frame.seconds * self._fps)):
+        for _ in range(1 if frame.seconds is None else round(frame.seconds * FPS)):
             image.pts = None
             self._container.mux(self._stream.encode(image))
 
-    def close(self, whole: bool) -> None:
-        if whole and self._stream is not None:
-            self._container.mux(self._stream.encode(None))
+    def close(self) -> None:
+        self._container.mux(self._stream.encode(None))
         self._container.close()
-        self._file.close(whole and self._stream is not None)
 
 
 class GifWriter:
     """Write a GIF with fewer, smaller frames and one palette for all, so that what does not move costs nothing."""
 
-    def __init__(self, path: Path, num_frames: int, fps: int = FPS):
-        self.path, self._file = path, _Draft(path)
+    def __init__(self, path: Path, num_frames: int):
+        self.path, self.draft = path, _draft(path)
         self._every = max(1, -(-num_frames // GIF_FRAMES))
-        self._milliseconds = 1000 * self._every / fps
         self._seen, self._images, self._durations = 0, [], []
 
     def write(self, frame: Frame) -> None:
@@ -210,15 +204,13 @@ class GifWriter:
         if image.width > GIF_WIDTH:
             image = image.resize((GIF_WIDTH, round(image.height * GIF_WIDTH / image.width)), Image.Resampling.LANCZOS)
         self._images.append(image)
-        self._durations.append(round(self._milliseconds if frame.seconds is None else 1000 * frame.seconds))
+        self._durations.append(round(1000 * (self._every / FPS if frame.seconds is None else frame.seconds)))
 
-    def close(self, whole: bool) -> None:
-        if whole and self._images:
-            palette = _palette(self._images)
-            images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in self._images]
-            options = {"append_images": images[1:], "duration": self._durations, "loop": 0, "optimize": False}
-            images[0].save(self._file.draft, save_all=True, **options)
-        self._file.close(whole and bool(self._images))
+    def close(self) -> None:
+        palette = _palette(self._images)
+        images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in self._images]
+        options = {"append_images": images[1:], "duration": self._durations, "loop": 0, "optimize": False}
+        images[0].save(self.draft, save_all=True, **options)
 
 
 def _palette(images: list[Image.Image]) -> Image.Image:
@@ -238,7 +230,6 @@ def _palette(images: list[Image.Image]) -> Image.Image:
 @contextmanager
 def writing(writers: Sequence[Mp4Writer | GifWriter]) -> Iterator[Callable[[Frame], None]]:
     """Write all files together, so that each frame is drawn only once. After an error none of them is left behind."""
-    whole = False
 
     def write(frame: Frame) -> None:
         for writer in writers:
@@ -246,10 +237,13 @@ def writing(writers: Sequence[Mp4Writer | GifWriter]) -> Iterator[Callable[[Fram
 
     try:
         yield write
-        whole = True
+        for writer in writers:
+            writer.close()
+            os.replace(writer.draft, writer.path)
     finally:
         for writer in writers:
-            writer.close(whole)
+            writer.draft.unlink(missing_ok=True)
+            DRAFTS.discard(writer.draft)
 
 
 @dataclass(frozen=True)
@@ -276,8 +270,6 @@ def write_files(
     stride, problems = look.stride_for(env), []
     written: list[Path] = []
     if "html" in formats:
-        from dcp.lab.render.viewer_page import save_page
-
         written.append(save_page(folder / f"{name}.html", env, policies, stride))
     moving: list[Format] = [kind for kind in formats if kind != "html"]
     if "mp4" in moving:
@@ -318,3 +310,75 @@ def draw_files(
     finally:
         drawing.close()
     return [writer.path for writer in writers]
+
+
+# The page
+
+
+def save_page(path: Path, env: Environment, policies: Sequence[ShownPolicy], stride: int) -> Path:
+    write_whole(path, page(page_data(env, policies, stride)).encode())
+    return path
+
+
+def page(data: dict[str, Any]) -> str:
+    return whole_page("viewer", data, title=data["title"], style=theme() + asset("viewer/style.css"))
+
+
+def page_data(env: Environment, policies: Sequence[ShownPolicy], stride: int) -> dict[str, Any]:
+    """Return the page's data, ready for JSON."""
+    spec, bodies = env.spec, {"body": BLUE, "pushed": ORANGE}
+    if spec.physics == "none":
+        assert spec.maze is not None
+        things = [{"shape": t.shape, "size": t.size, "acts": t.acts} for t in things_of(env)]
+        scene, kind = None, {"kind": "maze", "plane": maze_plane(spec.maze), "things": things}
+    else:
+        from dcp.lab.render.body_pictures import PageScene
+
+        scene = PageScene(env)
+        kind = {"kind": "bodies", "scene": scene.description()}
+    return {
+        "title": f"{spec.name}: {', '.join(shown.title for shown in policies)}",
+        "threshold": spec.threshold,
+        "stride": stride,
+        "steps_per_second": FPS * stride,
+        "colours": {**COLOURS, "wall": WALL, "free": FREE, **bodies, "floor": FLOOR, "tile": FLOOR_TILE},
+        "tints": list(TINTS),
+        **kind,
+        "subjects": [
+            {"title": s.title, "rate": s.rate, "episodes": [packed_episode(e, stride, scene) for e in s.episodes]}
+            for s in policies
+        ],
+    }
+
+
+def maze_plane(maze: MazeLayout) -> dict[str, Any]:
+    """Describe the view of a maze: up to the inner edge of its outer walls."""
+    near, far = 0.5 - BORDER, 1.5 - BORDER
+    high = [(n - far) * maze.scale for n in maze.walls.shape]
+    rows = ["".join("#" if cell == "#" else "." for cell in row) for row in maze.rows]
+    return {"low": [near * maze.scale] * 2, "high": high, "maze": {"rows": rows, "scale": maze.scale}}
+
+
+def packed_episode(episode: Episode, stride: int, scene: Any) -> dict[str, Any]:
+    """Pack every `stride`-th step and the last. That is enough for subgoals too, because they change rarely.
+
+    Poses are those of every body of the scene; in a plane, where each thing is, [K, things, 2].
+    """
+    steps = [*range(0, episode.last, stride), episode.last]
+
+    def packed(values: np.ndarray | None) -> dict[str, Any] | None:
+        return None if values is None else pack(values[steps])
+
+    poses = None
+    if episode.q is not None:
+        q = episode.q[steps]
+        poses = pack(q.reshape(len(steps), -1, 2) if scene is None else scene.poses(q))
+    return {
+        "steps": steps,
+        "goal": np.asarray(episode.goal, np.float64).tolist(),
+        "reached": episode.reached,
+        "achieved": packed(episode.achieved),
+        "directions": packed(episode.directions),
+        "subgoals": packed(episode.subgoals),
+        "poses": poses,
+    }

@@ -11,8 +11,8 @@ from dcp.config import Config
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.interfaces import Representation
-from dcp.lab.episodes import AFTER_SUCCESS
-from dcp.lab.render.shown_episodes import (
+from dcp.lab.episodes import (
+    AFTER_SUCCESS,
     Shown,
     ShownPolicy,
     common_env,
@@ -138,16 +138,16 @@ def test_the_direction_is_pulled_back_by_the_jacobian():
 
 def test_arrows_are_unit_vectors_in_the_plane_or_zero(tiny_run, monkeypatch):
     episode = point_walk(steps=4)
-    arrows = directions(tiny_run.policy, episode)
+    arrows = directions(tiny_run.policy, episode.achieved, episode.goal)
     assert arrows.shape == (5, 2)
     np.testing.assert_allclose(np.linalg.norm(arrows, axis=1), 1.0, atol=1e-5)
-    monkeypatch.setattr("dcp.lab.render.shown_episodes.pulled_back", lambda *_: np.zeros((5, 3)))
-    np.testing.assert_array_equal(directions(tiny_run.policy, episode), np.zeros((5, 2)))
+    monkeypatch.setattr("dcp.lab.episodes.pulled_back", lambda *_: np.zeros((5, 3)))
+    np.testing.assert_array_equal(directions(tiny_run.policy, episode.achieved, episode.goal), np.zeros((5, 2)))
 
 
 def test_a_small_step_along_the_arrow_comes_nearer_in_psi_than_one_across(tiny_run):
     policy, episode = tiny_run.policy, point_walk(steps=4)
-    arrow, at, goal = directions(policy, episode)[2], episode.achieved[2], episode.goal
+    arrow, at, goal = directions(policy, episode.achieved, episode.goal)[2], episode.achieved[2], episode.goal
     psi = policy.representation
 
     def away(point) -> float:

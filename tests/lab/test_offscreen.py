@@ -2,7 +2,7 @@ import mujoco
 import pytest
 
 from dcp.errors import UserError
-from dcp.lab.render import offscreen
+from dcp.lab import offscreen
 
 BALL = mujoco.MjModel.from_xml_string(offscreen.SCENE)
 
@@ -18,8 +18,8 @@ def test_a_backend_that_fails_is_reported_and_the_next_one_draws(renderer, monke
     monkeypatch.setattr(offscreen, "BACKENDS", dict.fromkeys(offscreen.BACKENDS, ("abacus", renderer)))
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     found = offscreen.find_backend()
-    assert found.backend == renderer
-    assert len(found.failures) == 1 and found.failures[0].startswith("abacus fails (")
+    assert found[0] == renderer
+    assert len(found[1]) == 1 and found[1][0].startswith("abacus fails (")
     monkeypatch.setattr(offscreen, "find_backend", lambda: found)
     with offscreen.make_renderer(BALL, 8, 8) as drawn:  # in this process, where MuJoCo was imported without MUJOCO_GL
         data = mujoco.MjData(BALL)
@@ -33,7 +33,7 @@ def test_where_nothing_draws_one_sentence_says_what_to_install(monkeypatch):
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     monkeypatch.delenv("PYOPENGL_PLATFORM", raising=False)
     monkeypatch.setattr(offscreen.platform, "system", lambda: "Linux")
-    monkeypatch.setattr(offscreen, "find_backend", lambda: offscreen.Search(None, ("egl fails (no display)",)))
+    monkeypatch.setattr(offscreen, "find_backend", lambda: (None, ["egl fails (no display)"]))
     with pytest.raises(UserError, match=r"egl fails \(no display\).*libegl1.*libosmesa6"):
         offscreen.make_renderer(BALL, 8, 8)
 

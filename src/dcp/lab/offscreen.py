@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dcp.errors import UserError
 
@@ -43,7 +43,7 @@ def first_line(error: Exception) -> str:
 # The last line is the function's result or its failure: packages print other lines before it.
 _CHILD = """
 import importlib, json, sys
-from dcp.lab.render.offscreen import first_line
+from dcp.lab.offscreen import first_line
 try:
     answer = {"result": getattr(importlib.import_module(sys.argv[1]), sys.argv[2])(*sys.argv[3:])}
 except Exception as error:
@@ -72,15 +72,9 @@ def in_a_process(function: Callable[..., Any], *args: str, timeout: float, env: 
     return answer["result"]
 
 
-class Search(NamedTuple):
-    """Which backend draws, and which do not."""
-
-    backend: str | None  # the first that draws
-    failures: tuple[str, ...]  # of those before it, each with its reason
-
-
-def find_backend() -> Search:
-    """Try each backend in its own process: a failed attempt can leave OpenGL's loader unusable."""
+def find_backend() -> tuple[str | None, list[str]]:
+    """Return the first backend that draws, and each one before it with its reason. Each is tried in its own process: a
+    failed attempt can leave OpenGL's loader unusable."""
     failures: list[str] = []
     for backend in BACKENDS.get(platform.system(), ()):
         try:
@@ -88,8 +82,8 @@ def find_backend() -> Search:
         except ProbeError as error:
             failures.append(f"{backend} fails ({error})")
         else:
-            return Search(backend, tuple(failures))
-    return Search(None, tuple(failures))
+            return backend, failures
+    return None, failures
 
 
 def draw() -> None:
@@ -142,7 +136,7 @@ def make_renderer(model: "mujoco.MjModel", height: int, width: int) -> "mujoco.R
 
 @cache
 def _working_backend() -> str:
-    search = find_backend()
-    if search.backend is None:
-        raise UserError(f"no off-screen renderer works ({'; '.join(search.failures)}): {advice()}")
-    return search.backend
+    backend, failures = find_backend()
+    if backend is None:
+        raise UserError(f"no off-screen renderer works ({'; '.join(failures)}): {advice()}")
+    return backend
