@@ -54,11 +54,13 @@ def test_an_unknown_physics_is_told_once():
 
 
 @pytest.mark.parametrize(
-    "network", [{"layer_norm": True}, {"network": "residual", "depth": 8}], ids=["mlp", "residual"]
+    "network",
+    [{"layer_norm": True}, {"network": "residual", "depth": 8}, {"depth": 67}, {"network": "residual", "depth": 68}],
+    ids=["mlp", "residual", "deep", "deep residual"],
 )
 @pytest.mark.parametrize("rates", [{}, {"alpha_learning_rate": 1e-2}], ids=["one Adam", "three"])
 def test_the_learners_bytes_are_those_of_its_state(rates: dict[str, float], network: dict[str, Any]):
-    """Counted without tracing; only the counters of one Adam or of three differ."""
+    """Only the counters of one Adam or of three differ. Deep networks are counted from shallow ones."""
     trainer = make_algorithm(tiny_config(**network, **rates))
     state = jax.eval_shape(trainer.learner.init, jax.random.key(0))
     there = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))

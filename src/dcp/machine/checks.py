@@ -2,6 +2,7 @@
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -15,7 +16,7 @@ from dcp.envs.base import Environment
 from dcp.envs.registry import env_of, is_ours
 from dcp.errors import UserError
 from dcp.interfaces import goals_of
-from dcp.learner import Learner
+from dcp.learner import Learner, LearnerState
 from dcp.machine import devices
 from dcp.methods.table import make_agent
 from dcp.replay import ENVS_AT_ONCE, OF_OUTCOMES, reads_falls, relabel
@@ -149,6 +150,7 @@ def _contract_violations(name: str, env: Environment) -> list[str]:
 # Memory: a run's large parts by the shapes of its arrays, and what this machine has.
 
 _FLOAT = 4  # bytes
+MOST_TRACED = 64  # layers of a network whose memory is counted by tracing all of it
 STATE = ("replay", "learner and its optimizer", "the pool")  # what a checkpoint copies
 _SPLIT = ("replay", "one unroll")  # each of several devices holds its own environments' part
 # What to lower where a part of the run is the largest.
@@ -182,7 +184,7 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
         return relabel(windows, spec, config.discount, key, wanted, hindsight, config.action_chunk)
 
     key = jax.eval_shape(lambda: jax.random.key(0))
-    learner = jax.eval_shape(Learner(config, chunked, agent).init, key)
+    learner, learner_bytes = _learner(config, chunked)
     goals = jax.ShapeDtypeStruct((num_envs, spec.goal_size), jnp.float32)
     # XLA's temporaries, by its own account. For each pair of a window's rows two numbers for the occupancy, or a byte
     # for hits; an update keeps tables of [B, B] and what the gradient needs of each layer of each network's passes.
@@ -194,7 +196,7 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     steps = config.eval_episodes * ((config.episode_length or 0) + 1)
     return {
         "replay": _bytes(rows(config.replay_rows)),
-        "learner and its optimizer": _bytes(learner),
+        "learner and its optimizer": learner_bytes,
         "one iteration's pairs": _bytes([rows(length), jax.eval_shape(pairs, rows(length), key)]) + _FLOAT * noise
         + min(ENVS_AT_ONCE, num_envs) * length**2 * table,
         "one evaluation": _FLOAT * steps * (spec.state_size + spec.goal_size + 1),
@@ -202,6 +204,24 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
         "one update": _FLOAT * update,
         "the pool": _bytes(jax.eval_shape(agent.command.init, goals, goals)) + _FLOAT * choice,
     }  # fmt: skip
+
+
+def _learner(config: Config, spec: EnvSpec) -> tuple[LearnerState, int]:
+    """Return a learner's shapes and its bytes. Of deep networks of ours two shallow ones are traced, since every four
+    layers more take as much: tracing thousands of layers takes minutes."""
+
+    def shapes(depth: int) -> LearnerState:
+        shallow = replace(config, depth=depth, residual_every=0)
+        init = Learner(shallow, spec, make_agent(shallow, spec)).init
+        return jax.eval_shape(init, jax.eval_shape(lambda: jax.random.key(0)))
+
+    if config.depth <= MOST_TRACED or config.network not in ("mlp", "residual"):
+        learner = shapes(config.depth)
+        return learner, _bytes(learner)
+    least = 4 + config.depth % 4
+    learner = shapes(least)
+    more = _bytes(shapes(least + 4)) - _bytes(learner)
+    return learner, _bytes(learner) + (config.depth - least) // 4 * more
 
 
 def _bytes(shapes: Any) -> int:
