@@ -131,7 +131,7 @@ def _dry_run(file: TuneFile, options: TuneOptions, runs: list[Run], runs_dir: Pa
         print(f"{name}: {given}")
     trials, each = options.trials or file.options.trials, count(len(runs), "run")
     steps = sum(run.settings.steps for run in runs)
-    print(f"{count(trials, 'trial')} of {each}, {steps:,} steps each, in {runs_dir}:")
+    print(f"{count(trials, 'trial')} of {each}, {steps:,} steps per trial, in {runs_dir}:")
     for run in runs:
         print(f"  {run.path}")
     return 0

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from dcp.errors import UserError, install_hint, one_line, printable, shown
+from dcp.errors import RunError, UserError, install_hint, one_line, printable, shown
 from dcp.files import METRICS_FILE
 from dcp.files.run_folder import read_metrics
 from dcp.files.writing import require_no_links_out
@@ -33,6 +33,7 @@ from dcp.grid.tune_file import TuneFile
 STUDY_FILE = "study.db"
 STUDY = "dcp"  # its name in the database
 STARTUP = 5  # finished trials before any is pruned
+MOST_FAILURES = 10  # one after another, as on a full disk, where every trial would be used up within seconds
 RETRIES = 1  # of a run that failed by itself, such as one that was killed
 
 
@@ -123,6 +124,7 @@ class Search:
     imports: Sequence[str] = ()
     poll: float = POLL
     stopped: bool = False  # by a signal
+    _failures: int = 0  # one after another
     _live: list[Trial] = field(default_factory=list)
     _reader: LineReader = field(default_factory=LineReader)
 
@@ -169,7 +171,7 @@ class Search:
         try:
             chosen = {name: given.suggest(of, name) for name, given in self.file.search.items()}
             runs = check_runs(self.file.runs(of.number, chosen, self.where), self.own_code)
-        except UserError as error:  # these values do not fit together
+        except ValueError as error:  # the values do not fit together, or a stranger's study has others than [search]
             self._end(of, "FAIL", str(error))
             return
         entries = survey(runs, self.runs_dir)
@@ -248,6 +250,11 @@ class Search:
         self.study.tell(of, value, state=optuna_package().trial.TrialState[state])
         number = f"{self.file.options.metric} {value:.4g}" if value is not None else f"{state.lower()} ({why})"
         self.display.note(f"trial {of.number}: {number}")
+        self._failures = self._failures + 1 if state == "FAIL" else 0
+        if self._failures == MOST_FAILURES:
+            raise RunError(
+                f"the last {MOST_FAILURES} trials have failed ({why}): correct that and start the search again"
+            )
 
 
 def score(curves: Sequence[np.ndarray], last: int) -> float:

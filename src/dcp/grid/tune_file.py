@@ -15,7 +15,6 @@ Each trial trains all runs of the file's [product] and [[zip]] with its own choi
 """
 
 import json
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -81,7 +80,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class TuneOptions:
+class TuneSettings:
     """The table [tune]."""
 
     trials: int = 30
@@ -95,7 +94,7 @@ class TuneFile:
     source: str
     content: dict[str, Any]  # of the grid file, without the two tables
     search: dict[str, Choices | Range]
-    options: TuneOptions = TuneOptions()
+    options: TuneSettings = TuneSettings()
 
     def runs(self, number: int, chosen: Mapping[str, Any], where: Sequence[str] = ()) -> list[Run]:
         """Return the runs of a trial; `check_runs` says whether its choice fits together."""
@@ -159,9 +158,9 @@ def parse_tune_file(content: dict[str, Any], source: str) -> TuneFile:
     fixed |= {name: f'[rows."{pattern}"]' for pattern, row in grid.rows.items() for name in row}
     space = {}
     for name, given in _flat(search).items():
+        space[name] = _searched(name, given, source)
         if name in fixed:
             raise UserError(f"{source}: {name} is in [search] and in {fixed[name]}: keep it in one of them")
-        space[name] = _searched(name, given, source)
     return TuneFile(source, content, space, _options(options, source))
 
 
@@ -203,10 +202,9 @@ def _range(name: str, given: dict[str, Any], source: str) -> Range:
     if wrong := [key for key in given if key not in known] or [key for key in known[:2] if key not in given]:
         raise UserError(f"{where} is a range, but {shown(wrong[0])} {_wrong(wrong[0])}: it has low, high, log and step")
     low, high, log, step = (given.get(key, default) for key, default in zip(known, (0, 0, False, None), strict=True))
-    if not all(
-        type(value) in (int, float) and math.isfinite(value) for value in (low, high, 1 if step is None else step)
-    ):
-        raise UserError(f"{where}: low, high and step must be finite numbers")
+    numbers = (low, high, 1 if step is None else step)
+    if not all(type(value) in (int, float) and abs(value) < 2**63 for value in numbers):
+        raise UserError(f"{where}: low, high and step must be numbers below 2**63")
     if not isinstance(log, bool) or low >= high:
         raise UserError(f"{where}: low must be below high, and log true or false")
     if log and (low <= 0 or step is not None):
@@ -224,8 +222,8 @@ def _wrong(key: str) -> str:
     return "is missing" if key in ("low", "high") else "is unknown"
 
 
-def _options(table: Any, source: str) -> TuneOptions:
-    known = {field.name: type(field.default) for field in fields(TuneOptions)}
+def _options(table: Any, source: str) -> TuneSettings:
+    known = {field.name: type(field.default) for field in fields(TuneSettings)}
     if not isinstance(table, dict):
         raise UserError(f"{source}: tune must be a table: write [tune] on a line of its own")
     for name, value in table.items():
@@ -234,4 +232,4 @@ def _options(table: Any, source: str) -> TuneOptions:
         if type(value) is not known[name] or (known[name] is int and not 1 <= value <= 100_000):
             wanted = {int: "a whole number from 1", bool: "true or false", str: "a column of metrics.csv"}[known[name]]
             raise UserError(f"{source}: {name} in [tune] is {shown(value)}: use {wanted}")
-    return TuneOptions(**table)
+    return TuneSettings(**table)

@@ -72,8 +72,8 @@ def trials_table(trials: Sequence[TrialRow], names: Sequence[str], metric: str) 
     ordered = sorted(trials, key=lambda trial: (trial.score is None, -(trial.score or 0.0), trial.number))
     rows = []
     for trial in ordered:
-        cells = [_cell(trial.number), Cell(trial.state, hover=trial.why), _cell(trial.score), _cell(trial.minutes)]
-        rows.append(Row((*cells, *(_cell(trial.settings.get(name)) for name in names), Cell(trial.why))))
+        cells = [_cell(trial.number), Cell(trial.state), _cell(trial.score), _cell(trial.minutes)]
+        rows.append(Row((*cells, *(_cell(trial.settings.get(name)) for name in names), Cell(printable(trial.why)))))
     return Table("trials", "Trials", ("trial", "state", metric, "minutes", *names, "why"), tuple(rows), NOTES)
 
 
