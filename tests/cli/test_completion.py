@@ -31,6 +31,7 @@ def completed(words: str) -> list[str]:
         ("dcp train --no-pl", ["--no-plots"]),
         ("dcp export --format nu", ["numpy"]),
         ("dcp eval zoo/ant_u_maze/", ["zoo/ant_u_maze/dcp"]),
+        ("dcp tune --report", ["--report-only"]),
         ("dcp push --priv", ["--private"]),
         ("dcp eval --episodes 3 --stoch", ["--stochastic"]),
     ],
