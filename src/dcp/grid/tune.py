@@ -10,6 +10,7 @@ checks as a grid file, so it cannot name code that the user did not.
 
 import math
 import time
+import warnings
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -86,7 +87,8 @@ def prepare(study: Any, fingerprint: str, seed: int, warmup: int) -> None:
         )
     study.set_user_attr("file", fingerprint)
     # A restart with the same seed would propose the first trials again. The liar keeps open trials apart.
-    study.sampler = optuna.samplers.TPESampler(seed=(seed + begun) % 2**32, constant_liar=True)
+    with warnings.catch_warnings(action="ignore"):  # the liar is new in Optuna 4
+        study.sampler = optuna.samplers.TPESampler(seed=(seed + begun) % 2**32, constant_liar=True)
     study.pruner = optuna.pruners.MedianPruner(STARTUP, warmup)
 
 
