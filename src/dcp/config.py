@@ -175,7 +175,7 @@ class Settings:
 
     def violations(self) -> list[str]:
         """Return every broken constraint that can be seen without the environment, each with the fix."""
-        return type_violations(self) or [*_range_violations(self), *_cross_violations(self)]
+        return type_violations(self) or [*range_violations(self), *_cross_violations(self)]
 
     def resolve(self, episode_length: int) -> Self:
         """Fill in what the environment decides. Resolved settings resolve to themselves."""
@@ -422,7 +422,8 @@ def _beyond(value: float, limits: Mapping[str, Any]) -> str | None:
     return f"at most {most}" if most is not None else f"a number below {below:g}"
 
 
-def _range_violations(s: Settings) -> list[str]:
+def range_violations(s: Settings) -> list[str]:
+    """Return numbers beyond their limits and unknown choices, each setting by itself. Types are right."""
     problems = []
     for known in dataclasses.fields(Settings):
         name, value, choices = known.name, getattr(s, known.name), _choices().get(known.name, ())
@@ -512,7 +513,7 @@ def _seed_violations(s: Settings) -> list[str]:
         idle += ["pool_seed_in_critic"] * s.pool_seed_in_critic
         return [f"{name} is about seeds, but there is no pool_seed: name the file, or leave it out" for name in idle]
     fraction = _default(s.pool_seed_fraction, SEED_FRACTION)
-    if not 0.0 < fraction <= 1.0:  # `_range_violations` says so
+    if not 0.0 < fraction <= 1.0:  # `range_violations` says so
         return []
     problems = []
     if s.pool_size >= 1 and round(fraction * s.pool_size) < 1:

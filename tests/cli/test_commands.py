@@ -146,7 +146,7 @@ def test_help_and_flag_mistakes_need_no_jax():
 
 LONG = "a" * 5_000
 WITH_PATH = [f"{command} {LONG}" for command in ("eval", "render", "explore", "export", "latency", "report", "record")]
-WITH_PATH += [f"{command} {LONG}" for command in ("landscape", "diagnose", "grid")]
+WITH_PATH += [f"{command} {LONG}" for command in ("landscape", "diagnose", "grid", "tune")]
 WITH_PATH += [f"compare {LONG} {LONG}", f"train --config {LONG}", f"train --resume {LONG}", f"push {LONG} me/maze"]
 WITH_PATH += [f"run {LONG} --goal 0.25 0.1 0.2", f"pull me/maze --out {LONG}"]
 WITH_PATH += [f"export zoo/point_u_maze/dcp --format numpy --out {LONG}.npz", f"grid {LONG}.toml --dry-run"]

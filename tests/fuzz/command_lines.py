@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "landscape": ("RUN", "--rollouts", "1"),
     "compare": ("RUN", "RUN"),
     "grid": ("GRID", "--status"),
+    "tune": ("GRID", "--dry-run"),
     "diagnose": ("RUN", "--episodes", "2", "--states", "4", "--only", "gaps"),
     "envs": (),
     "methods": (),
@@ -102,6 +103,8 @@ def line(random: Random) -> list[str]:
         argv.append("--dry-run")
     if command == "grid" and not {"--status", "--dry-run"} & set(argv):
         argv.append("--status")
+    if command == "tune" and "--dry-run" not in argv:
+        argv.append("--dry-run")
     return argv if command else argv[1:]
 
 

@@ -4,6 +4,7 @@ A launcher that follows a script stands for processes here; real ones are in tes
 """
 
 import os
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from dcp.errors import UserError
 from dcp.grid.grid_display import Line
 from dcp.grid.jobs import Job, JobStatus, open_log, survey
-from dcp.grid.launcher import STOPPING, Driver, LocalLauncher, ended, last_line
+from dcp.grid.launcher import NOT_STARTED, STOPPING, Driver, LocalLauncher, _Child, ended, last_line
 from dcp.grid.resources import FreeResources, gpu_variables
 from tests.support.small_grids import Killer, planned
 
@@ -103,6 +104,21 @@ def test_a_job_that_cannot_be_started_has_failed_and_gives_its_resources_back(tm
     status = launcher.poll()[A]
     assert status.state == "failed" and status.code == 1 and "cannot be started ([Errno 20] Not a dir" in status.why
     assert free == FreeResources(cores=9, memory_bytes=9)
+
+
+def test_some_jobs_are_ended_and_the_others_continue(tmp_path: Path):
+    running, waiting = planned(tmp_path, seed=[0, 1])[1]
+    running.log.parent.mkdir(parents=True)
+    launcher = LocalLauncher(FreeResources(cores=0))
+    launcher.submit([running, waiting])
+    launcher._waiting.remove(running)
+    process = subprocess.Popen(["sleep", "60"])
+    launcher._children[running.name] = _Child(running, process, ())
+    launcher.end({waiting.name})
+    assert launcher.poll()[waiting.name] == NOT_STARTED and process.poll() is None
+    launcher.end({running.name, "another"})
+    process.wait(timeout=60)
+    assert launcher.poll()[running.name].code == 143
 
 
 def test_a_process_sees_its_own_gpus_and_one_without_sees_none():

@@ -34,6 +34,7 @@ COMMANDS = {
     "landscape": "Draw psi-distances over a maze next to the true ones.",
     "compare": "Show how two runs differ.",
     "grid": "Train many runs: here, on a Ray cluster or under SLURM.",
+    "tune": "Search for good settings: trials of a grid, pruned and resumable, by Optuna.",
     "diagnose": "Compare what an agent's representation knows with the truth.",
     "envs": "List the environments with their sizes.",
     "methods": "List the methods and what sets them apart.",

@@ -73,6 +73,11 @@ class GridFile:
 
 def read_grid(path: Path) -> GridFile:
     """Read a grid file; raise UserError if it is not one."""
+    return parse_grid(read_toml(path), str(path))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return what the file holds, unchecked; raise UserError if it cannot be read or is not TOML."""
     try:
         content = tomllib.loads(read_text(path, most=MEGABYTE))
         require_shallow(content)
@@ -80,7 +85,7 @@ def read_grid(path: Path) -> GridFile:
         raise UserError(f"cannot read {path} ({error.strerror}): name a grid file, or use --preset") from error
     except (ValueError, RecursionError) as error:  # TOML's own, or an integer too long for Python
         raise UserError(f"{path} is not TOML ({one_line(error)}): correct the file") from error
-    return parse_grid(content, str(path))
+    return content
 
 
 def builtin_grid(name: str) -> GridFile:
@@ -123,7 +128,7 @@ def parse_grid(content: dict[str, Any], source: str) -> GridFile:
     return grid
 
 
-def _close_field(name: str) -> str:
+def close_field(name: str) -> str:
     """Suggest what to write instead of a field that does not exist."""
     close = get_close_matches(name, field_kinds(), 1)
     return f"did you mean {close[0]}?" if close else "see `dcp train --help` for the names"
@@ -132,6 +137,8 @@ def _close_field(name: str) -> str:
 def _unknown_key(key: str) -> str:
     if key in field_kinds():
         return f"{key} is a setting: put it under [set], or as a list under [product]"
+    if key in ("search", "tune"):
+        return f"[{key}] is for a search: run the file by `dcp tune`"
     close = get_close_matches(key, KEYS, 1)
     hint = f"did you mean {close[0]}?" if close else f"a grid has {', '.join(KEYS)}"
     return f"unknown key {shown(key)}: {hint}"
@@ -143,7 +150,7 @@ def _fields(table: Any, where: str, source: str) -> dict[str, Any]:
     table = _flat(table)
     for name, value in table.items():
         if not is_setting(name):
-            raise UserError(f"{source}: unknown field {shown(name)} in {where}: {_close_field(name)}")
+            raise UserError(f"{source}: unknown field {shown(name)} in {where}: {close_field(name)}")
         if isinstance(value, list) and where not in ("[product]", "[[zip]]"):
             raise UserError(f"{source}: {name} in {where} is a list: several values go under [product] or [[zip]]")
     if "env" in table and where.startswith("[rows"):
@@ -263,7 +270,7 @@ def _filtered(settings: list[Settings], where: Sequence[str]) -> list[Settings]:
         if not values:
             raise UserError(f"--where takes KEY=VALUE, such as env=ant_u_maze or seed=0,1: not {shown(condition)}")
         if not is_setting(key):
-            raise UserError(f"unknown field {key!r} in --where: {_close_field(key)}")
+            raise UserError(f"unknown field {key!r} in --where: {close_field(key)}")
         patterns = values.split(",")
         kept = [s for s in settings if any(fnmatchcase(_text(_value(s, key)), pattern) for pattern in patterns)]
         if settings and not kept:
@@ -290,7 +297,7 @@ def _check_template(grid: GridFile) -> None:
         raise UserError(f"{grid.source}: folder {shown(grid.folder)} is broken ({error}): write {{field}}") from error
     for _, name, specification, conversion in parts:
         if name is not None and (not is_setting(name) or specification or conversion):
-            raise UserError(f"{grid.source}: folder names {{{name}}}, which is not a setting: {_close_field(name)}")
+            raise UserError(f"{grid.source}: folder names {{{name}}}, which is not a setting: {close_field(name)}")
     path = PurePosixPath(grid.folder)
     if not grid.folder.isprintable():
         raise UserError(f"{grid.source}: folder {shown(grid.folder)} cannot be a name: write printable text")

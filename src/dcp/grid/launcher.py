@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,7 +71,7 @@ class Driver:
         """Return once every job has ended, or once a signal has stopped them with checkpoints."""
         if not self.jobs:
             return self._show({})
-        with _signals_interrupt():
+        with signals_interrupt():
             try:
                 return self._until_ended()
             except KeyboardInterrupt:
@@ -119,7 +119,7 @@ def retriable(code: int | None) -> bool:
 
 
 @contextmanager
-def _signals_interrupt() -> Iterator[None]:
+def signals_interrupt() -> Iterator[None]:
     """Raise KeyboardInterrupt at Ctrl-C, and at SIGTERM, which schedulers send."""
 
     def interrupt(*_: object) -> None:
@@ -192,6 +192,15 @@ class LocalLauncher(JobQueue):
                 self._waiting.remove(job)
                 self._start(job, gpus)
         return dict(self._statuses)
+
+    def end(self, names: Collection[str]) -> None:
+        """Ask these jobs to stop with a checkpoint, and return at once: `poll` sees how they end."""
+        for job in [job for job in self._waiting if job.name in names]:
+            self._waiting.remove(job)
+            self._statuses[job.name] = NOT_STARTED
+        for child in (child for name, child in self._children.items() if name in names):
+            with suppress(ProcessLookupError):
+                child.process.send_signal(signal.SIGTERM)
 
     def close(self) -> None:
         """Stop what still runs, also after an error."""

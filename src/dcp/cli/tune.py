@@ -1,0 +1,137 @@
+"""`dcp tune`: search over the settings of a grid file, and write a page of the trials."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from dcp.cli.flags import POSITIONAL, parse
+from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE
+from dcp.cli.working import count, require_least
+from dcp.config import cores
+from dcp.errors import UserError
+from dcp.grid.grid_display import make_table
+from dcp.grid.jobs import Entry, Run, RunStatus, make_grid_folder, make_jobs
+from dcp.grid.launcher import LocalLauncher
+from dcp.grid.resources import FreeResources, Resources, gpus, require_fit
+from dcp.grid.tune import Search, open_study, optuna_package, prepare
+from dcp.grid.tune_file import Range, TuneFile, read_tune_file
+from dcp.lab.trials_page import TrialRow, write_trials_page
+from dcp.machine.checks import machine_memory
+from dcp.named_code import imported_modules
+from dcp.runs.folder import FolderLock
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    file: Annotated[tuple[Path, ...], POSITIONAL] = ()
+    """A grid file (TOML) with [search] and [tune]; see docs/grid.md."""
+    trials: int | None = None
+    """Trials in all, also those of earlier calls. Default: the file's, or 30."""
+    where: tuple[str, ...] = ()
+    """Only runs with KEY=VALUE, such as method=dcp: a search for this method alone, in a folder of its own."""
+    runs_dir: Path | None = None
+    """Runs, study and page go here. Default: runs/tune/<name of the file>, and the values of --where."""
+    max_runs: int | None = None
+    """At most this many runs at once. Default: as many as cores, memory and GPUs allow."""
+    cores_per_run: int = 1
+    """Cores per run."""
+    sampler_seed: int = 0
+    """Decides what is proposed, as far as trials end in the same order."""
+    own_code: tuple[str, ...] = ()
+    """Environments and parts that the file names as module:name and that may be loaded. They are code."""
+    dry_run: bool = False
+    """Print what is searched and the runs of a trial, and run nothing."""
+    report_only: bool = False
+    """Write the page of the trials so far, and run nothing. Another process may be searching."""
+
+
+def main(argv: list[str]) -> int:
+    codes = {**EXIT_CODES, 0: "the search is done", EXIT_FAULT: "no trial could be completed: see the page"}
+    codes |= {EXIT_REQUEUE: "stopped by SIGINT or SIGTERM, with checkpoints: run it again"}
+    codes |= {EXIT_INTERRUPTED: "(or 143) stopped before any run began, or by a third signal"}
+    meanings = [f"  {code:<8}{meaning}" for code, meaning in codes.items()]
+    description = "\n".join([COMMANDS["tune"], "", "exit codes:", *meanings])
+    options = parse(TuneOptions(), argv, "dcp tune", description)
+    if len(options.file) != 1:
+        raise UserError(f"name one grid file with [search], not {len(options.file)}; write it before --where")
+    require_least(options, trials=1, max_runs=1, cores_per_run=1, sampler_seed=0)
+    file = read_tune_file(options.file[0])
+    values = [re.sub(r"[^A-Za-z0-9_.-]+", "-", condition.partition("=")[2]) for condition in options.where]
+    runs_dir = options.runs_dir or Path("runs", "tune", "_".join([options.file[0].stem, *values]))
+    if options.report_only:
+        return _page(file, options, open_study(runs_dir, make=False), runs_dir)
+    environ = dict(os.environ)  # the runs get it without this process's own changes
+    _leave_gpus_alone()
+    runs = file.check(options.where, options.own_code)
+    if options.dry_run:
+        return _dry_run(file, options, runs, runs_dir)
+    optuna_package()
+    return _run(file, options, runs, runs_dir, environ)
+
+
+def _leave_gpus_alone() -> None:
+    """Keep JAX off the GPUs: this process only needs shapes, and JAX would take most of the runs' GPU memory."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+
+
+def _run(file: TuneFile, options: TuneOptions, runs: list[Run], runs_dir: Path, environ: dict[str, str]) -> int:
+    memory, share = machine_memory(), 1.0 if gpus() else 0.0
+    room = FreeResources(
+        cores(), None if memory is None else int(0.9 * memory), {gpu.index: 1.0 for gpu in gpus()}, options.max_runs
+    )
+    each, seeds_as = Resources(options.cores_per_run, 0, share), "vmapped" if share else "processes"
+    folder = runs_dir.absolute()
+    entries = [Entry(run, folder / run.path, RunStatus("new")) for run in runs]
+    require_fit(room, make_jobs(entries, folder, each, seeds_as, Path.cwd()))
+    make_grid_folder(runs_dir)
+    lock = FolderLock(runs_dir)
+    try:
+        study = open_study(runs_dir)
+        prepare(study, file.fingerprint(options.where), options.sampler_seed, runs[0].settings.num_evals // 4)
+        with make_table() as table:
+            trials = options.trials or file.options.trials
+            launcher = LocalLauncher(room, (), environ)
+            places = (options.where, options.own_code, imported_modules())
+            search = Search(file, study, launcher, room, each, seeds_as, folder, table, trials, *places)
+            search.run()
+        code = _page(file, options, study, runs_dir)
+    finally:
+        lock.release()
+    if search.stopped:
+        print("Stopped. The same command resumes the search.")
+        return EXIT_REQUEUE
+    return code
+
+
+def _page(file: TuneFile, options: TuneOptions, study: Any, runs_dir: Path) -> int:
+    """Write the page of the trials and say which was the best."""
+    rows = []
+    for trial in study.trials:
+        state, minutes = trial.state.name.lower().replace("fail", "failed"), trial.user_attrs.get("minutes")
+        why, minutes = str(trial.user_attrs.get("why", "")), minutes if isinstance(minutes, int | float) else None
+        rows.append(TrialRow(trial.number, state, trial.value, minutes, trial.params, why))
+    complete = [row for row in rows if row.state == "complete" and row.score is not None]
+    best = max(complete, key=lambda row: row.score or 0.0, default=None)
+    command = None if best is None else file.train_command(best.settings, options.where)
+    logarithmic = [name for name, given in file.search.items() if isinstance(given, Range) and given.log]
+    page = write_trials_page(rows, runs_dir, file.options.metric, command, logarithmic)
+    print(f"{page}: {count(len(rows), 'trial')}, {len(complete)} complete")
+    if best is None:
+        return EXIT_FAULT
+    print(f"Best: trial {best.number}, {file.options.metric} {best.score:.4g}\n  {command}")
+    return 0
+
+
+def _dry_run(file: TuneFile, options: TuneOptions, runs: list[Run], runs_dir: Path) -> int:
+    for name, given in file.search.items():
+        print(f"{name}: {given}")
+    trials, each = options.trials or file.options.trials, count(len(runs), "run")
+    steps = sum(run.settings.steps for run in runs)
+    print(f"{count(trials, 'trial')} of {each}, {steps:,} steps per trial, in {runs_dir}:")
+    for run in runs:
+        print(f"  {run.path}")
+    return 0
