@@ -6,11 +6,11 @@ import sys
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from dcp.cli.flags import POSITIONAL, Burst, parse
 from dcp.cli.main import COMMANDS
-from dcp.cli.working import Say, beside, working
+from dcp.cli.working import Say, beside, require_least, working
 from dcp.config import Physics
 from dcp.errors import UserError
 
@@ -69,7 +69,7 @@ def main(argv: list[str]) -> int:
     _require_panels(options.runs)
     if options.format == ():
         raise UserError("--format needs at least one of mp4, gif and html")
-    _require_least(options, seed=0, episode=0, episodes=1, steps=1, stride=1)
+    require_least(options, seed=0, episode=0, episodes=1, steps=1, stride=1)
     from dcp.lab.episodes import common_env, names_of
     from dcp.lab.offscreen import require_renderer
     from dcp.lab.render import require_drawable
@@ -147,13 +147,6 @@ def _stem(names: list[str], env: "Environment", own_physics: str, options: Rende
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in "_".join(parts))
 
 
-def _require_least(options: Any, **least: int) -> None:
-    for name, smallest in least.items():
-        value = getattr(options, name)
-        if value is not None and value < smallest:
-            raise UserError(f"--{name} is {value}: use {smallest} or more")
-
-
 def _require_panels(runs: tuple[str, ...]) -> None:
     if len(runs) > MOST:
         raise UserError(f"{len(runs)} policies do not fit side by side: name {MOST} at most")
@@ -217,7 +210,7 @@ def _require_page(options: ExploreOptions) -> None:
         raise UserError(f"--out {options.out} is not a page: let its name end in .html")
     if options.out is not None and options.out.is_dir():
         raise UserError(f"--out {options.out} is a folder: name a file in it")
-    _require_least(options, seed=0, episodes=1, steps=1)
+    require_least(options, seed=0, episodes=1, steps=1)
 
 
 def _panel(target: "Target", name: str, env: "Environment", options: ExploreOptions) -> "Panel":

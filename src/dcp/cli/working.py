@@ -40,6 +40,13 @@ def working(before: str = "") -> Iterator[Say]:
         yield say
 
 
+def require_least(options: Any, **least: int) -> None:
+    for name, smallest in least.items():
+        value = getattr(options, name)
+        if value is not None and value < smallest:
+            raise UserError(f"--{name.replace('_', '-')} is {value}: use {smallest} or more")
+
+
 def beside(run: str | Path, name: str) -> Path:
     """Return where a result of this name belongs: in the run's folder, for the zoo and single files under runs/."""
     path = located(run)

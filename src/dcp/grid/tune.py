@@ -24,10 +24,10 @@ from dcp.errors import RunError, UserError, install_hint, one_line, printable, s
 from dcp.files import METRICS_FILE
 from dcp.files.run_folder import read_metrics
 from dcp.files.writing import require_no_links_out
-from dcp.grid.grid_display import Line, LineReader
+from dcp.grid.grid_display import Line, LineReader, LiveTable, PlainTable
 from dcp.grid.grid_file import check_runs
 from dcp.grid.jobs import Entry, Job, JobStatus, SeedsAs, fault, make_jobs, survey
-from dcp.grid.launcher import POLL, STOPPING, GridDisplay, LocalLauncher, retriable, signals_interrupt
+from dcp.grid.launcher import POLL, STOPPING, LocalLauncher, retriable, signals_interrupt
 from dcp.grid.resources import FreeResources, Resources, require_fit
 from dcp.grid.tune_file import TuneFile
 
@@ -119,7 +119,7 @@ class Search:
     each: Resources
     seeds_as: SeedsAs
     runs_dir: Path  # absolute
-    display: GridDisplay
+    display: PlainTable | LiveTable
     trials: int
     where: Sequence[str] = ()
     own_code: Sequence[str] = ()
