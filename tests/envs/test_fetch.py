@@ -6,6 +6,7 @@ contact and a cylinder on a box three more. So recorded trajectories part by mil
 formulas in today's MuJoCo are what ours are held to.
 """
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -94,3 +95,51 @@ def test_ten_steps_are_those_of_the_packages_formulas_and_near_its_recorded_ones
     np.testing.assert_allclose(ours[:, 0], recorded["obs0"], atol=1e-6)
     np.testing.assert_allclose(env.spec.achieved(ours[:, 0]), recorded["ach0"], atol=1e-6)
     np.testing.assert_allclose(ours[:, 1:, :3], recorded["obs"][:, :STEPS, :3], atol=6e-3)  # metres of the gripper
+
+
+@installed
+@pytest.mark.parametrize(
+    ("name", "goal_range", "object_range", "offset"),
+    [("fetch_reach", 0.15, None, 0.0), ("fetch_push", 0.15, 0.15, 0.0), ("fetch_slide", 0.3, 0.1, 0.4),
+     ("fetch_pick_and_place", 0.15, 0.15, 0.0)],
+)  # fmt: skip
+def test_starts_and_goals_are_drawn_as_in_the_package(
+    name: str, goal_range: float, object_range: float | None, offset: float
+):
+    env: Any = make_env(name)
+    q = np.asarray(jax.vmap(lambda key: env.draw(key)[0])(jax.random.split(jax.random.key(0), 500)))
+    goals = np.asarray(jax.vmap(env._draw_goal, in_axes=(0, None))(jax.random.split(jax.random.key(1), 500), None))
+    spread = goals[:, :2] - env.grip0[:2] - np.array([offset, 0.0])
+    assert 0.95 * goal_range < np.max(np.abs(spread)) <= goal_range + 1e-6
+    if object_range is None:
+        assert np.ptp(goals[:, 2]) > 0.28 and np.all(q == env.q0)
+        return
+    away = q[:, 15:17] - env.grip0[:2]
+    assert 0.95 * object_range < np.max(np.abs(away)) <= object_range + 1e-6
+    assert 0.1 - 1e-6 <= np.min(np.linalg.norm(away, axis=1)) < 0.105
+    height = goals[:, 2] - env.height0
+    in_air = np.mean(height > 1e-6)
+    assert np.max(height) <= 0.45 and (0.4 < in_air < 0.6 if name == "fetch_pick_and_place" else in_air == 0.0)
+
+
+@installed
+def test_only_pick_and_place_moves_the_fingers_and_all_keep_the_contract():
+    opened = {}
+    for name in fetch.KINDS:
+        env: Any = make_env(name)
+        state = jax.jit(env.step)(env.reset(jax.random.key(0)), np.array([0, 0, 0, 1], np.float32))
+        opened[name] = state.physics.q[env._fingers[0][0]][0] > 0.01
+        assert contract_violations(name, env) == []
+    assert opened == {**dict.fromkeys(fetch.KINDS, False), "fetch_pick_and_place": True}
+
+
+def test_without_the_package_a_sentence_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fetch, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install '\.\[fetch\]'"):
+        fetch.Fetch("fetch_push")
+
+
+@installed
+def test_nothing_of_the_package_is_imported():
+    make_env("fetch_slide")
+    assert fetch.PACKAGE not in sys.modules

@@ -97,7 +97,7 @@ class Fetch(MujocoTask):
         if kind.object_at:
             data.joint(f"{OBJECT}:joint").qpos[:] = [*kind.object_at, 1.0, 0.0, 0.0, 0.0]
         mujoco.mj_forward(model, data)
-        data.mocap_pos[0] = data.site(GRIP).xpos + [-0.498, 0.005, -0.431 + kind.extra_height]
+        data.mocap_pos[0] = data.site(GRIP).xpos + np.array([-0.498, 0.005, -0.431 + kind.extra_height])
         data.mocap_quat[0] = DOWNWARD
         mujoco.mj_step(model, data, nstep=10 * FRAMES)
         self.q0, self.qd0 = data.qpos.astype(np.float32), data.qvel.astype(np.float32)
@@ -156,10 +156,10 @@ def assets() -> Path:
 
 
 def _edited(spec: mujoco.MjSpec) -> mujoco.MjSpec:
-    """Weld the gripper to the mocap body itself, as the package does in the compiled model, and hide that body."""
+    """Weld the gripper to the mocap body itself, as the package does after compiling. Hide that body and the sites."""
     for weld in spec.equalities:
         weld.data[:10] = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
-    for geom in spec.body(MOCAP).geoms:
+    for geom in (*spec.body(MOCAP).geoms, *spec.sites):
         geom.rgba[3] = 0.0
     return spec
 

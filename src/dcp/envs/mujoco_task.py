@@ -128,9 +128,9 @@ class MujocoTask(PhysicsEnv):
             body = jax.eval_shape(lambda: self.engine.init(*self.draw(jax.random.key(0))))
             goal_size = jax.eval_shape(self.achieved, body).shape[0]
             state_size = jax.eval_shape(self.observe_body, body).shape[0]
-        except (TypeError, ValueError) as error:
-            if isinstance(error, UserError):
-                raise
+        except UserError:
+            raise
+        except Exception as error:  # a user's function may fail in any way
             raise UserError(f"a function of {name} fails ({one_line(error)}): repair it") from error
         if not callable(goals) and goals != POSES:
             self._goals = _box("goals", goals, goal_size)
@@ -151,18 +151,8 @@ class MujocoTask(PhysicsEnv):
         return self._spec.copy()
 
     def make_engine(self) -> MujocoEngine:
-        try:
-            return MujocoEngine(
-                self.compiled,
-                self.frames,
-                cores(),
-                self.links,
-                reads=self._rows,
-                zeroed=self._zeroed,
-                keyframe=self._keyframe,
-            )
-        except UserError as error:
-            raise UserError(f"{self._name}: {error}") from error
+        more = {"reads": self._rows, "zeroed": self._zeroed, "keyframe": self._keyframe}
+        return MujocoEngine(self.compiled, self.frames, cores(), self.links, **more)
 
     @cached_property
     def engine(self) -> MujocoEngine:
@@ -281,12 +271,13 @@ class MujocoTask(PhysicsEnv):
         for joint, value in starts.items():
             at, _ = self._joint(joint)
             size, given = at.stop - at.start, np.asarray(value, np.float32)
-            if given.shape not in {(), (size,), (2,), (2, size)} or not np.all(np.isfinite(given)):
+            shapes = {(), (1,), (2,), (2, 1)} if size == 1 else {(size,), (2, size)}
+            if given.shape not in shapes or not np.all(np.isfinite(given)):
                 raise UserError(
                     f"the start {shown(value)} of joint {joint!r} of {self._name} must be {size} finite numbers, or "
                     "twice as many: low and high"
                 )
-            low[at], high[at] = given if given.shape in {(2,), (2, size)} else (given, given)
+            low[at], high[at] = (given[0], given[1]) if len(given.shape) and len(given) == 2 else (given, given)
         return low, high
 
     def draw(self, key: Array) -> tuple[Array, Array]:

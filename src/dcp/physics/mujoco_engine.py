@@ -35,6 +35,7 @@ _STAGES |= {"moving": mujoco.mjtStage.mjSTAGE_VEL, "sensed": mujoco.mjtStage.mjS
 _EXACT = ("qpos", "qvel", "act", "qacc_warmstart", "mocap_pos", "mocap_quat", "eq_active")
 _STATE = mujoco.mjtState
 _UNKEPT = (_STATE.mjSTATE_HISTORY, _STATE.mjSTATE_PLASTIC, _STATE.mjSTATE_PLUGIN)  # would too, if a model had them
+_NEEDS_MEMORY = int(mujoco.mjtEnableBit.mjENBL_SLEEP) | int(mujoco.mjtEnableBit.mjENBL_IPC)
 _SIZES_KEPT = 4  # training's, evaluation's, and two more numbers of environments
 _CALLING = Lock()  # virtual devices or concurrent programs may call at the same time; each call uses all threads
 
@@ -73,6 +74,8 @@ class MujocoEngine:
                 "this engine cannot step a model whose delays, plastic bodies or plugins remember more than q and qd: "
                 "use physics brax"
             )
+        if model.opt.enableflags & _NEEDS_MEMORY:
+            raise UserError("this engine cannot step a model with the flag sleep or ipc: leave it out")
         model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)  # we reset environments that diverge
         self.sys, self.frames, self.threads, self.links, self.varied = model, frames, threads, links, varied
         self.reads = {name: np.asarray(rows) for name, rows in (reads or {}).items()}
