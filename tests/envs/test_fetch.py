@@ -9,7 +9,7 @@ formulas in today's MuJoCo are what ours are held to.
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import mujoco
@@ -106,7 +106,12 @@ def test_ten_steps_are_those_of_the_packages_formulas_and_near_its_recorded_ones
 def test_starts_and_goals_are_drawn_as_in_the_package(
     name: str, goal_range: float, object_range: float | None, offset: float
 ):
-    env: Any = make_env(name)
+    env, recorded = cast(fetch.Fetch, make_env(name)), golden(name)
+    moved = [15, 16] if object_range else []
+    np.testing.assert_allclose(np.delete(env.q0, moved), np.delete(recorded["qpos"][0], moved), atol=1e-5)
+    np.testing.assert_allclose(env.qd0, recorded["qvel"][0], atol=5e-5)
+    if object_range:
+        assert abs(env.height0 - recorded["goal"][:, 2].min()) < 1e-6  # of the lowest of them, on the table
     q = np.asarray(jax.vmap(lambda key: env.draw(key)[0])(jax.random.split(jax.random.key(0), 500)))
     goals = np.asarray(jax.vmap(env._draw_goal, in_axes=(0, None))(jax.random.split(jax.random.key(1), 500), None))
     spread = goals[:, :2] - env.grip0[:2] - np.array([offset, 0.0])
