@@ -42,7 +42,7 @@ ARM = """
 </mujoco>
 """
 TORQUES = ARM.replace("<position", "<motor").replace(' kp="20"', "")
-UP = jnp.array([1.0, 0.0, 0.0, 0.0])
+SPEEDS = ARM.replace("<position", "<velocity").replace("kp", "kv")
 
 
 def task(**settings: Any) -> dcp.MujocoTask:
@@ -105,6 +105,7 @@ def test_goals_of_a_function_see_where_the_start_is_and_a_user_may_set_one():
         ({"control": "targets"}, [0.5, 1.0], [np.pi / 4, 2.0]),  # the joint's range, and the servo's
         ({"control": "changes", "max_change": 0.2}, [0.5, -1.0], [0.2, 0.8]),  # from angles 0.1 and 1
         ({"control": "changes", "max_change": 0.2}, [9.0, -9.0], [0.3, 0.8]),  # an action is clipped
+        ({"control": "changes", "model": ARM.replace('kp="20"', 'kp="20" gear="2"')}, [0.0, 0.0], [0.2, 2.0]),
     ],
 )
 def test_what_an_action_means(settings: dict[str, Any], action: list[float], expected: list[float], monkeypatch):
@@ -171,10 +172,12 @@ def test_a_nan_in_an_action_ends_that_episode_alone():
         ({"goal": "site:top"}, "unknown site 'top': choose one of tip"),
         ({"goal": "tip"}, "arm reads 'tip': a feature is q, qd, joint:NAME"),
         ({"goal": "geom:tip"}, "a feature is q, qd"),
+        ({"goal": "body:world"}, "unknown body 'world': choose one of upper, lower"),
         ({"axes": "xw"}, "axes 'xw': choose of xyz"),
+        ({"axes": "x", "goal": ("joint:elbow",)}, "axes picks coordinates of a place"),
         ({"observe": ("sensor:touch",)}, "unknown sensor 'touch': choose one of speed"),
         ({"observe": (lambda body: body.nothing,)}, "a function of arm fails"),
-        ({"goals": ([0, 0], [1, 1])}, "each 3"),
+        ({"goals": ([0, 0], [1, 1])}, "each one number or 3"),
         ({"goals": ([0, 0, float("nan")], [1, 1, 1])}, "none a NaN"),
         ({"goals": "anywhere"}, "goals is 'anywhere'"),
         ({"starts": {"wrist": 0.0}}, "unknown joint 'wrist': choose one of shoulder, elbow"),
@@ -189,6 +192,11 @@ def test_a_nan_in_an_action_ends_that_episode_alone():
         ({"frames": 0}, "frames 0"),
         ({"threshold": float("nan")}, "threshold nan"),
         ({"ends_outside": {"site:tip": (1.0, 0.0)}}, "no low may be above its high"),
+        ({"ends_outside": {"site:tip": ([0, 0], [1, 1])}}, "site:tip is ([0, 0], [1, 1]): give (low, high)"),
+        (
+            {"control": "changes", "model": ARM.replace("<position", "<velocity").replace("kp", "kv")},
+            "no position servo",
+        ),
     ],
 )
 def test_a_mistake_gets_one_sentence(settings: dict[str, Any], sentence: str):

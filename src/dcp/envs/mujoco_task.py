@@ -95,7 +95,7 @@ class MujocoTask(PhysicsEnv):
         goals: str | tuple[Any, Any] | Callable[[Array, Array], Array],
         threshold: float,
         episode_length: int,
-        observe: Sequence[Feature] = ("q", "qd"),
+        observe: Feature | Sequence[Feature] = ("q", "qd"),
         axes: str | None = None,
         control: str = "torques",
         max_change: float = 0.05,
@@ -117,10 +117,10 @@ class MujocoTask(PhysicsEnv):
         self._keyframe = None if keyframe is None else self._find("key", keyframe)
         self._zeroed = [self._joint(joint)[0].start for joint in zeroed]
         self._rows: dict[str, list[int]] = {}  # what the engine reads of each field
-        self._goal = self._readers([goal] if isinstance(goal, str) or callable(goal) else goal)
+        self._goal = self._readers(goal)
         self._axes = None if axes is None else _axes(axes)
         self._observed = self._readers(observe)
-        self._limits = [(self._reader(at), *_box(at, box)) for at, box in (ends_outside or {}).items()]
+        limits = [(at, self._reader(at), box) for at, box in (ends_outside or {}).items()]
         self._starts = starts if callable(starts) else self._start_ranges(starts or {})
         action_size = self._set_control(control)
         self._goals = goals
@@ -128,6 +128,7 @@ class MujocoTask(PhysicsEnv):
             body = jax.eval_shape(lambda: self.engine.init(*self.draw(jax.random.key(0))))
             goal_size = jax.eval_shape(self.achieved, body).shape[0]
             state_size = jax.eval_shape(self.observe_body, body).shape[0]
+            self._limits = [(read, *_box(at, box, jax.eval_shape(read, body).size)) for at, read, box in limits]
         except UserError:
             raise
         except Exception as error:  # a user's function may fail in any way
@@ -178,10 +179,11 @@ class MujocoTask(PhysicsEnv):
     def _find(self, kind: str, name: str) -> int:
         """Return the number of a site, body, joint, sensor or keyframe."""
         number = mujoco.mj_name2id(self.compiled, getattr(_OBJECT, f"mjOBJ_{kind.upper()}"), name)
-        if number >= 0:
+        first = int(kind == "body")  # 0 is the world
+        if number >= first:
             return number
-        count = getattr(self.compiled, {"body": "nbody", "joint": "njnt"}.get(kind, f"n{kind}"))
-        names = [found for i in range(count) if (found := getattr(self.compiled, kind)(i).name)]
+        count = getattr(self.compiled, {"joint": "njnt"}.get(kind, f"n{kind}"))
+        names = [found for i in range(first, count) if (found := getattr(self.compiled, kind)(i).name)]
         if not names:
             raise UserError(f"the model of {self._name} has no {kind} with a name, so it cannot be {shown(name)}")
         raise UserError(f"{unknown(kind, name, names)} (in the model of {self._name})")
@@ -194,8 +196,9 @@ class MujocoTask(PhysicsEnv):
 
     # Features
 
-    def _readers(self, features: Sequence[Feature]) -> list[Callable[[MujocoState], Array]]:
-        return [self._reader(feature) for feature in features]
+    def _readers(self, features: Feature | Sequence[Feature]) -> list[Callable[[MujocoState], Array]]:
+        several = [features] if isinstance(features, str) or callable(features) else features
+        return [self._reader(feature) for feature in several]
 
     def _reader(self, feature: Feature) -> Callable[[MujocoState], Array]:
         """Return the function that reads a feature: [...]."""
@@ -208,7 +211,7 @@ class MujocoTask(PhysicsEnv):
             place, speed = self._joint(name)
             return (lambda body: body.q[place]) if kind == "joint" else (lambda body: body.qd[speed])
         if kind in ("body", "turn") and name:
-            link = self._find("body", name) - 1  # the world is no link
+            link = self._find("body", name) - 1
             return lambda body: (body.x.pos if kind == "body" else body.x.rot)[link]
         if kind == "site" and name:
             return self.field("site_xpos", self._find("site", name))
@@ -250,7 +253,11 @@ class MujocoTask(PhysicsEnv):
     def achieved(self, body: MujocoState) -> Array:
         """Return what has to reach the goal: [G]."""
         parts = [read(body) for read in self._goal]
-        return jnp.concatenate(parts if self._axes is None else [part[self._axes] for part in parts])
+        if self._axes is None:
+            return jnp.concatenate(parts)
+        if any(part.shape != (3,) for part in parts):
+            raise UserError(f"{self._name}: axes picks coordinates of a place, and not every part of the goal is one")
+        return jnp.concatenate([part[self._axes] for part in parts])
 
     def observe_body(self, body: MujocoState) -> Array:
         """Return the state: [S]."""
@@ -344,11 +351,12 @@ class MujocoTask(PhysicsEnv):
         control = jnp.zeros(self.compiled.nu).at[self._direct].set((low + high) / 2 + direct * (high - low) / 2)
         change = self.max_change * action
         if self._kind == "changes":
-            return body.q[self._servo_q] + change, None
+            return self._gear * (body.q[self._servo_q] + change), None
         if self._kind == "site":
             jacobian = self._chain.jacobian(body)  # [3, K]
             turn = jacobian.T @ jnp.linalg.solve(jacobian @ jacobian.T + DAMPING * jnp.eye(3), change[:3])
-            return control.at[self._by_site].set(body.q[self._chain.q][self._of_site] + turn[self._of_site]), None
+            targets = (body.q[self._chain.q] + turn)[self._of_site]
+            return control.at[self._by_site].set(self._gear[self._by_site] * targets), None
         if self._kind == "mocap":
             place = body.x.pos[self._anchor] + change[:3]
             return control, self.mocap_poses(body).at[self._mocap, :3].set(place)
@@ -363,12 +371,15 @@ class MujocoTask(PhysicsEnv):
         """Prepare `actuate` and return the size of an action."""
         model = self.compiled
         self._kind, _, name = control.partition(":")
-        if self._kind not in {"torques", "targets", "changes", "site", "mocap"} or (
-            self._kind in ("site", "mocap")
-        ) != bool(name):
+        named = {"torques": False, "targets": False, "changes": False, "site": True, "mocap": True}
+        if named.get(self._kind) is not bool(name):
             raise UserError(f"{self._name} has the control {shown(control)}: use {CONTROLS}")
+        if model.nu != model.nactuator:
+            raise UserError(f"the model of {self._name} has actuators with more than one input: leave them out")
+        self._gear = model.actuator_gear[:, 0].astype(np.float32)
         joint = np.where(model.actuator_trntype == int(mujoco.mjtTrn.mjTRN_JOINT), model.actuator_trnid[:, 0], -1)
         servo = (model.actuator_biastype == int(mujoco.mjtBias.mjBIAS_AFFINE)) & (joint >= 0)
+        servo &= model.actuator_biasprm[:, 1] != 0.0  # a servo of the speed has none
         servo &= ~np.isin(model.jnt_type[joint], [int(kind) for kind in _POSITIONS]) if model.njnt else False
         if self._kind in ("targets", "changes") and not np.all(servo):
             other = model.actuator(int(np.flatnonzero(~servo)[0])).name
@@ -399,7 +410,7 @@ class MujocoTask(PhysicsEnv):
         model = self.compiled
         ranges = np.tile(np.array([[-1.0], [1.0]]), model.nu)
         of_joint = servo & model.jnt_limited[joint].astype(bool) if model.njnt else servo
-        ranges[:, of_joint] = model.jnt_range[joint[of_joint]].T
+        ranges[:, of_joint] = model.jnt_range[joint[of_joint]].T * model.actuator_gear[of_joint, 0]
         limited = model.actuator_ctrllimited.astype(bool)
         ranges[:, limited] = model.actuator_ctrlrange[limited].T
         if self._kind == "targets" and not np.all(limited | of_joint):
@@ -414,7 +425,7 @@ class MujocoTask(PhysicsEnv):
             raise UserError(f"{self._name}: the body {name!r} is no mocap body, so control cannot be mocap:{name}")
         for i in np.flatnonzero(model.eq_type == int(_EQUALITY.mjEQ_WELD)):
             ends = [int(model.eq_obj1id[i]), int(model.eq_obj2id[i])]
-            if model.eq_objtype[i] == int(_OBJECT.mjOBJ_BODY) and body in ends:
+            if model.eq_objtype[i] == int(_OBJECT.mjOBJ_BODY) and body in ends and 0 not in ends:
                 ends.remove(body)
                 return ends[0] - 1, int(model.body_mocapid[body])
         return body - 1, int(model.body_mocapid[body])
@@ -435,16 +446,12 @@ def read_model(model: str | Path | mujoco.MjSpec) -> mujoco.MjSpec:
         ) from error
 
 
-def _box(name: object, box: Any, size: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+def _box(name: object, box: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return low and high, [size] each."""
     try:
-        low, high = (np.asarray(side, np.float32) for side in box)
-        if size is not None:
-            low, high = np.broadcast_to(low, size), np.broadcast_to(high, size)
+        low, high = (np.broadcast_to(np.asarray(side, np.float32), size) for side in box)
     except (TypeError, ValueError):
-        raise UserError(
-            f"{name} is {shown(box)}: give (low, high), each {size or 'one number or one per number'}"
-        ) from None
+        raise UserError(f"{name} is {shown(box)}: give (low, high), each one number or {size}") from None
     if not np.all(low <= high):  # nor with a NaN
         raise UserError(f"{name} is {shown(box)}: no low may be above its high, and none a NaN")
     return low, high
