@@ -182,6 +182,8 @@ def test_a_nan_in_an_action_ends_that_episode_alone():
         ({"goals": "anywhere"}, "goals is 'anywhere'"),
         ({"starts": {"wrist": 0.0}}, "unknown joint 'wrist': choose one of shoulder, elbow"),
         ({"starts": {"box": (0.0, 1.0)}}, "must be 7 finite numbers"),
+        ({"starts": lambda key: (jnp.zeros(3), jnp.zeros(14))}, "q (3,) and qd (14,): the model has 16 and 14"),
+        ({"starts": lambda key: jnp.zeros(16)}, "a function of arm fails"),
         ({"keyframe": "home"}, "unknown key 'home': choose one of bent"),
         ({"control": "forces"}, "use torques, targets"),
         ({"control": "site"}, "use torques, targets"),

@@ -289,8 +289,13 @@ class MujocoTask(PhysicsEnv):
 
     def draw(self, key: Array) -> tuple[Array, Array]:
         if callable(self._starts):
-            q, qd = self._starts(key)
-            return jnp.asarray(q, jnp.float32), jnp.asarray(qd, jnp.float32)
+            q, qd = (jnp.asarray(values, jnp.float32) for values in self._starts(key))
+            if (q.shape, qd.shape) != ((self.compiled.nq,), (self.compiled.nv,)):
+                raise UserError(
+                    f"starts of {self._name} returns q {q.shape} and qd {qd.shape}: the model has "
+                    f"{self.compiled.nq} and {self.compiled.nv} numbers"
+                )
+            return q, qd
         still = np.zeros(self.compiled.nv) if self._keyframe is None else self.compiled.key_qvel[self._keyframe]
         return _uniform(key, *self._starts), jnp.asarray(still, jnp.float32)
 
