@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dcp.config import Config as Config
     from dcp.critics.contrastive import Contrastive as Contrastive
     from dcp.envs.base import EnvState as EnvState
+    from dcp.envs.mujoco_task import MujocoTask as MujocoTask
     from dcp.envs.registry import make_env as make_env
     from dcp.envs.registry import register_env as register_env
     from dcp.interfaces import Agent as Agent
@@ -39,6 +40,7 @@ _HOMES = {
     "dcp.config": ("Config",),
     "dcp.critics.contrastive": ("Contrastive",),
     "dcp.envs.base": ("EnvState",),
+    "dcp.envs.mujoco_task": ("MujocoTask",),
     "dcp.envs.registry": ("make_env", "register_env"),
     "dcp.lab.trial": ("evaluate",),
     "dcp.interfaces": ("Agent", "CriticState", "Problem", "Representation"),

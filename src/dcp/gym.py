@@ -22,7 +22,8 @@ _BODIES = (
     *("humanoid_big_maze_eval", "ant_push", "ant_soccer", "pusher_easy", "pusher_hard", "pusher_hard_far"),
 )
 _ARM = {"so101_reach": 100, "so101_reach_pose": 100, "so101_push": 150, "so101_lift": 150}
-EPISODE_STEPS = dict.fromkeys(_POINTS, 250) | dict.fromkeys(_BODIES, 1000) | _ARM
+_FETCH = dict.fromkeys(("fetch_reach", "fetch_push", "fetch_slide", "fetch_pick_and_place"), 50)
+EPISODE_STEPS = dict.fromkeys(_POINTS, 250) | dict.fromkeys(_BODIES, 1000) | _ARM | _FETCH
 
 
 def gymnasium_id(name: str) -> str:

@@ -60,6 +60,7 @@ _LAPTOP_ROWS = {
     "so101_push": _CUBE,
     "so101_lift": _CUBE,
     "so101_*": {**_LAPTOP, "fidelity": "fixed"},
+    "fetch_*": _CUBE,  # fixed, because every episode of Gymnasium's tasks draws a start and a goal; else not measured
     "ant_push": _BY_MUJOCO,
     "pusher_*": _BY_MUJOCO,
     "humanoid*": {"steps": 3_000_000, "num_envs": 128, "batch_size": 128, **_PHYSICS_EVALS},
@@ -147,7 +148,7 @@ PRESETS = {
     "smoke": Preset(
         "seconds, once compiled: shows that everything runs, learns nothing",
         _SMOKE,
-        dict.fromkeys(("ant_*", "humanoid*", "pusher_*", "so101_*"), _SMOKE_PHYSICS),
+        dict.fromkeys(("ant_*", "humanoid*", "pusher_*", "so101_*", "fetch_*"), _SMOKE_PHYSICS),
     ),
 }
 

@@ -6,10 +6,11 @@ from dcp.envs import registry
 from dcp.envs.base import Environment
 from dcp.envs.registry import ENVIRONMENTS, make_env, register_env
 from dcp.errors import UserError
+from tests.support.installed import INSTALLED
 from tests.support.toys import LineWorld
 
 
-@pytest.mark.parametrize("name", ENVIRONMENTS)
+@pytest.mark.parametrize("name", INSTALLED)
 def test_every_registered_environment_is_made_under_its_own_name(name: str):
     env = make_env(name)
     assert isinstance(env, Environment)

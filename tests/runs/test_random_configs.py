@@ -17,10 +17,11 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 
 from dcp.cli.main import main
 from dcp.config import Config, Settings
-from dcp.envs.registry import ENVIRONMENTS, make_env
+from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.machine import checks
 from tests.support import compilation
+from tests.support.installed import INSTALLED
 from tests.support.random_configs import FIELDS, ORDINARY, Values, any_values, as_flags, can_be_typed, trainable_values
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +35,7 @@ def same_machine(monkeypatch: pytest.MonkeyPatch):
     """What is accepted depends on free memory and JAX's devices; physics' modules take a second to import."""
     monkeypatch.setattr(checks, "available_memory", lambda: 16 * GIGABYTE)
     monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))  # put back what `devices.prepare` adds
-    for name in ENVIRONMENTS:
+    for name in INSTALLED:
         make_env(name)
 
 

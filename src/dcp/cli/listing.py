@@ -49,14 +49,21 @@ def envs(argv: list[str]) -> int:
     if not no_arguments(argv, "dcp envs", COMMANDS["envs"]):
         return 0
     from dcp.envs.registry import ENVIRONMENTS, make_env
+    from dcp.errors import UserError
 
     table = Table("environment", "physics")
     for column in NUMBERS:
         table.add_column(column, justify="right")
     table.add_column("fixed")
     fixes: dict[str, int] = {}  # what is repaired -> its number below the table
+    missing: dict[str, None] = {}  # sentences
     for name in ENVIRONMENTS:
-        s = make_env(name).spec
+        try:
+            s = make_env(name).spec
+        except UserError as error:  # an extra is not installed
+            table.add_row(name, "not installed")
+            missing[str(error)] = None
+            continue
         for fix in s.fixes:
             fixes.setdefault(fix, len(fixes) + 1)
         numbers = (s.state_size, s.goal_size, s.action_size, _short(s.goal_dims), s.threshold, s.episode_length)
@@ -64,6 +71,7 @@ def envs(argv: list[str]) -> int:
         table.add_row(name, s.physics, *(str(number) for number in numbers), marks)
     show(table)
     _explain(fixes)
+    print("\n".join(missing), end="\n" if missing else "")
     return 0
 
 

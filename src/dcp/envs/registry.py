@@ -78,6 +78,12 @@ def _so101(name: str) -> Environment:
     return import_module("dcp.robots.so101_tasks").TASKS[name](name)  # by name: a robot is no part of the core
 
 
+def _fetch(name: str) -> Environment:
+    from dcp.envs.fetch import Fetch
+
+    return Fetch(name)
+
+
 def _mazes() -> dict[str, Factory]:
     """Return each body in each maze: point_<maze>[_inertia][_eval], ant_<maze>[_eval], humanoid_<maze>[_eval]."""
     points: dict[str, Factory] = {}
@@ -105,6 +111,7 @@ OURS: dict[str, Factory] = _mazes() | {
     "pusher_hard": partial(_pusher, "pusher_hard"),
     "pusher_hard_far": partial(_pusher, "pusher_hard_far"),
     **{f"so101_{task}": partial(_so101, f"so101_{task}") for task in ("reach", "reach_pose", "push", "lift")},
+    **{f"fetch_{task}": partial(_fetch, f"fetch_{task}") for task in ("reach", "push", "slide", "pick_and_place")},
 }
 ENVIRONMENTS = Table(
     "environment", OURS
@@ -205,8 +212,10 @@ def require_control(env: Environment, control: str | None) -> None:
 
 
 def is_ours(env: Environment) -> bool:
-    """Return whether an environment is ours: tests check that ours keep the contract and never change."""
-    return type(env).__module__.startswith(("dcp.envs.", "dcp.robots."))
+    """Return whether an environment is ours: tests check that ours keep the contract and never change. A `MujocoTask`
+    is its user's."""
+    module = type(env).__module__
+    return module.startswith(("dcp.envs.", "dcp.robots.")) and module != "dcp.envs.mujoco_task"
 
 
 def _call(factory: Factory, fidelity: str) -> Environment:
@@ -230,6 +239,8 @@ def _from_module(name: str, fidelity: str) -> Environment:
         raise UserError(f"{shown(name)} is not a function that makes an environment: name it as module:factory")
     try:
         env = _call(cast(Factory, factory), fidelity)
+    except UserError as error:  # such as a MujocoTask's
+        raise UserError(f"{name}(): {error}") from error
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise UserError(f"{name}() fails ({reason}): make it work without arguments") from error

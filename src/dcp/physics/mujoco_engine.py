@@ -8,7 +8,7 @@ and neither the number of threads nor the other environments of a call change a 
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from threading import Lock
@@ -26,14 +26,16 @@ if TYPE_CHECKING:
     from brax.base import Motion, System, Transform
     from mujoco.batch import Batch
 
-# What a task reads of the links: their frames at the start of the step's last frame, as in MJX; at its end; or those at
-# its end with velocities.
-Links = Literal["lagging", "current", "moving"]
+# What a task reads of the links: their frames at the start of the step's last frame, as in MJX; at its end; those at
+# its end with velocities; or frames at its end and all sensors.
+Links = Literal["lagging", "current", "moving", "sensed"]
 _STAGES = {"lagging": mujoco.mjtStage.mjSTAGE_NONE, "current": mujoco.mjtStage.mjSTAGE_POS}
-_STAGES["moving"] = mujoco.mjtStage.mjSTAGE_VEL
-_EXACT = ("qpos", "qvel", "act", "qacc_warmstart")  # all that decides the next step; controls come with it
+_STAGES |= {"moving": mujoco.mjtStage.mjSTAGE_VEL, "sensed": mujoco.mjtStage.mjSTAGE_ACC}
+# All that decides the next step, where a model has it; controls come with it.
+_EXACT = ("qpos", "qvel", "act", "qacc_warmstart", "mocap_pos", "mocap_quat", "eq_active")
 _STATE = mujoco.mjtState
 _UNKEPT = (_STATE.mjSTATE_HISTORY, _STATE.mjSTATE_PLASTIC, _STATE.mjSTATE_PLUGIN)  # would too, if a model had them
+_NEEDS_MEMORY = int(mujoco.mjtEnableBit.mjENBL_SLEEP) | int(mujoco.mjtEnableBit.mjENBL_IPC)
 _SIZES_KEPT = 4  # training's, evaluation's, and two more numbers of environments
 _CALLING = Lock()  # virtual devices or concurrent programs may call at the same time; each call uses all threads
 
@@ -44,6 +46,7 @@ class MujocoState(NamedTuple):
     x: "Transform"  # link frames
     xd: "Motion | tuple[()]"  # where the task asks for it
     exact: Array  # uint32 [2 K]: the integration state, K numbers of 64 bits, which JAX does not have, as pairs of 32
+    read: dict[str, Array] | tuple[()] = ()  # what else the task asks for: rows of fields of MjData
 
 
 class MujocoEngine:
@@ -51,6 +54,8 @@ class MujocoEngine:
 
     `varied`: groups of the model's fields, such as (("body_mass", "body_inertia"),), that each environment multiplies
     by its own factor at each step. Constants that MuJoCo derives from them at compilation stay as in the model.
+    `reads`: rows of more fields of MjData that the state holds, such as {"site_xpos": [0, 2]}. `zeroed`: positions that
+    are set to 0 after each step. `keyframe`: where activations and mocap bodies start, if not as the model says.
     """
 
     def __init__(
@@ -60,39 +65,58 @@ class MujocoEngine:
         threads: int,
         links: Links = "current",
         varied: tuple[tuple[str, ...], ...] = (),
+        reads: Mapping[str, Sequence[int]] | None = None,
+        zeroed: Sequence[int] = (),
+        keyframe: int | None = None,
     ):
         if any(mujoco.mj_stateSize(model, int(part)) for part in _UNKEPT):
             raise UserError(
                 "this engine cannot step a model whose delays, plastic bodies or plugins remember more than q and qd: "
                 "use physics brax"
             )
+        if model.opt.enableflags & _NEEDS_MEMORY:
+            raise UserError("this engine cannot step a model with the flag sleep or ipc: leave it out")
         model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)  # we reset environments that diverge
         self.sys, self.frames, self.threads, self.links, self.varied = model, frames, threads, links, varied
+        self.reads = {name: np.asarray(rows) for name, rows in (reads or {}).items()}
+        self.zeroed = np.asarray(zeroed, int)
+        data = mujoco.MjData(model)
+        if keyframe is not None:
+            mujoco.mj_resetDataKeyframe(model, data, keyframe)
+        self._first = np.concatenate([np.ravel(getattr(data, name)).astype(np.float64) for name in _EXACT])  # [K]
         self._batch = lru_cache(maxsize=_SIZES_KEPT)(self._make_batch)
         self._quaternions = _quaternions(model)
         number = model.nbody - 1  # links; body 0 is the world
         self._shapes = {"q": (model.nq,), "qd": (model.nv,), "pos": (number, 3), "rot": (number, 4)}
         if links == "moving":
             self._shapes |= {"vel": (number, 3), "ang": (number, 3)}
+        for name, rows in self.reads.items():
+            self._shapes[name] = (len(rows), *getattr(data, name).shape[1:])
 
     def init(self, q: Array, qd: Array) -> MujocoState:
         return self._call(self._start, q, qd)
 
-    def step(self, state: MujocoState, control: Array, factors: Array | None = None) -> MujocoState:
-        """factors [groups of `varied`]"""
-        optional = () if factors is None else (factors,)
-        return self._call(self._advance, state.exact, control, *optional)
+    def step(
+        self, state: MujocoState, control: Array, factors: Array | None = None, mocap: Array | None = None
+    ) -> MujocoState:
+        """factors [groups of `varied`]; mocap [M, 7]: where mocap bodies are from now on, place and quaternion"""
+        given = {name: value for name, value in (("factors", factors), ("mocap", mocap)) if value is not None}
+
+        def advance(exact: Any, control: Any, *optional: Any) -> dict[str, np.ndarray]:
+            return self._advance(exact, control, **dict(zip(given, optional, strict=True)))
+
+        return self._call(advance, state.exact, control, *given.values())
 
     def _call(self, function: Callable[..., Any], *inputs: Array) -> MujocoState:
         from brax.base import Motion, Transform
 
         shapes = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in self._shapes.items()}
-        numbers = self.sys.nq + 2 * self.sys.nv + self.sys.na
-        shapes["exact"] = jax.ShapeDtypeStruct((2 * numbers,), jnp.uint32)
+        shapes["exact"] = jax.ShapeDtypeStruct((2 * len(self._first),), jnp.uint32)
         got = jax.pure_callback(function, shapes, *inputs, vmap_method="broadcast_all")
         x = Transform(pos=got["pos"], rot=got["rot"])
         xd = Motion(vel=got["vel"], ang=got["ang"]) if self.links == "moving" else ()
-        return MujocoState(got["q"], got["qd"], x, xd, got["exact"])
+        read = {name: got[name] for name in self.reads}
+        return MujocoState(got["q"], got["qd"], x, xd, got["exact"], read or ())
 
     # On the host, with arrays [..., K] for any number of environments.
 
@@ -100,7 +124,7 @@ class MujocoEngine:
         q, qd = np.asarray(q), np.asarray(qd)
         with _calling():
             batch = self._batch(int(np.prod(q.shape[:-1])))
-            start = np.zeros((batch.nsim, self.sys.nq + 2 * self.sys.nv + self.sys.na))
+            start = np.tile(self._first, (batch.nsim, 1))
             start[:, : self.sys.nq] = q.reshape(batch.nsim, -1)
             start[:, self.sys.nq : self.sys.nq + self.sys.nv] = qd.reshape(batch.nsim, -1)
             if self.links == "lagging":
@@ -110,17 +134,25 @@ class MujocoEngine:
             self._run(batch, lambda: batch.forward(stage=int(stage)))
             return self._read(batch, q.shape[:-1])
 
-    def _advance(self, exact: Any, control: Any, factors: Any = None) -> dict[str, np.ndarray]:
+    def _advance(self, exact: Any, control: Any, factors: Any = None, mocap: Any = None) -> dict[str, np.ndarray]:
         exact, control = np.asarray(exact), np.asarray(control)
         with _calling():
             batch = self._batch(int(np.prod(exact.shape[:-1])))
             self._write(batch, np.ascontiguousarray(exact.reshape(batch.nsim, -1)).view(np.float64))
             control = control.reshape(batch.nsim, -1)
             batch.bind("ctrl")[:] = control
+            sound = np.isfinite(control).all(axis=1)
             if factors is not None:
                 self._vary(batch, np.asarray(factors, np.float64).reshape(batch.nsim, -1))
+            if mocap is not None:
+                poses = np.asarray(mocap).reshape(batch.nsim, -1, 7)
+                sound &= np.isfinite(poses).all(axis=(1, 2))
+                batch.bind("mocap_pos")[:], batch.bind("mocap_quat")[:] = poses[..., :3], poses[..., 3:]
             self._run(batch, lambda: batch.step(nstep=self.frames, stage=int(_STAGES[self.links])))
-            batch.bind("qpos")[~np.isfinite(control).all(axis=1)] = np.nan  # MuJoCo would take it for a zero
+            if len(self.zeroed):
+                batch.bind("qpos")[:, self.zeroed] = 0.0
+                self._run(batch, lambda: batch.forward(stage=int(_STAGES[self.links])))
+            batch.bind("qpos")[~sound] = np.nan  # MuJoCo would take it for a zero
             return self._read(batch, exact.shape[:-1])
 
     def _vary(self, batch: "Batch", factors: np.ndarray) -> None:
@@ -141,8 +173,9 @@ class MujocoEngine:
         start = 0
         for name in _EXACT:
             field = batch.bind(name)
-            field[:] = rows[:, start : start + field.shape[1]]
-            start += field.shape[1]
+            size = int(np.prod(field.shape[1:]))
+            field[:] = rows[:, start : start + size].reshape(field.shape)
+            start += size
 
     def _run(self, batch: "Batch", call: Callable[[], None]) -> None:
         from mujoco.batch import SimulationError
@@ -157,7 +190,9 @@ class MujocoEngine:
         out |= {"pos": batch.bind("xpos")[:, 1:], "rot": batch.bind("xquat")[:, 1:]}
         if self.links == "moving":
             out |= self._motion(batch)
-        rows = np.concatenate([batch.bind(name) for name in _EXACT], axis=1)  # [N, K]
+        out |= {name: batch.bind(name)[:, rows] for name, rows in self.reads.items()}
+        exact = [batch.bind(name).reshape(batch.nsim, -1) for name in _EXACT]
+        rows = np.concatenate(exact, axis=1)  # [N, K]
         with np.errstate(over="ignore", invalid="ignore"):  # what diverged may not fit
             arrays = {name: part.astype(np.float32).reshape(*many, *part.shape[1:]) for name, part in out.items()}
         return {**arrays, "exact": rows.view(np.uint32).reshape(*many, -1)}
@@ -172,7 +207,7 @@ class MujocoEngine:
         from mujoco.batch import Batch
 
         batch = Batch(self.sys, number, self.threads)
-        for name in ("xpos", "xquat", *(("cvel", "subtree_com") if self.links == "moving" else ())):
+        for name in ("xpos", "xquat", *self.reads, *(("cvel", "subtree_com") if self.links == "moving" else ())):
             batch.bind(name)  # from now on it is copied out after each call
         return batch
 

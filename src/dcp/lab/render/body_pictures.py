@@ -20,7 +20,7 @@ STEEP = -68.0  # over walls
 AZIMUTH_MAZE, AZIMUTH = 180.0, 90.0
 MARGIN = 1.04
 SKY_LOW, SKY_HIGH = "#FFFFFF", "#DCE8F2"
-MOVABLE, HIDDEN = ("ball", "box", "object", "cube"), ("target", "goal")  # hidden: the models' own goal markers
+MOVABLE, HIDDEN = ("ball", "box", "object", "object0", "cube"), ("target", "goal")  # hidden: models' goal markers
 WALL_SHARE = 0.4  # how much of a wall's height is drawn
 LAMP = (0.35, 0.45, -1.0)  # where its light goes
 SAMPLES = 4  # per pixel, against jagged edges
@@ -101,13 +101,14 @@ VIEWS = {
     "ant_push": View(np.array([-6.5, -6.5, 0.0]), np.array([24.0, 24.0, 1.0]), AZIMUTH, STEEP, -50.0, near=13.0),
     "ant_soccer": View(np.array([-6.5, -6.5, 0.0]), np.array([6.5, 6.5, 1.0]), AZIMUTH, -50.0, -40.0, near=7.0),
     "so101": View(np.array([0.0, -0.28, 0.0]), np.array([0.4, 0.28, 0.33]), 140.0, -28.0, -28.0, near=0.6),
+    "fetch": View(np.array([0.2, 0.2, 0.0]), np.array([1.7, 1.3, 1.1]), 132.0, -22.0, -22.0, near=1.6),
     "pusher": View(np.array([-0.3, -0.9, -0.325]), np.array([1.1, 0.5, 0.2]), AZIMUTH + 180.0, -48.0, -40.0, near=1.2),
 }
 
 
 def view_of(spec: EnvSpec, model: mujoco.MjSpec) -> View:
     """Return what is shown: the maze, the box in the table above, or the model's own extent."""
-    kind = next((kind for kind in ("pusher", "so101") if spec.name.startswith(kind)), spec.name)
+    kind = next((kind for kind in ("pusher", "so101", "fetch") if spec.name.startswith(kind)), spec.name)
     if spec.maze is not None:
         scale, cells = spec.maze.scale, np.array(spec.maze.walls.shape)
         low, high = scale * (np.full(2, 0.5) - BORDER), scale * (cells - 1.5 + BORDER)
@@ -159,7 +160,7 @@ def tile_of(spec: EnvSpec) -> float:
 
 def body_colour(body: str) -> str:
     """Return blue for what acts, orange for what is pushed, grey for what does not move."""
-    return {"world": WALL, **dict.fromkeys(MOVABLE, ORANGE)}.get(body, BLUE)
+    return {"world": WALL, "table0": WALL, **dict.fromkeys(MOVABLE, ORANGE)}.get(body, BLUE)
 
 
 def drawn_model(spec: mujoco.MjSpec, view: View, tile: float, width: int, height: int) -> mujoco.MjModel:

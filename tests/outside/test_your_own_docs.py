@@ -1,4 +1,5 @@
-"""docs/your_own_parts.md: its files are written to a folder, its Python runs, and its commands are accepted."""
+"""docs/your_own_environment.md and your_own_parts.md: their files are written to a folder, their Python runs, and their
+commands are accepted."""
 
 import re
 import shlex
@@ -16,7 +17,7 @@ from dcp.methods import table as methods_table  # noqa: F401  fills the tables
 from dcp.presets import preset_config
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "your_own_parts.md").read_text()
+PAGE = "".join((ROOT / "docs" / f"your_own_{page}.md").read_text() for page in ("environment", "parts"))
 BLOCKS = re.findall(r"^```(?:python|toml)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 COMMANDS = re.findall(r"^    dcp (.*)$", PAGE, re.MULTILINE)
 
@@ -39,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory):
     sys.path.append(str(path))
     yield path
     sys.path.remove(str(path))
-    for name in ("my_parts", "my_rows"):
+    for name in ("my_parts", "my_rows", "my_tasks"):
         sys.modules.pop(name, None)
     for kind, table in TABLES.items():
         for name in table.keys() - rows[kind].keys():
@@ -77,8 +78,9 @@ def test_each_part_alone_can_be_traced_beside_ours(folder: Path):
         {"score": "my_parts:halfway"},
         {"critic": "my_parts:LearnedTemperature"},
         {"network": "my_parts:Sines"},
-        {"env": "my_parts:Line"},
-        {"env": "my_parts:zigzag"},
+        {"env": "my_tasks:Line"},
+        {"env": "my_tasks:zigzag"},
+        {"env": "my_tasks:two_joint_arm"},
         {"activation": "jax.nn:gelu"},
     ]
     for chosen in settings:
