@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dcp.config import Config, fields_where, shown
+from dcp.config import Config, Settings, fields_where, shown
 from dcp.errors import UserError
 
 PAPER = Config().resolve(episode_length=1000)
@@ -201,3 +201,7 @@ def test_facts_about_settings_are_stated_at_the_settings():
     assert "split_batches" in fields_where(run_decides=True) and "batch_size" not in fields_where(run_decides=True)
     assert fields_where(compared=False, grows=True) == ("steps", "num_evals")
     assert fields_where(of_method=True, code=True) == ("critic", "command", "condition")
+
+
+def test_a_run_has_a_path_in_words_before_its_types_are_checked():
+    assert Settings(network={"a": 1}).run_path.startswith("point_u_maze/dcp-")  # pyright: ignore[reportArgumentType]

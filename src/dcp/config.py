@@ -223,7 +223,7 @@ class Settings:
         own = [part for part in parts if part is not None and None in parts]  # all of them: the method is a label
         own += [self.network] * (self.network != "mlp")
         own += [_named(values) for kind in PARTS if is_code(getattr(self, kind)) and (values := self.settings_of(kind))]
-        method = "-".join([self.method, *own]).replace(":", ".")
+        method = "-".join(map(str, [self.method, *own])).replace(":", ".")
         return f"{self.env.replace(':', '.')}/{method}/seed_{self.seed}"
 
     @property

@@ -144,7 +144,7 @@ def test_a_burst_may_stand_before_the_run(run: Path, capsys):
 
 
 def test_a_narrow_terminal_cuts_nothing_off(run: Path, capsys, monkeypatch):
-    monkeypatch.setattr("dcp.cli.main.PIPE_WIDTH", 80)
+    monkeypatch.setattr("dcp.cli.working.PIPE_WIDTH", 80)
     assert main(["eval", str(run)]) == 0
     assert "…" not in capsys.readouterr().out
 

@@ -113,9 +113,9 @@ class Grids(Loader):
         self.files = [self.path]
 
     def _text(self, tree: Any) -> bytes:
-        if not isinstance(tree, dict):
-            return toml(tree).encode()
         try:
+            if not isinstance(tree, dict):
+                return toml(tree).encode()
             return "".join(f"{json.dumps(key)} = {toml(value)}\n" for key, value in tree.items()).encode()
         except RecursionError:  # a value is nested too deeply for Python to write
             return b"preset = " + b"[" * 400 + b"]" * 400

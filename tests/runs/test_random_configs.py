@@ -153,7 +153,7 @@ FAST_COMPILATION = {
 UNCACHED = {"JAX_COMPILATION_CACHE_DIR": "", "DCP_CACHE_DIR": "off"}  # nobody will ask for these programs again
 
 
-SHOWN = {"method": 4, "energy": 4, "contrastive_loss": 4, "score": 6, "activation": 2}  # field -> how many values
+SHOWN = {"method": 4, "energy": 4, "contrastive_loss": 4, "score": 7, "activation": 2}  # field -> how many values
 
 
 def covering(drawn: list[Values]) -> list[Values]:
