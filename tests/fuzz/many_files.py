@@ -56,8 +56,10 @@ def _is_harmless(event: str, arguments: tuple[Any, ...]) -> bool:
     if event == "import":
         top = arguments[0].partition(".")[0]
         return arguments[0] in sys.modules or (top in _libraries() and top not in HOSTILE_MODULES)
-    if event == "exec":  # the code of a module
-        return getattr(arguments[0], "co_filename", "<string>").startswith((sys.base_prefix, sys.prefix, _REPOSITORY))
+    if event == "exec":  # the code of a module, or what a library's module makes when it is imported
+        return _is_importing() or getattr(arguments[0], "co_filename", "<string>").startswith(
+            (sys.base_prefix, sys.prefix, _REPOSITORY)
+        )
     if event == "socket.__new__":
         return arguments[1] == socket.AF_UNIX
     if event in ("compile", "marshal.loads") and _is_importing():  # judged by the event "import"

@@ -10,7 +10,7 @@ import numpy as np
 from dcp.components import describe, shown
 from dcp.config import Config, Settings
 from dcp.envs.registry import OURS
-from dcp.errors import UserError
+from dcp.errors import UserError, shown
 from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, FAULT_FILE, METRICS_FILE, POLICY_FILE
 from dcp.files.run_folder import load_run, read_config_file
 from dcp.lab.run_collection import METRICS
@@ -85,7 +85,8 @@ def _require_ours(config: Config) -> None:
     if config.eval_episodes < 2:
         raise UserError("the run evaluates on a single episode, which has no standard error: use more eval_episodes")
     if code := config.code:
-        raise UserError(f"the run names code of its own ({', '.join(code.values())}), which nobody else has")
+        names = ", ".join(map(shown, code.values()))
+        raise UserError(f"the run names code of its own ({names}), which nobody else has")
     envs = {config.env, config.eval_env or config.env}
     unknown = [("environment", name) for name in sorted(envs - OURS.keys())]
     unknown += [] if config.method in OUR_METHODS else [("method", config.method)]

@@ -122,7 +122,7 @@ def parse_grid(content: dict[str, Any], source: str) -> GridFile:
         _fields(tables["set"], "[set]", source),
         _listed(tables["product"], "[product]", source),
         tuple(_zip(table, source) for table in zips),
-        {pattern: _fields(row, f'[rows."{pattern}"]', source) for pattern, row in tables["rows"].items()},
+        {pattern: _fields(row, f'[rows."{shown(pattern)[1:-1]}"]', source) for pattern, row in tables["rows"].items()},
     )
     _refuse_doubles(grid)
     return grid
@@ -195,7 +195,9 @@ def _refuse_doubles(grid: GridFile) -> None:
     for pattern, row in grid.rows.items():
         for name in row:
             if homes.get(name, "[set]") != "[set]":  # a row may change what [set] says
-                raise UserError(f'{grid.source}: {name} is in {homes[name]} and in [rows."{pattern}"]: keep it in one')
+                raise UserError(
+                    f'{grid.source}: {name} is in {homes[name]} and in [rows."{shown(pattern)[1:-1]}"]: keep it in one'
+                )
 
 
 def expand(grid: GridFile, where: Sequence[str] = ()) -> list[Run]:

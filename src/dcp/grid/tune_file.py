@@ -155,7 +155,7 @@ def parse_tune_file(content: dict[str, Any], source: str) -> TuneFile:
         raise UserError(f"{source} has no [search]: give settings there, such as width = [64, 128]")
     fixed = {name: "[product]" for name in grid.product} | {name: "[[zip]]" for zipped in grid.zips for name in zipped}
     fixed |= {name: "[set]" for name in grid.set}
-    fixed |= {name: f'[rows."{pattern}"]' for pattern, row in grid.rows.items() for name in row}
+    fixed |= {name: f'[rows."{shown(pattern)[1:-1]}"]' for pattern, row in grid.rows.items() for name in row}
     space = {}
     for name, given in _flat(search).items():
         space[name] = _searched(name, given, source)

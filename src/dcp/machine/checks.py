@@ -170,7 +170,8 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     config = Config(**vars(settings))
     chunked, num_envs, length = spec.in_chunks(config.action_chunk), config.num_envs, config.window or 0
     agent = make_agent(config, chunked)
-    wanted, hindsight = Learner(config, chunked, agent).needs, goals_of(agent)
+    known = Learner(config, chunked, agent)
+    wanted, hindsight = known.needs, goals_of(agent)
 
     def rows(number: int) -> Transition:
         shape = (number, num_envs)
@@ -184,7 +185,7 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
         return relabel(windows, spec, config.discount, key, wanted, hindsight, config.action_chunk)
 
     key = jax.eval_shape(lambda: jax.random.key(0))
-    learner, learner_bytes = _learner(config, chunked)
+    learner, learner_bytes = _learner(known, config, chunked)
     goals = jax.ShapeDtypeStruct((num_envs, spec.goal_size), jnp.float32)
     # XLA's temporaries, by its own account. For each pair of a window's rows two numbers for the occupancy, or a byte
     # for hits; an update keeps tables of [B, B] and what the gradient needs of each layer of each network's passes.
@@ -206,21 +207,23 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _learner(config: Config, spec: EnvSpec) -> tuple[LearnerState, int]:
+def _learner(known: Learner, config: Config, spec: EnvSpec) -> tuple[LearnerState, int]:
     """Return a learner's shapes and its bytes. Of deep networks of ours two shallow ones are traced, since every four
     layers more take as much: tracing thousands of layers takes minutes."""
 
-    def shapes(depth: int) -> LearnerState:
-        shallow = replace(config, depth=depth, residual_every=0)
-        init = Learner(shallow, spec, make_agent(shallow, spec)).init
-        return jax.eval_shape(init, jax.eval_shape(lambda: jax.random.key(0)))
+    def shapes(learner: Learner) -> LearnerState:
+        return jax.eval_shape(learner.init, jax.eval_shape(lambda: jax.random.key(0)))
+
+    def shallow(depth: int) -> LearnerState:
+        settings = replace(config, depth=depth, residual_every=0)
+        return shapes(Learner(settings, spec, make_agent(settings, spec)))
 
     if config.depth <= MOST_TRACED or config.network not in ("mlp", "residual"):
-        learner = shapes(config.depth)
+        learner = shapes(known)
         return learner, _bytes(learner)
     least = 4 + config.depth % 4
-    learner = shapes(least)
-    more = _bytes(shapes(least + 4)) - _bytes(learner)
+    learner = shallow(least)
+    more = _bytes(shallow(least + 4)) - _bytes(learner)
     return learner, _bytes(learner) + (config.depth - least) // 4 * more
 
 
