@@ -14,7 +14,7 @@ import jax
 from dcp.cli.grid import exit_code
 from dcp.cli.main import EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.cli.train import TrainOptions, outcome, show_results
-from dcp.config import Config, Settings, cores
+from dcp.config import Config, Settings, Tracking, cores
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
 from dcp.files import PLOTS_DIR
@@ -140,7 +140,7 @@ def steps_to_resume(folder: Path, asked: Settings) -> int | None:
 
 def finished(folder: Path, options: TrainOptions) -> int:
     if options.plots and not any((folder / PLOTS_DIR).glob("*")):
-        show_results(folder, True, options.tracking)  # the process that finished the run may not have drawn them
+        show_results(folder, options)  # the process that finished the run may not have drawn them
     return 0
 
 
@@ -155,7 +155,7 @@ def stopped(stop: Interrupted, options: TrainOptions) -> int:
         print("Stopped before the first evaluation: nothing was kept.")
         return EXIT_INTERRUPTED
     print(f"Stopped after {stop.evaluations} evaluations; the results so far were kept.")
-    show_results(stop.folder, options.plots)
+    show_results(stop.folder, replace(options, tracking=Tracking()))
     return EXIT_INTERRUPTED
 
 
@@ -252,7 +252,7 @@ def _show(runs: dict[int, tuple[Path, Row]], options: TrainOptions) -> None:
     for seed, (_, row) in runs.items():
         print(f"Seed {seed} trained for {outcome(row | {'env_steps': int(row['env_steps'])})}")
     for folder, _ in runs.values():
-        show_results(folder, options.plots, options.tracking)
+        show_results(folder, options)
 
 
 def _as_jobs(options: TrainOptions, given: dict[str, Any], own: tuple[Gpu, ...]) -> int:

@@ -1,5 +1,8 @@
 """`dcp train`: read settings from flags, a preset or a saved config; train, plot, and say where the files are."""
 
+import os
+import subprocess
+import sys
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -7,9 +10,9 @@ from typing import Any, Literal
 from dcp.cli.flags import parse, read
 from dcp.cli.main import COMMANDS, EXIT_CODES
 from dcp.config import PARTS, WITH_SETTINGS, Config, Settings, Tracking
-from dcp.errors import UserError
+from dcp.errors import EXIT_MISTAKE, RunError, UserError
 from dcp.files import CONFIG_FILE, PLOTS_DIR
-from dcp.named_code import require_allowed
+from dcp.named_code import allowed_and_imported, require_allowed
 from dcp.presets import PRESETS, preset_overrides
 
 
@@ -97,7 +100,7 @@ def main(argv: list[str]) -> int:
         return stopped(stop, options)
     assert run.folder is not None
     print(f"Trained for {outcome(run.rows[-1])}")
-    show_results(run.folder, options.plots, options.tracking)
+    show_results(run.folder, options)
     return 0
 
 
@@ -216,16 +219,29 @@ def outcome(last: dict[str, float]) -> str:
     )
 
 
-def show_results(folder: Path, plots: bool, tracking: Tracking = Tracking()) -> None:  # noqa: B008
-    paths = sorted(path for path in folder.iterdir() if path.is_file())
-    if plots:
-        from dcp.lab.build_report import save_run_plots
-
-        paths += save_run_plots(folder)
-        if tracking.trackers:
+def show_results(folder: Path, options: TrainOptions) -> None:
+    """Print the run's files, and draw its pictures. Raise after that if they could not be drawn."""
+    print("Results:")
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        print(f"  {path}")
+    if options.plots:
+        for path in _draw(folder, options.cache):
+            print(f"  {path}")
+        if options.tracking.trackers:
             from dcp.runs.tracking import show_pictures
 
-            show_pictures(folder, folder / PLOTS_DIR, tracking)
-    print("Results:")
-    for path in paths:
-        print(f"  {path}")
+            show_pictures(folder, folder / PLOTS_DIR, options.tracking)
+
+
+def _draw(folder: Path, cache: str | None) -> list[str]:
+    """Draw a run in a process of its own, on the CPU, since this one may hold the GPU's memory. -> the files"""
+    command = [sys.executable, "-P", "-m", "dcp.lab.run_plots", str(folder), *allowed_and_imported()]
+    chosen = {"JAX_PLATFORMS": "cpu"} | ({} if cache is None else {"DCP_CACHE_DIR": cache})
+    sys.stdout.flush()
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=os.environ | chosen)
+    lines = done.stdout.splitlines()
+    if done.returncode:
+        why = lines[-1] if lines else f"the process that draws them ended with {done.returncode}"
+        kind = UserError if done.returncode == EXIT_MISTAKE else RunError
+        raise kind(f"the run is kept, but its pictures could not be drawn: {why}")
+    return lines
