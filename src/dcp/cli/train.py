@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -119,21 +119,24 @@ def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
     if stored is None and given.get("pool_seed") is not None:
         settings = replace(settings, pool_seed_sha256=None)  # the stored checksum belongs to the config's own file
     settings = _without_settings_of_replaced_parts(settings, given)
-    parts = _chosen_parts(settings, given, argv)
-    options = parse(TrainOptions(settings=settings), argv, "dcp train", _description(), parts, FIRST_FLAGS)
-    _require_sense(options, given)
-    if "steps" in given and not {"num_evals", "config"} & set(given) and stored is None:
-        options = replace(options, settings=_with_evaluations_that_fit(options.settings))
-    if options.resume == AUTO and not options.seeds:
-        from dcp.runs.folder import holds_run
-        from dcp.runs.run_status import read_plan
+    parts: dict[str, type] = {}
+    if any("." in name for name in given) or "-h" in argv or "--help" in argv:
+        from dcp.cli.around_training import chosen_parts
 
-        folder = options.runs_dir / options.settings.run_path
-        if not holds_run(folder):
-            return replace(options, resume=None)
-        if "num_evals" not in given and "config" not in given:  # the run may have planned fewer than the preset
-            options = replace(options, settings=replace(options.settings, num_evals=read_plan(folder)[0].num_evals))
-        return replace(options, resume=str(folder))
+        parts = chosen_parts(settings, given)
+    options = parse(TrainOptions(settings=settings), argv, "dcp train", _description(), parts, FIRST_FLAGS)
+    if options.resume or options.seeds or {"seeds", "seeds_as"} & set(given):
+        from dcp.cli.around_training import require_sense
+
+        require_sense(options, given)
+    if "steps" in given and not {"num_evals", "config"} & set(given) and stored is None:
+        from dcp.cli.around_training import with_evaluations_that_fit
+
+        options = replace(options, settings=with_evaluations_that_fit(options.settings))
+    if options.resume == AUTO and not options.seeds:
+        from dcp.cli.around_training import resumed_automatically
+
+        return resumed_automatically(options, given)
     return options
 
 
@@ -153,19 +156,6 @@ def _start(given: dict[str, Any], stored: Settings | None) -> Settings:
     return replace(stored or Settings(), **overrides)
 
 
-def _with_evaluations_that_fit(settings: Settings) -> Settings:
-    """Plan fewer evaluations if the preset's do not fit into the budget, because the user set only the budget."""
-    from dcp.envs.registry import env_of
-
-    try:
-        resolved = settings.resolve(env_of(settings).spec.episode_length)
-    except UserError:
-        return settings  # the checks report what is wrong
-    if settings.violations() or resolved.num_iterations >= settings.num_evals:
-        return settings
-    return replace(settings, num_evals=max(1, resolved.num_iterations))
-
-
 def _without_settings_of_replaced_parts(settings: Settings, given: dict[str, Any]) -> Settings:
     """Drop a config's settings for a part that a flag replaces."""
     replaced = [kind for kind in WITH_SETTINGS if given.get(kind) not in (None, getattr(settings, kind))]
@@ -173,36 +163,6 @@ def _without_settings_of_replaced_parts(settings: Settings, given: dict[str, Any
         replaced += [kind for kind in PARTS if getattr(settings, kind) is None]
     kept = {name: value for name, value in settings.component_settings.items() if name.split(".")[0] not in replaced}
     return replace(settings, component_settings=kept)
-
-
-def _chosen_parts(settings: Settings, given: dict[str, Any], argv: list[str]) -> dict[str, type]:
-    """Return the classes of the chosen critic, command, condition, network and hindsight: their settings are flags too.
-
-    They are looked up only if such a flag is given, or for the help.
-    """
-    named = {name: given[name] for name in ("method", *WITH_SETTINGS) if name in given}
-    if not any("." in name for name in given) and not (named and ("-h" in argv or "--help" in argv)):
-        return {}
-    from dcp.components import TABLES
-    from dcp.methods.table import named_parts
-
-    chosen = replace(settings, **named)
-    rows = {**named_parts(chosen), "hindsight": chosen.hindsight}
-    classes = {kind: TABLES[kind].find(rows[kind]) for kind in WITH_SETTINGS}
-    return {kind: found for kind, found in classes.items() if isinstance(found, type) and is_dataclass(found)}
-
-
-def _require_sense(options: TrainOptions, given: dict[str, Any]) -> None:
-    if options.resume is not None and options.overwrite:
-        raise UserError("--resume resumes what --overwrite would replace: give only one of them")
-    if not options.seeds:
-        if options.seeds_as is not None or "seeds" in given:
-            raise UserError("--seeds needs at least one seed, such as --seeds 0 1 2")
-        return
-    if "seed" in given:
-        raise UserError("--seed and --seeds both say which seeds: give only one of them")
-    if options.resume not in (None, AUTO):
-        raise UserError(f"--resume names one run's folder, and --seeds several runs: use --resume {AUTO} with --seeds")
 
 
 def _description() -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from dcp.errors import UserError
-from dcp.files.writing import require_no_links_out
+from dcp.files import require_no_links_out
 from dcp.lab.aggregate_scores import aggregate_section
 from dcp.lab.burst_tables import burst_sections
 from dcp.lab.curves import XAxis, curve_data, curve_panels, curve_section

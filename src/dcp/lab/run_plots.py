@@ -19,8 +19,8 @@ import jax
 from dcp.config import Config
 from dcp.envs.registry import env_of
 from dcp.errors import EXIT_MISTAKE, UserError, one_line
+from dcp.files import require_no_links_out
 from dcp.files.run_folder import load_run
-from dcp.files.writing import require_no_links_out
 from dcp.lab.curves import run_figure
 from dcp.lab.episodes import ShownPolicy, play, shows_maze
 from dcp.lab.landscape_figure import landscapes_figure

@@ -19,7 +19,8 @@ from dcp.interfaces import goals_of
 from dcp.learner import Learner, LearnerState
 from dcp.machine import devices
 from dcp.methods.table import make_agent
-from dcp.replay import ENVS_AT_ONCE, OF_OUTCOMES, reads_falls, relabel
+from dcp.outcomes import ENVS_AT_ONCE
+from dcp.replay import OF_OUTCOMES, reads_falls, relabel
 from dcp.types import Array, EnvSpec, Transition
 
 if TYPE_CHECKING:
