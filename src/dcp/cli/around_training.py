@@ -57,8 +57,6 @@ def chosen_parts(settings: Settings, given: dict[str, Any]) -> dict[str, type]:
     They are looked up only if such a flag is given, or for the help of a part that is named.
     """
     named = {name: given[name] for name in ("method", *WITH_SETTINGS) if name in given}
-    if not named and not any("." in name for name in given):
-        return {}
     chosen = replace(settings, **named)
     rows = {**named_parts(chosen), "hindsight": chosen.hindsight}
     classes = {kind: TABLES[kind].find(rows[kind]) for kind in WITH_SETTINGS}

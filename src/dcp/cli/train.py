@@ -120,7 +120,8 @@ def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
         settings = replace(settings, pool_seed_sha256=None)  # the stored checksum belongs to the config's own file
     settings = _without_settings_of_replaced_parts(settings, given)
     parts: dict[str, type] = {}
-    if any("." in name for name in given) or "-h" in argv or "--help" in argv:
+    names_part = bool({"method", *WITH_SETTINGS} & set(given)) and bool({"-h", "--help"} & set(argv))  # in the help
+    if names_part or any("." in name for name in given):
         from dcp.cli.around_training import chosen_parts
 
         parts = chosen_parts(settings, given)

@@ -7,7 +7,6 @@ other rows are not positives but still serve as negatives. `energies.py` has the
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from inspect import signature
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -98,17 +97,11 @@ def logsumexp_of_rows(logits: Array) -> Array:
 
 def contrast(name: str, logits: Array, valid: Array | None) -> Array:
     """Return the loss of this name. A user's loss without a `valid` argument works as long as there are no chunks."""
-    return CONTRASTIVE_LOSSES.find(name)(logits) if valid is None else loss_of_chunks(name)(logits, valid)
+    if valid is None:
+        return CONTRASTIVE_LOSSES.find(name)(logits)
+    from dcp.critics.energies import loss_of_chunks
 
-
-def loss_of_chunks(name: str) -> Contrast:
-    """Return the loss of this name, or refuse one without a `valid` argument."""
-    loss = CONTRASTIVE_LOSSES.find(name)
-    if len(signature(loss).parameters) < 2:
-        raise UserError(
-            f"the contrastive loss {name} takes logits alone: give it a second argument, valid [B], for action chunks"
-        )
-    return loss
+    return loss_of_chunks(name)(logits, valid)
 
 
 def logsumexp_penalty(logits: Array) -> Array:

@@ -1,11 +1,20 @@
 """Energies and contrastive losses besides the paper's, and the Eikonal penalty of a distance."""
 
 from collections.abc import Callable
+from inspect import signature
 
 import jax
 import jax.numpy as jnp
 
-from dcp.critics.contrastive import Energy, backward_infonce, logsumexp_of_rows, pairwise_square
+from dcp.critics.contrastive import (
+    CONTRASTIVE_LOSSES,
+    Contrast,
+    Energy,
+    backward_infonce,
+    logsumexp_of_rows,
+    pairwise_square,
+)
+from dcp.errors import UserError
 from dcp.interfaces import Problem
 from dcp.types import Array, Batch, masked_mean
 
@@ -63,6 +72,16 @@ def binary_nce(logits: Array, valid: Array | None = None) -> Array:
     signs = 2.0 * jnp.eye(logits.shape[0]) - 1.0
     judged = None if valid is None else ~jnp.diag(~valid)  # [B, B]
     return masked_mean(jax.nn.softplus(-signs * logits), judged)
+
+
+def loss_of_chunks(name: str) -> Contrast:
+    """Return the loss of this name, or refuse one without a `valid` argument."""
+    loss = CONTRASTIVE_LOSSES.find(name)
+    if len(signature(loss).parameters) < 2:
+        raise UserError(
+            f"the contrastive loss {name} takes logits alone: give it a second argument, valid [B], for action chunks"
+        )
+    return loss
 
 
 # Distances, and how steep they are.
