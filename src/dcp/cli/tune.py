@@ -37,7 +37,7 @@ from dcp.runs.folder import FolderLock
 @dataclass(frozen=True)
 class TuneOptions:
     file: Annotated[tuple[Path, ...], POSITIONAL] = ()
-    """A grid file (TOML) with [search] and [tune]; see docs/grid.md."""
+    """A grid file (TOML) with [search] and [tune]."""
     trials: int | None = None
     """Trials in all, also those of earlier calls. Default: the file's, or 30."""
     where: tuple[str, ...] = ()
