@@ -15,7 +15,7 @@ from stable_baselines3 import SAC, HerReplayBuffer
 import dcp
 from dcp.evaluation import measure, rollout
 from dcp.gym import gymnasium_id
-from dcp.interop.sb3 import policy_of
+from dcp.interop.goal_env import policy_of
 from dcp.policies.wrappers import HostPolicy
 
 

@@ -12,8 +12,7 @@ from dcp import algorithm as trainer_module
 from dcp.algorithm import Algorithm, make_algorithm
 from dcp.config import Config
 from dcp.critics.contrastive import Contrastive
-from dcp.envs.mazes import parse_layout
-from dcp.envs.point_tasks import PointMaze
+from dcp.envs.mazes import PointMaze, parse_layout
 from dcp.errors import UserError
 from dcp.evaluation import evaluation_key
 from dcp.interfaces import Agent

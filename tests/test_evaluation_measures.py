@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dcp.evaluation import Record, measure, training_scores
-from dcp.lab.trial import estimates
+from dcp.lab.trial import by_distance, estimates
 
 YES, NO = True, False
 # Episode 0 reaches at its second step and leaves; 1 reaches at its last; 2 ends after two steps and never reaches.
@@ -69,13 +69,13 @@ def test_without_a_success_there_is_no_first_reach():
 
 def test_success_by_distance_by_hand(measures):
     """Starts 4, 8 and 5 from their goals: two bins from 4 to 6 (one of two reached) and 6 to 8 (the one reached)."""
-    near, far = measures.by_distance(bins=2)
+    near, far = by_distance(measures, bins=2)
     assert near == (4.0, 6.0, 2, 1)
     assert far == (6.0, 8.0, 1, 1)
 
 
 def test_another_distance_may_take_the_place_of_the_straight_one(measures):
-    assert [b.episodes for b in measures.by_distance(np.array([1.0, 2.0, 9.0]), bins=2)] == [2, 1]
+    assert [b.episodes for b in by_distance(measures, np.array([1.0, 2.0, 9.0]), bins=2)] == [2, 1]
 
 
 def test_a_distance_on_an_edge_belongs_to_the_bin_above_and_the_last_bin_has_both_its_edges():
@@ -92,7 +92,7 @@ def test_a_distance_on_an_edge_belongs_to_the_bin_above_and_the_last_bin_has_bot
             np.ones((1, 5, 2)),
         )
     )
-    bins = five.by_distance(np.arange(5.0))
+    bins = by_distance(five, np.arange(5.0))
     assert [(b.low, b.high, b.episodes, b.successes) for b in bins] == [
         (0, 1, 1, 1),
         (1, 2, 1, 0),
@@ -102,7 +102,7 @@ def test_a_distance_on_an_edge_belongs_to_the_bin_above_and_the_last_bin_has_bot
 
 
 def test_goals_that_are_all_equally_far_share_one_bin(measures):
-    bins = measures.by_distance(np.full(3, 5.0))
+    bins = by_distance(measures, np.full(3, 5.0))
     assert sum(b.episodes for b in bins) == 3
     assert max(b.episodes for b in bins) == 3
 
@@ -120,6 +120,6 @@ def test_cumulative_reach_never_falls_and_ends_at_success_and_bins_add_up(near, 
     found = measure(record)
     assert np.all(np.diff(found.cumulative_reach) >= 0)
     assert found.cumulative_reach[-1] == found.success.mean() == training_scores(found)["success_once"]
-    bins = found.by_distance()
+    bins = by_distance(found)
     assert sum(b.episodes for b in bins) == 5
     assert sum(b.successes for b in bins) == found.success.sum()

@@ -11,9 +11,8 @@ from numpy.testing import assert_allclose
 
 from dcp.actor import actor_heads, init_actor
 from dcp.critics.contrastive import Contrastive
-from dcp.errors import UserError
 from dcp.interfaces import Problem
-from dcp.networks import MLP, Residual, transpose_with_unfused_gradient
+from dcp.networks import MLP, transpose_with_unfused_gradient
 from dcp.types import Array, EnvSpec, Params
 
 SPEC = EnvSpec("five", state_size=5, goal_size=2, action_size=3, goal_dims=(0, 1), threshold=0.5, episode_length=10)
@@ -183,71 +182,6 @@ def test_every_method_draws_the_same_encoders_from_the_same_key():
     raw, direction = (Networks(SHAPE, condition_size=size).init(jax.random.key(7))[1] for size in (2, 9))
     for one, other in zip(jax.tree.leaves(raw), jax.tree.leaves(direction), strict=True):
         assert np.array_equal(one, other)
-
-
-def hand_weights(network: Residual) -> Params:
-    """Identity kernels, a sum at the end, biases zero and LayerNorm plain: width 2, one output."""
-    params = network.init(jax.random.key(0), 2, 1)
-    identity = jax.tree.map(jnp.zeros_like, params)
-    for part in ("first", "blocks"):
-        identity[part]["kernel"] = jnp.broadcast_to(jnp.eye(2), params[part]["kernel"].shape)
-        identity[part]["scale"] = params[part]["scale"]
-    identity["out"]["kernel"] = jnp.ones((2, 1))
-    return identity
-
-
-@pytest.mark.parametrize(("depth", "want"), [(2, 0.462117), (4, 0.924234), (8, 1.386352), (64, 7.855991)])
-def test_each_residual_block_adds_its_own_layers_to_what_it_was_given(depth: int, want: float):
-    """LayerNorm of any (a, b), a > b, is (1, -1); swish gives (0.731059, -0.268941), whose sum is 0.462117.
-
-    So does every layer, and each block adds one such pair: D / 4 + 1 pairs in the end. Below 4 layers nothing adds.
-    """
-    network = Residual(width=2, depth=depth)
-    assert_allclose(network.apply(hand_weights(network), jnp.array([3.0, 1.0])), [want], rtol=1e-4)
-
-
-@pytest.mark.parametrize(("depth", "layers", "skips"), [(8, 9, 4), (3, 3, 0), (1, 1, 0)])
-def test_a_residual_network_is_an_mlp_with_layer_norm_of_one_layer_more_or_below_four_of_as_many(
-    depth: int, layers: int, skips: int
-):
-    network = Residual(width=40, depth=depth)
-    plain = MLP(width=40, depth=layers, layer_norm=True, residual_every=skips)
-    params = network.init(jax.random.key(0), 5, 3)
-    params = jax.tree.map(lambda leaf: leaf + 0.1 * jax.random.normal(jax.random.key(leaf.size), leaf.shape), params)
-    stacked = {
-        name: jnp.concatenate([params["first"][name][None], params["blocks"][name].reshape(-1, 40)])
-        for name in ("bias", "scale", "shift")
-    }
-    same: Params = {"out": params["out"]}
-    blocks = params["blocks"]["kernel"].reshape(-1, 40, 40)
-    assert blocks.shape[0] == layers - 1
-    for layer in range(layers):
-        kernel = params["first"]["kernel"] if layer == 0 else blocks[layer - 1]
-        same[f"hidden_{layer}"] = {"kernel": kernel, "bias": stacked["bias"][layer]}
-        same[f"norm_{layer}"] = {"scale": stacked["scale"][layer], "bias": stacked["shift"][layer]}
-    x = jax.random.normal(jax.random.key(1), (7, 5))
-    assert_allclose(network.apply(params, x), plain.apply(same, x), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(("depth", "layers"), [(1, 1), (2, 2), (4, 5), (12, 13)])
-def test_a_residual_network_starts_like_the_others_and_counts_its_parameters(depth: int, layers: int):
-    """The first layer comes on top of whole blocks, but not of fewer than four layers."""
-    network = Residual(width=40, depth=depth)
-    params = network.init(jax.random.key(0), 5, 3)
-    assert network.layers == layers
-    assert count(params) == network.num_parameters(5, 3) == 5 * 40 + (layers - 1) * 1600 + layers * 120 + 41 * 3
-    if layers == 1:
-        return
-    kernels = np.asarray(params["blocks"]["kernel"])
-    assert 0.95 * np.sqrt(1 / 40) < np.abs(kernels).max() <= np.sqrt(1 / 40)
-    assert len(np.unique(kernels)) > 0.99 * kernels.size  # every layer is drawn anew
-
-
-def test_a_depth_that_is_no_whole_number_of_blocks_is_refused():
-    with pytest.raises(UserError, match="depth 10 is not a whole number of blocks of 4 layers: use 8"):
-        Residual(depth=10)
-    with pytest.raises(UserError, match="depth 0 is not a whole number of blocks of 4 layers: use 4"):
-        Residual(depth=0)
 
 
 def test_a_gradient_that_is_turned_is_the_same_and_its_wide_factor_is_left_as_it_lies():

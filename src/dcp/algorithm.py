@@ -24,12 +24,10 @@ from dcp.methods.table import checked_agent, config_of, for_task, make_agent, ma
 from dcp.replay import (
     ReplayState,
     init_replay,
-    inject_stationary_pairs,
     insert,
     moves,
     reads_falls,
     relabel,
-    sample_seed_states,
     sample_windows,
     shuffled_batches,
     with_more_of,
@@ -301,6 +299,8 @@ class Algorithm:
         noise = jax.vmap(self.learner.noise, in_axes=(0, None))(keys, batch_size)
         seed_states = None
         if self.seeds is not None and self.seeds.critic is not None:
+            from dcp.methods.pool_seed import sample_seed_states
+
             states = jnp.asarray(self.seeds.critic)  # [K, S]
             share = min(round((self.config.pool_seed_fraction or 0.0) * batch_size), states.shape[0])
             seed_states = sample_seed_states(states, updates, share, jax.random.fold_in(key, 1))
@@ -313,6 +313,8 @@ class Algorithm:
             batch = jax.tree.map(lambda x: x[draw.indices], pairs)
             critic_batch = None
             if draw.seed_states is not None:
+                from dcp.methods.pool_seed import inject_stationary_pairs
+
                 critic_batch = inject_stationary_pairs(batch, draw.seed_states, self.env.spec)
             return self.learner.step(learner, batch, draw.noise, critic_batch, draw.keys)
 

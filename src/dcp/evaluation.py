@@ -156,18 +156,6 @@ def _host_programs(env: Environment, vmap: Vmap, watch: Watch) -> tuple[Callable
     return jax.jit(vmap(env.reset)), jax.jit(partial(_advance, env, vmap, watch))
 
 
-BINS = 4  # of the distance between start and goal
-
-
-class Bin(NamedTuple):
-    """Episodes by the distance from start to goal: from `low` up to `high`, which only the last bin includes."""
-
-    low: float
-    high: float
-    episodes: int
-    successes: int
-
-
 class Measures(NamedTuple):
     """Hold measures of N episodes of T steps. An episode that never reaches its goal has a first reach of 0."""
 
@@ -196,16 +184,6 @@ class Measures(NamedTuple):
             "action_flips": float(np.sum(self.action_flips * pairs) / max(np.sum(pairs), 1)),
             "median_first_reach": float(np.median(reached)) if len(reached) else float("nan"),
         }
-
-    def by_distance(self, distance: np.ndarray | None = None, bins: int = BINS) -> list[Bin]:
-        """Return success by the distance from start to goal; `distance` [N] replaces the straight line's."""
-        distance = self.start_distance if distance is None else distance
-        edges = np.linspace(distance.min(), distance.max(), bins + 1)
-        where = np.clip(np.searchsorted(edges, distance, side="right") - 1, 0, bins - 1)  # [N]
-        return [
-            Bin(float(edges[i]), float(edges[i + 1]), int(np.sum(where == i)), int(np.sum(self.success[where == i])))
-            for i in range(bins)
-        ]
 
 
 def measure(record: Record) -> Measures:

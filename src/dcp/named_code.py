@@ -92,6 +92,11 @@ def imported_modules() -> list[str]:
     return [name for name in os.environ.get(IMPORTS, "").split(",") if name]
 
 
+def allowed_and_imported() -> list[str]:
+    """Return the code that the user has typed and this process has imported, for a child process to import too."""
+    return sorted(name for name in _allowed or () if name.split(":")[0] in sys.modules)
+
+
 def is_allowed(name: str) -> bool:
     """Tell whether the user allows `module:name` by typing it or by --import. A module that some library imported is
     not enough: a stranger's config could name any function of it as an environment."""

@@ -15,6 +15,7 @@ import dcp
 from dcp import __version__
 from dcp.cli.main import COMMANDS, main
 from dcp.envs.registry import ENVIRONMENTS
+from dcp.methods.table import COMMANDS as COMMAND_ROWS
 from dcp.methods.table import CONDITIONS, CRITICS, METHODS
 from dcp.types import EnvSpec
 from tests.runs.test_rough_machines import permissions_count
@@ -50,7 +51,8 @@ def test_methods_shows_the_three_columns_of_each_row(capsys):
     assert main(["methods"]) == 0
     shown = capsys.readouterr().out
     for name, row in METHODS.items():
-        columns = (name, row.command.__name__, row.condition.__name__, row.actor_goal)
+        parts = COMMAND_ROWS.find(row.command), CONDITIONS.find(row.condition)
+        columns = (name, *(part.__name__ for part in parts), row.actor_goal)
         assert any(all(f" {column} " in line for column in columns) for line in shown.splitlines())
 
 

@@ -154,3 +154,23 @@ def test_a_flag_that_names_another_part_leaves_the_configs_settings_of_the_old_o
                                      {"config": tmp_path, "condition": "direction"})  # fmt: skip
     assert options.settings.condition == "direction"
     assert options.settings.component_settings == {"critic.width": 3}
+
+
+def test_pictures_are_drawn_in_a_process_that_imports_the_code_of_the_user_and_a_failure_loses_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "my_line.py").write_text(MY_ENV)
+    monkeypatch.chdir(tmp_path)
+    flags = [flag for flag in FLAGS if flag != "--no-plots"]
+    command = ["train", *flags, "--env", "my_line:Line", "--method", "crl", "--window", "17", "--batch-size", "256"]
+    assert main(command) == 0
+    folder = Path("runs/my_line.Line/crl/seed_0")
+    assert capsys.readouterr().out.splitlines()[-1] == f"  {folder}/plots/learning_curve.png"
+    monkeypatch.setattr("sys.executable", "false")
+    assert main([*command, "--overwrite"]) == 1
+    shown = capsys.readouterr()
+    assert f"  {folder}/policy.safetensors" in shown.out
+    assert (
+        shown.err
+        == "dcp: the run is kept, but its pictures could not be drawn: the process that draws them ended with 1\n"
+    )

@@ -17,8 +17,7 @@ from numpy.testing import assert_allclose
 from dcp import replay
 from dcp.critics.quasimetric import TMD, Quasimetric
 from dcp.critics.survival import BASIS, ChronoSRL
-from dcp.critics.td_infonce import TDInfoNCE
-from dcp.critics.value import SAC, TD3, Targets
+from dcp.critics.value import SAC, TD3, Targets, TDInfoNCE
 from dcp.interfaces import Problem, hindsight_of
 from dcp.types import Array, Batch, EnvSpec, Transition
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.critics.contrastive import Contrastive, eikonal_penalty
+from dcp.critics.contrastive import Contrastive
+from dcp.critics.energies import eikonal_penalty
 from dcp.critics.quasimetric import DISTANCES, TMD, Quasimetric, backward_divergence
 from dcp.critics.survival import ChronoSRL
 from dcp.envs.registry import make_env

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dcp.actor import WithoutEntropy, sample_squashed
-from dcp.critics.td_infonce import TDInfoNCE
+from dcp.critics.value import TDInfoNCE
 from dcp.interfaces import ActorStep, Problem
 from dcp.networks import MLP
 from dcp.types import Batch, EnvSpec

@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose
 from scipy.stats import chisquare, kstest
 
 from dcp.envs.base import EnvState
-from dcp.envs.mazes import cell_of
-from dcp.envs.point_tasks import POINT_RADIUS, REACH, SPEED, TOLERANCE, PointPushing
+from dcp.envs.mazes import SPEED, cell_of
+from dcp.envs.point_tasks import POINT_RADIUS, REACH, TOLERANCE, PointPushing
 from dcp.envs.registry import ENVIRONMENTS, make_env
 from dcp.lab.paths import path_lengths
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dcp.envs.base import sparse_state
-from dcp.envs.point_tasks import PointMaze
+from dcp.envs.mazes import PointMaze
 from dcp.envs.registry import make_env
 from dcp.errors import RunError, UserError
 from dcp.gym import EPISODE_STEPS

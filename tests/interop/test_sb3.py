@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.evaluation import measure, rollout
-from dcp.interop.sb3 import policy_of
+from dcp.interop.goal_env import policy_of
 from dcp.policies.wrappers import HostPolicy
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sb3_her.py"

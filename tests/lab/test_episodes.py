@@ -6,8 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.testing import assert_array_equal
 
-from dcp.envs.mazes import parse_layout
-from dcp.envs.point_tasks import START_NOISE, THRESHOLD, PointMaze
+from dcp.envs.mazes import START_NOISE, THRESHOLD, PointMaze, parse_layout
 from dcp.lab.episodes import Episode, cached_by_env, play, play_toward, shows_maze
 from tests.support.toys import LineWorld
 

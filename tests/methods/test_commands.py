@@ -11,10 +11,8 @@ from numpy.testing import assert_allclose
 from scipy.stats import chisquare
 
 from dcp.envs.mazes import parse_layout
-from dcp.envs.registry import make_env
-from dcp.errors import UserError
 from dcp.interfaces import Representation
-from dcp.methods.commands import PooledSubgoal, PoolState, SingleGoal
+from dcp.methods.commands import PooledSubgoal, PoolState
 
 COMMAND = PooledSubgoal(
     pool_size=8,
@@ -243,32 +241,6 @@ def test_a_goal_that_moves_by_a_rounding_error_is_the_same_goal(moved: float, fo
     assert np.array_equal(commanded[1], state.subgoal[1] if follows else goal[1].at[1].add(moved))
 
 
-def test_the_single_goal_is_the_one_with_the_longest_way():
-    """In the U maze (3, 1) lies six cells from the start at (1, 1), though (3, 3) is farther as the crow flies."""
-    command = SingleGoal().for_task(make_env("point_u_maze").spec, 250)
-    assert command.goal == (3.0, 1.0)
-    _, commanded = command.step((), points(0, 1), points(9, 8), IDENTITY, jax.random.key(0))
-    assert np.array_equal(commanded, [[3.0, 1.0], [3.0, 1.0]])
-
-
 def test_a_goal_that_no_way_leads_to_is_not_the_farthest():
     layout = parse_layout("#####\n#r#g#\n#g#g#\n#####", scale=2.0)
     assert np.array_equal(layout.farthest_goal(), [4.0, 2.0])
-
-
-def test_a_single_goal_of_ones_own_keeps_the_goals_other_coordinates():
-    command = SingleGoal(goal=(7.0,)).for_task(make_env("point_soccer").spec, 250)
-    _, commanded = command.step((), points(0), jnp.array([[1.0, 2.0]]), IDENTITY, jax.random.key(0))
-    assert np.array_equal(commanded, [[7.0, 2.0]])
-
-
-@pytest.mark.parametrize(
-    ("goal", "words"),
-    [
-        (None, "asks for a maze's farthest goal, and point_soccer has no goals in a maze: set command.goal"),
-        ((1.0, 2.0, 3.0), "command.goal has 3 numbers: a goal of point_soccer has 2"),
-    ],
-)
-def test_a_task_without_a_farthest_goal_is_refused_in_one_sentence(goal, words: str):
-    with pytest.raises(UserError, match=words):
-        SingleGoal(goal=goal).for_task(make_env("point_soccer").spec, 250)

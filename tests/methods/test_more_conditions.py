@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose
 from dcp.config import Config
 from dcp.errors import UserError
 from dcp.interfaces import Representation
-from dcp.methods.conditions import Direction, DirectionAndGoal
-from dcp.methods.more_conditions import Curvature, Gradient, Steps, TwoStep, bearing
+from dcp.methods.conditions import Direction
+from dcp.methods.more_conditions import Curvature, DirectionAndGoal, Gradient, Steps, TwoStep, bearing
 from dcp.methods.table import CONDITIONS, make_agent
 from dcp.types import EnvSpec
 from tests.support.exports import SCATTERED, untrained

@@ -13,7 +13,7 @@ from dcp.errors import UserError
 from dcp.interfaces import Agent, Hindsight
 from dcp.methods.commands import FinalGoal, PooledSubgoal
 from dcp.methods.conditions import Direction, RawGoal
-from dcp.methods.table import METHODS, PAPER, Method, checked_agent, make_agent, make_part
+from dcp.methods.table import COMMANDS, CONDITIONS, METHODS, PAPER, Method, checked_agent, make_agent, make_part
 
 SPEC = make_env("point_u_maze").spec
 
@@ -37,8 +37,8 @@ def test_an_agent_is_its_row_unless_the_actor_goal_is_overridden(method: str, ac
         return
     agent = make_agent(Config(method=method, actor_goal=actor_goal), SPEC)
     row = METHODS[method]
-    assert type(agent.command) is row.command
-    assert type(agent.condition) is row.condition
+    assert type(agent.command) is COMMANDS.find(row.command)
+    assert type(agent.condition) is CONDITIONS.find(row.condition)
     assert agent.actor_goal == (actor_goal or row.actor_goal)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import chisquare
 
 from dcp.envs.registry import make_env
-from dcp.replay import inject_stationary_pairs, sample_seed_states
+from dcp.methods.pool_seed import inject_stationary_pairs, sample_seed_states
 from dcp.types import Batch
 
 SPEC = replace(make_env("point_u_maze_inertia").spec, goal_dims=(2, 3))  # S 4: a point's place, a ball's

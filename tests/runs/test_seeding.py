@@ -15,7 +15,7 @@ from dcp.errors import UserError
 from dcp.files.run_folder import read_config_file
 from dcp.machine.checks import violations
 from dcp.machine.programs import Programs
-from dcp.replay import inject_stationary_pairs
+from dcp.methods.pool_seed import inject_stationary_pairs
 from dcp.runs.checkpoint import Cadence
 from dcp.runs.resuming import resume
 from dcp.runs.training import TrainedRun, train

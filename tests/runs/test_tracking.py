@@ -16,7 +16,7 @@ from dcp.cli.flags import parse
 from dcp.cli.train import TrainOptions
 from dcp.config import Config
 from dcp.errors import UserError
-from dcp.files.writing import require_no_links_out
+from dcp.files import require_no_links_out
 from dcp.runs.tracking import Tracking, _identity
 from tests.support.tiny import LONGER_FLAGS, tiny_config
 

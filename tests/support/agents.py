@@ -6,8 +6,7 @@ import jax
 import numpy as np
 
 from dcp.critics.contrastive import Contrastive
-from dcp.envs.mazes import parse_layout
-from dcp.envs.point_tasks import PointMaze
+from dcp.envs.mazes import PointMaze, parse_layout
 from dcp.methods.conditions import Direction
 from dcp.networks import MLP
 from dcp.policies.policy import DeployedPolicy

@@ -5,7 +5,7 @@ Several seeds (`--seeds`) train as one program, or as jobs of the grid's local l
 
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ import jax
 
 from dcp.cli.grid import exit_code
 from dcp.cli.main import EXIT_INTERRUPTED, EXIT_REQUEUE
-from dcp.cli.train import TrainOptions, outcome, show_results
-from dcp.config import Config, Settings, cores
+from dcp.cli.train import AUTO, TrainOptions, outcome, show_results
+from dcp.components import TABLES
+from dcp.config import WITH_SETTINGS, Config, Settings, Tracking, cores
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
 from dcp.files import PLOTS_DIR
@@ -25,6 +26,7 @@ from dcp.grid.launcher import Driver, LocalLauncher
 from dcp.grid.resources import FreeResources, Gpu, Resources, gpus
 from dcp.machine.checks import STATE, available_memory, check, machine_memory, memory_parts, violations
 from dcp.machine.devices import count_devices
+from dcp.methods.table import named_parts
 from dcp.named_code import imported_modules
 from dcp.runs.checkpoint import KEPT, Cadence
 from dcp.runs.folder import holds_run
@@ -47,6 +49,53 @@ from dcp.runs.seeds import (
     train_seeds,
 )
 from dcp.runs.stopping import Interrupted
+
+
+def chosen_parts(settings: Settings, given: dict[str, Any]) -> dict[str, type]:
+    """Return the classes of the chosen critic, command, condition, network and hindsight: their settings are flags too.
+
+    They are looked up only if such a flag is given, or for the help of a part that is named.
+    """
+    named = {name: given[name] for name in ("method", *WITH_SETTINGS) if name in given}
+    chosen = replace(settings, **named)
+    rows = {**named_parts(chosen), "hindsight": chosen.hindsight}
+    classes = {kind: TABLES[kind].find(rows[kind]) for kind in WITH_SETTINGS}
+    return {kind: found for kind, found in classes.items() if isinstance(found, type) and is_dataclass(found)}
+
+
+def require_sense(options: TrainOptions, given: dict[str, Any]) -> None:
+    """Refuse flags about seeds and resuming that contradict each other."""
+    if options.resume is not None and options.overwrite:
+        raise UserError("--resume resumes what --overwrite would replace: give only one of them")
+    if not options.seeds:
+        if options.seeds_as is not None or "seeds" in given:
+            raise UserError("--seeds needs at least one seed, such as --seeds 0 1 2")
+        return
+    if "seed" in given:
+        raise UserError("--seed and --seeds both say which seeds: give only one of them")
+    if options.resume not in (None, AUTO):
+        raise UserError(f"--resume names one run's folder, and --seeds several runs: use --resume {AUTO} with --seeds")
+
+
+def with_evaluations_that_fit(settings: Settings) -> Settings:
+    """Plan fewer evaluations if the preset's do not fit into the budget, because the user set only the budget."""
+    try:
+        resolved = settings.resolve(env_of(settings).spec.episode_length)
+    except UserError:
+        return settings  # the checks report what is wrong
+    if settings.violations() or resolved.num_iterations >= settings.num_evals:
+        return settings
+    return replace(settings, num_evals=max(1, resolved.num_iterations))
+
+
+def resumed_automatically(options: TrainOptions, given: dict[str, Any]) -> TrainOptions:
+    """Return the options that resume the run of these settings, or start it if there is none."""
+    folder = options.runs_dir / options.settings.run_path
+    if not holds_run(folder):
+        return replace(options, resume=None)
+    if "num_evals" not in given and "config" not in given:  # the run may have planned fewer than the preset
+        options = replace(options, settings=replace(options.settings, num_evals=read_plan(folder)[0].num_evals))
+    return replace(options, resume=str(folder))
 
 
 def dry_run(settings: Settings, runs_dir: Path, overwrite: bool, resume: str | None = None) -> int:
@@ -140,7 +189,7 @@ def steps_to_resume(folder: Path, asked: Settings) -> int | None:
 
 def finished(folder: Path, options: TrainOptions) -> int:
     if options.plots and not any((folder / PLOTS_DIR).glob("*")):
-        show_results(folder, True, options.tracking)  # the process that finished the run may not have drawn them
+        show_results(folder, options)  # the process that finished the run may not have drawn them
     return 0
 
 
@@ -155,7 +204,7 @@ def stopped(stop: Interrupted, options: TrainOptions) -> int:
         print("Stopped before the first evaluation: nothing was kept.")
         return EXIT_INTERRUPTED
     print(f"Stopped after {stop.evaluations} evaluations; the results so far were kept.")
-    show_results(stop.folder, options.plots)
+    show_results(stop.folder, replace(options, tracking=Tracking()))
     return EXIT_INTERRUPTED
 
 
@@ -252,7 +301,7 @@ def _show(runs: dict[int, tuple[Path, Row]], options: TrainOptions) -> None:
     for seed, (_, row) in runs.items():
         print(f"Seed {seed} trained for {outcome(row | {'env_steps': int(row['env_steps'])})}")
     for folder, _ in runs.values():
-        show_results(folder, options.plots, options.tracking)
+        show_results(folder, options)
 
 
 def _as_jobs(options: TrainOptions, given: dict[str, Any], own: tuple[Gpu, ...]) -> int:

@@ -15,8 +15,8 @@ from dcp.cli.working import print_json, show, working
 from dcp.config import Physics
 from dcp.errors import UserError
 from dcp.evaluation import evaluation_key, training_scores
+from dcp.files import require_no_links_out
 from dcp.files.run_folder import CONFIG_FILE, load_run, read_config_file, zoo_names
-from dcp.files.writing import require_no_links_out
 from dcp.lab.result_tables import require_writable
 from dcp.lab.run_collection import EVALS_DIR
 from dcp.lab.statistics import Interval

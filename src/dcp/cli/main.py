@@ -42,7 +42,7 @@ COMMANDS = {
 }
 # Modules of several commands.
 SHARED = {"envs": "listing", "methods": "listing", "push": "share", "pull": "share", "record": "share"}
-SHARED |= {"latency": "export", "compare": "report", "explore": "render"}
+SHARED |= {"latency": "export", "compare": "report", "explore": "render", "landscape": "diagnose"}
 EXIT_CODES = {
     0: "done",
     EXIT_FAULT: "a fault, such as a full disk or a loss that is not finite: see the sentence; checkpoints are kept",

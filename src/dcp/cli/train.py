@@ -1,15 +1,18 @@
 """`dcp train`: read settings from flags, a preset or a saved config; train, plot, and say where the files are."""
 
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from dcp.cli.flags import parse, read
 from dcp.cli.main import COMMANDS, EXIT_CODES
 from dcp.config import PARTS, WITH_SETTINGS, Config, Settings, Tracking
-from dcp.errors import UserError
+from dcp.errors import EXIT_MISTAKE, RunError, UserError
 from dcp.files import CONFIG_FILE, PLOTS_DIR
-from dcp.named_code import require_allowed
+from dcp.named_code import allowed_and_imported, require_allowed
 from dcp.presets import PRESETS, preset_overrides
 
 
@@ -97,7 +100,7 @@ def main(argv: list[str]) -> int:
         return stopped(stop, options)
     assert run.folder is not None
     print(f"Trained for {outcome(run.rows[-1])}")
-    show_results(run.folder, options.plots, options.tracking)
+    show_results(run.folder, options)
     return 0
 
 
@@ -116,21 +119,25 @@ def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
     if stored is None and given.get("pool_seed") is not None:
         settings = replace(settings, pool_seed_sha256=None)  # the stored checksum belongs to the config's own file
     settings = _without_settings_of_replaced_parts(settings, given)
-    parts = _chosen_parts(settings, given, argv)
-    options = parse(TrainOptions(settings=settings), argv, "dcp train", _description(), parts, FIRST_FLAGS)
-    _require_sense(options, given)
-    if "steps" in given and not {"num_evals", "config"} & set(given) and stored is None:
-        options = replace(options, settings=_with_evaluations_that_fit(options.settings))
-    if options.resume == AUTO and not options.seeds:
-        from dcp.runs.folder import holds_run
-        from dcp.runs.run_status import read_plan
+    parts: dict[str, type] = {}
+    names_part = bool({"method", *WITH_SETTINGS} & set(given)) and bool({"-h", "--help"} & set(argv))  # in the help
+    if names_part or any("." in name for name in given):
+        from dcp.cli.around_training import chosen_parts
 
-        folder = options.runs_dir / options.settings.run_path
-        if not holds_run(folder):
-            return replace(options, resume=None)
-        if "num_evals" not in given and "config" not in given:  # the run may have planned fewer than the preset
-            options = replace(options, settings=replace(options.settings, num_evals=read_plan(folder)[0].num_evals))
-        return replace(options, resume=str(folder))
+        parts = chosen_parts(settings, given)
+    options = parse(TrainOptions(settings=settings), argv, "dcp train", _description(), parts, FIRST_FLAGS)
+    if options.resume or options.seeds or {"seeds", "seeds_as"} & set(given):
+        from dcp.cli.around_training import require_sense
+
+        require_sense(options, given)
+    if "steps" in given and not {"num_evals", "config"} & set(given) and stored is None:
+        from dcp.cli.around_training import with_evaluations_that_fit
+
+        options = replace(options, settings=with_evaluations_that_fit(options.settings))
+    if options.resume == AUTO and not options.seeds:
+        from dcp.cli.around_training import resumed_automatically
+
+        return resumed_automatically(options, given)
     return options
 
 
@@ -150,19 +157,6 @@ def _start(given: dict[str, Any], stored: Settings | None) -> Settings:
     return replace(stored or Settings(), **overrides)
 
 
-def _with_evaluations_that_fit(settings: Settings) -> Settings:
-    """Plan fewer evaluations if the preset's do not fit into the budget, because the user set only the budget."""
-    from dcp.envs.registry import env_of
-
-    try:
-        resolved = settings.resolve(env_of(settings).spec.episode_length)
-    except UserError:
-        return settings  # the checks report what is wrong
-    if settings.violations() or resolved.num_iterations >= settings.num_evals:
-        return settings
-    return replace(settings, num_evals=max(1, resolved.num_iterations))
-
-
 def _without_settings_of_replaced_parts(settings: Settings, given: dict[str, Any]) -> Settings:
     """Drop a config's settings for a part that a flag replaces."""
     replaced = [kind for kind in WITH_SETTINGS if given.get(kind) not in (None, getattr(settings, kind))]
@@ -170,36 +164,6 @@ def _without_settings_of_replaced_parts(settings: Settings, given: dict[str, Any
         replaced += [kind for kind in PARTS if getattr(settings, kind) is None]
     kept = {name: value for name, value in settings.component_settings.items() if name.split(".")[0] not in replaced}
     return replace(settings, component_settings=kept)
-
-
-def _chosen_parts(settings: Settings, given: dict[str, Any], argv: list[str]) -> dict[str, type]:
-    """Return the classes of the chosen critic, command, condition, network and hindsight: their settings are flags too.
-
-    They are looked up only if such a flag is given, or for the help.
-    """
-    named = {name: given[name] for name in ("method", *WITH_SETTINGS) if name in given}
-    if not any("." in name for name in given) and not (named and ("-h" in argv or "--help" in argv)):
-        return {}
-    from dcp.components import TABLES
-    from dcp.methods.table import named_parts
-
-    chosen = replace(settings, **named)
-    rows = {**named_parts(chosen), "hindsight": chosen.hindsight}
-    classes = {kind: TABLES[kind].find(rows[kind]) for kind in WITH_SETTINGS}
-    return {kind: found for kind, found in classes.items() if isinstance(found, type) and is_dataclass(found)}
-
-
-def _require_sense(options: TrainOptions, given: dict[str, Any]) -> None:
-    if options.resume is not None and options.overwrite:
-        raise UserError("--resume resumes what --overwrite would replace: give only one of them")
-    if not options.seeds:
-        if options.seeds_as is not None or "seeds" in given:
-            raise UserError("--seeds needs at least one seed, such as --seeds 0 1 2")
-        return
-    if "seed" in given:
-        raise UserError("--seed and --seeds both say which seeds: give only one of them")
-    if options.resume not in (None, AUTO):
-        raise UserError(f"--resume names one run's folder, and --seeds several runs: use --resume {AUTO} with --seeds")
 
 
 def _description() -> str:
@@ -216,16 +180,29 @@ def outcome(last: dict[str, float]) -> str:
     )
 
 
-def show_results(folder: Path, plots: bool, tracking: Tracking = Tracking()) -> None:  # noqa: B008
-    paths = sorted(path for path in folder.iterdir() if path.is_file())
-    if plots:
-        from dcp.lab.build_report import save_run_plots
-
-        paths += save_run_plots(folder)
-        if tracking.trackers:
+def show_results(folder: Path, options: TrainOptions) -> None:
+    """Print the run's files, and draw its pictures. Raise after that if they could not be drawn."""
+    print("Results:")
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        print(f"  {path}")
+    if options.plots:
+        for path in _draw(folder, options.cache):
+            print(f"  {path}")
+        if options.tracking.trackers:
             from dcp.runs.tracking import show_pictures
 
-            show_pictures(folder, folder / PLOTS_DIR, tracking)
-    print("Results:")
-    for path in paths:
-        print(f"  {path}")
+            show_pictures(folder, folder / PLOTS_DIR, options.tracking)
+
+
+def _draw(folder: Path, cache: str | None) -> list[str]:
+    """Draw a run in a process of its own, on the CPU, since this one may hold the GPU's memory. -> the files"""
+    command = [sys.executable, "-P", "-m", "dcp.lab.run_plots", str(folder), *allowed_and_imported()]
+    chosen = {"JAX_PLATFORMS": "cpu"} | ({} if cache is None else {"DCP_CACHE_DIR": cache})
+    sys.stdout.flush()
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=os.environ | chosen)
+    lines = done.stdout.splitlines()
+    if done.returncode:
+        why = lines[-1] if lines else f"the process that draws them ended with {done.returncode}"
+        kind = UserError if done.returncode == EXIT_MISTAKE else RunError
+        raise kind(f"the run is kept, but its pictures could not be drawn: {why}")
+    return lines

@@ -12,9 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from dcp.errors import UserError
-from dcp.files import CONFIG_FILE
+from dcp.files import CONFIG_FILE, require_no_links_out
 from dcp.files.run_folder import is_zoo, located
-from dcp.files.writing import require_no_links_out
 
 ENDINGS = (".png", ".pdf")  # of a picture
 PIPE_WIDTH = 160  # a pipe has no width, and a truncated name is useless

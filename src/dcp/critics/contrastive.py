@@ -1,13 +1,12 @@
-"""The paper's critic: its energies, its contrastive losses over logits [B, B], and the critic itself.
+"""The paper's critic: its energy, its contrastive loss over logits [B, B], and the critic itself.
 
 Row i of the logits is (s, a)_i, column j is goal j, the diagonal holds the positives. If `valid` [B] is given, the
-other rows are not positives but still serve as negatives.
+other rows are not positives but still serve as negatives. `energies.py` has the other energies and losses.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from inspect import signature
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -24,7 +23,6 @@ from dcp.types import Array, Batch, Metrics, Params, masked_mean
 # pairwise form [B, D], [B, D] -> [B, B] by a matrix product, without an array [B, B, D].
 
 NORM_EPS = 1e-6
-TINY = 1e-12
 
 
 class Energy(NamedTuple):
@@ -32,41 +30,9 @@ class Energy(NamedTuple):
     pairwise: Callable[[Array, Array], Array]
 
 
-def safe_root(square: Array) -> Array:
-    """Return the square root, with gradient 0 at 0."""
-    apart = square > 0.0
-    return jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0)
-
-
-def euclidean(x: Array, y: Array) -> Array:
-    """Return the distance, with gradient 0 where x = y."""
-    return safe_root(jnp.sum((x - y) ** 2, axis=-1))
-
-
 def norm(x: Array, y: Array) -> Array:
     """Return the paper's energy, the negative distance."""
     return -jnp.sqrt(jnp.sum((x - y) ** 2, axis=-1) + NORM_EPS)
-
-
-def l2(x: Array, y: Array) -> Array:
-    return -jnp.sum((x - y) ** 2, axis=-1)
-
-
-def dot(x: Array, y: Array) -> Array:
-    return jnp.sum(x * y, axis=-1)
-
-
-def normalize(x: Array) -> Array:
-    """Divide by the norm; the safe root keeps the gradient of a zero vector finite."""
-    return x * jax.lax.rsqrt(jnp.maximum(jnp.sum(x**2, axis=-1, keepdims=True), TINY))
-
-
-def cosine(x: Array, y: Array) -> Array:
-    return dot(normalize(x), normalize(y))
-
-
-def pairwise_dot(x: Array, y: Array) -> Array:
-    return x @ y.T
 
 
 def pairwise_square(x: Array, y: Array) -> Array:
@@ -84,21 +50,13 @@ def pairwise_norm(x: Array, y: Array) -> Array:
     return -jnp.sqrt(pairwise_square(x, y) + NORM_EPS)
 
 
-def pairwise_l2(x: Array, y: Array) -> Array:
-    return -pairwise_square(x, y)
-
-
-def pairwise_cosine(x: Array, y: Array) -> Array:
-    return normalize(x) @ normalize(y).T
-
-
 ENERGIES = Table(
     "energy",
     {
         "norm": Energy(norm, pairwise_norm),
-        "l2": Energy(l2, pairwise_l2),
-        "dot": Energy(dot, pairwise_dot),
-        "cosine": Energy(cosine, pairwise_cosine),
+        "l2": "dcp.critics.energies:L2",  # imported when it is first used
+        "dot": "dcp.critics.energies:DOT",
+        "cosine": "dcp.critics.energies:COSINE",
     },
 )
 OF_DISTANCE = ("norm", "l2")  # the energies that are functions of |x - y|
@@ -109,25 +67,9 @@ OF_DISTANCE = ("norm", "l2")  # the energies that are functions of |x - y|
 Contrast = Callable[..., Array]  # logits [B, B], and `valid` [B] or None where actions are chunks
 
 
-def forward_infonce(logits: Array, valid: Array | None = None) -> Array:
-    """Return equation 1's loss. Row-wise: the negatives of an (s, a) are the other goals."""
-    return -masked_mean(jnp.diag(logits) - logsumexp_of_rows(logits), valid)
-
-
 def backward_infonce(logits: Array, valid: Array | None = None) -> Array:
     """Return Algorithm 1's CriticLoss. Column-wise: the negatives of a goal are the other (s, a)."""
     return -masked_mean(jnp.diag(logits) - logsumexp(logits, axis=0), valid)
-
-
-def symmetric_infonce(logits: Array, valid: Array | None = None) -> Array:
-    return forward_infonce(logits, valid) + backward_infonce(logits, valid)
-
-
-def binary_nce(logits: Array, valid: Array | None = None) -> Array:
-    """Classify each of the B x B pairs by itself: positive on the diagonal, negative elsewhere."""
-    signs = 2.0 * jnp.eye(logits.shape[0]) - 1.0
-    judged = None if valid is None else ~jnp.diag(~valid)  # [B, B]
-    return masked_mean(jax.nn.softplus(-signs * logits), judged)
 
 
 _LANES = 16
@@ -155,17 +97,11 @@ def logsumexp_of_rows(logits: Array) -> Array:
 
 def contrast(name: str, logits: Array, valid: Array | None) -> Array:
     """Return the loss of this name. A user's loss without a `valid` argument works as long as there are no chunks."""
-    return CONTRASTIVE_LOSSES.find(name)(logits) if valid is None else loss_of_chunks(name)(logits, valid)
+    if valid is None:
+        return CONTRASTIVE_LOSSES.find(name)(logits)
+    from dcp.critics.energies import loss_of_chunks
 
-
-def loss_of_chunks(name: str) -> Contrast:
-    """Return the loss of this name, or refuse one without a `valid` argument."""
-    loss = CONTRASTIVE_LOSSES.find(name)
-    if len(signature(loss).parameters) < 2:
-        raise UserError(
-            f"the contrastive loss {name} takes logits alone: give it a second argument, valid [B], for action chunks"
-        )
-    return loss
+    return loss_of_chunks(name)(logits, valid)
 
 
 def logsumexp_penalty(logits: Array) -> Array:
@@ -183,35 +119,12 @@ def infonce_accuracy(logits: Array) -> Array:
 CONTRASTIVE_LOSSES = Table(
     "contrastive_loss",
     {
-        "forward": forward_infonce,
+        "forward": "dcp.critics.energies:forward_infonce",
         "backward": backward_infonce,
-        "symmetric": symmetric_infonce,
-        "binary_nce": binary_nce,
+        "symmetric": "dcp.critics.energies:symmetric_infonce",
+        "binary_nce": "dcp.critics.energies:binary_nce",
     },
 )
-
-
-Distance = Callable[[Array, Array], Array]  # [..., D], [..., D] -> [...]
-
-
-def eikonal_term(problem: Problem, encode: Callable[[Array], Array], distance: Distance, batch: Batch) -> Array:
-    """Return the penalty for a critic's distance between psi of the achieved goals and psi of their hindsight goals."""
-    assert batch.future_goal is not None
-    achieved = problem.spec.achieved(batch.state)
-    return eikonal_penalty(lambda x, g: distance(encode(x), encode(g)), achieved, batch.future_goal)
-
-
-def eikonal_penalty(distance: Distance, achieved: Array, goal: Array) -> Array:
-    """Return the mean of (|grad_x d(x, g)| - 1)^2 at the achieved goals [B, G], for goals [B, G]: [].
-
-    The gradient is taken in the goal's own coordinates, where walls and bodies have no contact forces. A row that is
-    at its goal has no steepest direction and is left out.
-    """
-    slopes = jax.vmap(jax.grad(lambda x, g: distance(x[None], g[None])[0]))(achieved, goal)  # [B, G]
-    square = jnp.sum(slopes**2, axis=-1)  # [B]
-    away = square > 0.0
-    slope = jnp.sqrt(jnp.where(away, square, 1.0))
-    return jnp.sum(jnp.where(away, (slope - 1.0) ** 2, 0.0)) / jnp.maximum(jnp.sum(away), 1)
 
 
 @dataclass(frozen=True)
@@ -250,6 +163,8 @@ class Contrastive:
         psi_g = self.psi_g(problem, params, batch.future_goal)  # [B, D]
         loss, metrics = self.loss_of_embeddings(psi_sa, psi_g, batch.valid)
         if self.eikonal:
+            from dcp.critics.energies import eikonal_term, euclidean
+
             loss += self.eikonal * eikonal_term(problem, partial(self.psi_g, problem, params), euclidean, batch)
         return loss, metrics
 

@@ -14,14 +14,8 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dcp.critics.contrastive import (
-    CONTRASTIVE_LOSSES,
-    contrast,
-    eikonal_term,
-    infonce_accuracy,
-    logsumexp_penalty,
-    safe_root,
-)
+from dcp.critics.contrastive import CONTRASTIVE_LOSSES, contrast, infonce_accuracy, logsumexp_penalty
+from dcp.critics.energies import eikonal_term, safe_root
 from dcp.critics.value import without_value
 from dcp.errors import UserError, unknown
 from dcp.interfaces import CriticState, Problem, Representation

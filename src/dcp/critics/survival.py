@@ -21,7 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.critics.contrastive import eikonal_term, euclidean, pairwise_square, safe_root
+from dcp.critics.contrastive import pairwise_square
+from dcp.critics.energies import eikonal_term, euclidean, safe_root
 from dcp.critics.value import without_psi, without_value
 from dcp.errors import UserError
 from dcp.interfaces import CriticState, Hindsight, Problem, Representation

@@ -1,10 +1,40 @@
-"""Check that a user's own environment keeps the contract of `Environment`."""
+"""A user's own environment: import it as `module:factory`, and check that it keeps the contract of `Environment`."""
+
+from typing import cast
 
 import jax
 import jax.numpy as jnp
 
 from dcp.envs.base import Environment, EnvState
+from dcp.envs.registry import Factory, call_factory
+from dcp.errors import UserError, one_line, shown
+from dcp.named_code import NotAllowedError, import_named
 from dcp.types import EnvSpec
+
+
+def env_from_module(name: str, fidelity: str) -> Environment:
+    """Import and make the environment that `module:factory` names, or say in one sentence why that fails."""
+    try:
+        factory = import_named(name)
+    except NotAllowedError:
+        raise
+    except (Exception, SystemExit) as error:  # a user's module may fail in any way
+        raise UserError(
+            f"cannot load environment {shown(name)} ({one_line(error)}): name it as module:factory"
+        ) from error
+    if not callable(factory):
+        raise UserError(f"{shown(name)} is not a function that makes an environment: name it as module:factory")
+    try:
+        env = call_factory(cast(Factory, factory), fidelity)
+    except UserError as error:  # such as a MujocoTask's
+        raise UserError(f"{name}(): {error}") from error
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        raise UserError(f"{name}() fails ({reason}): make it work without arguments") from error
+    if not isinstance(env, Environment):
+        kind = type(env).__name__
+        raise UserError(f"{name} made a {kind}, which is not an environment: it needs spec, reset and step")
+    return env
 
 
 def contract_violations(name: str, env: Environment) -> list[str]:

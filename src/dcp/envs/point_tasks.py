@@ -1,4 +1,4 @@
-"""A point's tasks, in pure JAX and learned in minutes: mazes, a ball to push, a box to push out of the way."""
+"""A point that pushes, in pure JAX and learned in minutes: a ball to a goal, a box out of the way."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -8,16 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp.envs.base import EnvState, sparse_state
-from dcp.envs.mazes import parse_layout, slide
+from dcp.envs.mazes import EPISODE_LENGTH, SPEED, START_NOISE, parse_layout, slide
 from dcp.types import Array, EnvSpec, MazeLayout
-
-SPEED = 0.12  # without inertia: position += SPEED * action
-EPISODE_LENGTH = 250
-START_NOISE = 0.12
-
-RADIUS = 0.08  # of the point in a maze
-THRESHOLD = 0.125
-FRICTION, FORCE = 0.8, 0.05  # inertia: velocity = FRICTION * velocity + FORCE * action
 
 POINT_RADIUS = 0.15  # of a point that pushes
 PUSH_THRESHOLD = 0.25
@@ -38,50 +30,6 @@ TWO_ROOMS = """
 ########
 """
 DOOR = (2.0, 3.0)  # where the box starts; a cell wide, with 0.1 to spare on either side of the box
-
-
-class PointMaze:
-    """Move a point through a maze: driftless, so that the theory applies exactly, or with inertia.
-
-    State: x, y; with inertia also the velocity. Goal: x, y.
-    """
-
-    def __init__(self, name: str, layout: MazeLayout, inertia: bool = False):
-        self.layout, self.inertia = layout, inertia
-        self.spec = EnvSpec(
-            name=name,
-            state_size=4 if inertia else 2,
-            goal_size=2,
-            action_size=2,
-            goal_dims=(0, 1),
-            threshold=THRESHOLD,
-            episode_length=EPISODE_LENGTH,
-            maze=layout,
-            maze_dims=(0, 1),
-        )
-
-    def reset(self, key: Array) -> EnvState:
-        key_start, key_noise, key_goal = jax.random.split(key, 3)
-        start = jax.random.choice(key_start, jnp.asarray(self.layout.cells("r")))
-        noise = jax.random.uniform(key_noise, (2,), minval=-START_NOISE, maxval=START_NOISE)
-        goal = jax.random.choice(key_goal, jnp.asarray(self.layout.cells("g")))
-        return self._state(start + noise, jnp.zeros(2), goal)
-
-    def reset_to(self, q: Array, qd: Array) -> EnvState:
-        """Start from q (x, y, goal x, goal y) and qd, their velocities; the goal's velocity is ignored."""
-        q, qd = jnp.asarray(q, jnp.float32), jnp.asarray(qd, jnp.float32)
-        return self._state(q[:2], qd[:2], q[2:4])
-
-    def step(self, state: EnvState, action: Array) -> EnvState:
-        body, goal = self.spec.split(state.obs)
-        action = jnp.clip(action, -1.0, 1.0)
-        velocity = FRICTION * body[2:4] + FORCE * action if self.inertia else SPEED * action
-        position, blocked = slide(self.layout, RADIUS, body[:2], velocity)
-        return self._state(position, jnp.where(blocked, 0.0, velocity), goal)
-
-    def _state(self, position: Array, velocity: Array, goal: Array) -> EnvState:
-        body = jnp.concatenate([position, velocity]) if self.inertia else position
-        return sparse_state(self.spec, body, goal)
 
 
 class Thing(NamedTuple):

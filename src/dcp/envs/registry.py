@@ -5,14 +5,13 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from functools import cache, partial
 from importlib import import_module
-from typing import cast
 
 from dcp.components import Table
 from dcp.config import CONTROLS, PHYSICS, Settings
 from dcp.envs.base import Environment
-from dcp.envs.mazes import EVAL_LAYOUTS, LAYOUTS, parse_layout
-from dcp.errors import UserError, one_line, shown
-from dcp.named_code import NotAllowedError, import_named, is_code
+from dcp.envs.mazes import EVAL_LAYOUTS, LAYOUTS, PointMaze, parse_layout
+from dcp.errors import UserError, shown
+from dcp.named_code import is_code
 
 Factory = Callable[..., Environment]  # called with `fidelity` if it takes one, else without arguments
 
@@ -21,8 +20,6 @@ Factory = Callable[..., Environment]  # called with `fidelity` if it takes one, 
 
 
 def _point_maze(name: str, layout: str, inertia: bool) -> Environment:
-    from dcp.envs.point_tasks import PointMaze
-
     return PointMaze(name, parse_layout(layout, scale=1.0), inertia)
 
 
@@ -139,7 +136,9 @@ def make_env(
     if randomize not in (None, "none"):
         return _randomized(name, fidelity, physics, randomize)
     if is_code(name):
-        return _with_physics(_from_module(name, fidelity), name, physics)
+        from dcp.envs.contract import env_from_module
+
+        return _with_physics(env_from_module(name, fidelity), name, physics)
     factory = ENVIRONMENTS.get(name)
     if factory is None:
         close = get_close_matches(name[:100], ENVIRONMENTS, 1)
@@ -148,7 +147,7 @@ def make_env(
         raise UserError(f"unknown environment {shown(name)}: {hint}")
     if OURS.get(name) is factory:
         return _make_ours(name, fidelity, physics)
-    return _with_physics(_call(factory, fidelity), name, physics)
+    return _with_physics(call_factory(factory, fidelity), name, physics)
 
 
 def env_of(settings: Settings, name: str | None = None) -> Environment:
@@ -160,7 +159,7 @@ def env_of(settings: Settings, name: str | None = None) -> Environment:
 @cache
 def _make_ours(name: str, fidelity: str, physics: str) -> Environment:
     """Make each environment once: it never changes, its engine is slow to build, and equal ones share programs."""
-    return _with_physics(_call(OURS[name], fidelity), name, physics)
+    return _with_physics(call_factory(OURS[name], fidelity), name, physics)
 
 
 @cache
@@ -218,33 +217,10 @@ def is_ours(env: Environment) -> bool:
     return module.startswith(("dcp.envs.", "dcp.robots.")) and module != "dcp.envs.mujoco_task"
 
 
-def _call(factory: Factory, fidelity: str) -> Environment:
+def call_factory(factory: Factory, fidelity: str) -> Environment:
+    """Make an environment, with its fidelity if the factory takes one."""
     try:
         takes_fidelity = "fidelity" in inspect.signature(factory).parameters
     except ValueError:  # a callable without a signature
         takes_fidelity = False
     return factory(fidelity=fidelity) if takes_fidelity else factory()
-
-
-def _from_module(name: str, fidelity: str) -> Environment:
-    try:
-        factory = import_named(name)
-    except NotAllowedError:
-        raise
-    except (Exception, SystemExit) as error:  # a user's module may fail in any way
-        raise UserError(
-            f"cannot load environment {shown(name)} ({one_line(error)}): name it as module:factory"
-        ) from error
-    if not callable(factory):
-        raise UserError(f"{shown(name)} is not a function that makes an environment: name it as module:factory")
-    try:
-        env = _call(cast(Factory, factory), fidelity)
-    except UserError as error:  # such as a MujocoTask's
-        raise UserError(f"{name}(): {error}") from error
-    except (Exception, SystemExit) as error:
-        reason = f"{type(error).__name__}: {one_line(error)}"
-        raise UserError(f"{name}() fails ({reason}): make it work without arguments") from error
-    if not isinstance(env, Environment):
-        kind = type(env).__name__
-        raise UserError(f"{name} made a {kind}, which is not an environment: it needs spec, reset and step")
-    return env

@@ -18,10 +18,9 @@ from msgspec import Struct, structs
 
 from dcp.config import SCHEMA_VERSION, Settings
 from dcp.errors import UserError, one_line
-from dcp.files import FAULT_FILE, validation
+from dcp.files import FAULT_FILE, require_no_links_out, validation, write_whole
 from dcp.files.run_folder import load_run
 from dcp.files.validation import FormatError, Name, checked, parse_json
-from dcp.files.writing import require_no_links_out, write_whole
 from dcp.grid.resources import Resources, run_memory
 from dcp.runs.folder import holds_run
 from dcp.runs.run_status import differing, how_far, is_finished, owner, read_plan

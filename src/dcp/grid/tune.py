@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 
 from dcp.errors import RunError, UserError, install_hint, one_line, printable, shown
-from dcp.files import METRICS_FILE
+from dcp.files import METRICS_FILE, require_no_links_out
 from dcp.files.run_folder import read_metrics
-from dcp.files.writing import require_no_links_out
 from dcp.grid.grid_display import Line, LineReader, LiveTable, PlainTable
 from dcp.grid.grid_file import check_runs
 from dcp.grid.jobs import Entry, Job, JobStatus, SeedsAs, fault, make_jobs, survey

@@ -22,9 +22,9 @@ from dcp.envs.base import (
     reset_and_check,
     step_and_check,
 )
-from dcp.envs.mazes import cell_of
+from dcp.envs.mazes import FORCE, FRICTION, PointMaze, cell_of
 from dcp.envs.physics_env import PhysicsEnv
-from dcp.envs.point_tasks import FORCE, FRICTION, PointMaze, PointPushing
+from dcp.envs.point_tasks import PointPushing
 from dcp.envs.registry import is_ours, make_env, require_control, require_stepped_by
 from dcp.errors import RunError, UserError
 from dcp.machine import compiling

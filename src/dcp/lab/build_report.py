@@ -10,27 +10,19 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-import jax
 import numpy as np
 from PIL import Image
 
-from dcp.config import Config
-from dcp.envs.registry import env_of
 from dcp.errors import UserError
-from dcp.files.run_folder import load_run
-from dcp.files.writing import require_no_links_out
+from dcp.files import require_no_links_out
 from dcp.lab.aggregate_scores import aggregate_section
 from dcp.lab.burst_tables import burst_sections
-from dcp.lab.curves import XAxis, curve_data, curve_panels, curve_section, run_figure
+from dcp.lab.curves import XAxis, curve_data, curve_panels, curve_section
 from dcp.lab.diagnose.results import diagnosis_sections
-from dcp.lab.episodes import ShownPolicy, play, shows_maze
-from dcp.lab.landscape_figure import landscape_sections, landscapes_figure
+from dcp.lab.landscape_figure import landscape_sections
 from dcp.lab.method_tables import checkpoint_section, published_sections, summary_section
 from dcp.lab.paper_values import CHECKPOINTS
-from dcp.lab.psi_landscape import ROLLOUTS, view
 from dcp.lab.pusher_goals import pusher_sections
-from dcp.lab.render import MazePicture
-from dcp.lab.render.video import draw_files
 from dcp.lab.report_html import UNKNOWN, Names, data_uri, make_page, prose
 from dcp.lab.result_tables import (
     Cell,
@@ -46,7 +38,6 @@ from dcp.lab.result_tables import (
 )
 from dcp.lab.run_collection import FINISHED, METRICS, NO_EVALUATION, Collection, Run, collect
 from dcp.lab.style import save
-from dcp.lab.targets import open_target
 from dcp.policies.policy_file import write_whole
 
 PAGE, FIGURES_DIR, TABLES_DIR = "report.html", "figures", "tables"
@@ -361,32 +352,3 @@ def _still(path: Path) -> bytes | None:
             return content.getvalue()
     except (OSError, ValueError, EOFError, SyntaxError, Image.DecompressionBombError):
         return None
-
-
-# A finished run, drawn into its own folder.
-
-GIF_EPISODES = 4
-SIDE = 420  # pixels
-
-
-def save_run_plots(folder: Path) -> list[Path]:
-    """Write into <folder>/plots: the curve, and landscape and GIF if goals lie in a maze's plane.
-
-    They are drawn in the environment that the run was evaluated on. A run that was stopped early may have no policy.
-    """
-    run = load_run(folder)
-    require_no_links_out(run.plots, of=run.folder)
-    config = Config.from_dict(run.config)
-    title = f"{config.env}, {config.method}, seed {config.seed}"
-    curve = save(run_figure(run.metrics, title, config.method), run.plots / "learning_curve.png")
-    env = env_of(config, config.eval_env)
-    if not shows_maze(env.spec) or not run.policy_path.is_file():
-        return [curve]
-    target = open_target(folder)
-    landscape = save(landscapes_figure([view(target, env, rollouts=ROLLOUTS)]), run.plots / "landscape.png")
-    length = config.episode_length or env.spec.episode_length
-    episodes = play(env, target.policy, jax.random.key(config.seed), GIF_EPISODES, length)
-    if env.spec.physics != "none":  # a plan needs no OpenGL, and shows no bodies
-        episodes = [episode._replace(q=None) for episode in episodes]
-    shown = ShownPolicy(config.method, None, episodes)
-    return [curve, landscape, *draw_files([shown], MazePicture(env, SIDE, SIDE), run.plots / "episode", ["gif"])]

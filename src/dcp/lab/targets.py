@@ -11,8 +11,8 @@ from dcp.config import Config
 from dcp.envs.base import Environment
 from dcp.envs.registry import ENVIRONMENTS, make_env, require_stepped_by
 from dcp.errors import UserError
+from dcp.files import require_no_links_out
 from dcp.files.run_folder import CONFIG_FILE, POLICY_FILE, is_zoo, located, read_config_file
-from dcp.files.writing import require_no_links_out
 from dcp.named_code import require_allowed, require_imported
 from dcp.policies.numpy_policy import ExportedPolicy
 from dcp.policies.policy import DeployedPolicy, Policy

@@ -17,7 +17,7 @@ import numpy as np
 
 from dcp.envs.base import Environment
 from dcp.errors import UserError
-from dcp.evaluation import Bin, Deployment, Measures, evaluation_key, measure
+from dcp.evaluation import Deployment, Measures, evaluation_key, measure
 from dcp.lab.paths import path_lengths
 from dcp.lab.result_tables import finite, writing_to
 from dcp.lab.run_collection import EVALS_DIR
@@ -79,6 +79,18 @@ def goal_set_key(seed: int) -> Array:
     return evaluation_key(seed, EVAL_STREAM)
 
 
+BINS = 4  # of the distance between start and goal
+
+
+class Bin(NamedTuple):
+    """Episodes by the distance from start to goal: from `low` up to `high`, which only the last bin includes."""
+
+    low: float
+    high: float
+    episodes: int
+    successes: int
+
+
 @dataclass(frozen=True)
 class Trial:
     """N episodes of each seed, by one policy."""
@@ -106,11 +118,22 @@ class Trial:
         return "straight", self.all.start_distance
 
     def by_distance(self) -> list[Bin]:
-        return self.all.by_distance(self.distances[1])
+        return by_distance(self.all, self.distances[1])
 
     def goal_sets(self) -> list[str]:
         """Return a fingerprint of each seed's first states and goals: equal ones are the same episodes."""
         return [hashlib.sha256(np.ascontiguousarray(m.start, np.float32).tobytes()).hexdigest() for m in self.by_seed]
+
+
+def by_distance(measures: Measures, distance: np.ndarray | None = None, bins: int = BINS) -> list[Bin]:
+    """Return success by the distance from start to goal; `distance` [N] replaces the straight line's."""
+    distance = measures.start_distance if distance is None else distance
+    edges = np.linspace(distance.min(), distance.max(), bins + 1)
+    where = np.clip(np.searchsorted(edges, distance, side="right") - 1, 0, bins - 1)  # [N]
+    return [
+        Bin(float(edges[i]), float(edges[i + 1]), int(np.sum(where == i)), int(np.sum(measures.success[where == i])))
+        for i in range(bins)
+    ]
 
 
 @dataclass(frozen=True)

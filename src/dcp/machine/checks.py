@@ -11,7 +11,6 @@ import numpy as np
 
 from dcp.components import TABLES
 from dcp.config import MAY_BE_CODE, Config, Settings, type_violations
-from dcp.critics.contrastive import loss_of_chunks
 from dcp.envs.base import Environment
 from dcp.envs.registry import env_of, is_ours
 from dcp.errors import UserError
@@ -19,7 +18,8 @@ from dcp.interfaces import goals_of
 from dcp.learner import Learner, LearnerState
 from dcp.machine import devices
 from dcp.methods.table import make_agent
-from dcp.replay import ENVS_AT_ONCE, OF_OUTCOMES, reads_falls, relabel
+from dcp.outcomes import ENVS_AT_ONCE
+from dcp.replay import OF_OUTCOMES, reads_falls, relabel
 from dcp.types import Array, EnvSpec, Transition
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ def _agent_violations(settings: Settings, spec: EnvSpec) -> list[str]:
     try:
         critic: Any = make_agent(settings, spec).critic
         if settings.action_chunk > 1 and hasattr(critic, "contrastive_loss"):
+            from dcp.critics.energies import loss_of_chunks
+
             loss_of_chunks(critic.contrastive_loss)
     except UserError as error:
         return [str(error)]

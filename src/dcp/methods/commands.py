@@ -1,13 +1,12 @@
 """Choose the goal that the rollout asks for: the environment's own, or a visited state in its place."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 
-from dcp.errors import UserError
 from dcp.interfaces import Representation
 from dcp.methods.scores import SCORES, Score
 from dcp.types import Array, EnvSpec, Metrics
@@ -26,42 +25,6 @@ class FinalGoal:
         self, state: tuple[()], achieved: Array, goal: Array, representation: Representation, key: Array
     ) -> tuple[tuple[()], Array]:
         return (), goal
-
-    def metrics(self, state: tuple[()], achieved: Array, goal: Array) -> Metrics:
-        return {}
-
-
-@dataclass(frozen=True)
-class SingleGoal:
-    """Ask for one hard goal in every episode, as SGCRL does: the maze's goal that is farthest from the start."""
-
-    has_pool: ClassVar[bool] = False
-
-    goal: Sequence[float] | None = None  # [G] or its first coordinates; None: the farthest, by the way through the maze
-
-    def for_task(self, spec: EnvSpec, episode_length: int) -> Self:
-        """Return this command with the task's farthest goal filled in."""
-        if self.goal is not None:
-            if not 1 <= len(self.goal) <= spec.goal_size:
-                size = f"a goal of {spec.name} has {spec.goal_size}"
-                raise UserError(f"command.goal has {len(self.goal)} numbers: {size}")
-            return self
-        maze = spec.maze
-        if maze is None or spec.maze_dims != spec.goal_dims[:2] or not len(maze.cells("g")):
-            raise UserError(
-                f"the command single_goal asks for a maze's farthest goal, and {spec.name} has no goals in a maze: "
-                "set command.goal, or use another command"
-            )
-        return replace(self, goal=tuple(float(x) for x in maze.farthest_goal()))
-
-    def init(self, achieved: Array, goal: Array, seed_states: Array | None = None) -> tuple[()]:
-        return ()
-
-    def step(
-        self, state: tuple[()], achieved: Array, goal: Array, representation: Representation, key: Array
-    ) -> tuple[tuple[()], Array]:
-        assert self.goal is not None
-        return (), goal.at[:, : len(self.goal)].set(jnp.asarray(self.goal, goal.dtype))
 
     def metrics(self, state: tuple[()], achieved: Array, goal: Array) -> Metrics:
         return {}

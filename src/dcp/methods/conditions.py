@@ -54,14 +54,3 @@ class Direction:
         psi_s = representation.encode_goal(achieved)  # [..., D]
         psi_z = psi_of_goal(representation, psi_s, achieved, commanded)  # [..., D]
         return jnp.concatenate(direction_and_magnitude(psi_s, psi_z), axis=-1)  # [..., D + 1]
-
-
-@dataclass(frozen=True)
-class DirectionAndGoal:
-    """Show [d, r, g]: the paper's direction and distance, and the goal's coordinates."""
-
-    def size(self, spec: EnvSpec, repr_dim: int) -> int:
-        return repr_dim + 1 + spec.goal_size
-
-    def __call__(self, representation: Representation, achieved: Array, commanded: Array) -> Array:
-        return jnp.concatenate([Direction()(representation, achieved, commanded), commanded], axis=-1)

@@ -1,4 +1,4 @@
-"""Variations of the paper's condition: directions in the goal's own coordinates, in steps, a step ahead, curvature."""
+"""Variations of the paper's condition: with the goal, in its own coordinates, in steps, a step ahead, curvature."""
 
 import math
 from dataclasses import dataclass, replace
@@ -11,6 +11,17 @@ from dcp.errors import UserError
 from dcp.interfaces import Representation
 from dcp.methods.conditions import Direction, direction_and_magnitude, psi_of_goal
 from dcp.types import Array, EnvSpec
+
+
+@dataclass(frozen=True)
+class DirectionAndGoal:
+    """Show [d, r, g]: the paper's direction and distance, and the goal's coordinates."""
+
+    def size(self, spec: EnvSpec, repr_dim: int) -> int:
+        return repr_dim + 1 + spec.goal_size
+
+    def __call__(self, representation: Representation, achieved: Array, commanded: Array) -> Array:
+        return jnp.concatenate([Direction()(representation, achieved, commanded), commanded], axis=-1)
 
 
 def pulled_back(representation: Representation, achieved: Array, commanded: Array) -> Array:

@@ -5,14 +5,17 @@ import hashlib
 import io
 import zipfile
 from dataclasses import dataclass
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dcp.config import Config, Settings
 from dcp.errors import UserError, shown
 from dcp.files.validation import open_regular
 from dcp.methods.table import COMMANDS, METHODS, make_part
-from dcp.types import EnvSpec
+from dcp.types import Array, Batch, EnvSpec
 
 LARGEST = 100_000_000  # bytes, compressed or not: enough for thousands of pools of the largest state
 FORMS = "an NPZ file with an array `states` or `goals`, or a CSV of numbers"
@@ -166,3 +169,39 @@ def violations(settings: Settings, spec: EnvSpec) -> list[str]:
             f"[K, {spec.state_size}]: give these, or leave it out"
         ]
     return []
+
+
+# Seeds in the critic's data.
+
+
+def sample_seed_states(states: Array, updates: int, share: int, key: Array) -> Array:
+    """Draw states [K, S] for each update: [updates, share, S]. None twice in an update: two equal pairs would be each
+    other's negatives."""
+    random_scores = jax.random.uniform(key, (updates, states.shape[0]))
+    return states[jax.lax.top_k(random_scores, share)[1]]
+
+
+def inject_stationary_pairs(batch: Batch, states: Array, spec: EnvSpec) -> Batch:
+    """Replace the first pairs of [B, ...] by pairs of these states [M, S]: no action, and the future is the present.
+
+    That is what a hindsight goal of an episode at rest is, whichever later step it is taken from. Without momentum
+    (point_soccer) it is the exact truth; for a simulated body it is as true as the body stands still.
+    """
+    num, achieved = states.shape[0], spec.achieved(states)  # [M, G]
+    stationary: dict[str, Any] = {
+        "state": states,
+        "action": 0.0,
+        "commanded_goal": achieved,
+        "future_goal": achieved,
+        "future_steps": 1,
+        "next_state": states,
+        "hit_time": 0,
+        "reward": 1.0,
+        "occupancy": 1.0,
+        **dict.fromkeys(("valid", "has_next", "hit", "occupancy_seen"), True),
+        **dict.fromkeys(("terminal", "falls"), False),
+    }
+    fields = {name: array for name, array in batch._asdict().items() if array is not None}
+    if batch.goal_sequence is not None:
+        stationary["goal_sequence"] = jnp.tile(achieved, (1, batch.goal_sequence.shape[-1] // spec.goal_size))
+    return Batch(**{name: array.at[:num].set(stationary[name]) for name, array in fields.items()})

@@ -23,8 +23,8 @@ from dcp.interfaces import (
     needs_embedding,
     representation_of,
 )
-from dcp.methods.commands import FinalGoal, PooledSubgoal, SingleGoal
-from dcp.methods.conditions import Direction, DirectionAndGoal, RawGoal
+from dcp.methods.commands import FinalGoal, PooledSubgoal
+from dcp.methods.conditions import Direction, RawGoal
 from dcp.methods.scores import SCORES
 from dcp.networks import MLP, NETWORKS
 from dcp.types import Array, Batch, EnvSpec
@@ -58,7 +58,7 @@ METHODS = Table(
         "td_infonce": Method("td_infonce", FinalGoal, RawGoal, "future"),
         "gcbc": Method("gcbc", FinalGoal, RawGoal, "future"),
         # Another command: docs/the_method.md
-        "sgcrl": Method(Contrastive, SingleGoal, RawGoal, "future"),  # one hard goal, always
+        "sgcrl": Method(Contrastive, "single_goal", RawGoal, "future"),  # one hard goal, always
     },
 )
 OUR_METHODS = frozenset(METHODS)  # without what users register
@@ -72,7 +72,7 @@ CRITICS = Table(
         "chronosrl": "dcp.critics.survival:ChronoSRL",
         "sac": "dcp.critics.value:SAC",
         "td3": "dcp.critics.value:TD3",
-        "td_infonce": "dcp.critics.td_infonce:TDInfoNCE",
+        "td_infonce": "dcp.critics.value:TDInfoNCE",
         "gcbc": "dcp.critics.value:GCBC",
     },
     joined="dcp.critics.pair:Pair",  # sac+contrastive: one values actions, the other embeds goals
@@ -82,8 +82,8 @@ COMMANDS = Table(
     {
         "final_goal": FinalGoal,
         "pooled_subgoal": PooledSubgoal,
-        "frontier": "dcp.methods.frontier:Frontier",
-        "single_goal": SingleGoal,
+        "frontier": "dcp.methods.more_commands:Frontier",
+        "single_goal": "dcp.methods.more_commands:SingleGoal",
     },
 )
 CONDITIONS = Table(
@@ -92,7 +92,7 @@ CONDITIONS = Table(
         "raw_goal": RawGoal,
         "direction": Direction,
         "gradient": "dcp.methods.more_conditions:Gradient",
-        "direction_and_goal": DirectionAndGoal,
+        "direction_and_goal": "dcp.methods.more_conditions:DirectionAndGoal",
         "steps": "dcp.methods.more_conditions:Steps",
         "two_step": "dcp.methods.more_conditions:TwoStep",
         "curvature": "dcp.methods.more_conditions:Curvature",

@@ -15,10 +15,9 @@ import mujoco
 import numpy as np
 
 from dcp.physics import shapes
-from dcp.physics.batching import compute_once, concatenate_once
 from dcp.physics.models import WALL
 from dcp.physics.shapes import Segment, Touch
-from dcp.physics.vectors import Vec, constant, quat, rotate, vec
+from dcp.physics.vectors import Vec, compute_once, concatenate_once, constant, quat, rotate, vec
 from dcp.types import Array, MazeLayout
 
 PLANE, SPHERE, CAPSULE, BOX = (

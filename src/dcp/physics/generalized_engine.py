@@ -16,8 +16,7 @@ from brax.base import Transform
 from dcp.physics import arm as arms
 from dcp.physics.arm import Arm
 from dcp.physics.arm_constraints import ConstraintInputs, Constraints, Gripper
-from dcp.physics.batching import environments_last
-from dcp.physics.vectors import Vec, column
+from dcp.physics.vectors import Vec, column, environments_last
 from dcp.types import Array
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dcp.physics.batching import compute_once
-from dcp.physics.vectors import Component, Vec, where
+from dcp.physics.vectors import Component, Vec, compute_once, where
 from dcp.types import Array
 
 _NONE = 1.0  # the distance that stands for "no contact"

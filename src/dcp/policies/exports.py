@@ -296,7 +296,8 @@ def foreign_part(policy: "DeployedPolicy") -> str | None:
     """Return the name of a part that the NumPy form and our ONNX graph do not support, or None."""
     from dcp.methods.conditions import RawGoal
     from dcp.methods.table import CRITICS
-    from dcp.networks import MLP, NETWORKS, Residual
+    from dcp.networks import MLP, NETWORKS
+    from dcp.residual_network import Residual
 
     if _condition_name(policy) not in numpy_policy.CONDITIONS:
         return f"the condition {_condition_name(policy)}"
@@ -364,7 +365,7 @@ def _scaled(layer: Layer, centre: np.ndarray, spread: np.ndarray) -> Layer:
 
 
 def _layers(policy: "DeployedPolicy", params: Any) -> list[Layer]:
-    from dcp.networks import Residual
+    from dcp.residual_network import Residual
 
     shape: Any = policy.network
     if isinstance(shape, Residual):

@@ -19,7 +19,7 @@ from safetensors.numpy import save
 from dcp.actor import ChunkState, actor_heads, next_chunk_action
 from dcp.components import describe
 from dcp.errors import UserError
-from dcp.files.writing import write_whole
+from dcp.files import write_whole
 from dcp.interfaces import Condition, Critic, Network, Problem, Representation, representation_of
 from dcp.networks import in_task_units, scaled_goal, scaled_state
 from dcp.types import Array, EnvSpec, Params

@@ -15,9 +15,9 @@ from safetensors import safe_open
 from dcp.actor import init_actor
 from dcp.components import TABLES, build
 from dcp.errors import UserError, one_line, shown
+from dcp.files import write_whole as write_whole
 from dcp.files.run_folder import POLICY_FILE, located
 from dcp.files.validation import MEGABYTE, About, FormatError, Name, Size, checked, open_regular, parse_json
-from dcp.files.writing import write_whole as write_whole
 from dcp.interfaces import Problem
 from dcp.methods import table  # noqa: F401  fills the tables
 from dcp.named_code import code_in, require_imported

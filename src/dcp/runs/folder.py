@@ -18,8 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 from dcp.config import SCHEMA_VERSION, Config, Tracking
 from dcp.errors import RunError, UserError
-from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, FAULT_FILE, METRICS_FILE, PLOTS_DIR, POLICIES_DIR, POLICY_FILE
-from dcp.files.writing import require_no_links_out, write_whole
+from dcp.files import (
+    CHECKPOINTS_DIR,
+    CONFIG_FILE,
+    FAULT_FILE,
+    METRICS_FILE,
+    PLOTS_DIR,
+    POLICIES_DIR,
+    POLICY_FILE,
+    require_no_links_out,
+    write_whole,
+)
 from dcp.loop import Budget, Row
 from dcp.policies.policy import DeployedPolicy, save_policy
 from dcp.runs.checkpoint import machine, versions

@@ -10,7 +10,7 @@ from pathlib import Path
 from dcp.algorithm import Algorithm
 from dcp.config import Config, Tracking
 from dcp.errors import UserError, shown
-from dcp.files.writing import require_no_links_out
+from dcp.files import require_no_links_out
 from dcp.loop import Budget, OnEval, iterations_of
 from dcp.machine import compiling
 from dcp.named_code import only_allowed, require_allowed

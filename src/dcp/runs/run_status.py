@@ -1,4 +1,4 @@
-"""Read a run folder that training left: what was planned, how far the run got, and its checkpoints."""
+"""Read a run folder that training left: what was planned, how far the run got and why it ended, its checkpoints."""
 
 import errno
 import fcntl
@@ -19,11 +19,11 @@ from msgspec import Meta, Struct
 
 from dcp.algorithm import RunState
 from dcp.config import Config, Settings, fields_where
-from dcp.errors import UserError, shown
+from dcp.errors import RunError, UserError, shown
 from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE
 from dcp.files.run_folder import is_zoo, load_run, read_config_file
 from dcp.files.validation import MEGABYTE, Count, FormatError, Name, checked, open_regular, read_json, read_text
-from dcp.loop import Budget, HostState
+from dcp.loop import Budget, HostState, NotFiniteError
 from dcp.runs.checkpoint import (
     ARRAYS_FILE,
     CHECKPOINT_SCHEMA_VERSION,
@@ -41,7 +41,7 @@ from dcp.runs.checkpoint import (
     sums,
     versions,
 )
-from dcp.runs.folder import LOCK_FILE, open_lock
+from dcp.runs.folder import LOCK_FILE, Results, open_lock
 
 UNSPLIT = "off"  # the value of split_batches before config.json stored it
 POOL = "acting/command/pool"  # the name of the command's array
@@ -372,3 +372,33 @@ def require_planned(host: HostState, config: Config, points: list[int], folder: 
             f"the checkpoint of {folder} has {len(host.rows)} evaluations after {host.unrolls} unrolls, which its "
             "config does not plan: use a checkpoint that dcp wrote"
         )
+
+
+# Why a run ended.
+
+_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+
+
+def explained(error: BaseException, results: Results, last: int | None) -> str | None:
+    """Return a sentence why a run ended if neither its user nor a bug ended it, else None.
+
+    `last`: environment steps at the newest checkpoint.
+    """
+    folder = results.folder
+    kept = f"the checkpoint at {last:,} steps is kept" if last is not None else "there was no checkpoint yet"
+    if isinstance(error, NotFiniteError):
+        see = ""
+        with suppress(OSError, RunError):  # on a full disk, or in a folder that was moved, only the sentence is left
+            see = f"see {folder.save_fault({**error.as_json(), 'last_checkpoint': last})}; "
+        return f"{error}: {see}{kept}; try a lower learning rate or a larger batch in a new run"
+    if isinstance(error, Exception) and (lost := folder.lock.lost()):  # whichever write failed
+        return lost
+    if not isinstance(error, OSError) or error.errno is None:
+        return None
+    is_ours = str(error.filename or "").startswith((str(folder.path), str(folder.path.absolute())))
+    if not is_ours and error.errno not in _WRITING:
+        return None
+    reason = f"cannot write to {folder.path} ({os.strerror(error.errno)})"
+    if not results.is_worth_keeping(last):
+        return f"{reason}: nothing was kept; repair that and run it again"
+    return f"{reason}: {kept}; repair that and run `{resume_command(folder.path)}`"

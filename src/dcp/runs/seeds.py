@@ -32,8 +32,8 @@ from dcp.runs.display import Display, DisplayKind, Progress, make_display
 from dcp.runs.folder import Results, claim, holds_run
 from dcp.runs.replaced_run import discard
 from dcp.runs.resuming import reopen
-from dcp.runs.run_status import budget_to_resume_with, read_plan
-from dcp.runs.stopping import Interrupted, StopRequest, explained
+from dcp.runs.run_status import budget_to_resume_with, explained, read_plan
+from dcp.runs.stopping import Interrupted, StopRequest
 from dcp.runs.tracking import require
 
 S = TypeVar("S", bound=Settings)

@@ -1,6 +1,5 @@
-"""Handle what ends a run early: signals, numbers that are not finite, full disks."""
+"""Handle the signals that end a run early."""
 
-import errno
 import os
 import signal
 import stat
@@ -9,13 +8,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
-from dcp.errors import RunError
-from dcp.loop import NotFiniteError
 from dcp.machine.signals import listening
-from dcp.runs.folder import Results
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last: the terminal or ssh session has ended
-_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -65,30 +60,3 @@ def _leave_the_terminal() -> None:
             if stat.S_ISCHR(os.fstat(descriptor).st_mode):
                 os.dup2(nowhere, descriptor)
     os.close(nowhere)
-
-
-def explained(error: BaseException, results: Results, last: int | None) -> str | None:
-    """Return a sentence why a run ended if neither its user nor a bug ended it, else None.
-
-    `last`: environment steps at the newest checkpoint.
-    """
-    folder = results.folder
-    kept = f"the checkpoint at {last:,} steps is kept" if last is not None else "there was no checkpoint yet"
-    if isinstance(error, NotFiniteError):
-        see = ""
-        with suppress(OSError, RunError):  # on a full disk, or in a folder that was moved, only the sentence is left
-            see = f"see {folder.save_fault({**error.as_json(), 'last_checkpoint': last})}; "
-        return f"{error}: {see}{kept}; try a lower learning rate or a larger batch in a new run"
-    if isinstance(error, Exception) and (lost := folder.lock.lost()):  # whichever write failed
-        return lost
-    if not isinstance(error, OSError) or error.errno is None:
-        return None
-    is_ours = str(error.filename or "").startswith((str(folder.path), str(folder.path.absolute())))
-    if not is_ours and error.errno not in _WRITING:
-        return None
-    reason = f"cannot write to {folder.path} ({os.strerror(error.errno)})"
-    if not results.is_worth_keeping(last):
-        return f"{reason}: nothing was kept; repair that and run it again"
-    from dcp.runs.run_status import resume_command
-
-    return f"{reason}: {kept}; repair that and run `{resume_command(folder.path)}`"

@@ -18,10 +18,9 @@ import msgspec
 
 from dcp.config import Config, Tracking
 from dcp.errors import UserError, install_hint
-from dcp.files import CONFIG_FILE, TENSORBOARD_DIR, TRACKING_FILE
+from dcp.files import CONFIG_FILE, TENSORBOARD_DIR, TRACKING_FILE, write_whole
 from dcp.files.run_folder import read_config_file
 from dcp.files.validation import FormatError, Name, checked, read_json
-from dcp.files.writing import write_whole
 
 Row = Mapping[str, float]
 PROJECT = "dcp"

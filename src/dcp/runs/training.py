@@ -30,7 +30,7 @@ from dcp.presets import PRESETS
 from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
 from dcp.runs.display import DisplayKind, Progress, make_display
 from dcp.runs.folder import Results, claim, holds_run
-from dcp.runs.stopping import Interrupted, StopRequest, explained
+from dcp.runs.stopping import Interrupted, StopRequest
 
 
 @dataclass(frozen=True)
@@ -214,6 +214,8 @@ class FolderSession(_Session):
             with closing(saver), closing(results):
                 yield
         except BaseException as error:
+            from dcp.runs.run_status import explained
+
             reason = explained(error, results, saver.last)
             results.leave(saver.last)
             if isinstance(error, KeyboardInterrupt):

@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dcp.envs.base import EnvState
-from dcp.envs.mazes import U, parse_layout
-from dcp.envs.point_tasks import FORCE, SPEED, PointMaze, PointPush, PointSoccer
+from dcp.envs.mazes import FORCE, SPEED, PointMaze, U, parse_layout
+from dcp.envs.point_tasks import PointPush, PointSoccer
 from dcp.lab.diagnose.direction_measures import (
     action_maps,
     controllable,

@@ -23,9 +23,10 @@ from dcp.lab.render.explore_page import Panel, random_goals, random_states, save
 from dcp.lab.statistics import spearman
 from dcp.lab.targets import open_target
 from dcp.methods.conditions import Direction
-from dcp.networks import MLP, Residual
+from dcp.networks import MLP
 from dcp.policies.policy import DeployedPolicy
 from dcp.policies.policy_file import load_policy
+from dcp.residual_network import Residual
 from tests.support.browser import CHROMIUM, Browser
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")

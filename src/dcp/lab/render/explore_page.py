@@ -18,10 +18,10 @@ import numpy as np
 from dcp.critics.contrastive import Contrastive
 from dcp.critics.quasimetric import Quasimetric
 from dcp.critics.survival import ChronoSRL
-from dcp.envs import point_tasks
+from dcp.envs import mazes, point_tasks
 from dcp.envs.base import Environment
-from dcp.envs.mazes import goals_at
-from dcp.envs.point_tasks import PointMaze, PointPushing, things_of
+from dcp.envs.mazes import PointMaze, goals_at
+from dcp.envs.point_tasks import PointPushing, things_of
 from dcp.errors import UserError
 from dcp.files.run_folder import kept_policies
 from dcp.lab.episodes import Episode, ShownPolicy, directions, pooled_command, sees_direction, visited_pool
@@ -205,15 +205,15 @@ def _first(env: Environment, panels: Sequence[Panel]) -> tuple[np.ndarray, np.nd
 def _task(env: Environment) -> dict[str, Any] | None:
     """Describe a point task whose steps the page can compute; else return None."""
     if type(env) is PointMaze:
-        constants = ("RADIUS", "SPEED", "FRICTION", "FORCE")
+        module, constants = mazes, ("RADIUS", "SPEED", "FRICTION", "FORCE")
         own: dict[str, Any] = {"kind": "maze", "inertia": env.inertia}
     elif isinstance(env, PointPushing):
-        constants = ("POINT_RADIUS", "SPEED", "SUBSTEPS", "TOLERANCE", "REACH")
+        module, constants = point_tasks, ("POINT_RADIUS", "SPEED", "SUBSTEPS", "TOLERANCE", "REACH")
         things = [dict(thing._asdict(), dims=list(thing.dims)) for thing in things_of(env)]
         own = {"kind": "pushing", "shape": env.shape, "size": env.size, "sticks": env.sticks, "things": things}
     else:
         return None
-    return {**own, **{name.removeprefix("POINT_").lower(): getattr(point_tasks, name) for name in constants}}
+    return {**own, **{name.removeprefix("POINT_").lower(): getattr(module, name) for name in constants}}
 
 
 # Policies.

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.physics.batching import _concatenated, _through_a_buffer, concatenate_once, environments_last, take_rows
+from dcp.physics.vectors import _concatenated, _through_a_buffer, concatenate_once, environments_last, take_rows
 
 
 def test_environments_become_the_last_axis_and_a_single_one_works_too():

@@ -1,4 +1,4 @@
-"""The frontier of the pool: what is rare, within reach and on the way; who arrives and explores."""
+"""The frontier of the pool: what is rare, within reach and on the way; who arrives and explores. One hard goal."""
 
 from dataclasses import replace
 from functools import partial
@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
+from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.methods.frontier import Frontier, FrontierState
+from dcp.methods.more_commands import Frontier, FrontierState, SingleGoal
 from tests.methods.test_commands import COMMAND, IDENTITY, points
 
 FRONTIER = Frontier(
@@ -184,3 +185,29 @@ def test_the_frontiers_metrics_are_the_pools_and_its_own():
 def test_a_frontiers_setting_without_meaning_is_refused(setting: dict, words: str):
     with pytest.raises(UserError, match=words):
         Frontier(**setting)
+
+
+def test_the_single_goal_is_the_one_with_the_longest_way():
+    """In the U maze (3, 1) lies six cells from the start at (1, 1), though (3, 3) is farther as the crow flies."""
+    command = SingleGoal().for_task(make_env("point_u_maze").spec, 250)
+    assert command.goal == (3.0, 1.0)
+    _, commanded = command.step((), points(0, 1), points(9, 8), IDENTITY, jax.random.key(0))
+    assert np.array_equal(commanded, [[3.0, 1.0], [3.0, 1.0]])
+
+
+def test_a_single_goal_of_ones_own_keeps_the_goals_other_coordinates():
+    command = SingleGoal(goal=(7.0,)).for_task(make_env("point_soccer").spec, 250)
+    _, commanded = command.step((), points(0), jnp.array([[1.0, 2.0]]), IDENTITY, jax.random.key(0))
+    assert np.array_equal(commanded, [[7.0, 2.0]])
+
+
+@pytest.mark.parametrize(
+    ("goal", "words"),
+    [
+        (None, "asks for a maze's farthest goal, and point_soccer has no goals in a maze: set command.goal"),
+        ((1.0, 2.0, 3.0), "command.goal has 3 numbers: a goal of point_soccer has 2"),
+    ],
+)
+def test_a_task_without_a_farthest_goal_is_refused_in_one_sentence(goal, words: str):
+    with pytest.raises(UserError, match=words):
+        SingleGoal(goal=goal).for_task(make_env("point_soccer").spec, 250)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dcp.cli.tune import TrialRow, scatter, trials_table, write_trials_page
 from dcp.errors import UserError
-from dcp.lab.trials_page import TrialRow, scatter, trials_table, write_trials_page
 
 TRIALS = [
     TrialRow(0, "complete", 0.25, 3.0, {"width": 64, "discount": 0.99, "network": "mlp"}),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp import replay
+from dcp import outcomes, replay
 from dcp.interfaces import Hindsight
 from dcp.types import EnvSpec, Transition
 
@@ -47,7 +47,7 @@ def test_hit_times_and_occupancy_are_those_of_a_plain_loop(goal_steps: int):
         made = windows(seed)
         left = left_of(made)
         drawn = replay.draw_goals(made, left, LINE, rule, 0.9, jax.random.key(seed))
-        found = jax.device_get(replay.outcomes(made, left, LINE, rule, drawn))
+        found = jax.device_get(outcomes.outcomes(made, left, LINE, rule, drawn.sequence))
         place, goals, fell = np.asarray(made.state[..., 1]), np.asarray(drawn.sequence[..., 0]), np.asarray(made.fell)
         assert 0.2 < found.hit.mean() < 1.0 and found.hit_time.max() > 1
         for t in range(LENGTH):

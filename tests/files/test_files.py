@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dcp.errors import UserError
-from dcp.files.writing import require_no_links_out, write_whole
+from dcp.files import require_no_links_out, write_whole
 
 
 def test_a_link_in_place_of_the_draft_is_not_followed(tmp_path: Path):
