@@ -10,7 +10,7 @@ import numpy as np
 from dcp.components import describe, shown
 from dcp.config import Config, Settings
 from dcp.envs.registry import OURS
-from dcp.errors import UserError, shown
+from dcp.errors import UserError
 from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, FAULT_FILE, METRICS_FILE, POLICY_FILE
 from dcp.files.run_folder import load_run, read_config_file
 from dcp.lab.run_collection import METRICS
