@@ -11,6 +11,7 @@ import numpy as np
 
 from dcp.config import SCHEMA_VERSION, Config
 from dcp.files.run_folder import CONFIG_FILE, METRICS_FILE
+from dcp.presets import preset_overrides
 
 
 def write_run(
@@ -24,9 +25,10 @@ def write_run(
     wall: Sequence[float] | None = None,
     **settings: Any,
 ) -> Path:
-    """<runs>/<env>/<method>/seed_<n> with one row an evaluation. -> the folder"""
+    """<runs>/<env>/<method>/seed_<n> with one row an evaluation, by the paper's settings and these. -> the folder"""
     budget = settings.pop("budget", int(steps[-1]) if len(steps) else 1_000_000)
-    config = Config(env=env, method=method, seed=seed, steps=max(budget, 1), **settings)
+    settings = preset_overrides("paper", env, method) | settings | {"steps": max(budget, 1)}
+    config = Config(env=env, method=method, seed=seed, **settings)
     folder = runs / config.run_path
     folder.mkdir(parents=True)
     content = {"schema_version": SCHEMA_VERSION, "config": asdict(config), "earlier_budgets": [], "versions": {}}
