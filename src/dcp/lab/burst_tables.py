@@ -276,11 +276,7 @@ def _count(results: Sequence[EvalResult]) -> Cell:
 
 
 def _paper(published: Published | None, sign: bool = False) -> Cell:
-    return (
-        absent("not in the paper, or other settings than the paper's")
-        if published is None
-        else number(*published, sign=sign)
-    )
+    return absent(paper_values.NOT_THERE) if published is None else number(*published, sign=sign)
 
 
 def _episodes(chosen: Sequence[EvalResult]) -> list[str]:
