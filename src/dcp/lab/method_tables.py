@@ -336,7 +336,7 @@ def _arrow(part: MethodPair, method: str, baseline: str, paper: str | None) -> C
 
 def _published_arrow(part: MethodPair, method: str, baseline: str, paper: str | None) -> Cell:
     if not paper:
-        return absent("not in the paper, or other settings than the paper's")
+        return absent(paper_values.NOT_THERE)
     return Cell(_sign(paper, method, baseline) + (f" at {human_count(part.paper_end)}" if part.paper_end else ""))
 
 

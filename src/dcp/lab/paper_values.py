@@ -17,6 +17,7 @@ ENVIRONMENTS = (*_MAZES, "ant_push", "pusher_easy", "pusher_hard", "pusher_hard_
 EPISODE = 1000  # steps
 MUJOCO_IS_THE_PAPERS = ("ant_push",)  # stepped by MuJoCo under either setting of physics
 REACH = 0.1  # how far an evaluation may be from the checkpoint that it represents, as a share of its steps
+NOT_THERE = "not in the paper, or other settings than the paper's"
 CHECKPOINTS = (10_000_000, 25_000_000, 50_000_000, 75_000_000, 100_000_000)
 
 

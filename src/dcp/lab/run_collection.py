@@ -223,7 +223,7 @@ class Collection:
 
     @cached_property
     def apart_from_paper(self) -> dict[Key, list[str]]:
-        """Return (environment, label) -> in what its runs differ from the paper's; empty: its values may be compared."""
+        """Return (environment, label) -> in what its runs differ from the paper's; if empty, they compare."""
         return {
             key: list(dict.fromkeys(reason for run in runs for reason in paper_values.settings_apart(run.config)))
             for key, runs in self.groups.items()
