@@ -17,7 +17,7 @@ from dcp.lab.build_report import statistics_sections
 from dcp.lab.method_tables import checkpoint_tables, compare_methods, comparison_table, summary_table
 from dcp.lab.result_tables import Cell, Table, to_latex
 from dcp.lab.run_collection import Collection, collect, nearest
-from tests.support.fake_runs import five_seeds, write_run
+from tests.support.fake_runs import five_seeds, write_paper, write_run
 
 M = 1_000_000
 
@@ -226,25 +226,6 @@ PAPER_ARROWS = {
     "pusher_hard_far": ("↑ dcp", "↑ dcp"),
     "ant_soccer": ("↓ crl", "↓ crl"),
 }
-
-
-def write_paper(runs: Path, with_spread: bool) -> None:
-    """Five seeds of three methods on nine environments: the published means, with the published intervals or none."""
-    for environment in paper_values.ENVIRONMENTS:
-        for method in ("dcp", "crl", "ssgc"):
-            steps = [
-                at
-                for at in paper_values.CHECKPOINTS
-                if paper_values.checkpoint("success_once", environment, method, at)
-            ]
-            columns = {}
-            for metric in ("success_once", "time_near_goal"):
-                published = [paper_values.checkpoint(metric, environment, method, at) for at in steps]
-                columns[metric] = [five_seeds(mean, spread if with_spread else 0.0) for mean, spread in published]
-            for seed in range(5):
-                success = [values[seed] / 100 for values in columns["success_once"]]
-                near = [values[seed] for values in columns["time_near_goal"]]
-                write_run(runs, environment, method, seed, steps, success, near, episode_length=1000)
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["means and intervals", "means alone"])

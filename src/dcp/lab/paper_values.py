@@ -9,11 +9,13 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from dcp.config import Config, Settings, fields_where
+from dcp.errors import printable
 from dcp.presets import preset_config
 
 METHODS = METHOD, BASELINE, _ = ("dcp", "crl", "ssgc")  # in its order; the first against the second
 _MAZES = ("ant_big_maze", "ant_hardest_maze", "ant_u_maze", "humanoid_u_maze")
 ENVIRONMENTS = (*_MAZES, "ant_push", "pusher_easy", "pusher_hard", "pusher_hard_far", "ant_soccer")  # the paper's order
+TASKS = dict.fromkeys(ENVIRONMENTS, "Manipulation") | dict.fromkeys(_MAZES, "Navigation") | {"ant_push": "Nav + Manip"}
 EPISODE = 1000  # steps
 MUJOCO_IS_THE_PAPERS = ("ant_push",)  # stepped by MuJoCo under either setting of physics
 REACH = 0.1  # how far an evaluation may be from the checkpoint that it represents, as a share of its steps
@@ -114,7 +116,7 @@ def differences(config: Mapping[str, Any], published: Config, layout: str | None
 
 
 def _shown(value: Any) -> str:
-    return "the method's own" if value is None else str(value)
+    return "the method's own" if value is None else printable(str(value))[:80]
 
 
 def steps_apart(env: str, steps: float) -> list[str]:

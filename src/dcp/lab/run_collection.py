@@ -4,7 +4,7 @@ Nothing is filled in, nothing is interpolated, and nothing is written.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -238,6 +238,10 @@ class Collection:
         """Return a sentence for each group beside which the paper's values do not stand, although it has the method."""
         methods = {key: runs[0].method for key, runs in self.groups.items()}
         return paper_values.apart_notes(self.apart_from_paper, methods)
+
+    def where(self, keep: Callable[[Run], bool]) -> "Collection":
+        """Return a collection of these runs alone, labelled anew."""
+        return Collection(tuple(_labelled([run for run in self.runs if keep(run)])))
 
     @cached_property
     def remarks(self) -> list[str]:
