@@ -9,6 +9,8 @@ import pytest
 
 from dcp.cli.eval import random_share
 from dcp.cli.main import main
+from dcp.lab.burst_tables import eval_results
+from dcp.lab.run_collection import collect
 from dcp.runs.training import TrainedRun
 
 
@@ -99,6 +101,16 @@ def test_a_burst_is_paired_with_none_on_the_same_episodes(run: Path, capsys):
     assert content["paired"]["wins"] + content["paired"]["ties"] + content["paired"]["losses"] == 16
 
 
+def test_a_burst_in_the_first_steps_has_a_file_of_its_own_that_the_papers_tables_leave_out(run: Path, capsys):
+    assert main(["eval", str(run), "--burst", "10", "5", "--burst-first", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["burst_first"] is True
+    [path] = (run / "evals").glob("*_burst_10_5_first.json")
+    unfit = eval_results(collect([run]))[1]
+    assert unfit == [f"{path}: a burst in the first steps of each period, where the others are in the last."]
+    assert main(["eval", str(run), "--burst-first"]) == 2
+    assert "add --burst" in capsys.readouterr().err
+
+
 def test_a_sweep_confirms_the_best_burst_on_other_episodes(run: Path, capsys):
     assert main(["eval", str(run), "--burst-sweep", "--periods", "10", "50", "--lengths", "5", "10"]) == 0
     shown = capsys.readouterr().out
@@ -144,7 +156,7 @@ def test_a_burst_may_stand_before_the_run(run: Path, capsys):
 
 
 def test_a_narrow_terminal_cuts_nothing_off(run: Path, capsys, monkeypatch):
-    monkeypatch.setattr("dcp.cli.main.PIPE_WIDTH", 80)
+    monkeypatch.setattr("dcp.cli.working.PIPE_WIDTH", 80)
     assert main(["eval", str(run)]) == 0
     assert "…" not in capsys.readouterr().out
 
