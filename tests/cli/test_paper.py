@@ -51,3 +51,15 @@ def test_a_link_that_leads_out_of_the_runs_is_refused(tmp_path: Path, capsys):
     (tmp_path / "runs/paper").symlink_to(tmp_path / "elsewhere")
     assert main(command(tmp_path)) == 2
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_the_videos_are_one_episode_of_each_method_with_the_papers_seed(tmp_path: Path, monkeypatch):
+    rendered: list[list[str]] = []
+    monkeypatch.setattr("dcp.cli.paper.render", rendered.append)
+    for method, seed in (("dcp", 0), ("dcp", 3), ("crl", 3)):
+        folder = write_run(tmp_path / "runs", "pusher_hard", method, seed, [25 * M], [0.4])
+        (folder / "policy.safetensors").touch()
+    assert main(command(tmp_path, "videos")) == 0
+    folders = [str(tmp_path / f"runs/pusher_hard/{method}/seed_3") for method in ("dcp", "crl")]
+    assert [argv[0] for argv in rendered] == folders  # the first seed that both have
+    assert rendered[0][1:5] == ["--seed", "123", "--episode", "0"]

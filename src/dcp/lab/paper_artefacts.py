@@ -26,12 +26,10 @@ from dcp.presets import preset_config
 PAIR = (METHOD, BASELINE)
 VIDEO_ENV, VIDEO_SEED = "pusher_hard", 123
 BIG_MAZE = "ant_big_maze"
-FIRST_BURSTS = "first `dcp eval {} --episodes 32 --burst` for the policies of each environment and method"
+FIRST_BURSTS = "then `dcp eval {}/<env>/<method>/seed_[012] --episodes 32 --burst` for each environment and method"
 
 
 class Beside(NamedTuple):
-    """A value of ours with the paper's of the same thing."""
-
     what: str
     ours: str
     papers: str
@@ -81,17 +79,8 @@ def papers_runs(collection: Collection) -> Collection:
 
 def other_runs(collection: Collection) -> Collection:
     """Return the runs of the paper's methods and environments that have other settings."""
-
-    def is_other(run: Run) -> bool:
-        known = run.config.get("env") in ENVIRONMENTS and run.method in METHODS
-        return known and bool(paper_values.settings_apart(run.config))
-
-    return collection.where(is_other)
-
-
-def steps_of(collection: Collection) -> dict[tuple[str, str, int], float]:
-    """Return (environment, method, seed) -> how far its run with the paper's settings is."""
-    return {(*key, run.seed): run.env_steps for key, runs in collection.groups.items() for run in runs}
+    known = collection.where(lambda run: run.config.get("env") in ENVIRONMENTS and run.method in METHODS)
+    return known.where(lambda run: bool(paper_values.settings_apart(run.config)))
 
 
 # What makes each. They take runs with the paper's settings alone, so labels are the methods' names.
@@ -108,10 +97,7 @@ def _summary(collection: Collection) -> list[Section]:
     table = summary_table(collection)
     if table is None:
         return []
-    rows = [
-        replace(row, cells=(row.cells[0], Cell(TASKS[row.environment]), *row.cells[1:]), method="")
-        for row in table.rows
-    ]
+    rows = [replace(row, cells=(row.cells[0], Cell(TASKS[row.environment]), *row.cells[1:])) for row in table.rows]
     columns = (table.columns[0], "Task", *table.columns[1:])
     return [_one(replace(table, name="table1", columns=columns, rows=tuple(rows)))]
 
@@ -188,8 +174,9 @@ def _landscape_figure(runs: Sequence[Run]) -> Figure:
     return landscapes_figure(views, "paper", with_directions=False)
 
 
-def _goals(collection: Collection) -> list[Section]:
-    return geometry_sections()
+def video_runs(collection: Collection) -> Sequence[Run]:
+    """Return DCP's and CRL's run of the first seed that both have."""
+    return next(iter(pairs_of_policies(collection, VIDEO_ENV)), ())
 
 
 ARTEFACTS: Mapping[str, Artefact] = {
@@ -201,7 +188,7 @@ ARTEFACTS: Mapping[str, Artefact] = {
     "table4": Artefact("success", ENVIRONMENTS, METHODS, 5, partial(_checkpoints, "table4", "success_once"), 99),
     "table5": Artefact("time near", ENVIRONMENTS, METHODS, 5, partial(_checkpoints, "table5", "time_near_goal"), 99),
     "figure3a": Artefact("psi landscapes", (BIG_MAZE,), PAIR, 1, partial(_landscape, "figure3a", 0)),
-    "figure3b": Artefact("the pusher's goals", sections=_goals),
+    "figure3b": Artefact("the pusher's goals", sections=lambda _: geometry_sections()),
     "figure4": Artefact("psi landscapes of another seed", (BIG_MAZE,), PAIR, 2, partial(_landscape, "figure4", 1)),
     "videos": Artefact("two episodes of PusherHard", (VIDEO_ENV,), PAIR, 1),
     "theorems": Artefact("1 to 3", command="python -m tools.theory.figures"),
@@ -218,16 +205,17 @@ def overview(collection: Collection, hours: Hours, runs_dir: str) -> Table:
     rows = [_listed(name, ARTEFACTS[name], runs, others, hours) for name in ARTEFACTS]
     notes = (
         f"Missing runs: `dcp grid --preset paper --runs-dir {runs_dir}`. Tables 2 and 3: "
-        f"{FIRST_BURSTS.format(f'{runs_dir}/<env>/<method>/seed_[012]')}.",
+        f"{FIRST_BURSTS.format(runs_dir)}.",
         "Hours left: one run after another on all cores of this machine, right within a factor of two or so.",
-        "Two values of each, with how many the paper prints; a value stands here only where every setting agrees.",
+        "A value stands here only where every setting agrees.",
         *others.apart_notes(),
     )
     return Table("paper", "The paper's tables and figures", columns, tuple(rows), notes)
 
 
 def _listed(name: str, artefact: Artefact, runs: Collection, others: Collection, hours: Hours) -> Row:
-    needs, steps = artefact.needs(), steps_of(runs)
+    needs = artefact.needs()
+    steps = {(*key, run.seed): run.env_steps for key, group in runs.groups.items() for run in group}
     there = {config: steps.get((config.env, config.method, config.seed)) for config in needs}
     begun = {config: at for config, at in there.items() if at is not None}
     done = sum(at >= config.steps for config, at in begun.items())
