@@ -23,6 +23,28 @@ def test_the_papers_numbers_follow_from_the_papers_settings():
     assert PAPER.num_iterations == 1_576 - 17
 
 
+def test_the_defaults_are_the_papers_settings_and_where_it_is_silent_jaxgcrls():
+    """Written down here, so that no recorded run has to stay for it."""
+    papers = {
+        "num_envs": 512, "steps": 50_000_000, "unroll_length": 62, "batch_size": 256, "replay_rows": 10_000,
+        "min_replay_rows": 1_000, "discount": 0.99, "actor_learning_rate": 3e-4, "critic_learning_rate": 3e-4,
+        "alpha_learning_rate": 3e-4, "pool_size": 512, "num_candidates": 32, "subgoal_period": 25,
+        "score": "inner_product", "energy": "norm", "contrastive_loss": "backward", "fidelity": "paper",
+    }  # fmt: skip
+    jaxgcrls = {
+        "num_evals": 50, "eval_episodes": 256, "width": 256, "depth": 2, "repr_dim": 64, "activation": "swish",
+        "network": "mlp", "layer_norm": False, "logsumexp_penalty": 0.1, "target_entropy_scale": 0.5, "physics": "brax",
+    }  # fmt: skip
+    ours = {"final_goal_share": 0.0, "pool_refresh_steps": None, "pool_seed": None, "hindsight": None}
+    expected = papers | jaxgcrls | ours
+    assert {name: getattr(Config(), name) for name in expected} == expected
+
+
+def test_jaxgcrls_name_of_soccer_is_ours():
+    assert Config(env="ant_ball", eval_env="ant_ball") == Config(env="ant_soccer", eval_env="ant_soccer")
+    assert Config.from_dict({"env": "ant_ball"}).run_path == "ant_soccer/dcp/seed_0"
+
+
 @pytest.mark.parametrize(("steps", "unrolls"), [(31_744 * 70, 70), (31_744 * 70 + 1, 71), (31_744 * 71 - 1, 71)])
 def test_the_budget_is_reached_by_the_smallest_whole_number_of_unrolls(steps: int, unrolls: int):
     assert dataclasses.replace(PAPER, steps=steps).num_unrolls == unrolls

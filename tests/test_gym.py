@@ -48,7 +48,7 @@ def test_importing_dcp_installs_no_hook_and_imports_no_gymnasium():
 
 def test_importing_dcp_gym_registers_without_jax():
     script = f"import sys, dcp, gymnasium; print({COUNT}); import dcp.gym; print({COUNT}, 'jax' in sys.modules)"
-    assert run(script) == ["0", "53 False"]
+    assert run(script) == ["0", "55 False"]
 
 
 def test_an_id_is_made_after_dcp_gym_is_imported():
@@ -57,7 +57,7 @@ def test_an_id_is_made_after_dcp_gym_is_imported():
 
 def test_an_id_can_name_the_package():
     script = f"import gymnasium; print({COUNT}); {STEP.format('dcp:dcp/PointUMaze-v0')}; print({COUNT})"
-    assert run(script) == ["0", "dcp/PointUMaze-v0", "53"]
+    assert run(script) == ["0", "dcp/PointUMaze-v0", "55"]
 
 
 def test_an_id_that_names_dcp_gym_works_even_where_dcp_was_imported_first():

@@ -19,6 +19,7 @@ Physics = Literal["brax", "mujoco"]
 PHYSICS: tuple[str, ...] = get_args(Physics)
 Control = Literal["joints", "tool"]
 CONTROLS: tuple[str, ...] = get_args(Control)
+RENAMED_ENVS = {"ant_ball": "ant_soccer"}  # JaxGCRL's name -> ours
 SEED_FRACTION = 0.25  # of the pool, if seeds are given without a fraction
 
 
@@ -44,6 +45,9 @@ class Settings:
     """Settings of a run, unchecked. Defaults are the paper's."""
 
     def __post_init__(self) -> None:
+        for name in ("env", "eval_env"):
+            if type(old := getattr(self, name)) is str and old in RENAMED_ENVS:
+                object.__setattr__(self, name, RENAMED_ENVS[old])
         if type(self.component_settings) is dict:
             object.__setattr__(self, "component_settings", Fixed(self.component_settings))
 

@@ -20,6 +20,7 @@ _BODIES = (
     *("ant_u4_maze", "ant_u5_maze", "humanoid_u4_maze", "humanoid_u5_maze", "humanoid"),
     *("ant_u4_maze_eval", "ant_u5_maze_eval", "humanoid_u4_maze_eval", "humanoid_u5_maze_eval"),
     *("humanoid_big_maze_eval", "ant_push", "ant_soccer", "pusher_easy", "pusher_hard", "pusher_hard_far"),
+    *("pusher_hard_far_any", "pusher_hard_near"),
 )
 _ARM = {"so101_reach": 100, "so101_reach_pose": 100, "so101_push": 150, "so101_lift": 150}
 _FETCH = dict.fromkeys(("fetch_reach", "fetch_push", "fetch_slide", "fetch_pick_and_place"), 50)

@@ -9,6 +9,8 @@ import pytest
 
 from dcp.cli.eval import random_share
 from dcp.cli.main import main
+from dcp.lab.burst_tables import eval_results
+from dcp.lab.run_collection import collect
 from dcp.runs.training import TrainedRun
 
 
@@ -97,6 +99,16 @@ def test_a_burst_is_paired_with_none_on_the_same_episodes(run: Path, capsys):
     gain = content["summary"]["time_near_goal"]["mean"] - content["without_burst"]["summary"]["time_near_goal"]["mean"]
     assert content["paired"]["time_near_goal"]["mean"] == pytest.approx(gain)
     assert content["paired"]["wins"] + content["paired"]["ties"] + content["paired"]["losses"] == 16
+
+
+def test_a_burst_in_the_first_steps_has_a_file_of_its_own_that_the_papers_tables_leave_out(run: Path, capsys):
+    assert main(["eval", str(run), "--burst", "10", "5", "--burst-first", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["burst_first"] is True
+    [path] = (run / "evals").glob("*_burst_10_5_first.json")
+    unfit = eval_results(collect([run]))[1]
+    assert unfit == [f"{path}: a burst in the first steps of each period, where the others are in the last."]
+    assert main(["eval", str(run), "--burst-first"]) == 2
+    assert "add --burst" in capsys.readouterr().err
 
 
 def test_a_sweep_confirms_the_best_burst_on_other_episodes(run: Path, capsys):

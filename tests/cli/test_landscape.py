@@ -45,7 +45,7 @@ BAD = [
     (["{run}", "--env", "nowhere"], "dcp envs"),
     (["{run}/nothing"], "no policy at"),
     (["{run}", "--out", "picture.gif"], ".png or .pdf"),
-    (["{run}", "--range", "mine"], "panel, common, space"),
+    (["{run}", "--range", "mine"], "panel, paper, common, space"),
     (["{run}", "--rollouts", "-1"], "0 or more"),
     (["zoo/nothing/dcp"], "the zoo has no"),
 ]

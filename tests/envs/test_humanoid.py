@@ -25,6 +25,10 @@ def test_steps_follow_jaxgcrls_recording():
         check(env.spec, golden, ours, 20, humanoid.HEALTHY_Z, atol=2e-3)
 
 
+def test_the_threshold_is_half_a_unit():
+    assert make_env("humanoid_u_maze").spec.threshold == make_env("humanoid").spec.threshold == 0.5
+
+
 def test_sizes_are_those_of_the_table():
     spec = make_env("humanoid_u_maze").spec
     assert (spec.state_size, spec.goal_size, spec.action_size, spec.goal_dims) == (268, 3, 17, (0, 1, 2))

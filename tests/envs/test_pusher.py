@@ -14,6 +14,7 @@ from dcp.envs.pusher import Pusher
 GOLDEN = Path(__file__).parents[1] / "golden"
 NAMES = ("pusher_easy", "pusher_hard", "pusher_hard_far")
 FILES = tuple(f"{name}{ending}" for name in NAMES[:2] for ending in ("", "_contact", "_edge"))
+ARCS = ("pusher_hard_far", "pusher_hard_far_any", "pusher_hard_near")
 DRAWS = 20_000
 
 
@@ -91,7 +92,7 @@ def test_the_spec_is_the_table_s():
 @pytest.fixture(scope="module")
 def starts():
     """object, goal [DRAWS, 2] in slide coordinates (y, x), and qd, for each environment and fidelity."""
-    envs = {(name, fidelity): Pusher(name, fidelity) for name in NAMES for fidelity in ("paper", "fixed")}
+    envs = {(name, fidelity): Pusher(name, fidelity) for name in {*NAMES, *ARCS} for fidelity in ("paper", "fixed")}
 
     @jax.jit
     def draw(keys):
@@ -153,6 +154,29 @@ def test_far_goals_are_all_on_the_far_arc(starts, fidelity):
     assert (radius[1] - radius[0]).min() > 0.17 - 1e-6
     assert (goal >= np.array([-0.65, -0.55]) - 1e-6).all() and (goal <= np.array([0.35, 0.45]) + 1e-6).all()
     assert goal.min() < -0.5  # not the corner alone: the whole arc
+
+
+def radii(at: np.ndarray, goal: np.ndarray) -> list[np.ndarray]:
+    """Distances from the arm's base, (-0.55, -0.45) in slide coordinates."""
+    return [np.hypot(place[:, 0] + 0.55, place[:, 1] + 0.45) for place in (at, goal)]
+
+
+@pytest.mark.parametrize("fidelity", ["paper", "fixed"])
+def test_the_two_arcs_are_the_two_parts_of_hards_goals(starts, fidelity):
+    """Of Hard's goals that are 0.17 from their object, each arc has its side, with the same distribution."""
+    at, goal, _ = starts["pusher_hard", fidelity]
+    near_object, goal_radius = radii(at, goal)
+    for name, side in (("pusher_hard_far_any", 1), ("pusher_hard_near", -1)):
+        own_at, own_goal, _ = starts[name, fidelity]
+        of_object, of_goal = radii(own_at, own_goal)
+        assert (side * (of_goal - of_object)).min() > 0.0
+        assert np.linalg.norm(own_at - own_goal, axis=1).min() > 0.17 - 1e-5
+        assert (own_goal >= np.array([-0.65, -0.55]) - 1e-6).all() and (own_goal <= 0.45 + 1e-6).all()
+        assert_allclose(own_at.mean(0), [-0.15, 0.0], atol=4e-3)  # the object is never moved
+        nearly = np.abs(of_object - 0.6) < 0.02  # objects of about one radius, so that the mixture is the same
+        same = (np.abs(near_object - 0.6) < 0.02) & (side * (goal_radius - near_object) > 0.0)
+        same &= np.linalg.norm(at - goal, axis=1) > 0.172
+        assert_allclose(of_goal[nearly].mean(), goal_radius[same].mean(), atol=0.015)
 
 
 def test_the_farthest_object_still_has_far_goals():

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "run": ("RUN", "--seconds", "0.1"),
     "latency": ("RUN", "--steps", "3"),
     "report": ("RUN",),
+    "paper": ("--ledger", "RUN"),
     "record": ("RUN", "--episodes", "2"),
     "push": ("RUN", "nobody/nothing", "--dry-run", "--episodes", "2"),
     "landscape": ("RUN", "--rollouts", "1"),

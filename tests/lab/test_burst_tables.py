@@ -29,7 +29,7 @@ def result(
     **more: Any,
 ) -> dict[str, Any]:
     """As `dcp eval` writes it: reached episodes out of `episodes`, without and, if given, with a burst."""
-    about = {"env": env, "method": method, "seed": seed, "env_steps": 50_000_000}
+    about = {"env": env, "method": method, "seed": seed, "env_steps": paper_values.end(env) or 50_000_000}
 
     def part(reached: float) -> dict[str, Any]:
         seeds = [{"seed": 0, "success_once": reached / episodes, "saturation": saturation}]
@@ -86,10 +86,41 @@ def test_wins_ties_and_losses_are_over_all_environments_and_seeds(tmp_path: Path
     [table] = burst_tables(collect([tmp_path]))
     assert cell(table, "ant_push", "dcp", "Wins/ties/losses").text == "1/1/1"
     assert cell(table, "all", "dcp", "Wins/ties/losses").text == "3/2/1"
-    assert cell(table, "all", "dcp", "W/T/L, paper").text == "18/5/4"
+    assert cell(table, "all", "dcp", "W/T/L, paper").text == "\u2013"  # over nine environments
     overall = cell(table, "all", "dcp", "Gain by the burst")
     assert overall.text == "+1.6 ± 3.0"  # 3.125 times 1, 0, -1, 1, 2, 0: mean 1/2, population std sqrt(11/12) = 0.957
+    assert cell(table, "all", "dcp", "Gain, paper").text == "\u2013"
+
+
+def test_the_papers_row_over_all_stands_beside_its_nine_environments(tmp_path: Path):
+    write_results(tmp_path, *[result(env, "dcp", 0, 8, 9) for env in paper_values.ENVIRONMENTS])
+    [table] = burst_tables(collect([tmp_path]))
+    assert cell(table, "all", "dcp", "W/T/L, paper").text == "18/5/4"
     assert cell(table, "all", "dcp", "Gain, paper").text == "+9.1 ± 10.6"
+
+
+@pytest.mark.parametrize(
+    ("steps", "settings", "reason"),
+    [
+        (1_000_000, {}, "1,000,000 steps (there 50,000,000)"),
+        (50_000_000, {"network": "residual", "depth": 4}, "network residual (there mlp); depth 4 (there 2)"),
+        (50_000_000, {"fidelity": "fixed"}, "fidelity fixed (there paper)"),
+    ],
+)
+def test_a_policy_of_other_settings_or_steps_has_no_value_of_the_paper_beside_it(tmp_path, steps, settings, reason):
+    folder = write_run(tmp_path, "ant_u_maze", "dcp", 0, [steps], [0.1], **settings)
+    own = {"env_steps": steps}
+    content = result("ant_u_maze", "dcp", 0, 8, 16)
+    content["about"] |= own
+    content["without_burst"]["about"] |= own
+    (folder / "evals").mkdir()
+    (folder / "evals" / "one.json").write_text(json.dumps(content))
+    [table], saturation = burst_tables(collect([tmp_path])), saturation_table(collect([tmp_path]))
+    assert saturation is not None
+    sentence = f"ant_u_maze, dcp: not beside the paper's values, because of {reason}."
+    for each in (table, saturation):
+        assert not any("aper" in column for column in each.columns)
+        assert sentence in each.notes
 
 
 def test_the_overall_gain_over_crl_is_of_the_environments_that_both_have(tmp_path: Path):
@@ -226,7 +257,7 @@ def test_the_latest_policy_of_a_run_counts_not_the_one_with_most_episodes(tmp_pa
     write_results(tmp_path, early, late, rival)
     [table] = burst_tables(collect([tmp_path]))
     assert cell(table, "ant_push", "dcp", "Gain by the burst").text == "+25.0"
-    assert "ant_push: the policies were trained for 10,000,000 to 50,000,000 steps." in table.notes
+    assert "ant_push: the policies were trained for 10,000,000 to 100,000,000 steps." in table.notes
 
 
 def test_without_results_there_is_no_table(tmp_path: Path):

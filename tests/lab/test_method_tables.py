@@ -1,6 +1,9 @@
 """Checkpoints, summaries and aggregates, by hand and against the paper's own numbers."""
 
+import hashlib
+import json
 import math
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,7 @@ from dcp.lab.build_report import statistics_sections
 from dcp.lab.method_tables import checkpoint_tables, compare_methods, comparison_table, summary_table
 from dcp.lab.result_tables import Cell, Table, to_latex
 from dcp.lab.run_collection import Collection, collect, nearest
-from tests.support.fake_runs import five_seeds, write_run
+from tests.support.fake_runs import five_seeds, write_paper, write_run
 
 M = 1_000_000
 
@@ -107,6 +110,47 @@ def test_a_marker_shows_where_intervals_do_not_overlap(tmp_path: Path):
     assert any(note.startswith("†") for note in table.notes)
 
 
+def test_a_residual_crl_with_forward_infonce_and_a_narrow_dcp_have_no_value_of_the_paper_beside_them(tmp_path: Path):
+    """The audit's case: three `scaled_crl` runs and three of dcp with other settings, called crl and dcp."""
+    scaled = {"network": "residual", "depth": 4, "contrastive_loss": "forward", "batch_size": 512}
+    scaled["updates_per_iteration"] = 800
+    narrow = {"fidelity": "fixed", "width": 64, "discount": 0.95, "final_goal_share": 0.5}
+    for seed in range(3):
+        write_run(tmp_path, "ant_hardest_maze", "crl", seed, [10 * M, 50 * M], [0.5, 0.9], **scaled)
+        write_run(tmp_path, "ant_hardest_maze", "dcp", seed, [10 * M, 50 * M], [0.5, 0.2], **narrow)
+    found = collect([tmp_path])
+    table, summary = success_table(tmp_path), summary_table(found)
+    assert summary is not None
+    crl = (
+        "ant_hardest_maze, crl: not beside the paper's values, because of batch_size 512 (there 256); "
+        "updates_per_iteration 800 (there the method's own); contrastive_loss forward (there backward); "
+        "network residual (there mlp); depth 4 (there 2)."
+    )
+    dcp = (
+        "ant_hardest_maze, dcp: not beside the paper's values, because of fidelity fixed (there paper); "
+        "final_goal_share 0.5 (there 0.0); discount 0.95 (there 0.99); width 64 (there 256)."
+    )
+    for each in (table, summary):
+        assert not any("paper" in column for column in each.columns)
+        assert not any(cell.marker for row in each.rows for cell in row.cells)
+        assert crl in each.notes and dcp in each.notes
+
+
+def test_only_the_group_of_other_settings_loses_its_value(tmp_path: Path):
+    write_run(tmp_path, "ant_u_maze", "dcp", 0, [10 * M], [0.5])
+    write_run(tmp_path, "ant_u_maze", "crl", 0, [10 * M], [0.5], eval_env="ant_u_maze_eval")
+    write_run(tmp_path, "ant_big_maze", "crl", 0, [10 * M], [0.5], batch_size=512)
+    write_run(tmp_path, "ant_big_maze", "dcp_no_pool", 0, [10 * M], [0.5])
+    table = success_table(tmp_path)
+    shown = {(row.environment, row.method): row.cells[table.columns.index("10M paper")] for row in table.rows}
+    assert shown["ant_u_maze", "dcp"].text == "40.4 ± 9.5"
+    assert [cell.text for key, cell in shown.items() if key != ("ant_u_maze", "dcp")] == ["\u2013"] * 3
+    assert shown["ant_big_maze", "crl"].hover == "batch_size 512 (there 256)"
+    told = [note for note in table.notes if "not beside" in note]
+    assert [note.partition(":")[0] for note in told] == ["ant_big_maze, crl", "ant_u_maze on ant_u_maze_eval, crl"]
+    assert told[1].endswith("because of evaluated on ant_u_maze_eval (there ant_u_maze).")
+
+
 def test_one_seed_has_no_interval_and_no_marker(tmp_path: Path):
     write_seeds(tmp_path, "dcp", [[0.99]], [10 * M])
     found = cell(success_table(tmp_path), "ant_big_maze", "dcp", "10M")
@@ -172,6 +216,13 @@ def test_the_package_has_the_papers_numbers(metric, environment, method, steps, 
     assert paper_values.checkpoint(metric, environment, method, steps) == expected
 
 
+def test_no_printed_number_has_changed_since_all_were_compared_with_the_papers_source():
+    """333 numbers, compared with the LaTeX one by one (0 wrong). After a wanted change, compare again."""
+    content = json.loads(files("dcp.lab").joinpath("paper.json").read_text())
+    numbers = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    assert hashlib.sha256(numbers).hexdigest() == "fba52f39133be1408d97425034a974b5f08a4848b587e44da053d11eb1621833"
+
+
 M = 1_000_000
 # Written down from the paper's table, not read from our data: environment -> time near goal, success at least once.
 PAPER_ARROWS = {
@@ -185,25 +236,6 @@ PAPER_ARROWS = {
     "pusher_hard_far": ("↑ dcp", "↑ dcp"),
     "ant_soccer": ("↓ crl", "↓ crl"),
 }
-
-
-def write_paper(runs: Path, with_spread: bool) -> None:
-    """Five seeds of three methods on nine environments: the published means, with the published intervals or none."""
-    for environment in paper_values.ENVIRONMENTS:
-        for method in ("dcp", "crl", "ssgc"):
-            steps = [
-                at
-                for at in paper_values.CHECKPOINTS
-                if paper_values.checkpoint("success_once", environment, method, at)
-            ]
-            columns = {}
-            for metric in ("success_once", "time_near_goal"):
-                published = [paper_values.checkpoint(metric, environment, method, at) for at in steps]
-                columns[metric] = [five_seeds(mean, spread if with_spread else 0.0) for mean, spread in published]
-            for seed in range(5):
-                success = [values[seed] / 100 for values in columns["success_once"]]
-                near = [values[seed] for values in columns["time_near_goal"]]
-                write_run(runs, environment, method, seed, steps, success, near, episode_length=1000)
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["means and intervals", "means alone"])

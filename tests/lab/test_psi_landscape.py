@@ -239,6 +239,7 @@ def test_an_agent_that_stood_still_has_the_colours_of_its_free_space(plain, poli
     stuck = walked(plain, policy, np.full(5, 2.0))
     assert_allclose(colour_ranges([stuck]), colour_ranges([plain], "space"))
     assert colour_ranges([stuck], "common") == [(1.5, 2.5)]
+    assert colour_ranges([stuck], "paper") == [(1.5, 2.5)]  # the paper's rule, for its own figure 4
     assert hardly_moved(walked(plain, policy, [2.0, 2.0001]))
     assert not hardly_moved(walked(plain, policy, plain.landscape.distance.compressed()))
     assert not hardly_moved(plain)

@@ -7,15 +7,18 @@ import pytest
 
 from dcp.lab.method_tables import published_sections
 from dcp.lab.run_collection import collect
+from dcp.presets import preset_overrides
 from tests.support.fake_runs import write_run
 
 STEPS = [96e6, 97e6, 98e6, 99e6, 100e6]
-LOOP = {"network": "residual", "depth": 4}
+LOOP = {k: v for k, v in preset_overrides("scaled_crl", "humanoid").items() if k not in ("method", "steps")}
 
 
-def rows_of(runs: Path, env: str = "ant_u4_maze", steps: list[float] = STEPS, **settings: Any) -> list[list[str]]:
+def rows_of(
+    runs: Path, env: str = "ant_u4_maze", steps: list[float] = STEPS, method: str = "crl", **settings: Any
+) -> list[list[str]]:
     near = [300.0, 320.0, 340.0, 360.0, 380.0][-len(steps) :]
-    write_run(runs, env, "crl", 0, steps, [0.5] * len(steps), near, **{**LOOP, **settings})
+    write_run(runs, env, method, 0, steps, [0.5] * len(steps), near, **{**LOOP, **settings})
     sections = published_sections(collect([runs]))
     return [[cell.text for cell in row.cells] for section in sections for row in section.tables[0].rows]
 
@@ -27,10 +30,10 @@ def test_on_the_training_layout_chronosrls_values_stand_beside_ours_and_scaled_c
     assert {key[0] for key in by_source} == {"Scaled CRL", "ChronoSRL"}
     crl = by_source[("ChronoSRL", "CRL, depth 4")]
     assert crl[3] == "340.0" and crl[6].startswith("383.") and crl[7] == "yes"
-    assert by_source[("ChronoSRL", "ChronoSRL, depth 4")][6] == "860.5 ± 7.6"
+    assert ("ChronoSRL", "ChronoSRL, depth 4") not in by_source  # another method
     (scaled,) = [row for row in rows if row[4] == "Scaled CRL"]
     assert scaled[6] == "\u2013"
-    assert scaled[7] == "no: evaluated on ant_u4_maze_eval, ours on ant_u4_maze"
+    assert scaled[7] == "no: evaluated on ant_u4_maze (there ant_u4_maze_eval)"
 
 
 def test_on_far_goals_it_is_the_other_way_round(tmp_path: Path):
@@ -42,13 +45,16 @@ def test_on_far_goals_it_is_the_other_way_round(tmp_path: Path):
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"steps": [6e6, 7e6, 8e6, 9e6, 10e6]}, "100M steps, ours 10M"),
-        ({"steps": [99e6, 100e6]}, "a mean of the last 5 evaluations, ours has 2"),
-        ({"episode_length": 500}, "time near the goal is of 1,000 steps, ours of 500"),
-        ({"network": "mlp"}, "residual networks, ours mlp"),
-        ({"depth": 12}, "depths 1, 2, 4, 8, 16, 32, 64, ours 12"),
-        ({"fidelity": "fixed"}, "the same start and goal in every episode, ours draws new ones"),
-        ({"physics": "mujoco"}, "Brax's physics, ours mujoco"),
+        ({"steps": [6e6, 7e6, 8e6, 9e6, 10e6]}, "10M steps (there 100M)"),
+        ({"steps": [99e6, 100e6]}, "a mean of 2 evaluations (there the last 5)"),
+        ({"network": "mlp"}, "network mlp (there residual)"),
+        ({"depth": 12}, "depth 12 (there 1, 2, 4, 8, 16, 32, 64)"),
+        ({"fidelity": "fixed"}, "fidelity fixed (there paper)"),
+        ({"physics": "mujoco"}, "physics mujoco (there brax)"),
+        ({"discount": 0.95}, "discount 0.95 (there 0.99)"),
+        ({"contrastive_loss": "backward"}, "contrastive_loss backward (there forward)"),
+        ({"updates_per_iteration": 100}, "updates_per_iteration 100 (there 800)"),
+        ({"method": "dcp"}, "no dcp there whose settings are known here"),
     ],
 )
 def test_each_difference_is_said_and_hides_the_value(changed: dict[str, Any], reason: str, tmp_path: Path):
@@ -61,7 +67,7 @@ def test_scaled_crls_big_maze_lacks_a_goal_that_ours_has(tmp_path: Path):
     rows = rows_of(tmp_path, "ant_big_maze", eval_env="ant_big_maze_eval")
     assert not [row for row in rows if row[7] == "yes"]
     (scaled,) = [row for row in rows if row[4] == "Scaled CRL"]
-    assert "without the goal (2, 5), ours on ant_big_maze_eval" in scaled[7]
+    assert "evaluated on ant_big_maze_eval (there ant_big_maze_eval without the goal (2, 5))" in scaled[7]
 
 
 def test_an_environment_that_nobody_published_has_no_section(tmp_path: Path):
@@ -71,3 +77,9 @@ def test_an_environment_that_nobody_published_has_no_section(tmp_path: Path):
 def test_two_seeds_have_a_range_and_no_interval(tmp_path: Path):
     write_run(tmp_path, "ant_u4_maze", "crl", 1, STEPS, [0.5] * 5, [400.0] * 5, **LOOP)
     assert rows_of(tmp_path)[0][3] == "340.0 to 400.0"
+
+
+def test_chronosrls_own_value_stands_beside_a_run_of_its_preset(tmp_path: Path):
+    own = preset_overrides("chronosrl", "ant_u4_maze")
+    rows = rows_of(tmp_path, **own | {"steps": STEPS})
+    assert [row[6] for row in rows if row[7] == "yes"] == ["860.5 ± 7.6"]

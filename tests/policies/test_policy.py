@@ -43,6 +43,18 @@ def test_the_last_steps_of_each_period_are_random():
     assert np.abs(taken).max() <= 1.0 + 1e-6
 
 
+def test_a_burst_may_be_in_the_first_steps_of_each_period():
+    taken = actions(PeriodicBurst(Marked(), 5, 2, first=True), 10)
+    random = np.abs(taken - MARK).max(axis=1) > 1e-6
+    assert_array_equal(random, [1, 1, 0, 0, 0, 1, 1, 0, 0, 0])
+
+
+def test_the_papers_burst_is_the_default_in_python():
+    burst = with_burst(Marked())
+    assert isinstance(burst, PeriodicBurst)
+    assert (burst.period, burst.length, burst.first) == (100, 10, False)
+
+
 def test_random_actions_differ_between_episodes_and_steps():
     taken = actions(PeriodicBurst(Marked(), 2, 2), 4)
     assert len(np.unique(taken.round(6))) == taken.size

@@ -11,6 +11,8 @@ import numpy as np
 
 from dcp.config import SCHEMA_VERSION, Config
 from dcp.files.run_folder import CONFIG_FILE, METRICS_FILE
+from dcp.lab import paper_values
+from dcp.presets import preset_overrides
 
 
 def write_run(
@@ -24,9 +26,10 @@ def write_run(
     wall: Sequence[float] | None = None,
     **settings: Any,
 ) -> Path:
-    """<runs>/<env>/<method>/seed_<n> with one row an evaluation. -> the folder"""
+    """<runs>/<env>/<method>/seed_<n> with one row an evaluation, by the paper's settings and these. -> the folder"""
     budget = settings.pop("budget", int(steps[-1]) if len(steps) else 1_000_000)
-    config = Config(env=env, method=method, seed=seed, steps=max(budget, 1), **settings)
+    settings = preset_overrides("paper", env, method) | settings | {"steps": max(budget, 1)}
+    config = Config(env=env, method=method, seed=seed, **settings)
     folder = runs / config.run_path
     folder.mkdir(parents=True)
     content = {"schema_version": SCHEMA_VERSION, "config": asdict(config), "earlier_budgets": [], "versions": {}}
@@ -53,3 +56,22 @@ def five_seeds(mean: float, half_width: float) -> np.ndarray:
     """
     d = half_width / 2.7764451051977987
     return mean + d * np.array([4.0, -1.0, -1.0, -1.0, -1.0])
+
+
+def write_paper(runs: Path, with_spread: bool) -> None:
+    """Five seeds of three methods on nine environments: the published means, with the published intervals or none."""
+    for environment in paper_values.ENVIRONMENTS:
+        for method in ("dcp", "crl", "ssgc"):
+            steps = [
+                at
+                for at in paper_values.CHECKPOINTS
+                if paper_values.checkpoint("success_once", environment, method, at)
+            ]
+            columns = {}
+            for metric in ("success_once", "time_near_goal"):
+                published = [paper_values.checkpoint(metric, environment, method, at) for at in steps]
+                columns[metric] = [five_seeds(mean, spread if with_spread else 0.0) for mean, spread in published]
+            for seed in range(5):
+                success = [values[seed] / 100 for values in columns["success_once"]]
+                near = [values[seed] for values in columns["time_near_goal"]]
+                write_run(runs, environment, method, seed, steps, success, near, episode_length=1000)

@@ -14,13 +14,14 @@ import pytest
 
 from dcp.errors import UserError
 from dcp.files.run_folder import load_run
+from dcp.lab.paper_values import settings_apart
 from dcp.lab.run_collection import collect
 from dcp.policies.policy_file import load_policy_and_about, save_policy
 from tests.support.fake_runs import write_run
 from tools.ledger.commands import main
 from tools.ledger.entries import _comparable, add, check_all, digest, entries, read_entry, rerun
 from tools.ledger.rules import Repeated, differs, folder_faults, rows_of, run_faults
-from tools.ledger.tables import _table, by_other_code, has_papers_settings, index, tables
+from tools.ledger.tables import _table, by_other_code, index, tables
 
 
 @pytest.fixture(scope="module")
@@ -417,20 +418,20 @@ def test_an_unfinished_run_has_a_row_of_its_own_until_the_finished_one_replaces_
 
 def test_other_settings_than_the_paper_s_do_not_stand_beside_its_values():
     config = load_run("ledger/ant_u_maze/dcp/seed_0_e49e008c").config
-    assert has_papers_settings(config)
-    assert has_papers_settings(config | {"seed": 7, "num_evals": 3})
-    assert has_papers_settings({name: value for name, value in config.items() if name != "residual_every"})
+    assert settings_apart(config) == []
+    assert settings_apart(config | {"seed": 7, "num_evals": 3}) == []
+    assert settings_apart({name: value for name, value in config.items() if name != "residual_every"}) == []
     for other in (
         {"batch_size": 512}, {"discount": 0.9}, {"condition": "steps"}, {"eval_env": "ant_u_maze_eval"},
         {"episode_length": 100}, {"window": 50}, {"pool_refresh_steps": 7},
     ):  # fmt: skip
-        assert not has_papers_settings(config | other), other
+        assert settings_apart(config | other), other
 
 
 @pytest.mark.parametrize("name", ["evil:make", "evil:make:x", "nowhere"])
 def test_an_environment_that_is_not_ours_has_not_the_paper_s_settings_and_is_not_made(planted, name):
     config = load_run("ledger/ant_u_maze/dcp/seed_0_e49e008c").config
-    assert not has_papers_settings(config | {"env": name})
+    assert settings_apart(config | {"env": name}) == [f"the paper has no {name}"]
     assert not planted.exists()
 
 

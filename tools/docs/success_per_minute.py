@@ -18,10 +18,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from dcp.files.run_folder import load_run
+from dcp.lab.paper_values import settings_apart
 from dcp.lab.style import house_style, save
 from tools.docs import iteration_cost as cost
 from tools.docs.pages import RESULTS, ROOT
-from tools.ledger.tables import has_papers_settings
 
 GRID, DATA = RESULTS / "success_per_minute.toml", RESULTS / "success_per_minute.csv"
 COSTS = RESULTS / "success_per_minute_cost.csv"
@@ -48,7 +48,7 @@ def read() -> dict[str, list[Curve]]:
     """-> setting -> a curve per seed, up to so many minutes of one core; the paper's setting from the ledger"""
     rows: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
     for path in sorted(LEDGER.glob("seed_*/metrics.csv")):
-        if not has_papers_settings(load_run(path.parent).config):
+        if settings_apart(load_run(path.parent).config):
             continue
         with path.open(newline="") as file:
             rows[PAPER, path.parent.name] = list(csv.DictReader(file))

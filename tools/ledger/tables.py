@@ -2,34 +2,27 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from dcp.components import one_line
-from dcp.config import Config, fields_where
-from dcp.envs.registry import OURS, make_env
 from dcp.errors import UserError
 from dcp.files.run_folder import CONFIG_FILE, read_config_file
 from dcp.files.validation import MEGABYTE, FormatError, read_text
-from dcp.lab.paper_values import CHECKPOINTS, ENVIRONMENTS, checkpoint
+from dcp.lab.paper_values import CHECKPOINTS, ENVIRONMENTS, checkpoint, settings_apart
 from dcp.lab.paper_values import METHODS as PAPERS_METHODS
 from dcp.lab.paper_values import end as paper_end
 from dcp.lab.run_collection import FEWEST_SEEDS, METRICS, Collection, Run, collect, interval_at, values_at
 from dcp.lab.statistics import paired_test
-from dcp.methods.table import OUR_METHODS
 from dcp.policies.policy_file import write_whole
-from dcp.presets import preset_config
 from dcp.runs.run_status import read_plan
 from tools.ledger.entries import Entry, EntryFile
 from tools.ledger.rules import SCORES, is_finished, rows_of
 
 TABLES_FILE = "README.md"
 _MARKS = ("<!-- tables: written by `python -m tools.ledger check --write` -->", "<!-- end of tables -->")
-# Settings that do not change what is learned, or that every environment fills in.
-_FREE = set(fields_where(compared=False))
 
 
 def tables(entries: Sequence[Entry]) -> str:
@@ -60,7 +53,7 @@ def _by_end(runs: Sequence[Run]) -> dict[float, list[Run]]:
 
 
 def _cells(env: str, method: str, end: float, runs: Sequence[Run]) -> list[str]:
-    papers = all(has_papers_settings(run.config) for run in runs)
+    papers = not any(settings_apart(run.config) for run in runs)
     name = method if papers or env not in ENVIRONMENTS else f"{method}, not the paper's settings"
     steps = f"{end:,.0f}" if end >= min(run.budget for run in runs) else f"{end:,.0f}, unfinished"
     seeds = ", ".join(str(run.seed) for run in runs)
@@ -78,17 +71,6 @@ def _paper(env: str, method: str, steps: float) -> str:
     near = next((at for at in CHECKPOINTS if abs(at - steps) <= 0.02 * at), None)
     values = [checkpoint(metric, env, method, near) for metric in METRICS] if near else []
     return "; ".join(f"{value.mean} ± {value.spread}" for value in values if value) or "-"
-
-
-def has_papers_settings(config: Mapping[str, Any]) -> bool:
-    """Tell whether a run's config is the paper's for its task and method, in all that changes what is learned."""
-    if config["env"] not in OURS or config["method"] not in OUR_METHODS:
-        return False  # the paper has no such task, and making another one would run a stranger's code
-    length = make_env(config["env"]).spec.episode_length
-    papers = asdict(preset_config("paper", env=config["env"], method=config["method"]).resolve(length))
-    config = asdict(Config.from_dict(dict(config)))  # settings that are newer than the run have their defaults
-    other = [name for name in papers.keys() - _FREE if config[name] != papers[name]]
-    return not other and config.get("eval_env") in (None, config["env"])
 
 
 def _gain(collection: Collection, env: str) -> list[str]:

@@ -73,8 +73,7 @@ def sphere_with_waypoint(turn: float, to_z: float = np.pi / 4) -> tuple[Curved, 
 def drift_angle(terms: Terms, p: np.ndarray) -> float:
     """Return the angle between the path's tangent f0 + G a* and the gradient's own motion G a*: 0 without drift."""
     action = feedback(terms, p)
-    cosine = unit(velocity(terms, action)) @ unit(terms.G @ action)
-    return float(np.arccos(np.clip(cosine, -1, 1)))
+    return _angle(velocity(terms, action), terms.G @ action)
 
 
 def direction_gap(system: System, s: np.ndarray, z: np.ndarray, g: np.ndarray) -> float:
@@ -98,3 +97,41 @@ def ring_gap(half: float = 1.0, share: float = 0.5) -> tuple[float, float]:
     to_z = np.sign(distance(-1e-6, z) - distance(1e-6, z))
     to_g = np.sign(distance(-2e-6, g) - distance(-1e-6, g))  # seen from just left of s, where the other path is shorter
     return eps, float(abs(to_z - to_g))
+
+
+# The appendix's remark: s -> d*(s, g) does not see exogenous noise in the goal's observation, and DCP inherits that.
+
+
+class NoisyGoal(NamedTuple):
+    """How far noise in the observed goal turns, in radians, what an actor may be shown."""
+
+    gradient: float  # -grad_s d_psi, the theory's form of the condition
+    condition: float  # the unit direction in psi-space, which DCP's actor sees
+    share: float  # |d_psi(s, noisy goal) / d_psi(s, goal) - 1|: r's change
+
+
+def distractor(distance: float, noise: float) -> NoisyGoal:
+    """Show the goal with a number that says nothing of it, to a psi that has not learned to ignore this number.
+
+    psi(x, w) = (x, w) in the plane, with w = 0 in states and `noise` in the observed goal: exogenous noise, so d* does
+    not change. d_psi = sqrt(|x - g|^2 + w^2) orders all states as d* does, its gradient points as before, and greedy
+    descent is the same. But the direction in psi-space leans by arctan(noise / distance) toward w.
+    """
+    s, g = np.zeros(2), np.array([distance, 0.0])
+    seen = np.array([*(g - s), noise])  # psi(g) - psi(s)
+    gradients = [-unit(g - s) * distance / length for length in (distance, float(np.linalg.norm(seen)))]
+    turned = _angle(np.array([*(g - s), 0.0]), seen)
+    return NoisyGoal(_angle(*gradients), turned, float(np.linalg.norm(seen)) / distance - 1)
+
+
+def sensor_noise(system: System, s: np.ndarray, g: np.ndarray, error: np.ndarray) -> NoisyGoal:
+    """Show the goal at g + error. This noise is not exogenous, because g + error is another goal: d* itself changes.
+
+    With psi an isometry both forms turn alike: by about |error across the way| / d, much near the goal, little far off.
+    """
+    turned = _angle(system.gradient(s, g), system.gradient(s, g + error))
+    return NoisyGoal(turned, turned, abs(float(system.distance(s, g + error) / system.distance(s, g)) - 1))
+
+
+def _angle(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.arccos(np.clip(unit(one) @ unit(other), -1, 1)))

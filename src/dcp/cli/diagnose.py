@@ -108,9 +108,9 @@ class LandscapeOptions:
     """Run folders, policy files, or zoo/<env>/<method>."""
     goal: tuple[float, ...] = ()
     """X Y: distances to this point. Default: the goal cell that is farthest from the start by path."""
-    range: Literal["panel", "common", "space"] = "panel"
-    """Colours from the 1st to the 99th percentile of the distances along each run's own episodes (panel, as in the
-    paper), along all runs' episodes (common), or over each run's free space (space)."""
+    range: Literal["panel", "paper", "common", "space"] = "panel"
+    """Colours from the 1st to the 99th percentile of the distances along each run's own episodes (panel; of one that
+    hardly moved over its free space; paper: not even then), along all runs' (common), or over free space (space)."""
     env: str | None = None
     """Draw this environment's maze. Default: the one that each run was evaluated on."""
     rollouts: int | None = None

@@ -66,6 +66,8 @@ class EvalOptions:
     """What changes between episodes of a so101 task: all, none, or names like gains,delay. Default: as in training."""
     burst: Burst = None
     """P L: random actions in the last L of every P steps, next to none on the same episodes. Without values: 100 10."""
+    burst_first: bool = False
+    """Random actions in the first L of every P steps instead of the last: the other reading of the paper's burst."""
     burst_sweep: bool = False
     """Try every burst of --periods and --lengths, and confirm the best on other episodes."""
     periods: tuple[int, ...] = (50, 100, 200)
@@ -124,6 +126,8 @@ def _require_sense(options: EvalOptions) -> None:
     plain = EvalOptions()
     if not options.burst_sweep and (options.periods, options.lengths) != (plain.periods, plain.lengths):
         raise UserError("--periods and --lengths belong to a sweep: add --burst-sweep, or give --burst P L")
+    if options.burst_first and not options.burst:
+        raise UserError("--burst-first says where in each period a burst is: add --burst")
     if options.burst and options.burst_sweep:
         raise UserError("--burst tries one burst and --burst-sweep many: give only one of them")
     elsewhere = options.env or options.eval_layout or options.physics or options.randomize
@@ -156,7 +160,7 @@ def evaluate(targets: list[Target], arenas: list[Arena], options: EvalOptions) -
             _add_trial(table, f"  with burst {burst[0]} {burst[1]}", after)
             won = f"  gain ({gain.wins} won, {gain.losses} lost)"
             table.add_row(won, _points(gain.success_once), _signed(gain.time_near_goal))
-            both = {"without_burst": content, "paired": gain.as_json()}
+            both = {"burst_first": options.burst_first, "without_burst": content, "paired": gain.as_json()}
             content = as_json(after, {**about, "burst": list(burst)}) | both
             paths = [*write_results(folder, file_name(target, arena, options, burst, mark), content, after), *paths]
         results.append(content)
@@ -252,7 +256,7 @@ def _trial(target: Target, arena: Arena, burst: tuple[int, int] | None, options:
     what = f"{target.label}{words} on {arena.env.spec.name}, {arena.episodes} episodes"
     with working() as say:
         say(what)
-        policy = variant(target.policy, burst, options.stochastic)
+        policy = variant(target.policy, burst, options.stochastic, options.burst_first)
         return arena.trial(policy, tell=lambda doing: say(f"{what}: {doing}"))
 
 
@@ -276,11 +280,15 @@ def file_name(target: Target, arena: Arena, options: EvalOptions, burst: tuple[i
     parts += [f"physics_{arena.env.spec.stepped_by}"] if arena.env.spec.stepped_by != target.physics else []
     parts += ["randomize_" + "-".join(kinds)] if (kinds := getattr(arena.env, "randomize", ())) else []
     parts += ["stochastic"] if options.stochastic else []
-    name = "_".join([*parts, *([f"burst_{burst[0]}_{burst[1]}"] if burst else [])]) + mark
+    name = "_".join([*parts, *([_burst_name(burst, options)] if burst else [])]) + mark
     if len(name.encode()) <= LONGEST_NAME:
         return name
     whole = hashlib.sha256(name.encode()).hexdigest()[:16]  # a file name's length is limited, the seeds' is not
     return f"{name.encode()[: LONGEST_NAME - 17].decode(errors='ignore')}_{whole}"
+
+
+def _burst_name(burst: tuple[int, int], options: EvalOptions) -> str:
+    return f"burst_{burst[0]}_{burst[1]}{'_first' * options.burst_first}"
 
 
 def _marks(targets: list[Target], out: Path | None) -> list[str]:

@@ -28,6 +28,7 @@ COMMANDS = {
     "run": "Run a policy on an SO-101 arm of LeRobot, or on a simulated one.",
     "latency": "Time a policy's single step in each form.",
     "report": "Figures and tables of many runs as one page.",
+    "paper": "List the paper's tables and figures with ours, and make each from the runs at hand.",
     "record": "Write evaluation episodes as a Minari data set.",
     "push": "Share a policy on the Hugging Face Hub, with a card, its scores and a video.",
     "pull": "Fetch a policy from the Hugging Face Hub.",

@@ -91,19 +91,19 @@ def _show(comparison: "Comparison", files: list[Path]) -> None:
     if not comparison.versions:
         print("They were trained by the same versions." if comparison.versions_of[0] else "Neither kept its versions.")
     for table in comparison_tables(comparison):
-        _print(table)
+        print_table(table)
     if not comparison.metrics:
         print("Nothing to plot: one of the two has no evaluation yet.")
     if files:
         print(f"Wrote {' and '.join(map(str, files))}.")
 
 
-def _print(table: "Table") -> None:
+def print_table(table: "Table") -> None:
     from rich.table import Table as RichTable
 
     shown = RichTable(title=table.title, title_justify="left", title_style="bold")
     for at, column in enumerate(table.columns):
-        shown.add_column(column, justify="right" if table.is_numeric(at) else "left")
+        shown.add_column(column, justify="right" if table.is_numeric(at) else "left", overflow="fold")
     for row in table.rows:
         shown.add_row(*(cell.text for cell in row.cells))
     print()

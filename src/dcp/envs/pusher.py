@@ -18,8 +18,8 @@ OBJECT_RANGE = ((-0.3, -0.2), (0.0, 0.2))
 GOAL_RANGES = {
     "pusher_easy": ((-0.55, -0.2), (-0.25, 0.2)),
     "pusher_hard": ((-0.65, -0.55), (0.35, 0.45)),
-    "pusher_hard_far": ((-0.65, -0.55), (0.35, 0.45)),
 }
+GOAL_RANGES |= dict.fromkeys(("pusher_hard_far", "pusher_hard_far_any", "pusher_hard_near"), GOAL_RANGES["pusher_hard"])
 BASE = (-0.55, -0.45)  # the arm's base, (0, -0.6) in the world, in slide coordinates
 MIN_DISTANCE = 0.17  # between object and goal at the start
 TRIES = 32
@@ -31,13 +31,14 @@ class Pusher(PhysicsEnv):
     `pusher_hard_far`: the goal lies in Hard's square and is farther from the arm's base than the object, by at least
     0.17. The object's range ends 0.851 from the base and the square 1.273, so such a part always exists, and the
     object is never closer to the goal than 0.17. The goal is uniform over that part except for one draw in 8,000
-    (`_far_goal`).
+    (`_far_goal`). `pusher_hard_far_any` and `pusher_hard_near`: Hard's goals that are farther from the base than the
+    object, or nearer, and at least 0.17 from the object.
     """
 
     def __init__(self, name: str, fidelity: str = "paper"):
         self.fidelity = fidelity
         self.goal_range = GOAL_RANGES[name]
-        self.far = name == "pusher_hard_far"
+        self.arc = name.removeprefix("pusher_hard").removeprefix("_")  # far, far_any, near, or all goals
         self.spec = EnvSpec(
             name=name,
             state_size=20,
@@ -65,7 +66,12 @@ class Pusher(PhysicsEnv):
     def draw(self, key: Array) -> tuple[Array, Array]:
         key_object, key_goal, key_qd = jax.random.split(key, 3)
         at = _uniform(key_object, OBJECT_RANGE)
-        goal = _far_goal(key_goal, at, self.goal_range) if self.far else _uniform(key_goal, self.goal_range)
+        if self.arc == "far":
+            goal = _far_goal(key_goal, at, self.goal_range)
+        elif self.arc in ("far_any", "near"):
+            goal = _arc_goal(key_goal, at, self.goal_range, 1.0 if self.arc == "far_any" else -1.0)
+        else:
+            goal = _uniform(key_goal, self.goal_range)
         at = _scaled(at, goal) if self.fidelity == "paper" else _moved_away(at, goal)
         qd = jax.random.uniform(key_qd, (ARM + SLIDES,), minval=-0.005, maxval=0.005)
         return jnp.concatenate([jnp.zeros(ARM), at, goal]), qd.at[ARM:].set(0.0)
@@ -120,3 +126,18 @@ def _far_goal(key: Array, at: Array, corners: tuple[tuple[float, float], tuple[f
     corner = least / np.sqrt(2.0)
     sure = corner + (high - corner) * jax.random.uniform(key_corner, (2,))
     return jnp.asarray(base) + jnp.where(jnp.any(far), tries[jnp.argmax(far)], sure)
+
+
+def _arc_goal(key: Array, at: Array, corners: tuple[tuple[float, float], tuple[float, float]], side: float) -> Array:
+    """Draw a goal uniformly over the far (side 1) or near (-1) part of the square: the first of 32 tries that lies
+    there, at least 0.17 from the object. If all fail (below 1 % for the worst object), it is 0.17 from the object,
+    straight away from the base or toward it, which lies in the square too."""
+    base = jnp.asarray(BASE)
+    low, high = (jnp.asarray(corner) for corner in corners)
+    tries = jax.random.uniform(key, (TRIES, 2), minval=low, maxval=high)
+    from_base = at - base
+    radius = jnp.linalg.norm(from_base)
+    beyond = side * (jnp.linalg.norm(tries - base[None], axis=1) - radius) > 0.0
+    fits = beyond & (jnp.linalg.norm(tries - at[None], axis=1) >= MIN_DISTANCE)
+    sure = at + side * 1.001 * MIN_DISTANCE * from_base / radius
+    return jnp.where(jnp.any(fits), tries[jnp.argmax(fits)], sure)

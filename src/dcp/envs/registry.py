@@ -7,7 +7,7 @@ from functools import cache, partial
 from importlib import import_module
 
 from dcp.components import Table
-from dcp.config import CONTROLS, PHYSICS, Settings
+from dcp.config import CONTROLS, PHYSICS, RENAMED_ENVS, Settings
 from dcp.envs.base import Environment
 from dcp.envs.mazes import EVAL_LAYOUTS, LAYOUTS, PointMaze, parse_layout
 from dcp.errors import UserError, shown
@@ -107,6 +107,8 @@ OURS: dict[str, Factory] = _mazes() | {
     "pusher_easy": partial(_pusher, "pusher_easy"),
     "pusher_hard": partial(_pusher, "pusher_hard"),
     "pusher_hard_far": partial(_pusher, "pusher_hard_far"),
+    "pusher_hard_far_any": partial(_pusher, "pusher_hard_far_any"),
+    "pusher_hard_near": partial(_pusher, "pusher_hard_near"),
     **{f"so101_{task}": partial(_so101, f"so101_{task}") for task in ("reach", "reach_pose", "push", "lift")},
     **{f"fetch_{task}": partial(_fetch, f"fetch_{task}") for task in ("reach", "push", "slide", "pick_and_place")},
 }
@@ -131,6 +133,7 @@ def make_env(
     paper's (brax) or MuJoCo's own (mujoco). `randomize`: what an arm's episodes draw, such as gains,delay, or all.
     `control`: what an arm's action moves, its joints or its tool point (tool).
     """
+    name = RENAMED_ENVS.get(name, name)
     if control != "joints":
         return _by_tool(name, fidelity, physics, randomize, control)
     if randomize not in (None, "none"):

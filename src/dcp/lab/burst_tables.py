@@ -1,7 +1,7 @@
 """Make the paper's burst and saturation tables from `dcp eval`: mean and population std over trained seeds."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ STD = "Mean ± population standard deviation over trained seeds, as in the paper
 OVER_ALL = (
     f"{ALL}: over all (environment, seed) pairs; minus {paper_values.BASELINE}'s: over the environments that both have."
 )
+PAPERS_OVER_ALL = f"The paper's values of {ALL} are over nine environments, and stand beside nine alone."
 BOLD = "Bold: a gain above its standard deviation."
 
 
@@ -39,6 +40,8 @@ class EvalResult:
     episodes: int
     eval_seeds: tuple[int, ...]
     source: str
+    plain_method: str  # without the settings that the label names
+    apart: tuple[str, ...]  # in what it differs from the paper's final policies
 
     @property
     def key(self) -> Key:
@@ -57,17 +60,17 @@ class EvalResult:
 
 def eval_results(collection: Collection) -> tuple[list[EvalResult], list[str]]:
     """Return the results, and a sentence for each file that could not be used."""
-    records = [(record, run.label) for run in collection.runs for record in run.evals]
+    records = [(record, run.label, run.config) for run in collection.runs for record in run.evals]
     for record in collection.loose_evals:
         physics = f" (physics {record.about['physics']})" if names_physics(record.about) else ""
-        records.append((record, str(record.about.get("method", "")) + physics))
+        records.append((record, str(record.about.get("method", "")) + physics, {}))
     results, unused = [], []
-    for record, label in records:
+    for record, label, config in records:
         if reason := _unfit(record):
             unused.append(f"{record.path}: {reason}.")
             continue
         try:
-            results.append(_result(record, label))
+            results.append(_result(record, label, config))
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
             unused.append(f"{record.path}: not a result that this version can read ({error!r}).")
     return results, unused
@@ -98,6 +101,8 @@ def _unfit(record: EvalRecord) -> str:
         return f"schema_version {version!r}, and this version reads {RESULT_SCHEMA}"
     if "tried" in content:
         return "a sweep, whose burst was chosen by its result"
+    if content.get("burst_first"):
+        return "a burst in the first steps of each period, where the others are in the last"
     if content.get("burst_inside"):
         return "of an exported policy with a burst inside, which has no result without it"
     if (physics := content.get("physics", "brax")) != record.about.get("physics", "brax"):
@@ -107,10 +112,12 @@ def _unfit(record: EvalRecord) -> str:
     return ""
 
 
-def _result(record: EvalRecord, label: str) -> EvalResult:
+def _result(record: EvalRecord, label: str, config: Mapping[str, Any]) -> EvalResult:
     content, burst = record.content, record.content.get("burst")
     plain = content["without_burst"] if burst else content
     trained, evaluated = _text(record.about["env"]), _text(content["env"])
+    env_steps = int(record.about.get("env_steps") or 0)
+    apart = paper_values.settings_apart({**config, "eval_env": evaluated}) if config else ["a run that is not at hand"]
     return EvalResult(
         environment=trained if trained == evaluated else f"{trained} on {evaluated}",
         method=label or _text(record.about["method"]),
@@ -119,10 +126,12 @@ def _result(record: EvalRecord, label: str) -> EvalResult:
         reach=_share_in_percent(plain, "success_once"),
         reach_with_burst=_share_in_percent(content, "success_once") if burst else math.nan,
         saturation=_share_in_percent(plain, "saturation"),
-        env_steps=int(record.about.get("env_steps") or 0),
+        env_steps=env_steps,
         episodes=int(content["episodes"]),
         eval_seeds=tuple(int(part["seed"]) for part in content["seeds"]),
         source=str(record.path),
+        plain_method=_text(record.about["method"]),
+        apart=(*apart, *paper_values.steps_apart(trained, env_steps)),
     )
 
 
@@ -167,15 +176,17 @@ def saturation_table(collection: Collection) -> Table | None:
     if not chosen:
         return None
     groups = _groups(chosen)
-    published = any(paper_values.saturation(*key) for key in groups)
+    names, apart = _like_the_paper(groups)
+    values = {key: paper_values.saturation(key[0], name) for key, name in names.items()}
+    published = any(values.values())
     rows = []
     for key, some in groups.items():
         cells = [Cell(key[0]), Cell(key[1]), _count(some), _spread([result.saturation for result in some])]
-        cells += [_paper(paper_values.saturation(*key))] if published else []
+        cells += [_paper(values.get(key))] if published else []
         rows.append(Row(tuple(cells), *key))
     columns = ("Environment", "Method", "Seeds", "Saturation (%)", *(["Paper"] if published else []))
     about = "The share of action components with |a| > 0.95, without a burst."
-    notes = (about, STD, *_episodes(chosen), *left, *unused)
+    notes = (about, STD, *_episodes(chosen), *apart, *left, *unused)
     return Table("saturation", "Saturation of deployed policies", columns, tuple(rows), notes)
 
 
@@ -183,11 +194,15 @@ def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str])
     chosen, left = one_each(results)
     groups = _groups(chosen)
     methods = in_order(method for _, method in groups)
-    published = burst == paper_values.burst_setting() and any(paper_values.burst(*key, "base") for key in groups)
+    names, apart = _like_the_paper(groups)
+    for method in methods:  # the paper's rows over all environments stand beside ours over the same ones
+        if {env for env, label in names if label == method} == set(paper_values.ENVIRONMENTS):
+            names[ALL, method] = method
+    published = burst == paper_values.burst_setting() and bool(names)
     several = len({environment for environment, _ in groups}) > 1
     everything = {(ALL, method): [r for r in chosen if r.method == method] for method in methods if several}
     rivals = [r for r in chosen if r.method == paper_values.BASELINE]
-    rows = [_burst_row(key, own, rivals, published) for key, own in {**groups, **everything}.items()]
+    rows = [_burst_row(key, own, rivals, names if published else None) for key, own in {**groups, **everything}.items()]
     columns = ["Environment", "Method", "Seeds", "Reach (%)", "Gain by the burst", "Wins/ties/losses"]
     minus = f"minus {paper_values.BASELINE}'s"
     columns += [f"Gain {minus}"] if rivals else []
@@ -199,7 +214,9 @@ def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str])
         BOLD,
         "Wins, ties and losses: trained seeds whose reach the burst raises, leaves unchanged and lowers.",
         *([OVER_ALL] if several else []),
+        *([PAPERS_OVER_ALL] if several and published else []),
         *_episodes(chosen),
+        *(apart if burst == paper_values.burst_setting() else []),
         *left,
         *unused,
     )
@@ -207,7 +224,17 @@ def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str])
     return Table(f"burst_{burst[0]}_{burst[1]}", title, tuple(columns), tuple(rows), notes)
 
 
-def _burst_row(key: Key, results: list[EvalResult], rivals: list[EvalResult], published: bool) -> Row:
+def _like_the_paper(groups: Mapping[Key, Sequence[EvalResult]]) -> tuple[dict[Key, str], list[str]]:
+    """Return the paper's name of the method of each group that may be compared, and a sentence for each other one."""
+    apart = {key: list(dict.fromkeys(x for r in some for x in r.apart)) for key, some in groups.items()}
+    methods = {key: some[0].plain_method for key, some in groups.items()}
+    names = {key: methods[key] for key, reasons in apart.items() if not reasons}
+    return names, paper_values.apart_notes(apart, methods)
+
+
+def _burst_row(
+    key: Key, results: list[EvalResult], rivals: list[EvalResult], published: Mapping[Key, str] | None
+) -> Row:
     environment, method = key
     over_all, is_rival = environment == ALL, method == paper_values.BASELINE
     gains = [result.gain for result in results]
@@ -221,11 +248,14 @@ def _burst_row(key: Key, results: list[EvalResult], rivals: list[EvalResult], pu
         mine, theirs = ([r.gain for r in side if r.environment in shared] for side in (results, rivals))
         unfit = is_rival or not shared
         cells.append(absent() if unfit else number(float(np.mean(mine) - np.mean(theirs)), sign=True))
-    if published:
-        base = None if over_all else paper_values.burst(environment, method, "base")
-        cells += [_paper(base), _paper(paper_values.burst(environment, method, "delta"), sign=True)]
-        known = paper_values.burst_record(method) if over_all else None
-        less = paper_values.burst_advantage(environment) if method == paper_values.METHOD else None
+    if published is not None:
+        name = published.get(key, "")
+        base = None if over_all else paper_values.burst(environment, name, "base")
+        cells += [_paper(base), _paper(paper_values.burst(environment, name, "delta"), sign=True)]
+        known = paper_values.burst_record(name) if over_all else None
+        less = None
+        if name == paper_values.METHOD and published.get((environment, paper_values.BASELINE)):
+            less = paper_values.burst_advantage(environment)
         cells.append(Cell("/".join(map(str, known))) if known else absent())
         cells.append(absent() if less is None else number(less, sign=True))
     return Row(tuple(cells), "" if over_all else environment, method)
@@ -248,7 +278,7 @@ def _count(results: Sequence[EvalResult]) -> Cell:
 
 
 def _paper(published: Published | None, sign: bool = False) -> Cell:
-    return absent("not in the paper") if published is None else number(*published, sign=sign)
+    return absent(paper_values.NOT_THERE) if published is None else number(*published, sign=sign)
 
 
 def _episodes(chosen: Sequence[EvalResult]) -> list[str]:

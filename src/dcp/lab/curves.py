@@ -127,6 +127,21 @@ def methods_figure(
     return figure
 
 
+def strip_figure(collection: Collection) -> Figure:
+    """Draw all environments side by side: time near goal above, success below, as the paper's figure 2."""
+    shared = colours(collection.methods)
+    with house_style():
+        figure = Figure(figsize=(3.2 * len(collection.environments) + 0.4, 5.4), layout="constrained")
+        grid = figure.subplots(2, len(collection.environments), squeeze=False)
+        for column, environment in zip(grid.T, collection.environments, strict=True):
+            groups = {m: [r.metrics for r in runs] for (e, m), runs in collection.groups.items() if e == environment}
+            for axes, metric in zip(column, reversed(METRICS), strict=True):
+                plot_methods(axes, groups, metric, colour_of=shared)
+                axes.legend(fontsize=7)
+            column[0].set_title(environment, fontsize=10)
+    return figure
+
+
 def _panels(count: int, title: str) -> tuple[Figure, list[Axes]]:
     figure = Figure(figsize=(4.4 * count, 3.2), layout="constrained")
     figure.suptitle(title, color=INK, fontsize=11)

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from dcp.lab import paper_values
-from dcp.lab.paper_values import BASELINE, CHECKPOINTS, METHOD, Published
+from dcp.lab.paper_values import BASELINE, CHECKPOINTS, EPISODE, METHOD, REACH, Published
 from dcp.lab.result_tables import MINUS, Cell, Row, Section, Table, absent, number, shown
 from dcp.lab.run_collection import (
     FEWEST_SEEDS,
     METRICS,
-    REACH,
     Collection,
     Key,
     Run,
@@ -38,6 +37,7 @@ from dcp.lab.statistics import (
     verdict,
 )
 from dcp.lab.style import human_count
+from dcp.presets import preset_config
 
 # Checkpoints: both metrics at given numbers of steps, with the paper's values next to ours.
 
@@ -85,13 +85,13 @@ def _checkpoint_table(collection: Collection, metric: str, checkpoints: Sequence
     empty = [at for at in checkpoints if all(nearest(run, at) is None for runs in groups.values() for run in runs)]
     published = False
     for at in (at for at in checkpoints if at not in empty):
-        paper = {key: paper_values.checkpoint(metric, *key, at) for key in groups}
+        paper = {key: _published_checkpoint(collection, metric, key, at) for key in groups}
         columns.append((human_count(at), _checkpoint_column(groups, metric, dict.fromkeys(groups, at), paper)))
         if any(paper.values()):
             published = True
-            cells = [number(*value) if value else absent("not in the paper") for value in paper.values()]
+            cells = [number(*value) if value else absent(_why(collection, key)) for key, value in paper.items()]
             columns.append((f"{human_count(at)} paper", cells))
-    notes = [CHECKPOINT_RULE, BEST, *([OVERLAP] if published else [])]
+    notes = [CHECKPOINT_RULE, BEST, *([OVERLAP] if published else []), *collection.apart_notes()]
     if empty:
         notes.append(f"No run has an evaluation near {', '.join(map(human_count, empty))} steps: not shown.")
     if ends := _ends(collection, checkpoints):
@@ -105,6 +105,17 @@ def _checkpoint_table(collection: Collection, metric: str, checkpoints: Sequence
     heads, cells = zip(*columns, strict=True)
     rows = [Row(row, *key) for key, row in zip(groups, zip(*cells, strict=True), strict=True)]
     return Table(f"checkpoints_{metric}", f"{METRICS[metric].label} at checkpoints", heads, tuple(rows), tuple(notes))
+
+
+def _published_checkpoint(collection: Collection, metric: str, key: Key, at: int) -> Published | None:
+    """Return the paper's value if these runs have its settings."""
+    method = collection.like_the_paper(*key)
+    return None if method is None else paper_values.checkpoint(metric, key[0], method, at)
+
+
+def _why(collection: Collection, key: Key) -> str:
+    """Return why no value of the paper stands beside a group."""
+    return "; ".join(collection.apart_from_paper.get(key, ())) or "not in the paper"
 
 
 def _checkpoint_column(
@@ -234,9 +245,13 @@ def summary_table(collection: Collection, method: str = METHOD, baseline: str = 
     first = by_metric[SUMMARY_METRICS[0]]
     if not first:
         return None
-    published = (method, baseline) == (METHOD, BASELINE) and any(
-        paper_values.arrow("success_once", environment) for environment in collection.environments
-    )
+    alike = [
+        part.environment
+        for part in first
+        if collection.like_the_paper(part.environment, method) == METHOD
+        and collection.like_the_paper(part.environment, baseline) == BASELINE
+    ]
+    published = bool(alike)
     columns = ["Environment", "Steps"]
     for name in SUMMARY_METRICS:
         label = METRICS[name].name
@@ -246,12 +261,13 @@ def summary_table(collection: Collection, method: str = METHOD, baseline: str = 
         environment = parts[0].environment
         cells = [Cell(environment), _steps(parts[0])]
         for part in parts:
-            paper = paper_values.arrow(part.metric, environment) if published and not part.paper_end else None
-            cells.append(_arrow(part, method, baseline, paper))
-            cells += [_published_arrow(part, method, baseline)] if published else []
+            paper = paper_values.arrow(part.metric, environment) if environment in alike else None
+            cells.append(_arrow(part, method, baseline, None if part.paper_end else paper))
+            cells += [_published_arrow(part, method, baseline, paper)] if published else []
         rows.append(Row(tuple(cells), environment))
     notes = [ARROW_RULE, WHERE, *_notes(first)]
     notes += [PAPER_ARROW] if published else []
+    notes += [note for note in collection.apart_notes() if method.startswith(METHOD) and baseline.startswith(BASELINE)]
     title, name = f"{method} against {baseline}", f"summary_{method}_against_{baseline}"
     return Table(name, title, tuple(columns), tuple(rows), tuple(notes))
 
@@ -318,10 +334,9 @@ def _arrow(part: MethodPair, method: str, baseline: str, paper: str | None) -> C
     return Cell(_sign(found, method, baseline), marker=marker, hover=f"{hover}, d = {effect_size(*sides):.2f}")
 
 
-def _published_arrow(part: MethodPair, method: str, baseline: str) -> Cell:
-    paper = paper_values.arrow(part.metric, part.environment)
+def _published_arrow(part: MethodPair, method: str, baseline: str, paper: str | None) -> Cell:
     if not paper:
-        return absent("not in the paper")
+        return absent(paper_values.NOT_THERE)
     return Cell(_sign(paper, method, baseline) + (f" at {human_count(part.paper_end)}" if part.paper_end else ""))
 
 
@@ -357,7 +372,6 @@ def _notes(parts: Sequence[MethodPair], few_seeds: str = FEW_SEEDS) -> list[str]
 # Other papers' numbers next to ours.
 
 LAST = 5  # evaluations that a published value is the mean of
-EPISODE = 1000  # steps
 NEAR = 0.01  # how far our steps may lie from theirs, as a share of theirs
 _COLUMNS = ("environment", "method", "seeds", "time near goal, ours", "source", "method there", "published", "compared")
 
@@ -367,26 +381,33 @@ def _sources() -> dict[str, Any]:
     return json.loads(files("dcp.lab").joinpath("published.json").read_text(encoding="utf-8"))["sources"]
 
 
+# Their names of methods, with the preset that has these runs' settings; SRL and AC-CRL have none here.
+_PRESETS = {"CRL": ("crl", "scaled_crl"), "ChronoSRL": ("chronosrl", "chronosrl")}
+
+
 def differences(run: Run, published: Mapping[str, Any]) -> list[str]:
-    """Return all differences between a run and the published runs of its environment; empty if there are none."""
-    config, steps = run.config, published["steps"]
-    evaluated, network = config.get("eval_env") or config["env"], config.get("network")
-    length = config.get("episode_length")
+    """Return all differences between a run and the published runs of its method; empty if there are none."""
+    steps, env, depth = published["steps"], str(run.config["env"]), run.config["depth"]
+    preset = next((preset for method, preset in _PRESETS.values() if method == run.method), None)
     depths = sorted({int(depth) for values in published["values"].values() for depth in values})
     checks = (
-        (evaluated == published["eval_env"], f"evaluated on {published['eval_env']}, ours on {evaluated}"),
-        (abs(run.env_steps - steps) <= NEAR * steps, f"{human_count(steps)} steps, ours {human_count(run.env_steps)}"),
-        (length in (None, EPISODE), f"time near the goal is of {EPISODE:,} steps, ours of {length or 0:,}"),
-        (run.num_evaluations >= LAST, f"a mean of the last {LAST} evaluations, ours has {run.num_evaluations}"),
-        (config.get("physics") == "brax", f"Brax's physics, ours {config.get('physics')}"),
-        (config.get("fidelity") == "paper", "the same start and goal in every episode, ours draws new ones"),
-        (network == "residual", f"residual networks, ours {network}"),
+        (_name_there(run.method) in published["values"], f"no {run.method} there whose settings are known here"),
         (
-            network != "residual" or config["depth"] in depths,
-            f"depths {', '.join(map(str, depths))}, ours {config['depth']}",
+            abs(run.env_steps - steps) <= NEAR * steps,
+            f"{human_count(run.env_steps)} steps (there {human_count(steps)})",
         ),
+        (run.num_evaluations >= LAST, f"a mean of {run.num_evaluations} evaluations (there the last {LAST})"),
+        (depth in depths, f"depth {depth} (there {', '.join(map(str, depths))})"),
     )
-    return [words for agrees, words in checks if not agrees]
+    apart = [words for agrees, words in checks if not agrees]
+    if preset is None:
+        return apart
+    theirs = replace(preset_config(preset, env=env, method=run.method), depth=depth)
+    return paper_values.differences(run.config, theirs, published["eval_env"]) + apart
+
+
+def _name_there(method: str) -> str | None:
+    return next((name for name, (ours, _) in _PRESETS.items() if ours == method), None)
 
 
 def published_sections(collection: Collection) -> list[Section]:
@@ -397,8 +418,8 @@ def published_sections(collection: Collection) -> list[Section]:
     notes = [f"{name}: {source['title']}; ± {source['spread']}." for name, source in _sources().items()]
     notes.append(
         f"Time near goal: steps of {EPISODE:,}, the mean of a run's last {LAST} evaluations, then over seeds; ours "
-        "with a 95% interval, of two seeds their range. A published value is shown if environment, layout, steps, "
-        "metric and depth agree."
+        "with a 95% interval, of two seeds their range. A published value is shown if method, environment, layout, "
+        "steps, metric, depth and every other setting agree."
     )
     table = Table("published", "Compared with published values", _COLUMNS, tuple(rows), tuple(notes))
     return [Section("Published values", "published", tables=(table,))]
@@ -418,7 +439,8 @@ def _rows(label: str, runs: Sequence[Run]) -> list[Row]:
         theirs = [[absent(), absent("not comparable"), Cell(f"no: {'; '.join(apart)}")]]
         if not apart:
             depth = first.config["depth"]
-            known = {method: of[str(depth)] for method, of in published["values"].items() if str(depth) in of}
-            theirs = [[Cell(f"{m}, depth {depth}"), number(*value), Cell("yes")] for m, value in known.items()]
+            name = _name_there(first.method) or ""
+            value = published["values"][name][str(depth)]
+            theirs = [[Cell(f"{name}, depth {depth}"), number(*value), Cell("yes")]]
         rows += [Row((*ours, Cell(source), *cells), first.env, label) for cells in theirs]
     return rows

@@ -1,13 +1,25 @@
-"""The paper's published numbers and names. Nothing else in analysis names a method."""
+"""The paper's published numbers, names and settings: which runs they may stand beside. Nothing else here names a
+method."""
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from dcp.config import Config, Settings, fields_where
+from dcp.errors import printable
+from dcp.presets import preset_config
+
 METHODS = METHOD, BASELINE, _ = ("dcp", "crl", "ssgc")  # in its order; the first against the second
 _MAZES = ("ant_big_maze", "ant_hardest_maze", "ant_u_maze", "humanoid_u_maze")
 ENVIRONMENTS = (*_MAZES, "ant_push", "pusher_easy", "pusher_hard", "pusher_hard_far", "ant_soccer")  # the paper's order
+TASKS = dict.fromkeys(ENVIRONMENTS, "Manipulation") | dict.fromkeys(_MAZES, "Navigation") | {"ant_push": "Nav + Manip"}
+EPISODE = 1000  # steps
+MUJOCO_IS_THE_PAPERS = ("ant_push",)  # stepped by MuJoCo under either setting of physics
+REACH = 0.1  # how far an evaluation may be from the checkpoint that it represents, as a share of its steps
+NOT_THERE = "not in the paper, or other settings than the paper's"
 CHECKPOINTS = (10_000_000, 25_000_000, 50_000_000, 75_000_000, 100_000_000)
 
 
@@ -72,3 +84,56 @@ def saturation(environment: str, method: str) -> Published | None:
 
 def _published(cell: list[float] | None) -> Published | None:
     return Published(*cell) if cell else None
+
+
+# Like with like: a published value stands beside a run only where nothing that changes its numbers differs.
+
+
+def settings_apart(config: Mapping[str, Any]) -> list[str]:
+    """Return in what a run's config differs from the paper's for its task and method; empty: in nothing that changes
+    what is learned or measured. No environment is made: a config may be a stranger's."""
+    env, method = config["env"], config["method"]
+    if env not in ENVIRONMENTS or method not in METHODS:
+        return [f"the paper has no {env if env not in ENVIRONMENTS else method}"]
+    apart = differences(config, _papers_settings(env, method))
+    return [reason for reason in apart if env not in MUJOCO_IS_THE_PAPERS or not reason.startswith("physics ")]
+
+
+@cache
+def _papers_settings(env: str, method: str) -> Config:
+    return preset_config("paper", env=env, method=method)
+
+
+def differences(config: Mapping[str, Any], published: Config, layout: str | None = None) -> list[str]:
+    """Return in what a run's config differs from published settings, other than seed, budget and machine."""
+    theirs = asdict(published.resolve(EPISODE))
+    ours = asdict(Settings(**{name: config[name] for name in theirs if name in config}).resolve(EPISODE))  # or defaults
+    free = fields_where(compared=False)
+    names = [name for name in theirs if name not in free and ours[name] != theirs[name]]
+    apart = [f"{name} {_shown(ours[name])} (there {_shown(theirs[name])})" for name in names]
+    layout = layout or published.eval_env or published.env
+    return ([] if ours["eval_env"] == layout else [f"evaluated on {ours['eval_env']} (there {layout})"]) + apart
+
+
+def _shown(value: Any) -> str:
+    return "the method's own" if value is None else printable(str(value))[:80]
+
+
+def steps_apart(env: str, steps: float) -> list[str]:
+    """Return a reason if a policy was not trained for about as long as the paper's final ones."""
+    last = end(env)
+    near = last is None or abs(steps - last) <= REACH * last
+    return [] if near else [f"{steps:,.0f} steps (there {last:,})"]
+
+
+def apart_notes(apart: Mapping[tuple[str, str], Sequence[str]], methods: Mapping[tuple[str, str], str]) -> list[str]:
+    """Return a sentence for each group of one of the paper's methods and environments that has other settings.
+
+    `methods`: the method of each group, whose label may name settings.
+    """
+    own = [(key, reasons) for key, reasons in apart.items() if reasons and methods[key] in METHODS]
+    return [
+        f"{env}, {label}: not beside the paper's values, because of {'; '.join(reasons)}."
+        for (env, label), reasons in own
+        if env.split(" ")[0] in ENVIRONMENTS
+    ]

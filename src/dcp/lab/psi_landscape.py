@@ -278,9 +278,9 @@ def with_paths_in_labels(views: Sequence[View], targets: Sequence[Target]) -> li
 
 
 def colour_ranges(views: Sequence[View], kind: str = "panel") -> list[tuple[float, float]]:
-    """Return the 1st to the 99th percentile of distances. Kinds: along each view's own paths (panel, the paper's),
-    along all views' paths (common), over each view's free space (space). The free space also serves without paths, and
-    for a run that hardly moved: with the few distances that it saw, the rest would have two colours."""
+    """Return the 1st to the 99th percentile of distances. Kinds: along each view's own paths (paper), along all
+    views' paths (common), over each view's free space (space), or as paper but over the free space for a run that
+    hardly moved (panel): few distances would leave the rest two colours. Without paths: the free space."""
     over_space = [kind == "space" or v.visited is None or (kind == "panel" and hardly_moved(v)) for v in views]
     along = [
         v.landscape.distance.compressed() if space or v.visited is None else v.visited

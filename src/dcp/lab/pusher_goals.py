@@ -132,8 +132,11 @@ def geometry_table(draws: Sequence[Draws]) -> Table:
 
 def pusher_sections(collection: Collection) -> list[Section]:
     """Return the section of reports with a pusher among their environments."""
-    if not any(str(run.config.get("env")) in NAMES for run in collection.runs):
-        return []
+    return geometry_sections() if any(str(run.config.get("env")) in NAMES for run in collection.runs) else []
+
+
+def geometry_sections() -> list[Section]:
+    """Return the figure and the table of where goals are; no run is needed."""
     draws = [draw_goals(name) for name in NAMES]
     caption = (
         f"The pusher's goals, {SHOWN} of {DRAWS} drawn. Dotted: the shown object's distance from the arm's base. Goals "

@@ -4,7 +4,7 @@ Nothing is filled in, nothing is interpolated, and nothing is written.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,20 +17,19 @@ from dcp.errors import UserError
 from dcp.files.run_folder import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, located, read_config_file, read_metrics
 from dcp.files.validation import read_json
 from dcp.lab import paper_values
+from dcp.lab.paper_values import MUJOCO_IS_THE_PAPERS, REACH
 from dcp.lab.statistics import Interval, t_interval
 from dcp.methods.table import METHODS
 
 EVALS_DIR, VIDEOS_DIR = "evals", "videos"
 FEWEST_SEEDS = 3  # for an interval, and for a winner
 FINISHED, NO_EVALUATION, DAMAGED = "finished", "no evaluation", "damaged"
-REACH = 0.1  # how far an evaluation may be from the checkpoint that it represents, as a share of its steps
 _VIDEO_ENDINGS, _PLOT_ENDINGS = (".mp4", ".gif", ".html"), (".png", ".gif", ".svg", ".pdf")
 _EXPECTED = ("env_steps", "success_once", "time_near_goal")
 _METHODS = tuple(dict.fromkeys((*paper_values.METHODS, *METHODS)))  # the paper's order, then the table's
 # Runs that differ only in these are seeds of the same configuration, perhaps of different lengths.
 _NOT_A_VARIANT = ("env", "method", *fields_where(compared=False))
 _OF_A_METHOD = fields_where(of_method=True)
-_MUJOCO_IS_THE_PAPERS = ("ant_push",)
 _DEFAULTS = {field.name: field.default for field in fields(Settings)}
 
 Key = tuple[str, str]  # environment, label of the method
@@ -223,6 +222,28 @@ class Collection:
         ]
 
     @cached_property
+    def apart_from_paper(self) -> dict[Key, list[str]]:
+        """Return (environment, label) -> in what its runs differ from the paper's; if empty, they compare."""
+        return {
+            key: list(dict.fromkeys(reason for run in runs for reason in paper_values.settings_apart(run.config)))
+            for key, runs in self.groups.items()
+        }
+
+    def like_the_paper(self, environment: str, label: str) -> str | None:
+        """Return the paper's name of a group's method if its runs have the paper's settings."""
+        apart = self.apart_from_paper.get((environment, label), ["no run"])
+        return None if apart else self.of(environment, label)[0].method
+
+    def apart_notes(self) -> list[str]:
+        """Return a sentence for each group beside which the paper's values do not stand, although it has the method."""
+        methods = {key: runs[0].method for key, runs in self.groups.items()}
+        return paper_values.apart_notes(self.apart_from_paper, methods)
+
+    def where(self, keep: Callable[[Run], bool]) -> "Collection":
+        """Return a collection of these runs alone, labelled anew."""
+        return Collection(tuple(_labelled([run for run in self.runs if keep(run)])))
+
+    @cached_property
     def remarks(self) -> list[str]:
         """Return a sentence for everything that is missing or damaged. Nothing is ever filled in for it."""
         lines = [f"{run.folder}: {run.state}." for run in self.runs if run.state != FINISHED]
@@ -293,7 +314,7 @@ def _labelled(runs: list[Run]) -> list[Run]:
 
 def names_physics(about: Mapping[str, Any]) -> bool:
     """Return whether a label names the physics: other physics are another task, even if every run has them."""
-    return about.get("physics", "brax") != "brax" and about.get("env") not in _MUJOCO_IS_THE_PAPERS
+    return about.get("physics", "brax") != "brax" and about.get("env") not in MUJOCO_IS_THE_PAPERS
 
 
 def in_order(names: Iterable[str]) -> list[str]:

@@ -214,13 +214,15 @@ def arena_for(
     return Arena(made, episodes, length, tuple(seeds), count)
 
 
-def variant(policy: Policy, burst: tuple[int, int] | None = None, stochastic: bool = False) -> Policy:
+def variant(
+    policy: Policy, burst: tuple[int, int] | None = None, stochastic: bool = False, burst_first: bool = False
+) -> Policy:
     """Return the policy as it is to be deployed."""
     if stochastic:
         if not isinstance(policy, DeployedPolicy):
             raise UserError("only a policy of ours has a distribution to draw from: leave out --stochastic")
         policy = SampledPolicy(policy)
-    return with_burst(policy, *burst) if burst else policy
+    return with_burst(policy, *burst, burst_first) if burst else policy
 
 
 def evaluate(

@@ -77,23 +77,25 @@ class BurstState(NamedTuple):
     step: Array  # []: steps so far
 
 
-def is_random(step: Any, period: Any, length: Any) -> Any:
-    """Return whether the burst acts at this step, counted from 0."""
-    return step % period >= period - length
+def is_random(step: Any, period: Any, length: Any, first: bool = False) -> Any:
+    """Return whether the burst acts at this step, counted from 0: in the last steps of a period, or in the first."""
+    return step % period < length if first else step % period >= period - length
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["policy", "period", "length"], meta_fields=[])
+@partial(jax.tree_util.register_dataclass, data_fields=["policy", "period", "length"], meta_fields=["first"])
 @dataclass(frozen=True)
 class PeriodicBurst:
     """Add the paper's periodic burst to any policy: uniform actions in the last `length` steps of each `period`.
 
     So an episode starts with the policy itself, and the share of random steps is exactly L / P. The policy also
-    computes its action at random steps, so that its random stream is the same as without the burst.
+    computes its action at random steps, so that its random stream is the same as without the burst. `first`: in the
+    first steps of each period, the other reading of the paper's words.
     """
 
     policy: Policy
     period: int | Array = PERIOD
     length: int | Array = LENGTH
+    first: bool = False
 
     @property
     def on_host(self) -> bool:
@@ -107,16 +109,18 @@ class PeriodicBurst:
         inner, action = self.policy.act(policy_state.inner, state, goal)
         key, step = policy_state.key, policy_state.step
         uniform = jax.random.uniform(jax.random.fold_in(key, step), action.shape, minval=-1.0, maxval=1.0)
-        action = jnp.where(is_random(step, self.period, self.length), uniform, action)
+        action = jnp.where(is_random(step, self.period, self.length, self.first), uniform, action)
         return BurstState(inner, key, step + 1), action
 
 
-def with_burst(policy: "Policy | Callable[..., Any]", period: int = PERIOD, length: int = LENGTH) -> Policy:
+def with_burst(
+    policy: "Policy | Callable[..., Any]", period: int = PERIOD, length: int = LENGTH, first: bool = False
+) -> Policy:
     """Return the policy with a burst of `length` steps in every `period`; with length 0 the policy itself."""
     policy = as_policy(policy)
     if period < 1 or not 0 <= length <= period or int(period) != period or int(length) != length:
         raise UserError(f"a burst of {length} steps in a period of {period}: use a period P >= 1 and 0 <= L <= P")
-    return PeriodicBurst(policy, period, length) if length else policy
+    return PeriodicBurst(policy, period, length, first) if length else policy
 
 
 class Stepper:

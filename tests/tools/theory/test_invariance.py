@@ -10,8 +10,10 @@ from tools.theory.control_systems import Curved, Linear, feedback, point_with_in
 from tools.theory.counterexamples import (
     cost_when_slowed,
     direction_gap,
+    distractor,
     drift_angle,
     ring_gap,
+    sensor_noise,
     sphere_with_waypoint,
     tiny_neighbourhood,
 )
@@ -220,3 +222,38 @@ def test_must_fail_the_magnitude_is_not_invariant():
     lost = at.system.distance(at.s, at.g) - at.system.distance(at.s, at.z)
     assert_allclose(lost, at.system.distance(at.z, at.g))
     assert lost > 1
+
+
+# The remark on dual goal representations: what noise in the goal's observation does to the condition.
+
+
+def test_exogenous_noise_turns_the_direction_in_psi_space_and_not_the_gradient_must_fail():
+    """A distractor of 1 at distance 1: the gradient stays, DCP's direction leans by 45 degrees, r grows to sqrt 2."""
+    seen = distractor(distance=1.0, noise=1.0)
+    assert_allclose(seen, (0.0, np.pi / 4, np.sqrt(2) - 1), atol=1e-7)
+    assert_allclose(distractor(10.0, 1.0).condition, np.arctan(0.1))
+    assert distractor(1.0, 0.0) == (0.0, 0.0, 0.0)  # an encoder that ignores it
+
+
+@examples(200)
+@given(SEEDS)
+def test_a_distance_within_delta_for_every_noise_turns_the_gradient_no_more_than_theorem_2_with_eps_0(seed: int):
+    """Two observations of one goal are a waypoint on the way, of slack 0, with two errors of d_psi."""
+    rng = np.random.default_rng(seed)
+    system = curved(rng)
+    s, g = ends(rng, len(system.B))
+    delta, sharp = 10 ** rng.uniform(-7, -1), rng.uniform(0.01, 3)
+    noisy = [sharpest_ripple(delta, sharp, rng.normal(size=len(s)), s) for _ in range(2)]
+    found = gap(system, s, g, g, *noisy)
+    assert found.eps == 0.0
+    assert found.measured <= found.proven <= proven_bound(found.L, found.m, delta, 0.0) + 1e-12
+
+
+def test_sensor_noise_is_another_goal_and_turns_the_direction_most_near_it_must_fail():
+    """0.1 across the way, in the plane: arctan(0.1 / d). Along the way only r changes."""
+    plane = Curved(B=np.eye(2) / 2, c0=0.5)
+    s, across, along = np.zeros(2), np.array([0.0, 0.1]), np.array([0.1, 0.0])
+    for distance in (0.1, 1.0, 10.0):
+        seen = sensor_noise(plane, s, np.array([distance, 0.0]), across)
+        assert_allclose(seen.gradient, np.arctan(0.1 / distance), atol=1e-7)
+    assert_allclose(sensor_noise(plane, s, np.array([1.0, 0.0]), along), (0.0, 0.0, 0.1), atol=1e-7)
