@@ -44,7 +44,7 @@ def test_figures_are_drawn_whole(diagnosed: Path, tmp_path: Path):
     content = diagnosis_results.read_diagnosis(diagnosed)
     assert content is not None
     drawn = figures(content)
-    assert list(drawn)[:2] == ["overview", "directions"] and len(drawn) == 9
+    assert list(drawn)[:2] == ["overview", "directions"] and len(drawn) == 10
     for name in ("overview", "true_way"):  # the overview has six of the others
         file = save(drawn[name](), tmp_path / f"{name}.png")
         with Image.open(file) as picture:

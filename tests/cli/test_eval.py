@@ -111,6 +111,28 @@ def test_a_burst_in_the_first_steps_has_a_file_of_its_own_that_the_papers_tables
     assert "add --burst" in capsys.readouterr().err
 
 
+def test_interventions_stand_beside_the_burst_on_the_same_episodes(run: Path, capsys):
+    assert main(["eval", str(run), "--burst", "--intervention", "stalled_burst", "reaim", "--json"]) == 0
+    contents = json.loads(capsys.readouterr().out)
+    names = [content["intervention"]["name"] for content in contents[1:]]
+    assert names == ["stalled_burst", "reaim"] and contents[0]["burst"] == [100, 10]
+    assert contents[1]["without_intervention"] == contents[0]["without_burst"] and contents[1]["burst"] is None
+    for content in contents:
+        assert content["paired"]["wins"] + content["paired"]["ties"] + content["paired"]["losses"] == 16
+    files = [path.name for path in (run / "evals").glob("*.json")]
+    assert len(files) == 4 and any(name.endswith("_reaim_90_100.json") for name in files)  # the checkpoint has a pool
+    main(["eval", str(run), "--intervention", "untried", "--stall", "40", "5"])
+    assert "with untried 40 5" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+def test_a_run_without_a_pool_aims_at_the_states_of_a_file(run: Path, tmp_path: Path, capsys):
+    shutil.rmtree(run / "checkpoints")
+    assert main(["eval", str(run), "--intervention", "reaim"]) == 2
+    assert "has no stored pool to aim at: give --pool-seed FILE" in capsys.readouterr().err
+    (tmp_path / "pool.csv").write_text("1.0,1.0\n3.0,1.0\n")
+    assert main(["eval", str(run), "--intervention", "reaim", "--pool-seed", str(tmp_path / "pool.csv")]) == 0
+
+
 def test_a_sweep_confirms_the_best_burst_on_other_episodes(run: Path, capsys):
     assert main(["eval", str(run), "--burst-sweep", "--periods", "10", "50", "--lengths", "5", "10"]) == 0
     shown = capsys.readouterr().out
@@ -220,6 +242,11 @@ BAD = [
     (["{run}", "--burst-sweep", "--periods", "5", "--lengths", "5"], "0 < L < P"),
     (["{run}", "--as-logged", "--stochastic"], "leave out"),
     (["{run}", "--as-logged", "--burst"], "leave out"),
+    (["{run}", "--as-logged", "--intervention", "untried"], "leave out"),
+    (["{run}", "--burst-sweep", "--intervention", "untried"], "leave out --intervention"),
+    (["{run}", "--stall", "5", "5"], "add --intervention"),
+    (["{run}", "--intervention", "untried", "--stall", "0", "5"], "W >= 1"),
+    (["{run}", "--intervention", "dance"], "choose one of stalled_burst, untried, reaim"),
     (["{run}", "--episodes", "0"], "episodes is 0"),
     (["{run}", "--episodes", "1000000000"], "or fewer, and several seeds for more"),
     (["{run}", "--seeds", "1", "1"], "twice"),

@@ -188,6 +188,21 @@ def test_other_episodes_within_an_environment_are_told(tmp_path: Path):
     assert any("ant_push: not all policies had the same episodes" in note for note in table.notes)
 
 
+def test_an_intervention_has_its_own_table_beside_the_bursts(tmp_path: Path):
+    """Reached 8 of 32 alone, 16 with a burst, 24 with the intervention: +25 and +50 points."""
+    burst = result("ant_push", "dcp", 0, 8, 16)
+    other = {**burst, **result("ant_push", "dcp", 0, 24), "without_intervention": burst["without_burst"]}
+    del other["without_burst"]
+    other["intervention"] = {"name": "untried", "patience": 25, "length": 10}
+    write_results(tmp_path, burst, other)
+    tables = burst_tables(collect([tmp_path]))
+    assert [table.name for table in tables] == ["burst_100_10", "untried_25_10"]
+    assert cell(tables[0], "ant_push", "dcp", "Gain by the burst").text == "+25.0"
+    assert cell(tables[1], "ant_push", "dcp", "Gain by the intervention").text == "+50.0"
+    saturation = saturation_table(collect([tmp_path]))
+    assert saturation is not None and not any("left out" in note for note in saturation.notes)
+
+
 def test_saturation_is_that_without_a_burst(tmp_path: Path):
     """0.10, 0.12 and 0.17: 13.0 ± 2.9 percent. The file with a burst holds both."""
     write_results(tmp_path, *[result("ant_u_maze", "dcp", s, 8, saturation=x) for s, x in enumerate((0.1, 0.12))])

@@ -21,8 +21,8 @@ class DiagnoseOptions:
     runs: Annotated[tuple[str, ...], POSITIONAL] = ()
     """Run folders, policy files, or zoo/<env>/<method>."""
     only: tuple[str, ...] = ()
-    """Measure only these: gaps, alignment, controllability, calibration, energies, conditioning. Under simulated
-    physics the episodes and controllability compile for about half a minute each."""
+    """Measure only these: gaps, alignment, controllability, calibration, energies, conditioning, regime. Under
+    simulated physics the episodes and controllability compile for about half a minute each."""
     skip: tuple[str, ...] = ()
     """Measure all but these."""
     env: str | None = None

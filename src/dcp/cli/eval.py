@@ -4,7 +4,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from rich.table import Table
@@ -20,7 +20,7 @@ from dcp.files.run_folder import CONFIG_FILE, load_run, read_config_file, zoo_na
 from dcp.lab.result_tables import require_writable
 from dcp.lab.run_collection import EVALS_DIR
 from dcp.lab.statistics import Interval
-from dcp.lab.targets import Target, open_target
+from dcp.lab.targets import Target, open_target, require_psi
 from dcp.lab.trial import (
     Arena,
     Paired,
@@ -37,6 +37,7 @@ from dcp.lab.trial import (
 )
 from dcp.machine import compiling
 from dcp.policies.exports import is_exported
+from dcp.policies.policy import Policy
 from dcp.policies.wrappers import is_random
 
 if TYPE_CHECKING:
@@ -68,6 +69,12 @@ class EvalOptions:
     """P L: random actions in the last L of every P steps, next to none on the same episodes. Without values: 100 10."""
     burst_first: bool = False
     """Random actions in the first L of every P steps instead of the last: the other reading of the paper's burst."""
+    intervention: tuple[Literal["stalled_burst", "untried", "reaim"], ...] = ()
+    """Intervene when progress in psi has stalled, next to no intervention on the same episodes."""
+    stall: tuple[int, int] | None = None
+    """W L: after W steps without progress intervene for L steps. Default: 90 10, and 90 100 for reaim."""
+    pool_seed: str | None = None
+    """A file of visited states for reaim, as `dcp train` takes. Default: the pool of the run's checkpoint."""
     burst_sweep: bool = False
     """Try every burst of --periods and --lengths, and confirm the best on other episodes."""
     periods: tuple[int, ...] = (50, 100, 200)
@@ -114,6 +121,7 @@ def arena_of(target: Target, options: "EvalOptions | RecordOptions", randomize: 
 
 def _arena(target: Target, options: EvalOptions) -> Arena:
     variant(target.policy, options.burst, options.stochastic)
+    _interventions(target, options)
     if target.burst and (options.burst or options.burst_sweep):
         raise UserError(f"{target.label} already has a burst inside: leave out --burst, or export it without one")
     return arena_of(target, options, options.randomize)
@@ -130,11 +138,15 @@ def _require_sense(options: EvalOptions) -> None:
         raise UserError("--burst-first says where in each period a burst is: add --burst")
     if options.burst and options.burst_sweep:
         raise UserError("--burst tries one burst and --burst-sweep many: give only one of them")
+    if (options.stall or options.pool_seed) and not options.intervention:
+        raise UserError("--stall and --pool-seed belong to an intervention: add --intervention, such as stalled_burst")
+    if options.intervention and options.burst_sweep:
+        raise UserError("--burst-sweep tries bursts alone: leave out --intervention")
     elsewhere = options.env or options.eval_layout or options.physics or options.randomize
-    if options.as_logged and (elsewhere or options.burst or options.burst_sweep):
+    if options.as_logged and (elsewhere or options.burst or options.burst_sweep or options.intervention):
         raise UserError(
-            "--as-logged repeats the run's own evaluation: leave out --env, --eval-layout, --physics, --randomize and "
-            "bursts"
+            "--as-logged repeats the run's own evaluation: leave out --env, --eval-layout, --physics, --randomize, "
+            "bursts and interventions"
         )
     if options.as_logged and (options.stochastic or options.episodes or options.seeds != (0,)):
         raise UserError("--as-logged repeats the run's own evaluation: leave out --episodes, --seeds and --stochastic")
@@ -148,22 +160,24 @@ def evaluate(targets: list[Target], arenas: list[Arena], options: EvalOptions) -
     table = _make_table("policy", *COLUMNS)
     for target, arena, mark in zip(targets, arenas, _marks(targets, options.out), strict=True):
         folder, about = options.out or target.home, _about(target, arena, options)
-        plain = _trial(target, arena, None, options)
+        plain = _trial(target, arena, variant(target.policy, None, options.stochastic), "")
         inside = f" (burst {target.burst[0]} {target.burst[1]} inside)" if target.burst else ""
         _add_trial(table, target.label + inside, plain)
         trials.append((target.label, plain))
-        content, name = as_json(plain, {**about, "burst": None}), file_name(target, arena, options, None, mark)
-        paths = write_results(folder, name, content, plain)
-        if burst := options.burst:
-            after = _trial(target, arena, burst, options)
+        without, name = as_json(plain, {**about, "burst": None}), file_name(target, arena, options, None, mark)
+        contents, paths = [], write_results(folder, name, without, plain)
+        for tried in _tried(target, options):
+            after = _trial(target, arena, tried.policy, f" with {tried.words}")
             gain = paired(plain.all, after.all)
-            _add_trial(table, f"  with burst {burst[0]} {burst[1]}", after)
+            _add_trial(table, f"  with {tried.words}", after)
             won = f"  gain ({gain.wins} won, {gain.losses} lost)"
             table.add_row(won, _points(gain.success_once), _signed(gain.time_near_goal))
-            both = {"burst_first": options.burst_first, "without_burst": content, "paired": gain.as_json()}
-            content = as_json(after, {**about, "burst": list(burst)}) | both
-            paths = [*write_results(folder, file_name(target, arena, options, burst, mark), content, after), *paths]
-        results.append(content)
+            both = {tried.key: without, "paired": gain.as_json()}
+            content = as_json(after, {**about, "burst": None, **tried.about}) | both
+            name = file_name(target, arena, options, tried.words, mark)
+            paths = [*write_results(folder, name, content, after), *paths]
+            contents.append(content)
+        results += contents or [without]
         written += paths
     if options.json:
         print_json(results)
@@ -251,12 +265,62 @@ def _logged(target: Target) -> tuple[int, dict[str, float]]:
     return int(metrics["evaluation"][rows[0]]) - 1, {name: float(column[rows[0]]) for name, column in metrics.items()}
 
 
-def _trial(target: Target, arena: Arena, burst: tuple[int, int] | None, options: EvalOptions) -> Trial:
-    words = f" with burst {burst[0]} {burst[1]}" if burst else ""
+class Tried(NamedTuple):
+    """Hold a change of the policy that is compared with none."""
+
+    words: str  # also in the files' names
+    policy: Policy
+    about: dict[str, Any]
+    key: str  # of the results without it
+
+
+def _tried(target: Target, options: EvalOptions) -> list[Tried]:
+    """Return what the flags ask to compare with the policy alone."""
+    bursts = []
+    if burst := options.burst:
+        acting = variant(target.policy, burst, options.stochastic, options.burst_first)
+        words = f"burst {burst[0]} {burst[1]}{' first' * options.burst_first}"
+        about = {"burst": list(burst), "burst_first": options.burst_first}
+        bursts = [Tried(words, acting, about, "without_burst")]
+    return bursts + _interventions(target, options)
+
+
+def _interventions(target: Target, options: EvalOptions) -> list[Tried]:
+    if not options.intervention:
+        return []
+    from dcp.policies.interventions import with_intervention
+
+    tried = []
+    for name in dict.fromkeys(options.intervention):
+        pool = _pool(target, options.pool_seed) if name == "reaim" else None
+        stall = options.stall or (None, None)
+        acting: Any = with_intervention(variant(target.policy, None, options.stochastic), name, *stall, pool)
+        about = {"name": name, "patience": acting.patience, "length": acting.length}
+        words = f"{name} {acting.patience} {acting.length}"
+        tried.append(Tried(words, acting, {"intervention": about}, "without_intervention"))
+    return tried
+
+
+def _pool(target: Target, file: str | None) -> np.ndarray:
+    """Return visited states [P, G] to aim at: the file's, else those of the run's newest checkpoint."""
+    if file is not None:
+        from dcp.methods.pool_seed import read_pool_seed
+
+        return read_pool_seed(file, require_psi(target).spec).goals
+    from dcp.runs.run_status import read_pool
+
+    pool = None if target.folder is None else read_pool(target.folder)
+    if pool is None:
+        raise UserError(
+            f"{target.label} has no stored pool to aim at: give --pool-seed FILE, or a run whose method has a pool"
+        )
+    return pool
+
+
+def _trial(target: Target, arena: Arena, policy: Policy, words: str) -> Trial:
     what = f"{target.label}{words} on {arena.env.spec.name}, {arena.episodes} episodes"
     with working() as say:
         say(what)
-        policy = variant(target.policy, burst, options.stochastic, options.burst_first)
         return arena.trial(policy, tell=lambda doing: say(f"{what}: {doing}"))
 
 
@@ -273,22 +337,19 @@ def _about(target: Target, arena: Arena, options: EvalOptions) -> dict[str, Any]
     }
 
 
-def file_name(target: Target, arena: Arena, options: EvalOptions, burst: tuple[int, int] | None, mark: str) -> str:
-    """Return the files' name. Repeating an evaluation replaces its files; another evaluation gets another name."""
+def file_name(target: Target, arena: Arena, options: EvalOptions, change: str | None, mark: str) -> str:
+    """Return the files' name. Repeating an evaluation replaces its files; another one, or another `change`, such as
+    "burst 100 10", gets another name."""
     seeds = "-".join(map(str, arena.seeds))
     parts = [arena.env.spec.name, f"{arena.episodes}_episodes", f"seeds_{seeds}"]
     parts += [f"physics_{arena.env.spec.stepped_by}"] if arena.env.spec.stepped_by != target.physics else []
     parts += ["randomize_" + "-".join(kinds)] if (kinds := getattr(arena.env, "randomize", ())) else []
     parts += ["stochastic"] if options.stochastic else []
-    name = "_".join([*parts, *([_burst_name(burst, options)] if burst else [])]) + mark
+    name = "_".join([*parts, *([change.replace(" ", "_")] if change else [])]) + mark
     if len(name.encode()) <= LONGEST_NAME:
         return name
     whole = hashlib.sha256(name.encode()).hexdigest()[:16]  # a file name's length is limited, the seeds' is not
     return f"{name.encode()[: LONGEST_NAME - 17].decode(errors='ignore')}_{whole}"
-
-
-def _burst_name(burst: tuple[int, int], options: EvalOptions) -> str:
-    return f"burst_{burst[0]}_{burst[1]}{'_first' * options.burst_first}"
 
 
 def _marks(targets: list[Target], out: Path | None) -> list[str]:

@@ -13,7 +13,7 @@ from dcp.cli.report import print_table
 from dcp.cli.working import working
 from dcp.config import Config
 from dcp.errors import UserError, shown
-from dcp.files.writing import require_no_links_out
+from dcp.files import require_no_links_out
 from dcp.lab.build_report import draw
 from dcp.lab.paper_artefacts import ARTEFACTS, FIRST_BURSTS, VIDEO_SEED, overview, papers_runs, video_runs
 from dcp.lab.paper_values import EPISODE

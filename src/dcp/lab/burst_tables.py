@@ -1,4 +1,7 @@
-"""Make the paper's burst and saturation tables from `dcp eval`: mean and population std over trained seeds."""
+"""Make the paper's burst and saturation tables from `dcp eval`, and those of other interventions.
+
+Mean and population std over trained seeds.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,7 +25,7 @@ PAPERS_OVER_ALL = f"The paper's values of {ALL} are over nine environments, and 
 BOLD = "Bold: a gain above its standard deviation."
 
 
-Burst = tuple[int, int]  # P, L
+Burst = tuple[int, int] | tuple[str, int, int]  # P, L; or an intervention's name, W and L
 
 
 @dataclass(frozen=True)
@@ -86,13 +89,17 @@ def one_each(results: list[EvalResult]) -> tuple[list[EvalResult], list[str]]:
     for result in sorted(results, key=lambda r: (-r.env_steps, -r.episodes, r.source)):
         identity = (*result.key, result.seed)
         other = chosen.get(identity)
-        if other is not None and (result.burst is None) != (other.burst is None) and result.plain == other.plain:
-            continue  # a file with a burst, and one of the same episodes without
+        if other is not None and _kind(result) != _kind(other) and result.plain == other.plain:
+            continue  # files of the same episodes with a burst, with an intervention, and without
         if other is not None:
             left.append(f"{result.source}: left out, because {other.source} belongs to the same run.")
         else:
             chosen[identity] = result
     return sorted(chosen.values(), key=lambda r: r.seed), left
+
+
+def _kind(result: EvalResult) -> str:
+    return "" if result.burst is None else str(result.burst[0]) if len(result.burst) == 3 else "burst"
 
 
 def _unfit(record: EvalRecord) -> str:
@@ -113,8 +120,8 @@ def _unfit(record: EvalRecord) -> str:
 
 
 def _result(record: EvalRecord, label: str, config: Mapping[str, Any]) -> EvalResult:
-    content, burst = record.content, record.content.get("burst")
-    plain = content["without_burst"] if burst else content
+    content, burst = record.content, _burst_of(record.content)
+    plain = content if burst is None else content["without_burst" if len(burst) == 2 else "without_intervention"]
     trained, evaluated = _text(record.about["env"]), _text(content["env"])
     env_steps = int(record.about.get("env_steps") or 0)
     apart = paper_values.settings_apart({**config, "eval_env": evaluated}) if config else ["a run that is not at hand"]
@@ -122,7 +129,7 @@ def _result(record: EvalRecord, label: str, config: Mapping[str, Any]) -> EvalRe
         environment=trained if trained == evaluated else f"{trained} on {evaluated}",
         method=label or _text(record.about["method"]),
         seed=int(record.about["seed"]),
-        burst=(int(burst[0]), int(burst[1])) if burst else None,
+        burst=burst,
         reach=_share_in_percent(plain, "success_once"),
         reach_with_burst=_share_in_percent(content, "success_once") if burst else math.nan,
         saturation=_share_in_percent(plain, "saturation"),
@@ -133,6 +140,13 @@ def _result(record: EvalRecord, label: str, config: Mapping[str, Any]) -> EvalRe
         plain_method=_text(record.about["method"]),
         apart=(*apart, *paper_values.steps_apart(trained, env_steps)),
     )
+
+
+def _burst_of(content: dict[str, Any]) -> Burst | None:
+    if (one := content.get("intervention")) is not None:
+        return _text(one["name"]), int(one["patience"]), int(one["length"])
+    burst = content.get("burst")
+    return (int(burst[0]), int(burst[1])) if burst else None
 
 
 def _text(name: Any) -> str:
@@ -163,9 +177,9 @@ def burst_sections(collection: Collection) -> list[Section]:
 
 
 def burst_tables(collection: Collection) -> list[Table]:
-    """Return one table for each P and L, compared with no burst on the same episodes."""
+    """Return one table for each P and L, and for each intervention, compared with none on the same episodes."""
     results, unused = eval_results(collection)
-    bursts = sorted({result.burst for result in results if result.burst})
+    bursts = sorted({result.burst for result in results if result.burst}, key=lambda burst: (len(burst), burst))
     return [_burst_table([r for r in results if r.burst == burst], burst, unused) for burst in bursts]
 
 
@@ -203,16 +217,21 @@ def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str])
     everything = {(ALL, method): [r for r in chosen if r.method == method] for method in methods if several}
     rivals = [r for r in chosen if r.method == paper_values.BASELINE]
     rows = [_burst_row(key, own, rivals, names if published else None) for key, own in {**groups, **everything}.items()]
-    columns = ["Environment", "Method", "Seeds", "Reach (%)", "Gain by the burst", "Wins/ties/losses"]
+    if len(burst) == 2:
+        title, gained = f"Periodic burst, P = {burst[0]}, L = {burst[1]}", "Gain by the burst"
+        what = f"Burst: random actions in the last {burst[1]} of every {burst[0]} steps, on the same episodes."
+    else:
+        title, gained = f"Intervention {burst[0]}, W = {burst[1]}, L = {burst[2]}", "Gain by the intervention"
+        what = f"Intervention: for {burst[2]} steps after {burst[1]} without progress in psi, on the same episodes."
+    columns = ["Environment", "Method", "Seeds", "Reach (%)", gained, "Wins/ties/losses"]
     minus = f"minus {paper_values.BASELINE}'s"
     columns += [f"Gain {minus}"] if rivals else []
     columns += ["Reach, paper", "Gain, paper", "W/T/L, paper", f"{minus.capitalize()}, paper"] if published else []
     notes = (
-        "Reach: episodes that come near their goal at least once. "
-        f"Burst: random actions in the last {burst[1]} of every {burst[0]} steps, on the same episodes.",
+        f"Reach: episodes that come near their goal at least once. {what}",
         STD,
         BOLD,
-        "Wins, ties and losses: trained seeds whose reach the burst raises, leaves unchanged and lowers.",
+        "Wins, ties and losses: trained seeds whose reach it raises, leaves unchanged and lowers.",
         *([OVER_ALL] if several else []),
         *([PAPERS_OVER_ALL] if several and published else []),
         *_episodes(chosen),
@@ -220,8 +239,8 @@ def _burst_table(results: list[EvalResult], burst: Burst, unused: Sequence[str])
         *left,
         *unused,
     )
-    title = f"Periodic burst, P = {burst[0]}, L = {burst[1]}"
-    return Table(f"burst_{burst[0]}_{burst[1]}", title, tuple(columns), tuple(rows), notes)
+    name = "_".join(map(str, burst if len(burst) == 3 else ("burst", *burst)))
+    return Table(name, title, tuple(columns), tuple(rows), notes)
 
 
 def _like_the_paper(groups: Mapping[Key, Sequence[EvalResult]]) -> tuple[dict[Key, str], list[str]]:

@@ -15,7 +15,7 @@ from dcp.policies.policy import DeployedPolicy, Policy, PolicyState
 from dcp.types import Array
 
 PERIOD, LENGTH = 100, 10  # the paper's burst
-_BURST_STREAM = 0x75727374  # keeps the burst's random stream apart from the policy's
+BURST_STREAM = 0x75727374  # keeps the burst's random stream apart from the policy's
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["policy"], meta_fields=[])
@@ -103,7 +103,7 @@ class PeriodicBurst:
 
     def init(self, key: Array) -> BurstState:
         inner = self.policy.init(key)  # the same key, so that with L = 0 the policy acts as without a burst
-        return BurstState(inner, jax.random.fold_in(key, _BURST_STREAM), jnp.zeros((), jnp.int32))
+        return BurstState(inner, jax.random.fold_in(key, BURST_STREAM), jnp.zeros((), jnp.int32))
 
     def act(self, policy_state: BurstState, state: Array, goal: Array) -> tuple[BurstState, Array]:
         inner, action = self.policy.act(policy_state.inner, state, goal)

@@ -1,7 +1,8 @@
 """Measure the theorems' quantities on a trained agent: `dcp diagnose`. Letters as in `types`; K states, H episodes.
 
 `visited_states` plays the episodes at whose states everything is measured. `direction_measures` has gaps, alignment and
-controllability, `distance_measures` calibration, energies and conditioning. `results` draws and words what they return.
+controllability, `distance_measures` calibration, energies and conditioning, and `regime_measures` where the run stands.
+`results` draws and words what they return.
 """
 
 import time
@@ -16,13 +17,14 @@ from dcp.envs.base import Environment
 from dcp.errors import UserError
 from dcp.lab.diagnose.direction_measures import alignment, controllability, gaps
 from dcp.lab.diagnose.distance_measures import calibration, conditioning, energies
+from dcp.lab.diagnose.regime_measures import regime
 from dcp.lab.diagnose.visited_states import Result, Study, gather, leads_through_things, truth_of
 from dcp.lab.result_tables import finite
 from dcp.lab.targets import Target, environment_of, open_target, require_known_parts, require_psi
 from dcp.methods.table import CONDITIONS
 from dcp.policies.policy import DeployedPolicy
 
-_ORDER = (gaps, alignment, controllability, calibration, energies, conditioning)
+_ORDER = (gaps, alignment, controllability, calibration, energies, conditioning, regime)
 PARTS: dict[str, Callable[[Study], Result]] = {part.__name__: part for part in _ORDER}
 SCHEMA_VERSION = 1
 EPISODES, PHYSICS_EPISODES = 64, 16
@@ -56,7 +58,8 @@ def diagnose(
     count = episodes or (EPISODES if spec.physics == "none" else PHYSICS_EPISODES)
     length = config.resolve(spec.episode_length).episode_length or spec.episode_length
     visits = gather(made, policy, seed, count, length, states)
-    study = Study(policy, made, config, truth_of(spec), visits, seed)
+    own_folder = target.folder if target.config is not None else None
+    study = Study(policy, made, config, truth_of(spec), visits, seed, own_folder)
     if target.config is None:
         study.notes.append("there is no config next to the policy: the scorer has the paper's settings")
     if leads_through_things(made):

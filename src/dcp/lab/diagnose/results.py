@@ -153,6 +153,22 @@ def _conditioning_in_words(part: Content) -> Iterator[Finding]:
     yield _share(least, part["smallest_by_largest"], "100%: all equal; 0%: one direction has no effect")
 
 
+def _regime_in_words(part: Content) -> Iterator[Finding]:
+    yield Finding("Regime", part["words"], UNKNOWN, "coverage, z and the goal, where they are known", None)
+    if (cells := part.get("cells_in_episodes")) is not None:
+        yield Finding("Free cells that these episodes visit", f"{cells:.0%}", UNKNOWN, "100%", cells)
+    first_and_last = {"coverage": "Coverage in training", "place_of_z": "Place of z from s (0%) to g (100%)"}
+    for name, what in first_and_last.items():
+        if name in part:
+            first, last = part[name]
+            yield Finding(what, f"{last:.0%}", UNKNOWN, f"at the first evaluation {first:.0%}", last)
+    beside = f"in the first third {_plain(part['early_distance'])}; 1: as far as two visited states are apart"
+    yield _number("Learned distance to the goal, last third of an episode", part["late_distance"], beside)
+    if pair := part.get("distance"):
+        beside = f"under the first kept policy {pair[0]:.2f}, at the same states"
+        yield Finding("Learned distance to the goal, last policy", f"{pair[1]:.2f}", UNKNOWN, beside, pair[1])
+
+
 _WORDS: dict[str, Callable[[Content], Iterator[Finding]]] = {
     "gaps": _gaps_in_words,
     "alignment": _alignment_in_words,
@@ -160,6 +176,7 @@ _WORDS: dict[str, Callable[[Content], Iterator[Finding]]] = {
     "calibration": _calibration_in_words,
     "energies": _energies_in_words,
     "conditioning": _conditioning_in_words,
+    "regime": _regime_in_words,
 }
 
 
@@ -368,6 +385,31 @@ def draw_spectrum(axes: Axes, content: Content) -> None:
     _titled(axes, "How many dimensions does the representation use?", note)
 
 
+def draw_regime(axes: Axes, content: Content) -> None:
+    drawn, part = content["drawn"]["regime"], content["regime"]
+    curves = drawn.get("training", {})
+    lines = {
+        "success_once": ("success", GREEN),
+        "coverage": ("coverage", BLUE),
+        "place_of_z": ("z from s to g", ORANGE),
+    }
+    for name, (label, colour) in lines.items():
+        if name in curves:
+            axes.plot(_array(curves["env_steps"]), 100.0 * _array(curves[name]), color=colour, label=label)
+    if kept := drawn.get("kept"):
+        axes.plot(_array(kept["env_steps"]), 100.0 * _array(kept["distance"]), color=PURPLE, label="distance to g")
+    if axes.lines:
+        axes.set(xlabel="environment steps", ylabel="%")
+        axes.legend(fontsize=8)
+    else:
+        _bar(axes, 0, part["early_distance"], SKY)
+        _bar(axes, 1, part["late_distance"], PURPLE)
+        axes.set_xticks([0, 1], ["first third of\nan episode", "last third"])
+        axes.set_ylabel("learned distance to the goal")
+    axes.set_ylim(bottom=0.0)
+    _titled(axes, "Which regime is the run in?", str(part["words"]).replace("; ", ";\n"))
+
+
 def _array(values: Any) -> np.ndarray:
     return np.asarray(values, float)
 
@@ -402,6 +444,7 @@ PANELS: dict[str, tuple[str, Panel]] = {
     "detours": ("gaps", draw_detours),
     "true_way": ("calibration", partial(draw_calibration, key="true_way")),
     "spectrum": ("conditioning", draw_spectrum),
+    "regime": ("regime", draw_regime),
 }
 IN_OVERVIEW = ("directions", "gaps", "waypoints", "controllability", "calibration", "detours")
 

@@ -5,6 +5,7 @@ Letters as in `types`; K states, H episodes.
 
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -215,4 +216,5 @@ class Study:
     truth: Truth
     visits: Visits
     seed: int
+    folder: Path | None = None  # the run's, if the policy is known to be its own
     notes: list[str] = field(default_factory=list)  # a sentence for each thing that was left out
