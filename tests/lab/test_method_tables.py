@@ -1,4 +1,4 @@
-"""Checkpoints, summaries and aggregates, by hand and against the paper's own numbers."""
+"""Checkpoints and summaries, by hand and against the paper's own numbers."""
 
 import hashlib
 import json
@@ -9,13 +9,6 @@ from pathlib import Path
 import pytest
 
 from dcp.lab import paper_values
-from dcp.lab.aggregate_scores import (
-    aggregate_figure,
-    aggregate_table,
-    final_scores,
-    improvement_table,
-    profile_figure,
-)
 from dcp.lab.build_report import statistics_sections
 from dcp.lab.method_tables import checkpoint_tables, compare_methods, comparison_table, summary_table
 from dcp.lab.result_tables import Cell, Table, to_latex
@@ -350,70 +343,13 @@ def test_methods_that_share_no_environment_are_not_compared(tmp_path: Path):
     assert summary_table(collect([tmp_path])) is None
 
 
-def test_scores_are_shares_and_the_aggregate_is_their_interquartile_mean(tmp_path: Path):
-    write_pair(tmp_path, [[0.0], [0.2]], [[0.1], [0.1]], "ant_push")
-    found = write_pair(tmp_path, [[0.4], [1.0]], [[0.2], [0.3]], "ant_soccer")
-    assert [scores.tolist() for scores in final_scores(found, "time_near_goal")["dcp"]] == [[0.0, 0.2], [0.4, 1.0]]
-    table = aggregate_table(found, "success_once")
-    first = dict(zip(table.columns, table.rows[0].cells, strict=True))
-    assert first["Interquartile mean"].value == pytest.approx(0.3)  # of 0.2 and 0.4
-    assert first["Interquartile mean"].text.startswith("0.300 [")
-    assert (first["Environments"].text, first["Runs"].text) == ("2", "4")
-    better = improvement_table(found, "success_once")
-    assert better.rows[0].cells[2].value == 0.75  # a half on the one, all on the other
-
-
-def test_an_environment_that_a_method_lacks_is_left_out_of_the_aggregate_and_told(tmp_path: Path):
-    write_pair(tmp_path, [[0.1], [0.2]], [[0.1], [0.1]], "ant_push")
-    write_pair(tmp_path, [[0.1], [0.2]], [[0.1], [0.1]], "ant_u_maze")
-    write_run(tmp_path, "ant_push", "ssgc", 0, [M], [0.5], episode_length=1000)
-    found = write_pair(tmp_path, [[0.4], [1.0]], [], "ant_soccer")
-    notes = aggregate_table(found, "success_once").notes
-    assert any("no run there: ant_soccer." in note for note in notes)
-    assert any("fewer than half of the environments: ssgc." in note for note in notes)
-
-
-def test_an_unknown_score_makes_the_aggregate_unknown(tmp_path: Path):
-    found = write_pair(tmp_path, [[0.1], [math.nan]], [[0.1], [0.1]])
-    texts = [row.cells[3].text for row in aggregate_table(found, "success_once").rows]
-    assert texts[0] == "NaN" and texts[1].startswith("0.100")
-
-
 def test_the_sections_hold_every_table_in_the_order_of_a_reader(paper: Collection):
     found = statistics_sections(paper)
-    assert [section.anchor for section in found] == ["summary", "overall", "checkpoints"]
+    assert [section.anchor for section in found] == ["summary", "checkpoints"]
     names = [table.name for section in found for table in section.tables]
     assert names[:3] == ["summary_dcp_against_crl", "comparison_time_near_goal_dcp_against_crl", names[2]]
-    assert len(set(names)) == len(names) == 12
+    assert len(set(names)) == len(names) == 8
     assert all(to_latex(table).isascii() for section in found for table in section.tables)
-    assert [figure.name for figure in found[1].figures] == [
-        "aggregate",
-        "profile_success_once",
-        "profile_time_near_goal",
-    ]
-
-
-def test_a_profile_has_a_line_for_each_method(paper: Collection):
-    [axes] = profile_figure(paper, "success_once").axes
-    assert [line.get_label() for line in axes.lines] == ["dcp", "crl", "ssgc"]
-    assert axes.lines[0].get_ydata()[0] > axes.lines[0].get_ydata()[-1]
-
-
-def test_a_profile_ends_at_the_first_tenth_above_all_scores(tmp_path: Path):
-    found = write_pair(tmp_path, [[0.21], [0.35]], [[0.1], [math.nan]])
-    [axes] = profile_figure(found, "success_once").axes
-    assert axes.get_xlim() == pytest.approx((0.0, 0.4))
-    assert axes.lines[0].get_ydata()[[0, 60, -1]].tolist() == [1.0, 0.5, 0.0]  # at 0, 0.24 and 0.4
-    assert all(math.isnan(value) for value in axes.lines[1].get_ydata())
-
-
-def test_the_aggregates_figure_has_a_bar_for_an_interval_and_a_line_for_the_estimate(tmp_path: Path):
-    found = write_pair(tmp_path, [[0.2], [0.4]], [[0.3]])
-    axes = aggregate_figure(found).axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["dcp", "crl"]
-    assert [float(line.get_xdata()[0]) for line in axes.lines] == pytest.approx([0.3, 0.3])
-    [bar] = axes.patches  # one seed has no interval
-    assert (bar.get_x(), bar.get_width()) == pytest.approx((0.2, 0.2))
 
 
 def test_runs_without_an_evaluation_make_no_section(tmp_path: Path):

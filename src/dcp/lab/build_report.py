@@ -15,7 +15,6 @@ from PIL import Image
 
 from dcp.errors import UserError
 from dcp.files import require_no_links_out
-from dcp.lab.aggregate_scores import aggregate_section
 from dcp.lab.burst_tables import burst_sections
 from dcp.lab.curves import XAxis, curve_data, curve_panels, curve_section
 from dcp.lab.diagnose.results import diagnosis_sections
@@ -103,7 +102,7 @@ SECTION_MAKERS: tuple[Callable[[Collection], list[Section]] | None, ...] = (
 
 def statistics_sections(collection: Collection, checkpoints: Sequence[int] = CHECKPOINTS) -> list[Section]:
     """Return the sections that these runs have data for: which method is better, checkpoints, bursts, saturation."""
-    methods = [summary_section(collection), aggregate_section(collection), checkpoint_section(collection, checkpoints)]
+    methods = [summary_section(collection), checkpoint_section(collection, checkpoints)]
     return [section for section in [*methods, *burst_sections(collection)] if section.tables or section.text]
 
 

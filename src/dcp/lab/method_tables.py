@@ -295,9 +295,7 @@ def _comparison_row(part: MethodPair, test: PairedTest | None, corrected: float)
     sides = [list(side.values()) for side in (part.ours, part.theirs)]
     effect = improvement = math.nan
     if not part.has_few_seeds:
-        effect = effect_size(*sides)
-        if np.isfinite(sum(map(sum, sides))):
-            improvement = float(probability_of_improvement(*([np.array(side)] for side in sides)))
+        effect, improvement = effect_size(*sides), probability_of_improvement(*sides)
     pairs = len(part.ours.keys() & part.theirs.keys())
     why = f"fewer than {FEWEST_SEEDS} seeds" if part.has_few_seeds else "no common seed"
     gap = number(test.difference.mean, test.difference.half_width, sign=True) if test else absent(why)
