@@ -21,8 +21,8 @@ class DiagnoseOptions:
     runs: Annotated[tuple[str, ...], POSITIONAL] = ()
     """Run folders, policy files, or zoo/<env>/<method>."""
     only: tuple[str, ...] = ()
-    """Measure only these: gaps, alignment, controllability, calibration, energies, conditioning, regime. Under
-    simulated physics the episodes and controllability compile for about half a minute each."""
+    """Measure only these: gaps, alignment, controllability, calibration, regime. Under simulated physics the
+    episodes and controllability compile for about half a minute each."""
     skip: tuple[str, ...] = ()
     """Measure all but these."""
     env: str | None = None
@@ -37,8 +37,6 @@ class DiagnoseOptions:
     """Also draw the figures."""
     out: Path | None = None
     """Write into this folder instead of <run>/diagnosis."""
-    json: bool = False
-    """Print the numbers as JSON instead of text."""
 
 
 def main(argv: list[str]) -> int:
@@ -64,22 +62,17 @@ def main(argv: list[str]) -> int:
         require_psi(target)
         environment_of(target, options.env)
         require_writable(folder)
-    contents = []
     sizes = {"episodes": options.episodes, "states": options.states, "seed": options.seed}
     for target, folder in zip(targets, folders, strict=True):
         with working(f"{target.label}: ") as say:
             content = diagnose(target, options.env, parts=parts, tell=say, **sizes)
             say("figures" if options.figures else "files")
             files = write_diagnosis(folder, content, options.figures)
-        contents.append({**content, "files": [str(file) for file in files]})
-        if not options.json:
-            _show(contents[-1], len(targets) > 1)
-    if options.json:
-        print_json([{name: part for name, part in content.items() if name != "drawn"} for content in contents])
+        _show(content, files)
     return 0
 
 
-def _show(content: dict[str, Any], several: bool) -> None:
+def _show(content: dict[str, Any], files: list[Path]) -> None:
     from rich.table import Table
 
     from dcp.lab.diagnose.results import findings
@@ -96,7 +89,7 @@ def _show(content: dict[str, Any], several: bool) -> None:
     show(table)
     for note in content["notes"]:
         print(f"Note: {note}.")
-    print(f"Wrote {', '.join(content['files'])}.", end="\n\n" if several else "\n")
+    print(f"Wrote {', '.join(map(str, files))}.\n")
 
 
 # `dcp landscape`

@@ -14,7 +14,7 @@ from dcp.lab.diagnose.direction_measures import (
     controllable,
     summarize_controllability,
 )
-from dcp.lab.diagnose.distance_measures import effective_rank, hindsight_pairs, line, rank_correlation
+from dcp.lab.diagnose.distance_measures import hindsight_pairs, line, rank_correlation
 from dcp.lab.diagnose.visited_states import PathTruth, StraightTruth, leads_through_things, sample_moments
 from tests.support.agents import known_agent
 
@@ -29,11 +29,6 @@ def test_a_line_and_the_order_of_points_on_it():
     assert rank_correlation(x, np.exp(x), episodes).mean == pytest.approx(1.0)
     assert rank_correlation(x, -x, episodes).mean == pytest.approx(-1.0)
     assert np.isnan(rank_correlation(x, np.ones(6), episodes).mean)
-
-
-def test_the_effective_rank_by_hand():
-    """Shares 2/3 and 1/3: exp(2/3 log 1.5 + 1/3 log 3) = 1.8899."""
-    assert_allclose(effective_rank(np.array([[1.0, 1.0], [2.0, 1.0], [5.0, 0.0]])), [2.0, 1.8899, 1.0], atol=1e-4)
 
 
 def test_the_true_way_in_a_maze_bends_at_corners():

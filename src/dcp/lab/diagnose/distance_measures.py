@@ -1,24 +1,17 @@
-"""Measure an agent's learned distance: is it a measure of time, a quasimetric, and does psi preserve the goals?
-
-Each part takes a `Study` and returns its numbers and what to draw.
-"""
+"""Measure whether an agent's learned distance is a measure of time. The part takes a `Study`, as all do."""
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from dcp.lab.diagnose.visited_states import Result, Study, Visits, energy_distances, psi_and_jacobian
+from dcp.lab.diagnose.visited_states import Result, Study, Visits
 from dcp.lab.episodes import distances
-from dcp.lab.statistics import UNKNOWN, Interval, clustered_mean, clustered_share, clustered_statistic, spearman
-from dcp.methods.table import CRITICS
+from dcp.lab.statistics import UNKNOWN, Interval, clustered_statistic, spearman
 
 PAIRS = 2000
 LONGEST = 100  # steps: 1 / (1 - discount); the critic has seen few pairs beyond
 DRAWN = 400  # points of a cloud
-ROUNDING = 1e-3  # relative: NORM_EPS turns a distance of zero into 0.001, and float32 rounds
-BLIND = 0.1  # psi is blind if the smallest singular value is below this share of the largest
 
 
 class Pairs(NamedTuple):
@@ -102,78 +95,3 @@ def line(x: np.ndarray, y: np.ndarray, episodes: np.ndarray) -> dict[str, Any]:
 
     slope = clustered_statistic(slope_of, episodes).as_json()
     return {"slope": slope, "intercept": float(fit.intercept), "r2": float(fit.rvalue**2)}
-
-
-def energies(study: Study) -> Result:
-    """Measure whether the critic's own distance, -energy(psi_sa(s, a), psi_g(g)), is a quasimetric.
-
-    d(s, g) uses the actor's own action toward g. The contrastive critic's d_psi = |psi_g - psi_g| is a norm: it is zero
-    at g = s, symmetric, and obeys the triangle inequality by construction, so it is not measured. d(s, g) need not,
-    because psi_sa and psi_g are two networks. A quasimetric may be asymmetric (that is not a fault), must be zero at
-    g = s, and needs d(s, g) <= d(s, w) + d(w, g). Triples s, w, g of visited states are drawn at random.
-    """
-    policy, visits = study.policy, study.visits
-    energy = getattr(policy.critic, "energy", None)
-    unfit = ""
-    if energy is None:
-        unfit = f"the critic {CRITICS.name_of(type(policy.critic))} has no energy, so no triangle was measured"
-    elif "psi_sa" not in policy.critic_params:
-        unfit = (
-            "the policy was saved without its critic psi_sa, so its energy was not measured: name the run's own folder"
-        )
-    elif energy not in ("norm", "l2"):
-        unfit = f"the energy {energy} is not a distance, so no triangle was measured"
-    if unfit:
-        study.notes.append(unfit)
-        return {}, {}
-
-    def from_to(state: np.ndarray, toward: np.ndarray) -> np.ndarray:
-        """Return distances: [K, S], [K, S] -> [K]. The energy l2 is a square, so its root is taken."""
-        distance = energy_distances(policy, jnp.asarray(state), jnp.asarray(visits.spec.achieved(toward)))
-        return np.sqrt(np.asarray(distance, float)) if energy == "l2" else np.asarray(distance, float)
-
-    rng = np.random.default_rng(study.seed)
-    s = visits.state
-    w, g = (s[rng.permutation(len(s))] for _ in range(2))
-    s_g, s_w, w_g, w_s, home = (from_to(a, b) for a, b in ((s, g), (s, w), (w, g), (w, s), (s, s)))
-    excess = (s_g - s_w - w_g) / np.maximum(s_g, 1e-12)  # relative violation of the triangle inequality
-    violated = excess > ROUNDING
-    asymmetry = np.abs(s_w - w_s) / np.maximum(0.5 * (s_w + w_s), 1e-12)
-    return {
-        "triangle_violations": clustered_share(violated, visits.episode).as_json(),
-        "triangle_excess": clustered_mean(np.where(violated, excess, np.nan), visits.episode).as_json(),
-        "asymmetry": clustered_mean(asymmetry, visits.episode, 0.0, 2.0).as_json(),
-        "at_home": clustered_mean(home / max(float(np.mean(s_g)), 1e-12), visits.episode, 0.0).as_json(),
-        "triples": len(s),
-    }, {}
-
-
-def conditioning(study: Study) -> Result:
-    """Measure the singular values of psi_g's Jacobian and the number of dimensions that psi uses.
-
-    The actor's direction u and the gradient J^T u carry the same information if J_psi has full rank. If its smallest
-    singular value is near zero, psi hardly sees moves in one direction of the goal's coordinates.
-    """
-    visits = study.visits
-    psi, jacobian = (np.asarray(x) for x in psi_and_jacobian(study.policy, visits.achieved))
-    strength = np.linalg.svd(jacobian, compute_uv=False)  # [K, min(D, G)]
-    encoded = np.asarray(psi, float)  # [K, D]
-    spread = np.linalg.svd(encoded - encoded.mean(axis=0), compute_uv=False)  # [min(K, D)]
-    ratio = strength[:, -1] / np.maximum(strength[:, 0], 1e-30)
-    return {
-        "singular_values": [clustered_mean(column, visits.episode).as_json() for column in strength.T],
-        "smallest_by_largest": clustered_mean(ratio, visits.episode, 0.0, 1.0).as_json(),
-        "blind": clustered_share(ratio < BLIND, visits.episode).as_json(),
-        "jacobian_rank": clustered_mean(effective_rank(strength), visits.episode).as_json(),
-        "jacobian_full_rank": int(strength.shape[1]),
-        "psi_rank": float(effective_rank(spread)),
-        "psi_size": int(encoded.shape[1]),
-        "psi_singular_values": (spread / np.sqrt(len(encoded))).tolist(),
-    }, {}
-
-
-def effective_rank(singular_values: np.ndarray) -> np.ndarray:
-    """Return exp of the entropy of the values' shares, [..., R] -> [...]: R if all are equal, 1 if one is left."""
-    shares = singular_values / np.maximum(singular_values.sum(axis=-1, keepdims=True), 1e-30)
-    logs = np.log(np.where(shares > 0.0, shares, 1.0))
-    return np.exp(-np.sum(shares * logs, axis=-1))
