@@ -185,14 +185,6 @@ def test_any_list_of_checkpoints_will_do(tmp_path: Path):
     assert [found.text for found in table.rows[0].cells[3:]] == ["10.0", "30.0"]
 
 
-def test_a_missing_seed_is_told(tmp_path: Path):
-    write_seeds(tmp_path, "dcp", [[0.1], [0.3]], [10 * M])
-    write_seeds(tmp_path, "crl", [[0.1]], [10 * M])
-    assert any(
-        note == "ant_big_maze, crl: no run of seed 1, which others have." for note in success_table(tmp_path).notes
-    )
-
-
 @pytest.mark.parametrize(
     ("metric", "environment", "method", "steps", "expected"),
     [

@@ -5,15 +5,12 @@ The first writes JSON and figures to the run's folder; the second draws psi-dist
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
-from dcp.cli.working import beside, print_json, require_picture, save_both, show, working
+from dcp.cli.working import beside, print_table, require_picture, save_both, show, working
 from dcp.errors import UserError
-
-if TYPE_CHECKING:
-    from dcp.lab.psi_landscape import View
 
 
 @dataclass(frozen=True)
@@ -112,8 +109,6 @@ class LandscapeOptions:
     """Also draw which way each field points."""
     out: Path | None = None
     """The picture's file; a PDF of the same name is written next to it. Default: landscape.png in the first folder."""
-    json: bool = False
-    """Print the numbers as JSON instead of the table."""
 
 
 def landscape(argv: list[str]) -> int:
@@ -122,8 +117,8 @@ def landscape(argv: list[str]) -> int:
         raise UserError("nothing to draw: name run folders, policy files or zoo/<env>/<method>")
     out = options.out or beside(options.runs[0], "landscape.png")
     require_picture(out)
-    from dcp.lab.landscape_figure import landscapes_figure
-    from dcp.lab.psi_landscape import goal_of, maze_env, rollouts_for, view, with_paths_in_labels
+    from dcp.lab.landscape_figure import BELOW_STRAIGHT, landscape_table, landscapes_figure
+    from dcp.lab.psi_landscape import goal_of, hardly_moved, maze_env, rollouts_for, view, with_paths_in_labels
     from dcp.lab.targets import open_target
     from dcp.machine import compiling
 
@@ -136,66 +131,12 @@ def landscape(argv: list[str]) -> int:
     views = [view(t, e, goals[e.spec.name], options.rollouts) for t, e in zip(targets, envs, strict=True)]
     views = with_paths_in_labels(views, targets)
     files = save_both(landscapes_figure(views, options.range, options.directions), out)
-    if options.json:
-        print_json(_as_json(views, options, files))
-    else:
-        _show_landscapes(views, options, files, [env.spec.physics != "none" for env in envs])
-    return 0
-
-
-def _as_json(views: "list[View]", options: LandscapeOptions, files: list[Path]) -> dict[str, Any]:
-    from dcp.lab.psi_landscape import colour_ranges
-
-    ranges = colour_ranges(views, options.range)
-    return {
-        "files": [str(file) for file in files],
-        "range": options.range,
-        "runs": [
-            {
-                "run": run,
-                "label": v.label.replace("\n", " "),
-                "env": v.env,
-                "goal": v.landscape.goal.tolist(),
-                "actor_sees": v.condition,
-                **v.likeness._asdict(),
-                "straight_line": v.straight_line._asdict(),
-                "episodes": len(v.episodes),
-                "reached": v.num_reached,
-                "colours": list(limits),
-            }
-            for run, v, limits in zip(options.runs, views, ranges, strict=True)
-        ],
-    }
-
-
-def _show_landscapes(views: "list[View]", options: LandscapeOptions, files: list[Path], physics: list[bool]) -> None:
-    from rich.table import Table
-
-    from dcp.lab.landscape_figure import BELOW_STRAIGHT
-    from dcp.lab.psi_landscape import hardly_moved
-
-    table = Table("", "maze", "goal", "actor sees")
-    for column in ("rank correlation", "basin", "points nearer", "episodes that reach g"):
-        table.add_column(column, justify="right")
-    for first in {v.place: v for v in reversed(views)}.values():
-        goal = ", ".join(f"{value:g}" for value in first.landscape.goal)
-        for v in [v for v in views if v.place == first.place]:
-            reached = f"{v.num_reached} of {len(v.episodes)}" if v.episodes else "-"
-            table.add_row(v.label.replace("\n", " "), v.env, goal, v.actor_sees, *_numbers(v.likeness), reached)
-        table.add_row("straight line to g", first.env, goal, "-", *_numbers(first.straight_line), "-", style="dim")
-        table.add_section()
-    show(table)
-    print("Rank correlation: Spearman's, of the psi-distance and the shortest path, over the maze's free space.")
-    print("Basin: share of it from which going down the field ends at g. Points nearer: where the direction that")
-    print("a direction-conditioned actor sees leads to a shorter path. A straight line knows no walls.")
-    if options.rollouts is None and any(physics):
+    print_table(landscape_table([("", each) for each in views]))
+    if options.rollouts is None and any(env.spec.physics != "none" for env in envs):
         print("No episodes under simulated physics, which compiles for about a minute: --rollouts 6 draws them.")
-    if any(v.likeness.order < v.straight_line.order for v in views):
+    if any(each.is_below_straight_line for each in views):
         print(f"{BELOW_STRAIGHT}.")
-    for v in (v for v in views if options.range == "panel" and hardly_moved(v)):
-        print(f"{v.label}: its episodes cover few distances, so its colours span those of the free space.")
-    print(f"Wrote {' and '.join(str(file) for file in files)}.")
-
-
-def _numbers(likeness: Any) -> list[str]:
-    return [f"{likeness.order:.3f}", f"{likeness.basin:.1%}", f"{likeness.nearer:.1%}"]
+    for each in (each for each in views if options.range == "panel" and hardly_moved(each)):
+        print(f"{each.label}: its episodes cover few distances, so its colours span those of the free space.")
+    print(f"Wrote {' and '.join(map(str, files))}.")
+    return 0

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MultipleLocator
 from dcp.errors import UserError
 from dcp.lab.report_html import Names, figure_files
 from dcp.lab.result_tables import FigureSpec, Section
-from dcp.lab.run_collection import FEWEST_SEEDS, FINISHED, METRICS, Collection, Metric
+from dcp.lab.run_collection import FEWEST_SEEDS, METRICS, Collection, Metric
 from dcp.lab.statistics import t_interval
 from dcp.lab.style import INK, colours, house_style, human_count, step_axis
 
@@ -220,13 +220,11 @@ def curve_panels(collection: Collection, names: Names, figures: tuple[FigureSpec
 
 
 def curve_notes(collection: Collection, environment: str) -> list[str]:
-    """Return notes on one environment's curves: missing seeds, means that end before the lines."""
+    """Return notes on one environment's curves: single seeds, and means that end before the lines."""
     groups = {method: runs for method in collection.methods if (runs := collection.of(environment, method))}
     alone = [method for method, runs in groups.items() if len(runs) == 1]
     notes = [f"{', '.join(alone)}: one seed, so no interval."] if alone else []
     for method, runs in groups.items():
-        if missing := collection.missing_seeds(environment, method):
-            notes.append(f"{method} has no run of seed {', '.join(map(str, missing))}, which other methods have.")
         shared = set.intersection(*(set(run.metrics["env_steps"].tolist()) for run in runs))
         end, furthest = max(shared, default=0.0), max(run.env_steps for run in runs)
         short = [str(run.seed) for run in runs if run.env_steps < furthest]
@@ -235,8 +233,6 @@ def curve_notes(collection: Collection, environment: str) -> list[str]:
         elif end < furthest:
             seeds = f"seed {', '.join(short)} ended early" if short else "later evaluations are not at the same steps"
             notes.append(f"{method}'s mean ends at {human_count(end)} of {human_count(furthest)} steps: {seeds}.")
-        if len(runs) == 1 and runs[0].state != FINISHED:
-            notes.append(f"{method}, seed {runs[0].seed}: {runs[0].state}.")
     return notes
 
 

@@ -99,9 +99,6 @@ def _checkpoint_table(collection: Collection, metric: str, checkpoints: Sequence
         columns.append(("End of the runs", _checkpoint_column(groups, metric, at_end, {})))
         steps = ", ".join(f"{environment} {human_count(end)}" for environment, end in ends.items())
         notes.append(f"End of the runs: the last evaluation that all runs of the environment have reached ({steps}).")
-    for environment, method in groups:
-        if missing := collection.missing_seeds(environment, method):
-            notes.append(f"{environment}, {method}: no run of seed {', '.join(map(str, missing))}, which others have.")
     heads, cells = zip(*columns, strict=True)
     rows = [Row(row, *key) for key, row in zip(groups, zip(*cells, strict=True), strict=True)]
     return Table(f"checkpoints_{metric}", f"{METRICS[metric].label} at checkpoints", heads, tuple(rows), tuple(notes))

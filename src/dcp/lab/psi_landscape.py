@@ -173,6 +173,11 @@ class View:
         return {"direction": "the direction", "raw_goal": "g itself"}.get(self.condition, self.condition)
 
     @property
+    def is_below_straight_line(self) -> bool:
+        """Return whether it orders the maze's points worse than the straight line does."""
+        return self.likeness.order < self.straight_line.order
+
+    @property
     def nearer(self) -> np.ndarray:
         """[K]: where the direction leads to a shorter path"""
         return leads_nearer(self.directions, self.truth)

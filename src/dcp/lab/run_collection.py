@@ -107,6 +107,11 @@ class Run:
         return float(self.metrics["env_steps"][-1]) if self.num_evaluations else 0.0
 
     @property
+    def episode_files(self) -> list[Path]:
+        """Return its videos, and the GIF that training drew."""
+        return [*self.videos, *(path for path in self.plots if path.name == "episode.gif")]
+
+    @property
     def is_damaged(self) -> bool:
         return self.state.startswith(DAMAGED)
 

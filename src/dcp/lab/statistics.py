@@ -109,6 +109,27 @@ def paired_success_interval(wins: int, losses: int, pairs: int) -> Interval:
     return Interval((wins - losses) / pairs, max(centre - error, -1.0), min(centre + error, 1.0), count=pairs)
 
 
+class Paired(NamedTuple):
+    """Compare two evaluations on the same episodes: success and time near goal, `after` minus `before`."""
+
+    success_once: Interval
+    time_near_goal: Interval
+    wins: int  # reached only after
+    ties: int
+    losses: int  # reached only before
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: each.as_json() if isinstance(each, Interval) else each for name, each in self._asdict().items()}
+
+
+def paired_episodes(before: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray]) -> Paired:
+    """Compare success [N] and time near goal [N] of the same episodes."""
+    gain = after[0].astype(int) - before[0].astype(int)  # [N]
+    wins, losses = int(np.sum(gain > 0)), int(np.sum(gain < 0))
+    success = paired_success_interval(wins, losses, len(gain))
+    return Paired(success, episode_interval(after[1] - before[1]), wins, len(gain) - wins - losses, losses)
+
+
 def success_difference_error(share_a: float, share_b: float, episodes_a: int, episodes_b: int) -> float:
     """Return half of the interval of a difference of two success shares, from the number of episodes.
 

@@ -21,7 +21,7 @@ from dcp.evaluation import Deployment, Measures, evaluation_key, measure
 from dcp.lab.paths import path_lengths
 from dcp.lab.result_tables import finite, writing_to
 from dcp.lab.run_collection import EVALS_DIR
-from dcp.lab.statistics import Interval, episode_interval, paired_success_interval, success_interval, weighted_interval
+from dcp.lab.statistics import Interval, Paired, episode_interval, paired_episodes, success_interval, weighted_interval
 from dcp.lab.targets import Target, environment_of, open_target
 from dcp.machine import compiling, devices
 from dcp.machine.checks import available_memory
@@ -311,27 +311,10 @@ def estimates(measures: Measures) -> dict[str, Interval]:
     }
 
 
-class Paired(NamedTuple):
-    """Compare two evaluations on the same episodes: success and time near goal, `after` minus `before`."""
-
-    success_once: Interval
-    time_near_goal: Interval
-    wins: int  # reached only after
-    ties: int
-    losses: int  # reached only before
-
-    def as_json(self) -> dict[str, Any]:
-        return {name: each.as_json() if isinstance(each, Interval) else each for name, each in self._asdict().items()}
-
-
 def paired(before: Measures, after: Measures) -> Paired:
     if not np.array_equal(before.start, after.start):
         raise UserError("two evaluations on different episodes cannot be paired: use the same seeds and environment")
-    gain = after.success.astype(int) - before.success.astype(int)  # [N]
-    wins, losses = int(np.sum(gain > 0)), int(np.sum(gain < 0))
-    gained_time = episode_interval(after.time_near_goal - before.time_near_goal)
-    gained = paired_success_interval(wins, losses, len(gain))
-    return Paired(gained, gained_time, wins, len(gain) - wins - losses, losses)
+    return paired_episodes((before.success, before.time_near_goal), (after.success, after.time_near_goal))
 
 
 def as_json(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:

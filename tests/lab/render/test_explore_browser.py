@@ -155,7 +155,7 @@ def test_a_link_shows_the_same_view_again(page: Browser, u_maze: Path):
     np.testing.assert_allclose(again[0], wanted[0], atol=1e-3)
     assert again[1] == "path" and page.run("dcpExplore.state.bursts") and not page.run("dcpExplore.state.contours")
     np.testing.assert_allclose(again[2], wanted[2], atol=0.01)
-    page.open(u_maze, "#goal=99,oops&start=1&field=nonsense&version=-3&step=x")  # a damaged link is passed over
+    page.open(u_maze, "#goal=99,oops&start=1&field=nonsense&step=x")  # a damaged link is passed over
     assert page.run("dcpExplore.state.goal") == [3.0, 1.0]
 
 

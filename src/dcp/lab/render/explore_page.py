@@ -8,7 +8,7 @@ import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,6 @@ from dcp.envs.base import Environment
 from dcp.envs.mazes import PointMaze, goals_at
 from dcp.envs.point_tasks import PointPushing, things_of
 from dcp.errors import UserError
-from dcp.files.run_folder import kept_policies
 from dcp.lab.episodes import Episode, ShownPolicy, directions, pooled_command, sees_direction, visited_pool
 from dcp.lab.landscape_figure import COLOURS as RAMP
 from dcp.lab.pages import asset, exact, theme, whole_page
@@ -38,11 +37,10 @@ from dcp.methods.scores import SCORES
 from dcp.methods.table import CONDITIONS
 from dcp.policies.exports import Layer, foreign_part, norm_epsilon, own_networks
 from dcp.policies.policy import DeployedPolicy
-from dcp.policies.policy_file import load_policy_and_about, write_whole
+from dcp.policies.policy_file import write_whole
 from dcp.types import EnvSpec
 
 LARGEST = 5_000_000  # bytes of a page
-RESERVED = 250_000  # of these: everything but networks and episodes
 CHECKED = 24  # test vectors of each kind
 KNOWN = ("raw_goal", "direction", "direction_and_goal")  # conditions: see `pages/explore/policy.js`
 WALK = 40  # steps of the test walk
@@ -59,13 +57,6 @@ class Panel:
     episodes: list[Episode]  # recorded ones; none if the page steps the task itself
     pool: np.ndarray | None  # [P, G]
     pool_of: str = ""  # where the pool comes from, in words
-
-
-class Version(NamedTuple):
-    """A policy at one moment of training."""
-
-    policy: DeployedPolicy
-    env_steps: int | None
 
 
 def save_explore_page(path: Path, env: Environment, panels: Sequence[Panel]) -> Path:
@@ -136,9 +127,7 @@ def page_data(env: Environment, panels: Sequence[Panel]) -> dict[str, Any]:
 
         bodies = PageScene(env)
     scene = None if bodies is None else bodies.description()
-    versions = [_versions(s.target) for s in panels]
     episodes = [[packed_episode(e._replace(directions=None), STRIDE, bodies) for e in s.episodes] for s in panels]
-    kept = _that_fit(versions, live, sum(len(str(e)) for some in episodes for e in some))
     policies = [
         {
             "name": s.name,
@@ -146,7 +135,8 @@ def page_data(env: Environment, panels: Sequence[Panel]) -> dict[str, Any]:
             "colour": tints[s.name],
             "on_dark": ON_DARK.get(tints[s.name], tints[s.name]),
             "sees_direction": sees_direction(s.target.policy),
-            "versions": [_version(env, version, live) for version in kept[i]],
+            "label": "" if (steps := s.target.about.get("env_steps")) is None else human_count(steps),
+            "policy": _policy(env, policies_of[i], live),
             "pool": _pool(s, spec),
             "episodes": episodes[i],
             "walk": walks(env, policies_of[i], state[None], goal[None], WALK)[0].tolist() if live else None,
@@ -216,49 +206,9 @@ def _task(env: Environment) -> dict[str, Any] | None:
     return {**own, **{name.removeprefix("POINT_").lower(): getattr(module, name) for name in constants}}
 
 
-# Policies.
-
-
-def _versions(target: Target) -> list[Version]:
-    """Return the policies that were kept at evaluations, and last the policy itself."""
-    last = Version(require_explorable(target), target.about.get("env_steps"))
-    earlier = []
-    for path in kept_policies(target.folder) if target.folder is not None else []:
-        policy, about = load_policy_and_about(path)
-        if about.get("env_steps") != last.env_steps:
-            earlier.append(Version(policy, about.get("env_steps")))
-    return [*earlier, last]
-
-
-def _that_fit(versions: list[list[Version]], live: bool, others: int) -> list[list[Version]]:
-    """Leave out kept policies, evenly, until the page is small enough; the last one always stays."""
-    room = LARGEST - RESERVED - others
-    most = max(len(some) for some in versions)
-    for count in range(most, 0, -1):
-        chosen = [[some[i] for i in _spread(len(some), count)] for some in versions]
-        if sum(_size(version.policy, live) for some in chosen for version in some) <= room:
-            return chosen
-    raise UserError(f"these policies do not fit into a page of {LARGEST / 1e6:.0f} MB: name fewer")
-
-
-def _spread(length: int, count: int) -> list[int]:
-    """Return at most `count` of `length` indices, evenly spaced, including the last."""
-    count = min(count, length)
-    return sorted({length - 1 - round(i * (length - 1) / max(count - 1, 1)) for i in range(count)})
-
-
-def _size(policy: DeployedPolicy, live: bool) -> int:
-    """Count the base64 bytes of its networks."""
+def _policy(env: Environment, policy: DeployedPolicy, live: bool) -> dict[str, Any]:
     networks = own_networks(policy)
-    shown = networks.values() if live else [networks["psi_g"]]
-    return sum(array.size * 16 // 3 for layers in shown for layer in layers for array in layer.arrays.values())
-
-
-def _version(env: Environment, version: Version, live: bool) -> dict[str, Any]:
-    policy, networks = version.policy, own_networks(version.policy)
     return {
-        "env_steps": version.env_steps,
-        "label": "" if version.env_steps is None else human_count(version.env_steps),
         "epsilon": norm_epsilon(),
         "metric": _metric(policy),
         "condition": CONDITIONS.name_of(type(policy.condition)),

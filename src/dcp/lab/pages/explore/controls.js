@@ -2,12 +2,10 @@
 
 import { drawChart } from "../shared/distance_chart.js";
 import { all, byId, download, element } from "../shared/dom.js";
-import { humanCount } from "../shared/numbers.js";
 import { bytes } from "../shared/packing.js";
 import { colour, connectTheme } from "../shared/theme.js";
 
 const FIELDS = ["psi", "path", "none"];
-const FORMING = 700; // milliseconds per policy, when the field is watched as it forms
 
 export function connectControls(app) {
   const { data, state } = app;
@@ -32,12 +30,11 @@ export function connectControls(app) {
   byId("speed").value = String(state.speed);
   byId("speed").onchange = (event) => { state.speed = Number(event.target.value); app.remember(); };
   connectTheme(byId("theme"), redraw);
-  const form = connectTraining(app, redraw);
   connectEpisodes(app);
   byId("link").onclick = () => copyLink(app);
   byId("picture").onclick = () => savePicture(app);
   byId("help-button").onclick = () => byId("help").showModal();
-  connectKeys(app, { redraw, again, form });
+  connectKeys(app, { redraw, again });
   press();
   controls.tellRunning();
   return controls;
@@ -90,33 +87,6 @@ function tellFrame(times, { grid }) {
   byId("frame").textContent = `field ${grid.rows} × ${grid.columns}, ${mean.toFixed(1)} ms per frame`;
 }
 
-// The slider over training: the moments at which any of the policies was kept.
-function connectTraining(app, redraw) {
-  const moments = [...new Set(app.data.policies.flatMap(({ versions }) => versions.map((v) => v.env_steps ?? 0)))].sort((a, b) => a - b);
-  const slider = byId("version");
-  byId("training").hidden = moments.length < 2;
-  slider.max = moments.length - 1;
-  const show = (index) => {
-    const at = Math.min(Math.max(0, index), moments.length - 1);
-    slider.value = at;
-    app.setVersion(at === moments.length - 1 ? Infinity : moments[at]);
-    byId("version-label").textContent = `${humanCount(Number(moments[at].toPrecision(3)))} steps`;
-  };
-  const reached = moments.findLastIndex((steps) => steps <= app.state.version);
-  show(reached < 0 ? moments.length - 1 : reached);
-  let forming = null;
-  const stop = () => { clearInterval(forming); forming = null; byId("grow").textContent = "▶ watch it form"; };
-  slider.oninput = () => { stop(); show(Number(slider.value)); };
-  slider.onchange = redraw;
-  byId("grow").onclick = () => {
-    if (forming) return stop();
-    show(0);
-    byId("grow").textContent = "❚❚ pause";
-    forming = setInterval(() => (Number(slider.value) < moments.length - 1 ? show(Number(slider.value) + 1) : stop()), FORMING);
-  };
-  return { by: (change) => { stop(); show(Number(slider.value) + change); redraw(); }, watch: () => byId("grow").click() };
-}
-
 function connectEpisodes(app) {
   byId("scrub-row").hidden = byId("episode-choice").hidden = Boolean(app.task);
   if (app.task) return;
@@ -139,7 +109,7 @@ export function drawCharts(app) {
   if (!task) byId("scrub").value = state.time / app.lastStep;
 }
 
-function connectKeys(app, { redraw, again, form }) {
+function connectKeys(app, { redraw, again }) {
   const { state, data } = app, cell = (data.plane.maze?.scale ?? (data.plane.high[0] - data.plane.low[0]) / 10) / 8;
   const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
   const toggle = (name) => () => { if (!document.querySelector(`[data-toggle='${name}']`).hidden) { state[name] = !state[name]; redraw(); } };

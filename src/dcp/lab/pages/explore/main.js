@@ -36,7 +36,6 @@ class App {
     this.state.places = this.state.places.map((place, index) => this.freeStart(index, place));
     byId("panels").append(...this.panels.map((panel) => panel.root));
     for (const panel of this.panels) connectDragging(panel, this);
-    this.setVersion(this.state.version);
     if (!this.task) this.chooseEpisode(this.state.episode, asked.step === null);
     if (asked.goal) this.state.goal = this.freeGoal(asked.goal); // an episode has its own
     this.restart();
@@ -70,12 +69,6 @@ class App {
   setStart(index, place) {
     this.state.places[index] = this.freeStart(index, place);
     this.restart();
-  }
-
-  setVersion(steps) {
-    this.state.version = steps;
-    for (const panel of this.panels) panel.chooseVersion(steps);
-    this.stale = true;
   }
 
   chooseEpisode(index, fromStart = true) {

@@ -9,14 +9,15 @@ const largest = (a, b) => a.reduce((most, value, i) => Math.max(most, Math.abs(v
 export function selfCheck(data) {
   const found = { actions: 0, distances: 0, ways: 0, walk: 0 };
   const worst = (name, difference) => { found[name] = Math.max(found[name], difference); };
-  for (const { versions, walk } of data.policies) {
-    for (const version of versions) checkVersion(new Policy(version, data.goal_dims), version.check, worst);
-    if (walk) worst("walk", walkDifference(data, new Policy(versions.at(-1), data.goal_dims), walk, data.goal));
+  for (const described of data.policies) {
+    const policy = new Policy(described.policy, data.goal_dims);
+    checkPolicy(policy, described.policy.check, worst);
+    if (described.walk) worst("walk", walkDifference(data, policy, described.walk, data.goal));
   }
   return found;
 }
 
-function checkVersion(policy, { at, goals, distances, ways, states, actions }, worst) {
+function checkPolicy(policy, { at, goals, distances, ways, states, actions }, worst) {
   at.forEach((place, i) => worst("distances", Math.abs(policy.distance(place, goals[i]) - distances[i]) / Math.max(1, distances[i])));
   ways.forEach((way, i) => worst("ways", largest(policy.direction(at[i], goals[i]), way)));
   states?.forEach((state, i) => worst("actions", largest(policy.action(state, goals[i]), actions[i])));
