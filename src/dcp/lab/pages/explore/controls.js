@@ -116,7 +116,7 @@ function connectKeys(app, { redraw, again }) {
   const KEYS = {
     " ": () => byId("run").click(), r: again, a: toggle("arrows"), c: toggle("contours"), b: toggle("bursts"), p: toggle("pool"),
     f: () => { const shown = FIELDS.filter((f) => f !== "path" || app.trueField); state.field = shown[(shown.indexOf(state.field) + 1) % shown.length]; redraw(); },
-    "[": () => form.by(-1), "]": () => form.by(1), g: form.watch, l: () => byId("link").click(), s: () => byId("picture").click(),
+    l: () => byId("link").click(), s: () => byId("picture").click(),
     t: () => byId("theme").click(), "?": () => byId("help").showModal(),
   };
   document.addEventListener("keydown", (event) => {
