@@ -172,16 +172,6 @@ def test_one_result_counts_for_a_policy_and_the_rest_is_told(tmp_path: Path):
     assert any("stepped by mujoco, unlike the run itself" in note for note in table.notes)
 
 
-def test_a_result_outside_of_its_run_says_its_physics(tmp_path: Path):
-    for seed in range(2):
-        content = result("pusher_easy", "dcp", seed, 8, 16, physics="mujoco")
-        content["about"]["physics"] = "mujoco"
-        (tmp_path / "evals").mkdir(exist_ok=True)
-        (tmp_path / "evals" / f"{seed}.json").write_text(json.dumps(content))
-    [table] = burst_tables(collect([tmp_path]))
-    assert cell(table, "pusher_easy", "dcp (physics mujoco)", "Reach (%)").count == 2
-
-
 def test_other_episodes_within_an_environment_are_told(tmp_path: Path):
     write_results(tmp_path, result("ant_push", "dcp", 0, 8, 16), result("ant_push", "crl", 0, 8, 16, episodes=16))
     [table] = burst_tables(collect([tmp_path]))
@@ -281,9 +271,3 @@ def test_without_results_there_is_no_table(tmp_path: Path):
     assert burst_tables(found) == []
     assert saturation_table(found) is None
     assert [section.anchor for section in statistics_sections(found)] == ["checkpoints"]
-
-
-def test_results_that_lie_in_no_run_count_too(tmp_path: Path):
-    (tmp_path / "evals").mkdir()
-    (tmp_path / "evals" / "one.json").write_text(json.dumps(result("ant_push", "dcp", 0, 8, 16)))
-    assert [section.anchor for section in statistics_sections(collect([tmp_path]))] == ["bursts", "saturation"]

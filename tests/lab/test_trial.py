@@ -108,7 +108,6 @@ def test_only_a_policy_of_ours_can_be_drawn_from():
 
 def test_a_policy_goes_to_another_environment_of_its_sizes(tiny_run: TrainedRun):
     assert evaluate(tiny_run.folder, "point_big_maze", **FEW).spec.name == "point_big_maze"
-    assert environment_of(open_target(tiny_run.folder), eval_layout=True).spec.name == "point_u_maze_eval"
 
 
 def test_a_policy_that_does_not_fit_gets_a_sentence_with_both_sizes(tiny_run: TrainedRun):
@@ -122,7 +121,6 @@ def test_a_policy_that_does_not_fit_gets_a_sentence_with_both_sizes(tiny_run: Tr
         ({"episodes": -1}, "episodes is -1"),
         ({"seeds": ()}, "seeds is 0"),
         ({"seeds": (1, 1)}, "twice"),
-        ({"env": "point_hardest_maze", "eval_layout": True}, "no evaluation layout"),
     ],
 )
 def test_a_mistake_gives_one_sentence(tiny_run: TrainedRun, wrong: dict, words: str):

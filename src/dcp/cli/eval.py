@@ -58,9 +58,7 @@ class EvalOptions:
     seeds: tuple[int, ...] = (0,)
     """Each names a frozen set of starts and goals, the same for every policy."""
     env: str | None = None
-    """Evaluate on this environment. Default: the one that the run was evaluated on."""
-    eval_layout: bool = False
-    """On the environment's evaluation layout, which keeps only far goals."""
+    """Evaluate on this environment; ant_u_maze_eval and its like keep only far goals. Default: the run's own."""
     physics: Physics | None = None
     """What steps simulated bodies. Default: what the run was trained with."""
     randomize: str | None = None
@@ -113,7 +111,6 @@ def arena_of(target: Target, options: "EvalOptions | RecordOptions", randomize: 
         options.env,
         episodes=options.episodes,
         seeds=options.seeds,
-        eval_layout=options.eval_layout,
         physics=options.physics,
         randomize=randomize,
     )
@@ -142,10 +139,10 @@ def _require_sense(options: EvalOptions) -> None:
         raise UserError("--stall and --pool-seed belong to an intervention: add --intervention, such as stalled_burst")
     if options.intervention and options.burst_sweep:
         raise UserError("--burst-sweep tries bursts alone: leave out --intervention")
-    elsewhere = options.env or options.eval_layout or options.physics or options.randomize
+    elsewhere = options.env or options.physics or options.randomize
     if options.as_logged and (elsewhere or options.burst or options.burst_sweep or options.intervention):
         raise UserError(
-            "--as-logged repeats the run's own evaluation: leave out --env, --eval-layout, --physics, --randomize, "
+            "--as-logged repeats the run's own evaluation: leave out --env, --physics, --randomize, "
             "bursts and interventions"
         )
     if options.as_logged and (options.stochastic or options.episodes or options.seeds != (0,)):

@@ -46,8 +46,7 @@ def main(argv: list[str]) -> int:
     print(f"{report.page} ({size:.1f} MB): {count(len(report.collection.runs), 'run')}")
     print(f"{count(report.num_figures, 'figure')} in {report.page.parent / 'figures'}, as PNG and PDF")
     print(f"{count(report.num_tables, 'table')} in {report.page.parent / 'tables'}, as CSV, Markdown and LaTeX")
-    runs = report.collection.runs
-    return EXIT_FAULT if runs and all(run.is_damaged for run in runs) else 0
+    return EXIT_FAULT if all(run.is_damaged for run in report.collection.runs) else 0
 
 
 @dataclass(frozen=True)

@@ -173,13 +173,11 @@ class Shown:
     subgoal: bool = False
 
 
-def common_env(
-    targets: Sequence[Target], env: str | None, eval_layout: bool, physics: str | None = None
-) -> Environment:
+def common_env(targets: Sequence[Target], env: str | None, physics: str | None = None) -> Environment:
     """Return the named environment, or the first target's; refuse one that does not fit another target."""
-    made = environment_of(targets[0], env, eval_layout, physics=physics)
+    made = environment_of(targets[0], env, physics=physics)
     for other in targets[1:]:
-        environment_of(other, env or targets[0].env, eval_layout, targets[0].fidelity, physics or targets[0].physics)
+        environment_of(other, env or targets[0].env, targets[0].fidelity, physics or targets[0].physics)
     return made
 
 

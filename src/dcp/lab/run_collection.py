@@ -4,7 +4,7 @@ Nothing is filled in, nothing is interpolated, and nothing is written.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -177,8 +177,6 @@ class Collection:
     """Hold every run, good or not; `groups` holds the runs that statistics may use."""
 
     runs: tuple[Run, ...]
-    loose_evals: tuple[EvalRecord, ...] = ()  # results of `dcp eval --out`, or of the zoo: in no run folder
-    unread: tuple[str, ...] = ()  # a sentence for each of these that cannot be read
 
     @cached_property
     def groups(self) -> dict[Key, tuple[Run, ...]]:
@@ -253,7 +251,6 @@ class Collection:
         """Return a sentence for everything that is missing or damaged. Nothing is ever filled in for it."""
         lines = [f"{run.folder}: {run.state}." for run in self.runs if run.state != FINISHED]
         lines += [f"{run.folder}: {run.remark}." for run in self.runs if run.remark]
-        lines += self.unread
         lines += [f"{run.folder}: left out, another run of {run.label} has seed {run.seed}." for run in self.repeated]
         for env, method in self.groups:
             if missing := ", ".join(map(str, self.missing_seeds(env, method))):
@@ -269,33 +266,23 @@ def collect(paths: Sequence[str | Path]) -> Collection:
     if not paths:
         raise UserError("no runs to read: name run folders, or a folder above them such as runs/")
     folders: dict[Path, Path] = {}  # resolved -> as named: a folder named twice counts once
-    loose: dict[Path, Path] = {}
     for path in paths:
         start = located(path)
         if not start.is_dir():
             raise UserError(f"there is no folder {start}: name run folders, or a folder above them such as runs/")
         for folder in _walk(start):
-            into = folders if (folder / CONFIG_FILE).is_file() else loose
-            into.setdefault(folder.resolve(), folder)
-    if not folders and not loose:
+            folders.setdefault(folder.resolve(), folder)
+    if not folders:
         raise UserError(f"no run below {', '.join(map(str, paths))}: a run folder has a {CONFIG_FILE} (dcp train)")
-    runs = [read_run(folder) for folder in folders.values()]
-    evals, unread = [], []
-    for folder in loose.values():
-        records, remarks = read_evals(folder / EVALS_DIR)
-        evals += records
-        unread += [f"{folder}: {remark}." for remark in remarks]
-    return Collection(tuple(_labelled(runs)), tuple(evals), tuple(unread))
+    return Collection(tuple(_labelled([read_run(folder) for folder in folders.values()])))
 
 
 def _walk(start: Path) -> Iterator[Path]:
-    """Find run folders and folders of loose results. Folders inside a run, such as checkpoints, belong to it."""
+    """Find run folders. Folders inside a run, such as checkpoints, belong to it."""
     for folder, inner, files in os.walk(start):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
-        is_run = CONFIG_FILE in files
-        if is_run or EVALS_DIR in inner:
+        if CONFIG_FILE in files:
             yield Path(folder)
-        if is_run:
             inner.clear()
 
 
@@ -309,17 +296,13 @@ def _labelled(runs: list[Run]) -> list[Run]:
     labelled = []
     for run in runs:
         vary = [name for name, seen in values[run.env, run.method].items() if len(seen) > 1]
-        if names_physics(run.config) and "physics" not in vary:
-            vary.append("physics")
+        # Other physics are another task, even if every run has them.
+        if run.config.get("physics", "brax") != "brax" and run.config["env"] not in MUJOCO_IS_THE_PAPERS:
+            vary = list(dict.fromkeys([*vary, "physics"]))
         apart = [name for name in vary if name not in _NOT_A_VARIANT and run.config.get(name) != _DEFAULTS.get(name)]
         settings = ", ".join(f"{name} {run.config.get(name)}" for name in apart)
         labelled.append(replace(run, label=f"{run.method} ({settings})" if settings else run.method))
     return labelled
-
-
-def names_physics(about: Mapping[str, Any]) -> bool:
-    """Return whether a label names the physics: other physics are another task, even if every run has them."""
-    return about.get("physics", "brax") != "brax" and about.get("env") not in MUJOCO_IS_THE_PAPERS
 
 
 def in_order(names: Iterable[str]) -> list[str]:

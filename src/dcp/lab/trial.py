@@ -186,14 +186,13 @@ def arena_for(
     *,
     episodes: int | None = None,
     seeds: Sequence[int] = (0,),
-    eval_layout: bool = False,
     fidelity: str | None = None,
     physics: str | None = None,
     randomize: str | None = None,
     episode_length: int | None = None,
 ) -> Arena:
     """Return where to evaluate the target. Defaults are the run's own, so training's compiled program is reused."""
-    made, config = environment_of(target, env, eval_layout, fidelity, physics, randomize), target.config
+    made, config = environment_of(target, env, fidelity, physics, randomize), target.config
     if episodes is None:
         episodes = config.eval_episodes if config else EPISODES
     length = 1 if episode_length is None else episode_length
@@ -205,7 +204,7 @@ def arena_for(
             raise UserError(f"the seed {seed} names no episodes: use whole numbers from 0, below 2**32")
     if len(set(seeds)) != len(seeds):
         raise UserError(f"the seeds {' '.join(map(str, seeds))} name a set of episodes twice: name each once")
-    own = env is None and not eval_layout and physics in (None, target.physics)
+    own = env is None and physics in (None, target.physics)
     wanted = config.devices if config and own else None
     devices.prepare(wanted, made.spec)
     count = devices.count_devices(None if devices.shortage(wanted or 1) else wanted, episodes, made.spec)
@@ -233,7 +232,6 @@ def evaluate(
     seeds: int | Sequence[int] = (0,),
     burst: tuple[int, int] | None = None,
     stochastic: bool = False,
-    eval_layout: bool = False,
     fidelity: str | None = None,
     physics: str | None = None,
     randomize: str | None = None,
@@ -248,7 +246,6 @@ def evaluate(
         env,
         episodes=episodes,
         seeds=seeds,
-        eval_layout=eval_layout,
         fidelity=fidelity,
         physics=physics,
         randomize=randomize,

@@ -1,7 +1,6 @@
-"""Make the page of `dcp explore` from the plane, each policy's networks, pool and episodes, and test vectors.
+"""Make the page of `dcp explore` from the plane and each policy's networks, pool and episodes.
 
-The page itself computes psi-distances, directions and, for point tasks, actions and steps. With the test vectors it
-checks its results against Python's.
+The page itself computes psi-distances, directions and, for point tasks, actions and steps.
 """
 
 import base64
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import matplotlib
 import numpy as np
 
@@ -20,10 +18,10 @@ from dcp.critics.quasimetric import Quasimetric
 from dcp.critics.survival import ChronoSRL
 from dcp.envs import mazes, point_tasks
 from dcp.envs.base import Environment
-from dcp.envs.mazes import PointMaze, goals_at
+from dcp.envs.mazes import PointMaze
 from dcp.envs.point_tasks import PointPushing, things_of
 from dcp.errors import UserError
-from dcp.lab.episodes import Episode, ShownPolicy, directions, pooled_command, sees_direction, visited_pool
+from dcp.lab.episodes import Episode, ShownPolicy, pooled_command, sees_direction, visited_pool
 from dcp.lab.landscape_figure import COLOURS as RAMP
 from dcp.lab.pages import asset, exact, theme, whole_page
 from dcp.lab.paths import TruePaths, farthest_goal
@@ -31,7 +29,6 @@ from dcp.lab.render import COLOURS
 from dcp.lab.render.video import FPS, maze_plane, packed_episode
 from dcp.lab.style import BLUE, ON_DARK, ORANGE, colours, human_count
 from dcp.lab.targets import Target, require_psi
-from dcp.machine.compiling import QUICK_COMPILE
 from dcp.methods.conditions import Direction
 from dcp.methods.scores import SCORES
 from dcp.methods.table import CONDITIONS
@@ -41,9 +38,7 @@ from dcp.policies.policy_file import write_whole
 from dcp.types import EnvSpec
 
 LARGEST = 5_000_000  # bytes of a page
-CHECKED = 24  # test vectors of each kind
 KNOWN = ("raw_goal", "direction", "direction_and_goal")  # conditions: see `pages/explore/policy.js`
-WALK = 40  # steps of the test walk
 STRIDE = 2  # environment steps between two recorded poses
 MARGIN = 0.15  # around everything that happens, if no maze bounds the plane
 
@@ -136,10 +131,9 @@ def page_data(env: Environment, panels: Sequence[Panel]) -> dict[str, Any]:
             "on_dark": ON_DARK.get(tints[s.name], tints[s.name]),
             "sees_direction": sees_direction(s.target.policy),
             "label": "" if (steps := s.target.about.get("env_steps")) is None else human_count(steps),
-            "policy": _policy(env, policies_of[i], live),
+            "policy": _policy(policies_of[i], live),
             "pool": _pool(s, spec),
             "episodes": episodes[i],
-            "walk": walks(env, policies_of[i], state[None], goal[None], WALK)[0].tolist() if live else None,
         }
         for i, s in enumerate(panels)
     ]
@@ -206,14 +200,13 @@ def _task(env: Environment) -> dict[str, Any] | None:
     return {**own, **{name.removeprefix("POINT_").lower(): getattr(module, name) for name in constants}}
 
 
-def _policy(env: Environment, policy: DeployedPolicy, live: bool) -> dict[str, Any]:
+def _policy(policy: DeployedPolicy, live: bool) -> dict[str, Any]:
     networks = own_networks(policy)
     return {
         "epsilon": norm_epsilon(),
         "metric": _metric(policy),
         "condition": CONDITIONS.name_of(type(policy.condition)),
         "networks": {"psi_g": _network(networks["psi_g"]), "actor": _network(networks["actor"]) if live else None},
-        "check": check_vectors(env, policy, live),
     }
 
 
@@ -243,62 +236,3 @@ def _pool(panel: Panel, spec: EnvSpec) -> dict[str, Any] | None:
         "candidates": command.num_candidates,
         "of": panel.pool_of,
     }
-
-
-# Test vectors.
-
-
-def random_goals(env: Environment, count: int, seed: int) -> np.ndarray:
-    """Return [count, G]: places in the maze's free cells, or around the first goal."""
-    random, spec = np.random.default_rng(seed), env.spec
-    if spec.maze is None:
-        return random.normal(size=(count, spec.goal_size)).astype(np.float32)
-    cells = spec.maze.cells("rg.")
-    plane = cells[random.integers(len(cells), size=count)] + random.uniform(-0.4, 0.4, (count, 2)) * spec.maze.scale
-    return goals_at(plane, np.ones(spec.goal_size))
-
-
-def random_states(env: Environment, count: int, seed: int) -> np.ndarray:
-    """Return [count, S]: free places, and small numbers for everything else in a state."""
-    random, spec = np.random.default_rng(seed + 1), env.spec
-    states = random.normal(scale=0.3, size=(count, spec.state_size)).astype(np.float32)
-    states[:, list(spec.goal_dims)] = random_goals(env, count, seed + 2)
-    return states
-
-
-def check_vectors(env: Environment, policy: DeployedPolicy, live: bool, count: int = CHECKED) -> dict[str, Any]:
-    """Return inputs and Python's results for them, which the page must reproduce."""
-    at, goals, states = random_goals(env, count, 0), random_goals(env, count, 1), random_states(env, count, 2)
-    representation = policy.representation
-    psi = [np.asarray(representation.encode_goal(jnp.asarray(x))) for x in (at, goals)]
-    vectors = {
-        "at": at.tolist(),
-        "goals": goals.tolist(),
-        "distances": np.asarray(representation.distance(*map(jnp.asarray, psi))).tolist(),
-        "ways": [directions(policy, at[i : i + 1], goals[i])[0].tolist() for i in range(4)],
-    }
-    if live:
-        vectors |= {"states": states.tolist(), "actions": policy(states, goals).tolist()}
-    return vectors
-
-
-def walks(env: Any, policy: DeployedPolicy, states: np.ndarray, goals: np.ndarray, steps: int) -> np.ndarray:
-    """Step a point task with the policy, from states [N, S] to goals [N, G]: [N, steps + 1, S]."""
-    spec = env.spec
-
-    def one(now: Any, _: None) -> tuple[Any, Any]:
-        body, aim = spec.split(now.obs)
-        after = env.step(now, policy.act((), body, aim)[1])
-        return after, spec.split(after.obs)[0]
-
-    def walk(state: Any, goal: Any) -> Any:
-        if isinstance(env, PointMaze):
-            velocity = jnp.concatenate([state[2:4] if env.inertia else jnp.zeros(2), jnp.zeros(2)])
-            first = env.reset_to(jnp.concatenate([state[:2], goal]), velocity)
-        else:
-            first = env.reset_to(jnp.concatenate([state[:4], goal]))
-        after = jax.lax.scan(one, first, length=steps)[1]
-        return jnp.concatenate([spec.split(first.obs)[0][None], after])
-
-    run = jax.jit(jax.vmap(walk), compiler_options=QUICK_COMPILE)
-    return np.asarray(run(jnp.asarray(states, jnp.float32), jnp.asarray(goals, jnp.float32)))

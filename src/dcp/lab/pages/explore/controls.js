@@ -21,7 +21,6 @@ export function connectControls(app) {
   for (const button of all("[data-toggle]")) button.onclick = () => { state[button.dataset.toggle] = !state[button.dataset.toggle]; redraw(); };
   const controls = {
     tellRunning() { byId("run").textContent = state.running ? "❚❚ Pause" : app.task ? "▶ Release" : "▶ Play"; },
-    tellCheck(found) { tellCheck(found); },
     tellFrame(times) { tellFrame(times, app); },
   };
   const again = () => { app.restart(); app.run(true); app.remember(); };
@@ -71,14 +70,6 @@ function legend({ data, panels, trueField }) {
     pool && entry(`background: ${data.colours.subgoal}`, `pool (${pool.of}): larger is likelier to be commanded`),
     subgoals && entry(`background: ${data.colours.subgoal}`, "the subgoal that training would command"),
   ].filter(Boolean);
-}
-
-function tellCheck(found) {
-  const good = found.distances < 1e-4 && Math.max(...Object.values(found)) < 1e-3; // a direction magnifies rounding
-  const said = Object.entries(found).map(([name, value]) => `${name} ${value.toExponential(1)}`).join(", ");
-  byId("check").textContent = good ? "✓ agrees with Python" : "✗ differs from Python: do not trust this page";
-  byId("check").title = `largest differences: ${said}`;
-  byId("check").className = good ? "" : "bad";
 }
 
 function tellFrame(times, { grid }) {

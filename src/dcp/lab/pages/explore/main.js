@@ -8,7 +8,6 @@ import { connectDragging } from "./dragging.js";
 import { makeTask } from "./dynamics.js";
 import { COARSE, TrueField, makeGrid } from "./field.js";
 import { Panel } from "./panel.js";
-import { selfCheck } from "./self_check.js";
 import { TruePaths } from "./true_paths.js";
 import { firstState, readFragment, toFragment } from "./view_state.js";
 
@@ -43,8 +42,6 @@ class App {
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.state.running = asked.step === null && !calm;
     this.controls = connectControls(this);
-    this.check = selfCheck(this.data);
-    this.controls.tellCheck(this.check);
     new ResizeObserver(() => { this.stale = true; }).observe(byId("panels"));
     let before = performance.now();
     const frame = (now) => {
