@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from rich.table import Table
 
 from dcp.cli.flags import POSITIONAL, Burst, parse
 from dcp.cli.main import COMMANDS
-from dcp.cli.working import print_json, show, working
+from dcp.cli.working import print_json, print_table, working
 from dcp.config import Physics
 from dcp.errors import UserError
 from dcp.evaluation import evaluation_key, training_scores
 from dcp.files import require_no_links_out
 from dcp.files.run_folder import CONFIG_FILE, load_run, read_config_file, zoo_names
-from dcp.lab.result_tables import require_writable
+from dcp.lab.result_tables import Cell, Row, Table, between, number, require_writable
 from dcp.lab.run_collection import EVALS_DIR
 from dcp.lab.statistics import Interval
 from dcp.lab.targets import Target, open_target, require_psi
@@ -46,7 +45,9 @@ if TYPE_CHECKING:
 EXIT_DIFFERS = 1
 LONGEST_NAME = 200  # bytes, of a file name without its suffix
 REACH_AT = (0.1, 0.25, 0.5, 0.75, 1.0)  # shares of an episode's length
-COLUMNS = ("success once", "time near goal", "first reach", "final distance", "saturation", "sign flips", "diverged")
+COLUMNS = ("policy", "success once (%)", "time near goal", "first reach", "final distance", "saturation (%)")
+COLUMNS += ("sign flips (%)", "diverged")
+SWEEP_COLUMNS = ("burst", "random share (%)", "success once (%)", "its gain", "time near goal", "its gain")
 
 
 @dataclass(frozen=True)
@@ -154,21 +155,22 @@ def _require_sense(options: EvalOptions) -> None:
 def evaluate(targets: list[Target], arenas: list[Arena], options: EvalOptions) -> int:
     results, written = [], []
     trials: list[tuple[str, Trial]] = []
-    table = _make_table("policy", *COLUMNS)
+    rows: list[Row] = []
     for target, arena, mark in zip(targets, arenas, _marks(targets, options.out), strict=True):
         folder, about = options.out or target.home, _about(target, arena, options)
         plain = _trial(target, arena, variant(target.policy, None, options.stochastic), "")
         inside = f" (burst {target.burst[0]} {target.burst[1]} inside)" if target.burst else ""
-        _add_trial(table, target.label + inside, plain)
+        rows.append(_trial_row(target.label + inside, plain))
         trials.append((target.label, plain))
         without, name = as_json(plain, {**about, "burst": None}), file_name(target, arena, options, None, mark)
         contents, paths = [], write_results(folder, name, without, plain)
         for tried in _tried(target, options):
             after = _trial(target, arena, tried.policy, f" with {tried.words}")
             gain = paired(plain.all, after.all)
-            _add_trial(table, f"  with {tried.words}", after)
-            won = f"  gain ({gain.wins} won, {gain.losses} lost)"
-            table.add_row(won, _points(gain.success_once), _signed(gain.time_near_goal))
+            gains = _share(gain.success_once, sign=True), _steps(gain.time_near_goal, sign=True)
+            rest = [Cell("")] * (len(COLUMNS) - 3)
+            rows.append(_trial_row(f"  with {tried.words}", after))
+            rows.append(Row((Cell(f"  gain ({gain.wins} won, {gain.losses} lost)"), *gains, *rest)))
             both = {tried.key: without, "paired": gain.as_json()}
             content = as_json(after, {**about, "burst": None, **tried.about}) | both
             name = file_name(target, arena, options, tried.words, mark)
@@ -179,7 +181,7 @@ def evaluate(targets: list[Target], arenas: list[Arena], options: EvalOptions) -
     if options.json:
         print_json(results)
         return 0
-    show(table)
+    print_table(Table("eval", "", COLUMNS, tuple(rows)))
     _explain(trials)
     compare(trials)
     _say_where(written)
@@ -228,13 +230,17 @@ def repeat(targets: list[Target]) -> int:
         with working() as say:
             say(f"{target.label}: evaluation {index + 1} again")
             trial = arena_for(target).trial(target.policy, [evaluation_key(target.config.seed, index)])
-        table = _make_table(f"{target.label}, evaluation {index + 1}", "logged", "now", "")
+        rows = []
         for name, value in training_scores(trial.all).items():
             if name not in then:  # a run of before this column
                 continue
-            table.add_row(name, repr(then[name]), repr(float(value)), "equal" if value == then[name] else "other")
-            same &= value == then[name]
-        show(table)
+            equal = value == then[name]
+            rows.append(
+                Row(tuple(map(Cell, (name, repr(then[name]), repr(float(value)), "equal" if equal else "other"))))
+            )
+            same &= equal
+        title = f"{target.label}, evaluation {index + 1}"
+        print_table(Table("as_logged", title, ("", "logged", "now", ""), tuple(rows)))
     if same:
         print("Every number equals the logged one, bit for bit.")
         return 0
@@ -369,20 +375,16 @@ def require_writable_results(targets: list[Target], out: Path | None) -> None:
 
 def _show_sweep(title: str, swept: Sweep, gains: dict[tuple[int, int], Paired], confirmed: Paired) -> None:
     best = f"P {swept.best[0]}, L {swept.best[1]}"
-    table = _make_table("burst", "random share", "success once", "gain", "time near goal", "gain")
-    _add_burst(table, "none", "", swept.without, None)
+    rows = [_burst_row("none", None, swept.without, None)]
     for burst, trial in swept.tried.items():
-        mark = " *" if burst == swept.best else ""
-        share = f"{random_share(burst, trial.episode_length):.1%}"
-        _add_burst(table, f"P {burst[0]}, L {burst[1]}{mark}", share, trial, gains[burst])
-    table.add_section()
-    _add_burst(table, "confirmed: none", "", swept.confirmed_without, None)
-    _add_burst(table, f"confirmed: {best}", "", swept.confirmed, confirmed)
-    print(title)
-    show(table)
+        label = f"P {burst[0]}, L {burst[1]}" + (" *" if burst == swept.best else "")
+        rows.append(_burst_row(label, burst, trial, gains[burst]))
+    rows.append(_burst_row("confirmed: none", None, swept.confirmed_without, None))
+    rows.append(_burst_row(f"confirmed: {best}", swept.best, swept.confirmed, confirmed))
+    print_table(Table("sweep", title, SWEEP_COLUMNS, tuple(rows)))
     print(
         f"Best: {best}. On {len(swept.confirmed.all.success)} other episodes it changes success by "
-        f"{_points(confirmed.success_once)} (95%)."
+        f"{_share(confirmed.success_once, sign=True).text} points (95%)."
     )
     if swept.tried[swept.best].all.success.mean() <= swept.without.all.success.mean():
         print("None of these bursts reached more goals than no burst.")
@@ -393,33 +395,28 @@ def random_share(burst: tuple[int, int], episode_length: int) -> float:
     return float(np.mean(is_random(np.arange(episode_length), *burst)))
 
 
-def _make_table(first: str, *columns: str) -> Table:
-    """Make a table that wraps its cells on a narrow terminal, because a truncated interval is useless."""
-    table = Table()
-    table.add_column(first, overflow="fold")
-    for column in columns:
-        table.add_column(column, justify="right", overflow="fold")
-    return table
-
-
-def _add_trial(table: Table, label: str, trial: Trial) -> None:
+def _trial_row(label: str, trial: Trial) -> Row:
     e = estimates(trial.all)
-    table.add_row(
-        label,
-        _percent(e["success_once"]),
-        _number(e["time_near_goal"], 1),
-        _number(e["first_reach"], 0),
-        _number(e["final_distance"], 2),
-        _percent(e["saturation"]),
-        _percent(e["action_flips"]),
-        f"{int(trial.all.diverged.sum())} of {len(trial.all.success)}",
+    cells = (
+        Cell(label),
+        _share(e["success_once"]),
+        _steps(e["time_near_goal"]),
+        _steps(e["first_reach"], 0),
+        _steps(e["final_distance"], 2),
+        _share(e["saturation"]),
+        _share(e["action_flips"]),
+        Cell(f"{int(trial.all.diverged.sum())} of {len(trial.all.success)}"),
     )
+    return Row(cells)
 
 
-def _add_burst(table: Table, label: str, share: str, trial: Trial, gain: Paired | None) -> None:
+def _burst_row(label: str, burst: tuple[int, int] | None, trial: Trial, gain: Paired | None) -> Row:
     e = estimates(trial.all)
-    gains = ("", "") if gain is None else (_points(gain.success_once), _signed(gain.time_near_goal))
-    table.add_row(label, share, _percent(e["success_once"]), gains[0], _number(e["time_near_goal"], 1), gains[1])
+    share = Cell("") if burst is None else number(100.0 * random_share(burst, trial.episode_length))
+    gains = Cell(""), Cell("")
+    if gain is not None:
+        gains = _share(gain.success_once, sign=True), _steps(gain.time_near_goal, sign=True)
+    return Row((Cell(label), share, _share(e["success_once"]), gains[0], _steps(e["time_near_goal"]), gains[1]))
 
 
 def _explain(trials: list[tuple[str, Trial]]) -> None:
@@ -450,9 +447,10 @@ def compare(trials: list[tuple[str, Trial]]) -> None:
             print(f"{label} had other episodes than {first}: to pair them, give --episodes and --env.")
             continue
         gain = paired(one.all, other.all)
+        success, time = _share(gain.success_once, sign=True).text, _steps(gain.time_near_goal, sign=True).text
         print(
-            f"{label} minus {first}, on the same episodes: success {_points(gain.success_once)}, "
-            f"time near goal {_signed(gain.time_near_goal)}; {gain.wins} won, {gain.ties} tied, {gain.losses} lost"
+            f"{label} minus {first}, on the same episodes: success {success} points, time near goal {time}; "
+            f"{gain.wins} won, {gain.ties} tied, {gain.losses} lost"
         )
 
 
@@ -462,21 +460,10 @@ def _say_where(written: list[Path]) -> None:
         print(f"  {path}")
 
 
-def _percent(e: Interval) -> str:
-    if not np.isfinite(e.mean):
-        return "-"
-    return f"{e.mean:.1%}" if not np.isfinite(e.low) else f"{e.mean:.1%} ({100 * e.low:.1f} to {100 * e.high:.1f})"
+def _share(e: Interval, sign: bool = False) -> Cell:
+    """Return a share or a difference of two, in percent."""
+    return between(*(100.0 * value for value in e[:3]), sign=sign)
 
 
-def _number(e: Interval, digits: int) -> str:
-    if not np.isfinite(e.mean):
-        return "-"
-    return f"{e.mean:.{digits}f}" + (f" ± {e.high - e.mean:.{digits}f}" if np.isfinite(e.high) else "")
-
-
-def _points(e: Interval) -> str:
-    return f"{100 * e.mean:+.1f} ({100 * e.low:+.1f} to {100 * e.high:+.1f}) points"
-
-
-def _signed(e: Interval) -> str:
-    return f"{e.mean:+.1f}" + (f" ± {e.high - e.mean:.1f}" if np.isfinite(e.high) else "")
+def _steps(e: Interval, digits: int = 1, sign: bool = False) -> Cell:
+    return number(e.mean, e.high - e.mean, digits=digits, sign=sign)

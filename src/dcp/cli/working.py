@@ -103,7 +103,7 @@ def show(table: Table) -> None:
 
 def print_table(table: "ResultTable") -> None:
     """Print one of our tables with its notes."""
-    shown = Table(title=table.title, title_justify="left", title_style="bold")
+    shown = Table(title=table.title or None, title_justify="left", title_style="bold")
     for at, column in enumerate(table.columns):
         shown.add_column(column, justify="right" if table.is_numeric(at) else "left", overflow="fold")
     for row in table.rows:

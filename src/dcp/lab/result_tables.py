@@ -109,6 +109,8 @@ def number(
 
 def between(mean: float, low: float, high: float, digits: int = 1, sign: bool = False) -> Cell:
     """Return a cell with the bounds of its interval, such as 42.0 (31.5 to 52.9); without them where there are none."""
+    if math.isnan(mean):
+        return absent()
     text = shown(mean, digits, sign)
     if math.isnan(low):
         return Cell(text, float(mean))
