@@ -84,7 +84,7 @@ def test_a_method_without_a_pool_is_not_said_to_train_with_waypoints(diagnosed: 
     (with_pool, crl) = (" ".join(_texts(figures(each)["overview"]())) for each in (content, without))
     assert "In training a waypoint replaces the goal" in with_pool and "chosen by" in with_pool
     assert "trains without waypoints" in crl and "chosen by" not in crl and "would choose" in crl
-    assert "would choose" in findings(without)[0][0].measure and "would choose" not in findings(content)[0][0].measure
+    assert "would choose" in findings(without)[0].measure and "would choose" not in findings(content)[0].measure
 
 
 def _texts(figure: Figure) -> list[str]:

@@ -5,11 +5,11 @@ The first writes JSON and figures to the run's folder; the second draws psi-dist
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
-from dcp.cli.working import beside, print_table, require_picture, save_both, show, working
+from dcp.cli.working import beside, print_table, require_picture, save_both, working
 from dcp.errors import UserError
 
 
@@ -45,8 +45,8 @@ def main(argv: list[str]) -> int:
     if options.out and len(options.runs) > 1:
         raise UserError("--out is one folder, but several runs would write into it: leave it out, or name one run")
     from dcp.lab.diagnose import PARTS, diagnose, require_parts
-    from dcp.lab.diagnose.results import FOLDER, write_diagnosis
-    from dcp.lab.result_tables import require_writable
+    from dcp.lab.diagnose.results import COLUMNS, FOLDER, findings, write_diagnosis
+    from dcp.lab.result_tables import Row, Table, require_writable
     from dcp.lab.targets import environment_of, open_target, require_psi
     from dcp.machine import compiling
 
@@ -65,28 +65,12 @@ def main(argv: list[str]) -> int:
             content = diagnose(target, options.env, parts=parts, tell=say, **sizes)
             say("figures" if options.figures else "files")
             files = write_diagnosis(folder, content, options.figures)
-        _show(content, files)
+        title = f"{content['policy']} on {content['env']}, {content['states']} states of {content['episodes']} episodes"
+        rows = tuple(Row(finding.cells) for finding in findings(content))
+        notes = tuple(f"Note: {note}." for note in content["notes"])
+        print_table(Table("diagnosis", title, COLUMNS, rows, notes))
+        print(f"Wrote {', '.join(map(str, files))}.")
     return 0
-
-
-def _show(content: dict[str, Any], files: list[Path]) -> None:
-    from rich.table import Table
-
-    from dcp.lab.diagnose.results import findings
-
-    title = f"{content['policy']} on {content['env']}, {content['states']} states of {content['episodes']} episodes"
-    table = Table("", title=title, title_justify="left")
-    table.add_column("value", justify="right")
-    table.add_column("95% interval", justify="right")
-    table.add_column("to compare with")
-    for group in findings(content):
-        for row in group:
-            table.add_row(row.measure, row.text, row.interval, row.beside)
-        table.add_section()
-    show(table)
-    for note in content["notes"]:
-        print(f"Note: {note}.")
-    print(f"Wrote {', '.join(map(str, files))}.\n")
 
 
 # `dcp landscape`

@@ -234,11 +234,9 @@ def repeat(targets: list[Target]) -> int:
         for name, value in training_scores(trial.all).items():
             if name not in then:  # a run of before this column
                 continue
-            equal = value == then[name]
-            rows.append(
-                Row(tuple(map(Cell, (name, repr(then[name]), repr(float(value)), "equal" if equal else "other"))))
-            )
-            same &= equal
+            texts = name, repr(then[name]), repr(float(value)), "equal" if value == then[name] else "other"
+            rows.append(Row(tuple(map(Cell, texts))))
+            same &= value == then[name]
         title = f"{target.label}, evaluation {index + 1}"
         print_table(Table("as_logged", title, ("", "logged", "now", ""), tuple(rows)))
     if same:

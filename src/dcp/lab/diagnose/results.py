@@ -40,7 +40,7 @@ FOLDER, FILE = "diagnosis", "diagnosis.json"
 DIAGNOSIS_SCHEMA = 1  # of the files that can be read here
 UNKNOWN = "-"
 MOST_OVERVIEWS = 6  # in a page; the table has every run
-COLUMNS = ("environment", "run", "measure", "value", "95% interval", "to compare with")
+COLUMNS = ("measure", "value", "95% interval", "to compare with")
 NOTES = (
     "Intervals are over episodes (over the maze: goals) of one agent and do not cover other seeds.",
     "A waypoint z is on the way if the detour through it is shorter than the radius within which a goal is reached.",
@@ -89,10 +89,15 @@ class Finding(NamedTuple):
     beside: str  # to compare with
     value: float | None
 
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        number = absent() if self.text == UNKNOWN else Cell(self.text, self.value)
+        return Cell(self.measure), number, Cell(self.interval), Cell(self.beside)
 
-def findings(content: Content) -> list[list[Finding]]:
-    """Return a group of rows for each part that was measured."""
-    return [list(word(content[name])) for name, word in _WORDS.items() if content.get(name)]
+
+def findings(content: Content) -> list[Finding]:
+    """Return the rows of every part that was measured."""
+    return [finding for name, word in _WORDS.items() if content.get(name) for finding in word(content[name])]
 
 
 def _gaps_in_words(part: Content) -> Iterator[Finding]:
@@ -191,15 +196,13 @@ def diagnosis_sections(collection: Collection) -> list[Section]:
                 content = read_diagnosis(run.folder)
                 if content is None:
                     continue
-                new = [finding for group in findings(content) for finding in group]
+                measured = findings(content)
                 make = figures(content).get(OVERVIEW)
             except (UserError, LookupError, TypeError, ValueError, AttributeError) as error:
                 remarks.append(f"{run.folder} has no readable diagnosis: {error}.")
                 continue
-            for each in new:
-                number = absent() if each.value is None else Cell(each.text, each.value)
-                words = (Cell(env), Cell(f"{method}, seed {run.seed}"), Cell(each.measure))
-                rows.append(Row((*words, number, Cell(each.interval), Cell(each.beside)), env, method))
+            whose = Cell(env), Cell(f"{method}, seed {run.seed}")
+            rows += [Row((*whose, *each.cells), env, method) for each in measured]
             if make is not None:
                 caption = f"{env}, {method}, seed {run.seed}: what its representation knows, next to the truth."
                 drawn.append(FigureSpec(f"diagnosis_{env}_{method}_{run.seed}", caption, make, env, method))
@@ -207,7 +210,7 @@ def diagnosis_sections(collection: Collection) -> list[Section]:
         return []
     if drawn[MOST_OVERVIEWS:]:
         remarks.append(f"{len(drawn) - MOST_OVERVIEWS} further overviews are in the folders `<run>/{FOLDER}`.")
-    table = Table("diagnoses", "What representations know", COLUMNS, tuple(rows), NOTES)
+    table = Table("diagnoses", "What representations know", ("environment", "run", *COLUMNS), tuple(rows), NOTES)
     text = " ".join(["Agents that `dcp diagnose` has measured.", *remarks])
     return [Section("Diagnoses", "diagnoses", tuple(drawn[:MOST_OVERVIEWS]), (table,) if rows else (), text)]
 
