@@ -4,8 +4,6 @@ import dataclasses
 import json
 import math
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import jax
 import numpy as np
@@ -18,7 +16,6 @@ from dcp.errors import UserError
 from dcp.evaluation import Measures, evaluation_key, training_scores
 from dcp.lab.targets import environment_of, open_target
 from dcp.lab.trial import (
-    COMPILING,
     Trial,
     arena_for,
     as_csv,
@@ -27,12 +24,11 @@ from dcp.lab.trial import (
     evaluate,
     goal_set_key,
     paired,
-    sweep,
     write_results,
 )
 from dcp.policies.exports import export_policy, load_exported
 from dcp.policies.policy_file import save_policy
-from dcp.policies.wrappers import HostPolicy, PeriodicBurst, SampledPolicy
+from dcp.policies.wrappers import PeriodicBurst, SampledPolicy
 from dcp.runs.training import TrainedRun
 
 FEW = {"episodes": 16, "seeds": (3,)}  # the run's own number of episodes: its program serves again
@@ -166,14 +162,6 @@ def test_a_run_without_a_policy_gets_a_sentence(tiny_run: TrainedRun, tmp_path: 
         evaluate(tmp_path)
 
 
-def test_a_second_evaluation_of_its_kind_is_not_compiled_again(tiny_run: TrainedRun):
-    evaluate(tiny_run.folder, **FEW)
-    steps: list[str] = []
-    target = open_target(tiny_run.folder)
-    arena_for(target, episodes=16, seeds=(5,)).trial(target.policy, tell=steps.append)
-    assert "running" in steps and COMPILING not in steps
-
-
 def test_an_exported_policy_in_python_restarts_its_burst_with_each_seed(tiny_run: TrainedRun, tmp_path: Path):
     """Of 250 steps and P = 100, the second seed's episodes would else begin in mid-period."""
     path = export_policy(tiny_run.folder, "numpy", tmp_path / "policy.npz", (100, 10))
@@ -201,44 +189,6 @@ def test_a_policy_and_its_metadata_are_read_at_once(tiny_run: TrainedRun, monkey
     target = open_target(tiny_run.folder)
     assert target.about["method"] == "dcp"
     assert len(readings) == 1
-
-
-POLICY = HostPolicy(lambda state, goal: state)
-Outcome = tuple[list[int], list[int]]  # success, time near goal
-
-
-class FakeArena:
-    """Gives each burst what the table says, on the first episodes; others are told by their keys."""
-
-    seeds = (0,)
-
-    def __init__(self, outcomes: dict[tuple[int, int], Outcome]):
-        self.outcomes = outcomes
-
-    def trial(self, policy: Any, keys: Any = None) -> Any:
-        burst = (getattr(policy, "period", 0), getattr(policy, "length", 0))
-        success, near = self.outcomes.get(burst, ([0, 0], [0, 0]))
-        measures = SimpleNamespace(success=np.array(success), time_near_goal=np.array(near))
-        return SimpleNamespace(all=measures, burst=burst, other=keys is not None)
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "best"),
-    [
-        ({(50, 10): ([1, 0], [9, 0]), (100, 10): ([1, 1], [1, 1])}, (100, 10)),  # success goes first
-        ({(50, 10): ([1, 0], [9, 0]), (100, 10): ([0, 1], [0, 5])}, (50, 10)),  # then time near goal
-        ({(50, 10): ([1, 1], [5, 5]), (100, 10): ([1, 1], [5, 5])}, (100, 10)),  # then the fewer random steps
-        ({(100, 10): ([1, 1], [5, 5]), (50, 10): ([1, 1], [5, 5])}, (100, 10)),  # in whichever order they are tried
-    ],
-)
-def test_the_best_burst_is_chosen_by_success_then_by_time_then_by_fewer_random_steps(outcomes, best):
-    found: Any = sweep(FakeArena(outcomes), POLICY, list(outcomes))  # pyright: ignore[reportArgumentType]
-    assert found.best == best
-    assert [(one.burst, one.other) for one in (found.without, found.confirmed_without, found.confirmed)] == [
-        ((0, 0), False),
-        ((0, 0), True),
-        (best, True),
-    ]
 
 
 # Intervals, pairs and files of `dcp eval`, by hand.

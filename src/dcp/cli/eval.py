@@ -22,22 +22,17 @@ from dcp.lab.statistics import Interval
 from dcp.lab.targets import Target, open_target, require_psi
 from dcp.lab.trial import (
     Arena,
-    Paired,
-    Sweep,
     Trial,
     arena_for,
     as_json,
-    combinations,
     estimates,
     paired,
-    sweep,
     variant,
     write_results,
 )
 from dcp.machine import compiling
 from dcp.policies.exports import is_exported
 from dcp.policies.policy import Policy
-from dcp.policies.wrappers import is_random
 
 if TYPE_CHECKING:
     from dcp.cli.share import RecordOptions
@@ -47,7 +42,6 @@ LONGEST_NAME = 200  # bytes, of a file name without its suffix
 REACH_AT = (0.1, 0.25, 0.5, 0.75, 1.0)  # shares of an episode's length
 COLUMNS = ("policy", "success once (%)", "time near goal", "first reach", "final distance", "saturation (%)")
 COLUMNS += ("sign flips (%)", "diverged")
-SWEEP_COLUMNS = ("burst", "random share (%)", "success once (%)", "its gain", "time near goal", "its gain")
 
 
 @dataclass(frozen=True)
@@ -74,12 +68,6 @@ class EvalOptions:
     """W L: after W steps without progress intervene for L steps. Default: 90 10, and 90 100 for reaim."""
     pool_seed: str | None = None
     """A file of visited states for reaim, as `dcp train` takes. Default: the pool of the run's checkpoint."""
-    burst_sweep: bool = False
-    """Try every burst of --periods and --lengths, and confirm the best on other episodes."""
-    periods: tuple[int, ...] = (50, 100, 200)
-    """P of the sweep."""
-    lengths: tuple[int, ...] = (5, 10, 20)
-    """L of the sweep."""
     stochastic: bool = False
     """Explore as in training: draw actions instead of using the actor's mean."""
     as_logged: bool = False
@@ -98,10 +86,7 @@ def main(argv: list[str]) -> int:
     arenas = [_arena(target, options) for target in targets]  # report every mistake before the slow work starts
     if options.as_logged:
         return repeat(targets)
-    bursts = combinations(options.periods, options.lengths) if options.burst_sweep else []
     require_writable_results(targets, options.out)
-    if options.burst_sweep:
-        return sweep_bursts(targets, arenas, bursts, options)
     return evaluate(targets, arenas, options)
 
 
@@ -120,7 +105,7 @@ def arena_of(target: Target, options: "EvalOptions | RecordOptions", randomize: 
 def _arena(target: Target, options: EvalOptions) -> Arena:
     variant(target.policy, options.burst, options.stochastic)
     _interventions(target, options)
-    if target.burst and (options.burst or options.burst_sweep):
+    if target.burst and options.burst:
         raise UserError(f"{target.label} already has a burst inside: leave out --burst, or export it without one")
     return arena_of(target, options, options.randomize)
 
@@ -129,19 +114,12 @@ def _require_sense(options: EvalOptions) -> None:
     if not options.runs:
         such = f", such as {zoo_names()[0]}" if zoo_names() else ""
         raise UserError(f"nothing to evaluate: name a run's folder, a policy file or one of the zoo{such}")
-    plain = EvalOptions()
-    if not options.burst_sweep and (options.periods, options.lengths) != (plain.periods, plain.lengths):
-        raise UserError("--periods and --lengths belong to a sweep: add --burst-sweep, or give --burst P L")
     if options.burst_first and not options.burst:
         raise UserError("--burst-first says where in each period a burst is: add --burst")
-    if options.burst and options.burst_sweep:
-        raise UserError("--burst tries one burst and --burst-sweep many: give only one of them")
     if (options.stall or options.pool_seed) and not options.intervention:
         raise UserError("--stall and --pool-seed belong to an intervention: add --intervention, such as stalled_burst")
-    if options.intervention and options.burst_sweep:
-        raise UserError("--burst-sweep tries bursts alone: leave out --intervention")
     elsewhere = options.env or options.physics or options.randomize
-    if options.as_logged and (elsewhere or options.burst or options.burst_sweep or options.intervention):
+    if options.as_logged and (elsewhere or options.burst or options.intervention):
         raise UserError(
             "--as-logged repeats the run's own evaluation: leave out --env, --physics, --randomize, "
             "bursts and interventions"
@@ -185,38 +163,6 @@ def evaluate(targets: list[Target], arenas: list[Arena], options: EvalOptions) -
     _explain(trials)
     compare(trials)
     _say_where(written)
-    return 0
-
-
-def sweep_bursts(
-    targets: list[Target], arenas: list[Arena], bursts: list[tuple[int, int]], options: EvalOptions
-) -> int:
-    written, results = [], []
-    for target, arena, mark in zip(targets, arenas, _marks(targets, options.out), strict=True):
-        what = f"{target.label} on {arena.env.spec.name}"
-        with working() as say:
-            say(f"{what}: {len(bursts)} bursts")
-            policy = variant(target.policy, None, options.stochastic)
-            swept = sweep(arena, policy, bursts, lambda done, say=say, label=target.label: say(f"{label}: {done} done"))
-        gains = {burst: paired(swept.without.all, trial.all) for burst, trial in swept.tried.items()}
-        confirmed = paired(swept.confirmed_without.all, swept.confirmed.all)
-        content = as_json(swept.confirmed, {**_about(target, arena, options), "burst": list(swept.best)}) | {
-            "paired": confirmed.as_json(),
-            "tried": [
-                {"burst": list(b), "success_once": t.all.summary()["success_once"], "paired": gains[b].as_json()}
-                for b, t in swept.tried.items()
-            ],
-            "without_burst": as_json(swept.confirmed_without, {"burst": None}),
-        }
-        results.append(content)
-        name = file_name(target, arena, options, None, f"_sweep{mark}")
-        written += write_results(options.out or target.home, name, content, swept.confirmed)
-        if not options.json:
-            _show_sweep(what, swept, gains, confirmed)
-    if options.json:
-        print_json(results)
-    else:
-        _say_where(written)
     return 0
 
 
@@ -371,28 +317,6 @@ def require_writable_results(targets: list[Target], out: Path | None) -> None:
         require_writable(target.results_dir(EVALS_DIR) if out is None else out / EVALS_DIR)
 
 
-def _show_sweep(title: str, swept: Sweep, gains: dict[tuple[int, int], Paired], confirmed: Paired) -> None:
-    best = f"P {swept.best[0]}, L {swept.best[1]}"
-    rows = [_burst_row("none", None, swept.without, None)]
-    for burst, trial in swept.tried.items():
-        label = f"P {burst[0]}, L {burst[1]}" + (" *" if burst == swept.best else "")
-        rows.append(_burst_row(label, burst, trial, gains[burst]))
-    rows.append(_burst_row("confirmed: none", None, swept.confirmed_without, None))
-    rows.append(_burst_row(f"confirmed: {best}", swept.best, swept.confirmed, confirmed))
-    print_table(Table("sweep", title, SWEEP_COLUMNS, tuple(rows)))
-    print(
-        f"Best: {best}. On {len(swept.confirmed.all.success)} other episodes it changes success by "
-        f"{_share(confirmed.success_once, sign=True).text} points (95%)."
-    )
-    if swept.tried[swept.best].all.success.mean() <= swept.without.all.success.mean():
-        print("None of these bursts reached more goals than no burst.")
-
-
-def random_share(burst: tuple[int, int], episode_length: int) -> float:
-    """Return the share of random steps: L / P over whole periods; an episode may end before its last burst."""
-    return float(np.mean(is_random(np.arange(episode_length), *burst)))
-
-
 def _trial_row(label: str, trial: Trial) -> Row:
     e = estimates(trial.all)
     cells = (
@@ -406,15 +330,6 @@ def _trial_row(label: str, trial: Trial) -> Row:
         Cell(f"{int(trial.all.diverged.sum())} of {len(trial.all.success)}"),
     )
     return Row(cells)
-
-
-def _burst_row(label: str, burst: tuple[int, int] | None, trial: Trial, gain: Paired | None) -> Row:
-    e = estimates(trial.all)
-    share = Cell("") if burst is None else number(100.0 * random_share(burst, trial.episode_length))
-    gains = Cell(""), Cell("")
-    if gain is not None:
-        gains = _share(gain.success_once, sign=True), _steps(gain.time_near_goal, sign=True)
-    return Row((Cell(label), share, _share(e["success_once"]), gains[0], _steps(e["time_near_goal"]), gains[1]))
 
 
 def _explain(trials: list[tuple[str, Trial]]) -> None:

@@ -106,8 +106,6 @@ def _unfit(record: EvalRecord, run: Run) -> str:
         return f"schema_version {version!r}, and this version reads {RESULT_SCHEMA}"
     if not run.config or any(record.about.get(name) != run.config[name] for name in ("env", "method", "seed")):
         return "of a policy of another run"
-    if "tried" in content:
-        return "a sweep, whose burst was chosen by its result"
     if content.get("burst_first"):
         return "a burst in the first steps of each period, where the others are in the last"
     if content.get("burst_inside"):

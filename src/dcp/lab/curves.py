@@ -85,22 +85,9 @@ def plot_methods(
             axes.fill_between(at, low, high, color=colour, alpha=0.14, linewidth=0, zorder=1)
         if not len(at):
             count += ", never evaluated at the same step"
-        dot = "o" if len(at) == 1 else None  # a line through one point is invisible
+        dot = "o" if len(at) == 1 or len(runs) == len(methods) == 1 else None  # a line through one point is invisible
         axes.plot(at, together.mean, color=colour, marker=dot, markersize=3.5, label=f"{label} ({count})", zorder=3)
     _dress(axes, metric, x)
-
-
-def run_figure(run: Columns, title: str, method: str) -> Figure:
-    """Draw both metrics of one run, with a dot per evaluation; a metric that was not recorded has no panel."""
-    shown = [metric for metric in METRICS if metric in run]
-    if not shown:
-        raise UserError(f"nothing to plot: this run recorded none of {', '.join(METRICS)}")
-    with house_style():
-        figure, panels = _panels(len(shown), title)
-        for axes, metric in zip(panels, shown, strict=True):
-            axes.plot(*curve(run, metric), color=colours([method])[method], marker="o", markersize=3.5, zorder=3)
-            _dress(axes, metric, "steps")
-    return figure
 
 
 def methods_figure(
@@ -119,7 +106,9 @@ def methods_figure(
     if not shown:
         raise UserError(f"nothing to plot: no run recorded {X_COLUMNS[x]!r} and one of {', '.join(METRICS)}")
     with house_style():
-        figure, panels = _panels(len(shown), title)
+        figure = Figure(figsize=(4.4 * len(shown), 3.2), layout="constrained")
+        figure.suptitle(title, color=INK, fontsize=11)
+        panels = figure.subplots(1, len(shown), squeeze=False)[0]
         for axes, (metric, runs) in zip(panels, shown.items(), strict=True):
             plot_methods(axes, runs, metric, x, colour_of)
         handles, labels = panels[0].get_legend_handles_labels()
@@ -140,12 +129,6 @@ def strip_figure(collection: Collection) -> Figure:
                 axes.legend(fontsize=7)
             column[0].set_title(environment, fontsize=10)
     return figure
-
-
-def _panels(count: int, title: str) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(4.4 * count, 3.2), layout="constrained")
-    figure.suptitle(title, color=INK, fontsize=11)
-    return figure, [figure.add_subplot(1, count, i + 1) for i in range(count)]
 
 
 def _dress(axes: Axes, metric: str, x: XAxis) -> None:

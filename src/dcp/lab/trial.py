@@ -1,5 +1,5 @@
 """Evaluate policies on frozen sets of episodes, and write the results. The seed, the environment and their number
-decide each set. From Python, call `evaluate`; `sweep` finds the best burst.
+decide each set. From Python, call `evaluate`.
 """
 
 import csv
@@ -33,8 +33,7 @@ from dcp.types import Array, EnvSpec
 EPISODES = 128
 EVAL_STREAM = 0x676F616C  # an evaluation index that training never reaches, so every run sees new episodes
 NUMBERS = 3  # kept of each step of an episode, as 32 bits: a distance, three flags, the saturation; and signs
-COMPILING = "compiling (up to a minute under simulated physics, the first time)"
-CONFIRMATION = EVAL_STREAM + 1  # the second set of each seed
+COMPILES = "the first time it compiles, under simulated physics for up to a minute"
 RESULT_SCHEMA = 1  # of the files of results
 _EPISODE_COLUMNS = ("success", "first_reach", "time_near_goal", "start_distance", "final_distance", "saturation")
 _EPISODE_COLUMNS += ("action_flips",)
@@ -42,22 +41,6 @@ _EPISODE_COLUMNS += ("action_flips",)
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class Program:
-    """A jitted function whose compilation can be waited for by itself, so that a user sees what takes the time."""
-
-    def __init__(self, run: Any):
-        self._run, self._made = run, {}
-
-    def compiled_for(self, *args: Any, on_compile: Callable[[], object] = int) -> Callable[..., Any]:
-        """Return the executable for arguments like these, compiled once; `on_compile` is called before."""
-        leaves, tree = jax.tree.flatten(args)
-        like = tuple((jax.typeof(leaf), getattr(leaf, "sharding", None)) for leaf in leaves)
-        if (tree, like) not in self._made:
-            on_compile()
-            self._made[tree, like] = self._run.lower(*args).compile()
-        return self._made[tree, like]
 
 
 def cached_by_env(make: Callable[P, R]) -> Callable[P, R]:
@@ -155,7 +138,8 @@ class Arena:
             run = deployment.episodes
         else:
             policy = split.everywhere(policy)
-            run = _program(deployment).compiled_for(policy, keys[0], on_compile=lambda: tell(COMPILING))
+            run = _program(deployment)
+            tell(COMPILES)
         by_seed = []
         for number, key in enumerate(keys, 1):
             tell(f"running, seed {number} of {len(keys)}" if len(keys) > 1 else "running")
@@ -164,8 +148,8 @@ class Arena:
 
 
 @cached_by_env
-def _program(deployment: Deployment) -> Program:
-    return Program(compiling.jit(deployment.episodes))
+def _program(deployment: Deployment) -> Callable[[Policy, Array], Any]:
+    return compiling.jit(deployment.episodes)
 
 
 def require_room(spec: EnvSpec, episodes: int, length: int, numbers: int) -> None:
@@ -252,46 +236,6 @@ def evaluate(
         episode_length=episode_length,
     )
     return arena.trial(variant(target.policy, burst, stochastic))
-
-
-class Sweep(NamedTuple):
-    without: Trial
-    tried: dict[tuple[int, int], Trial]  # (P, L) -> its trial, on the same episodes
-    best: tuple[int, int]
-    confirmed_without: Trial  # on other episodes
-    confirmed: Trial
-
-
-def combinations(periods: Sequence[int], lengths: Sequence[int]) -> list[tuple[int, int]]:
-    bursts = [(period, length) for period in periods for length in lengths if 0 < length < period]
-    if not bursts:
-        raise UserError("the sweep has no burst with 0 < L < P: give other --periods and --lengths")
-    return bursts
-
-
-def sweep(
-    arena: Arena, policy: Policy, bursts: Sequence[tuple[int, int]], on_trial: Callable[[str], object] = len
-) -> Sweep:
-    """Try bursts on one set of episodes and confirm the best on another, because the best of many is partly luck.
-
-    P and L are arguments of one program, so all bursts together are compiled once.
-    """
-
-    def trial(burst: tuple[int, int] | None, confirm: bool = False) -> Trial:
-        keys = [evaluation_key(seed, CONFIRMATION) for seed in arena.seeds] if confirm else None
-        trial = arena.trial(with_burst(policy, *burst) if burst else policy, keys)
-        on_trial(f"P {burst[0]}, L {burst[1]}" if burst else "no burst")
-        return trial
-
-    def merit(burst: tuple[int, int]) -> tuple[float, float, float]:
-        """Rank by success, then by time near goal, then by the smaller share of random steps."""
-        measures = tried[burst].all
-        return float(measures.success.mean()), float(measures.time_near_goal.mean()), -burst[1] / burst[0]
-
-    without = trial(None)
-    tried = {burst: trial(burst) for burst in bursts}
-    best = max(tried, key=merit)
-    return Sweep(without, tried, best, trial(None, confirm=True), trial(best, confirm=True))
 
 
 # What an evaluation found: intervals over episodes, and the files in the run's folder.
