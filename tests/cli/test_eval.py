@@ -136,7 +136,7 @@ def test_two_policies_are_compared_on_the_same_episodes(run: Path, capsys):
     copy = shutil.copytree(run, run.parent / "copy")
     assert main(["eval", str(run), str(copy)]) == 0
     shown = capsys.readouterr().out
-    assert f"{copy} minus {run}, on the same episodes: success +0.0" in shown
+    assert f"{copy} minus {run}, on the same episodes: success 0.0 (" in shown
     assert "0 won, 16 tied, 0 lost" in shown
 
 
