@@ -246,10 +246,10 @@ def trial() -> Trial:
 
 
 def test_distances_in_a_maze_are_along_its_paths(trial: Trial):
-    """From (1, 1) round the U to (3, 1): six cells; straight it is two."""
+    """From (1, 1) round the U's corners (1.5, 2.5) and (2.5, 2.5) to (3, 1); straight it is two."""
     kind, lengths = trial.distances
     assert kind == "path"
-    assert lengths.tolist() == [6.0] * 4
+    assert_allclose(lengths, [2.0 * math.hypot(0.5, 1.5) + 1.0] * 4, rtol=1e-6)
     assert trial.all.start_distance.tolist() == [2.0] * 4
 
 

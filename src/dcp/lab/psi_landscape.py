@@ -19,7 +19,6 @@ from dcp.lab.paths import (
     POINTS_PER_CELL,
     TruePaths,
     cell_points,
-    farthest_goal,
     grid_axes,
     grid_points,
     require_free,
@@ -247,7 +246,7 @@ def goal_of(env: Environment, goal: Sequence[float] | np.ndarray | None) -> np.n
     """Return [G]: the given goal, else the centre of the goal cell that is farthest by path."""
     layout, size = plane_of(env.spec), env.spec.goal_size
     if goal is None:
-        return np.append(farthest_goal(layout), _rest(env)).astype(np.float64)
+        return np.append(layout.farthest_goal(), _rest(env)).astype(np.float64)
     if len(goal) not in (2, size):
         raise UserError(f"a goal of {env.spec.name} has {size} numbers, not {len(goal)}: give --goal X Y")
     require_free(layout, np.asarray(goal[:2]))

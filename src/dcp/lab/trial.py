@@ -18,7 +18,7 @@ import numpy as np
 from dcp.envs.base import Environment
 from dcp.errors import UserError
 from dcp.evaluation import Deployment, Measures, evaluation_key, measure
-from dcp.lab.paths import path_lengths
+from dcp.lab.paths import TruePaths
 from dcp.lab.result_tables import finite, writing_to
 from dcp.lab.run_collection import EVALS_DIR
 from dcp.lab.statistics import Interval, Paired, episode_interval, paired_episodes, success_interval, weighted_interval
@@ -95,7 +95,7 @@ class Trial:
         """Return start-to-goal distances [episodes of all seeds]: along a maze's paths, else straight."""
         state, goal = self.spec.split(self.all.start)
         if self.spec.maze is not None and self.spec.goal_dims == self.spec.maze_dims:
-            lengths = path_lengths(self.spec.maze, self.spec.achieved(state), goal)
+            lengths = TruePaths(self.spec.maze).lengths(self.spec.achieved(state), goal)
             if np.all(np.isfinite(lengths)):
                 return "path", lengths
         return "straight", self.all.start_distance

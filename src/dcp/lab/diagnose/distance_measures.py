@@ -1,13 +1,12 @@
 """Measure whether an agent's learned distance is a measure of time. The part takes a `Study`, as all do."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from dcp.lab.diagnose.visited_states import Result, Study, Visits
 from dcp.lab.episodes import distances
-from dcp.lab.statistics import UNKNOWN, Interval, clustered_statistic, spearman
+from dcp.lab.statistics import Interval, clustered_statistic, spearman
 
 PAIRS = 2000
 LONGEST = 100  # steps: 1 / (1 - discount); the critic has seen few pairs beyond
@@ -28,7 +27,7 @@ def calibration(study: Study) -> Result:
 
     Hindsight pairs are two states of one episode up to its first success, like the critic's training pairs. Their time
     runs from the first state until the agent first came within the threshold of the second: an agent that waits there
-    is not farther away. A perfect measure of time has rank correlation 1 and a line through zero.
+    is not farther away. A perfect measure of time has rank correlation 1.
     """
     policy, visits, seed = study.policy, study.visits, study.seed
     achieved = visits.spec.achieved(visits.states)  # [T + 1, H, G]
@@ -50,9 +49,9 @@ def calibration(study: Study) -> Result:
         "steps_to_goal": (left, np.asarray(toward), at[:, 1]),
         "true_way": (ways, np.asarray(across), visits.episode),
     }
-    fits = {name: _fit(*cloud) for name, cloud in clouds.items()}
+    orders = {name: {"rank_correlation": rank_correlation(*cloud).as_json()} for name, cloud in clouds.items()}
     drawn = {name: {"x": x[:DRAWN], "d_psi": d_psi[:DRAWN]} for name, (x, d_psi, _) in clouds.items()}
-    return {**fits, "episodes_that_reach": reach, "longest": LONGEST}, drawn
+    return {**orders, "episodes_that_reach": reach, "longest": LONGEST}, drawn
 
 
 def hindsight_pairs(visits: Visits, seed: int, count: int = PAIRS) -> Pairs:
@@ -70,28 +69,8 @@ def hindsight_pairs(visits: Visits, seed: int, count: int = PAIRS) -> Pairs:
     return Pairs(episode[way], start[way], (start + apart)[way], steps[way])
 
 
-def _fit(x: np.ndarray, d_psi: np.ndarray, episodes: np.ndarray) -> dict[str, Any]:
-    """Compare d_psi with x: rank correlation, line, and the number of pairs."""
-    known = np.isfinite(x) & np.isfinite(d_psi)
-    x, d_psi, episodes = x[known].astype(float), d_psi[known].astype(float), episodes[known]
-    order = rank_correlation(x, d_psi, episodes).as_json()
-    return {"rank_correlation": order, **line(x, d_psi, episodes), "pairs": len(x)}
-
-
 def rank_correlation(x: np.ndarray, y: np.ndarray, episodes: np.ndarray) -> Interval:
-    """Return Spearman's correlation of x [K] and y [K] with a bootstrap interval over these episodes [K]."""
+    """Return Spearman's correlation of the finite x [K] and y [K], with a bootstrap interval over episodes [K]."""
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y, episodes = x[known], y[known], episodes[known]
     return clustered_statistic(lambda rows: spearman(x[rows], y[rows]), episodes)
-
-
-def line(x: np.ndarray, y: np.ndarray, episodes: np.ndarray) -> dict[str, Any]:
-    """Fit y = intercept + slope x by least squares; r2 is the share of y's variance that it explains."""
-    if len(x) < 3 or np.ptp(x) == 0.0:
-        return {"slope": UNKNOWN.as_json(), "intercept": float("nan"), "r2": float("nan")}
-    fit: Any = stats.linregress(x, y)
-
-    def slope_of(rows: np.ndarray) -> float:
-        fit: Any = stats.linregress(x[rows], y[rows]) if np.ptp(x[rows]) > 0.0 else None
-        return float(fit.slope) if fit else float("nan")
-
-    slope = clustered_statistic(slope_of, episodes).as_json()
-    return {"slope": slope, "intercept": float(fit.intercept), "r2": float(fit.rvalue**2)}

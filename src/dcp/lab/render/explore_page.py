@@ -24,7 +24,7 @@ from dcp.errors import UserError
 from dcp.lab.episodes import Episode, ShownPolicy, pooled_command, sees_direction, visited_pool
 from dcp.lab.landscape_figure import COLOURS as RAMP
 from dcp.lab.pages import asset, exact, theme, whole_page
-from dcp.lab.paths import TruePaths, farthest_goal
+from dcp.lab.paths import TruePaths
 from dcp.lab.render import COLOURS
 from dcp.lab.render.video import FPS, maze_plane, packed_episode
 from dcp.lab.style import BLUE, ON_DARK, ORANGE, colours, human_count
@@ -182,7 +182,7 @@ def _first(env: Environment, panels: Sequence[Panel]) -> tuple[np.ndarray, np.nd
         return np.zeros(spec.state_size), np.asarray(episode.goal, np.float64)
     state, goal = (np.asarray(x, np.float64) for x in spec.split(jax.jit(env.reset)(jax.random.key(0)).obs))
     if isinstance(env, PointMaze):
-        state[:2], goal = env.layout.cells("r")[0], farthest_goal(env.layout)
+        state[:2], goal = env.layout.cells("r")[0], env.layout.farthest_goal()
     return state, np.asarray(goal, np.float64)
 
 
