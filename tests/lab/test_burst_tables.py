@@ -102,9 +102,9 @@ def test_the_papers_row_over_all_stands_beside_its_nine_environments(tmp_path: P
 @pytest.mark.parametrize(
     ("steps", "settings", "reason"),
     [
-        (1_000_000, {}, "1,000,000 steps (there 50,000,000)"),
-        (50_000_000, {"network": "residual", "depth": 4}, "network residual (there mlp); depth 4 (there 2)"),
-        (50_000_000, {"fidelity": "fixed"}, "fidelity fixed (there paper)"),
+        (1_000_000, {}, "1,000,000 steps instead of 50,000,000"),
+        (50_000_000, {"network": "residual", "depth": 4}, "network residual instead of mlp; depth 4 instead of 2"),
+        (50_000_000, {"fidelity": "fixed"}, "fidelity fixed instead of paper"),
     ],
 )
 def test_a_policy_of_other_settings_or_steps_has_no_value_of_the_paper_beside_it(tmp_path, steps, settings, reason):

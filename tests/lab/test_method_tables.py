@@ -115,13 +115,13 @@ def test_a_residual_crl_with_forward_infonce_and_a_narrow_dcp_have_no_value_of_t
     table, summary = success_table(tmp_path), summary_table(found)
     assert summary is not None
     crl = (
-        "ant_hardest_maze, crl: not beside the paper's values, because of batch_size 512 (there 256); "
-        "updates_per_iteration 800 (there the method's own); contrastive_loss forward (there backward); "
-        "network residual (there mlp); depth 4 (there 2)."
+        "ant_hardest_maze, crl: not beside the paper's values, because of batch_size 512 instead of 256; "
+        "updates_per_iteration 800 instead of the method's own; contrastive_loss forward instead of backward; "
+        "network residual instead of mlp; depth 4 instead of 2."
     )
     dcp = (
-        "ant_hardest_maze, dcp: not beside the paper's values, because of fidelity fixed (there paper); "
-        "final_goal_share 0.5 (there 0.0); discount 0.95 (there 0.99); width 64 (there 256)."
+        "ant_hardest_maze, dcp: not beside the paper's values, because of fidelity fixed instead of paper; "
+        "final_goal_share 0.5 instead of 0.0; discount 0.95 instead of 0.99; width 64 instead of 256."
     )
     for each in (table, summary):
         assert not any("paper" in column for column in each.columns)
@@ -138,10 +138,10 @@ def test_only_the_group_of_other_settings_loses_its_value(tmp_path: Path):
     shown = {(row.environment, row.method): row.cells[table.columns.index("10M paper")] for row in table.rows}
     assert shown["ant_u_maze", "dcp"].text == "40.4 ± 9.5"
     assert [cell.text for key, cell in shown.items() if key != ("ant_u_maze", "dcp")] == ["\u2013"] * 3
-    assert shown["ant_big_maze", "crl"].hover == "batch_size 512 (there 256)"
+    assert shown["ant_big_maze", "crl"].hover == "batch_size 512 instead of 256"
     told = [note for note in table.notes if "not beside" in note]
     assert [note.partition(":")[0] for note in told] == ["ant_big_maze, crl", "ant_u_maze on ant_u_maze_eval, crl"]
-    assert told[1].endswith("because of evaluated on ant_u_maze_eval (there ant_u_maze).")
+    assert told[1].endswith("because of evaluated on ant_u_maze_eval instead of ant_u_maze.")
 
 
 def test_one_seed_has_no_interval_and_no_marker(tmp_path: Path):

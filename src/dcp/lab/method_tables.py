@@ -319,14 +319,14 @@ def _mean(values: dict[int, float]) -> Cell:
 
 def _arrow(part: MethodPair, method: str, baseline: str, paper: str | None) -> Cell:
     sides = [list(side.values()) for side in (part.ours, part.theirs)]
-    found = verdict(*sides)
-    if found == "unknown":
+    sign = verdict(*sides)
+    if sign == "unknown":
         return absent("a mean is not known")
     hover = f"{method} {_mean(part.ours).text}, {baseline} {_mean(part.theirs).text}"
     if part.has_few_seeds:
         return Cell(UNDECIDED, hover=hover)
-    marker = DIFFERS if paper and paper != found else ""
-    return Cell(_sign(found, method, baseline), marker=marker, hover=f"{hover}, d = {effect_size(*sides):.2f}")
+    marker = DIFFERS if paper and paper != sign else ""
+    return Cell(_sign(sign, method, baseline), marker=marker, hover=f"{hover}, d = {effect_size(*sides):.2f}")
 
 
 def _published_arrow(part: MethodPair, method: str, baseline: str, paper: str | None) -> Cell:
@@ -389,10 +389,10 @@ def differences(run: Run, published: Mapping[str, Any]) -> list[str]:
         (_name_there(run.method) in published["values"], f"no {run.method} there whose settings are known here"),
         (
             abs(run.env_steps - steps) <= NEAR * steps,
-            f"{human_count(run.env_steps)} steps (there {human_count(steps)})",
+            f"{human_count(run.env_steps)} steps instead of {human_count(steps)}",
         ),
-        (run.num_evaluations >= LAST, f"a mean of {run.num_evaluations} evaluations (there the last {LAST})"),
-        (depth in depths, f"depth {depth} (there {', '.join(map(str, depths))})"),
+        (run.num_evaluations >= LAST, f"a mean of {run.num_evaluations} evaluations instead of the last {LAST}"),
+        (depth in depths, f"depth {depth} instead of {', '.join(map(str, depths))}"),
     )
     apart = [words for agrees, words in checks if not agrees]
     if preset is None:

@@ -113,9 +113,9 @@ def basin(distance: np.ma.MaskedArray, truth: Truth, threshold: float) -> np.nda
     lowest, best = index.copy(), height.ravel().copy()
     padded = np.pad(height, 1, constant_values=np.inf)
     for i, j in ((i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)):
-        seen = padded[1 + i : 1 + i + shape[0], 1 + j : 1 + j + shape[1]].ravel()
-        better = seen < best
-        lowest[better], best[better] = index[better] + i * shape[1] + j, seen[better]
+        neighbour = padded[1 + i : 1 + i + shape[0], 1 + j : 1 + j + shape[1]].ravel()
+        better = neighbour < best
+        lowest[better], best[better] = index[better] + i * shape[1] + j, neighbour[better]
     while not np.array_equal(lowest[lowest], lowest):  # each pass doubles the length of the path that is followed
         lowest = lowest[lowest]
     arrived = _straight_distances(truth.landscape).ravel() <= threshold
@@ -201,25 +201,25 @@ def view(
     of: Any = target.config.__dict__ if target.config else target.about
     names = [str(of["method"]), *([] if of.get("seed") is None else [f"seed {of['seed']}"])] if of.get("method") else []
     field = psi_landscape(policy, layout, at, per_cell)
-    shown = directions(policy, goals_at(truth.points, at), at)
-    seen = View(
+    arrows = directions(policy, goals_at(truth.points, at), at)
+    without_episodes = View(
         label=", ".join(names) or target.label,
         env=env.spec.name,
         condition=CONDITIONS.name_of(type(policy.condition)),
         landscape=field,
         truth=truth,
-        directions=shown,
+        directions=arrows,
         basin=basin(field.distance, truth, env.spec.threshold),
-        likeness=likeness(field.distance, shown, truth, env.spec.threshold),
+        likeness=likeness(field.distance, arrows, truth, env.spec.threshold),
         straight_line=straight,
     )
     count = rollouts_for(env.spec, rollouts)
     if not count:
-        return seen
+        return without_episodes
     length = (target.config.episode_length if target.config else None) or env.spec.episode_length
     episodes = tuple(play_toward(env, policy, at, count, length))
     visited = psi_distances(policy, np.concatenate([episode.path for episode in episodes]), at)
-    return replace(seen, episodes=episodes, visited=visited)
+    return replace(without_episodes, episodes=episodes, visited=visited)
 
 
 @lru_cache(maxsize=8)
@@ -301,5 +301,5 @@ def hardly_moved(view: View) -> bool:
     """Return whether a run visited so few distances that colours over them show little of its field."""
     if view.visited is None:
         return False
-    seen, space = (np.percentile(each, [LOW, HIGH]) for each in (view.visited, view.landscape.distance.compressed()))
-    return bool(seen[1] - seen[0] < 0.25 * (space[1] - space[0]))
+    spans = [np.ptp(np.percentile(x, [LOW, HIGH])) for x in (view.visited, view.landscape.distance.compressed())]
+    return bool(spans[0] < 0.25 * spans[1])

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -129,7 +129,8 @@ def geometry_sections() -> list[Section]:
     draws = [draw_goals(name) for name in NAMES]
     caption = (
         f"The pusher's goals, {SHOWN} of {DRAWS} drawn. Dotted: the shown object's distance from the arm's base. Goals "
-        "inside need a pull from behind, goals outside a push. Each goal is coloured by the object drawn with it. White: an object in the middle of its range."
+        "inside need a pull from behind, goals outside a push. Each goal is coloured by the object drawn with it. "
+        "White: an object in the middle of its range."
     )
     figure = FigureSpec("pusher_goals", caption, partial(pusher_figure, draws))
     return [Section("The pusher's goals", "pusher-goals", (figure,), (geometry_table(draws),))]

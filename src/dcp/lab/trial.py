@@ -189,9 +189,9 @@ def arena_for(
     if len(set(seeds)) != len(seeds):
         raise UserError(f"the seeds {' '.join(map(str, seeds))} name a set of episodes twice: name each once")
     own = env is None and physics in (None, target.physics)
-    wanted = config.devices if config and own else None
-    devices.prepare(wanted, made.spec)
-    count = devices.count_devices(None if devices.shortage(wanted or 1) else wanted, episodes, made.spec)
+    num_devices = config.devices if config and own else None
+    devices.prepare(num_devices, made.spec)
+    count = devices.count_devices(None if devices.shortage(num_devices or 1) else num_devices, episodes, made.spec)
     length = episode_length or (config.episode_length if config else None) or made.spec.episode_length
     require_room(made.spec, episodes, length, NUMBERS + -(-made.spec.action_size // 4))
     return Arena(made, episodes, length, tuple(seeds), count)

@@ -53,8 +53,8 @@ def test_the_page_holds_the_episodes_as_they_were_played(tmp_path):
     data = inside(save_page(tmp_path / "a.html", POINT, subjects, stride=2).read_text())
     assert data["kind"] == "maze" and data["plane"]["maze"]["rows"] == ["#####", "#...#", "###.#", "#...#", "#####"]
     assert (data["threshold"], data["colours"]["goal"]) == (0.125, GOAL_COLOUR)
-    assert [subject["title"] for subject in data["subjects"]] == ["dcp, 3M steps", "crl"]
-    first, second = (subject["episodes"][0] for subject in data["subjects"])
+    assert [policy["title"] for policy in data["policies"]] == ["dcp, 3M steps", "crl"]
+    first, second = (policy["episodes"][0] for policy in data["policies"])
     assert first["steps"] == [0, 2, 4, 6, 8, 9] and first["reached"] is None and second["reached"] == 5
     assert first["goal"] == [3.0, 3.0] and second["steps"][-1] == 20
     for name in ("achieved", "directions", "subgoals"):

@@ -1,7 +1,7 @@
 """Measure the theorems' quantities on a trained agent: `dcp diagnose`. Letters as in `types`; K states, H episodes.
 
 `visited_states` plays the episodes at whose states everything is measured. `direction_measures` has gaps, alignment and
-controllability, `distance_measures` calibration, and `regime_measures` where the run stands.
+controllability, `distance_measures` calibration and where the run stands.
 `results` draws and words what they return.
 """
 
@@ -16,8 +16,7 @@ from dcp.config import Config
 from dcp.envs.base import Environment
 from dcp.errors import UserError
 from dcp.lab.diagnose.direction_measures import alignment, controllability, gaps
-from dcp.lab.diagnose.distance_measures import calibration
-from dcp.lab.diagnose.regime_measures import regime
+from dcp.lab.diagnose.distance_measures import calibration, regime
 from dcp.lab.diagnose.visited_states import Result, Study, gather, leads_through_things, truth_of
 from dcp.lab.result_tables import finite
 from dcp.lab.targets import Target, environment_of, open_target, require_known_parts, require_psi

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from numpy.testing import assert_allclose
 
 from dcp.config import Config
-from dcp.lab.diagnose.regime_measures import over_training, regime, words_of
+from dcp.lab.diagnose.distance_measures import over_training, regime, words_of
 from dcp.lab.diagnose.results import draw_regime
 from dcp.lab.diagnose.visited_states import Study, gather, truth_of
 from tests.support.agents import EYE, OPEN, STRETCH, known_agent
