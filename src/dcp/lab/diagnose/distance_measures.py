@@ -85,8 +85,8 @@ def rank_correlation(x: np.ndarray, y: np.ndarray, episodes: np.ndarray) -> Inte
     return clustered_statistic(lambda rows: spearman(x[rows], y[rows]), episodes)
 
 
-# The regime: how far the run has come in its maze, whether the goal draws nearer in psi, where z lies. What changed over
-# training is read from metrics.csv and from kept policies, where there are any.
+# The regime: how far the run has come in its maze, whether the goal draws nearer in psi, where z lies. The changes over
+# training are read from metrics.csv and from kept policies.
 
 TIMES = 10  # moments of an episode, and the most kept policies, at which distances are measured
 COVERED, GROWTH = 0.9, 0.05  # shares of the free cells
