@@ -108,8 +108,6 @@ def _unfit(record: EvalRecord, run: Run) -> str:
         return "of a policy of another run"
     if content.get("burst_first"):
         return "a burst in the first steps of each period, where the others are in the last"
-    if content.get("burst_inside"):
-        return "of an exported policy with a burst inside, which has no result without it"
     if (physics := content.get("physics", "brax")) != run.config["physics"]:
         return f"stepped by {physics}, unlike the run itself"
     if content.get("stochastic"):

@@ -55,6 +55,9 @@ def test_a_sample_takes_as_many_states_of_each_episode_as_there_are():
     assert counts[tuple(found.T)].all() and len(np.unique(found, axis=0)) == 8
 
 
+MOVES = np.array([[[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 1e-5]]])  # M [K, G, A]
+
+
 def test_only_the_part_that_actions_can_move_counts():
     """v = (0.6, 0.8), t = (1, 0). Actions move x alone: 0.6 of v, all of it useful. Both: 1, cosine 0.6. None: 0."""
     descent, true = np.tile([3.0, 4.0], (3, 1)), np.tile([1.0, 0.0], (3, 1))

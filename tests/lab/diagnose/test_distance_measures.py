@@ -107,6 +107,3 @@ def test_hindsight_counts_the_steps_until_the_agent_was_first_there():
 def test_hindsight_ends_with_the_first_success():
     pairs = hindsight_pairs(walk([0.0, 1.0, 2.0, 9.0, 1.0], reached=2), seed=0)
     assert pairs.end.max() == 2
-
-
-MOVES = np.array([[[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 1e-5]]])  # M [K, G, A]
