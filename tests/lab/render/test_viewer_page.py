@@ -68,7 +68,7 @@ def test_the_page_has_what_is_pushed_and_where_it_is():
     data = page_data(env, [ShownPolicy("dcp", None, [Episode(q[:, :2], np.array([4.0, 4.0]), q, None)])], stride=2)
     assert data["kind"] == "maze"
     assert [(thing["shape"], thing["acts"]) for thing in data["things"]] == [("disc", False), ("disc", True)]
-    places = unpack(data["subjects"][0]["episodes"][0]["poses"])  # [steps, things, 2]
+    places = unpack(data["policies"][0]["episodes"][0]["poses"])  # [steps, things, 2]
     np.testing.assert_allclose(places, q[::2].reshape(3, 2, 2), atol=1e-4)
     assert page_data(POINT, [ShownPolicy("dcp", None, [GUIDED])], stride=1)["things"] == []
 
@@ -76,7 +76,7 @@ def test_the_page_has_what_is_pushed_and_where_it_is():
 def test_the_page_of_bodies_places_every_geom_where_mujoco_does():
     episode = ant_walk(steps=4)
     data = page_data(ANT, [ShownPolicy("dcp", None, [episode])], stride=1)
-    poses = unpack(data["subjects"][0]["episodes"][0]["poses"])  # [5, bodies, 7]
+    poses = unpack(data["policies"][0]["episodes"][0]["poses"])  # [5, bodies, 7]
     geoms = data["scene"]["geoms"]
     assert {geom["type"] for geom in geoms} == {"sphere", "capsule", "box"}
     assert sum(geom["body"] < 0 for geom in geoms) == int(ANT.spec.maze.walls.sum())
@@ -114,7 +114,7 @@ def test_the_page_needs_no_network_and_no_other_file():
 
 def test_a_title_cannot_end_the_script():
     html = page(page_data(POINT, [ShownPolicy("</script><b>x", None, [point_walk(steps=2)])], 1))
-    assert inside(html)["subjects"][0]["title"] == "</script><b>x"
+    assert inside(html)["policies"][0]["title"] == "</script><b>x"
     assert html.count("</script>") == 2
 
 
