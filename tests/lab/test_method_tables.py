@@ -10,7 +10,7 @@ import pytest
 
 from dcp.lab import paper_values
 from dcp.lab.build_report import statistics_sections
-from dcp.lab.method_tables import checkpoint_tables, compare_methods, comparison_table, summary_table
+from dcp.lab.method_tables import checkpoint_table, compare_methods, comparison_table, summary_table
 from dcp.lab.result_tables import Cell, Table, to_latex
 from dcp.lab.run_collection import Collection, collect, nearest
 from tests.support.fake_runs import five_seeds, write_paper, write_run
@@ -24,7 +24,7 @@ def cell(table: Table, environment: str, method: str, column: str) -> Cell:
 
 
 def success_table(runs: Path, checkpoints: tuple[int, ...] = paper_values.CHECKPOINTS) -> Table:
-    return checkpoint_tables(collect([runs]), checkpoints)[0]
+    return checkpoint_table(collect([runs]), "success_once", checkpoints)
 
 
 def write_seeds(
@@ -72,7 +72,7 @@ def test_the_best_mean_is_bold_and_a_tie_is_not(tmp_path: Path):
 def test_below_three_seeds_there_are_ranges_and_no_winner(tmp_path: Path):
     """Two seeds would have an interval of 12.7 standard errors: 51.2 ± 228.3 for 33.2 and 69.1."""
     found = write_pair(tmp_path, [[0.332], [0.691]], [[0.1], [0.2], [0.3]])
-    table = checkpoint_tables(found, [M])[0]
+    table = checkpoint_table(found, "success_once", [M])
     dcp, crl = (cell(table, "ant_big_maze", method, "1M") for method in ("dcp", "crl"))
     assert (dcp.text, dcp.bounds, dcp.spread) == ("33.2 to 69.1", (33.2, 69.1), None)
     assert crl.text == "20.0 ± 24.8" and not dcp.bold and not crl.bold

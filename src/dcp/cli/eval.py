@@ -83,7 +83,11 @@ def main(argv: list[str]) -> int:
     _require_sense(options)
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
-    arenas = [_arena(target, options) for target in targets]  # report every mistake before the slow work starts
+    arenas = []
+    for target in targets:  # report every mistake before the slow work starts
+        variant(target.policy, options.burst, options.stochastic)
+        _interventions(target, options)
+        arenas.append(arena_of(target, options, options.randomize))
     if options.as_logged:
         return repeat(targets)
     require_writable_results(targets, options.out)
@@ -100,12 +104,6 @@ def arena_of(target: Target, options: "EvalOptions | RecordOptions", randomize: 
         physics=options.physics,
         randomize=randomize,
     )
-
-
-def _arena(target: Target, options: EvalOptions) -> Arena:
-    variant(target.policy, options.burst, options.stochastic)
-    _interventions(target, options)
-    return arena_of(target, options, options.randomize)
 
 
 def _require_sense(options: EvalOptions) -> None:
@@ -159,7 +157,9 @@ def evaluate(targets: list[Target], arenas: list[Arena], options: EvalOptions) -
     print_table(Table("eval", "", COLUMNS, tuple(rows)))
     _explain(trials)
     compare(trials)
-    _say_where(written)
+    print("Intervals: 95%, over episodes. Results:")
+    for path in written:
+        print(f"  {path}")
     return 0
 
 
@@ -361,12 +361,6 @@ def compare(trials: list[tuple[str, Trial]]) -> None:
             f"{label} minus {first}, on the same episodes: success {success} points, time near goal {time}; "
             f"{gain.wins} won, {gain.ties} tied, {gain.losses} lost"
         )
-
-
-def _say_where(written: list[Path]) -> None:
-    print("Intervals: 95%, over episodes. Results:")
-    for path in written:
-        print(f"  {path}")
 
 
 def _share(e: Interval, sign: bool = False) -> Cell:

@@ -14,12 +14,12 @@ from dcp.lab import paper_values
 from dcp.lab.burst_tables import BOLD, STD, burst_tables, saturation_table
 from dcp.lab.curves import strip_figure
 from dcp.lab.landscape_figure import landscapes_figure
-from dcp.lab.method_tables import checkpoint_tables, summary_table
-from dcp.lab.paper_values import BASELINE, CHECKPOINTS, ENVIRONMENTS, METHOD, METHODS, TASKS
+from dcp.lab.method_tables import checkpoint_table, summary_table
+from dcp.lab.paper_values import BASELINE, ENVIRONMENTS, METHOD, METHODS, TASKS
 from dcp.lab.psi_landscape import ROLLOUTS, goal_of, maze_env, view
 from dcp.lab.pusher_goals import geometry_sections
 from dcp.lab.result_tables import DASH, Cell, FigureSpec, Row, Section, Table, absent
-from dcp.lab.run_collection import METRICS, Collection, Run, in_order
+from dcp.lab.run_collection import Collection, Run, in_order
 from dcp.lab.targets import open_target
 from dcp.presets import preset_config
 
@@ -133,10 +133,7 @@ def _saturation(collection: Collection) -> list[Section]:
 
 
 def _checkpoints(name: str, metric: str, collection: Collection) -> list[Section]:
-    if not collection.groups:
-        return []
-    table = checkpoint_tables(collection, CHECKPOINTS)[list(METRICS).index(metric)]
-    return [_one(replace(table, name=name))]
+    return [_one(replace(checkpoint_table(collection, metric), name=name))] if collection.groups else []
 
 
 def _one(table: Table) -> Section:
