@@ -56,7 +56,7 @@ class Episode(NamedTuple):
 
     @property
     def distance(self) -> np.ndarray:
-        """[T + 1]: to the goal"""
+        """Return the distances to the goal: [T + 1]."""
         return np.linalg.norm(self.achieved - self.goal, axis=-1)
 
 

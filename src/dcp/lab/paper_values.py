@@ -52,7 +52,7 @@ def end(environment: str) -> int | None:
 
 
 def burst(environment: str, method: str, what: str) -> Published | None:
-    """`what`: base or delta, in percent of the episodes, at the paper's P and L; environment `all`: the overall row."""
+    """Return the paper's base or delta (`what`) in percent of the episodes; of environment `all`: its overall row."""
     return _published(_burst_row(environment).get(f"{method}_{what}"))
 
 

@@ -54,7 +54,7 @@ def psi_landscape(
 
 
 def psi_distances(policy: DeployedPolicy, points: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    """points [K, 2] of the plane, goal [G] -> [K]"""
+    """Return psi-distances [K] from points [K, 2] of the plane to a goal [G]."""
     return np.asarray(distances(policy, goals_at(points, goal), np.asarray(goal, np.float32)[None]))
 
 
@@ -78,7 +78,7 @@ class Likeness(NamedTuple):
 
 
 def true_landscape(layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_PER_CELL) -> Truth:
-    """goal [G]; only its place in the plane counts."""
+    """Return the true distances and directions to a goal [G], of which only the place in the plane counts."""
     require_free(layout, goal[:2])
     paths, to = TruePaths(layout), np.asarray(goal[None, :2], float)
     grid = grid_points(layout, per_cell)
@@ -139,7 +139,7 @@ def straight_line(truth: Truth, threshold: float) -> Likeness:
 
 
 def _straight_distances(landscape: Landscape) -> np.ndarray:
-    """[X, Y]"""
+    """Return the lengths of straight lines from the grid to the goal: [X, Y]."""
     return np.hypot(landscape.x[:, None] - landscape.goal[0], landscape.y[None, :] - landscape.goal[1])
 
 
@@ -178,7 +178,7 @@ class View:
 
     @property
     def nearer(self) -> np.ndarray:
-        """[K]: where the direction leads to a shorter path"""
+        """Return where the direction leads to a shorter path: [K]."""
         return leads_nearer(self.directions, self.truth)
 
     @property

@@ -36,12 +36,12 @@ class Draws(NamedTuple):
 
     @property
     def margin(self) -> np.ndarray:
-        """[K]: how much farther from the arm's base the goal is than the object; negative on the near arc"""
+        """Return how much farther from the arm's base goals are than objects: [K], negative on the near arc."""
         return np.linalg.norm(self.goals - self.base, axis=1) - np.linalg.norm(self.objects - self.base, axis=1)
 
     @property
     def near(self) -> np.ndarray:
-        """[K]: the goal is nearer to the arm's base than the object, which has to be pulled back from behind"""
+        """Return whether goals are nearer to the arm's base than objects, which must be pulled from behind: [K]."""
         return self.margin < 0.0
 
 
@@ -62,7 +62,7 @@ def draw_goals(name: str, fidelity: str = "paper", count: int = DRAWS, seed: int
 
 
 def in_world(slides: np.ndarray) -> np.ndarray:
-    """[..., 2]: slides are (y, x), from the bodies' place (0.45, -0.05)"""
+    """Return places (x, y) of slides [..., 2], which are (y, x) from the bodies' place (0.45, -0.05)."""
     return np.stack([0.45 + slides[..., 1], -0.05 + slides[..., 0]], axis=-1)
 
 

@@ -179,7 +179,7 @@ def _row(table: Table, at: int, names: Names) -> str:
 
 
 def _cell(cell: Cell, column: str, numeric: bool, again: bool, swatch: str) -> str:
-    """`column`: its heading, which a narrow screen, where rows are cards, shows next to it."""
+    """Return one cell, with its column's heading for narrow screens, where rows are cards."""
     classes = [] if numeric else ["sentence" if len(cell.text) > SENTENCE else "words"]
     classes += ["missing"] if cell.text == DASH else []
     classes += ["again"] if again else []
@@ -194,7 +194,7 @@ def _cell(cell: Cell, column: str, numeric: bool, again: bool, swatch: str) -> s
 
 
 def figure_html(figure: FigureSpec, picture: bytes | str, names: Names) -> str:
-    """`picture`: the PNG, or a sentence that says why there is none."""
+    """Return a figure with its caption. `picture`: the PNG, or a sentence that says why there is none."""
     tags, caption = names.tags(figure.environment, figure.method), escape(figure.caption)
     if isinstance(picture, str):
         note = f'<p class="note">{prose(picture)}</p>'

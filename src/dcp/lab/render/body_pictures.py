@@ -282,7 +282,7 @@ class PageScene:
         return mujoco.mjtGeom(int(self.model.geom_type[geom])).name.removeprefix("mjGEOM_").lower()
 
     def poses(self, q: np.ndarray) -> np.ndarray:
-        """q [K, Q] -> [K, bodies, 7]: place, then quaternion, whose sign never jumps"""
+        """Return place and quaternion, whose sign never jumps, of every body: q [K, Q] -> [K, bodies, 7]."""
         poses = np.empty((len(q), len(self.bodies), 7))
         for k, row in enumerate(q):
             self.data.qpos[:] = row
