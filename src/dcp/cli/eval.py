@@ -323,7 +323,7 @@ def _trial_row(label: str, trial: Trial) -> Row:
         _steps(e["final_distance"], 2),
         _share(e["saturation"]),
         _share(e["action_flips"]),
-        Cell(f"{int(trial.all.diverged.sum())} of {len(trial.all.success)}"),
+        Cell(f"{int(trial.all.diverged.sum())} of {len(trial.all.success)}", int(trial.all.diverged.sum())),
     )
     return Row(cells)
 

@@ -18,7 +18,7 @@ from dcp.errors import UserError
 from dcp.evaluation import Record, rollout
 from dcp.lab.style import human_count
 from dcp.lab.targets import Target, environment_of, require_known_parts
-from dcp.lab.trial import COMPILES, cached_by_env, goal_set_key, require_room, variant
+from dcp.lab.trial import COMPILING, cached_by_env, goal_set_key, require_room, variant
 from dcp.machine.compiling import QUICK_COMPILE
 from dcp.methods import more_conditions
 from dcp.methods.commands import PooledSubgoal
@@ -68,7 +68,7 @@ def play(
         run = partial(_run, env, num_episodes, steps)
     else:
         run = _program(env, num_episodes, steps)
-        tell(COMPILES)
+        tell(COMPILING)
     record = jax.device_get(run(policy, key))
     obs, q = record.watched
     state, goal = env.spec.split(obs)  # [T + 1, N, ...]

@@ -33,7 +33,7 @@ from dcp.types import Array, EnvSpec
 EPISODES = 128
 EVAL_STREAM = 0x676F616C  # an evaluation index that training never reaches, so every run sees new episodes
 NUMBERS = 3  # kept of each step of an episode, as 32 bits: a distance, three flags, the saturation; and signs
-COMPILES = "the first time it compiles, under simulated physics for up to a minute"
+COMPILING = "compiling if it must (up to a minute under simulated physics)"
 RESULT_SCHEMA = 1  # of the files of results
 _EPISODE_COLUMNS = ("success", "first_reach", "time_near_goal", "start_distance", "final_distance", "saturation")
 _EPISODE_COLUMNS += ("action_flips",)
@@ -139,7 +139,7 @@ class Arena:
         else:
             policy = split.everywhere(policy)
             run = _program(deployment)
-            tell(COMPILES)
+            tell(COMPILING)
         by_seed = []
         for number, key in enumerate(keys, 1):
             tell(f"running, seed {number} of {len(keys)}" if len(keys) > 1 else "running")
