@@ -13,9 +13,8 @@ from dcp.cli.main import COMMANDS
 from dcp.cli.working import print_json, print_table, working
 from dcp.config import Physics
 from dcp.errors import UserError
-from dcp.evaluation import evaluation_key, training_scores
 from dcp.files import require_no_links_out
-from dcp.files.run_folder import CONFIG_FILE, load_run, read_config_file, zoo_names
+from dcp.files.run_folder import zoo_names
 from dcp.lab.result_tables import Cell, Row, Table, between, number, require_writable
 from dcp.lab.run_collection import EVALS_DIR
 from dcp.lab.statistics import Interval
@@ -37,7 +36,6 @@ from dcp.policies.policy import Policy
 if TYPE_CHECKING:
     from dcp.cli.share import RecordOptions
 
-EXIT_DIFFERS = 1
 LONGEST_NAME = 200  # bytes, of a file name without its suffix
 REACH_AT = (0.1, 0.25, 0.5, 0.75, 1.0)  # shares of an episode's length
 COLUMNS = ("policy", "success once (%)", "time near goal", "first reach", "final distance", "saturation (%)")
@@ -70,8 +68,6 @@ class EvalOptions:
     """A file of visited states for reaim, as `dcp train` takes. Default: the pool of the run's checkpoint."""
     stochastic: bool = False
     """Explore as in training: draw actions instead of using the actor's mean."""
-    as_logged: bool = False
-    """Repeat the run's last evaluation on the same episodes, and compare with metrics.csv."""
     out: Path | None = None
     """Write here instead of the run's folder."""
     json: bool = False
@@ -88,8 +84,6 @@ def main(argv: list[str]) -> int:
         variant(target.policy, options.burst, options.stochastic)
         _interventions(target, options)
         arenas.append(arena_of(target, options, options.randomize))
-    if options.as_logged:
-        return repeat(targets)
     require_writable_results(targets, options.out)
     return evaluate(targets, arenas, options)
 
@@ -114,16 +108,6 @@ def _require_sense(options: EvalOptions) -> None:
         raise UserError("--burst-first says where in each period a burst is: add --burst")
     if (options.stall or options.pool_seed) and not options.intervention:
         raise UserError("--stall and --pool-seed belong to an intervention: add --intervention, such as stalled_burst")
-    elsewhere = options.env or options.physics or options.randomize
-    if options.as_logged and (elsewhere or options.burst or options.intervention):
-        raise UserError(
-            "--as-logged repeats the run's own evaluation: leave out --env, --physics, --randomize, "
-            "bursts and interventions"
-        )
-    if options.as_logged and (options.stochastic or options.episodes or options.seeds != (0,)):
-        raise UserError("--as-logged repeats the run's own evaluation: leave out --episodes, --seeds and --stochastic")
-    if options.as_logged and (options.out or options.json):
-        raise UserError("--as-logged compares on the screen and writes nothing: leave out --out and --json")
 
 
 def evaluate(targets: list[Target], arenas: list[Arena], options: EvalOptions) -> int:
@@ -161,52 +145,6 @@ def evaluate(targets: list[Target], arenas: list[Arena], options: EvalOptions) -
     for path in written:
         print(f"  {path}")
     return 0
-
-
-def repeat(targets: list[Target]) -> int:
-    """Repeat the last evaluation of each run. -> the exit code, 1 if a number differs"""
-    same = True
-    for target in targets:
-        if target.config is None:
-            raise UserError(f"{target.label} has no config.json next to it: --as-logged needs a run's folder")
-        index, then = _logged(target)
-        with working() as say:
-            say(f"{target.label}: evaluation {index + 1} again")
-            trial = arena_for(target).trial(target.policy, [evaluation_key(target.config.seed, index)])
-        rows = []
-        for name, value in training_scores(trial.all).items():
-            if name not in then:  # a run of before this column
-                continue
-            texts = name, repr(then[name]), repr(float(value)), "equal" if value == then[name] else "other"
-            rows.append(Row(tuple(map(Cell, texts))))
-            same &= value == then[name]
-        title = f"{target.label}, evaluation {index + 1}"
-        print_table(Table("as_logged", title, ("", "logged", "now", ""), tuple(rows)))
-    if same:
-        print("Every number equals the logged one, bit for bit.")
-        return 0
-    print("Numbers differ: bits are promised for the same machine, cores, versions and number of devices.")
-    from dcp.runs.checkpoint import machine, versions
-
-    here = {**versions(), **machine()}  # what affects rounding
-    for target in targets:
-        if target.folder is None:
-            continue
-        stored = read_config_file(target.folder / CONFIG_FILE)
-        then = {**stored["versions"], **stored["machine"]}
-        for name, now in here.items():
-            if then.get(name, now) != now:
-                print(f"  {target.label}: {name} was {then[name]}, here it is {now}")
-    return EXIT_DIFFERS
-
-
-def _logged(target: Target) -> tuple[int, dict[str, float]]:
-    """Return the index of the evaluation, from 0, that wrote the present policy, and its row of metrics.csv."""
-    metrics, steps = load_run(target.folder or target.label).metrics, target.about.get("env_steps")
-    rows = np.flatnonzero(metrics["env_steps"] == steps)
-    if len(rows) != 1:
-        raise UserError(f"{target.label}: metrics.csv has no row for a policy of {steps} steps: try again")
-    return int(metrics["evaluation"][rows[0]]) - 1, {name: float(column[rows[0]]) for name, column in metrics.items()}
 
 
 class Tried(NamedTuple):
