@@ -71,10 +71,12 @@ def build_report(
             out.rmdir()
         raise
     names = Names.of(collection)
+    tell("sections", 0, len(SECTION_MAKERS))
     sections = [Section("Runs", "runs", tables=(runs_table(collection),)), curve_section(collection, names, x)]
+    sections += statistics_sections(collection, checkpoints)
     for at, make in enumerate(SECTION_MAKERS):
         tell("sections", at, len(SECTION_MAKERS))
-        sections += statistics_sections(collection, checkpoints) if make is None else make(collection)
+        sections += make(collection)
     sections = with_safe_names(sections)
     figures = [figure for section in sections for figure in section.figures]
     pictures = {}
@@ -91,14 +93,9 @@ def build_report(
     return Report(out / PAGE, collection, len(pictures), len(tables))
 
 
-# The parts of a report in the order of its page; None: the statistics, which also take the checkpoints.
-SECTION_MAKERS: tuple[Callable[[Collection], list[Section]] | None, ...] = (
-    None,
-    published_sections,
-    landscape_sections,
-    pusher_sections,
-    diagnosis_sections,
-)
+# The parts of a report that follow the statistics, in the order of its page.
+SECTION_MAKERS: tuple[Callable[[Collection], list[Section]], ...]
+SECTION_MAKERS = (published_sections, landscape_sections, pusher_sections, diagnosis_sections)
 
 
 def statistics_sections(collection: Collection, checkpoints: Sequence[int] = CHECKPOINTS) -> list[Section]:
