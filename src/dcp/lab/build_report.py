@@ -1,6 +1,5 @@
 """Write one self-contained page about any set of runs, and each of its figures and tables as files."""
 
-import io
 import os
 import re
 import time
@@ -11,7 +10,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
-from PIL import Image
 
 from dcp.errors import UserError
 from dcp.files import require_no_links_out
@@ -40,9 +38,7 @@ from dcp.lab.style import save
 from dcp.policies.policy_file import write_whole
 
 PAGE, FIGURES_DIR, TABLES_DIR = "report.html", "figures", "tables"
-PICTURE_BYTES = 3_000_000  # of the figures in the page; the curves are drawn by its script
 GIF_BYTES = 3_000_000  # of the GIFs in the page
-PAGE_WIDTH = 1920  # pixels of a figure in the page
 LONGEST_NAME = 80  # characters of a file's name, without its ending
 Tell = Callable[[str, int, int], None]  # what is being done, how many parts are done, of how many
 
@@ -146,7 +142,7 @@ def _page(
     runs, curves, *others = sections
     parts = [
         replace(runs, html=remarks_html(collection.remarks)),
-        replace(curves, html=curve_panels(collection, names, curves.figures)),
+        replace(curves, html=curve_panels(collection, names, curves.figures), figures=()),  # the page draws them
         *others,
     ]
     if cards := episode_cards(collection, names, out):
@@ -158,28 +154,7 @@ def _page(
     parts_of = (collection.runs, collection.environments, collection.methods, seeds)
     nouns = zip(map(len, parts_of), ("run", "environment", "method", "seed"), strict=True)
     lede = " · ".join(f"{number} {noun}{'' if number == 1 else 's'}" for number, noun in nouns)
-    return make_page("dcp report", lede, escape(made), names, parts, _within_bounds(pictures, others), data)
-
-
-def _within_bounds(pictures: dict[str, bytes | str], sections: list[Section]) -> dict[str, bytes | str]:
-    """Return the page's copies of its figures; for those that no longer fit, a sentence that names the file.
-
-    A copy has fewer pixels and 256 colours, which looks as good on a screen with far fewer bytes.
-    """
-    shown: dict[str, bytes | str] = {}
-    room = PICTURE_BYTES
-    for name in (figure.name for section in sections for figure in section.figures):
-        picture = pictures[name]
-        if isinstance(picture, bytes):
-            with Image.open(io.BytesIO(picture)) as image:
-                small = image.convert("RGB")
-            small.thumbnail((PAGE_WIDTH, 2 * PAGE_WIDTH), Image.Resampling.LANCZOS)
-            content = io.BytesIO()
-            small.quantize(256, dither=Image.Dither.NONE).save(content, "PNG")
-            picture = min(content.getvalue(), picture, key=len)
-            room -= len(picture)
-        shown[name] = picture if room >= 0 else f"The page is full: see `{FIGURES_DIR}/{name}.png` next to it."
-    return shown
+    return make_page("dcp report", lede, escape(made), names, parts, pictures, data)
 
 
 _COLUMNS = ("environment", "method", "seed", "state", "steps", "evaluations")
