@@ -104,7 +104,9 @@ def _unfit(record: EvalRecord, run: Run) -> str:
     content = record.content
     if (version := content.get("schema_version", RESULT_SCHEMA)) != RESULT_SCHEMA:
         return f"schema_version {version!r}, and this version reads {RESULT_SCHEMA}"
-    if not run.config or any(record.about.get(name) != run.config[name] for name in ("env", "method", "seed")):
+    if not run.config:
+        return "in a run that cannot be read"
+    if any(record.about.get(name) != run.config[name] for name in ("env", "method", "seed")):
         return "of a policy of another run"
     if content.get("burst_first"):
         return "a burst in the first steps of each period, where the others are in the last"
