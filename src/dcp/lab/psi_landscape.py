@@ -61,7 +61,7 @@ def psi_distances(policy: DeployedPolicy, points: np.ndarray, goal: np.ndarray) 
 # The maze's own distances, and how a field over the maze compares with them.
 
 
-class Truth(NamedTuple):
+class MazeTruth(NamedTuple):
     """The maze itself, seen from a goal."""
 
     landscape: Landscape  # path lengths
@@ -77,7 +77,7 @@ class Likeness(NamedTuple):
     nearer: float  # share of the compared points at which the direction leads to a shorter path
 
 
-def true_landscape(layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_PER_CELL) -> Truth:
+def true_landscape(layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_PER_CELL) -> MazeTruth:
     """Return the true distances and directions to a goal [G], of which only the place in the plane counts."""
     require_free(layout, goal[:2])
     paths, to = TruePaths(layout), np.asarray(goal[None, :2], float)
@@ -88,7 +88,7 @@ def true_landscape(layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_
     points = cell_points(layout, arrows_per_cell(layout))
     directions = paths.directions(points, np.repeat(to, len(points), axis=0))
     known = np.isfinite(directions).all(axis=1)
-    return Truth(landscape, points[known], directions[known])
+    return MazeTruth(landscape, points[known], directions[known])
 
 
 def rank_correlation(a: np.ma.MaskedArray, b: np.ma.MaskedArray) -> float:
@@ -97,12 +97,12 @@ def rank_correlation(a: np.ma.MaskedArray, b: np.ma.MaskedArray) -> float:
     return spearman(a.data[both], b.data[both], least=2)
 
 
-def leads_nearer(directions: np.ndarray, truth: Truth) -> np.ndarray:
+def leads_nearer(directions: np.ndarray, truth: MazeTruth) -> np.ndarray:
     """Return [K]: whether a direction [K, 2] makes the path shorter, so is within 90 degrees of the steepest one."""
     return np.sum(directions * truth.directions, axis=-1) > 0.0
 
 
-def basin(distance: np.ma.MaskedArray, truth: Truth, threshold: float) -> np.ndarray:
+def basin(distance: np.ma.MaskedArray, truth: MazeTruth, threshold: float) -> np.ndarray:
     """Return [X, Y]: True where going down the field, always to the lowest of eight neighbours, ends near the goal.
 
     Moves go between free points and slide along walls. From all other points descent ends in a local minimum.
@@ -122,7 +122,7 @@ def basin(distance: np.ma.MaskedArray, truth: Truth, threshold: float) -> np.nda
     return arrived[lowest].reshape(shape) & free
 
 
-def likeness(distance: np.ma.MaskedArray, directions: np.ndarray, truth: Truth, threshold: float) -> Likeness:
+def likeness(distance: np.ma.MaskedArray, directions: np.ndarray, truth: MazeTruth, threshold: float) -> Likeness:
     """Compare a field with the truth. `threshold`: the environment's, within which the goal is reached."""
     free = np.isfinite(truth.landscape.distance.filled(np.inf))
     return Likeness(
@@ -132,7 +132,7 @@ def likeness(distance: np.ma.MaskedArray, directions: np.ndarray, truth: Truth, 
     )
 
 
-def straight_line(truth: Truth, threshold: float) -> Likeness:
+def straight_line(truth: MazeTruth, threshold: float) -> Likeness:
     """Return the likeness of the straight line, which ignores walls."""
     distance = np.ma.masked_array(_straight_distances(truth.landscape), np.ma.getmaskarray(truth.landscape.distance))
     return likeness(distance, unit(truth.landscape.goal[:2][None] - truth.points), truth, threshold)
@@ -154,7 +154,7 @@ class View:
     env: str
     condition: str  # of the run's actor, by its name
     landscape: Landscape
-    truth: Truth
+    truth: MazeTruth
     directions: np.ndarray  # [K, 2]: at the truth's points
     basin: np.ndarray  # [X, Y]: where going down the field ends at the goal
     likeness: Likeness
@@ -223,7 +223,7 @@ def view(
 
 
 @lru_cache(maxsize=8)
-def _truth(layout: MazeLayout, goal: tuple[float, ...], per_cell: int, threshold: float) -> tuple[Truth, Likeness]:
+def _truth(layout: MazeLayout, goal: tuple[float, ...], per_cell: int, threshold: float) -> tuple[MazeTruth, Likeness]:
     truth = true_landscape(layout, np.asarray(goal), per_cell)
     return truth, straight_line(truth, threshold)
 

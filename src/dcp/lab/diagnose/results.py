@@ -403,9 +403,9 @@ def _titled(axes: Axes, question: str, note: str) -> None:
     axes.text(0.0, 1.02, note, transform=axes.transAxes, fontsize=8.5, va="bottom", color="#5A5A5A")
 
 
-Panel = Callable[[Axes, Content], None]
+DrawPanel = Callable[[Axes, Content], None]
 OVERVIEW, REGIME = "overview", "regime"  # names of the figures' files
-PANELS: tuple[tuple[str, Panel], ...] = (  # of the overview: the part that each needs, and what draws it
+PANELS: tuple[tuple[str, DrawPanel], ...] = (  # of the overview: the part that each needs, and what draws it
     ("alignment", draw_directions),
     ("gaps", draw_gaps),
     ("gaps", draw_waypoints),
@@ -422,7 +422,7 @@ def figures(content: Content) -> dict[str, Callable[[], Figure]]:
     return drawn | ({REGIME: partial(regime_figure, content)} if content.get("regime") else {})
 
 
-def overview_figure(content: Content, panels: Sequence[Panel]) -> Figure:
+def overview_figure(content: Content, panels: Sequence[DrawPanel]) -> Figure:
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
     about = content.get("about") or {}
