@@ -265,7 +265,8 @@ def test_the_csv_has_one_row_an_episode_with_its_goal(trial: Trial):
     assert len(rows) == 4
     last = dict(zip(header, rows[-1], strict=True))
     assert (last["seed"], last["episode"], last["success"], last["first_reach"]) == ("7", "1", "1", "1")
-    assert (float(last["distance"]), float(last["goal_0"]), float(last["goal_1"])) == (6.0, 3.0, 1.0)
+    assert float(last["distance"]) == pytest.approx(1.0 + math.sqrt(10.0))  # twice (0.5, 1.5), and 1
+    assert (float(last["goal_0"]), float(last["goal_1"])) == (3.0, 1.0)
 
 
 def test_a_folder_that_cannot_be_written_gives_one_sentence(trial: Trial, tmp_path: Path):
