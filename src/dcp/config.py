@@ -380,8 +380,8 @@ def type_violations(s: Settings) -> list[str]:
     for name, kinds in field_kinds().items():
         value = getattr(s, name)
         if type(value) not in kinds:
-            wanted = " or ".join(sorted(kind.__name__ for kind in kinds - {type(None)}))
-            problems.append(f"{name} must be {wanted}, not {shown(value)}")
+            types = " or ".join(sorted(kind.__name__ for kind in kinds - {type(None)}))
+            problems.append(f"{name} must be {types}, not {shown(value)}")
         elif isinstance(value, float) and not math.isfinite(value):
             problems.append(f"{name} must be finite, not {value!r}")
         elif float in kinds and value is not None and abs(value) > _FLOAT32_MAX:

@@ -223,10 +223,10 @@ _DRAWS = ("draws", "discount", "current_share", "random_share", "others_share", 
 
 def goals_of(agent: Agent) -> Hindsight:
     """Return how the agent's goals are drawn: its own choice, else its critic's."""
-    wanted = hindsight_of(agent.critic)
+    of_critic = hindsight_of(agent.critic)
     if agent.hindsight is None:
-        return wanted
-    return replace(wanted, **{name: getattr(agent.hindsight, name) for name in _DRAWS})
+        return of_critic
+    return replace(of_critic, **{name: getattr(agent.hindsight, name) for name in _DRAWS})
 
 
 def actor_value(

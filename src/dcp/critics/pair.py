@@ -68,9 +68,9 @@ class Pair:
         assert batch.future_steps is not None
         value, of_value = self.value.loss(problem, params["value"], carried["value"], batch, key)
         own = batch.future_steps > 0  # [B]
-        seen = batch._replace(valid=own if batch.valid is None else own & batch.valid)
+        own_pairs = batch._replace(valid=own if batch.valid is None else own & batch.valid)
         embedding, of_embedding = self.embedding.loss(
-            problem, params["embedding"], carried["embedding"], seen, jax.random.fold_in(key, 1)
+            problem, params["embedding"], carried["embedding"], own_pairs, jax.random.fold_in(key, 1)
         )
         metrics = {**of_value, **{f"embedding_{name.removeprefix('critic_')}": x for name, x in of_embedding.items()}}
         return value + embedding, metrics

@@ -83,10 +83,10 @@ def _mrn_gradient(parts: tuple[Array, Array], gradient: Array) -> tuple[Array, A
     apart, one_way, square = _mrn_parts(x, y)
     rest, to_x, to_y = jnp.where(one_way > 0.0, gradient, 0.0), [], []
     for difference in apart:
-        here = jnp.where(difference == one_way, rest, 0.0)
+        share = jnp.where(difference == one_way, rest, 0.0)
         rest = jnp.where(difference == one_way, 0.0, rest)
-        to_x.append(jnp.sum(here, axis=1))
-        to_y.append(-jnp.sum(here, axis=0))
+        to_x.append(jnp.sum(share, axis=1))
+        to_y.append(-jnp.sum(share, axis=0))
     weight = gradient * jnp.where(square > 0.0, jax.lax.rsqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)  # [B, B]
     x, y = x[len(apart) :], y[len(apart) :]
     centre = jnp.mean(y, axis=1, keepdims=True)  # a common offset would cost digits

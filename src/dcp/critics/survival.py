@@ -289,9 +289,9 @@ class ChronoSRL(SRL):
         nll, metrics = self._likelihood(logit_0, logits, batch)
         time, separation = self.geometry(z_sa, z_g, batch, problem.spec.threshold)
         assert batch.occupancy is not None and batch.occupancy_seen is not None
-        seen = batch.occupancy_seen if batch.valid is None else batch.occupancy_seen & batch.valid[:, None]
+        observed = batch.occupancy_seen if batch.valid is None else batch.occupancy_seen & batch.valid[:, None]
         crossed = jax.nn.softplus(occupied) - batch.occupancy * occupied  # [B, K]
-        occupancy = masked_mean(crossed, seen)
+        occupancy = masked_mean(crossed, observed)
         loss = nll + self.time * time + self.separation * separation + self.occupancy * occupancy
         if self.eikonal:
             loss += self.eikonal * eikonal_term(problem, partial(self.psi_g, problem, params), euclidean, batch)

@@ -173,25 +173,25 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     chunked, num_envs, length = spec.in_chunks(config.action_chunk), config.num_envs, config.window or 0
     agent = make_agent(config, chunked)
     known = Learner(config, chunked, agent)
-    wanted, hindsight = known.needs, goals_of(agent)
+    fields, hindsight = known.needs, goals_of(agent)
 
     def rows(number: int) -> Transition:
         shape = (number, num_envs)
         sizes = (spec.state_size, spec.action_size, spec.goal_size)
         arrays: list[Any] = [jax.ShapeDtypeStruct((*shape, size), jnp.float32) for size in sizes]
         arrays.append(jax.ShapeDtypeStruct(shape, jnp.int32))
-        arrays.append(jax.ShapeDtypeStruct(shape, bool) if reads_falls(wanted, hindsight) else None)
+        arrays.append(jax.ShapeDtypeStruct(shape, bool) if reads_falls(fields, hindsight) else None)
         return Transition(*arrays)
 
     def pairs(windows: Transition, key: Array) -> Any:
-        return relabel(windows, spec, config.discount, key, wanted, hindsight, config.action_chunk)
+        return relabel(windows, spec, config.discount, key, fields, hindsight, config.action_chunk)
 
     key = jax.eval_shape(lambda: jax.random.key(0))
     learner, learner_bytes = _learner(known, config, chunked)
     goals = jax.ShapeDtypeStruct((num_envs, spec.goal_size), jnp.float32)
     # XLA's temporaries, by its own account. For each pair of a window's rows two numbers for the occupancy, or a byte
     # for hits; an update keeps tables of [B, B] and what the gradient needs of each layer of each network's passes.
-    table = 2 * _FLOAT if "occupancy" in wanted else 1 if wanted & OF_OUTCOMES else 0
+    table = 2 * _FLOAT if "occupancy" in fields else 1 if fields & OF_OUTCOMES else 0
     noise = num_envs * length * (chunked.action_size + 1)  # the actor's, and the order of the pairs
     networks = len(learner.params.critic) if isinstance(learner.params.critic, dict) else 1
     update = config.batch_size * (8 * config.batch_size + 4 * (networks + 1) * config.width * (config.depth + 1))

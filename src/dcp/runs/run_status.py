@@ -302,15 +302,15 @@ def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, HostSt
     """
     verify(path)
     record = _record_of_this_run(path, read_record(path), config)
-    wanted = {name: describe(leaf) for name, leaf in named_arrays(shapes).items()}
-    for name in sorted(wanted.keys() | record["arrays"].keys()):
-        if wanted.get(name) != record["arrays"].get(name):
+    expected = {name: describe(leaf) for name, leaf in named_arrays(shapes).items()}
+    for name in sorted(expected.keys() | record["arrays"].keys()):
+        if expected.get(name) != record["arrays"].get(name):
             raise UserError(
                 f"{path} holds {name} as {record['arrays'].get(name)}, where this version of dcp has "
-                f"{wanted.get(name)}: continue the run with the dcp that began it ({record['versions'].get('dcp')})"
+                f"{expected.get(name)}: continue the run with the dcp that began it ({record['versions'].get('dcp')})"
             )
-    arrays = read_arrays(path, wanted)
-    if {name: describe(array) for name, array in arrays.items()} != wanted:
+    arrays = read_arrays(path, expected)
+    if {name: describe(array) for name, array in arrays.items()} != expected:
         raise UserError(f"{path} holds other arrays than its {RECORD_FILE} says: use a checkpoint that dcp wrote")
     if "unrolls" in arrays and int(arrays["unrolls"]) != record["unrolls"]:
         raise UserError(

@@ -90,8 +90,8 @@ class SeedsInterrupted(Interrupted):
     """Report that a signal stopped several seeds. The attributes are those of the seed whose checkpoint is behind."""
 
     def __init__(self, stops: Sequence[Interrupted]):
-        there = [stop for stop in stops if stop.env_steps is not None] or stops
-        behind = min(there, key=lambda stop: stop.env_steps or 0)
+        resumable = [stop for stop in stops if stop.env_steps is not None] or stops
+        behind = min(resumable, key=lambda stop: stop.env_steps or 0)
         super().__init__(behind.folder, behind.evaluations, behind.env_steps)
         self.stops = tuple(stops)
 
