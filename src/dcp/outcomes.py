@@ -107,7 +107,7 @@ def _outcome(achieved: Array, left: Array, fell: Array, goals: Array, within: fl
     observed = jnp.where(
         fell[end[:, 0]][:, None], width, jnp.minimum(high - low, width)
     )  # after a fall: zeros, and seen
-    return Outcome(hit_time, hit, summed / jnp.maximum(observed, 1), observed > 0)
+    return Outcome(hit_time, hit, summed / jnp.maximum(steps, 1), steps > 0)
 
 
 def _squared_distances(x: Array, y: Array) -> Array:

@@ -45,13 +45,11 @@ def located(path: str | Path) -> Path:
     inside = ZOO_FOLDER.joinpath(*path.parts[1:])
     if not inside.exists() or (inside.is_dir() and not (inside / CONFIG_FILE).is_file()):
         name, names = path.as_posix(), zoo_names()
-        siblings = {Path(known).name: known for known in names if Path(known).parent == path.parent}
-        close = [siblings[one] for one in get_close_matches(path.name, siblings, 1)] or get_close_matches(
-            name, names, 1
-        )
+        others = {Path(known).name: known for known in names if Path(known).parent == path.parent}
+        close = [others[one] for one in get_close_matches(path.name, others, 1)] or get_close_matches(name, names, 1)
         hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(names)}"
-        if siblings and close[:1] not in [[known] for known in siblings.values()]:
-            hint = f"of this environment it has {', '.join(siblings.values())}"
+        if others and close[:1] not in [[known] for known in others.values()]:
+            hint = f"of this environment it has {', '.join(others.values())}"
         raise UserError(f"the zoo has no {name.removeprefix(f'{ZOO}/')}: {hint}")
     return inside
 
