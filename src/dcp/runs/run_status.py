@@ -31,7 +31,6 @@ from dcp.runs.checkpoint import (
     RECORD_FILE,
     SUMS_FILE,
     DamagedError,
-    Saver,
     checkpoints,
     describe,
     machine,
@@ -41,7 +40,7 @@ from dcp.runs.checkpoint import (
     sums,
     versions,
 )
-from dcp.runs.folder import LOCK_FILE, Results, open_lock
+from dcp.runs.folder import LOCK_FILE, RunFolder, open_lock
 
 UNSPLIT = "off"  # the value of split_batches before config.json stored it
 POOL = "acting/command/pool"  # the name of the command's array
@@ -254,17 +253,17 @@ def read_pool(folder: Path) -> np.ndarray | None:
 
 
 def load_latest(
-    folder: Path, config: Config, shapes: RunState, saver: Saver, note: Callable[[str], None]
+    run: RunFolder, shapes: RunState, points: list[int], note: Callable[[str], None]
 ) -> tuple[RunState, HostState] | None:
-    """Load a run folder's newest checkpoint, or the one before it if that is damaged. -> None if there is none
+    """Load a run's newest checkpoint, or the one before it if that is damaged. -> None if there is none
 
-    `note` is called with what the run's owner should know.
+    `points`: the iterations done at each evaluation. `note` is called with what the run's owner should know.
     """
-    remove_drafts(folder / CHECKPOINTS_DIR)
+    remove_drafts(run.saver.folder)
     damaged = []
-    for path in checkpoints(folder / CHECKPOINTS_DIR):
+    for path in checkpoints(run.saver.folder):
         try:
-            checkpoint = load(path, config, shapes)
+            checkpoint = load(path, run.config, shapes)
         except DamagedError as damage:
             note(f"The checkpoint {path} is damaged ({damage}): trying the one before it.")
             damaged.append(path)
@@ -272,7 +271,8 @@ def load_latest(
         for path_of_damaged in damaged:  # it would block later checkpoints
             remove_checkpoint(path_of_damaged)
         record = read_record(path)
-        saver.last = record["env_steps"]
+        _require_planned(checkpoint[1], run, points)
+        run.saver.last = record["env_steps"]
         then, now = {**record["versions"], **record["machine"]}, {**versions(), **machine()}
         changed = [name for name in now if name in _DECIDE_BITS and then.get(name, now[name]) != now[name]]
         if changed:
@@ -281,9 +281,9 @@ def load_latest(
         return checkpoint
     if damaged:
         raise UserError(
-            f"every checkpoint of {folder} is damaged: restore one from a copy, or begin again with --overwrite"
+            f"every checkpoint of {run.path} is damaged: restore one from a copy, or begin again with --overwrite"
         )
-    note(f"{folder} has no checkpoint yet: beginning again.")
+    note(f"{run.path} has no checkpoint yet: beginning again.")
     return None
 
 
@@ -363,13 +363,12 @@ def _disagreement(record: dict[str, Any], config: Config) -> str | None:
     return None
 
 
-def require_planned(host: HostState, config: Config, points: list[int], folder: Path) -> None:
-    """Refuse a checkpoint whose number of evaluations does not match its unrolls: the run would never end.
-    `points`: the iterations done at each evaluation."""
-    done = host.unrolls - config.num_prefill_unrolls
+def _require_planned(host: HostState, run: RunFolder, points: list[int]) -> None:
+    """Refuse a checkpoint whose number of evaluations does not match its unrolls: the run would never end."""
+    done = host.unrolls - run.config.num_prefill_unrolls
     if not bisect_left(points, done) <= len(host.rows) <= bisect_right(points, done):
         raise UserError(
-            f"the checkpoint of {folder} has {len(host.rows)} evaluations after {host.unrolls} unrolls, which its "
+            f"the checkpoint of {run.path} has {len(host.rows)} evaluations after {host.unrolls} unrolls, which its "
             "config does not plan: use a checkpoint that dcp wrote"
         )
 
@@ -379,12 +378,9 @@ def require_planned(host: HostState, config: Config, points: list[int], folder: 
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
-def explained(error: BaseException, results: Results, last: int | None) -> str | None:
-    """Return a sentence why a run ended if neither its user nor a bug ended it, else None.
-
-    `last`: environment steps at the newest checkpoint.
-    """
-    folder = results.folder
+def explained(error: BaseException, folder: RunFolder) -> str | None:
+    """Return a sentence why a run ended if neither its user nor a bug ended it, else None."""
+    last = folder.saver.last  # environment steps at the newest checkpoint
     kept = f"the checkpoint at {last:,} steps is kept" if last is not None else "there was no checkpoint yet"
     if isinstance(error, NotFiniteError):
         see = ""
@@ -399,6 +395,6 @@ def explained(error: BaseException, results: Results, last: int | None) -> str |
     if not is_ours and error.errno not in _WRITING:
         return None
     reason = f"cannot write to {folder.path} ({os.strerror(error.errno)})"
-    if not results.is_worth_keeping(last):
+    if not folder.is_worth_keeping:
         return f"{reason}: nothing was kept; repair that and run it again"
     return f"{reason}: {kept}; repair that and run `{resume_command(folder.path)}`"
