@@ -28,13 +28,11 @@ from dcp.policies.policy import (
     METADATA_KEY,
     POLICY_SCHEMA_VERSION,
     DeployedPolicy,
-    array_name,
     checksum,
     deployed_params,
-    named_arrays,
 )
 from dcp.policies.policy import save_policy as save_policy
-from dcp.types import EnvSpec, Params
+from dcp.types import EnvSpec, Params, array_name, named_arrays
 
 MOST_BYTES = 2**31  # of a policy file
 _DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "bool": "BOOL"}

@@ -34,13 +34,14 @@ from dcp.runs.checkpoint import (
     checkpoints,
     describe,
     machine,
-    named_arrays,
     remove_checkpoint,
     remove_drafts,
+    stored_arrays,
     sums,
     versions,
 )
 from dcp.runs.folder import LOCK_FILE, RunFolder, open_lock
+from dcp.types import array_name
 
 UNSPLIT = "off"  # the value of split_batches before config.json stored it
 POOL = "acting/command/pool"  # the name of the command's array
@@ -302,7 +303,7 @@ def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, HostSt
     """
     verify(path)
     record = _record_of_this_run(path, read_record(path), config)
-    expected = {name: describe(leaf) for name, leaf in named_arrays(shapes).items()}
+    expected = {name: describe(leaf) for name, leaf in stored_arrays(shapes).items()}
     for name in sorted(expected.keys() | record["arrays"].keys()):
         if expected.get(name) != record["arrays"].get(name):
             raise UserError(
@@ -321,7 +322,7 @@ def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, HostSt
     def leaf(path: Any, shape: Any) -> Any:
         if not shape.size:
             return jnp.zeros(shape.shape, shape.dtype)
-        array = arrays[jax.tree_util.keystr(path, simple=True, separator="/")]
+        array = arrays[array_name(path)]
         is_key = jnp.issubdtype(shape.dtype, jax.dtypes.prng_key)
         return jax.random.wrap_key_data(jnp.array(array)) if is_key else array
 
