@@ -196,6 +196,12 @@ def representation_of(critic: Critic, problem: Problem, params: Params) -> Repre
     return critic.representation(problem, jax.lax.stop_gradient(params))
 
 
+def part_for_task(part: Any, spec: EnvSpec, episode_length: int) -> Any:
+    """Return a critic, command or condition with the defaults filled in that depend on the task."""
+    fill_in = getattr(part, "for_task", None)
+    return part if fill_in is None else fill_in(spec, episode_length)
+
+
 def needs_embedding(part: Any) -> bool:
     """Tell whether a condition or score reads psi, which not every critic has. Defaults to True."""
     return getattr(part, "needs_embedding", True)

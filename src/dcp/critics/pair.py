@@ -11,7 +11,16 @@ import jax
 
 from dcp.critics.contrastive import Contrastive
 from dcp.critics.value import SAC
-from dcp.interfaces import ActorRule, Critic, CriticState, Hindsight, Problem, Representation, hindsight_of
+from dcp.interfaces import (
+    ActorRule,
+    Critic,
+    CriticState,
+    Hindsight,
+    Problem,
+    Representation,
+    hindsight_of,
+    part_for_task,
+)
 from dcp.types import Array, Batch, EnvSpec, Metrics, Params
 
 
@@ -48,12 +57,8 @@ class Pair:
 
     def for_task(self, spec: EnvSpec, episode_length: int) -> "Pair":
         """Fill in what the task decides in both."""
-
-        def filled(critic: Critic) -> Critic:
-            fill_in = getattr(critic, "for_task", None)
-            return critic if fill_in is None else fill_in(spec, episode_length)
-
-        return replace(self, value=filled(self.value), embedding=filled(self.embedding))
+        halves = {name: part_for_task(half, spec, episode_length) for name, half in self.halves().items()}
+        return replace(self, **halves)
 
     def init(self, keys: Array, problem: Problem) -> CriticState:
         of_value, of_embedding = (jax.vmap(lambda key, n=n: jax.random.fold_in(key, n))(keys) for n in (0, 1))
@@ -76,10 +81,7 @@ class Pair:
         return value + embedding, metrics
 
     def after(self, problem: Problem, params: Params, carried: Any) -> Any:
-        return {
-            name: critic.after(problem, params[name], carried[name])
-            for name, critic in (("value", self.value), ("embedding", self.embedding))
-        }
+        return {name: half.after(problem, params[name], carried[name]) for name, half in self.halves().items()}
 
     def representation(self, problem: Problem, params: Params) -> Representation:
         embedding = self.embedding.representation(problem, params["embedding"])

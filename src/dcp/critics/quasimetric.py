@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dcp.critics.contrastive import CONTRASTIVE_LOSSES, contrast, infonce_accuracy, logsumexp_penalty
+from dcp.critics.contrastive import CONTRASTIVE_LOSSES, Encoders, contrast, infonce_accuracy, logsumexp_penalty
 from dcp.critics.energies import eikonal_term, safe_root
 from dcp.critics.value import without_value
 from dcp.errors import UserError, unknown
@@ -196,7 +196,7 @@ DISTANCES = {"mrn": Distance(mrn, pairwise_mrn), "iqe": Distance(iqe, pairwise_i
 
 
 @dataclass(frozen=True)
-class Quasimetric:
+class Quasimetric(Encoders):
     """Train CMD-1: InfoNCE with logits (c(g_j) - d(phi_i, psi_j)) / sqrt(D), and a penalty on their log-sum-exp.
 
     c(g) learns how common a goal is, which a distance cannot express. The actor minimises d.
@@ -279,9 +279,6 @@ class Quasimetric:
         encode, distance = partial(self.psi_g, problem, params), partial(self._apart, params)
         return self.eikonal * eikonal_term(problem, encode, distance, batch)
 
-    def after(self, problem: Problem, params: Params, carried: tuple[()]) -> tuple[()]:
-        return carried
-
     def representation(self, problem: Problem, params: Params) -> Representation:
         def encode_goal(goal: Array) -> Array:
             return self.psi_g(problem, params, goal)
@@ -302,14 +299,6 @@ class Quasimetric:
     def deployed(self, params: Params) -> Params:
         """Return the parameters that a policy reads. psi_sa and c serve only training."""
         return {name: params[name] for name in ("psi_g", "mix")}
-
-    def psi_sa(self, problem: Problem, params: Params, state: Array, action: Array) -> Array:
-        """Encode state [..., S] and action [..., A] -> [..., D]."""
-        return problem.network.apply(params["psi_sa"], jnp.concatenate([state, action], axis=-1))
-
-    def psi_g(self, problem: Problem, params: Params, goal: Array) -> Array:
-        """Encode goal [..., G] -> [..., D]."""
-        return problem.network.apply(params["psi_g"], goal)
 
 
 def backward_divergence(apart: Array, onward: Array, log_discount: float) -> Array:

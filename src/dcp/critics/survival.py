@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.critics.contrastive import pairwise_square
+from dcp.critics.contrastive import Encoders, pairwise_square
 from dcp.critics.energies import eikonal_term, euclidean, safe_root
 from dcp.critics.value import without_psi, without_value
 from dcp.errors import UserError
@@ -76,7 +76,7 @@ def discounted_wait(logit_0: Array, logits: Array, discount: float) -> Array:
 
 
 @dataclass(frozen=True)
-class SRL:
+class SRL(Encoders):
     """Train survival reinforcement learning: hazards of reaching the goal at each future step. It has no distance."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"future_goal", "goal_sequence", "hit_time", "hit"})
@@ -183,9 +183,6 @@ class SRL:
         out = problem.network.apply(params["head"], jnp.concatenate([z, z_g, z - z_g, z * z_g], axis=-1))
         bias = params["bias"].reshape([1] * (out.ndim - 1) + [-1])
         return out[..., 0], out[..., 1 : 1 + BASIS] @ params["basis"] + bias, out[..., 1 + BASIS :]
-
-    def after(self, problem: Problem, params: Params, carried: tuple[()]) -> tuple[()]:
-        return carried
 
     def survival(self, problem: Problem, params: Params, state: Array, action: Array, goal: Array) -> Array:
         """Return the probabilities S_k that the goal was not near before step k, for k = 0 .. W: [..., W + 1]."""

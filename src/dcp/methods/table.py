@@ -21,6 +21,7 @@ from dcp.interfaces import (
     goals_of,
     needs,
     needs_embedding,
+    part_for_task,
     representation_of,
 )
 from dcp.methods.commands import FinalGoal, PooledSubgoal
@@ -168,12 +169,8 @@ def make_agent(settings: Settings, spec: EnvSpec) -> Agent:
 
 def for_task(agent: Agent, spec: EnvSpec, episode_length: int | None = None) -> Agent:
     """Return the agent whose critic, command and condition have filled in defaults that depend on the task."""
-
-    def filled(part: Any) -> Any:
-        fill_in = getattr(part, "for_task", None)
-        return part if fill_in is None else fill_in(spec, episode_length or spec.episode_length)
-
-    parts = {kind: filled(getattr(agent, kind)) for kind in ("critic", "command", "condition")}
+    length = episode_length or spec.episode_length
+    parts = {kind: part_for_task(getattr(agent, kind), spec, length) for kind in ("critic", "command", "condition")}
     return _of_its_size(agent._replace(**parts), spec)
 
 
