@@ -304,8 +304,8 @@ PARTS = ("critic", "command", "condition", "network")  # of an agent: each may h
 
 def fields_where(**facts: Any) -> tuple[str, ...]:
     """Return the names of the settings of which these facts are stated, in their order: fields_where(code=True)."""
-    known = dataclasses.fields(Settings)
-    return tuple(f.name for f in known if all(f.metadata.get(fact) == value for fact, value in facts.items()))
+    entries = dataclasses.fields(Settings)
+    return tuple(f.name for f in entries if all(f.metadata.get(fact) == value for fact, value in facts.items()))
 
 
 MAY_BE_CODE = fields_where(code=True)
@@ -429,9 +429,9 @@ def _beyond(value: float, limits: Mapping[str, Any]) -> str | None:
 def range_violations(s: Settings) -> list[str]:
     """Return numbers beyond their limits and unknown choices, each setting by itself. Types are right."""
     problems = []
-    for known in dataclasses.fields(Settings):
-        name, value, choices = known.name, getattr(s, known.name), _choices().get(known.name, ())
-        if type(value) in (int, float) and (instead := _beyond(value, known.metadata)):
+    for entry in dataclasses.fields(Settings):
+        name, value, choices = entry.name, getattr(s, entry.name), _choices().get(entry.name, ())
+        if type(value) in (int, float) and (instead := _beyond(value, entry.metadata)):
             problems.append(f"{name} is {value}: use {instead}")
         if value is not None and choices and value not in choices:
             problems.append(f"unknown {name} {shown(value)}: choose one of {', '.join(choices)}")

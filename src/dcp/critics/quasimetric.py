@@ -159,19 +159,17 @@ def _ranks(x: Array) -> Array:
     return jnp.stack([jnp.stack([(rank == i).astype(x.dtype) for rank in ranks]) for i in number])
 
 
-def _sorted(chosen: Array, x: Array, y: Array) -> tuple[list[Array], list[Array]]:
+def _sorted(order: Array, x: Array, y: Array) -> tuple[list[Array], list[Array]]:
     """Return the left ends in ascending order, k of [A, 1], and the right end of each, k of [A, B]."""
-    left = [
-        sum((row * one for row, one in zip(rows, x, strict=True)), jnp.zeros_like(x[0]))[:, None] for rows in chosen
-    ]
-    return left, [jnp.matmul(rows.T, y, precision=_EXACT) for rows in chosen]
+    left = [sum((row * one for row, one in zip(rows, x, strict=True)), jnp.zeros_like(x[0]))[:, None] for rows in order]
+    return left, [jnp.matmul(rows.T, y, precision=_EXACT) for rows in order]
 
 
-def _iqe_gradient(kept: tuple[Array, Array, Array], gradient: Array) -> tuple[Array, Array]:
+def _iqe_gradient(residuals: tuple[Array, Array, Array], gradient: Array) -> tuple[Array, Array]:
     """Pass the gradient to the ends of the union: it grows with the right end of each of its pieces, and shrinks with
     the left one. Of all intervals only those matter that reach beyond every earlier one."""
-    chosen, x, y = kept
-    left, right = _sorted(chosen, x, y)
+    order, x, y = residuals
+    left, right = _sorted(order, x, y)
     reached: list[Any] = [-jnp.inf]
     for end in right[:-1]:
         reached.append(_larger(end, reached[-1]))
@@ -179,10 +177,10 @@ def _iqe_gradient(kept: tuple[Array, Array, Array], gradient: Array) -> tuple[Ar
     for i in reversed(range(len(left))):
         matters = right[i] > _larger(left[i], reached[i])
         closes, opens = matters & (following >= right[i]), matters & (left[i] >= reached[i])
-        to_y += jnp.matmul(chosen[i], jnp.where(closes, gradient, 0.0), precision=_EXACT)
+        to_y += jnp.matmul(order[i], jnp.where(closes, gradient, 0.0), precision=_EXACT)
         to_left.insert(0, -jnp.sum(jnp.where(opens, gradient, 0.0), axis=1))
         following = jnp.where(matters, left[i], following)
-    return jnp.sum(chosen * jnp.stack(to_left)[:, None], axis=0), to_y
+    return jnp.sum(order * jnp.stack(to_left)[:, None], axis=0), to_y
 
 
 def _iqe_kept(x: Array, y: Array) -> tuple[Array, tuple[Array, Array, Array]]:

@@ -128,11 +128,11 @@ assert [table.kind for table in (CRITICS, COMMANDS, CONDITIONS, NETWORKS)] == li
 
 def named_parts(settings: Settings) -> dict[str, Any]:
     """Return the row or class of each part of the agent: the config's, else its method's."""
-    chosen = {kind: getattr(settings, kind) for kind in (*PARTS, "actor_goal")}
-    if all(chosen[kind] is not None for kind in PARTS) and settings.method not in METHODS:
-        return {**chosen, "actor_goal": chosen["actor_goal"] or "commanded"}  # the method's name is only a label
+    parts = {kind: getattr(settings, kind) for kind in (*PARTS, "actor_goal")}
+    if all(parts[kind] is not None for kind in PARTS) and settings.method not in METHODS:
+        return {**parts, "actor_goal": parts["actor_goal"] or "commanded"}  # the method's name is only a label
     method = METHODS.find(settings.method)
-    return {kind: getattr(method, kind) if chosen[kind] is None else chosen[kind] for kind in chosen}
+    return {kind: getattr(method, kind) if parts[kind] is None else parts[kind] for kind in parts}
 
 
 def make_part(kind: str, settings: Settings) -> Any:

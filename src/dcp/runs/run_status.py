@@ -382,12 +382,12 @@ _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 def explained(error: BaseException, folder: RunFolder) -> str | None:
     """Return a sentence why a run ended if neither its user nor a bug ended it, else None."""
     last = folder.saver.last  # environment steps at the newest checkpoint
-    kept = f"the checkpoint at {last:,} steps is kept" if last is not None else "there was no checkpoint yet"
+    rest = f"the checkpoint at {last:,} steps is kept" if last is not None else "there was no checkpoint yet"
     if isinstance(error, NotFiniteError):
         see = ""
         with suppress(OSError, RunError):  # on a full disk, or in a folder that was moved, only the sentence is left
             see = f"see {folder.save_fault({**error.as_json(), 'last_checkpoint': last})}; "
-        return f"{error}: {see}{kept}; try a lower learning rate or a larger batch in a new run"
+        return f"{error}: {see}{rest}; try a lower learning rate or a larger batch in a new run"
     if isinstance(error, Exception) and (lost := folder.lock.lost()):  # whichever write failed
         return lost
     if not isinstance(error, OSError) or error.errno is None:
@@ -398,4 +398,4 @@ def explained(error: BaseException, folder: RunFolder) -> str | None:
     reason = f"cannot write to {folder.path} ({os.strerror(error.errno)})"
     if not folder.is_worth_keeping:
         return f"{reason}: nothing was kept; repair that and run it again"
-    return f"{reason}: {kept}; repair that and run `{resume_command(folder.path)}`"
+    return f"{reason}: {rest}; repair that and run `{resume_command(folder.path)}`"

@@ -283,17 +283,17 @@ class _SeedsSession:
             seed.recorder.count_unroll({name: float(value[place]) for name, value in values.items()}, seconds)
             if finite[place] and seed.recorder.is_finite:
                 places.append(place)
-        lost = [(place, seed) for place, seed in enumerate(seeds) if place not in places]
-        kept = [seeds[place] for place in places]
-        for place, seed in lost:
+        faulty = [(place, seed) for place, seed in enumerate(seeds) if place not in places]
+        sound = [seeds[place] for place in places]
+        for place, seed in faulty:
             learner = programs.learner_of(run, place)
-            self._drop(seed, NotFiniteError(seed.recorder.env_steps, seed.host.metrics[-1], learner), bool(kept))
-        if lost and kept:
+            self._drop(seed, NotFiniteError(seed.recorder.env_steps, seed.host.metrics[-1], learner), bool(sound))
+        if faulty and sound:
             run = programs.place(keep(run, places))
-            self.display.joined([seed.config.seed for seed in kept], kept[0].host.unrolls, len(kept[0].host.rows))
-        if kept:
-            self.display.progress(Progress(kept[0].host.unrolls, [seed.host.metrics[-1] for seed in kept]))
-        return run, kept
+            self.display.joined([seed.config.seed for seed in sound], sound[0].host.unrolls, len(sound[0].host.rows))
+        if sound:
+            self.display.progress(Progress(sound[0].host.unrolls, [seed.host.metrics[-1] for seed in sound]))
+        return run, sound
 
     def _evaluate(self, programs: SeedPrograms, run: RunState, seeds: list[_Seed]) -> None:
         numbers = [seed.config.seed for seed in seeds]
