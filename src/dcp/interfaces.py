@@ -144,7 +144,7 @@ class Command(Protocol):
 
     What it may have besides:
     `for_task(spec, episode_length)`: itself with what the task decides filled in;
-    `begin(state, achieved, begins)`: the state, told before each step in which environments [N] an episode begins;
+    `begin(state, achieved, begins)`: the state before each step, where `begins` [N] says who begins an episode;
     `explores(state)`: which environments [N] take a uniform random action instead of the actor's.
     """
 

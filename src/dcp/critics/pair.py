@@ -69,7 +69,7 @@ class Pair:
         )
 
     def loss(self, problem: Problem, params: Params, carried: Any, batch: Batch, key: Array) -> tuple[Array, Metrics]:
-        """A goal that does not lie in the row's own future is no positive pair: it serves as a negative alone."""
+        """Return the sum of both losses. A goal that is not in its row's own future serves only as a negative."""
         assert batch.future_steps is not None
         value, of_value = self.value.loss(problem, params["value"], carried["value"], batch, key)
         own = batch.future_steps > 0  # [B]

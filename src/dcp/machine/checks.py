@@ -48,7 +48,7 @@ def check_algorithm(algorithm: "Algorithm") -> None:
 
 
 def violations(settings: Settings, *, memory: bool = True) -> list[str]:
-    """Return every broken constraint, each with the fix. `memory`: this machine's too, for a run that is to be here."""
+    """Return every broken constraint, each with the fix. `memory`: also check that the run fits into this machine."""
     if problems := type_violations(settings):
         return problems
     names = _unknown_names(settings)
