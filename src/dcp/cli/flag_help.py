@@ -8,14 +8,13 @@ import os
 import shutil
 import textwrap
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cache
 from itertools import groupby, pairwise
 from typing import Any
 
 from dcp.cli.flags import Flag, flags_of
 from dcp.cli.main import COMMANDS
-from dcp.errors import EXIT_FAULT, EXIT_MISTAKE, UserError, one_line
+from dcp.errors import EXIT_FAULT, EXIT_MISTAKE, UserError, did_you_mean, one_line
 
 FIRST = "start with"  # the heading of the most important flags
 IMPORT = ("--import MODULE", "Import this module first, such as one that registers an environment. May be repeated.")
@@ -107,9 +106,7 @@ def wrong_values(flag: Flag, text: str, prog: str) -> UserError:
 def unknown_option(name: str, flags: Mapping[str, Flag], prog: str) -> UserError:
     known = [*(flag.name for flag in flags.values() if not flag.positional), "--help", "--import"]
     known += [f"--no-{flag.name[2:]}" for flag in flags.values() if flag.kind is bool]
-    close = get_close_matches(name, sorted(known), 1)
-    hint = f"did you mean {close[0]}?" if close else f"see `{prog} --help`"
-    return UserError(f"unknown option {name}: {hint}")
+    return UserError(f"unknown option {name}: {did_you_mean(name, sorted(known), f'see `{prog} --help`')}")
 
 
 def explained(error: Exception) -> tuple[str, int] | None:
