@@ -62,13 +62,6 @@ def hazard_loss(logit_0: Array, logits: Array, hit_time: Array, hit: Array) -> A
     return jnp.where(hit & (hit_time == 0), jax.nn.softplus(-logit_0), later)
 
 
-def arrival_probabilities(logit_0: Array, logits: Array) -> Array:
-    """Return the probabilities to be there now, at each step 0 .. W - 1, and not within W: [..., W + 2], sum 1."""
-    survival = jnp.exp(log_survival(logit_0, logits))
-    now = jax.nn.sigmoid(logit_0)[..., None]
-    return jnp.concatenate([now, survival[..., :-1] - survival[..., 1:], survival[..., -1:]], axis=-1)
-
-
 def discounted_wait(logit_0: Array, logits: Array, discount: float) -> Array:
     """Return sum_{k < W} discount^k S_k: [...]."""
     survival = jnp.exp(log_survival(logit_0, logits)[..., :-1])  # [..., W]
