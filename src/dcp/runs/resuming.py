@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dcp.algorithm import Algorithm
-from dcp.config import Config, Tracking
+from dcp.config import Config, Tracking, fields_where
 from dcp.errors import UserError, shown
 from dcp.files import require_no_links_out
 from dcp.loop import Budget, OnEval, iterations_of
@@ -102,7 +102,7 @@ def require_same_algorithm(algorithm: Algorithm, folder: RunFolder) -> Algorithm
     """Return the algorithm with the run's config; refuse one with other environments or parts than the run's."""
     same = replace(algorithm, config=folder.config)  # its config now names its own parts, if they are others
     has = {name: getattr(same.config, name) for name in algorithm.decided | same.decided}
-    has |= {name: getattr(algorithm.config, name) for name in ("env", "eval_env", "fidelity", "randomize", "control")}
+    has |= {name: getattr(algorithm.config, name) for name in fields_where(of_env=True)}
     stored = {name: getattr(folder.config, name) for name in sorted(has)}
     names = [name for name in stored if has[name] != stored[name]]
     names = [name for name in names if stored[name] not in (None, {})] or names  # None: as the method has it

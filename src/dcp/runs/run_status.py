@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 import shlex
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
@@ -44,7 +45,7 @@ from dcp.runs.folder import LOCK_FILE, RunFolder, open_lock
 from dcp.types import array_name
 
 UNSPLIT = "off"  # the value of split_batches before config.json stored it
-POOL = "acting/command/pool"  # the name of the command's array
+_POOL = re.compile(r"acting/command/(\w+/)*pool")  # a command's pool, or that of a state inside its own
 # A change of these may change rounding: libraries, the processor with its cores, settings of XLA and JAX.
 _DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores"}
 _FLAGS = ("xla_flags", "libtpu_init_args")
@@ -246,8 +247,8 @@ def read_pool(folder: Path) -> np.ndarray | None:
     """Return the pool [P, G] of a run folder's newest readable checkpoint; None if there is none."""
     for path in checkpoints(folder / CHECKPOINTS_DIR):
         try:
-            if POOL in read_record(path).get("arrays", {}):
-                return read_arrays(path, [POOL])[POOL]
+            if name := next(filter(_POOL.fullmatch, read_record(path).get("arrays", {})), None):
+                return read_arrays(path, [name])[name]
         except DamagedError:
             continue
     return None
