@@ -1,7 +1,8 @@
 """Flags from a dataclass: every field is an option, and the string below it is the option's help.
 
 Only `read` reads a command line: it returns the typed values that argv sets, so that a command can look at one flag
-before it chooses the defaults of the others. `parse` puts these values into the defaults, or prints the help.
+before it chooses the defaults of the others. `parse` puts these values into the defaults, or prints the help. A new
+flag is a field: of `Settings` (config.py) if it decides a run's numbers, else of its command's options.
 """
 
 import dataclasses
