@@ -98,9 +98,9 @@ def _docstrings(kind: type) -> dict[str, str]:
 
 def wrong_values(flag: Flag, text: str, prog: str) -> UserError:
     one, several = WORDS.get(flag.kind, ("a value", "values"))
-    wanted = one if flag.count == 1 else f"{COUNTS[flag.count]} {several}" if flag.count else several
+    what = one if flag.count == 1 else f"{COUNTS[flag.count]} {several}" if flag.count else several
     such = f", such as {' '.join(map(str, flag.alone))}" if flag.alone else ""
-    return UserError(f"{flag.name} takes {wanted}{such}, not {text!r}: see `{prog} --help`")
+    return UserError(f"{flag.name} takes {what}{such}, not {text!r}: see `{prog} --help`")
 
 
 def unknown_option(name: str, flags: Mapping[str, Flag], prog: str) -> UserError:
