@@ -2,7 +2,6 @@
 
 import os
 import sys
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from dcp.errors import (
     EXIT_REQUEUE,
     RunError,
     UserError,
+    did_you_mean,
     printable,
 )
 from dcp.machine.signals import CLEAN_UPS, raise_again, stopped_at_once
@@ -101,9 +101,7 @@ def _end(sentence: str, code: int) -> int:
 
 def _require_command(name: str) -> None:
     if name not in COMMANDS:
-        close = get_close_matches(name, COMMANDS, 1)
-        hint = f"did you mean `dcp {close[0]}`?" if close else f"choose one of {', '.join(COMMANDS)}"
-        raise UserError(f"unknown command {name!r}: {hint}")
+        raise UserError(f"unknown command {name!r}: {did_you_mean(name, COMMANDS, form='`dcp {}`')}")
 
 
 def _imports(argv: list[str]) -> tuple[list[str], list[str]]:
