@@ -229,7 +229,7 @@ def _dry_run(
     for row in rows:
         table.add_row(*row)
     # Without markup, because a sentence may contain [brackets].
-    Console(markup=False, soft_wrap=True, width=None if Console().is_terminal else 200).print(table)
+    Console(markup=False, emoji=False, soft_wrap=True, width=None if Console().is_terminal else 200).print(table)
     finished = sum(entry.status.kind == "finished" for entry in entries)
     runs = sum(len(job.seeds) for job in jobs)
     print(f"\n{count(len(entries), 'run')}: {finished} finished, {runs} to do as {count(len(jobs), 'job')}")
