@@ -60,7 +60,7 @@ def printable(text: str) -> str:
 
 
 def is_text(name: str) -> bool:
-    """Tell whether a name can be shown: UTF-8 can write it, and it controls no terminal (tabs and line breaks may stay)."""
+    """Tell whether a name can be shown: UTF-8 can write it, and it controls no terminal; line breaks may stay."""
     return not any(category(one) in ("Cc", "Cs") and one not in "\t\n" for one in name)
 
 

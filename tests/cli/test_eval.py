@@ -195,24 +195,20 @@ def test_json_of_one_episode_has_no_nan(run: Path, capsys):
 
 
 def test_policies_in_one_folder_do_not_write_over_each_other(run: Path, tmp_path: Path, capsys):
-    main(["export", str(run), "--format", "numpy", "--burst", "100", "10"])
+    main(["export", str(run), "--format", "numpy"])
     copy = shutil.copytree(run, tmp_path / "copy")
     policies = [str(run), str(copy), str(run / "policy.npz")]
     assert main(["eval", *policies, "--episodes", "16", "--out", str(tmp_path / "all")]) == 0
     contents = [json.loads(path.read_text()) for path in (tmp_path / "all" / "evals").glob("*.json")]
     assert sorted(content["policy"] for content in contents) == sorted(policies)
-    assert {content["policy"]: content["burst_inside"] for content in contents}[policies[2]] == [100, 10]
 
 
 def test_an_exports_results_are_next_to_its_runs(run: Path, capsys):
-    main(["export", str(run), "--format", "numpy", "--burst", "100", "10"])
+    main(["export", str(run), "--format", "numpy"])
     assert main(["eval", str(run)]) == 0
     assert main(["eval", str(run / "policy.npz")]) == 0
     names = {json.loads(path.read_text())["policy"]: path.name for path in run.glob("evals/*.json")}
     assert names[str(run / "policy.npz")] == names[str(run)].replace(".json", "_policy.npz.json")
-    capsys.readouterr()
-    assert main(["eval", str(run / "policy.npz"), "--burst"]) == 2
-    assert "already has a burst inside" in capsys.readouterr().err
 
 
 def test_many_seeds_have_a_file_name_that_fits(run: Path):

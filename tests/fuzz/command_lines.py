@@ -38,7 +38,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "push": ("RUN", "nobody/nothing", "--dry-run", "--episodes", "2"),
     "landscape": ("RUN", "--rollouts", "1"),
     "compare": ("RUN", "RUN"),
-    "grid": ("GRID", "--status"),
+    "grid": ("GRID", "--dry-run"),
     "tune": ("GRID", "--dry-run"),
     "diagnose": ("RUN", "--episodes", "2", "--states", "4", "--only", "gaps"),
     "envs": (),
@@ -100,11 +100,7 @@ def line(random: Random) -> list[str]:
         argv.append(random.choice(VALUES))
     if command == "doctor":  # it measures the machine for minutes
         argv.append("--help")
-    if command == "train" and "--dry-run" not in argv:
-        argv.append("--dry-run")
-    if command == "grid" and not {"--status", "--dry-run"} & set(argv):
-        argv.append("--status")
-    if command == "tune" and "--dry-run" not in argv:
+    if command in ("train", "grid", "tune") and "--dry-run" not in argv:
         argv.append("--dry-run")
     return argv if command else argv[1:]
 

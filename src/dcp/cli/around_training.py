@@ -146,7 +146,7 @@ def _plan(s: Settings, devices: int) -> dict[str, object]:
 def _time(s: Settings) -> str:
     from dcp.runs.display import forecast
 
-    return f"{forecast(Config(**vars(s)))}; `dcp grid --dry-run` measures"
+    return forecast(Config(**vars(s)))
 
 
 def _section(title: str, rows: dict[str, object]) -> None:

@@ -122,8 +122,6 @@ def arena_of(target: Target, options: "EvalOptions | RecordOptions", randomize: 
 def _arena(target: Target, options: EvalOptions) -> Arena:
     variant(target.policy, options.burst, options.stochastic)
     _interventions(target, options)
-    if target.burst and (options.burst or options.burst_sweep):
-        raise UserError(f"{target.label} already has a burst inside: leave out --burst, or export it without one")
     return arena_of(target, options, options.randomize)
 
 
@@ -161,8 +159,7 @@ def evaluate(targets: list[Target], arenas: list[Arena], options: EvalOptions) -
     for target, arena, mark in zip(targets, arenas, _marks(targets, options.out), strict=True):
         folder, about = options.out or target.home, _about(target, arena, options)
         plain = _trial(target, arena, variant(target.policy, None, options.stochastic), "")
-        inside = f" (burst {target.burst[0]} {target.burst[1]} inside)" if target.burst else ""
-        _add_trial(table, target.label + inside, plain)
+        _add_trial(table, target.label, plain)
         trials.append((target.label, plain))
         without, name = as_json(plain, {**about, "burst": None}), file_name(target, arena, options, None, mark)
         contents, paths = [], write_results(folder, name, without, plain)
@@ -333,7 +330,6 @@ def _about(target: Target, arena: Arena, options: EvalOptions) -> dict[str, Any]
         "randomize": list(getattr(arena.env, "randomize", ())),
         "stochastic": options.stochastic,
         "devices": arena.count,
-        "burst_inside": target.burst,
     }
 
 
