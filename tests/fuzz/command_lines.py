@@ -49,7 +49,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 FLAGS = (
     "--env", "--eval-env", "--method", "--seed", "--steps", "--config", "--resume", "--runs-dir", "--out", "--preset",
-    "--goal", "--goal-file", "--replay", "--seeds", "--format", "--episodes", "--where", "--own-code", "--import",
+    "--goal", "--goal-file", "--seeds", "--format", "--episodes", "--where", "--own-code", "--import",
     "--score", "--condition", "--condition.scale", "--critic", "--pool-seed", "--num-envs", "--width", "--discount",
     "--burst", "--physics", "--randomize", "--control", "--dataset", "--only", "--launcher",
     "--memory", "--checkpoints", "--camera",

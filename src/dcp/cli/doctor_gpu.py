@@ -219,8 +219,8 @@ def time_updates() -> dict[str, Any]:
     learner = algorithm.learner.init(jax.random.key(0))
     _, seconds, about, words = _timed(program, learner, batch, algorithm.draws(order, jax.random.key(3)))
     ms = 1e3 * seconds / UPDATES
-    found = f"{ms:.2f} ms per update (DCP, batch {config.batch_size}), {words}"
-    return about | {"found": found, "ms": ms, "graphs": graphs_in_use()}
+    sentence = f"{ms:.2f} ms per update (DCP, batch {config.batch_size}), {words}"
+    return about | {"found": sentence, "ms": ms, "graphs": graphs_in_use()}
 
 
 def graphs_in_use() -> str:

@@ -3,7 +3,6 @@
 import io
 import os
 import sys
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from dcp.errors import (
     EXIT_REQUEUE,
     RunError,
     UserError,
+    did_you_mean,
     is_text,
     printable,
     shown,
@@ -115,9 +115,7 @@ def _printed(argv: list[str]) -> list[str]:
 
 def _require_command(name: str) -> None:
     if name not in COMMANDS:
-        close = get_close_matches(name, COMMANDS, 1)
-        hint = f"did you mean `dcp {close[0]}`?" if close else f"choose one of {', '.join(COMMANDS)}"
-        raise UserError(f"unknown command {name!r}: {hint}")
+        raise UserError(f"unknown command {name!r}: {did_you_mean(name, COMMANDS, form='`dcp {}`')}")
 
 
 def _imports(argv: list[str]) -> tuple[list[str], list[str]]:

@@ -57,12 +57,12 @@ FIRST_FLAGS = ("preset", "env", "method")  # of the help
 
 
 def main(argv: list[str]) -> int:
-    given = read(TrainOptions(), argv, "dcp train")
-    options = _options(argv, given)
+    values = read(TrainOptions(), argv, "dcp train")
+    options = _options(argv, values)
     if options.seeds:
         from dcp.cli.around_training import train_several
 
-        return train_several(options, given)
+        return train_several(options, values)
     if options.dry_run:
         from dcp.cli.around_training import dry_run
 
@@ -70,14 +70,9 @@ def main(argv: list[str]) -> int:
     from dcp import train
     from dcp.machine.checks import check
     from dcp.runs.checkpoint import Cadence
-    from dcp.runs.folder import holds_run
     from dcp.runs.stopping import Interrupted
 
-    resumed, folder = options.resume, options.runs_dir / options.settings.run_path
-    if resumed is None and not options.overwrite and holds_run(folder):
-        from dcp.cli.around_training import offered
-
-        resumed = offered(folder, options.settings)
+    resumed = options.resume
     names = ("tracking", "keep_policies", "display", "cache")
     outputs: dict[str, Any] = {name: getattr(options, name) for name in names}
     outputs["cadence"] = Cadence(options.checkpoint_evals, options.checkpoint_minutes)
