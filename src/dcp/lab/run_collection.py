@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dcp.config import Config, Settings, fields_where
-from dcp.errors import UserError
+from dcp.errors import UserError, is_text, printable
 from dcp.files.run_folder import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, located, read_config_file, read_metrics
 from dcp.files.validation import read_json
 from dcp.lab import paper_values
@@ -177,6 +177,7 @@ class Collection:
     """Hold every run, good or not; `groups` holds the runs that statistics may use."""
 
     runs: tuple[Run, ...]
+    unread: tuple[str, ...] = ()  # a sentence for each folder that is left out
 
     @cached_property
     def groups(self) -> dict[Key, tuple[Run, ...]]:
@@ -251,6 +252,7 @@ class Collection:
         """Return a sentence for everything that is missing or damaged. Nothing is ever filled in for it."""
         lines = [f"{run.folder}: {run.state}." for run in self.runs if run.state != FINISHED]
         lines += [f"{run.folder}: {run.remark}." for run in self.runs if run.remark]
+        lines += self.unread
         lines += [f"{run.folder}: left out, another run of {run.label} has seed {run.seed}." for run in self.repeated]
         for env, method in self.groups:
             if missing := ", ".join(map(str, self.missing_seeds(env, method))):
@@ -266,15 +268,23 @@ def collect(paths: Sequence[str | Path]) -> Collection:
     if not paths:
         raise UserError("no runs to read: name run folders, or a folder above them such as runs/")
     folders: dict[Path, Path] = {}  # resolved -> as named: a folder named twice counts once
+    unread: list[str] = []
     for path in paths:
         start = located(path)
         if not start.is_dir():
             raise UserError(f"there is no folder {start}: name run folders, or a folder above them such as runs/")
         for folder in _walk(start):
+            if not is_text(str(folder)):
+                unread.append(
+                    f"{printable(str(folder))} is left out: its name has signs that cannot be shown; rename it."
+                )
+                continue
             folders.setdefault(folder.resolve(), folder)
     if not folders:
+        if unread:
+            raise UserError(unread[0].removesuffix("."))
         raise UserError(f"no run below {', '.join(map(str, paths))}: a run folder has a {CONFIG_FILE} (dcp train)")
-    return Collection(tuple(_labelled([read_run(folder) for folder in folders.values()])))
+    return Collection(tuple(_labelled([read_run(folder) for folder in folders.values()])), tuple(unread))
 
 
 def _walk(start: Path) -> Iterator[Path]:
