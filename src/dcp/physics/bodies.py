@@ -13,8 +13,6 @@ PLANE, SPHERE = mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_SPHERE
 CAPSULE, BOX = mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_BOX
 FREE, HINGE, SLIDE = mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE
 ORIGIN = (0.0, 0.0, 0.0)
-FEET = tuple(f"foot_{leg}" for leg in range(1, 5))  # the ant's geoms
-HIPS = tuple(f"aux_{leg}" for leg in range(1, 5))  # between torso and legs; fixed to the torso
 
 
 def ant() -> mujoco.MjSpec:
@@ -42,7 +40,7 @@ def ant() -> mujoco.MjSpec:
         shin = thigh.add_body(name=f"shin_{leg}", pos=near)
         bend = [30.0, 70.0] if x > 0 else [-70.0, -30.0]
         shin.add_joint(name=f"ankle_{leg}", type=HINGE, axis=[-x * y, 1.0, 0.0], range=bend)
-        _add_capsule(shin, ORIGIN, far, 0.08)
+        _add_capsule(shin, ORIGIN, far, 0.08, name=f"shin_{leg}")
         shin.add_geom(name=f"foot_{leg}", type=SPHERE, pos=far, size=[0.08, 0.0, 0.0], mass=0.0, contype=1)
     for leg in (4, 1, 2, 3):
         for joint in (f"hip_{leg}", f"ankle_{leg}"):

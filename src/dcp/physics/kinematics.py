@@ -252,7 +252,7 @@ def _groups(model: mujoco.MjModel) -> list[Group]:
     for body in range(1, model.nbody):
         joints = slice(model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body])
         kinds = set(model.jnt_type[joints].tolist())
-        if len(kinds) != 1 or mujoco.mjtJoint.mjJNT_BALL in kinds or model.body_dofnum[body] > 3 and 0 not in kinds:
+        if len(kinds) != 1 or mujoco.mjtJoint.mjJNT_BALL in kinds or (model.body_dofnum[body] > 3 and 0 not in kinds):
             raise ValueError(f"link {body - 1} must be free, or have one to three hinges, or as many slides")
         slides = kinds == {int(mujoco.mjtJoint.mjJNT_SLIDE)}
         members.setdefault((int(model.body_dofnum[body]), slides), []).append(body)
