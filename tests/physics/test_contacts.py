@@ -118,7 +118,7 @@ def test_a_geom_that_reaches_beyond_its_neighbouring_cells_is_refused():
     model = env.model()
     model.geom("torso_geom").size = [1.5, 0, 0]
     with pytest.raises(ValueError, match="quarter of a cell"):
-        ContactFinder(model.compile(), np.zeros(100), env.layout)
+        ContactFinder(model.compile(), env.layout)
 
 
 def test_a_shape_without_contact_maths_is_refused():
@@ -127,7 +127,7 @@ def test_a_shape_without_contact_maths_is_refused():
     model.geom("torso_geom").type = mujoco.mjtGeom.mjGEOM_CYLINDER
     model.geom("torso_geom").size = [0.2, 0.2, 0]
     with pytest.raises(ValueError, match="spheres and capsules"):
-        ContactFinder(model.compile(), np.zeros(100), env.layout)
+        ContactFinder(model.compile(), env.layout)
 
 
 def test_wall_codes_have_a_bit_for_each_of_four_neighbours():

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
-from dcp.errors import UserError
+from dcp.errors import UserError, install_hint
 from dcp.physics.kinematics import Motion, Transform
 from dcp.types import Array
 
@@ -251,8 +251,11 @@ class MjxEngine:
     """MJX as Brax's pipeline runs it, for GPUs and TPUs."""
 
     def __init__(self, model: mujoco.MjModel, frames: int):
-        with contextlib.redirect_stdout(io.StringIO()):  # MJX prints that an optional backend is missing
-            from mujoco import mjx
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):  # MJX prints that an optional backend is missing
+                from mujoco import mjx
+        except ImportError as error:
+            raise UserError(f"on a GPU MJX steps this task, and it does not import: {install_hint('cuda')}") from error
 
         self.sys, self.frames, self._mjx = model, frames, mjx.put_model(model)
 

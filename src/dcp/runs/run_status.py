@@ -46,7 +46,7 @@ from dcp.runs.folder import LOCK_FILE, Results, open_lock
 UNSPLIT = "off"  # the value of split_batches before config.json stored it
 POOL = "acting/command/pool"  # the name of the command's array
 # A change of these may change rounding: libraries, the processor with its cores, settings of XLA and JAX.
-_DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores"}
+_DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "mujoco", "device", "processor", "cores"}
 _FLAGS = ("xla_flags", "libtpu_init_args")
 _DECIDE_BITS |= {*_FLAGS, *NUMERICS}
 
