@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
+
 from dcp.envs.base import Environment, EnvState, step_and_check
 from dcp.envs.registry import ENVIRONMENTS, make_env, require_stepped_by
 from dcp.errors import UserError, install_hint
