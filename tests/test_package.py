@@ -114,3 +114,17 @@ def test_the_algorithm_loads_a_core_that_can_be_read_in_one_sitting_and_nothing_
     assert int(modules) <= 24 and int(lines) <= 5000
     rooms = {name.split(".")[1] for name in names if "." in name}
     assert not rooms & {"machine", "runs", "lab", "grid", "robots", "interop", "cli", "files"}
+
+
+WITHOUT_BRAX = """
+import sys
+sys.modules.update(dict.fromkeys(("brax", "jaxopt", "trimesh", "mujoco.mjx")))  # importing one fails
+import dcp, dcp.algorithm
+dcp.load_policy("zoo/ant_u_maze/dcp")
+for name in ("ant_u_maze", "ant_push", "humanoid", "pusher_easy"):
+    dcp.make_env(name).engine
+"""
+
+
+def test_policies_and_the_paper_s_physics_need_no_brax():
+    subprocess.run([sys.executable, "-P", "-c", WITHOUT_BRAX], check=True)
