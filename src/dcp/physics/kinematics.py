@@ -85,7 +85,7 @@ def compose(outer: Transform, inner: Transform) -> Transform:
     return Transform(outer.pos + many_rotate(inner.pos, outer.rot), jax.vmap(multiply)(outer.rot, inner.rot))
 
 
-def moved_by(motion: Motion, lever: Array) -> Motion:
+def velocity_at(motion: Motion, lever: Array) -> Motion:
     """Return how points move that are fixed to links, this far from where `motion` is given: [L] each."""
     return Motion(motion.ang, motion.vel - many_cross(lever, motion.ang))
 
@@ -185,11 +185,11 @@ class System:
     def to_centres(self, x: Transform, xd: Motion) -> tuple[Transform, Motion]:
         """Turn frames at the links' origins into frames at their centres of mass."""
         pos = x.pos + many_rotate(self.centre, x.rot)
-        return Transform(pos, x.rot), moved_by(xd, pos - x.pos)
+        return Transform(pos, x.rot), velocity_at(xd, pos - x.pos)
 
     def to_origins(self, x: Transform, xd: Motion) -> tuple[Transform, Motion]:
         pos = x.pos + many_rotate(-self.centre, x.rot)
-        return Transform(pos, x.rot), moved_by(xd, pos - x.pos)
+        return Transform(pos, x.rot), velocity_at(xd, pos - x.pos)
 
     # From the world to coordinates
 
@@ -202,7 +202,7 @@ class System:
         back = jax.vmap(inverse)(anchor.rot)
         pos = many_rotate(x.pos + many_rotate(self.joint, x.rot) - anchor.pos, back)
         local = Transform(pos, jax.vmap(multiply)(back, x.rot))
-        moving = moved_by(moving, above.pos - anchor.pos)
+        moving = velocity_at(moving, above.pos - anchor.pos)
         moving = jax.tree.map(lambda a, b: many_rotate_back(a - b, anchor.rot), xd, moving)
         parts = [self._coordinates(group, *_rows((local, moving), group.links)) for group in self.groups]
         q, qd = zip(*parts, strict=True)
@@ -231,14 +231,15 @@ _ANY = np.array([-np.inf, np.inf])
 
 
 def _array(values: np.ndarray) -> Array:
-    return jnp.asarray(values, jnp.float32)
+    with jax.ensure_compile_time_eval():  # it outlives the trace that may ask first
+        return jnp.asarray(values, jnp.float32)
 
 
 def _rows(tree: Any, rows: np.ndarray) -> Any:
     """Return rows of each leaf: a slice where they are in sequence, because XLA gathers more slowly."""
     first, last = int(rows[0]), int(rows[-1])
-    wanted = slice(first, last + 1) if np.array_equal(rows, np.arange(first, last + 1)) else rows
-    return jax.tree.map(lambda leaf: leaf[wanted], tree)
+    index = slice(first, last + 1) if np.array_equal(rows, np.arange(first, last + 1)) else rows
+    return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
 def _joined(parts: Any, orders: list[np.ndarray]) -> Any:
@@ -272,8 +273,8 @@ def _axes(model: mujoco.MjModel) -> Motion:
         if model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE:
             vel[dof : dof + 3] = ang[dof + 3 : dof + 6] = np.eye(3)
         else:
-            moved = vel if model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE else ang
-            moved[dof] = model.jnt_axis[joint]
+            kind = vel if model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE else ang
+            kind[dof] = model.jnt_axis[joint]
     return Motion(_array(ang), _array(vel))
 
 
