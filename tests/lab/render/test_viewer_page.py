@@ -84,7 +84,7 @@ def test_the_page_of_bodies_places_every_geom_where_mujoco_does():
     state = mujoco.MjData(model)
     state.qpos[:] = episode.q[3]
     mujoco.mj_kinematics(model, state)
-    wanted = {name: state.geom(name).xpos for name in ("torso_geom", "left_ankle_geom", "fourth_foot_geom")}
+    wanted = {name: state.geom(name).xpos for name in ("torso_geom", "shin_1", "foot_4")}
     moving = [geom for geom in geoms if geom["body"] >= 0]
     places = np.array([place(geom, poses[3]) for geom in moving])
     for name, xpos in wanted.items():
