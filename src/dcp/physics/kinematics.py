@@ -88,9 +88,7 @@ def compose(outer: Transform, inner: Transform) -> Transform:
 def velocity_at(motion: Motion, lever: Array) -> Motion:
     """Return how points move that are fixed to links, this far from where `motion` is given: [L] each."""
     unturned = jax.vmap(inverse)(jnp.tile(jnp.asarray(IDENTITY), (len(lever), 1)))
-    return Motion(
-        many_rotate(motion.ang, unturned), many_rotate(motion.vel - many_cross(lever, motion.ang), unturned)
-    )
+    return Motion(many_rotate(motion.ang, unturned), many_rotate(motion.vel - many_cross(lever, motion.ang), unturned))
 
 
 class Group(NamedTuple):
