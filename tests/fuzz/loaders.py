@@ -184,8 +184,9 @@ KINDS: dict[str, Callable[[Path, Path], Loader]] = {
     "export": lambda folder, run: Exports(folder),
     "job": lambda folder, run: text_loaders.Jobs(folder),
     "grid": lambda folder, run: text_loaders.Grids(folder),
+    "search": lambda folder, run: text_loaders.Searches(folder),
+    "evals": text_loaders.Evals,
     "ledger": text_loaders.Ledger,
     "seed": lambda folder, run: text_loaders.Seeds(folder),
     "goal": lambda folder, run: text_loaders.Goals(folder),
-    "log": lambda folder, run: text_loaders.Logs(folder),
 }
