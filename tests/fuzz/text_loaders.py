@@ -20,7 +20,7 @@ from dcp.grid.grid_file import check_runs, expand, read_grid
 from dcp.grid.jobs import Job
 from dcp.grid.tune_file import read_tune_file
 from dcp.lab.build_report import with_safe_names
-from dcp.lab.burst_tables import burst_sections
+from dcp.lab.burst_tables import burst_sections, eval_results
 from dcp.lab.compare_runs import compare, comparison_tables
 from dcp.lab.result_tables import WRITERS
 from dcp.lab.run_collection import collect, read_run
@@ -205,6 +205,8 @@ class Evals(Loader):
             for writer in WRITERS.values():
                 writer(table).encode()
             assert re.fullmatch("[A-Za-z0-9_-]+", table.name)  # it becomes the name of a file
+        for remark in (*filter(None, (run.remark for run in collection.runs)), *eval_results(collection)[1]):
+            raise UserError(remark)
 
 
 class Ledger(Loader):

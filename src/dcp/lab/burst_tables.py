@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dcp.errors import shown
 from dcp.lab import paper_values
 from dcp.lab.paper_values import Published
 from dcp.lab.result_tables import Cell, Row, Section, Table, absent, number
@@ -72,7 +73,7 @@ def eval_results(collection: Collection) -> tuple[list[EvalResult], list[str]]:
         try:
             results.append(_result(record, run))
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
-            unused.append(f"{record.path}: not a result that this version can read ({error!r}).")
+            unused.append(f"{record.path}: not a result that this version can read ({shown(error)}).")
     return results, unused
 
 
@@ -103,7 +104,7 @@ def _unfit(record: EvalRecord, run: Run) -> str:
     """Return why a result does not count; empty if it does."""
     content = record.content
     if (version := content.get("schema_version", RESULT_SCHEMA)) != RESULT_SCHEMA:
-        return f"schema_version {version!r}, and this version reads {RESULT_SCHEMA}"
+        return f"schema_version {shown(version)}, and this version reads {RESULT_SCHEMA}"
     if not run.config:
         return "in a run that cannot be read"
     if any(record.about.get(name) != run.config[name] for name in ("env", "method", "seed")):
@@ -111,7 +112,7 @@ def _unfit(record: EvalRecord, run: Run) -> str:
     if content.get("burst_first"):
         return "a burst in the first steps of each period, where the others are in the last"
     if (physics := content.get("physics", "brax")) != run.config["physics"]:
-        return f"stepped by {physics}, unlike the run itself"
+        return f"stepped by {shown(physics)}, unlike the run itself"
     if content.get("stochastic"):
         return "with actions drawn at random, unlike the paper's deployment"
     return ""
