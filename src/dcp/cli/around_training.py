@@ -295,14 +295,14 @@ def _as_jobs(options: TrainOptions, given: dict[str, Any], own: tuple[Gpu, ...])
         entries = survey(runs, options.runs_dir)
     at_once = min(len(runs), cores(), len(own) or cores())
     # The share of cores does not depend on memory, because the number of cores decides how a run rounds.
-    each = Resources(cores() // at_once, gpus=1.0 if own else 0.0)
+    each = Resources(cores() // at_once, gpus=1 if own else 0)
     flags = RunOptions(**{one.name: getattr(options, one.name) for one in fields(RunOptions)})
     runs_dir = options.runs_dir.absolute()
     jobs = make_jobs(entries, runs_dir, each, "processes", Path.cwd(), imported_modules(), flags)
     memory = machine_memory()
     if memory is not None:  # at least one seed runs: `check` has found room for it
         memory = max([memory, *(job.resources.memory_bytes for job in jobs)])
-    launcher = LocalLauncher(FreeResources(cores(), memory, {gpu.index: 1.0 for gpu in own}, at_once), jobs)
+    launcher = LocalLauncher(FreeResources(cores(), memory, [gpu.index for gpu in own], at_once), jobs)
     make_grid_folder(runs_dir)
     with make_table(options.display) as table:
         driver = Driver(launcher, entries, jobs, table, retries=0)
