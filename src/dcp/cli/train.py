@@ -44,7 +44,7 @@ class TrainOptions:
     plots: bool = True
     """Draw the learning curve, landscape and episodes at the end."""
     keep_policies: bool = False
-    """Keep the policy of every evaluation, in policies/ of the run folder: `dcp explore` shows how they form."""
+    """Keep the policy of every evaluation, in policies/ of the run folder, for `dcp diagnose` and `dcp explore`."""
     display: Literal["auto", "live", "plain", "none"] = "auto"
     """auto: live on a terminal, plain lines elsewhere."""
     cache: str | None = None
@@ -57,12 +57,12 @@ FIRST_FLAGS = ("preset", "env", "method")  # of the help
 
 
 def main(argv: list[str]) -> int:
-    given = read(TrainOptions(), argv, "dcp train")
-    options = _options(argv, given)
+    values = read(TrainOptions(), argv, "dcp train")
+    options = _options(argv, values)
     if options.seeds:
         from dcp.cli.around_training import train_several
 
-        return train_several(options, given)
+        return train_several(options, values)
     if options.dry_run:
         from dcp.cli.around_training import dry_run
 
