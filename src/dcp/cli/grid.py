@@ -116,10 +116,10 @@ def _free(options: GridOptions) -> FreeResources:
     free = free_here(options.max_runs)
     if not options.memory:
         return free
-    amount, there = resources.parse_memory(options.memory), machine_memory()
-    if there is not None and amount > there:
+    amount, free_memory = resources.parse_memory(options.memory), machine_memory()
+    if free_memory is not None and amount > free_memory:
         raise UserError(
-            f"--memory {options.memory} is more than the {there / 1e9:.1f} GB that are free here: ask for less"
+            f"--memory {options.memory} is more than the {free_memory / 1e9:.1f} GB that are free here: ask for less"
         )
     return replace(free, memory_bytes=amount)
 
