@@ -72,14 +72,14 @@ class Callback:
         """Save or stop here, after an unroll or an evaluation. An exception ends the run."""
 
 
-class Programs(Parts, Protocol):
+class LoopParts(Parts, Protocol):
     """Declare what the loop calls: `machine.programs.Programs`."""
 
     def evaluate(self, params: LearnerParams, key: Array) -> Row: ...
 
 
 def train_loop(
-    programs: Programs, config: Config, points: list[int], run: RunState, host: HostState, callback: Callback
+    programs: LoopParts, config: Config, points: list[int], run: RunState, host: HostState, callback: Callback
 ) -> RunState:
     """Train until the last evaluation. `points`: the iterations after which the evaluations are due."""
     recorder = Recorder(config, host)

@@ -60,15 +60,15 @@ def read_seeds(config: Config, spec: EnvSpec) -> Seeds:
     slots = seeded_slots(config.pool_size, config.pool_seed_fraction or 0.0)
     critic = None
     if config.pool_seed_in_critic and file.states is not None:
-        critic = file.states[np.unique(spread(len(file.states), slots))]
-    return Seeds(file.goals[spread(len(file.goals), slots)], critic, file.sha256)
+        critic = file.states[np.unique(row_of_each_slot(len(file.states), slots))]
+    return Seeds(file.goals[row_of_each_slot(len(file.goals), slots)], critic, file.sha256)
 
 
 def seeded_slots(pool_size: int, fraction: float) -> int:
     return round(fraction * pool_size)
 
 
-def spread(rows: int, slots: int) -> np.ndarray:
+def row_of_each_slot(rows: int, slots: int) -> np.ndarray:
     """Return the row of each slot [slots], spread evenly over the file: two rows' counts differ by at most one."""
     return np.arange(slots) * rows // slots
 
@@ -148,7 +148,7 @@ def _and(widths: list[int]) -> str:
     return " and ".join(str(width) for width in widths[:4])
 
 
-def violations(settings: Settings, spec: EnvSpec) -> list[str]:
+def seed_violations(settings: Settings, spec: EnvSpec) -> list[str]:
     """Return in one sentence why a run cannot use its file, if it cannot."""
     assert settings.pool_seed is not None
     if not make_part("command", settings).has_pool:
