@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
+from unicodedata import category
 
 
 class UserError(ValueError):
@@ -67,6 +68,11 @@ def shown(value: Any) -> str:
 def printable(text: str) -> str:
     """Return a text without characters that would control the terminal: they become such as \\x1b."""
     return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
+
+
+def is_text(name: str) -> bool:
+    """Tell whether a name can be shown: UTF-8 can write it, and it controls no terminal; line breaks may stay."""
+    return not any(category(one) in ("Cc", "Cs") and one not in "\t\n" for one in name)
 
 
 def one_line(error: BaseException) -> str:

@@ -130,16 +130,15 @@ def _run(checks: dict[str, Callable[[], Iterable[Check]]]) -> Iterator[Check]:
 
 
 def _show(rows: list[Check]) -> None:
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     from dcp.cli.working import show
 
     table = Table("check", "state", "found")
     for check in rows:
-        advice = f"\n[bold]-> {escape(check.advice)}[/bold]" if check.advice else ""
-        state = f"[{COLOURS[check.state]}]{check.state}[/]"
-        table.add_row(check.name, state, escape(check.found) + advice)
+        advice = f"\n-> {check.advice}" if check.advice else ""
+        table.add_row(check.name, Text(check.state, COLOURS[check.state]), Text.assemble(check.found, (advice, "bold")))
     show(table)
     print(_verdict(rows))
 

@@ -7,6 +7,7 @@ import inspect
 import os
 import shutil
 import textwrap
+import traceback
 from collections.abc import Mapping
 from functools import cache
 from itertools import groupby, pairwise
@@ -116,9 +117,18 @@ def explained(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         advice = "name a path that exists and that you may use"
         return f"cannot use {_short(os.fsdecode(error.filename))} ({error.strerror}): {advice}", EXIT_MISTAKE
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # by Path.resolve
+        return f"{_short(str(error))}: it is a link to itself; name another path", EXIT_MISTAKE
+    if isinstance(error, RecursionError) and {"mkdir", "makedirs"} & _functions(error):
+        return "a path has too many folders in one another: name a shorter one", EXIT_MISTAKE
     if variable := _blamed(error):
         return f"{variable}={os.environ[variable]} does not work ({one_line(error)}): unset it", EXIT_MISTAKE
     return None
+
+
+def _functions(error: Exception) -> set[str]:
+    """Return the names of the functions through which an error came."""
+    return {frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)}
 
 
 def _short(path: str) -> str:

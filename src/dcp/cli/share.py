@@ -114,8 +114,6 @@ class RecordOptions:
     """1 near the goal, else 0; or 0 near the goal, else -1."""
     env: str | None = None
     """Record on this environment. Default: the one that the run was evaluated on."""
-    eval_layout: bool = False
-    """On the environment's evaluation layout, which keeps only far goals."""
     physics: Physics | None = None
     """What steps simulated bodies. Default: what the run was trained with."""
     burst: Burst = None
@@ -131,6 +129,9 @@ def record(argv: list[str]) -> int:
     if not options.policy:
         raise UserError("nothing to record: name a run's folder, a policy file or one of the zoo")
     if options.out is not None:
+        from dcp.lab.result_tables import require_writable
+
+        require_writable(options.out)
         os.environ[MINARI_FOLDER] = str(options.out.expanduser().absolute())
 
     from dcp.cli.eval import arena_of

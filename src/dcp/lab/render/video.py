@@ -158,6 +158,7 @@ DRAFTS: set[Path] = set()  # that are being written; removed if the process is s
 def _draft(path: Path) -> Path:
     """Return where a file is written before it is complete."""
     DRAFTS.add(draft := path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}"))
+    draft.unlink(missing_ok=True)  # a link of this name in a stranger's folder would lead elsewhere
     return draft
 
 
@@ -344,7 +345,7 @@ def page_data(env: Environment, policies: Sequence[ShownPolicy], stride: int) ->
         "colours": {**COLOURS, "wall": WALL, "free": FREE, **bodies, "floor": FLOOR, "tile": FLOOR_TILE},
         "tints": list(TINTS),
         **kind,
-        "subjects": [
+        "policies": [
             {"title": s.title, "rate": s.rate, "episodes": [packed_episode(e, stride, scene) for e in s.episodes]}
             for s in policies
         ],
