@@ -46,10 +46,14 @@ def pairwise_square(x: Array, y: Array) -> Array:
     return jnp.maximum(square, 0.0)
 
 
+def pairwise_norm(x: Array, y: Array) -> Array:
+    return -jnp.sqrt(pairwise_square(x, y) + NORM_EPS)
+
+
 ENERGIES = Table(
     "energy",
     {
-        "norm": Energy(norm, lambda x, y: -jnp.sqrt(pairwise_square(x, y) + NORM_EPS)),
+        "norm": Energy(norm, pairwise_norm),
         "l2": "dcp.critics.energies:L2",  # imported when it is first used
         "dot": "dcp.critics.energies:DOT",
         "cosine": "dcp.critics.energies:COSINE",
