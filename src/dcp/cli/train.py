@@ -67,10 +67,10 @@ def main(argv: list[str]) -> int:
         from dcp.cli.around_training import dry_run
 
         return dry_run(options.settings, options.runs_dir, options.overwrite, options.resume)
-    from dcp import train
     from dcp.machine.checks import check
     from dcp.runs.checkpoint import Cadence
     from dcp.runs.stopping import Interrupted
+    from dcp.runs.training import train
 
     resumed = options.resume
     names = ("tracking", "keep_policies", "display", "cache")
@@ -82,8 +82,8 @@ def main(argv: list[str]) -> int:
             config = Config(**vars(options.settings))
             run = train(config, runs_dir=options.runs_dir, overwrite=options.overwrite, **outputs)
         else:
-            from dcp import resume
             from dcp.cli.around_training import finished, steps_to_resume
+            from dcp.runs.resuming import resume
 
             steps = steps_to_resume(Path(resumed), options.settings)
             if steps is None:

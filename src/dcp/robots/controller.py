@@ -96,6 +96,7 @@ class Controller:
         self._sizes = {STATE: _size("state_size", state_size, policy), GOAL: _size("goal_size", goal_size, policy)}
         self.settle = _positive("settle", settle, or_zero=True)
         self._goal_dims = _goal_dims(policy) if self.settle else []
+        self.settling = False  # whether the last command shrank because the goal was near
         self._clock = clock or Clock()
         hold = _positive("hold_seconds", hold_seconds, or_zero=True)
         self._gate = Gate(
@@ -234,6 +235,7 @@ class Controller:
         command = step.action
         if self.settle:
             away = float(np.linalg.norm(np.take(step.state, self._goal_dims) - step.goal))
+            self.settling = away < self.settle
             command = command * min(1.0, away / self.settle)
         allowed, step.clipped, step.rate_limited = self.limits.apply(command, self._gate.last)
         step.policy = self._clock.now() - decided
