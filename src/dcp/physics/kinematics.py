@@ -92,13 +92,18 @@ def velocity_at(motion: Motion, lever: Array) -> Motion:
 
 
 class Group(NamedTuple):
-    """Links of one kind: free, or with so many hinges, or with so many slides."""
+    """Links of one kind: free, or with so many hinges or slides."""
 
     speeds: int  # of each link
-    slides: bool
+    slides: np.ndarray  # [K]: slides instead of hinges
     links: np.ndarray  # [K]
     q: np.ndarray  # [K, positions]: where their coordinates are
     qd: np.ndarray  # [K, speeds]
+
+    def only(self, slides: bool) -> "Group":
+        """Return those with slides, or those with hinges."""
+        chosen = self.slides == slides
+        return Group(self.speeds, *(part[chosen] for part in self[1:]))
 
 
 class System:
@@ -219,15 +224,19 @@ class System:
         if group.speeds == FREE:
             turning = many_rotate_back(xd.ang, x.rot)
             return jnp.concatenate([x.pos, x.rot], axis=1), jnp.concatenate([xd.vel, turning], axis=1)
-        if group.slides:
-            along = jax.vmap(jnp.matmul)
-            return along(self.axes.vel[group.qd], x.pos), along(self.axes.vel[group.qd], xd.vel)
-        frame, parity = joint_frames(self.axes.ang[group.qd])
+        axes = jax.tree.map(lambda a: a.reshape(-1, group.speeds, 3), _rows(self.axes, group.qd.ravel()))
         of_world = jnp.asarray(self.parents[group.links] == -1)
-        turning = many_rotate_back(xd.ang, jnp.where(of_world[:, None], x.rot, jnp.asarray(IDENTITY)[None]))
-        q, axes = jax.vmap(euler_angles)(x.rot, frame, parity)
-        speeds = [jax.vmap(jnp.dot)(axis, turning) for axis in axes]
-        return jnp.stack(q[: group.speeds], axis=1), jnp.stack(speeds[: group.speeds], axis=1)
+        return jax.vmap(_coordinates)(x, xd, axes, of_world)
+
+
+def _coordinates(x: Transform, xd: Motion, axes: Motion, of_world: Array) -> tuple[Array, Array]:
+    """Return coordinates [n] and speeds [n] of one link with these hinges or slides [n, 3]."""
+    turning = rotate_back(xd.ang, jnp.where(of_world, x.rot, jnp.asarray(IDENTITY)))
+    angles, turned = euler_angles(x.rot, *joint_frame(axes))
+    hinge, count = axes.ang.any(axis=1), len(axes.ang)
+    speeds = [jnp.dot(axis, turning) for axis in turned]
+    q = jnp.where(hinge, jnp.array(angles[:count]), axes.vel @ x.pos)
+    return q, jnp.where(hinge, jnp.array(speeds[:count]), axes.vel @ xd.vel)
 
 
 _ANY = np.array([-np.inf, np.inf])
@@ -252,21 +261,22 @@ def _joined(parts: Any, orders: list[np.ndarray]) -> Any:
 
 
 def _groups(model: mujoco.MjModel) -> list[Group]:
-    """Group the links by their joints. A link of hinges and slides, or without a joint, is refused."""
-    members: dict[tuple[int, bool], list[int]] = {}
+    """Group the links by number of speeds. A link of hinges and slides, or without a joint, is refused."""
+    members: dict[int, list[int]] = {}
+    slides = np.zeros(model.nbody, bool)
     for body in range(1, model.nbody):
         joints = slice(model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body])
         kinds = set(model.jnt_type[joints].tolist())
         if len(kinds) != 1 or mujoco.mjtJoint.mjJNT_BALL in kinds or (model.body_dofnum[body] > 3 and 0 not in kinds):
             raise ValueError(f"link {body - 1} must be free, or have one to three hinges, or as many slides")
-        slides = kinds == {int(mujoco.mjtJoint.mjJNT_SLIDE)}
-        members.setdefault((int(model.body_dofnum[body]), slides), []).append(body)
+        slides[body] = kinds == {int(mujoco.mjtJoint.mjJNT_SLIDE)}
+        members.setdefault(int(model.body_dofnum[body]), []).append(body)
     groups = []
-    for (speeds, slides), bodies in members.items():
+    for speeds, bodies in members.items():
         q, qd = model.jnt_qposadr[model.body_jntadr[bodies]], model.body_dofadr[bodies]
         positions = np.arange(7 if speeds == FREE else speeds)
         links = np.array(bodies) - 1
-        groups.append(Group(speeds, slides, links, q[:, None] + positions, qd[:, None] + np.arange(speeds)))
+        groups.append(Group(speeds, slides[bodies], links, q[:, None] + positions, qd[:, None] + np.arange(speeds)))
     return groups
 
 
@@ -288,13 +298,15 @@ def _turned(axis: Array, angle: Array) -> Array:
     return unit(jnp.array([jnp.cos(angle / 2), axis[0] * sine, axis[1] * sine, axis[2] * sine]))
 
 
-def joint_frames(axes: Array) -> tuple[Array, Array]:
-    """Return three axes for links with these hinges, and whether they are right-handed: [K, n, 3] -> [K, 3, 3], [K]."""
-    if axes.shape[1] == 1:
-        return jax.vmap(_around)(axes[:, 0]), jnp.ones(len(axes))
-    third = many_cross(axes[:, 0], axes[:, 1])
-    parity = jax.vmap(jnp.dot)(third, axes[:, 2]) if axes.shape[1] == 3 else jnp.ones(len(axes))
-    return jnp.stack([axes[:, 0], axes[:, 1], third], axis=1), parity
+def joint_frame(axes: Motion) -> tuple[Array, Array]:
+    """Return three axes [3, 3] for a link with these hinges [n, 3], and 1 if they are right-handed, else -1. Slides
+    leave the axes of the world."""
+    ang = axes.ang
+    if len(ang) == 1:
+        return jnp.where(ang[0].any(), _around(ang[0]), jnp.eye(3)), jnp.ones(())
+    third = jnp.cross(ang[0], ang[1])
+    frame = jnp.where(axes.vel.any(), jnp.eye(3), jnp.array([ang[0], ang[1], third]))
+    return frame, jnp.dot(third, ang[2]) if len(ang) == 3 else jnp.ones(())
 
 
 def _around(axis: Array) -> Array:
