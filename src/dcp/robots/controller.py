@@ -332,12 +332,12 @@ def _require_callable(name: str, function: Any) -> None:
         raise UserError(f"{name} is a {type(function).__name__}, which cannot be called: it is used as {how}{hint}")
 
 
-def _size(name: str, given: int | None, policy: Any) -> int | None:
+def _size(name: str, size: int | None, policy: Any) -> int | None:
     """Return the given size, else the policy's: an exported policy has sizes, one from dcp.load_policy has a spec."""
-    if given is not None:
-        return _count(name, given, 1)
-    size = getattr(policy, name, getattr(getattr(policy, "spec", None), name, None))
-    return size if isinstance(size, int) else None
+    if size is not None:
+        return _count(name, size, 1)
+    own = getattr(policy, name, getattr(getattr(policy, "spec", None), name, None))
+    return own if isinstance(own, int) else None
 
 
 def _goal_dims(policy: Any) -> list[int]:
