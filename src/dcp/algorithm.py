@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from dcp.actor import ChunkState, next_chunk_action
 from dcp.config import PARTS, Config
-from dcp.envs.base import Environment, Episodes, EpisodeState
+from dcp.envs.base import Environment, Episodes, EpisodeState, is_exact
 from dcp.envs.mazes import share_of_cells_visited
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
@@ -80,6 +80,17 @@ class Parts(Protocol):
     ) -> tuple[LearnerState, Metrics]: ...
 
 
+def restarted(run: RunState) -> RunState:
+    """Return the run with every episode begun again, for simulations that its arrays do not hold."""
+    episodes = run.acting.episodes
+    ids = episodes.episode_id + 1
+    episodes = episodes._replace(env=episodes.first, steps=jnp.zeros_like(episodes.steps), episode_id=ids)
+    acting = run.acting._replace(episodes=episodes)
+    if acting.plan:
+        acting = acting._replace(plan=acting.plan._replace(step=jnp.zeros_like(acting.plan.step)))
+    return run._replace(acting=acting)
+
+
 def prefill(parts: Parts, run: RunState) -> RunState:
     """Do one unroll without updates."""
     key, key_collect = jax.random.split(run.key)
@@ -125,6 +136,8 @@ class Algorithm:
         eval_env = self.eval_env
         if eval_env is None:
             eval_env = env if config.eval_env == config.env else env_of(config, config.eval_env)
+        if eval_env is env and not is_exact(env):
+            eval_env = env.for_evaluation()  # pyright: ignore[reportAttributeAccessIssue]
         values = {"env": env, "config": config, "eval_env": eval_env, "agent": agent or make_agent(config, env.spec)}
         for name, value in values.items():
             object.__setattr__(self, name, value)

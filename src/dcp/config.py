@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from dcp.errors import UserError, shown
-from dcp.named_code import is_code
+from dcp.named_code import GYM, is_code, is_gym_id
 
 SCHEMA_VERSION = 2  # of config.json: 2 has earlier_budgets
 Physics = Literal["brax", "mujoco"]
@@ -53,7 +53,7 @@ class Settings:
 
     # What to train
     env: str = setting("point_u_maze", code=True)
-    """An environment's name (`dcp envs`), or your own as module:factory."""
+    """An environment's name (`dcp envs`), your own as module:factory, or gym:ID for one that Gymnasium knows."""
     method: str = setting("dcp", code=True)
     """A row of the table of methods (`dcp methods`)."""
     seed: int = setting(0, at_least=0, at_most=2**32 - 1, compared=False)
@@ -228,7 +228,8 @@ class Settings:
         own += [self.network] * (self.network != "mlp")
         own += [_named(values) for kind in PARTS if is_code(getattr(self, kind)) and (values := self.settings_of(kind))]
         method = "-".join(map(str, [self.method, *own])).replace(":", ".")
-        return f"{self.env.replace(':', '.')}/{method}/seed_{self.seed}"
+        env = self.env.replace(":", ".").replace("/", ".")  # an id of Gymnasium may have a namespace
+        return f"{env}/{method}/seed_{self.seed}"
 
     @property
     def code(self) -> dict[str, str]:
@@ -388,6 +389,12 @@ def type_violations(s: Settings) -> list[str]:
             problems.append(f"{name} must fit a 32-bit float, not {shown(value)}: use at most 3.4e38")
         elif type(value) is int and not -(2**63) <= value < 2**63:
             problems.append(f"{name} must fit 64 bits, not {shown(value)}: use a number below 2**63")
+        elif name in ("env", "eval_env") and str(value).startswith(GYM):
+            if not is_gym_id(value):
+                problems.append(
+                    f"{name} is {shown(value)}: write gym:ID with the id alone, and name the module that registers it "
+                    "by --import"
+                )
         elif name in ("env", "eval_env") and ":" in str(value) and not is_code(value):
             problems.append(f"{name} is {shown(value)}: use a name of `dcp envs`, or your own as module:factory")
     return problems

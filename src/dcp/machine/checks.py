@@ -11,7 +11,7 @@ import numpy as np
 
 from dcp.components import TABLES
 from dcp.config import MAY_BE_CODE, Config, Settings, type_violations
-from dcp.envs.base import Environment
+from dcp.envs.base import Environment, is_exact
 from dcp.envs.registry import env_of, is_ours
 from dcp.errors import UserError
 from dcp.interfaces import goals_of
@@ -59,6 +59,8 @@ def violations(settings: Settings, *, memory: bool = True) -> list[str]:
     settings = settings.resolve(envs[0].spec.episode_length)
     problems = [*broken, *names, *settings.violations(), *_device_violations(settings, envs[0].spec)]
     problems += [] if names else _agent_violations(settings, envs[0].spec)
+    if (settings.devices or 1) > 1 and not is_exact(envs[0]):
+        problems.append(f"{settings.env} is stepped in worker processes, not on devices: leave out devices")
     if settings.pool_seed is not None and not names:
         from dcp.methods import pool_seed
 

@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 
 from dcp.algorithm import RunState
 from dcp.config import Config, Settings, fields_where
-from dcp.errors import RunError, UserError, shown
+from dcp.errors import RunError, UserError, WorkerError, shown
 from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE
 from dcp.files.run_folder import is_zoo, load_run, read_config_file
 from dcp.files.validation import MEGABYTE, Count, FormatError, Name, checked, open_regular, read_json, read_text
@@ -391,6 +391,9 @@ def explained(error: BaseException, results: Results, last: int | None) -> str |
         with suppress(OSError, RunError):  # on a full disk, or in a folder that was moved, only the sentence is left
             see = f"see {folder.save_fault({**error.as_json(), 'last_checkpoint': last})}; "
         return f"{error}: {see}{kept}; try a lower learning rate or a larger batch in a new run"
+    if isinstance(error, WorkerError):
+        again = f"`{resume_command(folder.path)}`" if results.is_worth_keeping(last) else "it again"
+        return f"{error}: {kept}; repair that and run {again}"
     if isinstance(error, Exception) and (lost := folder.lock.lost()):  # whichever write failed
         return lost
     if not isinstance(error, OSError) or error.errno is None:
