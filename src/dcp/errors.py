@@ -19,7 +19,7 @@ class WorkerError(RunError):
 
 def worker_error_in(error: BaseException) -> WorkerError | None:
     """Return the `WorkerError` that ended a compiled program: JAX passes it on as the last line of its own error."""
-    _, mark, sentence = str(error).rpartition(f"{WorkerError.__module__}.{WorkerError.__name__}: ")
+    _, mark, sentence = str(error).rpartition(f"{WorkerError.__name__}: ")
     return WorkerError(sentence.strip()) if mark else None
 
 

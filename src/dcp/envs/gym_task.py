@@ -157,7 +157,8 @@ def _registered(id_: str) -> Any:
 
 
 def _cannot_make(name: str, gym_spec: Any, error: Exception) -> str:
-    why = f"Gymnasium cannot make {name} ({type(error).__name__}: {one_line(error)})"
+    what = f": {one_line(error)}" if str(error).strip() else ""
+    why = f"Gymnasium cannot make {name} ({type(error).__name__}{what})"
     if str(gym_spec.entry_point).startswith(_ROBOTICS):
         have = f"{_version('gymnasium-robotics')} with mujoco {_version('mujoco')}"
         return (
@@ -188,7 +189,9 @@ def _sizes(name: str, env: Any) -> tuple[int, int, int]:
         raise UserError(f"{name} takes actions of {env.action_space}: dcp's policies give arrays of numbers (Box)")
     observation, achieved, desired = (int(np.prod(parts[part].shape)) for part in names)
     if achieved != desired:
-        raise UserError(f"{name} has achieved goals of {achieved} numbers and desired goals of {desired}: make them one")
+        raise UserError(
+            f"{name} has achieved goals of {achieved} numbers and desired ones of {desired}: make them alike"
+        )
     return observation + achieved, achieved, int(np.prod(env.action_space.shape))
 
 
@@ -220,4 +223,3 @@ def _threshold(name: str, env: Any) -> float:
         middle = 0.5 * (near + far)
         near, far = (middle, far) if is_near(middle) else (near, middle)
     return far
-

@@ -69,7 +69,9 @@ class _Slot:
         self._env, self._recipe = recipe.make(), recipe
         box = self._env.action_space
         assert isinstance(box, spaces.Box)
-        self._low, self._high, self._shape = box.low.ravel(), box.high.ravel(), box.shape
+        bounded = np.isfinite(box.low) & np.isfinite(box.high)  # elsewhere an action is taken as it is, in [-1, 1]
+        self._low = np.where(bounded, box.low, -1.0)
+        self._half = 0.5 * (np.where(bounded, box.high, 1.0) - self._low)
         self._at: tuple[int, int] | None = None  # episode and time step
         self._over = False
         self.obs = np.zeros(recipe.state_size + recipe.goal_size, np.float32)
@@ -89,25 +91,24 @@ class _Slot:
             observation, _, terminated, truncated, info = self._env.step(self._own(action))
             self._see(observation, info)
             self.flags[1] = self._over = bool(terminated or truncated)
-        finite = bool(np.all(np.isfinite(self.obs)))
+        finite = bool(np.isfinite(self.obs).all())
         self._over |= not finite
         self._at = (episode, moment + finite)  # nobody goes on from a state that is not finite
 
     def _own(self, action: np.ndarray) -> np.ndarray:
         """Return an action from [-1, 1] in the environment's own range, where it has one."""
-        bounded = np.isfinite(self._low) & np.isfinite(self._high)
-        low, high = np.where(bounded, self._low, -1.0), np.where(bounded, self._high, 1.0)
-        scaled = low + 0.5 * (np.clip(action, -1.0, 1.0) + 1.0) * (high - low)
-        return scaled.reshape(self._shape).astype(self._env.action_space.dtype)
+        clipped = np.minimum(np.maximum(action.reshape(self._low.shape), -1.0), 1.0)
+        return (self._low + self._half * (clipped + 1.0)).astype(self._env.action_space.dtype)
 
     def _see(self, observation: Any, info: dict[str, Any]) -> None:
         achieved, desired = (np.ravel(observation[name]) for name in GOALS)
         near = info.get("is_success", info.get("success"))
         if near is None:
             near = np.linalg.norm(achieved - desired) < self._recipe.threshold
-        with np.errstate(over="ignore", invalid="ignore"):
-            self.obs[:] = np.concatenate([np.ravel(observation["observation"]), achieved, desired])
-        self.flags[:] = bool(near), False
+        state, goal = self._recipe.state_size, self._recipe.goal_size
+        self.obs[: state - goal] = np.ravel(observation["observation"])
+        self.obs[state - goal : state], self.obs[state:] = achieved, desired
+        self.flags[0], self.flags[1] = bool(near), False
 
 
 class Share(gymnasium.Env[Any, Any]):

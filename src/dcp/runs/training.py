@@ -32,7 +32,6 @@ from dcp.runs.display import DisplayKind, Progress, make_display
 from dcp.runs.folder import Results, claim, holds_run
 from dcp.runs.stopping import Interrupted, StopRequest
 
-
 NOT_EXACT = (
     "is simulated in worker processes, which no checkpoint holds: a resumed run begins their episodes again, and does "
     "not end with the same bits"
