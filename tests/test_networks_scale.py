@@ -74,8 +74,9 @@ def test_a_task_s_own_scale_is_taken_from_its_spec_and_a_task_without_one_says_w
         init_scale("task", SPEC)
 
 
-def test_no_gradient_reaches_the_scale_and_its_adam_never_moves_it():
-    learner = learner_of(SPEC, method="dcp", normalize="running", width=8, repr_dim=4, depth=1)
+@pytest.mark.parametrize("rates", [{}, {"actor_learning_rate": 1e-3}], ids=["one rate", "two rates"])
+def test_no_gradient_reaches_the_scale_and_its_adam_never_moves_it(rates: dict[str, Any]):
+    learner = learner_of(SPEC, method="dcp", normalize="running", width=8, repr_dim=4, depth=1, **rates)
     state = learner.observed(learner.init(jax.random.key(0)), jnp.array([[0.1, 2.0, 3.0], [0.3, 1.0, 5.0]]))
     goals = jax.random.normal(jax.random.key(1), (4, 2))
     batch = Batch(jnp.ones((4, 3)), jnp.zeros((4, 1)), goals, future_goal=goals)

@@ -86,6 +86,7 @@ class Learner:
         if len(set(rates.values())) == 1 and delay == 1:
             return optax.adam(c.actor_learning_rate)
         steps: dict[Any, Any] = {name: optax.adam(rate) for name, rate in rates.items()}
+        steps["scale"] = optax.set_to_zero()  # it is observed, not trained
         if delay > 1:
             steps["actor"] = optax.conditionally_mask(steps["actor"], lambda step, **_: jnp.asarray(step) % delay == 0)
         return optax.partition(steps, _by_field)

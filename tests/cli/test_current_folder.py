@@ -30,7 +30,7 @@ COMMANDS = {
         ".",
     ],
     "compare": ["compare", ".", "../other"],
-    "grid": ["grid", "--preset", "smoke", "--dry-run", "--no-calibration", "--runs-dir", "grid"],
+    "grid": ["grid", "--preset", "smoke", "--dry-run", "--runs-dir", "grid"],
     "doctor": ["doctor", "--no-self-test"],
 }
 # Runs every command in one process, so that everything is imported once, and says what came from where it must not.

@@ -25,48 +25,6 @@ def stored(folder: Path) -> tuple[dict, list[dict[str, str]]]:
         return json.loads(json_path.read_text()), list(csv.DictReader(file))
 
 
-def test_the_last_evaluation_is_repeated_bit_for_bit(run: Path, capsys):
-    assert main(["eval", str(run), "--as-logged"]) == 0
-    assert "bit for bit" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_an_ants_last_evaluation_is_repeated_bit_for_bit(tmp_path: Path, capsys):
-    flags = ["--env", "ant_u_maze", "--preset", "smoke", "--depth", "1", "--no-plots", "--runs-dir", str(tmp_path)]
-    assert main(["train", *flags]) == 0
-    assert main(["eval", str(tmp_path / "ant_u_maze" / "dcp" / "seed_0"), "--as-logged"]) == 0
-    assert "bit for bit" in capsys.readouterr().out
-
-
-def test_a_number_that_differs_from_the_logged_one_is_reported(run: Path, capsys):
-    rows = (run / "metrics.csv").read_text().splitlines()
-    column = rows[0].split(",").index("final_distance")
-    last = rows[-1].split(",")
-    last[column] = "0.125"
-    (run / "metrics.csv").write_text("\n".join([*rows[:-1], ",".join(last), ""]))
-    config = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps({**config, "machine": {**config["machine"], "cores": "99"}}))
-    assert main(["eval", str(run), "--as-logged"]) == 1
-    shown = capsys.readouterr().out
-    assert "0.125" in shown
-    assert "Numbers differ" in shown
-    assert "cores was 99, here it is" in shown
-
-
-def test_the_row_of_the_policy_that_is_there_is_repeated_even_if_training_has_gone_on(run: Path, capsys):
-    metrics = run / "metrics.csv"
-    header, *rows = metrics.read_text().splitlines()
-    later = rows[-1].split(",")
-    later[header.split(",").index("evaluation")] = str(len(rows) + 1)
-    later[header.split(",").index("env_steps")] = "999999"
-    metrics.write_text("\n".join([header, *rows, ",".join(later), ""]))
-    assert main(["eval", str(run), "--as-logged"]) == 0
-    assert f"evaluation {len(rows)}" in capsys.readouterr().out
-    metrics.write_text("\n".join([header, *rows[:-1], ",".join(later), ""]))
-    assert main(["eval", str(run), "--as-logged"]) == 2
-    assert "try again" in capsys.readouterr().err
-
-
 def test_an_evaluation_shows_a_table_and_writes_json_and_csv(run: Path, capsys):
     assert main(["eval", str(run), "--seeds", "3", "4"]) == 0
     shown, err = capsys.readouterr()
@@ -195,24 +153,20 @@ def test_json_of_one_episode_has_no_nan(run: Path, capsys):
 
 
 def test_policies_in_one_folder_do_not_write_over_each_other(run: Path, tmp_path: Path, capsys):
-    main(["export", str(run), "--format", "numpy", "--burst", "100", "10"])
+    main(["export", str(run), "--format", "numpy"])
     copy = shutil.copytree(run, tmp_path / "copy")
     policies = [str(run), str(copy), str(run / "policy.npz")]
     assert main(["eval", *policies, "--episodes", "16", "--out", str(tmp_path / "all")]) == 0
     contents = [json.loads(path.read_text()) for path in (tmp_path / "all" / "evals").glob("*.json")]
     assert sorted(content["policy"] for content in contents) == sorted(policies)
-    assert {content["policy"]: content["burst_inside"] for content in contents}[policies[2]] == [100, 10]
 
 
 def test_an_exports_results_are_next_to_its_runs(run: Path, capsys):
-    main(["export", str(run), "--format", "numpy", "--burst", "100", "10"])
+    main(["export", str(run), "--format", "numpy"])
     assert main(["eval", str(run)]) == 0
     assert main(["eval", str(run / "policy.npz")]) == 0
     names = {json.loads(path.read_text())["policy"]: path.name for path in run.glob("evals/*.json")}
     assert names[str(run / "policy.npz")] == names[str(run)].replace(".json", "_policy.npz.json")
-    capsys.readouterr()
-    assert main(["eval", str(run / "policy.npz"), "--burst"]) == 2
-    assert "already has a burst inside" in capsys.readouterr().err
 
 
 def test_many_seeds_have_a_file_name_that_fits(run: Path):
@@ -234,15 +188,11 @@ BAD = [
     (["--burst", "50.5", "10", "{run}"], "two whole numbers"),
     (["{run}", "--seeds", "-1"], "2**32"),
     (["{run}", "--seeds", "0", "4294967296"], "2**32"),
-    (["{run}", "--as-logged", "--json"], "leave out --out and --json"),
     (["{run}/nothing.onnx"], "there is no file"),
     (["zoo/point_u_maze"], "zoo/point_u_maze/dcp"),
     (["{run}", "--burst", "--burst-sweep"], "only one"),
     (["{run}", "--periods", "50"], "add --burst-sweep"),
     (["{run}", "--burst-sweep", "--periods", "5", "--lengths", "5"], "0 < L < P"),
-    (["{run}", "--as-logged", "--stochastic"], "leave out"),
-    (["{run}", "--as-logged", "--burst"], "leave out"),
-    (["{run}", "--as-logged", "--intervention", "untried"], "leave out"),
     (["{run}", "--burst-sweep", "--intervention", "untried"], "leave out --intervention"),
     (["{run}", "--stall", "5", "5"], "add --intervention"),
     (["{run}", "--intervention", "untried", "--stall", "0", "5"], "W >= 1"),

@@ -17,10 +17,10 @@ def folder(tiny_run, tmp_path: Path) -> Path:
 
 
 def test_a_run_is_exported_into_its_folder_and_acts_as_before(folder: Path, capsys):
-    assert main(["export", str(folder), "--format", "numpy", "--burst", "100", "10"]) == 0
+    assert main(["export", str(folder), "--format", "numpy"]) == 0
     shown = capsys.readouterr().out
     assert f"Wrote {folder / 'policy.npz'}" in shown
-    assert "state [2], goal [2] -> action [2], random in the last 10 of every 100 steps." in shown
+    assert "state [2], goal [2] -> action [2]." in shown
     state, goal = np.array([[4.0, 4.0], [4.0, 8.0]]), np.array([[4.0, 12.0], [4.0, 8.0]])
     exported = load_exported(folder / "policy.npz")
     np.testing.assert_allclose(exported(state, goal), load_policy(folder)(state, goal), rtol=0, atol=1e-5)
@@ -65,9 +65,3 @@ def test_a_folder_that_is_not_there_is_not_made(folder: Path, tmp_path: Path, ca
     assert main(["export", str(folder), "--format", "numpy", "--out", str(tmp_path / "no" / "p.npz")]) == 2
     assert "make it first, or choose another --out" in capsys.readouterr().err
     assert not (tmp_path / "no").exists()
-
-
-def test_a_burst_that_does_not_fit_gives_one_sentence(folder: Path, capsys):
-    assert main(["export", str(folder), "--burst", "10", "11"]) == 2
-    assert "0 <= L <= P" in capsys.readouterr().err
-    assert not (folder / "policy.onnx").exists()

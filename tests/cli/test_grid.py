@@ -1,5 +1,7 @@
 """`dcp grid`: bad inputs end with one sentence and code 2, and start nothing."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,8 +26,6 @@ WRONG = [
     (["--preset", "smoke", "--memory", "lots"], "--memory takes an amount such as 12GB"),
     (["--preset", "smoke", "--memory", "900TB"], "is more than the"),
     (["--preset", "smoke", "--memory", "1MB"], "needs about 0."),
-    (["--preset", "smoke", "--no-calibration"], "--no-calibration goes with --dry-run"),
-    (["--preset", "smoke", "--dry-run", "--status"], "both run nothing: choose one"),
     (["--preset", "smoke", "--launcher", "cloud"], "--launcher"),
     (["--preset", "smoke", "--retry", "3"], "did you mean --retries?"),
     (["--where", "seed=0", "grid.toml"], "--where takes all that follows it, so write the file before it"),
@@ -62,9 +62,25 @@ def test_code_that_a_grid_file_names_is_not_loaded_unless_its_user_names_it(
     assert main(["grid", "grid.toml"]) == 2
     said = capsys.readouterr()
     assert "--own-code stranger_maze:make" in said.err and "loaded" not in said.out
-    allowed = ["--own-code", "stranger_maze:make", "--dry-run", "--no-calibration"]
+    allowed = ["--own-code", "stranger_maze:make", "--dry-run"]
     assert main(["grid", "grid.toml", *allowed]) == 0
     assert "stranger_maze.make/dcp/seed_0" in capsys.readouterr().out
+
+
+def test_a_dry_run_tells_state_memory_and_time_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture):
+    where = ["--where", "method=dcp", "--runs-dir", str(tmp_path / "runs")]
+    assert main(["grid", "--preset", "smoke", *where, "--dry-run"]) == 0
+    *runs, total, work, time = capsys.readouterr().out.splitlines()
+    assert len(runs) == 4 and total == "4 waiting; 0% of all steps"
+    assert runs[0].startswith("point_u_maze/dcp/seed_0: waiting, 0 / ") and runs[0].endswith(", roughly a minute")
+    assert "; takes 0.6" in runs[0] and work.startswith("Work: roughly 0.") and time == "Time: roughly a minute here"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_dry_run_whose_output_is_closed_ends_without_a_traceback(tmp_path: Path):
+    command = f"{sys.executable} -m dcp.cli.main grid --preset smoke --dry-run --runs-dir {tmp_path} >&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_report_that_cannot_be_made_is_no_mistake_in_the_command(tmp_path: Path):

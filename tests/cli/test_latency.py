@@ -24,8 +24,8 @@ def test_a_run_is_timed_in_every_form_and_gets_no_files(tiny_run, capsys):
     assert sorted(path.name for path in tiny_run.folder.iterdir()) == before
 
 
-def test_an_exported_file_is_timed_in_its_form_and_without_its_burst(tiny_run, tmp_path: Path, capsys):
-    path = export_policy(tiny_run.folder, "numpy", tmp_path / "policy.npz", burst=(1, 1))
+def test_an_exported_file_is_timed_in_its_form(tiny_run, tmp_path: Path, capsys):
+    path = export_policy(tiny_run.folder, "numpy", tmp_path / "policy.npz")
     assert main(["latency", str(path), "--steps", "20"]) == 0
     shown = capsys.readouterr().out
     assert [line.split("│")[1].strip() for line in shown.splitlines() if "│" in line] == ["numpy"]

@@ -23,14 +23,6 @@ from dcp.robots.so101_simulated import SimulatedSo101
 from dcp.robots.timing import Step
 
 
-def test_a_replay_of_an_action_that_is_not_finite_says_so(tmp_path: Path, monkeypatch, capsys):
-    log = tmp_path / "log.csv"
-    log.write_text("state_0,goal_0,action_0,action_1\n1,2,0.5,0.5\n1,2,nan,0.5\n1,2,0.5,0.5\n")
-    monkeypatch.setattr("dcp.cli.run.numpy_policy", lambda path: lambda state, goal: np.array([0.5, 0.5]))
-    assert main(["run", "a policy", "--replay", str(log)]) == 1
-    assert capsys.readouterr().out == f"3 steps of {log}: an action of the log or of the policy is not finite\n"
-
-
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [

@@ -68,7 +68,7 @@ def test_a_mistake_gets_a_sentence_and_nothing_starts(argv: list[str], sentence:
 def test_a_dry_run_says_what_is_searched_and_writes_nothing(file: str, capsys):
     assert main(["tune", file, "--dry-run", "--where", "method=dcp"]) == 0
     assert capsys.readouterr().out == (
-        "actor_learning_rate: 0.0001 to 0.01, on a log scale\ndiscount: one of 0.9, 0.99\n"
+        'actor_learning_rate: {"low": 0.0001, "high": 0.01, "log": true}\ndiscount: [0.9, 0.99]\n'
         "2 trials of 1 run, 12,000 steps per trial, in runs/tune/small_dcp:\n"
         "  trial_0/point_u_maze/dcp/seed_100\n"
     )
@@ -107,13 +107,13 @@ def test_a_search_that_ends_early_is_resumed_and_another_beside_it_is_refused(fi
     again = start(file)
     said, _ = again.communicate(timeout=600)
     assert again.returncode == 0, said
-    assert "2 trials, 2 complete" in said and "dcp train --preset smoke --method crl" in said
+    assert "2 trials, 2 complete" in said and "dcp train --config runs/tune/small/trial_" in said
     rows = list(csv.DictReader((folder / "trials.csv").open()))
     assert {row["state"] for row in rows} == {"complete"} and sorted(row["trial"] for row in rows) == ["0", "1"]
     with sqlite3.connect(folder / "study.db") as study:
         assert study.execute("select param_value from trial_params where trial_id = 1").fetchall() == before
     page = (folder / "trials.html").read_text()
-    assert "--actor-learning-rate" in page and "data:image/png;base64" in page
+    assert "--seed 0" in page and "data:image/png;base64" in page
     assert (folder / "figures/actor_learning_rate.pdf").is_file()
     once = [path.stat().st_mtime_ns for path in sorted(folder.glob("trial_*/*/*/*/metrics.csv"))]
     assert main(["tune", file, "--trials", "2"]) == 0  # nothing is left to do

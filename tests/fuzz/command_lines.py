@@ -38,7 +38,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "push": ("RUN", "nobody/nothing", "--dry-run", "--episodes", "2"),
     "landscape": ("RUN", "--rollouts", "1"),
     "compare": ("RUN", "RUN"),
-    "grid": ("GRID", "--status"),
+    "grid": ("GRID", "--dry-run"),
     "tune": ("GRID", "--dry-run"),
     "diagnose": ("RUN", "--episodes", "2", "--states", "4", "--only", "gaps"),
     "envs": (),
@@ -49,7 +49,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 FLAGS = (
     "--env", "--eval-env", "--method", "--seed", "--steps", "--config", "--resume", "--runs-dir", "--out", "--preset",
-    "--goal", "--goal-file", "--replay", "--seeds", "--format", "--episodes", "--where", "--own-code", "--import",
+    "--goal", "--goal-file", "--seeds", "--format", "--episodes", "--where", "--own-code", "--import",
     "--score", "--condition", "--condition.scale", "--critic", "--pool-seed", "--num-envs", "--width", "--discount",
     "--burst", "--physics", "--randomize", "--control", "--dataset", "--only", "--launcher",
     "--memory", "--checkpoints", "--camera",
@@ -100,11 +100,7 @@ def line(random: Random) -> list[str]:
         argv.append(random.choice(VALUES))
     if command == "doctor":  # it measures the machine for minutes
         argv.append("--help")
-    if command == "train" and "--dry-run" not in argv:
-        argv.append("--dry-run")
-    if command == "grid" and not {"--status", "--dry-run"} & set(argv):
-        argv.append("--status")
-    if command == "tune" and "--dry-run" not in argv:
+    if command in ("train", "grid", "tune") and "--dry-run" not in argv:
         argv.append("--dry-run")
     return argv if command else argv[1:]
 

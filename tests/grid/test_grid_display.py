@@ -122,7 +122,7 @@ def test_a_row_without_a_speed_tells_no_time_left(speed: float, left: float | No
 def test_another_terminal_sees_who_runs(tmp_path: Path, capsys: pytest.CaptureFixture):
     grid = as_toml(tmp_path / "grid.toml", seed=[0, 1])
     with holding(tmp_path / "runs" / RUNS[1]) as process:
-        assert main(["grid", str(grid), "--runs-dir", str(tmp_path / "runs"), "--status"]) == 0
+        assert main(["grid", str(grid), "--runs-dir", str(tmp_path / "runs"), "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert "seed_0: waiting" in shown and f"seed_1: running, process {process} on" in shown
     assert "1 running, 1 waiting" in shown and not (tmp_path / "runs/grid").exists()

@@ -13,7 +13,7 @@ from dcp.cli.main import main
 from dcp.config import Settings
 from dcp.errors import UserError
 from dcp.grid.grid_file import check_runs, expand, parse_grid
-from dcp.grid.jobs import Job, Run, last_row, make_jobs, read_json, run_status, stopped_learning, survey, write_json
+from dcp.grid.jobs import Job, Run, last_row, make_jobs, read_json, run_status, survey, write_json
 from dcp.grid.resources import Resources
 from dcp.runs.folder import FolderLock
 from dcp.runs.run_status import budget_to_resume_with, owner
@@ -182,15 +182,3 @@ def test_a_survey_names_one_folder_and_counts_the_others(there: tuple[Path, Sett
     runs = [Run(replace(asked, width=33, seed=seed)) for seed in (0, 1)]
     with pytest.raises(UserError, match=r"seed_0 holds another run .* \(1 more folders"):
         survey(runs, folder.parents[2])
-
-
-def test_a_collapsed_run_is_named_and_a_noisy_or_young_one_is_not():
-    good = [0.3, 0.35, 0.4]
-    never = stopped_learning({"infonce_accuracy": [0.004, 0.004, 0.0078]}, 256)
-    assert never == "its critic does not tell goals apart: it does not learn"
-    assert stopped_learning({"infonce_accuracy": [0.2, 0.004, 0.004, 0.0078]}, 256) == never
-    assert stopped_learning({"infonce_accuracy": [0.2, 0.004, 0.004, 0.009]}, 256) == ""
-    assert stopped_learning({"success_once": good}, 256) == ""
-    assert "fallen from 35% to 10%" in stopped_learning({"success_once": [*good, 0.1, 0.1, 0.1]}, 256)
-    assert stopped_learning({"success_once": [*good, 0.2, 0.1, 0.3]}, 256) == ""
-    assert stopped_learning({"success_once": [0.02, 0.01, 0.03, 0.0, 0.0, 0.0]}, 256) == ""

@@ -22,8 +22,8 @@ from dcp.errors import UserError
 from dcp.grid import ray_launcher
 from dcp.grid.jobs import Job
 from dcp.grid.launcher import Driver, LocalLauncher
-from dcp.grid.ray_launcher import RayLauncher, RayOptions, join_cluster, ray_package, require_nodes, run_task
-from dcp.grid.resources import FreeResources, Resources, scheduled_variables
+from dcp.grid.ray_launcher import RayLauncher, RayOptions, free_nodes, join_cluster, ray_package, run_task
+from dcp.grid.resources import FreeResources, Resources, require_fit, scheduled_variables
 from dcp.runs.run_status import how_far
 from dcp.runs.training import TrainedRun
 from tests.support.same_run import assert_same_run, metrics
@@ -106,19 +106,19 @@ def test_what_no_node_has_is_refused_with_the_numbers(tmp_path: Path, cluster: A
     nodes = [{"Alive": True, "Resources": {"CPU": 8.0, "memory": 32e9}}, {"Alive": True, "Resources": {"CPU": 2.0}}]
     nodes.append({"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0, "memory": 512e9}})
     for resources, sentence in [
-        (Resources(9), "needs 9 cores where the largest node of the cluster has 8: ask for less"),
-        (Resources(1, 40 * 10**9), "needs about 40.0 GB of memory where the largest node of the cluster has 32.0"),
-        (Resources(1, 0, 0.25), "needs 0.25 GPUs where the largest node of the cluster has 0"),
+        (Resources(9), "to have 9 cores, but the largest node of the cluster has 8: lower --cores-per-run"),
+        (Resources(1, 40 * 10**9), "needs about 40.0 GB, but the largest node of the cluster has 32 GB"),
+        (Resources(1, 0, 0.25), "to have 0.25 GPUs, but the largest node of the cluster has 0"),
     ]:
         with pytest.raises(UserError, match=sentence):
-            require_nodes(nodes, [replace(job, resources=resources)])
+            require_fit(free_nodes(nodes), [replace(job, resources=resources)])
     apart = [{"Alive": True, "Resources": {"CPU": 8.0}}, {"Alive": True, "Resources": {"CPU": 1.0, "memory": 32e9}}]
     with pytest.raises(UserError, match="that no single node has together"):
-        require_nodes(apart, [replace(job, resources=Resources(2, 10**9))])
-    require_nodes(nodes, [replace(job, resources=Resources(8, 32 * 10**9))])
+        require_fit(free_nodes(apart), [replace(job, resources=Resources(2, 10**9))])
+    require_fit(free_nodes(nodes), [replace(job, resources=Resources(8, 32 * 10**9))])
 
     launcher = RayLauncher(with_cores([job], 10_000), RayOptions(cluster.address), FreeResources(1))
-    with pytest.raises(UserError, match=f"needs 10000 cores where the largest node of the cluster has {cores()}:"):
+    with pytest.raises(UserError, match=f"to have 10000 cores, but the largest node of the cluster has {cores()}:"):
         launcher.require()
     assert not ray_package().is_initialized() and not (tmp_path / "grid").exists()
 

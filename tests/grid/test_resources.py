@@ -92,7 +92,7 @@ def test_what_is_taken_is_never_more_than_there_is_and_comes_back_whole(wanted: 
 )
 def test_a_job_that_would_wait_for_ever_is_refused(needs: dict, sentence: str):
     with pytest.raises(UserError) as error:
-        require_fit(FreeResources(2, 4 * GB), [job(), job(1, **needs)])
+        require_fit([FreeResources(2, 4 * GB)], [job(), job(1, **needs)])
     assert sentence in str(error.value)
 
 

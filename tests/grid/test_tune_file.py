@@ -1,16 +1,15 @@
-"""The file of a search: ranges and choices, one sentence for a mistake, and the command that trains the best trial."""
+"""The file of a search: ranges and choices, and one sentence for a mistake."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import FixedTrial
 
-from dcp.cli.flags import read
-from dcp.cli.train import TrainOptions, _options
 from dcp.errors import UserError
 from dcp.grid.grid_file import check_runs, expand, parse_grid
-from dcp.grid.tune_file import Choices, Range, TuneFile, TuneSettings, parse_tune_file, read_tune_file
+from dcp.grid.tune_file import TuneFile, TuneSettings, ends, parse_tune_file, read_tune_file, suggest
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tune_push.toml"
 SEARCH = {"width": [16, 32], "condition": {"scale": {"low": 0.5, "high": 2}}}
@@ -22,18 +21,6 @@ def parsed(search: Any = SEARCH, tune: Any = None, **grid: Any) -> TuneFile:
     return parse_tune_file(content | ({} if tune is None else {"tune": tune}), "f.toml")
 
 
-class Chooser:
-    """What `suggest` asks for."""
-
-    def suggest_categorical(self, *asked: Any) -> Any:
-        return asked
-
-    def suggest_int(self, *asked: Any, **more: Any) -> Any:
-        return (*asked, more)
-
-    suggest_float = suggest_int
-
-
 def test_lists_are_choices_and_whole_ends_make_whole_numbers():
     search = {
         "width": {"low": 16, "high": 64, "step": 16},
@@ -42,22 +29,23 @@ def test_lists_are_choices_and_whole_ends_make_whole_numbers():
         "actor_learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
         "layer_norm": [True, False],
     }
-    space = parsed(search, set={}).search
-    asked = [given.suggest(Chooser(), name) for name, given in space.items()]
-    assert asked == [
-        ("width", 16, 64, {"step": 16, "log": False}),
-        ("depth", 1, 8, {"step": 1, "log": True}),
-        ("discount", 0.9, 0.99, {"step": None, "log": False}),
-        ("actor_learning_rate", 1e-4, 1e-2, {"step": None, "log": True}),
-        ("layer_norm", (True, False)),
-    ]
-    assert [type(number) for number in asked[0][1:3]] == [int, int]
-    assert str(space["width"]) == "16 to 64, in steps of 16" and str(space["layer_norm"]) == "one of True, False"
+    file = parsed(search, set={})
+    assert file.search == search and file.space == {
+        "width": IntDistribution(16, 64, step=16),
+        "depth": IntDistribution(1, 8, log=True),
+        "discount": FloatDistribution(0.9, 0.99),
+        "actor_learning_rate": FloatDistribution(1e-4, 1e-2, log=True),
+        "layer_norm": CategoricalDistribution((True, False)),
+    }
+    trial = FixedTrial({"width": 32, "discount": 0.95, "layer_norm": False})
+    chosen = [suggest(trial, name, file.space[name]) for name in ("width", "discount", "layer_norm")]
+    assert chosen == [32, 0.95, False] and type(chosen[0]) is int
 
 
 def test_a_parts_setting_has_its_name_in_both_of_tomls_forms():
-    assert parsed().search == {"width": Choices((16, 32)), "condition.scale": Range(0.5, 2)}
-    assert parsed({"condition.scale": {"low": 0.5, "high": 2}}).search == {"condition.scale": Range(0.5, 2)}
+    scale = FloatDistribution(0.5, 2)
+    assert parsed().space == {"width": CategoricalDistribution((16, 32)), "condition.scale": scale}
+    assert parsed({"condition.scale": {"low": 0.5, "high": 2}}).space == {"condition.scale": scale}
 
 
 def test_a_trial_trains_every_run_of_the_grid_with_its_choice_in_a_folder_of_its_own():
@@ -89,16 +77,16 @@ WRONG = [
     ({"search": {"width": {"low": 16.0, "high": 64}}}, "width must be int, not 16.0"),
     ({"search": {"width": {"low": 16}}}, "width in [search] is a range, but 'high' is missing"),
     ({"search": {"width": {"low": 16, "hihg": 64}}}, "but 'hihg' is unknown: it has low, high, log and step"),
-    ({"search": {"width": {"low": 64, "high": 16}}}, "low must be below high"),
+    ({"search": {"width": {"low": 64, "high": 16}}}, "`low <= high` must hold"),
     ({"search": {"width": {"low": "a", "high": 16}}}, "low, high and step must be numbers below"),
     ({"search": {"width": {"low": 1, "high": float("inf")}}}, "must be numbers below 2**63"),
     ({"search": {"width": {"low": 1, "high": 10**400}}}, "must be numbers below 2**63"),
-    ({"search": {"width": {"low": 1, "high": 8, "log": 1}}}, "log true or false"),
-    ({"search": {"final_goal_share": {"low": 0, "high": 1, "log": True}}}, "on a log scale: low must be above 0"),
-    ({"search": {"width": {"low": 1, "high": 8, "log": True, "step": 1}}}, "and step left out"),
-    ({"search": {"width": {"low": 16, "high": 40, "step": 16}}}, "step 16 must lead from 16 to 40 in equal"),
-    ({"search": {"width": {"low": 16, "high": 48, "step": -16}}}, "in equal, positive steps"),
-    ({"search": {"width": {"low": 16, "high": 17, "step": 0.5}}}, "step 0.5 must lead"),
+    ({"search": {"width": {"low": 1, "high": 8, "log": 1}}}, "log must be true or false"),
+    ({"search": {"final_goal_share": {"low": 0, "high": 1, "log": True}}}, "must hold for `log=True`"),
+    ({"search": {"discount": {"low": 0.1, "high": 0.8, "log": True, "step": 0.1}}}, "`step` is not supported when"),
+    ({"search": {"width": {"low": 16, "high": 40, "step": 16}}}, "the range is not divisible by `step`"),
+    ({"search": {"width": {"low": 16, "high": 48, "step": -16}}}, "`step > 0` must hold"),
+    ({"search": {"width": {"low": 16, "high": 17, "step": 0.5}}}, "width must be int, not 16.0"),
     ({"tune": 3}, "tune must be a table: write [tune] on a line of its own"),
     ({"tune": {"trails": 3}}, "unknown key 'trails' in [tune]: it has trials, metric, last, prune"),
     ({"tune": {"trials": 0}}, "trials in [tune] is 0: use a whole number from 1"),
@@ -137,21 +125,10 @@ def test_only_trials_and_pruning_may_change_between_two_calls():
     assert one not in [other.fingerprint([]) for other in others] and parsed().fingerprint(["seed=0"]) != one
 
 
-def test_the_command_of_the_best_trial_trains_with_its_settings():
-    search = {"width": [16, 32], "layer_norm": [True, False], "hindsight.others_share": {"low": 0.0, "high": 0.5}}
-    file, chosen = parsed(search, set={"hindsight": "her"}), {"width": 32, "layer_norm": True}
-    chosen["hindsight.others_share"] = 0.25
-    words = file.train_command(chosen, ["method=dcp"]).split()
-    argv = words[2:]
-    settings = _options(argv, read(TrainOptions(), argv, "dcp train")).settings
-    assert words[:2] == ["dcp", "train"] and "--width 32" in " ".join(argv)
-    assert settings == replace(file.runs(0, chosen, ["method=dcp"])[0].settings, seed=0)
-
-
 @pytest.mark.parametrize("end", [0, -1])
 def test_the_example_searches_both_methods_with_the_same_trials(end: int):
     file = read_tune_file(EXAMPLE)
-    chosen = {name: given.ends[end] for name, given in file.search.items()}
+    chosen = {name: ends(values)[end] for name, values in file.space.items()}
     runs = check_runs(file.runs(0, chosen))
     assert {run.settings.method for run in runs} == {"sac_her", "sac_direction"} and len(runs) == 4
     assert file.options == TuneSettings() and len(file.check(["method=sac_her"], ())) == 2

@@ -161,14 +161,13 @@ def test_each_burst_has_its_table_and_the_paper_stands_beside_its_own(tmp_path: 
 def test_one_result_counts_for_a_policy_and_the_rest_is_told(tmp_path: Path):
     few, many = result("ant_push", "dcp", 0, 0, 8), result("ant_push", "dcp", 0, 32, 64, episodes=64)
     sweep, drawn = {**few, "tried": []}, {**few, "stochastic": True}
-    inside, elsewhere = {**many, "burst_inside": [100, 10]}, {**many, "physics": "mujoco"}
-    write_results(tmp_path, few, many, sweep, drawn, inside, elsewhere)
+    elsewhere = {**many, "physics": "mujoco"}
+    write_results(tmp_path, few, many, sweep, drawn, elsewhere)
     [table] = burst_tables(collect([tmp_path]))
     assert cell(table, "ant_push", "dcp", "Gain by the burst").text == "+50.0"
     assert sum("left out" in note for note in table.notes) == 1
     assert any("a sweep" in note for note in table.notes)
     assert any("drawn at random" in note for note in table.notes)
-    assert any("a burst inside" in note for note in table.notes)
     assert any("stepped by mujoco, unlike the run itself" in note for note in table.notes)
 
 

@@ -30,7 +30,7 @@ from dcp.lab.trial import (
     sweep,
     write_results,
 )
-from dcp.policies.exports import export_policy, load_exported
+from dcp.policies.exports import export_policy
 from dcp.policies.policy_file import save_policy
 from dcp.policies.wrappers import HostPolicy, PeriodicBurst, SampledPolicy
 from dcp.runs.training import TrainedRun
@@ -174,15 +174,6 @@ def test_a_second_evaluation_of_its_kind_is_not_compiled_again(tiny_run: Trained
     target = open_target(tiny_run.folder)
     arena_for(target, episodes=16, seeds=(5,)).trial(target.policy, tell=steps.append)
     assert "running" in steps and COMPILING not in steps
-
-
-def test_an_exported_policy_in_python_restarts_its_burst_with_each_seed(tiny_run: TrainedRun, tmp_path: Path):
-    """Of 250 steps and P = 100, the second seed's episodes would else begin in mid-period."""
-    path = export_policy(tiny_run.folder, "numpy", tmp_path / "policy.npz", (100, 10))
-    both = dcp.evaluate(load_exported(path), episodes=4, seeds=(0, 1))
-    second = dcp.evaluate(path, episodes=4, seeds=(1,))
-    assert both.spec.name == "point_u_maze"
-    assert_array_equal(both.by_seed[1].final_distance, second.all.final_distance)
 
 
 def test_an_environment_may_be_given_itself():

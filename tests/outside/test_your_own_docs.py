@@ -68,7 +68,7 @@ def test_every_command_that_starts_something_is_accepted(command: str, folder: P
 def test_the_grid_file_sweeps_the_setting_of_the_condition(folder: Path, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     (command,) = re.findall(r"`dcp (grid [^`]*)`", PAGE)
-    assert main([*shlex.split(command), "--dry-run", "--no-calibration"]) == 0
+    assert main([*shlex.split(command), "--dry-run"]) == 0
     assert capsys.readouterr().out.count("dcp-my_parts.SoftDirection-scale_") == 4
 
 

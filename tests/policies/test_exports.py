@@ -5,7 +5,6 @@ import sys
 import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import flax.linen as nn
 import jax
@@ -21,7 +20,7 @@ from dcp.methods.more_conditions import pulled_back
 from dcp.methods.table import CONDITIONS, PAPER
 from dcp.networks import ACTIVATIONS, MLP
 from dcp.policies import exports, numpy_policy, onnx_form
-from dcp.policies.exports import compare, encode, export_policy, load_exported
+from dcp.policies.exports import compare, encode, export_policy
 from dcp.policies.policy import DeployedPolicy
 from dcp.types import EnvSpec
 from tests.support.exports import ANT, ENDINGS, SCATTERED, exported, maze_inputs, saved, untrained
@@ -134,7 +133,7 @@ def test_a_walk_that_misses_a_change_of_the_networks_writes_nothing(form: str, t
 
 @pytest.mark.parametrize("form", ENDINGS)
 def test_a_file_says_what_it_is(form: str, tmp_path: Path):
-    path = export_policy(saved(tmp_path), form, burst=(100, 10))
+    path = export_policy(saved(tmp_path), form)
     assert path == tmp_path / f"policy{ENDINGS[form]}"
     if form == "numpy":
         stored = str(np.load(path, allow_pickle=False)["dcp"])
@@ -146,7 +145,6 @@ def test_a_file_says_what_it_is(form: str, tmp_path: Path):
     assert metadata["inputs"] == {"state": ["batch", 29], "goal": ["batch", 2]}
     assert metadata["outputs"] == {"action": ["batch", 8]}
     assert (metadata["schema_version"], metadata["goal_dims"], metadata["condition"]) == (1, [0, 1], "direction")
-    assert metadata["burst"] == {"period": 100, "length": 10}
     assert metadata["about"] == {"env": "ant_u_maze", "method": "dcp", "seed": 0, "env_steps": 5000}
 
 
@@ -183,16 +181,6 @@ def test_an_onnx_file_can_be_cut_where_the_goal_is_encoded(tmp_path: Path):
     psi_goal = onnxruntime.InferenceSession(tmp_path / "goal.onnx").run(None, {"goal": goal})[0]
     action = onnxruntime.InferenceSession(tmp_path / "step.onnx").run(None, {"state": state, "psi_goal": psi_goal})[0]
     np.testing.assert_allclose(action, untrained("dcp")(state, goal), rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("burst", [(0, 0), (10, 11), (10, -1)])
-def test_a_burst_that_does_not_fit_its_period_is_refused(burst: tuple[int, int], tmp_path: Path):
-    with pytest.raises(UserError, match="0 <= L <= P"):
-        export_policy(saved(tmp_path), "numpy", burst=burst)
-
-
-def test_a_burst_of_no_steps_is_no_burst(tmp_path: Path):
-    assert load_exported(export_policy(saved(tmp_path), "numpy", burst=(100, 0))).burst is None
 
 
 def test_a_name_that_readers_would_not_know_is_refused(tmp_path: Path):
@@ -293,49 +281,5 @@ def test_forms_that_do_not_know_a_part_name_it_and_the_way_out(part: str, name: 
     policy = of_a_user(part, monkeypatch)
     with pytest.raises(UserError, match=rf"^the NumPy form does not know {name}: .*stablehlo$"):
         encode(policy, "numpy", {})
-    monkeypatch.setitem(sys.modules, "jax2onnx", None)
-    with pytest.raises(
-        UserError, match=rf"^our ONNX graph has no {name[4:]}, so it needs jax2onnx: .*, or .*stablehlo$"
-    ):
+    with pytest.raises(UserError, match=rf"^our ONNX graph does not know {name}: .*stablehlo$"):
         encode(policy, "onnx", {})
-
-
-def test_what_jax2onnx_makes_of_a_users_part_is_an_export_like_ours(tmp_path: Path, monkeypatch):
-    """A stand-in for jax2onnx: it pins a package below ours, so it is not in the lock."""
-
-    class LikeOurs(Bearing):
-        def __call__(self, representation, achieved, commanded):
-            return commanded
-
-    def to_onnx(function, inputs, **settings):
-        assert inputs == [("batch", 29), ("batch", 2)] and settings["output_names"] == ["action"]
-        np.testing.assert_allclose(function(*maze_inputs(ANT, 3)), untrained("crl")(*maze_inputs(ANT, 3)), atol=1e-5)
-        return onnx_form._own_model(untrained("crl"), "raw_goal")
-
-    monkeypatch.setitem(sys.modules, "jax2onnx", SimpleNamespace(to_onnx=to_onnx))
-    policy = replace(untrained("crl"), condition=LikeOurs())
-    compare(policy, encode(policy, "onnx", {}), "onnx")
-    found = exported(tmp_path, "onnx", policy)
-    assert found.metadata["condition"].endswith("LikeOurs") and found.action_size == 8
-    monkeypatch.setitem(sys.modules, "jax2onnx", SimpleNamespace(to_onnx=lambda *args, **settings: 1 / 0))
-    with pytest.raises(UserError, match=r"^jax2onnx cannot write .*LikeOurs as ONNX \(division.*stablehlo$"):
-        encode(policy, "onnx", {})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", ["Bearing", "gelu", "HalfAsFast"])
-def test_jax2onnx_traces_parts_of_a_users(part: str, tmp_path: Path, monkeypatch):
-    pytest.importorskip("jax2onnx")
-    policy = of_a_user(part, monkeypatch)
-    state, goal = maze_inputs(ANT, 100)
-    onnx_policy = exported(tmp_path, "onnx", policy)
-    np.testing.assert_allclose(onnx_policy(state, goal), policy(state, goal), rtol=0, atol=1e-5)
-    np.testing.assert_allclose(onnx_policy(state[0], goal[0]), policy(state[0], goal[0]), rtol=0, atol=1e-5)
-    assert encode(policy, "onnx", {}) == encode(policy, "onnx", {})
-
-
-@pytest.mark.slow
-def test_what_jax2onnx_cannot_trace_is_refused_in_one_sentence(monkeypatch):
-    pytest.importorskip("jax2onnx")
-    with pytest.raises(UserError, match=r"^jax2onnx cannot write the condition .*:PulledBack as ONNX \(.*stablehlo$"):
-        encode(of_a_user("PulledBack", monkeypatch), "onnx", {})

@@ -10,14 +10,14 @@ import pytest
 
 from dcp.policies import numpy_policy
 from dcp.policies.exports import encode
-from dcp.policies.numpy_policy import Burst, NumpyPolicy
+from dcp.policies.numpy_policy import NumpyPolicy
 from tests.support.exports import ANT, SCATTERED, maze_inputs, untrained
 
 
-def written(folder: Path, method: str = "dcp", burst: tuple[int, int] | None = None, **settings) -> Path:
+def written(folder: Path, method: str = "dcp", **settings) -> Path:
     policy = untrained(method, **settings)
     path = folder / "policy.npz"
-    path.write_bytes(encode(policy, "numpy", {"method": method}, burst))
+    path.write_bytes(encode(policy, "numpy", {"method": method}))
     return path
 
 
@@ -117,46 +117,6 @@ def test_at_the_goal_the_direction_is_exactly_zero(tmp_path: Path):
     np.testing.assert_allclose(lengths[1::2], 1.0, rtol=1e-6)
     policy(state[0], goal[0])
     np.testing.assert_array_equal(policy._one.actor.input[ANT.state_size :], 0.0)
-
-
-def test_the_burst_takes_the_last_steps_of_each_period_and_exactly_its_share(tmp_path: Path):
-    policy, (state, goal) = NumpyPolicy.load(written(tmp_path, burst=(10, 3))), maze_inputs(ANT, 1)
-    calm = NumpyPolicy.load(written(tmp_path))(state[0], goal[0])
-    random = [not np.array_equal(policy(state[0], goal[0]), calm) for _ in range(100)]
-    assert random == ([False] * 7 + [True] * 3) * 10
-
-
-def test_a_burst_is_seeded_uniform_and_restarts_at_reset(tmp_path: Path):
-    policy, (state, goal) = NumpyPolicy.load(written(tmp_path, burst=(2, 2))), maze_inputs(ANT, 1)
-
-    def episode(seed: int) -> np.ndarray:
-        policy.reset(seed)
-        return np.stack([policy(state[0], goal[0]) for _ in range(500)])
-
-    first, other, again = episode(5), episode(6), episode(5)
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-    assert first.dtype == np.float32
-    assert -1.0 <= first.min() < -0.99 < 0.99 < first.max() <= 1.0
-    np.testing.assert_allclose([first.mean(), first.var()], [0.0, 1 / 3], atol=0.03)
-
-
-def test_a_call_is_one_step_of_the_burst_whatever_its_batch(tmp_path: Path):
-    policy, (state, goal) = NumpyPolicy.load(written(tmp_path, burst=(4, 1))), maze_inputs(ANT, 6)
-    policy.reset(1)
-    calm = policy(state, goal)
-    policy(state[0], goal[0])
-    np.testing.assert_array_equal(policy(state, goal), calm)
-    burst = policy(state, goal)
-    assert burst.shape == (6, 8)
-    assert len(np.unique(burst)) == 48  # each row its own
-    np.testing.assert_array_equal(policy(state, goal), calm)
-
-
-@pytest.mark.parametrize(("period", "length"), [(0, 0), (5, 6), (5, -1)])
-def test_a_burst_longer_than_its_period_is_refused(period: int, length: int):
-    with pytest.raises(ValueError, match="does not fit into a period"):
-        Burst(period, length)
 
 
 class Trap:

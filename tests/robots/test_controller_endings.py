@@ -13,7 +13,7 @@ from examples.controller_realtime import main
 ROBOT = """
 import os, signal, sys, time
 import numpy as np
-from dcp.robots import Controller, LeRobotArm, Stopped
+from dcp.robots import Controller, Stopped
 
 # As at a terminal, whoever started the tests: nohup ignores SIGHUP, a shell SIGINT for what it runs in the background.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -395,29 +395,3 @@ def test_a_switch_that_is_not_there_gets_one_sentence(name: str, randomize: str,
 
 def test_the_registry_has_every_task():
     assert {name: make_env(name).spec.name for name in TASKS} == {name: name for name in TASKS}
-
-
-# Pictures
-
-
-def test_a_menagerie_checkout_is_drawn_and_changes_no_body(tmp_path, monkeypatch):
-    """With a checkout of one mesh, a tetrahedron, on the gripper."""
-    folder = tmp_path / "robotstudio_so101"
-    (folder / "assets").mkdir(parents=True)
-    (folder / "assets" / "jaw.obj").write_text(
-        "v 0 0 0\nv .1 0 0\nv 0 .1 0\nv 0 0 .1\nf 1 3 2\nf 1 2 4\nf 2 3 4\nf 3 1 4\n"
-    )
-    (folder / "so101.xml").write_text(
-        '<mujoco><compiler meshdir="assets"/><asset><mesh name="jaw" file="jaw.obj"/></asset><worldbody>'
-        '<body name="gripper"><geom type="mesh" mesh="jaw" pos="0 0 .01"/></body></worldbody></mujoco>'
-    )
-    env = make_env("so101_push")
-    plain = env.model().compile()
-    monkeypatch.setenv("MENAGERIE_ROOT", str(tmp_path))
-    drawn = env.drawn_model().compile()
-    kinds = drawn.geom_type.tolist()
-    assert kinds.count(int(mujoco.mjtGeom.mjGEOM_MESH)) == 1 and drawn.nbody == plain.nbody and drawn.nq == plain.nq
-    assert len(kinds) == 3  # the table, the cube and the mesh
-    monkeypatch.setenv("MENAGERIE_ROOT", str(tmp_path / "assets"))
-    with pytest.raises(UserError, match=r"has no robotstudio_so101/so101\.xml: name a checkout"):
-        env.drawn_model()

@@ -368,17 +368,6 @@ class TestCommandLine:
         said = capsys.readouterr().err
         assert f"holds a run at 8,800 of 12,000 steps: resume it with `dcp train --resume {folder}`" in said
 
-    def test_a_person_is_asked_whether_to_continue(self, halfway: Path, longer_run, tmp_path: Path, monkeypatch):
-        runs = tmp_path / "runs"
-        shutil.copytree(halfway.parents[2], runs)
-        asked: list[str] = []
-        for stream in (sys.stdin, sys.stdout):
-            monkeypatch.setattr(stream, "isatty", lambda: True)
-        monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or "")
-        assert main(["train", *LONGER_FLAGS, "--runs-dir", str(runs), "--display", "none"]) == 0
-        assert "holds this run at 8,800 of 12,000 steps. Continue it? [Y/n]" in asked[0]
-        assert_same_run(runs / tiny_config().run_path, longer_run.folder)
-
     def test_auto_starts_or_continues_with_one_and_the_same_command(self, halfway: Path, longer_run, tmp_path: Path):
         runs = tmp_path / "runs"
         shutil.copytree(halfway.parents[2], runs)

@@ -3,7 +3,6 @@
 Several seeds (`--seeds`) train as one program, or as jobs of the grid's local launcher.
 """
 
-import sys
 from collections.abc import Iterable
 from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
@@ -32,9 +31,7 @@ from dcp.runs.checkpoint import KEPT, Cadence
 from dcp.runs.folder import holds_run
 from dcp.runs.run_status import (
     budget_to_resume_with,
-    differing,
     how_far,
-    is_finished,
     read_plan,
     resume_command,
     taken,
@@ -146,7 +143,7 @@ def _plan(s: Settings, devices: int) -> dict[str, object]:
 def _time(s: Settings) -> str:
     from dcp.runs.display import forecast
 
-    return f"{forecast(Config(**vars(s)))}; `dcp grid --dry-run` measures"
+    return forecast(Config(**vars(s)))
 
 
 def _section(title: str, rows: dict[str, object]) -> None:
@@ -160,23 +157,6 @@ def _printable(value: object) -> str:
     """Return the value as text, with line breaks and bytes that are not text as escapes."""
     text = str(value)
     return text if text.isprintable() else repr(text)
-
-
-def offered(folder: Path, asked: Settings) -> str | None:
-    """Offer to resume if the folder of a plain `dcp train` holds the same run, unfinished. -> the folder if accepted
-
-    Without a person at a terminal, the sentence that refuses the folder names the command to resume.
-    """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return None
-    try:
-        plan, is_complete, (done, total) = read_plan(folder), is_finished(folder), how_far(folder)
-    except UserError:
-        return None  # the refusal says what is wrong with the folder
-    if is_complete or differing(*plan, asked):
-        return None
-    answer = input(f"{folder} holds this run at {done:,} of {total:,} steps. Continue it? [Y/n] ")
-    return str(folder) if answer.strip().lower() in ("", "y", "yes") else None
 
 
 def steps_to_resume(folder: Path, asked: Settings) -> int | None:

@@ -105,7 +105,6 @@ def _checks(options: DoctorOptions) -> dict[str, Callable[[], Iterable[Check]]]:
         "GPU": gpu,
         "memory": memory,
         "disk for runs": partial(runs_disk, options.runs_dir),
-        "disk for cache": cache_disk,
         "rendering": rendering,
         "extras": extras,
     }
@@ -275,23 +274,15 @@ def _use_gpu() -> str:
 def memory() -> Iterator[Check]:
     seen = look()
     if isinstance(seen, ProbeError):
-        yield _not_known("memory")
+        yield Check("memory", "missing", "not known while JAX does not start", "See JAX.")
         return
     available, need = seen["available"], WHOLE * seen["memory"]
-    has = f"{gigabytes(available) if available else 'unknown'} available"
-    finding = f"{has}; the paper's settings take about {gigabytes(need)} on {LARGE}, its largest"
+    has = f"{available / 1e9:.1f} GB available" if available else "unknown"
+    finding = f"{has}; the paper's settings take about {need / 1e9:.1f} GB on {LARGE}, its largest"
     if available is None or available >= need:
         yield Check("memory", "ok", finding)
     else:
         yield Check("memory", "missing", finding, "If a run does not fit: --preset laptop, or fewer --replay-rows.")
-
-
-def _not_known(name: str) -> Check:
-    return Check(name, "missing", "not known while JAX does not start", "See JAX.")
-
-
-def gigabytes(amount: float) -> str:
-    return f"{amount / 1e9:.1f} GB" if amount < 100e9 else f"{amount / 1e9:,.0f} GB"
 
 
 @cache
@@ -307,16 +298,14 @@ def start_jax() -> dict[str, Any]:
     import jax
 
     from dcp.envs.registry import make_env
-    from dcp.machine import compiling, devices
+    from dcp.machine import devices
     from dcp.machine.checks import available_memory, memory_parts
     from dcp.presets import preset_config
-    from dcp.runs.checkpoint import KEPT
 
     spec = make_env(LARGE).spec
     devices.prepare(None, spec)
     jax.block_until_ready(jax.numpy.ones(8) @ jax.numpy.ones(8))
     parts = memory_parts(preset_config("paper", env=LARGE).resolve(spec.episode_length), spec)
-    in_use = compiling.enable_cache()
     return {
         "version": jax.__version__,
         "platform": jax.default_backend(),
@@ -324,52 +313,23 @@ def start_jax() -> dict[str, Any]:
         "cores": devices.cores(),
         "available": available_memory(),
         "memory": sum(parts.values()),
-        # The checkpoints that are kept, and the one being written.
-        "checkpoints": (KEPT + 1) * (parts["replay"] + parts["learner and its optimizer"]),
-        "cache": None if in_use is None else str(in_use),
-        "cache_wanted": os.environ.get(compiling.VARIABLE) or str(compiling.default_folder()),
     }
 
 
 def runs_disk(folder: Path) -> Iterator[Check]:
-    """Check the folder for runs: a run with the paper's settings needs space for its checkpoints."""
+    """Write and remove a file where the folder is or would be created."""
+    place = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
     try:
-        free = _write(folder)
+        with tempfile.TemporaryFile(dir=place) as file:
+            file.write(bytes(TRIAL))
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
         finding = f"{folder.absolute()} cannot be written ({error.strerror})"
         yield Check("disk for runs", "problem", finding, "Choose another --runs-dir.")
-        return
-    seen, finding = look(), f"{gigabytes(free)} free for {folder.absolute()}"
-    need = 0 if isinstance(seen, ProbeError) else seen["checkpoints"]
-    finding += f"; a run's checkpoints take up to {gigabytes(need)} at the paper's settings ({LARGE})" if need else ""
-    if free >= need:
-        yield Check("disk for runs", "ok", finding)
     else:
-        yield Check("disk for runs", "missing", finding, "For such a run make room, or choose another --runs-dir.")
-
-
-def _write(folder: Path) -> int:
-    """Write and remove a file where the folder is or would be created. -> free bytes"""
-    place = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
-    with tempfile.TemporaryFile(dir=place) as file:
-        file.write(bytes(TRIAL))
-        file.flush()
-        os.fsync(file.fileno())
-    return shutil.disk_usage(place).free
-
-
-def cache_disk() -> Iterator[Check]:
-    """Check the folder of compiled programs. The cache only saves time, so a fault in it is never a problem."""
-    seen = look()
-    if isinstance(seen, ProbeError):
-        yield _not_known("disk for cache")
-    elif seen["cache"]:
-        yield Check("disk for cache", "ok", f"compiled programs are kept in {seen['cache']}")
-    elif seen["cache_wanted"] == "off":
-        yield Check("disk for cache", "ok", "off, as $DCP_CACHE_DIR says: every run compiles again")
-    else:
-        advice = "Every run compiles again until $DCP_CACHE_DIR names a folder that can be written."
-        yield Check("disk for cache", "missing", f"{seen['cache_wanted']} cannot be written by you alone", advice)
+        free = shutil.disk_usage(place).free
+        yield Check("disk for runs", "ok", f"{free / 1e9:,.1f} GB free for {folder.absolute()}")
 
 
 def rendering() -> Iterator[Check]:

@@ -14,9 +14,8 @@ from dcp.cli.main import COMMANDS
 from dcp.cli.working import print_json, show, working
 from dcp.config import Physics
 from dcp.errors import UserError
-from dcp.evaluation import evaluation_key, training_scores
 from dcp.files import require_no_links_out
-from dcp.files.run_folder import CONFIG_FILE, load_run, read_config_file, zoo_names
+from dcp.files.run_folder import zoo_names
 from dcp.lab.result_tables import require_writable
 from dcp.lab.run_collection import EVALS_DIR
 from dcp.lab.statistics import Interval
@@ -43,7 +42,6 @@ from dcp.policies.wrappers import is_random
 if TYPE_CHECKING:
     from dcp.cli.share import RecordOptions
 
-EXIT_DIFFERS = 1
 LONGEST_NAME = 200  # bytes, of a file name without its suffix
 REACH_AT = (0.1, 0.25, 0.5, 0.75, 1.0)  # shares of an episode's length
 COLUMNS = ("success once", "time near goal", "first reach", "final distance", "saturation", "sign flips", "diverged")
@@ -83,8 +81,6 @@ class EvalOptions:
     """L of the sweep."""
     stochastic: bool = False
     """Explore as in training: draw actions instead of using the actor's mean."""
-    as_logged: bool = False
-    """Repeat the run's last evaluation on the same episodes, and compare with metrics.csv."""
     out: Path | None = None
     """Write here instead of the run's folder."""
     json: bool = False
@@ -97,8 +93,6 @@ def main(argv: list[str]) -> int:
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
     arenas = [_arena(target, options) for target in targets]  # report every mistake before the slow work starts
-    if options.as_logged:
-        return repeat(targets)
     bursts = combinations(options.periods, options.lengths) if options.burst_sweep else []
     require_writable_results(targets, options.out)
     if options.burst_sweep:
@@ -122,8 +116,6 @@ def arena_of(target: Target, options: "EvalOptions | RecordOptions", randomize: 
 def _arena(target: Target, options: EvalOptions) -> Arena:
     variant(target.policy, options.burst, options.stochastic)
     _interventions(target, options)
-    if target.burst and (options.burst or options.burst_sweep):
-        raise UserError(f"{target.label} already has a burst inside: leave out --burst, or export it without one")
     return arena_of(target, options, options.randomize)
 
 
@@ -142,16 +134,6 @@ def _require_sense(options: EvalOptions) -> None:
         raise UserError("--stall and --pool-seed belong to an intervention: add --intervention, such as stalled_burst")
     if options.intervention and options.burst_sweep:
         raise UserError("--burst-sweep tries bursts alone: leave out --intervention")
-    elsewhere = options.env or options.eval_layout or options.physics or options.randomize
-    if options.as_logged and (elsewhere or options.burst or options.burst_sweep or options.intervention):
-        raise UserError(
-            "--as-logged repeats the run's own evaluation: leave out --env, --eval-layout, --physics, --randomize, "
-            "bursts and interventions"
-        )
-    if options.as_logged and (options.stochastic or options.episodes or options.seeds != (0,)):
-        raise UserError("--as-logged repeats the run's own evaluation: leave out --episodes, --seeds and --stochastic")
-    if options.as_logged and (options.out or options.json):
-        raise UserError("--as-logged compares on the screen and writes nothing: leave out --out and --json")
 
 
 def evaluate(targets: list[Target], arenas: list[Arena], options: EvalOptions) -> int:
@@ -161,8 +143,7 @@ def evaluate(targets: list[Target], arenas: list[Arena], options: EvalOptions) -
     for target, arena, mark in zip(targets, arenas, _marks(targets, options.out), strict=True):
         folder, about = options.out or target.home, _about(target, arena, options)
         plain = _trial(target, arena, variant(target.policy, None, options.stochastic), "")
-        inside = f" (burst {target.burst[0]} {target.burst[1]} inside)" if target.burst else ""
-        _add_trial(table, target.label + inside, plain)
+        _add_trial(table, target.label, plain)
         trials.append((target.label, plain))
         without, name = as_json(plain, {**about, "burst": None}), file_name(target, arena, options, None, mark)
         contents, paths = [], write_results(folder, name, without, plain)
@@ -219,50 +200,6 @@ def sweep_bursts(
     else:
         _say_where(written)
     return 0
-
-
-def repeat(targets: list[Target]) -> int:
-    """Repeat the last evaluation of each run. -> the exit code, 1 if a number differs"""
-    same = True
-    for target in targets:
-        if target.config is None:
-            raise UserError(f"{target.label} has no config.json next to it: --as-logged needs a run's folder")
-        index, then = _logged(target)
-        with working() as say:
-            say(f"{target.label}: evaluation {index + 1} again")
-            trial = arena_for(target).trial(target.policy, [evaluation_key(target.config.seed, index)])
-        table = _make_table(f"{target.label}, evaluation {index + 1}", "logged", "now", "")
-        for name, value in training_scores(trial.all).items():
-            if name not in then:  # a run of before this column
-                continue
-            table.add_row(name, repr(then[name]), repr(float(value)), "equal" if value == then[name] else "other")
-            same &= value == then[name]
-        show(table)
-    if same:
-        print("Every number equals the logged one, bit for bit.")
-        return 0
-    print("Numbers differ: bits are promised for the same machine, cores, versions and number of devices.")
-    from dcp.runs.checkpoint import machine, versions
-
-    here = {**versions(), **machine()}  # what affects rounding
-    for target in targets:
-        if target.folder is None:
-            continue
-        stored = read_config_file(target.folder / CONFIG_FILE)
-        then = {**stored["versions"], **stored["machine"]}
-        for name, now in here.items():
-            if then.get(name, now) != now:
-                print(f"  {target.label}: {name} was {then[name]}, here it is {now}")
-    return EXIT_DIFFERS
-
-
-def _logged(target: Target) -> tuple[int, dict[str, float]]:
-    """Return the index of the evaluation, from 0, that wrote the present policy, and its row of metrics.csv."""
-    metrics, steps = load_run(target.folder or target.label).metrics, target.about.get("env_steps")
-    rows = np.flatnonzero(metrics["env_steps"] == steps)
-    if len(rows) != 1:
-        raise UserError(f"{target.label}: metrics.csv has no row for a policy of {steps} steps: try again")
-    return int(metrics["evaluation"][rows[0]]) - 1, {name: float(column[rows[0]]) for name, column in metrics.items()}
 
 
 class Tried(NamedTuple):
@@ -333,7 +270,6 @@ def _about(target: Target, arena: Arena, options: EvalOptions) -> dict[str, Any]
         "randomize": list(getattr(arena.env, "randomize", ())),
         "stochastic": options.stochastic,
         "devices": arena.count,
-        "burst_inside": target.burst,
     }
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from rich.table import Table
 
-from dcp.cli.flags import POSITIONAL, Burst, parse
+from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
 from dcp.cli.working import show
 from dcp.errors import UserError
@@ -38,8 +38,6 @@ class ExportOptions:
     what the ending of --out says (.onnx, .stablehlo, .npz), else onnx."""
     out: Path | None = None
     """Default: policy.onnx, policy.stablehlo or policy.npz in the run's folder."""
-    burst: Burst = None
-    """P L: the file asks its runtime for random actions in the last L of every P steps. Without values: 100 10."""
 
 
 def main(argv: list[str]) -> int:
@@ -49,12 +47,10 @@ def main(argv: list[str]) -> int:
     form = options.format or ("onnx" if options.out is None else format_of(options.out))
     if options.out is not None and not options.out.parent.is_dir():
         raise UserError(f"there is no folder {options.out.parent}: make it first, or choose another --out")
-    out = export_policy(options.run, form, options.out, options.burst)
+    out = export_policy(options.run, form, options.out)
     spec = load_policy(options.run).spec
     sizes = f"state [{spec.state_size}], goal [{spec.goal_size}] -> action [{spec.action_size}]"
-    period, length = options.burst or (0, 0)
-    burst = f", random in the last {length} of every {period} steps" if length else ""
-    print(f"Wrote {out} ({out.stat().st_size / 1000:,.0f} kB): {sizes}{burst}.")
+    print(f"Wrote {out} ({out.stat().st_size / 1000:,.0f} kB): {sizes}.")
     return 0
 
 
@@ -130,10 +126,9 @@ def _row(same: Latency, new: Latency) -> dict[str, float]:
 
 
 def _forms(path: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the callables by name, without a burst, and the reason for each form that this machine lacks."""
+    """Return the callables by name, and the reason for each form that this machine lacks."""
     if is_exported(path):
         exported = load_exported(path)
-        exported.burst = None  # a random action costs nothing
         ending = {ENDINGS[form]: name for form, name in RUNTIMES.items()}
         return {ending[Path(path).suffix]: exported}, {}
     forms: dict[str, Any] = {"jax": load_policy(path)}

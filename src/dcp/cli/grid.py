@@ -3,33 +3,28 @@
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from math import ceil
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import jax
-from rich.console import Console
-from rich.table import Table
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.cli.report import main as report
-from dcp.cli.working import count
-from dcp.config import cores
+from dcp.config import Config
 from dcp.errors import RunError, UserError
 from dcp.grid import resources
-from dcp.grid.forecast import kind, measure, total_seconds
 from dcp.grid.grid_display import lines_from_folders, make_table, plain_line, summary
 from dcp.grid.grid_file import PURPOSES, builtin_grid, check_runs, expand, read_grid
 from dcp.grid.jobs import Entry, Job, SeedsAs, make_grid_folder, make_jobs, survey
 from dcp.grid.launcher import Driver, Launcher, LocalLauncher
 from dcp.grid.ray_launcher import RayLauncher, RayOptions
-from dcp.grid.resources import FreeResources, Resources, gpus
+from dcp.grid.resources import FreeResources, Resources, free_here, gpus
 from dcp.grid.slurm_launcher import SlurmLauncher, SlurmOptions
 from dcp.machine.checks import machine_memory
 from dcp.named_code import imported_modules
-from dcp.runs.display import clock
+from dcp.runs.display import in_words, rough_seconds
 
 MOST_FAILURES = 8  # reported one by one
 
@@ -61,11 +56,7 @@ class GridOptions:
     gpus_per_run: float | None = None
     """GPUs per run, or a share of one, such as 0.25. Default: 1 if this machine has any; 0 with ray and slurm."""
     dry_run: bool = False
-    """Print the runs, their state and what they will take, and run nothing."""
-    calibration: bool = True
-    """With --dry-run: measure how long runs take, by a short training of each kind."""
-    status: bool = False
-    """Print how far the grid is, from its folders, and run nothing. For a second terminal."""
+    """Print how far each run is and what the rest will take, and run nothing. Also while the grid runs elsewhere."""
     report: bool = True
     """End with `dcp report`, in <runs-dir>/report."""
     ray: RayOptions = field(default_factory=RayOptions)
@@ -81,12 +72,9 @@ def main(argv: list[str]) -> int:
     entries = survey(check_runs(expand(grid, options.where), options.own_code), options.runs_dir)
     each, seeds_as = _each(options)
     jobs = make_jobs(entries, options.runs_dir.absolute(), each, seeds_as, Path.cwd(), imported_modules())
-    if options.status:
-        return _status(entries, jobs)
-    free = _free(options)
     if options.dry_run:
-        return _dry_run(options, entries, jobs, free, environ)
-    return _run(options, entries, jobs, free, environ)
+        return _dry_run(options, entries, jobs)
+    return _run(options, entries, jobs, _free(options), environ)
 
 
 def _description() -> str:
@@ -118,10 +106,6 @@ def check_options(options: GridOptions) -> None:
         for name, value in vars(given).items():
             if options.launcher != launcher and value != getattr(default, name):
                 raise UserError(f"--{name.replace('_', '-')} goes with --launcher {launcher}, not {options.launcher}")
-    if options.dry_run and options.status:
-        raise UserError("--dry-run and --status both run nothing: choose one")
-    if not options.calibration and not options.dry_run:
-        raise UserError("--no-calibration goes with --dry-run: nothing else measures")
 
 
 def _each(options: GridOptions) -> tuple[Resources, SeedsAs]:
@@ -133,13 +117,15 @@ def _each(options: GridOptions) -> tuple[Resources, SeedsAs]:
 
 
 def _free(options: GridOptions) -> FreeResources:
-    free = machine_memory()
-    amount = resources.parse_memory(options.memory) if options.memory else None if free is None else int(0.9 * free)
-    if options.memory and free is not None and amount is not None and amount > free:
+    free = free_here(options.max_runs)
+    if not options.memory:
+        return free
+    amount, there = resources.parse_memory(options.memory), machine_memory()
+    if there is not None and amount > there:
         raise UserError(
-            f"--memory {options.memory} is more than the {free / 1e9:.1f} GB that are free here: ask for less"
+            f"--memory {options.memory} is more than the {there / 1e9:.1f} GB that are free here: ask for less"
         )
-    return FreeResources(cores(), amount, {gpu.index: 1.0 for gpu in gpus()}, options.max_runs)
+    return replace(free, memory_bytes=amount)
 
 
 def _run(
@@ -192,65 +178,31 @@ def _report(runs_dir: Path) -> None:
         raise RunError(f"the runs have ended, but there is no report: {error}") from error
 
 
-def _status(entries: Sequence[Entry], jobs: Sequence[Job]) -> int:
-    """Print how far the grid is, read from its folders."""
-    lines = lines_from_folders(entries, jobs)
-    for line in lines:
-        print(plain_line(line))
-        if line.notice:
-            print(f"  {line.notice}")
-    print(summary(lines))
-    return 0
-
-
-def _dry_run(
-    options: GridOptions, entries: Sequence[Entry], jobs: Sequence[Job], free: FreeResources, environ: dict[str, str]
-) -> int:
-    """Print the runs, their state, and what they need on this machine."""
-    if options.launcher == "local":
-        resources.require_fit(free, jobs)
-    whole = _run_seconds(jobs, free, environ) if options.calibration else []
-    statuses = {entry.run.path: entry.status for entry in entries}
-    rows = []
-    for path, status in statuses.items():
-        if status.kind in ("finished", "broken"):
-            state = "finished" if status.kind == "finished" else f"failed: {status.why}"
-            rows.append((path, state, f"{status.total:,}", "-", "-"))
-    seconds = []
-    for at, job in enumerate(jobs):
-        status = statuses[job.folders[0].relative_to(job.runs_dir).as_posix()]
-        state = "new" if status.kind == "new" else f"resumes from {status.done:,}"
-        seconds += [whole[at] * len(job.seeds) * (1.0 - status.done / status.total)] if whole else []
-        time = clock(round(seconds[-1])) if whole else "not measured"
-        rows.append((job.name, state, f"{status.total:,}", time, f"{job.resources.memory_bytes / 1e9:.2f} GB"))
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("run", "state", "steps", "time", "memory"):
-        table.add_column(title, no_wrap=True, justify="left" if title in ("run", "state") else "right")
-    for row in rows:
-        table.add_row(*row)
-    # Without markup, because a sentence may contain [brackets].
-    Console(markup=False, soft_wrap=True, width=None if Console().is_terminal else 200).print(table)
-    finished = sum(entry.status.kind == "finished" for entry in entries)
-    runs = sum(len(job.seeds) for job in jobs)
-    print(f"\n{count(len(entries), 'run')}: {finished} finished, {runs} to do as {count(len(jobs), 'job')}")
+def _dry_run(options: GridOptions, entries: Sequence[Entry], jobs: Sequence[Job]) -> int:
+    """Print how far each run is, what each job needs, and roughly how long the rest takes."""
+    needs = {job.name: _needs(job, entries) for job in jobs}
+    for line in lines_from_folders(entries, jobs):
+        memory, seconds = needs.get(line.name, (None, None))
+        time = "" if seconds is None else f", roughly {in_words(seconds)}"
+        print(plain_line(line) + ("" if memory is None else f"; takes {memory / 1e9:.2f} GB{time}"))
+    print(summary(lines_from_folders(entries, jobs)))
+    whole = [seconds for _, seconds in needs.values() if seconds is not None]
     if whole:
-        work = sum(each * job.resources.cores for each, job in zip(seconds, jobs, strict=True))
-        print(f"Work: {work / 3600:,.1f} core-hours on this machine")
-        if options.launcher == "local":
-            print(f"Time: about {clock(round(total_seconds(jobs, seconds, free)))} here")
+        work = sum(seconds * job.resources.cores for seconds, job in zip(whole, jobs, strict=True))
+        print(f"Work: roughly {work / 3600:,.1f} core-hours on this machine")
+    if options.launcher == "local":
+        free = _free(options)
+        resources.require_fit([free], jobs)
+        at_once = min((free.count(job.resources) for job in jobs), default=1)
+        if whole:  # shared evenly by as many as fit at once, and at least the longest
+            print(f"Time: roughly {in_words(max([sum(whole) / at_once, *whole]))} here")
     return 0
 
 
-def _run_seconds(jobs: Sequence[Job], free: FreeResources, environ: dict[str, str]) -> list[float]:
-    """Measure one job of each kind. -> the seconds of each job's whole run"""
-    kinds = {kind(job.settings): job for job in reversed(jobs)}
-    measured = {}
-    for at, (key, job) in enumerate(reversed(kinds.items()), 1):
-        share = job.resources.gpus
-        chosen = tuple(free.gpus)[: ceil(share)]  # as many as one run gets
-        what = f"calibration {at} of {len(kinds)}: {job.settings.env}"
-        print(f"{what} (compiling may take a minute)", file=sys.stderr, flush=True)
-        measured[key] = measure(job, environ | resources.gpu_variables(chosen, share, bool(free.gpus)))
-        speed = job.settings.env_steps_per_unroll / measured[key].iteration_seconds
-        print(f"{what}: {speed:,.0f} steps/s", file=sys.stderr, flush=True)
-    return [measured[kind(job.settings)].run_seconds(job.settings) for job in jobs]
+def _needs(job: Job, entries: Sequence[Entry]) -> tuple[int, float | None]:
+    """Return a job's memory in bytes, and roughly its seconds on its cores; None on a GPU, which was never timed."""
+    done = {entry.folder.absolute(): entry.status.done for entry in entries}[job.folders[0]]
+    seconds = None if job.resources.gpus else rough_seconds(Config(**vars(job.settings)), job.resources.cores)
+    total = job.settings.num_unrolls * job.settings.env_steps_per_unroll
+    left = None if seconds is None else seconds * len(job.seeds) * (1.0 - done / total)
+    return job.resources.memory_bytes, left

@@ -1,7 +1,10 @@
 """`dcp envs` and `dcp methods`: print the two tables that a run chooses from."""
 
+from inspect import getdoc
 from textwrap import fill
+from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from dcp.cli.flag_help import no_arguments
@@ -10,33 +13,6 @@ from dcp.cli.working import show
 
 WIDTH = 100  # of the text below the table
 NUMBERS = ("S", "G", "A", "goal dims", "threshold", "steps")
-# What each entry of a column means; the methods themselves are rows of dcp.methods.table and are not named here.
-_MEANINGS = {
-    "Contrastive": "tells reached goals from other rows' (InfoNCE)",
-    "Quasimetric": "a contrastive quasimetric, whose way back may be longer (CMD-1)",
-    "TMD": "the same distance, held to one step between neighbours",
-    "SRL": "survival: when, if ever, the goal is reached",
-    "ChronoSRL": "survival, and a distance in steps",
-    "SAC": "a value of hindsight rewards (SAC with HER)",
-    "TD3": "a value of hindsight rewards (TD3 with HER)",
-    "Pair": "one critic's value, another's psi",
-    "TDInfoNCE": "InfoNCE of what is visited later, by bootstrapping",
-    "GCBC": "imitates the replay's actions",
-    "FinalGoal": "asks for the goal g",
-    "PooledSubgoal": "asks for a visited state z on the way to g",
-    "Frontier": "asks for a rare visited state z within reach",
-    "SingleGoal": "always asks for the goal that is farthest from the start",
-    "RawGoal": "the actor reads its coordinates",
-    "Direction": "the actor sees its direction and distance in psi-space",
-    "Gradient": "the actor sees the way down its distance, in the goal's coordinates",
-    "DirectionAndGoal": "the actor sees its direction, distance and coordinates",
-    "Steps": "the actor sees its direction and the steps to it",
-    "TwoStep": "the actor sees its direction and distance now and one step on",
-    "Curvature": "the actor sees its direction, distance and how the direction turns",
-    "future": "and learns from the replay's goals",
-    "commanded": "and learns from what was asked for",
-}
-
 _CRITIC_OUTPUTS = {  # what a critic may provide, in words
     "embedding": "embedding psi",
     "distance": "distance in psi-space",
@@ -97,11 +73,10 @@ def methods(argv: list[str]) -> int:
     from dcp.methods.table import COMMANDS as COMMAND_ROWS
     from dcp.methods.table import CONDITIONS, CRITICS, METHODS, SCORES, needs_embedding
 
-    table = Table("method", "critic", "rollout commands", "actor sees", "actor's loss aims at", "meaning")
+    table = Table("method", "critic", "rollout commands", "actor sees", "actor's loss aims at")
     for name, method in METHODS.items():
         kinds = (CRITICS.find(method.critic), COMMAND_ROWS.find(method.command), CONDITIONS.find(method.condition))
-        columns = [*(kind.__name__ for kind in kinds), method.actor_goal]
-        table.add_row(name, *columns, "; ".join(_MEANINGS.get(column, str(column)) for column in columns))
+        table.add_row(name, *(kind.__name__ for kind in kinds), method.actor_goal)
     show(table)
     critics = Table("critic", "gives besides the value of an action", "actor sees")
     for name, critic in CRITICS.items():
@@ -110,13 +85,22 @@ def methods(argv: list[str]) -> int:
         seen = seen if "embedding" in critic.gives else "raw_goal: it has no psi"
         critics.add_row(name, ", ".join(outputs) or "nothing", seen)
     show(critics)
-    conditions = Table("condition", "meaning", "needs of the critic")
+    conditions = Table("condition", "needs of the critic")
     for name, condition in CONDITIONS.items():
         needed = "steps to the goal" if getattr(condition, "needs_steps", False) else "embedding psi"
         needed = needed if needs_embedding(condition) else "nothing"
-        conditions.add_row(name, _MEANINGS.get(condition.__name__, ""), needed)
+        conditions.add_row(name, needed)
     show(conditions)
+    meanings = Table("part", "meaning")
+    for name, part in [*CRITICS.items(), *COMMAND_ROWS.items(), *CONDITIONS.items()]:
+        meanings.add_row(name, escape(_meaning(part)))
+    show(meanings)
     print(f"--score: {', '.join(SCORES)}: which visited state z replaces the goal.")
     print("Any critic with an embedding works with any method: dcp train --method dcp --critic NAME.")
     print("The others work with raw_goal and final_goal.")
     return 0
+
+
+def _meaning(part: Any) -> str:
+    """Return the first sentence of a part's docstring."""
+    return " ".join((getdoc(part) or "").split()).partition(". ")[0].rstrip(".")

@@ -1,6 +1,5 @@
 """`dcp run`: run a policy on an SO-101 arm, real or simulated, with the controller at LeRobot's 30 Hz."""
 
-import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,8 +57,6 @@ class RunOptions:
     """The arm's units: degrees (LeRobot's use_degrees), or percent of the calibrated range."""
     log: Path | None = None
     """Write every step, and why the run ended, to this new file. Default: run.csv, or run_2.csv if that exists."""
-    replay: Path | None = None
-    """Move nothing: recompute the actions of this log, and print how much they differ."""
 
 
 def main(argv: list[str]) -> int:
@@ -73,10 +70,7 @@ def main(argv: list[str]) -> int:
             raise UserError(f"{flag} is {seconds:g}: use a number of seconds above 0")
     if options.port is not None and options.robot == "simulated":
         raise UserError("--port is for a real arm: add --robot so101_follower, or leave it out for the simulated arm")
-    policy = numpy_policy(options.policy)
-    if options.replay is not None:
-        return _replay(policy, options.replay)
-    return _run(policy, options)
+    return _run(numpy_policy(options.policy), options)
 
 
 def numpy_policy(path: str) -> "ExportedPolicy":
@@ -89,17 +83,6 @@ def numpy_policy(path: str) -> "ExportedPolicy":
         return load_exported(place)
     with TemporaryDirectory() as folder:
         return load_exported(export_policy(path, "numpy", Path(folder) / "policy.npz"))
-
-
-def _replay(policy: "ExportedPolicy", log: Path) -> int:
-    from dcp.robots.so101_arm import replay
-
-    steps, largest = replay(policy, log)
-    if math.isnan(largest):
-        print(f"{steps} steps of {log}: an action of the log or of the policy is not finite")
-        return 1
-    print(f"{steps} steps of {log}: the policy's actions differ from the logged ones by at most {largest:.2g}")
-    return 0 if largest < 1e-6 else 1
 
 
 def _run(policy: "ExportedPolicy", options: RunOptions) -> int:

@@ -70,14 +70,9 @@ def main(argv: list[str]) -> int:
     from dcp import train
     from dcp.machine.checks import check
     from dcp.runs.checkpoint import Cadence
-    from dcp.runs.folder import holds_run
     from dcp.runs.stopping import Interrupted
 
-    resumed, folder = options.resume, options.runs_dir / options.settings.run_path
-    if resumed is None and not options.overwrite and holds_run(folder):
-        from dcp.cli.around_training import offered
-
-        resumed = offered(folder, options.settings)
+    resumed = options.resume
     names = ("tracking", "keep_policies", "display", "cache")
     outputs: dict[str, Any] = {name: getattr(options, name) for name in names}
     outputs["cadence"] = Cadence(options.checkpoint_evals, options.checkpoint_minutes)

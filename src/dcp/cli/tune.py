@@ -1,8 +1,10 @@
 """`dcp tune`: search over the settings of a grid file, and write a page of the trials."""
 
+import json
 import math
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,20 +17,18 @@ from matplotlib.figure import Figure
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS, EXIT_CODES, EXIT_FAULT, EXIT_INTERRUPTED, EXIT_REQUEUE
 from dcp.cli.working import count, require_least
-from dcp.config import cores
 from dcp.errors import UserError, printable
 from dcp.files import require_no_links_out
 from dcp.grid.grid_display import make_table
 from dcp.grid.jobs import Entry, Run, RunStatus, make_grid_folder, make_jobs
 from dcp.grid.launcher import LocalLauncher
-from dcp.grid.resources import FreeResources, Resources, gpus, require_fit
-from dcp.grid.tune import Search, open_study, optuna_package, prepare
-from dcp.grid.tune_file import Range, TuneFile, read_tune_file
+from dcp.grid.resources import Resources, free_here, gpus, require_fit
+from dcp.grid.tune import Search, open_study, prepare
+from dcp.grid.tune_file import TuneFile, read_tune_file
 from dcp.lab.build_report import FIGURES_DIR, draw, with_safe_names
 from dcp.lab.report_html import Names, make_page
 from dcp.lab.result_tables import Cell, FigureSpec, Row, Section, Table, absent, to_csv, writing_to
 from dcp.lab.style import BLUE, VERMILION, house_style
-from dcp.machine.checks import machine_memory
 from dcp.named_code import imported_modules
 from dcp.policies.policy_file import write_whole
 from dcp.runs.folder import FolderLock
@@ -78,7 +78,6 @@ def main(argv: list[str]) -> int:
     runs = file.check(options.where, options.own_code)
     if options.dry_run:
         return _dry_run(file, options, runs, runs_dir)
-    optuna_package()
     return _run(file, options, runs, runs_dir, environ)
 
 
@@ -90,14 +89,11 @@ def _leave_gpus_alone() -> None:
 
 
 def _run(file: TuneFile, options: TuneOptions, runs: list[Run], runs_dir: Path, environ: dict[str, str]) -> int:
-    memory, share = machine_memory(), 1.0 if gpus() else 0.0
-    room = FreeResources(
-        cores(), None if memory is None else int(0.9 * memory), {gpu.index: 1.0 for gpu in gpus()}, options.max_runs
-    )
+    machine, share = free_here(options.max_runs), 1.0 if gpus() else 0.0
     each, seeds_as = Resources(options.cores_per_run, 0, share), "vmapped" if share else "processes"
     folder = runs_dir.absolute()
     entries = [Entry(run, folder / run.path, RunStatus("new")) for run in runs]
-    require_fit(room, make_jobs(entries, folder, each, seeds_as, Path.cwd()))
+    require_fit([machine], make_jobs(entries, folder, each, seeds_as, Path.cwd()))
     make_grid_folder(runs_dir)
     lock = FolderLock(runs_dir)
     try:
@@ -105,9 +101,9 @@ def _run(file: TuneFile, options: TuneOptions, runs: list[Run], runs_dir: Path, 
         prepare(study, file.fingerprint(options.where), options.sampler_seed, runs[0].settings.num_evals // 4)
         with make_table() as table:
             trials = options.trials or file.options.trials
-            launcher = LocalLauncher(room, (), environ)
+            launcher = LocalLauncher(machine, (), environ)
             places = (options.where, options.own_code, imported_modules())
-            search = Search(file, study, launcher, room, each, seeds_as, folder, table, trials, *places)
+            search = Search(file, study, launcher, machine, each, seeds_as, folder, table, trials, *places)
             search.run()
         code = _page(file, options, study, runs_dir)
     finally:
@@ -127,8 +123,11 @@ def _page(file: TuneFile, options: TuneOptions, study: Any, runs_dir: Path) -> i
         rows.append(TrialRow(trial.number, state, trial.value, minutes, trial.params, why))
     complete = [row for row in rows if row.state == "complete" and row.score is not None]
     best = max(complete, key=lambda row: row.score or 0.0, default=None)
-    command = None if best is None else file.train_command(best.settings, options.where)
-    logarithmic = [name for name, given in file.search.items() if isinstance(given, Range) and given.log]
+    command = None
+    if best is not None:
+        folder = runs_dir / file.runs(best.number, best.settings, options.where)[0].path
+        command = shlex.join(["dcp", "train", "--config", str(folder), "--seed", "0"])
+    logarithmic = [name for name, values in file.space.items() if getattr(values, "log", False)]
     page = write_trials_page(rows, runs_dir, file.options.metric, command, logarithmic)
     print(f"{page}: {count(len(rows), 'trial')}, {len(complete)} complete")
     if best is None:
@@ -138,8 +137,8 @@ def _page(file: TuneFile, options: TuneOptions, study: Any, runs_dir: Path) -> i
 
 
 def _dry_run(file: TuneFile, options: TuneOptions, runs: list[Run], runs_dir: Path) -> int:
-    for name, given in file.search.items():
-        print(f"{name}: {given}")
+    for name, values in file.search.items():
+        print(f"{name}: {json.dumps(values)}")
     trials, each = options.trials or file.options.trials, count(len(runs), "run")
     steps = sum(run.settings.steps for run in runs)
     print(f"{count(trials, 'trial')} of {each}, {steps:,} steps per trial, in {runs_dir}:")
@@ -179,7 +178,7 @@ def write_trials_page(
     table = trials_table(trials, names, metric)
     make = {name: partial(scatter, trials, name, metric, name in logarithmic) for name in names}
     figures = tuple(FigureSpec(name, f"{metric} by {name}", drawn) for name, drawn in make.items())
-    best = "No trial is complete yet." if command is None else "The best trial's settings, with a seed of your choice:"
+    best = "No trial is complete yet." if command is None else "Train by the best trial's settings, with your own seed:"
     parts = [
         Section(
             "Best settings", "best", text=best, html=f"<pre><code>{escape(command)}</code></pre>" if command else ""

@@ -6,7 +6,6 @@ between its process writes a heartbeat, which may be missing or old.
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
@@ -16,10 +15,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from dcp.errors import UserError, printable
+from dcp.errors import printable
 from dcp.files import METRICS_FILE
-from dcp.files.run_folder import load_run
-from dcp.grid.jobs import Entry, Job, JobStatus, Row, State, fault, holder, last_row, stopped_learning
+from dcp.grid.jobs import Entry, Job, JobStatus, Row, State, fault, holder, last_row
 from dcp.grid.worker import read_beat
 from dcp.runs.display import clock, say
 
@@ -52,14 +50,13 @@ class Line:
     row: Row | None = None  # the last evaluation, of the first seed
     why: str = ""
     where: str = ""
-    notice: str = ""  # a sentence about a run that has collapsed
 
 
 class LineReader:
     """Make the lines of the table. A run folder is read again only when its metrics have changed."""
 
     def __init__(self) -> None:
-        self._seen: dict[Path, tuple[float, Row | None, str]] = {}  # the metrics' time, last row, and notice
+        self._seen: dict[Path, tuple[float, Row | None]] = {}  # the metrics' time and last row
 
     def lines(
         self,
@@ -75,7 +72,7 @@ class LineReader:
             status = entry.status
             if status.kind in ("finished", "broken"):
                 state: State = "finished" if status.kind == "finished" else "failed"
-                row, _ = self._metrics(entry.folder, None)
+                row = self._last_row(entry.folder)
                 why = printable(status.why)
                 lines.append(Line(entry.run.path, state, status.done, status.total, attempt=0, row=row, why=why))
         for job in jobs:
@@ -86,7 +83,7 @@ class LineReader:
     def job_line(self, job: Job, status: JobStatus, attempt: int, start: int) -> Line:
         """Make a job's line. `start`: the environment steps that its folder held when the grid began."""
         running, total = status.state == "running", job.settings.num_unrolls * job.settings.env_steps_per_unroll
-        row, notice = self._metrics(job.folders[0], job.settings.batch_size if running else None)
+        row = self._last_row(job.folders[0])
         beat = read_beat(job.progress) if status.state in ("running", "stopped", "failed") else None
         done = max(start, int(row["env_steps"]) if row else 0, beat.env_steps if beat else 0)
         done = total if status.state == "finished" else min(done, total)
@@ -96,22 +93,17 @@ class LineReader:
         if running and beat is None and row is not None and row["steps_per_second"] > 0:
             speed = row["steps_per_second"]  # as fast as at the last evaluation
             left = (total - done) / speed
-        why, where, notice = printable(status.why), printable(status.where), notice if running else ""
-        return Line(job.name, status.state, done, total, len(job.seeds), attempt, speed, left, row, why, where, notice)
+        why, where = printable(status.why), printable(status.where)
+        return Line(job.name, status.state, done, total, len(job.seeds), attempt, speed, left, row, why, where)
 
-    def _metrics(self, folder: Path, batch_size: int | None) -> tuple[Row | None, str]:
-        """Return the last evaluation and, for a running job (`batch_size`), a sentence if it has collapsed."""
+    def _last_row(self, folder: Path) -> Row | None:
         try:
             changed = (folder / METRICS_FILE).stat().st_mtime
         except OSError:
             changed = 0.0
         if folder not in self._seen or self._seen[folder][0] != changed:
-            notice = ""
-            if batch_size is not None:
-                with suppress(UserError):
-                    notice = stopped_learning(load_run(folder).metrics, batch_size)
-            self._seen[folder] = (changed, last_row(folder), notice)
-        return self._seen[folder][1:]
+            self._seen[folder] = changed, last_row(folder)
+        return self._seen[folder][1]
 
 
 def lines_from_folders(entries: Sequence[Entry], jobs: Sequence[Job]) -> list[Line]:
@@ -153,8 +145,6 @@ class PlainTable:
             if self._shown.get(line.name) != _mark(line) and line.state != "waiting":
                 self._shown[line.name] = _mark(line)
                 say(plain_line(line))
-                if line.notice:
-                    say(f"{line.name}: {line.notice}")
         now = time.monotonic()
         if self._summarised is None or now - self._summarised >= PLAIN_EVERY:
             self._summarised = now
@@ -223,11 +213,10 @@ def render(lines: Sequence[Line], height: int) -> RenderableType:
 
 
 def _reasons(lines: Sequence[Line]) -> list[Text]:
-    """Return why runs failed, and which have collapsed, one line for each."""
-    reasons = [(line, line.why) for line in lines if line.why and line.state in ("failed", "stopped")]
-    reasons += [(line, line.notice) for line in lines if line.notice]
+    """Return why runs failed, one line for each."""
+    failed = [line for line in lines if line.why and line.state in ("failed", "stopped")]
     style = {"no_wrap": True, "overflow": "ellipsis"}
-    return [Text(f"{line.name}: {why}", STYLES[line.state], **style) for line, why in reasons[:REASONS]]
+    return [Text(f"{line.name}: {line.why}", STYLES[line.state], **style) for line in failed[:REASONS]]
 
 
 def plain_line(line: Line) -> str:
@@ -261,7 +250,7 @@ def time_left(lines: Sequence[Line]) -> float | None:
     """Return the steps that are left divided by the current speed, at least the time of the slowest job; None before a
     speed is known.
 
-    Environments differ in speed, so this is rough until each has run. `--dry-run` is more accurate.
+    Environments differ in speed, so this is rough until each has run.
     """
     open_lines = [line for line in lines if line.state in ("running", "waiting")]
     speed = sum(line.speed * line.seeds for line in open_lines if line.speed is not None)

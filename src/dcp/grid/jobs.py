@@ -8,12 +8,11 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal, Self, TypeVar
 
-import numpy as np
 from msgspec import Struct, structs
 
 from dcp.config import SCHEMA_VERSION, Settings
@@ -235,24 +234,6 @@ def fault(job: Job) -> str:
             bad = [f"{name} is {value}" for name, value in numbers if isinstance(value, str)]  # "nan", "inf"
             when = f" at {steps:,} environment steps" if isinstance(steps, int) else ""
             return f"{bad[0] if bad else 'a parameter is not finite'}{when}: see {file}"
-    return ""
-
-
-def stopped_learning(metrics: Mapping[str, Any], batch_size: int) -> str:
-    """Return a sentence if a run has collapsed; empty if it has not, or if it is too early to tell.
-
-    Its critic does not tell goals apart (at most twice chance), or its success over the last three evaluations is
-    less than half of what it was over its best three.
-    """
-    accuracy = list(metrics.get("infonce_accuracy", ()))
-    if len(accuracy) >= 3 and max(accuracy[-3:]) <= 2 / batch_size:
-        return "its critic does not tell goals apart: it does not learn"
-    success = np.asarray(metrics.get("success_once", ()), float)
-    if len(success) < 6:
-        return ""
-    means = np.convolve(success, np.full(3, 1 / 3), "valid")
-    if means.max() >= 0.05 and means[-1] < 0.5 * means.max():
-        return f"its success has fallen from {means.max():.0%} to {means[-1]:.0%}: it may have stopped learning"
     return ""
 
 

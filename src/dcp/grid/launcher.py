@@ -180,7 +180,7 @@ class LocalLauncher(JobQueue):
         self._children: dict[str, _Child] = {}
 
     def require(self) -> None:
-        require_fit(self._free, self._planned)
+        require_fit([self._free], self._planned)
 
     def poll(self) -> dict[str, JobStatus]:
         for name, child in list(self._children.items()):

@@ -52,11 +52,11 @@ class RayLauncher(JobQueue):
         try:
             if self._address is None:
                 ray_package()
-                require_fit(self._free, self._planned)
+                require_fit([self._free], self._planned)
                 self._ray = start_cluster(self._free)
             else:
                 self._ray = join_cluster(self._address)
-                require_nodes(self._ray.nodes(), self._planned)
+                require_fit(free_nodes(self._ray.nodes()), self._planned)
             self._mark()
         except UserError:
             self.close()
@@ -261,20 +261,13 @@ def _no_cluster(address: str, why: str) -> str:
     return f"no Ray cluster answers at {address} ({why}): {advice}"
 
 
-def require_nodes(nodes: Sequence[dict[str, Any]], jobs: Sequence[Job]) -> None:
-    """Raise UserError if a job fits on none of the nodes: Ray would wait forever."""
+def free_nodes(nodes: Sequence[dict[str, Any]]) -> list[FreeResources]:
+    """Return what each node of a cluster has. `nodes`: as Ray lists them."""
     alive = [node["Resources"] for node in nodes if node["Alive"]]
-    for job in jobs:
-        wanted = node_resources(job)
-        if any(all(node.get(name, 0.0) >= amount for name, amount in wanted.items()) for node in alive):
-            continue
-        best = {name: max((node.get(name, 0.0) for node in alive), default=0.0) for name in wanted}
-        shortages = [_shortage(name, amount, best[name]) for name, amount in wanted.items() if amount > best[name]]
-        lacking = " and ".join(shortages) or "cores, memory and GPUs that no single node has together"
-        raise UserError(
-            f"{job.name} needs {lacking}: ask for less (--cores-per-run, --gpus-per-run, a smaller replay), "
-            "or add a node"
-        )
+    return [
+        FreeResources(int(n.get("CPU", 0)), int(n.get("memory", 0)), {str(i): 1.0 for i in range(int(n.get("GPU", 0)))})
+        for n in alive
+    ]
 
 
 def node_resources(job: Job) -> dict[str, float]:
@@ -282,13 +275,6 @@ def node_resources(job: Job) -> dict[str, float]:
     needed = job.resources
     amounts = {"CPU": needed.cores, "GPU": needed.gpus, "memory": needed.memory_bytes}
     return {name: amount for name, amount in amounts.items() if amount}
-
-
-def _shortage(name: str, wanted: float, best: float) -> str:
-    if name == "memory":
-        return f"about {wanted / 1e9:.1f} GB of memory where the largest node of the cluster has {best / 1e9:.1f}"
-    kind = {"CPU": "cores", "GPU": "GPUs"}[name]
-    return f"{wanted:g} {kind} where the largest node of the cluster has {best:g}"
 
 
 def _last_line(error: BaseException) -> str:

@@ -18,10 +18,10 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
-from dcp.config import Settings
+from dcp.config import Settings, cores
 from dcp.envs.registry import env_of
 from dcp.errors import UserError, install_hint
-from dcp.machine.checks import STATE, memory_parts
+from dcp.machine.checks import STATE, machine_memory, memory_parts
 
 if TYPE_CHECKING:
     from dcp.grid.jobs import Job
@@ -86,22 +86,37 @@ class FreeResources:
             self.gpus[index] += sign * min(needed.gpus, 1.0)
 
 
-def require_fit(free: FreeResources, jobs: Sequence["Job"]) -> None:
-    """Raise UserError if a job does not fit into the empty machine: it would wait forever."""
+def free_here(jobs: int | None = None) -> FreeResources:
+    """Return what this machine has for jobs: its cores and GPUs, and nine tenths of its free memory."""
+    memory = machine_memory()
+    return FreeResources(
+        cores(), None if memory is None else int(0.9 * memory), {gpu.index: 1.0 for gpu in gpus()}, jobs
+    )
+
+
+def require_fit(machines: Sequence[FreeResources], jobs: Sequence["Job"]) -> None:
+    """Raise UserError if a job does not fit into any of these empty machines: it would wait forever."""
     for job in jobs:
         needed = job.resources
-        if needed.cores > free.cores:
-            raise UserError(f"a run is to have {needed.cores} cores, but there are {free.cores}: lower --cores-per-run")
-        if free.memory_bytes is not None and needed.memory_bytes > free.memory_bytes:
+        if any(machine.count(needed) for machine in machines):
+            continue
+        most = max((machine.cores for machine in machines), default=0)
+        memory = max((machine.memory_bytes or 0 for machine in machines), default=0)
+        whole = max((len(machine.gpus) for machine in machines), default=0)
+        there = "there are" if len(machines) == 1 else "the largest node of the cluster has"
+        if needed.cores > most:
+            raise UserError(f"a run is to have {needed.cores} cores, but {there} {most}: lower --cores-per-run")
+        if needed.gpus > whole + _ROUNDING:
+            install = "" if whole else f", or let JAX use NVIDIA's: {install_hint('cuda')}"
             raise UserError(
-                f"{job.name} needs about {needed.memory_bytes / 1e9:.1f} GB, but there are "
-                f"{free.memory_bytes / 1e9:.3g} GB: lower its replay_rows or num_envs, or raise --memory"
+                f"a run is to have {needed.gpus:g} GPUs, but {there} {whole}: lower --gpus-per-run{install}"
             )
-        if needed.gpus > len(free.gpus) + _ROUNDING:
-            install = "" if free.gpus else f", or let JAX use NVIDIA's: {install_hint('cuda')}"
+        if needed.memory_bytes > memory:
             raise UserError(
-                f"a run is to have {needed.gpus:g} GPUs, but there are {len(free.gpus)}: lower --gpus-per-run{install}"
+                f"{job.name} needs about {needed.memory_bytes / 1e9:.1f} GB, but {there} {memory / 1e9:.3g} GB: "
+                "lower its replay_rows or num_envs, or give more memory"
             )
+        raise UserError(f"{job.name} needs cores, memory and GPUs that no single node has together: ask for less")
 
 
 def require_gpu_memory(jobs: Sequence["Job"], gpus: Sequence[int]) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dcp.errors import RunError, UserError, install_hint, one_line, printable, shown
+from dcp.errors import RunError, UserError, one_line, printable, shown
 from dcp.files import METRICS_FILE, require_no_links_out
 from dcp.files.run_folder import read_metrics
 from dcp.grid.grid_display import Line, LineReader, LiveTable, PlainTable
@@ -28,23 +28,13 @@ from dcp.grid.grid_file import check_runs
 from dcp.grid.jobs import Entry, Job, JobStatus, SeedsAs, fault, make_jobs, survey
 from dcp.grid.launcher import POLL, STOPPING, LocalLauncher, retriable, signals_interrupt
 from dcp.grid.resources import FreeResources, Resources, require_fit
-from dcp.grid.tune_file import TuneFile
+from dcp.grid.tune_file import TuneFile, optuna_package, suggest
 
 STUDY_FILE = "study.db"
 STUDY = "dcp"  # its name in the database
 STARTUP = 5  # finished trials before any is pruned
 MOST_FAILURES = 10  # one after another, as on a full disk, where every trial would be used up within seconds
 RETRIES = 1  # of a run that failed by itself, such as one that was killed
-
-
-def optuna_package() -> Any:
-    """Import Optuna; raise UserError if it is not installed."""
-    try:
-        optuna: Any = import_module("optuna")
-    except ImportError as error:
-        raise UserError(f"dcp tune needs Optuna: {install_hint('tune')}") from error
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna
 
 
 def open_study(runs_dir: Path, make: bool = True) -> Any:
@@ -170,7 +160,7 @@ class Search:
     def _begin(self, of: Any, reported: dict[int, float] | None = None) -> None:
         """Submit a trial's runs. `reported`: of a trial that an earlier process began."""
         try:
-            chosen = {name: given.suggest(of, name) for name, given in self.file.search.items()}
+            chosen = {name: suggest(of, name, values) for name, values in self.file.space.items()}
             runs = check_runs(self.file.runs(of.number, chosen, self.where), self.own_code)
         except ValueError as error:  # the values do not fit together, or a stranger's study has others than [search]
             self._end(of, "FAIL", str(error))
@@ -179,7 +169,7 @@ class Search:
         jobs = make_jobs(entries, self.runs_dir, self.each, self.seeds_as, Path.cwd(), self.imports)
         trial = Trial(of, entries, jobs, max(reported or {0: 0.0}))
         try:
-            require_fit(self._machine, jobs)
+            require_fit([self._machine], jobs)
         except UserError as error:
             self._end(of, "FAIL", str(error))
             return

@@ -15,17 +15,17 @@ Each trial trains all runs of the file's [product] and [[zip]] with its own choi
 """
 
 import json
-import shlex
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from dcp.config import WITH_SETTINGS, Settings, gathered, is_setting, range_violations, type_violations
-from dcp.errors import UserError, shown
+from dcp.errors import UserError, install_hint, one_line, shown
 from dcp.grid.grid_file import check_runs, close_field, expand, parse_grid, read_toml
 from dcp.grid.jobs import Run
-from dcp.presets import preset_overrides
 
 NOT_SEARCHED = {
     "seed": "the best seed is luck: write several seeds under [product], and a trial trains them all",
@@ -33,50 +33,14 @@ NOT_SEARCHED = {
 }
 
 
-class Suggests(Protocol):
-    """What a search space needs of Optuna's trial."""
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any: ...
-    def suggest_int(self, name: str, low: int, high: int, *, step: int, log: bool) -> int: ...
-    def suggest_float(self, name: str, low: float, high: float, *, step: float | None, log: bool) -> float: ...
-
-
-@dataclass(frozen=True)
-class Choices:
-    values: tuple[str | int | float | bool, ...]
-    log: bool = False
-
-    @property
-    def ends(self) -> tuple[Any, ...]:
-        """Return values such that all are right if these are."""
-        return self.values
-
-    def suggest(self, trial: Suggests, name: str) -> Any:
-        return trial.suggest_categorical(name, self.values)
-
-    def __str__(self) -> str:
-        return f"one of {', '.join(map(str, self.values))}"
-
-
-@dataclass(frozen=True)
-class Range:
-    low: float
-    high: float
-    log: bool = False
-    step: float | None = None
-
-    @property
-    def ends(self) -> tuple[Any, ...]:
-        return self.low, self.high
-
-    def suggest(self, trial: Suggests, name: str) -> Any:
-        if isinstance(self.low, int) and isinstance(self.high, int):
-            return trial.suggest_int(name, self.low, self.high, step=int(self.step or 1), log=self.log)
-        return trial.suggest_float(name, self.low, self.high, step=self.step, log=self.log)
-
-    def __str__(self) -> str:
-        how = ", on a log scale" if self.log else "" if self.step is None else f", in steps of {self.step:g}"
-        return f"{self.low:g} to {self.high:g}{how}"
+def optuna_package() -> Any:
+    """Import Optuna; raise UserError if it is not installed."""
+    try:
+        optuna: Any = import_module("optuna")
+    except ImportError as error:
+        raise UserError(f"dcp tune needs Optuna: {install_hint('tune')}") from error
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
 
 
 @dataclass(frozen=True)
@@ -93,7 +57,8 @@ class TuneSettings:
 class TuneFile:
     source: str
     content: dict[str, Any]  # of the grid file, without the two tables
-    search: dict[str, Choices | Range]
+    search: dict[str, Any]  # by setting, as in the file: a list, or a table with low and high
+    space: dict[str, Any]  # the same as Optuna's distributions
     options: TuneSettings = TuneSettings()
 
     def runs(self, number: int, chosen: Mapping[str, Any], where: Sequence[str] = ()) -> list[Run]:
@@ -108,7 +73,7 @@ class TuneFile:
         for name in (condition.partition("=")[0] for condition in where):
             if name in self.search:
                 raise UserError(f"--where chooses {name}, which is in [search]: change the file, or leave it out")
-        lowest, highest = ({name: given.ends[at] for name, given in self.search.items()} for at in (0, -1))
+        lowest, highest = ({name: ends(values)[at] for name, values in self.space.items()} for at in (0, -1))
         try:
             return check_runs(self.runs(0, lowest, where), own)
         except UserError as error:
@@ -117,28 +82,9 @@ class TuneFile:
             except UserError:
                 raise error from None
 
-    def train_command(self, chosen: Mapping[str, Any], where: Sequence[str]) -> str:
-        """Return the `dcp train` of a trial's first run, without its seed: what it chose, and what the preset lacks."""
-        settings, preset = self.runs(0, chosen, where)[0].settings, self.content.get("preset")
-        start = replace(Settings(), **(preset_overrides(preset, settings.env) if preset else {}))
-        if settings.env != start.env:
-            start = replace(start, eval_env=None)
-        values = {
-            name: value for name, value in vars(settings).items() if value != getattr(start, name) or name in chosen
-        }
-        own = values.pop("component_settings", {})
-        words = ["dcp", "train", *(["--preset", preset] if preset else [])]
-        for name, value in {**values, **own}.items():
-            if isinstance(value, bool) and name not in own:
-                words.append(f"--{'' if value else 'no-'}{name.replace('_', '-')}")
-            elif name != "seed":
-                words += [f"--{name.replace('_', '-')}", str(value)]
-        return shlex.join(words)
-
     def fingerprint(self, where: Sequence[str]) -> str:
         """Return a text that two searches share if their scores can be compared."""
-        space = {name: str(given) for name, given in self.search.items()}
-        return json.dumps([self.content, space, self.options.metric, self.options.last, list(where)], default=str)
+        return json.dumps([self.content, self.search, self.options.metric, self.options.last, list(where)], default=str)
 
 
 def read_tune_file(path: Path) -> TuneFile:
@@ -156,70 +102,77 @@ def parse_tune_file(content: dict[str, Any], source: str) -> TuneFile:
     fixed = {name: "[product]" for name in grid.product} | {name: "[[zip]]" for zipped in grid.zips for name in zipped}
     fixed |= {name: "[set]" for name in grid.set}
     fixed |= {name: f'[rows."{shown(pattern)[1:-1]}"]' for pattern, row in grid.rows.items() for name in row}
-    space = {}
-    for name, given in _flat(search).items():
-        space[name] = _searched(name, given, source)
+    search = _flat(search)
+    space = {name: _distribution(name, values, source) for name, values in search.items()}
+    for name in search:
         if name in fixed:
             raise UserError(f"{source}: {name} is in [search] and in {fixed[name]}: keep it in one of them")
-    return TuneFile(source, content, space, _options(options, source))
+    return TuneFile(source, content, search, space, _options(options, source))
 
 
 def _flat(table: dict[str, Any]) -> dict[str, Any]:
     """Return condition.scale by that name: TOML reads it as a table in a table, as it reads a range."""
     flat: dict[str, Any] = {}
-    for name, given in table.items():
-        nested = name in WITH_SETTINGS and isinstance(given, dict)
-        flat |= {f"{name}.{part}": inner for part, inner in given.items()} if nested else {name: given}
+    for name, value in table.items():
+        nested = name in WITH_SETTINGS and isinstance(value, dict)
+        flat |= {f"{name}.{part}": inner for part, inner in value.items()} if nested else {name: value}
     return flat
 
 
-def _searched(name: str, given: Any, source: str) -> Choices | Range:
+def suggest(trial: Any, name: str, values: Any) -> Any:
+    """Let Optuna's trial choose from a distribution. A second call returns the same."""
+    if hasattr(values, "choices"):
+        return trial.suggest_categorical(name, values.choices)
+    choose = trial.suggest_int if isinstance(values.low, int) else trial.suggest_float
+    return choose(name, values.low, values.high, step=values.step, log=values.log)
+
+
+def ends(values: Any) -> tuple[Any, ...]:
+    """Return values of a distribution such that all are right if these are: all choices, or a range's ends."""
+    return getattr(values, "choices", None) or (values.low, values.high)
+
+
+def _distribution(name: str, values: Any, source: str) -> Any:
     if not is_setting(name):
         raise UserError(f"{source}: unknown field {shown(name)} in [search]: {close_field(name)}")
     if name in NOT_SEARCHED:
         raise UserError(f"{source}: {name} is in [search], but {NOT_SEARCHED[name]}")
-    made = _range(name, given, source) if isinstance(given, dict) else _choices(name, given, source)
-    for value in made.ends:
+    made = _range(name, values, source) if isinstance(values, dict) else _choices(name, values, source)
+    for value in ends(made):
         settings = Settings(**gathered({name: value}))
         for problem in type_violations(settings) or range_violations(settings):
             raise UserError(f"{source}: in [search], {problem}")
     return made
 
 
-def _choices(name: str, given: Any, source: str) -> Choices:
-    is_list = isinstance(given, list) and all(isinstance(value, str | int | float) for value in given)
-    if not is_list or len({repr(value) for value in given}) < max(len(given), 2):
+def _choices(name: str, values: Any, source: str) -> Any:
+    is_list = isinstance(values, list) and all(isinstance(value, str | int | float) for value in values)
+    if not is_list or len({repr(value) for value in values}) < max(len(values), 2):
         raise UserError(
-            f"{source}: {name} in [search] is {shown(given)}: write a list of two or more different values, "
+            f"{source}: {name} in [search] is {shown(values)}: write a list of two or more different values, "
             "or {low = ..., high = ...}"
         )
-    return Choices(tuple(given))
+    return optuna_package().distributions.CategoricalDistribution(values)
 
 
-def _range(name: str, given: dict[str, Any], source: str) -> Range:
-    where = f"{source}: {name} in [search]"
-    known = [field.name for field in fields(Range)]
-    if wrong := [key for key in given if key not in known] or [key for key in known[:2] if key not in given]:
-        raise UserError(f"{where} is a range, but {shown(wrong[0])} {_wrong(wrong[0])}: it has low, high, log and step")
-    low, high, log, step = (given.get(key, default) for key, default in zip(known, (0, 0, False, None), strict=True))
-    numbers = (low, high, 1 if step is None else step)
-    if not all(type(value) in (int, float) and abs(value) < 2**63 for value in numbers):
+def _range(name: str, table: dict[str, Any], source: str) -> Any:
+    where, known = f"{source}: {name} in [search]", ("low", "high", "log", "step")
+    if wrong := table.keys() - set(known) or {"low", "high"} - table.keys():
+        key = min(wrong)
+        problem = "is unknown" if key in table else "is missing"
+        raise UserError(f"{where} is a range, but {shown(key)} {problem}: it has low, high, log and step")
+    numbers = [table[key] for key in ("low", "high", "step") if key in table]
+    if not all(type(x) in (int, float) and -(2**63) < x < 2**63 for x in numbers):
         raise UserError(f"{where}: low, high and step must be numbers below 2**63")
-    if not isinstance(log, bool) or low >= high:
-        raise UserError(f"{where}: low must be below high, and log true or false")
-    if log and (low <= 0 or step is not None):
-        raise UserError(f"{where} is on a log scale: low must be above 0, and step left out")
-    if step is None:
-        return Range(low, high, log)
-    whole = not isinstance(low, int) or not isinstance(high, int) or isinstance(step, int)
-    count = (high - low) / step if step > 0 else 0.5
-    if not whole or abs(count - round(count)) > 1e-6:
-        raise UserError(f"{where}: step {shown(step)} must lead from {low} to {high} in equal, positive steps")
-    return Range(low, high, log, step)
-
-
-def _wrong(key: str) -> str:
-    return "is missing" if key in ("low", "high") else "is unknown"
+    if not isinstance(table.get("log", False), bool):
+        raise UserError(f"{where}: log must be true or false")
+    distributions, whole = optuna_package().distributions, all(isinstance(x, int) for x in numbers)
+    kind = distributions.IntDistribution if whole else distributions.FloatDistribution
+    try:
+        with warnings.catch_warnings(action="error"):  # Optuna would shorten a range that its steps do not fill
+            return kind(**table)
+    except (ValueError, TypeError, UserWarning) as error:
+        raise UserError(f"{where}: {one_line(error)}") from error
 
 
 def _options(table: Any, source: str) -> TuneSettings:
@@ -230,6 +183,6 @@ def _options(table: Any, source: str) -> TuneSettings:
         if name not in known:
             raise UserError(f"{source}: unknown key {shown(name)} in [tune]: it has {', '.join(known)}")
         if type(value) is not known[name] or (known[name] is int and not 1 <= value <= 100_000):
-            wanted = {int: "a whole number from 1", bool: "true or false", str: "a column of metrics.csv"}[known[name]]
-            raise UserError(f"{source}: {name} in [tune] is {shown(value)}: use {wanted}")
+            kinds = {int: "a whole number from 1", bool: "true or false", str: "a column of metrics.csv"}
+            raise UserError(f"{source}: {name} in [tune] is {shown(value)}: use {kinds[known[name]]}")
     return TuneSettings(**table)

@@ -110,8 +110,6 @@ def _unfit(record: EvalRecord) -> str:
         return "a sweep, whose burst was chosen by its result"
     if content.get("burst_first"):
         return "a burst in the first steps of each period, where the others are in the last"
-    if content.get("burst_inside"):
-        return "of an exported policy with a burst inside, which has no result without it"
     if (physics := content.get("physics", "brax")) != record.about.get("physics", "brax"):
         return f"stepped by {physics}, unlike the run itself"
     if content.get("stochastic"):

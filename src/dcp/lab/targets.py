@@ -34,7 +34,6 @@ class Target:
     about: dict[str, Any] = field(default_factory=dict)  # env, eval_env, fidelity, physics, method, seed, env_steps
     config: Config | None = None  # of the run
     folder: Path | None = None  # where its results belong
-    burst: tuple[int, int] | None = None  # P, L that an exported policy brings with it
 
     @property
     def env(self) -> str | None:
@@ -112,8 +111,7 @@ def _from_path(path: str | Path) -> Target:
 
 def _exported(label: str, exported: ExportedPolicy, config: Config | None = None, folder: Path | None = None) -> Target:
     sizes = exported.state_size, exported.goal_size, exported.action_size
-    burst = (exported.burst.period, exported.burst.length) if exported.burst else None
-    return Target(label, as_policy(exported), sizes, dict(exported.about), config, folder, burst)
+    return Target(label, as_policy(exported), sizes, dict(exported.about), config, folder)
 
 
 def _config(folder: Path, about: dict[str, Any]) -> Config | None:

@@ -1,6 +1,6 @@
 """Export policies to files that run without dcp: `export_policy` writes NumPy, ONNX, StableHLO; `load_exported` reads.
 
-StableHLO works for any policy that JAX can trace, ONNX for most of them (onnx_form.py), and NumPy for dcp's own parts.
+StableHLO works for any policy that JAX can trace, ONNX (onnx_form.py) and NumPy for dcp's own parts.
 Only StableHLO files need JAX to be read.
 """
 
@@ -18,7 +18,7 @@ from dcp import __version__
 from dcp.errors import RunError, UserError, install_hint
 from dcp.files.validation import About, checked, open_regular, parse_json
 from dcp.policies import numpy_policy
-from dcp.policies.numpy_policy import FORMAT, METADATA, SCHEMA_VERSION, Burst, ExportedPolicy, NumpyPolicy
+from dcp.policies.numpy_policy import FORMAT, METADATA, SCHEMA_VERSION, ExportedPolicy, NumpyPolicy
 
 if TYPE_CHECKING:
     from dcp.policies.policy import DeployedPolicy
@@ -152,9 +152,7 @@ def _short(error: Exception) -> str:
 # ---- writing
 
 
-def export_policy(
-    path: str | Path, form: str, out: str | Path | None = None, burst: tuple[int, int] | None = None
-) -> Path:
+def export_policy(path: str | Path, form: str, out: str | Path | None = None) -> Path:
     """Export the policy of a run folder or policy file to one file, by default next to it. -> its path"""
     from dcp.policies.policy_file import load_policy_and_about, write_whole
 
@@ -166,7 +164,7 @@ def export_policy(
         raise UserError(f"{out} does not end in {ending}, by which its readers know the format {form}: rename it")
     if out.is_dir():
         raise UserError(f"{out} is a folder: name a file with --out")
-    content = encode(policy, form, about, burst)
+    content = encode(policy, form, about)
     compare(policy, content, form)
     try:
         write_whole(out, content)
@@ -182,11 +180,9 @@ def _folder(path: Path) -> Path:
     return path if path.is_dir() else path.parent
 
 
-def encode(
-    policy: "DeployedPolicy", form: str, about: Mapping[str, Any], burst: tuple[int, int] | None = None
-) -> bytes:
+def encode(policy: "DeployedPolicy", form: str, about: Mapping[str, Any]) -> bytes:
     """Return the file's content. `about` says where the policy comes from."""
-    metadata = _metadata(policy, about, burst)
+    metadata = _metadata(policy, about)
     if form == "numpy":
         return _numpy_bytes(policy, metadata)
     if form == "stablehlo":
@@ -215,7 +211,7 @@ def compare(policy: "DeployedPolicy", content: bytes, form: str) -> None:
         )
 
 
-def _metadata(policy: "DeployedPolicy", about: Mapping[str, Any], burst: tuple[int, int] | None) -> dict[str, Any]:
+def _metadata(policy: "DeployedPolicy", about: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata of every exported file."""
     s = policy.spec
     return {
@@ -229,20 +225,9 @@ def _metadata(policy: "DeployedPolicy", about: Mapping[str, Any], burst: tuple[i
         "action_size": s.action_size,
         "goal_dims": list(s.goal_dims),
         "condition": _condition_name(policy),
-        "burst": _burst(burst),
         "about": {"env": s.name, **({"control": s.control} if s.control != "joints" else {}), **about},
         **({"action_chunk": policy.action_chunk} if policy.action_chunk > 1 else {}),
     }
-
-
-def _burst(burst: tuple[int, int] | None) -> dict[str, int] | None:
-    if burst is None:
-        return None
-    try:
-        valid = Burst(*burst)
-    except ValueError as error:
-        raise UserError(f"{error}: give --burst P L with 0 <= L <= P and P of 1 or more") from None
-    return {"period": valid.period, "length": valid.length} if valid.length else None
 
 
 def _stablehlo_bytes(policy: "DeployedPolicy", metadata: dict[str, Any]) -> bytes:

@@ -56,28 +56,8 @@ def _whole(values: dict[str, Any], name: str, least: int = 1) -> int:
     return value
 
 
-class Burst:
-    """Draw uniform actions in the last `length` steps of every `period`: their share is exactly length / period."""
-
-    def __init__(self, period: int, length: int) -> None:
-        if not 0 <= length <= period or period < 1:
-            raise ValueError(f"a burst of {length} steps does not fit into a period of {period}")
-        self.period, self.length = period, length
-        self.reset()
-
-    def reset(self, seed: int = 0) -> None:
-        self.step, self.random = 0, np.random.default_rng(seed)
-
-    def action(self, shape: tuple[int, ...]) -> np.ndarray | None:
-        """Count one step. -> a random action, or None if the policy acts"""
-        step, self.step = self.step, self.step + 1
-        if step % self.period < self.period - self.length:
-            return None
-        return self.random.uniform(-1.0, 1.0, shape).astype(np.float32)
-
-
 class ExportedPolicy:
-    """Share what all exported forms have: sizes, inputs of one row or many, the burst. A form adds `infer`."""
+    """Share what all exported forms have: sizes, inputs of one row or many, action chunks. A form adds `infer`."""
 
     mistake: ClassVar[type[ValueError]] = ValueError  # raised with one sentence for a wrong input or file
 
@@ -100,29 +80,23 @@ class ExportedPolicy:
         if not isinstance(metadata["about"], dict):
             raise ValueError("about is not an object")
         self.about: dict[str, Any] = metadata["about"]
-        burst = metadata["burst"]
-        self.burst = Burst(_whole(burst, "period"), _whole(burst, "length", 0)) if burst else None
+        if metadata.get("burst"):
+            raise ValueError("it has a burst inside, which this reader does not know")
 
     def infer(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
-        """Act without the burst: [S], [G] -> [A] or [B, S], [B, G] -> [B, A]. With chunks, all H actions."""
+        """Act: [S], [G] -> [A] or [B, S], [B, G] -> [B, A]. With chunks, all H actions."""
         raise NotImplementedError
 
-    def reset(self, seed: int = 0) -> None:
-        """Start an episode with a new chunk and a new period of the burst, whose random numbers come from this seed."""
+    def reset(self) -> None:
+        """Start an episode with a new chunk."""
         self._turn = 0
-        if self.burst:
-            self.burst.reset(seed)
 
     def __call__(self, observation: Any, goal: Any) -> np.ndarray:
         """Take one step: state [..., S], goal [..., G] -> action [..., A]. One goal may serve many states."""
         state, goal = numbers("observation", observation, self.mistake), numbers("goal", goal, self.mistake)
         if (state.shape, goal.shape) != self._single:
             return self._many(state, goal)
-        action = self.burst.action((self.action_size,)) if self.burst else None
-        if self.action_chunk > 1:  # a burst overrides a chunk's actions without delaying the chunk
-            planned = self._next_chunk_action(state, goal)
-            return planned if action is None else action
-        return self.infer(state, goal) if action is None else action
+        return self.infer(state, goal) if self.action_chunk == 1 else self._next_chunk_action(state, goal)
 
     def _next_chunk_action(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
         """Return the next action of the chunk; plan a new chunk after all H, or if the number of rows changes."""
@@ -135,14 +109,11 @@ class ExportedPolicy:
     def _many(self, state: np.ndarray, goal: np.ndarray) -> np.ndarray:
         state, goal = paired(state, goal, (self.state_size, self.goal_size), self.mistake)
         rows = state.shape[:-1]
-        action = self.burst.action((*rows, self.action_size)) if self.burst else None
-        if action is not None and self.action_chunk == 1:
-            return action
         if 0 in rows:
             return np.zeros((*rows, self.action_size), np.float32)
         state, goal = state.reshape(-1, self.state_size), goal.reshape(-1, self.goal_size)
         planned = self.infer(state, goal) if self.action_chunk == 1 else self._next_chunk_action(state, goal)
-        return planned.reshape(*rows, self.action_size) if action is None else action
+        return planned.reshape(*rows, self.action_size)
 
 
 class Layer(NamedTuple):

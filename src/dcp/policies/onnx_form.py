@@ -1,7 +1,7 @@
 """Write and run a policy as an ONNX graph: state and goal in, action out, the condition computed inside.
 
-dcp's own parts are written node by node. What depends only on the goal ends in the tensor `psi_goal`, so that a
-runtime can cut the graph there and keep psi_g(goal) between steps. jax2onnx traces a policy with a user's own parts.
+It is written node by node, for dcp's own parts. What depends only on the goal ends in the tensor `psi_goal`, so that a
+runtime can cut the graph there and keep psi_g(goal) between steps.
 """
 
 import json
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from dcp.policies.policy import DeployedPolicy
 
 OPSET, IR_VERSION = 17, 8  # LayerNormalization came with 17; every onnxruntime since 1.12 knows them
-TRACED_OPSET = 21  # jax2onnx's; every onnxruntime since 1.20 knows it
 BATCH = "batch"
 PSI_GOAL = "psi_goal"  # the tensor that depends only on the goal
 
@@ -90,41 +89,15 @@ def _session(content: bytes) -> Any:
 
 
 def onnx_bytes(policy: "DeployedPolicy", metadata: dict[str, Any]) -> bytes:
-    foreign = foreign_part(policy)
-    model = _own_model(policy, metadata["condition"]) if foreign is None else _traced_model(policy, foreign)
+    if foreign := foreign_part(policy):
+        raise UserError(f"our ONNX graph does not know {foreign}: choose --format stablehlo")
+    model = _own_model(policy, metadata["condition"])
     helper.set_model_props(model, {METADATA: json.dumps(metadata)})
     onnx.checker.check_model(model, full_check=True)
     return model.SerializeToString(deterministic=True)
 
 
-# ---- a user's parts, traced
-
-
-def _traced_model(policy: "DeployedPolicy", foreign: str) -> onnx.ModelProto:
-    try:
-        jax2onnx = import_module("jax2onnx")
-    except ImportError as error:
-        raise UserError(
-            f"our ONNX graph has no {foreign.removeprefix('the ')}, so it needs jax2onnx: install it in an environment"
-            " of its own, since it lowers orbax-checkpoint, or choose --format stablehlo"
-        ) from error
-    spec = policy.spec
-    try:
-        model = jax2onnx.to_onnx(
-            lambda state, goal: policy.plan(state, goal),
-            [(BATCH, spec.state_size), (BATCH, spec.goal_size)],
-            input_names=["state", "goal"],
-            output_names=["action"],
-            opset=TRACED_OPSET,
-        )
-        _session(model.SerializeToString())
-    except Exception as error:  # jax2onnx may raise anything
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(f"jax2onnx cannot write {foreign} as ONNX ({reason}): choose --format stablehlo") from error
-    return model
-
-
-# ---- our own parts, node by node
+# The graph, node by node
 
 
 class Graph:

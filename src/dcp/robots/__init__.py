@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dcp.robots.controller import Controller as Controller
-    from dcp.robots.lerobot import LeRobotArm as LeRobotArm
     from dcp.robots.safety import Reading as Reading
     from dcp.robots.safety import Stopped as Stopped
     from dcp.robots.so101_arm import So101Arm as So101Arm
     from dcp.robots.timing import Report as Report
 
-__all__ = ["Controller", "LeRobotArm", "Reading", "Report", "So101Arm", "Stopped"]
-_HOMES = dict(zip(__all__, ("controller", "lerobot", "safety", "timing", "so101_arm", "safety"), strict=True))
+__all__ = ["Controller", "Reading", "Report", "So101Arm", "Stopped"]
+_HOMES = dict(zip(__all__, ("controller", "safety", "timing", "so101_arm", "safety"), strict=True))
 
 
 def __getattr__(name: str) -> Any:

@@ -10,20 +10,19 @@ and 4 numbers of state and action.
 LeRobot is not imported: any object with its methods works.
 """
 
-import csv
-import io
 import math
 import os
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from dcp.errors import UserError
 from dcp.robots import so101
-from dcp.robots.lerobot import Bus, Robot
 from dcp.robots.safety import Reading, in_one_line
 
 Units = Literal["degrees", "percent"]
@@ -34,7 +33,8 @@ LIMIT_SLACK = 0.06  # radians that a reading may exceed a joint's range by, beca
 LOWEST_TOOL = -0.01  # metres: below this the arm is inside the table or wrongly calibrated
 CLOCK_SLACK = 0.1  # seconds by which a goal file may be newer than this computer's clock, as on a network drive
 FARTHEST_GOAL = 0.5  # metres from the base in any direction: no part of the arm gets there
-LONGEST_GOAL, LONGEST_LOG = 4096, 2**28  # bytes of a goal file, and of a log: an hour of steps has 50 MB
+LONGEST_GOAL = 4096  # bytes of a goal file
+PATIENCE = 0.1  # seconds that a send waits for a read on the same bus
 LOST_IN_A_ROW = 5  # a speed can be computed over at most this many lost packets
 
 
@@ -53,6 +53,58 @@ def from_radians(units: Units, joint: int, angle: float) -> float:
     if joint == 5:
         return 100.0 * share
     return math.degrees(angle) if units == "degrees" else 200.0 * share - 100.0
+
+
+class Robot(Protocol):
+    """Declare what we use of lerobot.robots.Robot."""
+
+    @property
+    def observation_features(self) -> Mapping[str, Any]: ...
+
+    @property
+    def action_features(self) -> Mapping[str, Any]: ...
+
+    def get_observation(self) -> Mapping[str, Any]: ...
+
+    def send_action(self, action: dict[str, Any]) -> Any: ...
+
+
+class Bus:
+    """Let one thread at a time talk to the robot: the watchdog and stop() may send while the loop's thread reads.
+
+    Waiting ends after PATIENCE, so that a hanging read does not block the safe action.
+    """
+
+    def __init__(self, robot: Robot):
+        self.lock = threading.Lock()
+        self._robot = robot
+        self._reading: Reading | None = None
+
+    def read(self, reading_of: Callable[[Mapping[str, Any]], Reading]) -> Reading:
+        """Turn an observation into a reading. A lost packet repeats the last reading with its old time, so that too
+        many in a row count as stale."""
+        try:
+            with self._turn():
+                observation = self._robot.get_observation()
+        except ConnectionError:
+            if self._reading is None:
+                raise
+            return self._reading
+        self._reading = reading_of(observation)
+        return self._reading
+
+    def send(self, action: dict[str, Any]) -> Any:
+        with self._turn():
+            return self._robot.send_action(action)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        mine = self.lock.acquire(timeout=PATIENCE)
+        try:
+            yield
+        finally:
+            if mine:
+                self.lock.release()
 
 
 class So101Arm:
@@ -154,10 +206,6 @@ class So101Arm:
         self._bus.send(numbers)
         self.sent = target
 
-    def tool(self) -> np.ndarray | None:
-        """Return the tool point [3] of the last reading."""
-        return None if self._pose is None else so101.tool_pose(self._pose[:5])[0]
-
     def _require_inside(self, pose: np.ndarray) -> None:
         outside = np.maximum(so101.LOW - pose, pose - so101.HIGH)
         if not np.isfinite(pose).all():
@@ -231,31 +279,3 @@ class GoalFile:
         if len(numbers) != self.size:
             raise UserError(f"{self.path} has {len(numbers)} numbers, not {self.size}: write the whole goal at once")
         return require_goal(numbers, self.reaching)
-
-
-def replay(policy: Callable[[np.ndarray, np.ndarray], Any], path: str | Path) -> tuple[int, float]:
-    """Recompute each action of a log from its state and goal. -> the number of steps and the largest difference, which
-    is NaN if an action is not finite"""
-    from dcp.files.validation import open_regular  # needs more than NumPy
-
-    try:
-        with io.TextIOWrapper(open_regular(path, most=LONGEST_LOG), encoding="utf-8", newline="") as file:
-            logged = [[_vector(row, name) for name in ("state", "goal", "action")] for row in csv.DictReader(file)]
-    except (OSError, ValueError, csv.Error) as error:
-        raise UserError(f"cannot read the log {path} ({in_one_line(error)})") from error
-    steps = [row for row in logged if all(len(vector) for vector in row)]  # the last step may have none, after a fault
-    if not steps:
-        raise UserError(f"{path} is not a log of `dcp run`: it has no step with a state, a goal and an action")
-    differences = []
-    for state, goal, action in steps:
-        again = np.asarray(policy(state, goal))
-        if again.shape != action.shape:
-            sizes = f"{len(action)} numbers of action, not {len(again)}"
-            raise UserError(f"{path} has a step with {sizes}: name the policy that ran, or record it again")
-        differences.append(np.abs(again - action).max())
-    return len(steps), float(np.max(differences))
-
-
-def _vector(row: Mapping[str, str], name: str) -> np.ndarray:
-    columns = [key for key in row if key and key.rpartition("_")[0] == name]
-    return np.array([float(row[key]) for key in columns if row[key]])

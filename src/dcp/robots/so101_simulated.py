@@ -5,10 +5,8 @@ one's bus, units and delays. Its physics follows the clock: each read or send fi
 Faults of a real bus can be set: lost packets, a bus that hangs, a joint that is pushed beyond its limits.
 """
 
-import os
 from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import mujoco
@@ -23,8 +21,6 @@ _GEOM = mujoco.mjtGeom
 _KINDS = {"box": _GEOM.mjGEOM_BOX, "sphere": _GEOM.mjGEOM_SPHERE, "capsule": _GEOM.mjGEOM_CAPSULE}
 CUBE_HALF = 0.015  # metres: it fits between the jaws
 CUBE_MASS = 0.025
-MENAGERIE = "MENAGERIE_ROOT"  # names a checkout of MuJoCo Menagerie, whose meshes are then drawn
-MENAGERIE_FILE = "robotstudio_so101/so101.xml"
 TIMESTEP = 0.005
 LONGEST = 1.0  # seconds of physics in one call; after a longer pause the arm has come to rest anyway
 MIDDLE = 2048  # the encoder's ticks at an angle of zero
@@ -139,36 +135,6 @@ def _add_joint(spec: mujoco.MjSpec, body: mujoco.MjsBody, link: so101.Link) -> N
 def _add_geom(body: mujoco.MjsBody, geom: Geom) -> mujoco.MjsGeom:
     size = [*geom.size, *[0.0] * (3 - len(geom.size))]
     return body.add_geom(type=_KINDS[geom.kind], size=size, pos=geom.pos, quat=_unit(geom.quat), mass=0.0)
-
-
-def drawn_spec(spec: mujoco.MjSpec) -> mujoco.MjSpec:
-    """Return the model with Menagerie's meshes instead of the arm's primitives, if MENAGERIE_ROOT names a checkout.
-
-    Only for pictures: no body or joint changes.
-    """
-    root = os.environ.get(MENAGERIE)
-    if not root:
-        return spec
-    path = Path(root) / MENAGERIE_FILE
-    if not path.is_file():
-        raise UserError(f"{MENAGERIE} is {root}, which has no {MENAGERIE_FILE}: name a checkout of MuJoCo Menagerie")
-    menagerie = mujoco.MjSpec.from_file(str(path))
-    folder = path.parent / menagerie.meshdir
-    meshes = {mesh.name or Path(mesh.file).stem: mesh for mesh in menagerie.meshes}
-    links = {link.name for link in so101.LINKS}
-    for geom in list(spec.geoms):
-        if geom.parent.name in links:
-            spec.delete(geom)
-    for body in menagerie.bodies:
-        for geom in body.geoms if body.name in links else ():
-            if geom.type != _GEOM.mjGEOM_MESH or geom.meshname not in meshes:
-                continue
-            if spec.mesh(geom.meshname) is None:
-                mesh = meshes[geom.meshname]
-                spec.add_mesh(name=geom.meshname, file=str((folder / mesh.file).resolve()), scale=mesh.scale)
-            kind = {"type": _GEOM.mjGEOM_MESH, "meshname": geom.meshname, "mass": 0.0}
-            spec.body(body.name).add_geom(**kind, pos=geom.pos, quat=geom.quat)
-    return spec
 
 
 # The simulated arm

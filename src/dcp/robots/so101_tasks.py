@@ -21,7 +21,7 @@ from dcp.envs.physics_env import MUJOCO, PhysicsEnv
 from dcp.physics import Engine, PhysicsState
 from dcp.robots import so101
 from dcp.robots.so101 import MAX_DELAY, RANGES, VARIED
-from dcp.robots.so101_simulated import CUBE_HALF, drawn_spec, table_spec
+from dcp.robots.so101_simulated import CUBE_HALF, table_spec
 from dcp.types import Array, EnvSpec
 
 FRAMES = 6  # of 1/180 s: a control step is LeRobot's 1/30 s
@@ -118,10 +118,6 @@ class So101Task(PhysicsEnv):
 
     def model(self) -> mujoco.MjSpec:
         return table_spec(STEP / FRAMES, self.cube)
-
-    def drawn_model(self) -> mujoco.MjSpec:
-        """Return the model for pictures, with meshes if the user has them."""
-        return drawn_spec(self.model())
 
     def make_engine(self) -> Engine:
         return self.make_mujoco_engine()

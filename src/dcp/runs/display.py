@@ -130,8 +130,9 @@ def clock(seconds: int) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def rough_seconds(config: Config) -> float | None:
-    """Forecast a run's seconds on this machine's CPU, right within a factor of two or so; None on other devices."""
+def rough_seconds(config: Config, count: int | None = None) -> float | None:
+    """Forecast a run's seconds on this machine's CPU, or on `count` of its cores, right within a factor of two or so;
+    None on other devices."""
     if jax.default_backend() != "cpu":
         return None
     try:
@@ -142,7 +143,7 @@ def rough_seconds(config: Config) -> float | None:
     episodes = config.num_evals * config.eval_episodes * (config.episode_length or spec.episode_length)
     update = _UPDATE * config.batch_size / 256 * (config.width / 256) ** 2 * config.depth / 2 + _ANY_UPDATE
     steps = config.num_unrolls * config.env_steps_per_unroll + episodes
-    return config.num_iterations * config.num_updates * update + steps / per_core / cores()
+    return config.num_iterations * config.num_updates * update + steps / per_core / (count or cores())
 
 
 def in_words(seconds: float) -> str:

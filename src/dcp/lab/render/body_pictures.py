@@ -40,7 +40,7 @@ class BodyPicture:
     def __init__(self, env: Any, width: int, height: int, camera: Camera = "fixed"):
         self.spec, self.aspect = env.spec, width / height
         self.camera: Camera = camera
-        own = getattr(env, "drawn_model", env.model)()
+        own = env.model()
         self.view = view_of(env.spec, own)
         self.model = drawn_model(own, self.view, tile_of(env.spec), width, height)
         self.data = mujoco.MjData(self.model)
