@@ -27,9 +27,9 @@ LARGE = 3e9  # bytes
 
 # The files that take longest, longest first: begun last, one would keep one process busy while the other is idle.
 LONGEST = (
-    "runs/test_random_configs.py", "runs/test_resume.py", "envs/test_ant_tasks.py", "grid/test_local_grid.py",
-    "test_learner.py", "cli/test_doctor.py", "runs/test_split.py", "cli/test_bad_inputs.py",
-    "policies/test_exports.py", "interop/test_goal_env.py", "runs/test_trainer.py", "robots/test_controller.py",
+    "runs/test_random_configs.py", "runs/test_resuming.py", "envs/test_ant_tasks.py", "grid/test_local_grid.py",
+    "test_learner.py", "cli/test_doctor.py", "cli/test_bad_inputs.py",
+    "policies/test_exports.py", "interop/test_goal_env.py", "runs/test_training.py", "robots/test_controller.py",
 )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """One update: what it moves, what it leaves alone, and what no method may change."""
 
 import inspect
+from dataclasses import dataclass, replace
 from functools import cache
 
 import jax
@@ -11,7 +12,7 @@ from numpy.testing import assert_allclose
 
 from dcp.actor import actor_heads, sample_squashed
 from dcp.config import Config
-from dcp.critics.contrastive import CONTRASTIVE_LOSSES, ENERGIES, logsumexp_penalty
+from dcp.critics.contrastive import CONTRASTIVE_LOSSES, ENERGIES, Contrastive, logsumexp_penalty
 from dcp.envs.registry import make_env
 from dcp.learner import Learner, LearnerParams, LearnerState
 from dcp.methods.table import METHODS, PAPER, make_agent
@@ -200,6 +201,27 @@ def test_the_actor_steps_with_the_encoders_as_they_were():
     )
     assert same((slow.actor, slow.log_alpha), (fast.actor, fast.log_alpha))
     assert not same(slow.critic, fast.critic)
+
+
+@dataclass(frozen=True)
+class Remembering(Contrastive):
+    """Carries the parameters that `after` gets."""
+
+    def init(self, keys, problem):
+        state = super().init(keys, problem)
+        return state._replace(carried=state.params)
+
+    def after(self, problem, params, carried):
+        return params
+
+
+def test_after_a_step_the_critic_carries_what_it_makes_of_its_new_parameters():
+    """Slow target networks follow the networks that were just trained."""
+    learner = make_learner()
+    learner = replace(learner, agent=learner.agent._replace(critic=Remembering(repr_dim=6)))
+    state = learner.init(KEY)
+    new, _ = jax.jit(learner.update)(state, make_batch(), KEY)
+    assert same(new.carried, new.params.critic) and not same(new.carried, state.params.critic)
 
 
 def test_alpha_rises_while_the_entropy_is_below_its_target_and_falls_above_it():

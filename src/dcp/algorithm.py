@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from dcp.actor import ChunkState, next_chunk_action
-from dcp.config import PARTS, Config
+from dcp.config import PARTS, Config, fields_where
 from dcp.envs.base import Environment, Episodes, EpisodeState, is_exact
 from dcp.envs.mazes import share_of_cells_visited
 from dcp.envs.registry import env_of
@@ -145,10 +145,9 @@ class Algorithm:
     @property
     def decided(self) -> frozenset[str]:
         """Return the config's fields that these environments and parts decide: changing them would have no effect."""
-        of_envs = {"env", "eval_env", "fidelity", "physics", "randomize", "control"}
         parts = [getattr(self.agent, kind) for kind in PARTS]
         shared = {name for part in parts for name in getattr(type(part), "from_config", ())}
-        return frozenset({*of_envs, *PARTS, *shared, "method", "actor_goal", "component_settings"})
+        return frozenset({*fields_where(of_env=True), *fields_where(of_method=True), *PARTS, *shared, "method"})
 
     @cached_property
     def learner(self) -> Learner:

@@ -35,7 +35,8 @@ def setting(default: Any, **facts: Any) -> Any:
 
     Limits: at_least, at_most, above, below. code: it may name code as module:name. grows: a resumed run may raise it.
     run_decides: None is filled in when the run starts, and on resume it matches any value. compared=False: it is
-    ignored where runs are grouped by their settings. of_method: it belongs to the method's row.
+    ignored where runs are grouped by their settings. of_method: it belongs to the method's row. of_env: an environment
+    is made with it.
     """
     return field(default=default, metadata=facts)
 
@@ -52,7 +53,7 @@ class Settings:
             object.__setattr__(self, "component_settings", Fixed(self.component_settings))
 
     # What to train
-    env: str = setting("point_u_maze", code=True)
+    env: str = setting("point_u_maze", code=True, of_env=True)
     """An environment's name (`dcp envs`), your own as module:factory, or gym:ID for one that Gymnasium knows."""
     method: str = setting("dcp", code=True)
     """A row of the table of methods (`dcp methods`)."""
@@ -60,17 +61,17 @@ class Settings:
     """Decides every random number of the run."""
     steps: int = setting(50_000_000, at_least=1, at_most=2**63 - 1, grows=True, compared=False)
     """Environment steps; rounded up to whole unrolls of all environments."""
-    eval_env: str | None = setting(None, code=True, run_decides=True, compared=False)
+    eval_env: str | None = setting(None, code=True, run_decides=True, compared=False, of_env=True)
     """Evaluate on another environment of the same sizes, such as a layout with far goals only. Default: env."""
-    fidelity: Literal["paper", "fixed"] = "paper"
+    fidelity: Literal["paper", "fixed"] = setting("paper", of_env=True)
     """paper: an environment returns to its own first state and goal forever. fixed: every episode draws new ones."""
-    physics: Physics = "brax"
+    physics: Physics = setting("brax", of_env=True)  # noqa: RUF009
     """What steps a simulated body: the paper's engine (brax), or MuJoCo's own in C, for a machine without a GPU."""
 
-    randomize: str | None = None
+    randomize: str | None = setting(None, of_env=True)
     """What changes between episodes of a so101 task: all, or some of gains, friction, masses, delay, offsets, encoders,
     separated by commas. Default: nothing."""
-    control: Control = "joints"
+    control: Control = setting("joints", of_env=True)  # noqa: RUF009
     """What an action moves in so101_push and so101_lift: the joints, or the tool point (tool) by up to 2 cm a step."""
 
     # What the actor is asked for (the paper's pool: 512 states, 32 candidates, every 25 steps)
@@ -305,8 +306,8 @@ PARTS = ("critic", "command", "condition", "network")  # of an agent: each may h
 
 def fields_where(**facts: Any) -> tuple[str, ...]:
     """Return the names of the settings of which these facts are stated, in their order: fields_where(code=True)."""
-    known = dataclasses.fields(Settings)
-    return tuple(f.name for f in known if all(f.metadata.get(fact) == value for fact, value in facts.items()))
+    entries = dataclasses.fields(Settings)
+    return tuple(f.name for f in entries if all(f.metadata.get(fact) == value for fact, value in facts.items()))
 
 
 MAY_BE_CODE = fields_where(code=True)
@@ -381,8 +382,8 @@ def type_violations(s: Settings) -> list[str]:
     for name, kinds in field_kinds().items():
         value = getattr(s, name)
         if type(value) not in kinds:
-            wanted = " or ".join(sorted(kind.__name__ for kind in kinds - {type(None)}))
-            problems.append(f"{name} must be {wanted}, not {shown(value)}")
+            types = " or ".join(sorted(kind.__name__ for kind in kinds - {type(None)}))
+            problems.append(f"{name} must be {types}, not {shown(value)}")
         elif isinstance(value, float) and not math.isfinite(value):
             problems.append(f"{name} must be finite, not {value!r}")
         elif float in kinds and value is not None and abs(value) > _FLOAT32_MAX:
@@ -436,9 +437,9 @@ def _beyond(value: float, limits: Mapping[str, Any]) -> str | None:
 def range_violations(s: Settings) -> list[str]:
     """Return numbers beyond their limits and unknown choices, each setting by itself. Types are right."""
     problems = []
-    for known in dataclasses.fields(Settings):
-        name, value, choices = known.name, getattr(s, known.name), _choices().get(known.name, ())
-        if type(value) in (int, float) and (instead := _beyond(value, known.metadata)):
+    for entry in dataclasses.fields(Settings):
+        name, value, choices = entry.name, getattr(s, entry.name), _choices().get(entry.name, ())
+        if type(value) in (int, float) and (instead := _beyond(value, entry.metadata)):
             problems.append(f"{name} is {value}: use {instead}")
         if value is not None and choices and value not in choices:
             problems.append(f"unknown {name} {shown(value)}: choose one of {', '.join(choices)}")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
+from unicodedata import category
 
 
 class UserError(ValueError):
@@ -49,9 +50,20 @@ EXIT_REQUEUE = 75  # sysexits' TEMPFAIL: stopped with a checkpoint
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     """Return one sentence for a name that is not in its table."""
-    close = get_close_matches(str(name)[:100], list(known), 1)
+    known = list(known)
+    close = get_close_matches(str(name)[:100], known, 1)
     nearest = f", perhaps {close[0]!r}" if close else ""
     return f"unknown {kind.replace('_', ' ')} {shown(name)}: choose one of {', '.join(known)}{nearest}"
+
+
+QUOTED = "'{}'"
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", form: str = "{}") -> str:
+    """Return `did you mean X?` for a name that is nearly one of these; else what to do, by default their list."""
+    known = list(known)
+    close = get_close_matches(name[:100], known, 1)
+    return f"did you mean {form.format(close[0])}?" if close else otherwise or f"choose one of {', '.join(known)}"
 
 
 def shown(value: Any) -> str:
@@ -66,6 +78,11 @@ def shown(value: Any) -> str:
 def printable(text: str) -> str:
     """Return a text without characters that would control the terminal: they become such as \\x1b."""
     return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
+
+
+def is_text(name: str) -> bool:
+    """Tell whether a name can be shown: UTF-8 can write it, and it controls no terminal; line breaks may stay."""
+    return not any(category(one) in ("Cc", "Cs") and one not in "\t\n" for one in name)
 
 
 def one_line(error: BaseException) -> str:

@@ -69,19 +69,19 @@ def rollout(
         before, policy_state, alive = carry
         policy_state, action = policy.act(policy_state, *env.spec.split(before.obs))
         _require_action(env.spec, action)
-        state, alive, seen = _advance(env, vmap, watch, before, action, alive)
-        return (state, policy_state, alive), seen
+        state, alive, step_record = _advance(env, vmap, watch, before, action, alive)
+        return (state, policy_state, alive), step_record
 
     start = (first, _for_all(policy, policy.init(key_policy), env.spec.split(first.obs)), jnp.ones(num_episodes, bool))
-    _, seen = jax.lax.scan(step, start, None, episode_length)
-    return _record(env.spec, watch, first, seen)
+    _, step_record = jax.lax.scan(step, start, None, episode_length)
+    return _record(env.spec, watch, first, step_record)
 
 
-def _for_all(policy: Policy, state: Any, seen: tuple[Array, Array]) -> Any:
+def _for_all(policy: Policy, state: Any, inputs: tuple[Array, Array]) -> Any:
     """Give a policy's first state the shapes that it has after a step: `init` does not know how many episodes run."""
     if not jax.tree.leaves(state):
         return state
-    after = jax.eval_shape(policy.act, state, *seen)[0]
+    after = jax.eval_shape(policy.act, state, *inputs)[0]
 
     def leaf(first: Array, like: Any) -> Array:
         return first if first.shape == like.shape else jnp.broadcast_to(first, like.shape)
@@ -126,8 +126,8 @@ def _distance_to_goal(spec: EnvSpec, obs: Array) -> Array:
     return jnp.linalg.norm(spec.achieved(state) - goal, axis=-1)
 
 
-def _record(spec: EnvSpec, watch: Watch, first: EnvState, seen: Any) -> Record:
-    steps, distance, watched = seen  # [T, N, ...]; the last two also have a value for the first state
+def _record(spec: EnvSpec, watch: Watch, first: EnvState, step_records: Any) -> Record:
+    steps, distance, watched = step_records  # [T, N, ...]; the last two also have a value for the first state
     at_first = (_distance_to_goal(spec, first.obs), jax.vmap(watch)(first))
     whole = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest]), at_first, (distance, watched))
     return Record(first.obs, whole[0], *steps, watched=whole[1])
@@ -142,13 +142,13 @@ def _by_host(
     reset, step = make(env, vmap, watch)
     state = first = reset(jax.random.split(keys[0], num_episodes))
     policy_state, alive = policy.init(keys[1]), jnp.ones(num_episodes, bool)
-    kept = []
+    step_records = []
     for _ in range(episode_length):
         policy_state, action = policy.act(policy_state, *env.spec.split(state.obs))
         _require_action(env.spec, action)
-        state, alive, seen = step(state, action, alive)
-        kept.append(seen)
-    return _record(env.spec, watch, first, jax.tree.map(lambda *x: jnp.stack(x), *kept))
+        state, alive, step_record = step(state, action, alive)
+        step_records.append(step_record)
+    return _record(env.spec, watch, first, jax.tree.map(lambda *x: jnp.stack(x), *step_records))
 
 
 @lru_cache(maxsize=4)

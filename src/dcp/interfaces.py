@@ -144,7 +144,7 @@ class Command(Protocol):
 
     What it may have besides:
     `for_task(spec, episode_length)`: itself with what the task decides filled in;
-    `begin(state, achieved, begins)`: the state, told before each step in which environments [N] an episode begins;
+    `begin(state, achieved, begins)`: the state before each step, where `begins` [N] says who begins an episode;
     `explores(state)`: which environments [N] take a uniform random action instead of the actor's.
     """
 
@@ -196,6 +196,12 @@ def representation_of(critic: Critic, problem: Problem, params: Params) -> Repre
     return critic.representation(problem, jax.lax.stop_gradient(params))
 
 
+def part_for_task(part: Any, spec: EnvSpec, episode_length: int) -> Any:
+    """Return a critic, command or condition with the defaults filled in that depend on the task."""
+    fill_in = getattr(part, "for_task", None)
+    return part if fill_in is None else fill_in(spec, episode_length)
+
+
 def needs_embedding(part: Any) -> bool:
     """Tell whether a condition or score reads psi, which not every critic has. Defaults to True."""
     return getattr(part, "needs_embedding", True)
@@ -223,10 +229,10 @@ _DRAWS = ("draws", "discount", "current_share", "random_share", "others_share", 
 
 def goals_of(agent: Agent) -> Hindsight:
     """Return how the agent's goals are drawn: its own choice, else its critic's."""
-    wanted = hindsight_of(agent.critic)
+    of_critic = hindsight_of(agent.critic)
     if agent.hindsight is None:
-        return wanted
-    return replace(wanted, **{name: getattr(agent.hindsight, name) for name in _DRAWS})
+        return of_critic
+    return replace(of_critic, **{name: getattr(agent.hindsight, name) for name in _DRAWS})
 
 
 def actor_value(

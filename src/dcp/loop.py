@@ -18,7 +18,7 @@ from dcp.config import Config, Settings
 from dcp.errors import UserError
 from dcp.evaluation import evaluation_key
 from dcp.learner import LearnerParams, LearnerState
-from dcp.types import Array
+from dcp.types import Array, named_arrays
 
 Row = dict[str, float]
 
@@ -205,9 +205,5 @@ def all_finite(tree: Any) -> Array:
 
 def _not_finite(learner: LearnerState) -> dict[str, str]:
     """Return the arrays that are not finite: {"params/actor/out/bias": "3 of 8 numbers not finite"}."""
-    arrays = {}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(learner):
-        if count := int(np.sum(~np.isfinite(leaf))):
-            name = jax.tree_util.keystr(path, simple=True, separator="/")
-            arrays[name] = f"{count} of {np.size(leaf)} numbers not finite"
-    return arrays
+    counts = {name: (int(np.sum(~np.isfinite(leaf))), np.size(leaf)) for name, leaf in named_arrays(learner).items()}
+    return {name: f"{count} of {size} numbers not finite" for name, (count, size) in counts.items() if count}

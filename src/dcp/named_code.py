@@ -163,12 +163,12 @@ def _is_library(module: ModuleType, top: str) -> bool:
 @cache
 def _libraries() -> frozenset[str]:
     """Return the top-level modules of every installed package that dcp needs, or its extras, or those need in turn."""
-    packages, seen = [PACKAGE], set[str]()
+    packages, names = [PACKAGE], set[str]()
     while packages:
         package = re.sub(r"[-_.]+", "-", packages.pop()).lower()
-        if package in seen:
+        if package in names:
             continue
-        seen.add(package)
+        names.add(package)
         try:
             requirements = metadata.requires(package) or []
         except metadata.PackageNotFoundError:
@@ -176,7 +176,7 @@ def _libraries() -> frozenset[str]:
         packages += [re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0] for requirement in requirements]
     by_module = metadata.packages_distributions().items()
     return frozenset(
-        top for top, owners in by_module if {re.sub(r"[-_.]+", "-", owner).lower() for owner in owners} & seen
+        top for top, owners in by_module if {re.sub(r"[-_.]+", "-", owner).lower() for owner in owners} & names
     )
 
 

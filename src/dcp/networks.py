@@ -98,16 +98,6 @@ class MLP:
         assert isinstance(result, jax.Array)
         return result
 
-    @property
-    def layers(self) -> int:
-        """Return how many hidden layers' activations the gradient keeps."""
-        return self.depth
-
-    def num_parameters(self, in_size: int, out_size: int) -> int:
-        """Count by arithmetic alone: a shape that no memory holds is counted as fast as any."""
-        hidden = (in_size + 1) * self.width + (self.depth - 1) * (self.width + 1) * self.width
-        return hidden + 2 * self.width * self.depth * self.layer_norm + (self.width + 1) * out_size
-
     def _module(self, out: int) -> _MLP:
         activation = ACTIVATIONS.find(self.activation)
         return _MLP(self.width, self.depth, out, activation, self.layer_norm, self.residual_every)

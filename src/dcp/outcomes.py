@@ -104,8 +104,9 @@ def _outcome(achieved: Array, left: Array, fell: Array, goals: Array, within: fl
     low, high = (jnp.minimum(now + jnp.asarray(e)[None, :] - 1, end) for e in (first, last))  # [T, K]
     summed = jnp.take_along_axis(total, high, 1) - jnp.take_along_axis(total, low, 1)
     width = jnp.broadcast_to(jnp.asarray(np.maximum(last - first, 0))[None, :], high.shape)
-    seen = jnp.where(fell[end[:, 0]][:, None], width, jnp.minimum(high - low, width))  # after a fall: zeros, and seen
-    return Outcome(hit_time, hit, summed / jnp.maximum(seen, 1), seen > 0)
+    # How many steps of each bin were seen: after a fall all of them, as zeros.
+    steps = jnp.where(fell[end[:, 0]][:, None], width, jnp.minimum(high - low, width))
+    return Outcome(hit_time, hit, summed / jnp.maximum(steps, 1), steps > 0)
 
 
 def _squared_distances(x: Array, y: Array) -> Array:

@@ -1,13 +1,12 @@
 """Named settings. A preset gives defaults; whatever is set explicitly wins."""
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dcp.config import Config
-from dcp.errors import UserError
+from dcp.errors import QUOTED, UserError, did_you_mean
 
 
 class Preset(NamedTuple):
@@ -156,9 +155,7 @@ PRESETS = {
 def preset_overrides(name: str, env: str | None = None, method: str | None = None) -> dict[str, Any]:
     """Return what the preset sets for this environment and method. An evaluation layout has its maze's row."""
     if name not in PRESETS:
-        close = get_close_matches(name, PRESETS, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(PRESETS)}"
-        raise UserError(f"unknown preset {name!r}: {hint}")
+        raise UserError(f"unknown preset {name!r}: {did_you_mean(name, PRESETS, form=QUOTED)}")
     preset = PRESETS[name]
     task = (env or preset.overrides.get("env") or Config.env).removesuffix("_eval")
     row = next((row for pattern, row in preset.rows.items() if fnmatchcase(task, pattern)), None)

@@ -100,7 +100,7 @@ def future_offsets(left: Array, uniform: Array, discount: float) -> Array:
     return jnp.clip(offset, jnp.minimum(left, 1), left)
 
 
-class Drawn(NamedTuple):
+class HindsightGoals(NamedTuple):
     """Hold the hindsight goals of windows."""
 
     goal: Array  # [T, N, G]
@@ -110,7 +110,7 @@ class Drawn(NamedTuple):
 
 def draw_goals(
     windows: Transition, left: Array, spec: EnvSpec, hindsight: Hindsight, discount: float, key: Array
-) -> Drawn:
+) -> HindsightGoals:
     """Give each row the goal that `hindsight` asks for."""
     achieved = spec.achieved(windows.state)  # [T, N, G]
     now, envs = jnp.arange(left.shape[0])[:, None], jnp.arange(left.shape[1])[None, :]
@@ -120,7 +120,7 @@ def draw_goals(
         end = now + left
         limited = (end < left.shape[0] - 1) & ~fell_at(windows)[end, envs]  # its time limit lies in the window
         goal = jnp.where(limited[..., None], achieved[end, envs], windows.commanded_goal)
-        return Drawn(goal, jnp.where(limited, left, 0), goal[:, :, None])
+        return HindsightGoals(goal, jnp.where(limited, left, 0), goal[:, :, None])
     offsets = future_offsets(left, jax.random.uniform(key, left.shape), hindsight.discount or discount)
     at, is_random = now + offsets, jnp.zeros(left.shape, bool)
     if hindsight.current_share or hindsight.random_share:
@@ -143,10 +143,10 @@ def draw_goals(
         is_random = is_random | is_other | is_commanded
     steps = jnp.where(is_random, 0, at - now)
     if hindsight.goal_steps == 1:
-        return Drawn(goal, steps, goal[:, :, None])
+        return HindsightGoals(goal, steps, goal[:, :, None])
     follows = jnp.minimum(jnp.arange(hindsight.goal_steps)[None, None, :], left[at, envs][..., None])  # [T, N, m]
     rows = at[..., None] + jnp.where(is_random[..., None], 0, follows)  # a random goal is repeated
-    return Drawn(goal, steps, achieved[rows, envs[..., None]])
+    return HindsightGoals(goal, steps, achieved[rows, envs[..., None]])
 
 
 # What a critic may need of a row beyond its own episode's states: stored as `Transition.fell`.
@@ -178,18 +178,18 @@ def relabel(
     required = set(needs) | ({"valid"} if chunk > 1 else set())
     left = jax.vmap(steps_left, in_axes=1, out_axes=1)(windows.episode_id)  # [T, N]
     fields: dict[str, Array] = {"valid": left >= chunk - 1}
-    action, drawn = windows.action, None
+    action, goals = windows.action, None
     if required & (_OF_GOALS | OF_OUTCOMES):
-        drawn = draw_goals(windows, left, spec, hindsight, discount, key)
-        fields |= {"future_goal": drawn.goal, "future_steps": drawn.steps}
-        fields["goal_sequence"] = drawn.sequence.reshape(*left.shape, -1)  # [T, N, m * G]
+        goals = draw_goals(windows, left, spec, hindsight, discount, key)
+        fields |= {"future_goal": goals.goal, "future_steps": goals.steps}
+        fields["goal_sequence"] = goals.sequence.reshape(*left.shape, -1)  # [T, N, m * G]
     if chunk > 1 or required & _LOOKED_UP:
         from dcp import outcomes
 
-        if drawn is not None and "reward" in required:
-            fields["reward"] = outcomes.rewards(windows, left, spec, drawn.goal, discount, chunk)
-        if drawn is not None and required & OF_OUTCOMES:
-            fields |= outcomes.outcomes(windows, left, spec, hindsight, drawn.sequence)._asdict()
+        if goals is not None and "reward" in required:
+            fields["reward"] = outcomes.rewards(windows, left, spec, goals.goal, discount, chunk)
+        if goals is not None and required & OF_OUTCOMES:
+            fields |= outcomes.outcomes(windows, left, spec, hindsight, goals.sequence)._asdict()
         if required & _OF_TRANSITIONS:
             fields |= outcomes.transitions(windows, left, chunk)
         if "falls" in required:
@@ -219,6 +219,6 @@ def moves(windows: Transition, spec: EnvSpec) -> Array:
 def with_more_of(chosen: Array, order: Array, share: float, key: Array) -> Array:
     """Replace the first `share` of each batch [K, B] by draws from the chosen pairs [P], if there are any."""
     count = jnp.cumsum(chosen)  # [P]
-    drawn = 1 + jax.random.randint(key, (order.shape[0], round(share * order.shape[1])), 0, jnp.maximum(count[-1], 1))
-    more = jnp.searchsorted(count, drawn)  # the pair that is the drawn one among the chosen
+    numbers = 1 + jax.random.randint(key, (order.shape[0], round(share * order.shape[1])), 0, jnp.maximum(count[-1], 1))
+    more = jnp.searchsorted(count, numbers)  # the pair that is the drawn one among the chosen
     return jnp.where(count[-1] > 0, order.at[:, : more.shape[1]].set(more), order)

@@ -37,11 +37,6 @@ class Residual:
             raise UserError(f"depth {self.depth} is not a whole number of blocks of {BLOCK} layers: use {nearest}")
 
     @property
-    def layers(self) -> int:
-        """Return how many hidden layers' activations the gradient keeps."""
-        return self.depth + self.is_deep
-
-    @property
     def is_deep(self) -> bool:
         """Tell whether there is a block at all."""
         return self.depth >= BLOCK
@@ -69,11 +64,6 @@ class Residual:
         x = _layer(params["first"], x, activation)
         x, _ = jax.lax.scan(block, x, params["blocks"])
         return _dense(params["out"], x)
-
-    def num_parameters(self, in_size: int, out_size: int) -> int:
-        """Count by arithmetic alone: a shape that no memory holds is counted as fast as any."""
-        kernels = in_size * self.width + (self.layers - 1) * self.width**2
-        return kernels + 3 * self.width * self.layers + (self.width + 1) * out_size
 
 
 def _init_layers(key: Array, leading: tuple[int, ...], in_size: int, width: int) -> Params:

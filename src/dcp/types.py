@@ -58,6 +58,16 @@ def masked_mean(values: Array, valid: Array | None) -> Array:
     return jnp.sum(jnp.where(valid, values, 0.0)) / jnp.maximum(jnp.sum(valid), 1)
 
 
+def array_name(path: Any) -> str:
+    """Return the name of an array by its path in a tree: actor/out/bias."""
+    return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def named_arrays(tree: Any) -> dict[str, Any]:
+    """Return a tree's arrays by name: {"actor": {"out": {"bias": b}}} -> {"actor/out/bias": b}."""
+    return {array_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
 @dataclass(frozen=True)
 class MazeLayout:
     """A text grid: `#` wall, `r` start, `g` goal, anything else free. Row i, column j sits at (i, j) * scale."""

@@ -220,7 +220,7 @@ def test_the_installed_command_says_the_same(flags: str, tmp_path: Path):
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("name", ["a" * 300, "\x00", "\udcff", "a\nb"], ids=["long", "zero", "no text", "two lines"])
+@pytest.mark.parametrize("name", ["a" * 300, "a\nb"], ids=["long", "two lines"])
 def test_a_dry_run_prints_a_name_that_no_file_can_have(name: str, capsys):
     assert main(["train", "--dry-run", "--env", name]) == 2
     shown = capsys.readouterr()

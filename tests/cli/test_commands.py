@@ -175,7 +175,36 @@ def test_a_folder_that_may_not_be_looked_into_is_one_sentence(tmp_path: Path):
 def test_control_characters_do_not_reach_the_terminal(capsys):
     assert main(["eval", "\x1b[2J\x07"]) == 2
     err = capsys.readouterr().err
-    assert r"no policy at \x1b[2J\x07:" in err and "\x1b" not in err
+    assert r"'\x1b[2J\x07' has signs that cannot be shown: rename the file" in err and "\x1b" not in err
+
+
+def test_a_path_that_is_no_text_is_one_sentence(capsys):
+    """No table, page or figure could show it."""
+    assert main(["compare", "r\udcff", "zoo/point_u_maze/dcp"]) == 2
+    assert r"'r\udcff' has signs that cannot be shown: rename the file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line", ["eval zoo/point_u_maze/dcp --episodes 2 --out PATH", "paper --runs-dir PATH", "report PATH --out PATH"]
+)
+def test_a_link_to_itself_is_one_sentence(line: str, tmp_path: Path, capsys):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert main([str(tmp_path / "loop") if word == "PATH" else word for word in line.split()]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("dcp: ")
+
+
+def test_folders_in_one_another_without_end_are_one_sentence(tmp_path: Path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["paper", "--runs-dir", "/".join(["a"] * 1_500)]) == 2
+    assert "too many folders in one another" in capsys.readouterr().err
+
+
+def test_a_terminal_that_knows_few_signs_shows_the_others_by_number(tmp_path: Path):
+    command = [sys.executable, "-m", "dcp", "train", "--preset", "smoke", "--dry-run", "--runs-dir", "ré"]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii:strict"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert r"Results would go to r\xe9" in done.stdout
 
 
 @pytest.mark.parametrize("closed", [(1,), (1, 2), (0, 1, 2)])

@@ -98,3 +98,17 @@ def test_options_that_are_faster_here_are_recommended(monkeypatch):
 def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path):
     with pytest.raises(UserError, match="choose another --gpu-report"):
         next(doctor_gpu.checks(("point_u_maze",), tmp_path / "none" / "report.json"))
+
+
+def test_a_report_replaces_a_link_of_its_name(tmp_path, monkeypatch):
+    (victim := tmp_path / "victim").write_text("mine")
+    (report := tmp_path / "report.json").symlink_to(victim)
+
+    def answer(what: object, *args: object, **kwargs: object) -> dict[str, object]:
+        if what is not doctor_gpu.describe:
+            raise doctor_gpu.ProbeError("no answer")
+        return {"platform": "cpu", "kind": "cpu", "count": 1, "jax": "0"}
+
+    monkeypatch.setattr(doctor_gpu, "in_a_process", answer)
+    assert [row.state for row in doctor_gpu.checks((), report)][-1] == "ok"
+    assert victim.read_text() == "mine" and "no answer" in report.read_text()

@@ -149,6 +149,16 @@ def test_a_policy_file_that_names_code_as_its_method_runs_none_of_it(beside_evil
     assert not (beside_evil / "evil_was_here").exists()
 
 
+def test_brackets_in_a_name_are_no_markup_of_rich(run: Path, tmp_path: Path, capsys):
+    """A tag that closes what was never opened was a traceback."""
+    folder = tmp_path / "[b]" / "[/c]"
+    shutil.copytree(run, folder)
+    assert main(["eval", str(folder), str(run), "--episodes", "2", "--out", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr()
+    assert "[/c]" in shown.out
+    assert main(["compare", str(folder), "zoo/point_u_maze/dcp", "--out", str(tmp_path / "both.png")]) == 0
+
+
 def test_a_title_of_markup_stays_text_in_the_page_of_render():
     title = "</script><script>alert(1)</script><!-- & \u2028\u2029 {{script}} {{data}}"
     html = page({"title": title, "kind": "maze"})

@@ -23,7 +23,7 @@ from dcp.policies.policy_file import load_policy
 from dcp.runs.seeds import train_seeds
 from dcp.runs.training import train
 from dcp.types import Transition
-from tests.runs.test_resume import resume, stopped
+from tests.runs.test_resuming import resume, stopped
 from tests.support.same_run import assert_same_run
 from tests.support.tiny import tiny_config
 

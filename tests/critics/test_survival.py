@@ -13,7 +13,6 @@ from numpy.testing import assert_allclose
 from dcp.critics.survival import (
     SRL,
     ChronoSRL,
-    arrival_probabilities,
     discounted_wait,
     hazard_loss,
     log_survival,
@@ -82,12 +81,11 @@ def test_running_sums_by_blocks_are_running_sums(size: int):
     assert_allclose(back(jnp.array(x, jnp.float32))[0], np.cumsum(x[..., ::-1], axis=-1)[..., ::-1], rtol=1e-5)
 
 
-def test_the_chances_to_arrive_sum_to_one_and_survival_never_rises():
+def test_survival_never_rises_and_begins_where_the_goal_is_not_near_now():
     logits = jnp.array(np.random.default_rng(0).normal(size=(50, 40)) * 4.0, jnp.float32)
-    chances = np.asarray(arrival_probabilities(logits[:, 0], logits[:, 1:]))
-    assert np.all(chances >= 0.0)
-    assert_allclose(chances.sum(axis=1), 1.0, atol=1e-5)
-    assert np.all(np.diff(np.asarray(log_survival(logits[:, 0], logits[:, 1:])), axis=1) <= 0.0)
+    survival = np.exp(np.asarray(log_survival(logits[:, 0], logits[:, 1:])))
+    assert_allclose(survival[:, 0], 1.0 - 1.0 / (1.0 + np.exp(-np.asarray(logits[:, 0]))), atol=1e-5)
+    assert np.all(survival >= 0.0) and np.all(np.diff(survival, axis=1) <= 0.0)
 
 
 def test_the_wait_by_hand():

@@ -64,7 +64,7 @@ VALUES = (
     "RUN", "GRID", "EMPTY", "FILE", "FIFO", "LOOP", "OUT", "BINARY", "/dev/null", "/dev/zero", ".", "..",
     "~", "~nobody", "/proc/self/mem", "/nowhere/at/all", LONG, "/".join(["a"] * 3_000), "*", "[", "{", "{}", "%s%n",
     "$(touch x)", "`id`", "a\nb", "\x1b[2J", "\u2028", "\udcff", "é", "--steps", "-", "--", "=", "a=b", "seed=0",
-    "'", '"', "\\",
+    "'", '"', "\\", "[/b]", "BRACKETS",
 )  # fmt: skip
 ENVIRONMENTS = (
     {"JAX_PLATFORMS": "bogus"}, {"JAX_PLATFORMS": ""}, {"JAX_ENABLE_X64": "1"}, {"JAX_ENABLE_X64": "bogus"},
@@ -109,7 +109,9 @@ def prepare(folder: Path, run: Path) -> dict[str, str]:
     """Make what the values name, in an empty folder. -> the paths by these names"""
     names = ("RUN", "GRID", "EMPTY", "FILE", "FIFO", "LOOP", "OUT", "BINARY")
     paths = {name: folder / name.lower() for name in names}
-    shutil.copytree(run, paths["RUN"])
+    paths["BRACKETS"] = folder / "[b]" / "[/c]"  # which rich could take for its markup
+    for name in ("RUN", "BRACKETS"):
+        shutil.copytree(run, paths[name])
     paths["GRID"].write_text('preset = "smoke"\n[product]\nseed = [0, 1]\n')
     paths["EMPTY"].mkdir()
     paths["FILE"].write_text("0.2 0.1 0.15\n")
@@ -150,6 +152,8 @@ def judge(argv: list[str]) -> tuple[int | None, str | None]:
     said = stderr.getvalue()
     if "Traceback" in said + stdout.getvalue():
         return code, said[-1_500:]
+    if "\x1b" in said + stdout.getvalue():
+        return code, "a control character reaches the terminal"
     if code not in (0, 1, 2):
         return code, f"exit code {code}"
     sentences = [text for text in said.splitlines() if text.startswith("dcp: ")]

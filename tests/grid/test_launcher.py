@@ -174,6 +174,7 @@ def test_a_log_is_not_written_through_a_link_and_a_pipe_in_its_place_does_not_bl
     os.mkfifo(job.log)
     with pytest.raises(OSError):
         open_log(job.log)
+    assert last_line(job.log) == ""
 
 
 @pytest.mark.parametrize("name", ["grid", "grid/progress", "grid/jobs", "report"])

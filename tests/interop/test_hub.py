@@ -1,6 +1,7 @@
 """`dcp push` and `dcp pull` against a stand-in of the Hub, through `huggingface_hub`'s own client."""
 
 import json
+import os
 import shutil
 import sys
 import time
@@ -207,3 +208,17 @@ def test_a_dry_run_writes_what_would_be_pushed(tiny_run, tmp_path: Path, capsys)
         "evaluation.json",
         "policy.safetensors",
     }
+
+
+def test_a_package_is_not_written_through_links_and_pipes_and_may_replace_the_last(tiny_run, tmp_path: Path):
+    (out := tmp_path / "out").mkdir()
+    (victim := tmp_path / "victim").write_text("mine")
+    for name in ("README.md", "evaluation.json", "config.json"):
+        (out / name).symlink_to(victim)
+    os.mkfifo(out / "policy.safetensors")
+    argv = ["push", str(tiny_run.folder), "me/maze", *EIGHT, "--no-video", "--dry-run", "--out", str(out)]
+    assert main(argv) == 0
+    assert victim.read_text() == "mine" and not any(path.is_symlink() for path in out.iterdir())
+    assert (out / "policy.safetensors").read_bytes() == (tiny_run.folder / "policy.safetensors").read_bytes()
+    assert main([*argv[:1], str(out), *argv[2:]]) == 0  # a package of its own folder
+    assert (out / "policy.safetensors").read_bytes() == (tiny_run.folder / "policy.safetensors").read_bytes()

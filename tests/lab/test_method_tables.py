@@ -363,6 +363,12 @@ def test_scores_are_shares_and_the_aggregate_is_their_interquartile_mean(tmp_pat
     assert better.rows[0].cells[2].value == 0.75  # a half on the one, all on the other
 
 
+def test_one_seed_beats_nobody_with_a_probability(tmp_path: Path):
+    write_pair(tmp_path, [[0.4], [0.5]], [[0.1], [0.2]], "ant_push")
+    found = write_pair(tmp_path, [[0.4]], [[0.2]], "ant_soccer")
+    assert [cell.text for cell in improvement_table(found, "success_once").rows[0].cells] == ["dcp", "\u2013", "\u2013"]
+
+
 def test_an_environment_that_a_method_lacks_is_left_out_of_the_aggregate_and_told(tmp_path: Path):
     write_pair(tmp_path, [[0.1], [0.2]], [[0.1], [0.1]], "ant_push")
     write_pair(tmp_path, [[0.1], [0.2]], [[0.1], [0.1]], "ant_u_maze")

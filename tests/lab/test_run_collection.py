@@ -1,6 +1,7 @@
 """Run folders are found, read and grouped as they are."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,18 @@ def test_runs_are_found_at_any_depth_and_counted_once(tmp_path: Path):
     assert len(found.runs) == 2
     assert found.remarks == []
     assert found.of("ant_push", "dcp")[1].metrics["success_once"].tolist() == [0.3, 0.4]
+
+
+def test_a_folder_whose_name_cannot_be_shown_is_left_out_and_told(tmp_path: Path):
+    write_run(tmp_path / "runs", "ant_push", "dcp", 0, STEPS, [0.1, 0.2])
+    for name in (os.fsdecode(b"r\xff"), "\x1b[2J"):
+        write_run(tmp_path / "runs" / name, "ant_push", "dcp", 1, STEPS, [0.3, 0.4])
+    found = collect([tmp_path / "runs"])
+    assert len(found.runs) == 1
+    left_out = [remark for remark in found.remarks if "is left out: its name has signs that cannot be shown" in remark]
+    assert len(left_out) == 2 and all(remark.isprintable() for remark in left_out)
+    with pytest.raises(UserError, match="is left out"):
+        collect([tmp_path / "runs" / "\x1b[2J"])
 
 
 def test_the_papers_order_goes_first(tmp_path: Path):

@@ -24,7 +24,7 @@ from dcp.lab.trial import arena_for
 from dcp.machine.programs import Programs
 from dcp.runs.resuming import resume
 from dcp.runs.training import TrainedRun, train
-from tests.runs.test_resume import lives, stopped
+from tests.runs.test_resuming import lives, stopped
 from tests.support.same_run import assert_same_run
 from tests.support.tiny import tiny_config
 

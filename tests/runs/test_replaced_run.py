@@ -11,7 +11,7 @@ import pytest
 
 from dcp.errors import RunError, UserError
 from dcp.runs import replaced_run
-from dcp.runs.folder import FolderLock, Results, RunFolder, claim
+from dcp.runs.folder import FolderLock, RunFolder, claim
 from dcp.runs.replaced_run import discard, drop_replaced, finish_replacing, keep_replaced, restore_replaced
 from dcp.runs.resuming import reopen
 from dcp.runs.stopping import Interrupted
@@ -136,7 +136,7 @@ def test_a_run_whose_folder_was_removed_leaves_the_new_run_there_alone(tmp_path:
     new = claim(tmp_path, CONFIG)
     with pytest.raises(RunError, match="was moved or removed"):
         old.save_fault({})
-    Results(old, resumed=False).leave(None)
+    old.leave()
     assert (new.path / "config.json").exists() and not new.fault.exists()
     assert new.lock.lost() is None
 
@@ -147,14 +147,14 @@ def test_a_run_that_ends_after_its_folder_was_replaced_removes_nothing_of_the_ne
     def replaced_and_stopped(*_):
         shutil.rmtree(tmp_path / CONFIG.run_path)
         new.append(claim(tmp_path, CONFIG))
-        (new[0].checkpoints / "000000001_00000.draft").mkdir(parents=True)
+        (new[0].saver.folder / "000000001_00000.draft").mkdir(parents=True)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("dcp.runs.training.train_loop", replaced_and_stopped)
     with pytest.raises(Interrupted):
         train(CONFIG, runs_dir=tmp_path, display="none")
     assert (new[0].path / "config.json").exists() and new[0].lock.is_held()
-    assert (new[0].checkpoints / "000000001_00000.draft").exists()
+    assert (new[0].saver.folder / "000000001_00000.draft").exists()
 
 
 def test_a_process_that_only_looks_does_not_keep_a_writer_out(tmp_path: Path):

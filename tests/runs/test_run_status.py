@@ -113,3 +113,15 @@ def test_a_disk_that_fills_before_anything_is_kept_gets_no_command_to_resume(tmp
         with pytest.raises(RunError, match=r"No space left on device\): nothing was kept; repair that"):
             train(tiny_config(), full, runs_dir=tmp_path, display="none")
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["acting/command/pool", "acting/command/pooled/pool"])
+def test_the_pool_is_found_wherever_a_commands_state_holds_it(name: str, tmp_path: Path):
+    """`Frontier` keeps the paper's state inside its own."""
+    (tmp_path / "checkpoints").mkdir()
+    draft = checkpoint.new_draft(tmp_path / "checkpoints", 3, 1)
+    arrays = {name: np.array([[1.0, 2.0]], np.float32), "acting/command/seeded": np.zeros(())}
+    checkpoint.write_arrays(draft, arrays)
+    checkpoint.publish(draft, {"arrays": {name: checkpoint.describe(array) for name, array in arrays.items()}})
+    pool = run_status.read_pool(tmp_path)
+    assert pool is not None and np.array_equal(pool, [[1.0, 2.0]])

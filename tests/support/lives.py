@@ -2,7 +2,7 @@
 
 Settings, as JSON, are on top of its own. Every life is a fork of this process, which has imported everything and
 started nothing. A life ends by SIGKILL: at a random moment since its start, or since it was first seen to train, or
-while a checkpoint is being written. Prints one line of JSON for test_resume.py.
+while a checkpoint is being written. Prints one line of JSON for test_resuming.py.
 """
 
 import json

@@ -17,6 +17,7 @@ from dcp.files.run_folder import load_run
 from dcp.lab.paper_values import settings_apart
 from dcp.lab.run_collection import collect
 from dcp.policies.policy_file import load_policy_and_about, save_policy
+from dcp.runs.run_status import read_plan
 from tests.support.fake_runs import write_run
 from tools.ledger.commands import main
 from tools.ledger.entries import _comparable, add, check_all, digest, entries, read_entry, rerun
@@ -252,6 +253,15 @@ def test_links_are_refused(copied, tmp_path):
     policy.rename(tmp_path / "elsewhere")
     policy.symlink_to(tmp_path / "elsewhere")
     assert "policy.safetensors is a link to somewhere else" in faults(copied)
+
+
+def test_an_entry_is_not_written_where_a_link_of_the_ledger_leads(tiny_run, tmp_path):
+    (outside := tmp_path / "outside").mkdir()
+    (ledger := tmp_path / "ledger").mkdir()
+    (ledger / read_plan(tiny_run.folder)[0].env).symlink_to(outside)
+    with pytest.raises(UserError, match="is a link that leads out"):
+        add(tiny_run.folder, ledger, by="A. Tester")
+    assert list(outside.iterdir()) == []
 
 
 def test_a_large_file_is_refused_before_it_is_read(copied):

@@ -16,7 +16,7 @@ from safetensors import safe_open
 from dcp.components import one_line
 from dcp.config import Config
 from dcp.errors import UserError
-from dcp.files import validation
+from dcp.files import require_no_links_out, validation
 from dcp.files.run_folder import CONFIG_FILE, POLICY_FILE, read_config_file
 from dcp.named_code import require_allowed
 from dcp.policies.policy_file import write_whole
@@ -72,6 +72,7 @@ def add(run: Path, ledger: Path, by: str, note: str = "", commit: str = "", toda
     """
     if not by.strip():
         raise UserError("say who ran it: --by 'Your Name'")
+    require_no_links_out(ledger)
     if faults := run_faults(run):
         raise UserError(f"{run} cannot be added: {'; '.join(faults)}")
     readable = [entry.folder for entry in entries(ledger) if entry.content is not None]

@@ -130,16 +130,15 @@ def _run(checks: dict[str, Callable[[], Iterable[Check]]]) -> Iterator[Check]:
 
 
 def _show(rows: list[Check]) -> None:
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     from dcp.cli.working import show
 
     table = Table("check", "state", "found")
     for check in rows:
-        advice = f"\n[bold]-> {escape(check.advice)}[/bold]" if check.advice else ""
-        state = f"[{COLOURS[check.state]}]{check.state}[/]"
-        table.add_row(check.name, state, escape(check.found) + advice)
+        advice = f"\n-> {check.advice}" if check.advice else ""
+        table.add_row(check.name, Text(check.state, COLOURS[check.state]), Text.assemble(check.found, (advice, "bold")))
     show(table)
     print(_verdict(rows))
 
@@ -166,9 +165,9 @@ def packages() -> Iterator[Check]:
     """Compare the installed packages with dcp's requirements, and import them. All that are well share one row."""
     needed = requirements(PACKAGE)
     unmet = {r.name: problem for r in needed if (problem := _unmet(r))}
-    there = [r.name for r in needed if r.name not in unmet]
-    broken = in_a_process(import_all, *there, timeout=300)
-    good = [f"{name} {version(name)}" for name in there if name not in broken]
+    present = [r.name for r in needed if r.name not in unmet]
+    broken = in_a_process(import_all, *present, timeout=300)
+    good = [f"{name} {version(name)}" for name in present if name not in broken]
     yield Check("packages", "ok", f"dcp {__version__} with {', '.join(good)}")
     for requirement in needed:
         name, wanted = requirement.name, f"'{requirement.name}{requirement.specifier}'"
@@ -231,21 +230,21 @@ def _unmet(requirement: "Requirement") -> str | None:
 
 
 def jax_starts() -> Iterator[Check]:
-    seen = look()
-    if isinstance(seen, ProbeError):
+    probe = look()
+    if isinstance(probe, ProbeError):
         chosen = os.environ.get("JAX_PLATFORMS")
         remedy = f"JAX_PLATFORMS is {chosen!r}: unset it, or set it to cpu." if chosen else "Install dcp again."
-        yield Check("JAX", "problem", f"does not start ({seen})", remedy)
+        yield Check("JAX", "problem", f"does not start ({probe})", remedy)
     else:
-        finding = f"{seen['version']} on {seen['cores']} cores; physics runs on {len(seen['devices'])}"
-        yield Check("JAX", "ok", f"{finding} x {seen['devices'][0]} ({seen['platform']})")
+        finding = f"{probe['version']} on {probe['cores']} cores; physics runs on {len(probe['devices'])}"
+        yield Check("JAX", "ok", f"{finding} x {probe['devices'][0]} ({probe['platform']})")
 
 
 def gpu() -> Iterator[Check]:
     """Report a GPU that the driver lists but JAX does not use: the usual reason for a slow run."""
-    seen = look()
-    if not isinstance(seen, ProbeError) and seen["platform"] != "cpu":
-        yield Check("GPU", "ok", f"JAX uses it ({seen['platform']})")
+    probe = look()
+    if not isinstance(probe, ProbeError) and probe["platform"] != "cpu":
+        yield Check("GPU", "ok", f"JAX uses it ({probe['platform']})")
         return
     try:
         query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
@@ -272,11 +271,11 @@ def _use_gpu() -> str:
 
 
 def memory() -> Iterator[Check]:
-    seen = look()
-    if isinstance(seen, ProbeError):
+    probe = look()
+    if isinstance(probe, ProbeError):
         yield Check("memory", "missing", "not known while JAX does not start", "See JAX.")
         return
-    available, need = seen["available"], WHOLE * seen["memory"]
+    available, need = probe["available"], WHOLE * probe["memory"]
     has = f"{available / 1e9:.1f} GB available" if available else "unknown"
     finding = f"{has}; the paper's settings take about {need / 1e9:.1f} GB on {LARGE}, its largest"
     if available is None or available >= need:
@@ -345,13 +344,13 @@ def self_test() -> Iterator[Check]:
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="dcp-doctor-") as folder:  # removed even if the child crashes
         try:
-            seen = in_a_process(train_a_moment, folder, timeout=900, env={COMPILER: os.environ.get(COMPILER, "1")})
+            probe = in_a_process(train_a_moment, folder, timeout=900, env={COMPILER: os.environ.get(COMPILER, "1")})
         except ProbeError as error:
             advice = "See the rows above; if all of them are ok, report this."
             yield Check("training", "problem", f"the self-test failed ({error})", advice)
             return
     seconds = time.perf_counter() - start
-    work = f"{seen['steps']:,} steps and {seen['updates']:,} updates in {seconds:.0f} s"
+    work = f"{probe['steps']:,} steps and {probe['updates']:,} updates in {seconds:.0f} s"
     finding = f"{work}; every number finite; the saved policy acts as the trained one"
     yield Check("training", "ok", finding)
 

@@ -18,6 +18,7 @@ from typing import Any
 from dcp import __version__
 from dcp.cli.doctor import Check
 from dcp.errors import UserError
+from dcp.files import write_whole
 from dcp.lab.offscreen import ProbeError, in_a_process
 from dcp.machine.compiling import (
     GPU_GRAPHS,
@@ -73,7 +74,7 @@ def checks(envs: tuple[str, ...], report: Path) -> Iterator[Check]:
     results["agreement"], row = _agreement(numbers, envs)
     yield row
     yield from _advice(results["updates"])
-    report.write_text(json.dumps(results, indent=1) + "\n")
+    write_whole(report, (json.dumps(results, indent=1) + "\n").encode())
     yield Check("report", "ok", f"{report.absolute()}: please send it to us")
 
 
@@ -218,8 +219,8 @@ def time_updates() -> dict[str, Any]:
     learner = algorithm.learner.init(jax.random.key(0))
     _, seconds, about, words = _timed(program, learner, batch, algorithm.draws(order, jax.random.key(3)))
     ms = 1e3 * seconds / UPDATES
-    found = f"{ms:.2f} ms per update (DCP, batch {config.batch_size}), {words}"
-    return about | {"found": found, "ms": ms, "graphs": graphs_in_use()}
+    sentence = f"{ms:.2f} ms per update (DCP, batch {config.batch_size}), {words}"
+    return about | {"found": sentence, "ms": ms, "graphs": graphs_in_use()}
 
 
 def graphs_in_use() -> str:

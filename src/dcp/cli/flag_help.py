@@ -7,15 +7,15 @@ import inspect
 import os
 import shutil
 import textwrap
+import traceback
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cache
 from itertools import groupby, pairwise
 from typing import Any
 
 from dcp.cli.flags import Flag, flags_of
 from dcp.cli.main import COMMANDS
-from dcp.errors import EXIT_FAULT, EXIT_MISTAKE, UserError, one_line, worker_error_in
+from dcp.errors import EXIT_FAULT, EXIT_MISTAKE, UserError, did_you_mean, one_line, worker_error_in
 
 FIRST = "start with"  # the heading of the most important flags
 IMPORT = ("--import MODULE", "Import this module first, such as one that registers an environment. May be repeated.")
@@ -99,17 +99,15 @@ def _docstrings(kind: type) -> dict[str, str]:
 
 def wrong_values(flag: Flag, text: str, prog: str) -> UserError:
     one, several = WORDS.get(flag.kind, ("a value", "values"))
-    wanted = one if flag.count == 1 else f"{COUNTS[flag.count]} {several}" if flag.count else several
+    what = one if flag.count == 1 else f"{COUNTS[flag.count]} {several}" if flag.count else several
     such = f", such as {' '.join(map(str, flag.alone))}" if flag.alone else ""
-    return UserError(f"{flag.name} takes {wanted}{such}, not {text!r}: see `{prog} --help`")
+    return UserError(f"{flag.name} takes {what}{such}, not {text!r}: see `{prog} --help`")
 
 
 def unknown_option(name: str, flags: Mapping[str, Flag], prog: str) -> UserError:
     known = [*(flag.name for flag in flags.values() if not flag.positional), "--help", "--import"]
     known += [f"--no-{flag.name[2:]}" for flag in flags.values() if flag.kind is bool]
-    close = get_close_matches(name, sorted(known), 1)
-    hint = f"did you mean {close[0]}?" if close else f"see `{prog} --help`"
-    return UserError(f"unknown option {name}: {hint}")
+    return UserError(f"unknown option {name}: {did_you_mean(name, sorted(known), f'see `{prog} --help`')}")
 
 
 def explained(error: Exception) -> tuple[str, int] | None:
@@ -121,9 +119,18 @@ def explained(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         advice = "name a path that exists and that you may use"
         return f"cannot use {_short(os.fsdecode(error.filename))} ({error.strerror}): {advice}", EXIT_MISTAKE
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # by Path.resolve
+        return f"{_short(str(error))}: it is a link to itself; name another path", EXIT_MISTAKE
+    if isinstance(error, RecursionError) and {"mkdir", "makedirs"} & _functions(error):
+        return "a path has too many folders in one another: name a shorter one", EXIT_MISTAKE
     if variable := _blamed(error):
         return f"{variable}={os.environ[variable]} does not work ({one_line(error)}): unset it", EXIT_MISTAKE
     return None
+
+
+def _functions(error: Exception) -> set[str]:
+    """Return the names of the functions through which an error came."""
+    return {frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)}
 
 
 def _short(path: str) -> str:

@@ -1,7 +1,8 @@
 """Flags from a dataclass: every field is an option, and the string below it is the option's help.
 
 Only `read` reads a command line: it returns the typed values that argv sets, so that a command can look at one flag
-before it chooses the defaults of the others. `parse` puts these values into the defaults, or prints the help.
+before it chooses the defaults of the others. `parse` puts these values into the defaults, or prints the help. A new
+flag is a field: of `Settings` (config.py) if it decides a run's numbers, else of its command's options.
 """
 
 import dataclasses
@@ -63,20 +64,20 @@ def parse(
     `extra` maps prefixes to dataclasses: `{"condition": Direction}` adds `--condition.scale` for the field `scale`. Its
     value goes into the field `component_settings` as {"condition.scale": 2.0}.
     """
-    given = read(default, argv, prog, extra or {})
+    values = read(default, argv, prog, extra or {})
     if "-h" in argv or "--help" in argv:
         from dcp.cli.flag_help import help_text
 
         print(help_text(default, prog, description, extra or {}, first))
         raise SystemExit(0)
-    return _with(default, given)
+    return _with(default, values)
 
 
 def read(default: Any, argv: list[str], prog: str, extra: Mapping[str, type] | None = None) -> dict[str, Any]:
     """Return the values that argv sets, by field name, and allow the code that they name. With `extra` None, the values
     of dotted flags stay text: their types are unknown until the components are chosen."""
     flags = {flag.name: flag for flag in flags_of(default, extra or {})}
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     loose, rest = [], list(argv)
     while rest:
         arg = rest.pop(0)
@@ -89,7 +90,7 @@ def read(default: Any, argv: list[str], prog: str, extra: Mapping[str, type] | N
         if name in ("-h", "--help"):
             continue
         if extra is None and flag is None and "." in name:
-            given[name[2:]] = [text] if equals else _take(rest, None)
+            values[name[2:]] = [text] if equals else _take(rest, None)
         elif flag is None or flag.positional or (flag.name != name and flag.kind is not bool):
             from dcp.cli.flag_help import unknown_option
 
@@ -97,11 +98,11 @@ def read(default: Any, argv: list[str], prog: str, extra: Mapping[str, type] | N
         elif flag.kind is bool:
             if equals:
                 raise UserError(f"{name} takes no value: leave out {text!r}")
-            given[flag.field] = flag.name == name
+            values[flag.field] = flag.name == name
         else:
-            given[flag.field] = _values(flag, [text] if equals else [], rest, prog)
-    allow([value for field, value in given.items() if field in CODE_FIELDS or "." in field])
-    return given | _positional(flags, loose, prog)
+            values[flag.field] = _values(flag, [text] if equals else [], rest, prog)
+    allow([value for field, value in values.items() if field in CODE_FIELDS or "." in field])
+    return values | _positional(flags, loose, prog)
 
 
 def _is_number(text: str) -> bool:

@@ -96,14 +96,14 @@ def check_options(options: GridOptions) -> None:
         raise UserError(f"name a grid file or a --preset (paper, smoke), and only one of them{where}")
     least = {"retries": 0, "cores_per_run": 1, "max_runs": 1, "slurm_time": 1}
     for name, number in least.items():
-        given = getattr(options.slurm if name == "slurm_time" else options, name)
-        if given is not None and given < number:
-            raise UserError(f"--{name.replace('_', '-')} is {given}: use at least {number}")
+        amount = getattr(options.slurm if name == "slurm_time" else options, name)
+        if amount is not None and amount < number:
+            raise UserError(f"--{name.replace('_', '-')} is {amount}: use at least {number}")
     share = options.gpus_per_run
     if share is not None and not (0 <= share < float("inf") and (share <= 1 or share == int(share))):
         raise UserError(f"--gpus-per-run is {share}: use a share from 0 to 1, or a whole number of GPUs")
-    for launcher, given, default in (("ray", options.ray, RayOptions()), ("slurm", options.slurm, SlurmOptions())):
-        for name, value in vars(given).items():
+    for launcher, flags, default in (("ray", options.ray, RayOptions()), ("slurm", options.slurm, SlurmOptions())):
+        for name, value in vars(flags).items():
             if options.launcher != launcher and value != getattr(default, name):
                 raise UserError(f"--{name.replace('_', '-')} goes with --launcher {launcher}, not {options.launcher}")
 

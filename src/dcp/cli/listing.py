@@ -81,9 +81,9 @@ def methods(argv: list[str]) -> int:
     critics = Table("critic", "gives besides the value of an action", "actor sees")
     for name, critic in CRITICS.items():
         outputs = [str(_CRITIC_OUTPUTS.get(output, output)) for output in sorted(critic.gives)]
-        seen = "any condition" if "steps" in critic.gives else "any condition but steps"
-        seen = seen if "embedding" in critic.gives else "raw_goal: it has no psi"
-        critics.add_row(name, ", ".join(outputs) or "nothing", seen)
+        sees = "any condition" if "steps" in critic.gives else "any condition but steps"
+        sees = sees if "embedding" in critic.gives else "raw_goal: it has no psi"
+        critics.add_row(name, ", ".join(outputs) or "nothing", sees)
     show(critics)
     conditions = Table("condition", "needs of the critic")
     for name, condition in CONDITIONS.items():

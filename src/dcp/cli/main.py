@@ -1,8 +1,8 @@
 """Find the command and turn a user's mistake into one sentence. A command is imported only when it is called."""
 
+import io
 import os
 import sys
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
@@ -14,7 +14,10 @@ from dcp.errors import (
     EXIT_REQUEUE,
     RunError,
     UserError,
+    did_you_mean,
+    is_text,
     printable,
+    shown,
 )
 from dcp.machine.signals import CLEAN_UPS, raise_again, stopped_at_once
 from dcp.named_code import only_allowed, user_import_path
@@ -58,8 +61,10 @@ def main(argv: list[str] | None = None) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed, as by >&-
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a terminal may not know every sign
     try:
-        modules, argv = _imports(sys.argv[1:] if argv is None else argv)
+        modules, argv = _imports(_printed(sys.argv[1:] if argv is None else argv))
         if argv[:1] == ["help"] and argv[1:]:
             argv = [argv[1], "--help"]
         if not argv or argv[0] in ("-h", "--help", "help", "--version"):
@@ -99,11 +104,18 @@ def _end(sentence: str, code: int) -> int:
     return code
 
 
+def _printed(argv: list[str]) -> list[str]:
+    """Refuse words that would control the terminal when they are printed, or that are no text: a `*` in a stranger's
+    folder types the names of its files."""
+    for word in argv:
+        if not is_text(word):
+            raise UserError(f"{shown(word)} has signs that cannot be shown: rename the file, or write another word")
+    return argv
+
+
 def _require_command(name: str) -> None:
     if name not in COMMANDS:
-        close = get_close_matches(name, COMMANDS, 1)
-        hint = f"did you mean `dcp {close[0]}`?" if close else f"choose one of {', '.join(COMMANDS)}"
-        raise UserError(f"unknown command {name!r}: {hint}")
+        raise UserError(f"unknown command {name!r}: {did_you_mean(name, COMMANDS, form='`dcp {}`')}")
 
 
 def _imports(argv: list[str]) -> tuple[list[str], list[str]]:

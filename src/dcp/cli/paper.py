@@ -1,7 +1,6 @@
 """`dcp paper`: the paper's tables and figures as a list, and each of them from the runs at hand."""
 
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,7 @@ from dcp.cli.render import main as render
 from dcp.cli.report import print_table
 from dcp.cli.working import working
 from dcp.config import Config
-from dcp.errors import UserError, shown
+from dcp.errors import UserError, did_you_mean, shown
 from dcp.files import require_no_links_out
 from dcp.lab.build_report import draw
 from dcp.lab.paper_artefacts import ARTEFACTS, FIRST_BURSTS, VIDEO_SEED, overview, papers_runs, video_runs
@@ -39,9 +38,7 @@ def main(argv: list[str]) -> int:
     options = parse(PaperOptions(), argv, "dcp paper", COMMANDS["paper"])
     for name in options.what:
         if name not in ARTEFACTS:
-            close = get_close_matches(name[:100], ARTEFACTS, 1)
-            hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(ARTEFACTS)}"
-            raise UserError(f"the paper has no {shown(name)}: {hint}")
+            raise UserError(f"the paper has no {shown(name)}: {did_you_mean(name, ARTEFACTS)}")
     out = options.out or options.runs_dir / "paper"
     require_no_links_out(out, of=out if options.out else options.runs_dir)
     require_writable(out)

@@ -131,6 +131,9 @@ def record(argv: list[str]) -> int:
     if not options.policy:
         raise UserError("nothing to record: name a run's folder, a policy file or one of the zoo")
     if options.out is not None:
+        from dcp.lab.result_tables import require_writable
+
+        require_writable(options.out)
         os.environ[MINARI_FOLDER] = str(options.out.expanduser().absolute())
 
     from dcp.cli.eval import arena_of

@@ -57,12 +57,12 @@ FIRST_FLAGS = ("preset", "env", "method")  # of the help
 
 
 def main(argv: list[str]) -> int:
-    given = read(TrainOptions(), argv, "dcp train")
-    options = _options(argv, given)
+    values = read(TrainOptions(), argv, "dcp train")
+    options = _options(argv, values)
     if options.seeds:
         from dcp.cli.around_training import train_several
 
-        return train_several(options, given)
+        return train_several(options, values)
     if options.dry_run:
         from dcp.cli.around_training import dry_run
 

@@ -24,7 +24,8 @@ Say = Callable[..., None]  # what is being done; if it is counted: how many part
 def working(before: str = "") -> Iterator[Say]:
     """Show on stderr what is being done: on a terminal in one line that changes, elsewhere in a line for each."""
     console, last = Console(stderr=True), [""]
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    text = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), text, BarColumn(), MofNCompleteColumn())
     with Progress(
         *columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal
     ) as progress:
@@ -91,8 +92,5 @@ def count(number: int, noun: str) -> str:
 
 
 def show(table: Table) -> None:
-    """Print a table to a terminal or into a pipe."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PIPE_WIDTH)
-    console.print(table)
+    """Print a table to a terminal or into a pipe. [Brackets] in a name are no markup."""
+    Console(markup=False, emoji=False, width=None if Console().is_terminal else PIPE_WIDTH).print(table)

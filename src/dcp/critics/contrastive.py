@@ -127,8 +127,23 @@ CONTRASTIVE_LOSSES = Table(
 )
 
 
+class Encoders:
+    """The two networks of a critic with an embedding; it keeps nothing besides their parameters."""
+
+    def psi_sa(self, problem: Problem, params: Params, state: Array, action: Array) -> Array:
+        """Encode state [..., S] and action [..., A] -> [..., D]."""
+        return problem.network.apply(params["psi_sa"], jnp.concatenate([state, action], axis=-1))
+
+    def psi_g(self, problem: Problem, params: Params, goal: Array) -> Array:
+        """Encode goal [..., G] -> [..., D]."""
+        return problem.network.apply(params["psi_g"], goal)
+
+    def after(self, problem: Problem, params: Params, carried: tuple[()]) -> tuple[()]:
+        return carried
+
+
 @dataclass(frozen=True)
-class Contrastive:
+class Contrastive(Encoders):
     """Train the paper's critic: psi_sa(s, a) and psi_g(g) are close if (s, a) tends to lead to g."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"future_goal"})
@@ -175,9 +190,6 @@ class Contrastive:
         loss = infonce + self.logsumexp_penalty * logsumexp_penalty(logits)
         return loss, {"critic_loss": infonce, "infonce_accuracy": infonce_accuracy(logits)}
 
-    def after(self, problem: Problem, params: Params, carried: tuple[()]) -> tuple[()]:
-        return carried
-
     def representation(self, problem: Problem, params: Params) -> Representation:
         def encode_goal(goal: Array) -> Array:
             return self.psi_g(problem, params, goal)
@@ -197,11 +209,3 @@ class Contrastive:
     def deployed(self, params: Params) -> Params:
         """Return the parameters that a policy reads. psi_sa serves only training."""
         return {"psi_g": params["psi_g"]}
-
-    def psi_sa(self, problem: Problem, params: Params, state: Array, action: Array) -> Array:
-        """Encode state [..., S] and action [..., A] -> [..., D]."""
-        return problem.network.apply(params["psi_sa"], jnp.concatenate([state, action], axis=-1))
-
-    def psi_g(self, problem: Problem, params: Params, goal: Array) -> Array:
-        """Encode goal [..., G] -> [..., D]."""
-        return problem.network.apply(params["psi_g"], goal)

@@ -38,21 +38,9 @@ def cosine(x: Array, y: Array) -> Array:
     return dot(normalize(x), normalize(y))
 
 
-def pairwise_dot(x: Array, y: Array) -> Array:
-    return x @ y.T
-
-
-def pairwise_l2(x: Array, y: Array) -> Array:
-    return -pairwise_square(x, y)
-
-
-def pairwise_cosine(x: Array, y: Array) -> Array:
-    return normalize(x) @ normalize(y).T
-
-
-L2 = Energy(l2, pairwise_l2)
-DOT = Energy(dot, pairwise_dot)
-COSINE = Energy(cosine, pairwise_cosine)
+L2 = Energy(l2, lambda x, y: -pairwise_square(x, y))
+DOT = Energy(dot, lambda x, y: x @ y.T)
+COSINE = Energy(cosine, lambda x, y: normalize(x) @ normalize(y).T)
 
 
 # Contrastive losses.

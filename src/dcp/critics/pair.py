@@ -11,7 +11,16 @@ import jax
 
 from dcp.critics.contrastive import Contrastive
 from dcp.critics.value import SAC
-from dcp.interfaces import ActorRule, Critic, CriticState, Hindsight, Problem, Representation, hindsight_of
+from dcp.interfaces import (
+    ActorRule,
+    Critic,
+    CriticState,
+    Hindsight,
+    Problem,
+    Representation,
+    hindsight_of,
+    part_for_task,
+)
 from dcp.types import Array, Batch, EnvSpec, Metrics, Params
 
 
@@ -48,12 +57,8 @@ class Pair:
 
     def for_task(self, spec: EnvSpec, episode_length: int) -> "Pair":
         """Fill in what the task decides in both."""
-
-        def filled(critic: Critic) -> Critic:
-            fill_in = getattr(critic, "for_task", None)
-            return critic if fill_in is None else fill_in(spec, episode_length)
-
-        return replace(self, value=filled(self.value), embedding=filled(self.embedding))
+        halves = {name: part_for_task(half, spec, episode_length) for name, half in self.halves().items()}
+        return replace(self, **halves)
 
     def init(self, keys: Array, problem: Problem) -> CriticState:
         of_value, of_embedding = (jax.vmap(lambda key, n=n: jax.random.fold_in(key, n))(keys) for n in (0, 1))
@@ -64,22 +69,19 @@ class Pair:
         )
 
     def loss(self, problem: Problem, params: Params, carried: Any, batch: Batch, key: Array) -> tuple[Array, Metrics]:
-        """A goal that does not lie in the row's own future is no positive pair: it serves as a negative alone."""
+        """Return the sum of both losses. A goal that is not in its row's own future serves only as a negative."""
         assert batch.future_steps is not None
         value, of_value = self.value.loss(problem, params["value"], carried["value"], batch, key)
         own = batch.future_steps > 0  # [B]
-        seen = batch._replace(valid=own if batch.valid is None else own & batch.valid)
+        own_pairs = batch._replace(valid=own if batch.valid is None else own & batch.valid)
         embedding, of_embedding = self.embedding.loss(
-            problem, params["embedding"], carried["embedding"], seen, jax.random.fold_in(key, 1)
+            problem, params["embedding"], carried["embedding"], own_pairs, jax.random.fold_in(key, 1)
         )
         metrics = {**of_value, **{f"embedding_{name.removeprefix('critic_')}": x for name, x in of_embedding.items()}}
         return value + embedding, metrics
 
     def after(self, problem: Problem, params: Params, carried: Any) -> Any:
-        return {
-            name: critic.after(problem, params[name], carried[name])
-            for name, critic in (("value", self.value), ("embedding", self.embedding))
-        }
+        return {name: half.after(problem, params[name], carried[name]) for name, half in self.halves().items()}
 
     def representation(self, problem: Problem, params: Params) -> Representation:
         embedding = self.embedding.representation(problem, params["embedding"])

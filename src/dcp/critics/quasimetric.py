@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dcp.critics.contrastive import CONTRASTIVE_LOSSES, contrast, infonce_accuracy, logsumexp_penalty
+from dcp.critics.contrastive import CONTRASTIVE_LOSSES, Encoders, contrast, infonce_accuracy, logsumexp_penalty
 from dcp.critics.energies import eikonal_term, safe_root
 from dcp.critics.value import without_value
 from dcp.errors import UserError, unknown
@@ -83,10 +83,10 @@ def _mrn_gradient(parts: tuple[Array, Array], gradient: Array) -> tuple[Array, A
     apart, one_way, square = _mrn_parts(x, y)
     rest, to_x, to_y = jnp.where(one_way > 0.0, gradient, 0.0), [], []
     for difference in apart:
-        here = jnp.where(difference == one_way, rest, 0.0)
+        share = jnp.where(difference == one_way, rest, 0.0)
         rest = jnp.where(difference == one_way, 0.0, rest)
-        to_x.append(jnp.sum(here, axis=1))
-        to_y.append(-jnp.sum(here, axis=0))
+        to_x.append(jnp.sum(share, axis=1))
+        to_y.append(-jnp.sum(share, axis=0))
     weight = gradient * jnp.where(square > 0.0, jax.lax.rsqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)  # [B, B]
     x, y = x[len(apart) :], y[len(apart) :]
     centre = jnp.mean(y, axis=1, keepdims=True)  # a common offset would cost digits
@@ -159,19 +159,17 @@ def _ranks(x: Array) -> Array:
     return jnp.stack([jnp.stack([(rank == i).astype(x.dtype) for rank in ranks]) for i in number])
 
 
-def _sorted(chosen: Array, x: Array, y: Array) -> tuple[list[Array], list[Array]]:
+def _sorted(order: Array, x: Array, y: Array) -> tuple[list[Array], list[Array]]:
     """Return the left ends in ascending order, k of [A, 1], and the right end of each, k of [A, B]."""
-    left = [
-        sum((row * one for row, one in zip(rows, x, strict=True)), jnp.zeros_like(x[0]))[:, None] for rows in chosen
-    ]
-    return left, [jnp.matmul(rows.T, y, precision=_EXACT) for rows in chosen]
+    left = [sum((row * one for row, one in zip(rows, x, strict=True)), jnp.zeros_like(x[0]))[:, None] for rows in order]
+    return left, [jnp.matmul(rows.T, y, precision=_EXACT) for rows in order]
 
 
-def _iqe_gradient(kept: tuple[Array, Array, Array], gradient: Array) -> tuple[Array, Array]:
+def _iqe_gradient(residuals: tuple[Array, Array, Array], gradient: Array) -> tuple[Array, Array]:
     """Pass the gradient to the ends of the union: it grows with the right end of each of its pieces, and shrinks with
     the left one. Of all intervals only those matter that reach beyond every earlier one."""
-    chosen, x, y = kept
-    left, right = _sorted(chosen, x, y)
+    order, x, y = residuals
+    left, right = _sorted(order, x, y)
     reached: list[Any] = [-jnp.inf]
     for end in right[:-1]:
         reached.append(_larger(end, reached[-1]))
@@ -179,10 +177,10 @@ def _iqe_gradient(kept: tuple[Array, Array, Array], gradient: Array) -> tuple[Ar
     for i in reversed(range(len(left))):
         matters = right[i] > _larger(left[i], reached[i])
         closes, opens = matters & (following >= right[i]), matters & (left[i] >= reached[i])
-        to_y += jnp.matmul(chosen[i], jnp.where(closes, gradient, 0.0), precision=_EXACT)
+        to_y += jnp.matmul(order[i], jnp.where(closes, gradient, 0.0), precision=_EXACT)
         to_left.insert(0, -jnp.sum(jnp.where(opens, gradient, 0.0), axis=1))
         following = jnp.where(matters, left[i], following)
-    return jnp.sum(chosen * jnp.stack(to_left)[:, None], axis=0), to_y
+    return jnp.sum(order * jnp.stack(to_left)[:, None], axis=0), to_y
 
 
 def _iqe_kept(x: Array, y: Array) -> tuple[Array, tuple[Array, Array, Array]]:
@@ -196,7 +194,7 @@ DISTANCES = {"mrn": Distance(mrn, pairwise_mrn), "iqe": Distance(iqe, pairwise_i
 
 
 @dataclass(frozen=True)
-class Quasimetric:
+class Quasimetric(Encoders):
     """Train CMD-1: InfoNCE with logits (c(g_j) - d(phi_i, psi_j)) / sqrt(D), and a penalty on their log-sum-exp.
 
     c(g) learns how common a goal is, which a distance cannot express. The actor minimises d.
@@ -279,9 +277,6 @@ class Quasimetric:
         encode, distance = partial(self.psi_g, problem, params), partial(self._apart, params)
         return self.eikonal * eikonal_term(problem, encode, distance, batch)
 
-    def after(self, problem: Problem, params: Params, carried: tuple[()]) -> tuple[()]:
-        return carried
-
     def representation(self, problem: Problem, params: Params) -> Representation:
         def encode_goal(goal: Array) -> Array:
             return self.psi_g(problem, params, goal)
@@ -302,14 +297,6 @@ class Quasimetric:
     def deployed(self, params: Params) -> Params:
         """Return the parameters that a policy reads. psi_sa and c serve only training."""
         return {name: params[name] for name in ("psi_g", "mix")}
-
-    def psi_sa(self, problem: Problem, params: Params, state: Array, action: Array) -> Array:
-        """Encode state [..., S] and action [..., A] -> [..., D]."""
-        return problem.network.apply(params["psi_sa"], jnp.concatenate([state, action], axis=-1))
-
-    def psi_g(self, problem: Problem, params: Params, goal: Array) -> Array:
-        """Encode goal [..., G] -> [..., D]."""
-        return problem.network.apply(params["psi_g"], goal)
 
 
 def backward_divergence(apart: Array, onward: Array, log_discount: float) -> Array:

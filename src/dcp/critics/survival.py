@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.critics.contrastive import pairwise_square
+from dcp.critics.contrastive import Encoders, pairwise_square
 from dcp.critics.energies import eikonal_term, euclidean, safe_root
 from dcp.critics.value import without_psi, without_value
 from dcp.errors import UserError
@@ -62,13 +62,6 @@ def hazard_loss(logit_0: Array, logits: Array, hit_time: Array, hit: Array) -> A
     return jnp.where(hit & (hit_time == 0), jax.nn.softplus(-logit_0), later)
 
 
-def arrival_probabilities(logit_0: Array, logits: Array) -> Array:
-    """Return the probabilities to be there now, at each step 0 .. W - 1, and not within W: [..., W + 2], sum 1."""
-    survival = jnp.exp(log_survival(logit_0, logits))
-    now = jax.nn.sigmoid(logit_0)[..., None]
-    return jnp.concatenate([now, survival[..., :-1] - survival[..., 1:], survival[..., -1:]], axis=-1)
-
-
 def discounted_wait(logit_0: Array, logits: Array, discount: float) -> Array:
     """Return sum_{k < W} discount^k S_k: [...]."""
     survival = jnp.exp(log_survival(logit_0, logits)[..., :-1])  # [..., W]
@@ -76,7 +69,7 @@ def discounted_wait(logit_0: Array, logits: Array, discount: float) -> Array:
 
 
 @dataclass(frozen=True)
-class SRL:
+class SRL(Encoders):
     """Train survival reinforcement learning: hazards of reaching the goal at each future step. It has no distance."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"future_goal", "goal_sequence", "hit_time", "hit"})
@@ -184,9 +177,6 @@ class SRL:
         bias = params["bias"].reshape([1] * (out.ndim - 1) + [-1])
         return out[..., 0], out[..., 1 : 1 + BASIS] @ params["basis"] + bias, out[..., 1 + BASIS :]
 
-    def after(self, problem: Problem, params: Params, carried: tuple[()]) -> tuple[()]:
-        return carried
-
     def survival(self, problem: Problem, params: Params, state: Array, action: Array, goal: Array) -> Array:
         """Return the probabilities S_k that the goal was not near before step k, for k = 0 .. W: [..., W + 1]."""
         z_sa, z_g = self.psi_sa(problem, params, state, action), self.psi_g(problem, params, goal)
@@ -289,9 +279,9 @@ class ChronoSRL(SRL):
         nll, metrics = self._likelihood(logit_0, logits, batch)
         time, separation = self.geometry(z_sa, z_g, batch, problem.spec.threshold)
         assert batch.occupancy is not None and batch.occupancy_seen is not None
-        seen = batch.occupancy_seen if batch.valid is None else batch.occupancy_seen & batch.valid[:, None]
+        observed = batch.occupancy_seen if batch.valid is None else batch.occupancy_seen & batch.valid[:, None]
         crossed = jax.nn.softplus(occupied) - batch.occupancy * occupied  # [B, K]
-        occupancy = masked_mean(crossed, seen)
+        occupancy = masked_mean(crossed, observed)
         loss = nll + self.time * time + self.separation * separation + self.occupancy * occupancy
         if self.eikonal:
             loss += self.eikonal * eikonal_term(problem, partial(self.psi_g, problem, params), euclidean, batch)

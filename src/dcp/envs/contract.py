@@ -50,9 +50,9 @@ def contract_violations(name: str, env: Environment) -> list[str]:
         return [f"reset of {name} fails ({_first_line(error)}): repair it"]
     if not isinstance(state, EnvState):
         return [f"reset of {name} returns a {type(state).__name__}: make it a dcp.envs.base.EnvState"]
-    wanted = (spec.state_size + spec.goal_size,)
-    if state.obs.shape != wanted:
-        return [f"obs of {name} has shape {state.obs.shape}: by its spec, [state, goal] has shape {wanted}"]
+    shape = (spec.state_size + spec.goal_size,)
+    if state.obs.shape != shape:
+        return [f"obs of {name} has shape {state.obs.shape}: by its spec, [state, goal] has shape {shape}"]
     if not jnp.issubdtype(state.obs.dtype, jnp.floating):
         return [f"obs of {name} is {state.obs.dtype}: make it float32"]
     for flag in ("done", "near_goal"):

@@ -168,10 +168,10 @@ class Fetch(MujocoTask):
 
 def assets() -> Path:
     """Return the folder of the installed package's models. Nothing of the package runs."""
-    found = find_spec(PACKAGE)
-    if found is None or not found.submodule_search_locations:
+    package = find_spec(PACKAGE)
+    if package is None or not package.submodule_search_locations:
         raise UserError(f"the Fetch tasks read their models from {PACKAGE}: {install_hint('fetch')}")
-    return Path(found.submodule_search_locations[0]) / "envs" / "assets"
+    return Path(package.submodule_search_locations[0]) / "envs" / "assets"
 
 
 def _edited(spec: mujoco.MjSpec) -> mujoco.MjSpec:

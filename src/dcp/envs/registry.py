@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import cache, partial
 from importlib import import_module
 
@@ -10,7 +9,7 @@ from dcp.components import Table
 from dcp.config import CONTROLS, PHYSICS, RENAMED_ENVS, Settings
 from dcp.envs.base import Environment
 from dcp.envs.mazes import EVAL_LAYOUTS, LAYOUTS, PointMaze, parse_layout
-from dcp.errors import UserError, shown
+from dcp.errors import QUOTED, UserError, did_you_mean, shown
 from dcp.named_code import GYM, is_code
 
 Factory = Callable[..., Environment]  # called with `fidelity` if it takes one, else without arguments
@@ -148,10 +147,8 @@ def make_env(
         return _with_physics(env_from_module(name, fidelity), name, physics)
     factory = ENVIRONMENTS.get(name)
     if factory is None:
-        close = get_close_matches(name[:100], ENVIRONMENTS, 1)
-        others = "name it as module:factory" if ":" in name else "`dcp envs` lists them."
-        hint = f"did you mean {close[0]!r}?" if close else others
-        raise UserError(f"unknown environment {shown(name)}: {hint}")
+        otherwise = "name it as module:factory" if ":" in name else "`dcp envs` lists them."
+        raise UserError(f"unknown environment {shown(name)}: {did_you_mean(name, ENVIRONMENTS, otherwise, QUOTED)}")
     if OURS.get(name) is factory:
         return _make_ours(name, fidelity, physics)
     return _with_physics(call_factory(factory, fidelity), name, physics)

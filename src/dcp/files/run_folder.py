@@ -3,7 +3,6 @@
 import csv
 import io
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from dcp.config import SCHEMA_VERSION, Config
-from dcp.errors import UserError, one_line, shown
+from dcp.errors import UserError, did_you_mean, one_line, shown
 from dcp.files import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, POLICIES_DIR, POLICY_FILE
 from dcp.files.validation import MEGABYTE, FormatError, checked, read_json, read_text
 
@@ -45,11 +44,10 @@ def located(path: str | Path) -> Path:
     inside = ZOO_FOLDER.joinpath(*path.parts[1:])
     if not inside.exists() or (inside.is_dir() and not (inside / CONFIG_FILE).is_file()):
         name, names = path.as_posix(), zoo_names()
-        there = {Path(known).name: known for known in names if Path(known).parent == path.parent}
-        close = [there[one] for one in get_close_matches(path.name, there, 1)] or get_close_matches(name, names, 1)
-        hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(names)}"
-        if there and close[:1] not in [[known] for known in there.values()]:
-            hint = f"of this environment it has {', '.join(there.values())}"
+        of_env = {Path(run).name: run for run in names if Path(run).parent == path.parent}
+        otherwise = f"of this environment it has {', '.join(of_env.values())}"
+        form = f"{path.parent.as_posix()}/{{}}"
+        hint = did_you_mean(path.name, of_env, otherwise, form) if of_env else did_you_mean(name, names)
         raise UserError(f"the zoo has no {name.removeprefix(f'{ZOO}/')}: {hint}")
     return inside
 

@@ -170,7 +170,7 @@ class LiveTable:
         self._live.update(render(lines, console.height - 4 - REASONS), refresh=True)
 
     def note(self, sentence: str) -> None:
-        self._live.console.print(Text(sentence))  # not with rich, which would read [brackets] as markup
+        self._live.console.print(sentence)
 
 
 class NoTable(PlainTable):
@@ -184,7 +184,7 @@ class NoTable(PlainTable):
 
 
 def make_table(kind: Literal["auto", "live", "plain", "none"] = "auto") -> PlainTable | LiveTable:
-    console = Console()
+    console = Console(markup=False, emoji=False)  # [brackets] in a name are no markup
     if kind == "none":
         return NoTable()
     return LiveTable(console) if kind == "live" or (kind == "auto" and console.is_terminal) else PlainTable()

@@ -20,7 +20,6 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import product
 from math import prod
@@ -30,7 +29,7 @@ from typing import Any
 
 from dcp.config import Settings, field_kinds, gathered, is_setting, type_violations
 from dcp.envs.registry import env_of
-from dcp.errors import UserError, one_line, shown
+from dcp.errors import QUOTED, UserError, did_you_mean, one_line, shown
 from dcp.files.validation import MEGABYTE, read_text, require_shallow
 from dcp.grid.jobs import GRID_DIR, Run
 from dcp.lab.paper_values import ENVIRONMENTS, METHODS
@@ -91,9 +90,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 def builtin_grid(name: str) -> GridFile:
     """Return the built-in grid of this name."""
     if name not in GRIDS:
-        close = get_close_matches(name, GRIDS, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(GRIDS)}, or name a grid file"
-        raise UserError(f"unknown grid {name!r}: {hint}")
+        otherwise = f"choose one of {', '.join(GRIDS)}, or name a grid file"
+        raise UserError(f"unknown grid {name!r}: {did_you_mean(name, GRIDS, otherwise, QUOTED)}")
     return parse_grid(GRIDS[name], f"--preset {name}")
 
 
@@ -130,8 +128,7 @@ def parse_grid(content: dict[str, Any], source: str) -> GridFile:
 
 def close_field(name: str) -> str:
     """Suggest what to write instead of a field that does not exist."""
-    close = get_close_matches(name, field_kinds(), 1)
-    return f"did you mean {close[0]}?" if close else "see `dcp train --help` for the names"
+    return did_you_mean(name, field_kinds(), "see `dcp train --help` for the names")
 
 
 def _unknown_key(key: str) -> str:
@@ -139,9 +136,8 @@ def _unknown_key(key: str) -> str:
         return f"{key} is a setting: put it under [set], or as a list under [product]"
     if key in ("search", "tune"):
         return f"[{key}] is for a search: run the file by `dcp tune`"
-    close = get_close_matches(key, KEYS, 1)
-    hint = f"did you mean {close[0]}?" if close else f"a grid has {', '.join(KEYS)}"
-    return f"unknown key {shown(key)}: {hint}"
+    has = f"a grid has {', '.join(KEYS)}"
+    return f"unknown key {shown(key)}: {did_you_mean(key, KEYS, has)}"
 
 
 def _fields(table: Any, where: str, source: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE
+from dcp.files.validation import open_regular
 from dcp.grid.grid_display import Line, LineReader, LiveTable, PlainTable
 from dcp.grid.jobs import Entry, Job, JobStatus, open_log
 from dcp.grid.resources import FreeResources, gpu_variables, require_fit
@@ -269,9 +270,9 @@ def ended(returncode: int, log: Path) -> JobStatus:
 def last_line(log: Path) -> str:
     """Return the last line that is not empty."""
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _TAIL))
-            lines = file.read().decode(errors="replace").split("\n")
+        with open_regular(log) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            lines = file.read(_TAIL).decode(errors="replace").split("\n")
     except OSError:
         return ""
     return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -102,13 +102,13 @@ class RayLauncher(JobQueue):
         while self._waiting and (most is None or len(self._tasks) < most):
             job = self._waiting.pop(0)
             ticket = self._tickets[job.name] = uuid.uuid4().hex
-            wanted = node_resources(job)
+            needs = node_resources(job)
             task = self._ray.remote(max_calls=1)(run_task)  # one worker per task: JAX starts with the run's threads
             task = task.options(
                 name=job.name,
-                num_cpus=wanted["CPU"],
-                num_gpus=wanted.get("GPU", 0),
-                memory=wanted.get("memory"),
+                num_cpus=needs["CPU"],
+                num_gpus=needs.get("GPU", 0),
+                memory=needs.get("memory"),
                 max_retries=RETRIES,
                 retry_exceptions=[StoppedError],
                 scheduling_strategy="SPREAD",

@@ -103,17 +103,17 @@ def require_fit(machines: Sequence[FreeResources], jobs: Sequence["Job"]) -> Non
         most = max((machine.cores for machine in machines), default=0)
         memory = max((machine.memory_bytes or 0 for machine in machines), default=0)
         whole = max((len(machine.gpus) for machine in machines), default=0)
-        there = "there are" if len(machines) == 1 else "the largest node of the cluster has"
+        phrase = "there are" if len(machines) == 1 else "the largest node of the cluster has"
         if needed.cores > most:
-            raise UserError(f"a run is to have {needed.cores} cores, but {there} {most}: lower --cores-per-run")
+            raise UserError(f"a run is to have {needed.cores} cores, but {phrase} {most}: lower --cores-per-run")
         if needed.gpus > whole + _ROUNDING:
             install = "" if whole else f", or let JAX use NVIDIA's: {install_hint('cuda')}"
             raise UserError(
-                f"a run is to have {needed.gpus:g} GPUs, but {there} {whole}: lower --gpus-per-run{install}"
+                f"a run is to have {needed.gpus:g} GPUs, but {phrase} {whole}: lower --gpus-per-run{install}"
             )
         if needed.memory_bytes > memory:
             raise UserError(
-                f"{job.name} needs about {needed.memory_bytes / 1e9:.1f} GB, but {there} {memory / 1e9:.3g} GB: "
+                f"{job.name} needs about {needed.memory_bytes / 1e9:.1f} GB, but {phrase} {memory / 1e9:.3g} GB: "
                 "lower its replay_rows or num_envs, or give more memory"
             )
         raise UserError(f"{job.name} needs cores, memory and GPUs that no single node has together: ask for less")

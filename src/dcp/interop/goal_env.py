@@ -209,11 +209,11 @@ def policy_of(model: Any, spec: EnvSpec, deterministic: bool = True) -> Callable
 
 
 def _check_sizes(model: Any, spec: EnvSpec) -> None:
-    wanted = {"observation": spec.state_size, "achieved_goal": spec.goal_size, "desired_goal": spec.goal_size}
+    by_name = {"observation": spec.state_size, "achieved_goal": spec.goal_size, "desired_goal": spec.goal_size}
     parts = getattr(model.observation_space, "spaces", None)
-    if parts is None or set(parts) != set(wanted):
+    if parts is None or set(parts) != set(by_name):
         raise UserError(f"the model takes no goal dictionary: train it with MultiInputPolicy on {spec.name} by its id")
-    sizes = {name: parts[name].shape for name in wanted} | {"action": model.action_space.shape}
-    for name, size in (wanted | {"action": spec.action_size}).items():
+    sizes = {name: parts[name].shape for name in by_name} | {"action": model.action_space.shape}
+    for name, size in (by_name | {"action": spec.action_size}).items():
         if sizes[name] != (size,):
             raise UserError(f"the model's {name} has shape {sizes[name]}, but {spec.name} has {size} numbers there")

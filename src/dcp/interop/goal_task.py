@@ -137,16 +137,16 @@ def checked_goal(env: Environment, goal: Any, num_envs: int | None = None) -> np
     if not isinstance(env, PhysicsEnv) and jax.tree.leaves(jax.eval_shape(env.reset, jax.random.key(0)).physics):
         raise UserError(f"{spec.name} keeps its goal where it cannot be set from outside: reset it without a goal")
     try:
-        wanted = np.asarray(goal, np.float32)
+        numbers = np.asarray(goal, np.float32)
     except (TypeError, ValueError):
         raise UserError(f"the goal must be {spec.goal_size} numbers, not {goal!r:.80}") from None
     many = () if num_envs is None else (num_envs,)
-    if wanted.shape not in {(spec.goal_size,), (*many, spec.goal_size)}:
-        raise UserError(f"a goal of {spec.name} has {spec.goal_size} numbers: shape {wanted.shape} does not fit")
-    if not np.all(np.isfinite(wanted)):
+    if numbers.shape not in {(spec.goal_size,), (*many, spec.goal_size)}:
+        raise UserError(f"a goal of {spec.name} has {spec.goal_size} numbers: shape {numbers.shape} does not fit")
+    if not np.all(np.isfinite(numbers)):
         raise UserError("the goal holds a NaN or an infinity: give finite numbers")
-    _refuse_walls(spec, wanted)
-    return np.broadcast_to(wanted, (*many, spec.goal_size))
+    _refuse_walls(spec, numbers)
+    return np.broadcast_to(numbers, (*many, spec.goal_size))
 
 
 def _refuse_walls(spec: EnvSpec, goal: np.ndarray) -> None:

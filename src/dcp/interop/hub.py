@@ -19,8 +19,9 @@ from msgspec import Meta, Struct
 
 from dcp.envs.base import Environment
 from dcp.errors import UserError, install_hint, one_line
+from dcp.files import write_whole
 from dcp.files.run_folder import CONFIG_FILE, METRICS_FILE, POLICY_FILE, located
-from dcp.files.validation import MEGABYTE, FormatError, checked, parse_json
+from dcp.files.validation import MEGABYTE, FormatError, checked, open_regular, parse_json
 from dcp.lab.result_tables import finite
 from dcp.lab.statistics import Interval
 from dcp.lab.targets import Target, open_target
@@ -72,22 +73,27 @@ def make_package(
     path = located(source)
     policy = path / POLICY_FILE if path.is_dir() else path
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(policy, folder / POLICY_FILE)
+    _copy(policy, folder / POLICY_FILE)
     for name in (CONFIG_FILE, METRICS_FILE):
         if target.config is not None and (policy.parent / name).is_file():
-            shutil.copyfile(policy.parent / name, folder / name)
+            _copy(policy.parent / name, folder / name)
     tell(f"evaluating on {arena.env.spec.name}, {len(seeds)} x {arena.episodes} episodes")
     trial = arena.trial(target.policy)
     about = {"policy": repo_id, "about": target.about, "fidelity": target.fidelity, "physics": target.physics}
     content = finite(as_json(trial, about))
-    (folder / EVALUATION).write_text(json.dumps(content, indent=1, allow_nan=False))
+    write_whole(folder / EVALUATION, json.dumps(content, indent=1, allow_nan=False).encode())
     remarks = []
     if video:
         tell("drawing two episodes")
         remarks = _draw(target, arena.env, folder)
     card = model_card(target, trial, repo_id, (folder / GIF).is_file(), license_id)
-    (folder / CARD).write_text(card, encoding="utf-8")
+    write_whole(folder / CARD, card.encode())
     return Package(folder, trial, remarks)
+
+
+def _copy(source: Path, copy: Path) -> None:
+    with open_regular(source, most=MOST_BYTES[copy.name]) as file:
+        write_whole(copy, file.read())  # follows no link of this name
 
 
 def _draw(target: Target, env: Environment, folder: Path) -> list[str]:

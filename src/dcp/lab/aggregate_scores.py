@@ -111,16 +111,19 @@ def aggregate_table(collection: Collection, metric: str) -> Table:
 def improvement_table(collection: Collection, metric: str) -> Table:
     """Compare every method with every other: how likely a run of the row beats a run of the column."""
     scores = final_scores(collection, metric)
-    rows = []
-    for method, tasks in scores.items():
-        cells = [
-            absent() if other == method else _estimate(bootstrap(probability_of_improvement, tasks, rivals, reps=2000))
-            for other, rivals in scores.items()
-        ]
-        rows.append(Row((Cell(method), *cells), method=method))
+
+    def cell(method: str, other: str) -> Cell:
+        if method == other:
+            return absent()
+        tasks, rivals = scores[method], scores[other]
+        if min(map(len, (*tasks, *rivals))) < 2:
+            return absent("a single seed in an environment")
+        return _estimate(bootstrap(probability_of_improvement, tasks, rivals, reps=2000))
+
+    rows = [Row((Cell(method), *(cell(method, other) for other in scores)), method=method) for method in scores]
     notes = (
         "The probability that a run of the row's method beats one of the column's in the same environment, "
-        "averaged over environments; a tie is half a win.",
+        "averaged over environments; a tie is half a win. A dash: a method has a single seed in an environment.",
         INTERVALS,
         "If one method wins every pair, the bootstrap has nothing to vary and the interval has no width.",
     )

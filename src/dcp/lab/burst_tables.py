@@ -303,8 +303,8 @@ def _episodes(chosen: Sequence[EvalResult]) -> list[str]:
     counts = sorted({result.episodes for result in chosen})
     notes = [f"Episodes of each policy: {', '.join(map(str, counts))}."]
     for environment in in_order(result.environment for result in chosen):
-        seen = {(r.episodes, r.eval_seeds) for r in chosen if r.environment == environment}
-        if len(seen) > 1:
+        protocols = {(r.episodes, r.eval_seeds) for r in chosen if r.environment == environment}
+        if len(protocols) > 1:
             notes.append(
                 f"{environment}: not all policies had the same episodes, so differences between them are rough."
             )

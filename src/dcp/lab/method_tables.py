@@ -324,14 +324,14 @@ def _mean(values: dict[int, float]) -> Cell:
 
 def _arrow(part: MethodPair, method: str, baseline: str, paper: str | None) -> Cell:
     sides = [list(side.values()) for side in (part.ours, part.theirs)]
-    found = verdict(*sides)
-    if found == "unknown":
+    outcome = verdict(*sides)
+    if outcome == "unknown":
         return absent("a mean is not known")
     hover = f"{method} {_mean(part.ours).text}, {baseline} {_mean(part.theirs).text}"
     if part.has_few_seeds:
         return Cell(UNDECIDED, hover=hover)
-    marker = DIFFERS if paper and paper != found else ""
-    return Cell(_sign(found, method, baseline), marker=marker, hover=f"{hover}, d = {effect_size(*sides):.2f}")
+    marker = DIFFERS if paper and paper != outcome else ""
+    return Cell(_sign(outcome, method, baseline), marker=marker, hover=f"{hover}, d = {effect_size(*sides):.2f}")
 
 
 def _published_arrow(part: MethodPair, method: str, baseline: str, paper: str | None) -> Cell:

@@ -157,10 +157,10 @@ def _landscape(name: str, which: int, collection: Collection) -> list[Section]:
     """Draw one seed's pair in the paper's maze, or in another if it has none. The paper chose its seeds by outcome."""
     mazes = in_order(env for env in collection.environments if TASKS[env] == "Navigation" and "humanoid" not in env)
     places = sorted(mazes, key=lambda env: env != BIG_MAZE)
-    found = [(env, pairs[which]) for env in places if len(pairs := pairs_of_policies(collection, env)) > which]
-    if not found:
+    candidates = [(env, pairs[which]) for env in places if len(pairs := pairs_of_policies(collection, env)) > which]
+    if not candidates:
         return []
-    environment, runs = found[0]
+    environment, runs = candidates[0]
     caption = f"{environment}, seed {runs[0].seed}: distances in psi-space, coloured over each run's own episodes"
     spec = FigureSpec(name, caption, partial(_landscape_figure, runs))
     other = "" if environment == BIG_MAZE else f"No pair of {BIG_MAZE} is at hand, so this is {environment}."
@@ -216,15 +216,15 @@ def overview(collection: Collection, hours: Hours, runs_dir: str) -> Table:
 def _listed(name: str, artefact: Artefact, runs: Collection, others: Collection, hours: Hours) -> Row:
     needs = artefact.needs()
     steps = {(*key, run.seed): run.env_steps for key, group in runs.groups.items() for run in group}
-    there = {config: steps.get((config.env, config.method, config.seed)) for config in needs}
-    begun = {config: at for config, at in there.items() if at is not None}
+    steps_of = {config: steps.get((config.env, config.method, config.seed)) for config in needs}
+    begun = {config: at for config, at in steps_of.items() if at is not None}
     done = sum(at >= config.steps for config, at in begun.items())
     furthest = f", to {max(begun.values()) / 1e6:.3g}M steps" if begun else ""
     pairs = artefact.beside(runs)
     different = [r for r in others.runs if r.config["env"] in artefact.environments and r.method in artefact.methods]
     number = f" ({len(pairs)} of {artefact.num_values} values)"
     settings = ["the paper's"] * bool(begun) + [f"{len(different)} with others"] * bool(different)
-    left = [hours(config, at or 0.0) for config, at in there.items()]
+    left = [hours(config, at or 0.0) for config, at in steps_of.items()]
     known = [each for each in left if each is not None]
     cells = (
         Cell(f"{name}, {artefact.title}"),

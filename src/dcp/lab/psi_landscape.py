@@ -114,9 +114,9 @@ def basin(distance: np.ma.MaskedArray, truth: Truth, threshold: float) -> np.nda
     lowest, best = index.copy(), height.ravel().copy()
     padded = np.pad(height, 1, constant_values=np.inf)
     for i, j in ((i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)):
-        seen = padded[1 + i : 1 + i + shape[0], 1 + j : 1 + j + shape[1]].ravel()
-        better = seen < best
-        lowest[better], best[better] = index[better] + i * shape[1] + j, seen[better]
+        neighbours = padded[1 + i : 1 + i + shape[0], 1 + j : 1 + j + shape[1]].ravel()
+        better = neighbours < best
+        lowest[better], best[better] = index[better] + i * shape[1] + j, neighbours[better]
     while not np.array_equal(lowest[lowest], lowest):  # each pass doubles the length of the path that is followed
         lowest = lowest[lowest]
     arrived = _straight_distances(truth.landscape).ravel() <= threshold
@@ -198,7 +198,7 @@ def view(
     names = [str(of["method"]), *([] if of.get("seed") is None else [f"seed {of['seed']}"])] if of.get("method") else []
     field = psi_landscape(policy, layout, at, per_cell)
     shown = directions(policy, goals_at(truth.points, at), at)
-    seen = View(
+    view = View(
         label=", ".join(names) or target.label,
         env=env.spec.name,
         condition=CONDITIONS.name_of(type(policy.condition)),
@@ -211,11 +211,11 @@ def view(
     )
     count = rollouts_for(env.spec, rollouts)
     if not count:
-        return seen
+        return view
     length = (target.config.episode_length if target.config else None) or env.spec.episode_length
     episodes = tuple(play_toward(env, policy, at, count, length))
     visited = psi_distances(policy, np.concatenate([episode.path for episode in episodes]), at)
-    return replace(seen, episodes=episodes, visited=visited)
+    return replace(view, episodes=episodes, visited=visited)
 
 
 @lru_cache(maxsize=8)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dcp.config import Config, Settings, fields_where
-from dcp.errors import UserError
+from dcp.errors import UserError, is_text, printable
 from dcp.files.run_folder import CONFIG_FILE, METRICS_FILE, PLOTS_DIR, located, read_config_file, read_metrics
 from dcp.files.validation import read_json
 from dcp.lab import paper_values
@@ -265,17 +265,25 @@ def collect(paths: Sequence[str | Path]) -> Collection:
         raise UserError("no runs to read: name run folders, or a folder above them such as runs/")
     folders: dict[Path, Path] = {}  # resolved -> as named: a folder named twice counts once
     loose: dict[Path, Path] = {}
+    unread: list[str] = []
     for path in paths:
         start = located(path)
         if not start.is_dir():
             raise UserError(f"there is no folder {start}: name run folders, or a folder above them such as runs/")
         for folder in _walk(start):
+            if not is_text(str(folder)):
+                unread.append(
+                    f"{printable(str(folder))} is left out: its name has signs that cannot be shown; rename it."
+                )
+                continue
             into = folders if (folder / CONFIG_FILE).is_file() else loose
             into.setdefault(folder.resolve(), folder)
     if not folders and not loose:
+        if unread:
+            raise UserError(unread[0].removesuffix("."))
         raise UserError(f"no run below {', '.join(map(str, paths))}: a run folder has a {CONFIG_FILE} (dcp train)")
     runs = [read_run(folder) for folder in folders.values()]
-    evals, unread = [], []
+    evals = []
     for folder in loose.values():
         records, remarks = read_evals(folder / EVALS_DIR)
         evals += records

@@ -314,8 +314,8 @@ def profile_with_band(
     scores: Scores, levels: np.ndarray, reps: int = 2000
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the profile, its lower and its upper bounds: [levels] each, nan where unknown."""
-    found = bootstrap(partial(performance_profile, levels=levels), scores, reps=reps)
-    profile, low, high = (np.broadcast_to(each, levels.shape) for each in found[:3])
+    profiles = bootstrap(partial(performance_profile, levels=levels), scores, reps=reps)
+    profile, low, high = (np.broadcast_to(each, levels.shape) for each in profiles[:3])
     return profile, low, high
 
 

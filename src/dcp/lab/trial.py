@@ -206,9 +206,9 @@ def arena_for(
     if len(set(seeds)) != len(seeds):
         raise UserError(f"the seeds {' '.join(map(str, seeds))} name a set of episodes twice: name each once")
     own = env is None and not eval_layout and physics in (None, target.physics)
-    wanted = config.devices if config and own else None
-    devices.prepare(wanted, made.spec)
-    count = devices.count_devices(None if devices.shortage(wanted or 1) else wanted, episodes, made.spec)
+    number = config.devices if config and own else None
+    devices.prepare(number, made.spec)
+    count = devices.count_devices(None if devices.shortage(number or 1) else number, episodes, made.spec)
     length = episode_length or (config.episode_length if config else None) or made.spec.episode_length
     require_room(made.spec, episodes, length, NUMBERS + -(-made.spec.action_size // 4))
     return Arena(made, episodes, length, tuple(seeds), count)

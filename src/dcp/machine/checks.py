@@ -48,7 +48,7 @@ def check_algorithm(algorithm: "Algorithm") -> None:
 
 
 def violations(settings: Settings, *, memory: bool = True) -> list[str]:
-    """Return every broken constraint, each with the fix. `memory`: this machine's too, for a run that is to be here."""
+    """Return every broken constraint, each with the fix. `memory`: also check that the run fits into this machine."""
     if problems := type_violations(settings):
         return problems
     names = _unknown_names(settings)
@@ -174,28 +174,28 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     config = Config(**vars(settings))
     chunked, num_envs, length = spec.in_chunks(config.action_chunk), config.num_envs, config.window or 0
     agent = make_agent(config, chunked)
-    known = Learner(config, chunked, agent)
-    wanted, hindsight = known.needs, goals_of(agent)
+    learner = Learner(config, chunked, agent)
+    fields, hindsight = learner.needs, goals_of(agent)
 
     def rows(number: int) -> Transition:
         shape = (number, num_envs)
         sizes = (spec.state_size, spec.action_size, spec.goal_size)
         arrays: list[Any] = [jax.ShapeDtypeStruct((*shape, size), jnp.float32) for size in sizes]
         arrays.append(jax.ShapeDtypeStruct(shape, jnp.int32))
-        arrays.append(jax.ShapeDtypeStruct(shape, bool) if reads_falls(wanted, hindsight) else None)
+        arrays.append(jax.ShapeDtypeStruct(shape, bool) if reads_falls(fields, hindsight) else None)
         return Transition(*arrays)
 
     def pairs(windows: Transition, key: Array) -> Any:
-        return relabel(windows, spec, config.discount, key, wanted, hindsight, config.action_chunk)
+        return relabel(windows, spec, config.discount, key, fields, hindsight, config.action_chunk)
 
     key = jax.eval_shape(lambda: jax.random.key(0))
-    learner, learner_bytes = _learner(known, config, chunked)
+    shapes, learner_bytes = _learner(learner, config, chunked)
     goals = jax.ShapeDtypeStruct((num_envs, spec.goal_size), jnp.float32)
     # XLA's temporaries, by its own account. For each pair of a window's rows two numbers for the occupancy, or a byte
     # for hits; an update keeps tables of [B, B] and what the gradient needs of each layer of each network's passes.
-    table = 2 * _FLOAT if "occupancy" in wanted else 1 if wanted & OF_OUTCOMES else 0
+    table = 2 * _FLOAT if "occupancy" in fields else 1 if fields & OF_OUTCOMES else 0
     noise = num_envs * length * (chunked.action_size + 1)  # the actor's, and the order of the pairs
-    networks = len(learner.params.critic) if isinstance(learner.params.critic, dict) else 1
+    networks = len(shapes.params.critic) if isinstance(shapes.params.critic, dict) else 1
     update = config.batch_size * (8 * config.batch_size + 4 * (networks + 1) * config.width * (config.depth + 1))
     choice = num_envs * (config.pool_size + config.num_candidates * config.repr_dim)  # random scores, candidates' psi
     steps = config.eval_episodes * ((config.episode_length or 0) + 1)
@@ -211,7 +211,7 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _learner(known: Learner, config: Config, spec: EnvSpec) -> tuple[LearnerState, int]:
+def _learner(learner: Learner, config: Config, spec: EnvSpec) -> tuple[LearnerState, int]:
     """Return a learner's shapes and its bytes. Of deep networks of ours two shallow ones are traced, since every four
     layers more take as much: tracing thousands of layers takes minutes."""
 
@@ -223,12 +223,12 @@ def _learner(known: Learner, config: Config, spec: EnvSpec) -> tuple[LearnerStat
         return shapes(Learner(settings, spec, make_agent(settings, spec)))
 
     if config.depth <= MOST_TRACED or config.network not in ("mlp", "residual"):
-        learner = shapes(known)
-        return learner, _bytes(learner)
+        state = shapes(learner)
+        return state, _bytes(state)
     least = 4 + config.depth % 4
-    learner = shallow(least)
-    more = _bytes(shallow(least + 4)) - _bytes(learner)
-    return learner, _bytes(learner) + (config.depth - least) // 4 * more
+    state = shallow(least)
+    more = _bytes(shallow(least + 4)) - _bytes(state)
+    return state, _bytes(state) + (config.depth - least) // 4 * more
 
 
 def _bytes(shapes: Any) -> int:

@@ -32,11 +32,11 @@ def enable_cache(folder: str | Path | None = None) -> Path | None:
     of_jax = jax.config.values.get("jax_compilation_cache_dir")
     if folder is None and of_jax:
         return Path(of_jax)
-    chosen = folder or os.environ.get(VARIABLE) or default_folder()
-    if str(chosen) == OFF:
+    choice = folder or os.environ.get(VARIABLE) or default_folder()
+    if str(choice) == OFF:
         jax.config.update("jax_compilation_cache_dir", None)
         return None
-    path = Path(chosen).expanduser()
+    path = Path(choice).expanduser()
     if not _is_writable(path):
         return None
     if problem := _openness(path):
@@ -117,10 +117,10 @@ def jit(function: Callable[..., Any], **options: Any) -> Any:
 
 def gpu_graphs() -> str:
     """Return the row of GPU_GRAPHS that is in force."""
-    chosen = os.environ.get(GRAPHS_VARIABLE) or "loops"
-    if chosen not in GPU_GRAPHS:
-        raise UserError(f"{GRAPHS_VARIABLE} is {chosen!r}: set it to one of {', '.join(GPU_GRAPHS)}, or unset it")
-    return chosen
+    choice = os.environ.get(GRAPHS_VARIABLE) or "loops"
+    if choice not in GPU_GRAPHS:
+        raise UserError(f"{GRAPHS_VARIABLE} is {choice!r}: set it to one of {', '.join(GPU_GRAPHS)}, or unset it")
+    return choice
 
 
 @cache

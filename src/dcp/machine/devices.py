@@ -97,8 +97,8 @@ def prepare(devices: int | None, spec: EnvSpec) -> None:
 
     A number that the user gave JAX, by its own setting or XLA's flag, is kept.
     """
-    wanted = devices or (cores() if steps_pay_splitting(spec, on_cpu=True) else 1)
-    count = min(wanted, max(cores(), MAX_AUTOMATIC_DEVICES))
+    number = devices or (cores() if steps_pay_splitting(spec, on_cpu=True) else 1)
+    count = min(number, max(cores(), MAX_AUTOMATIC_DEVICES))
     if count <= 1:
         return
     flags = os.environ.get("XLA_FLAGS", "")

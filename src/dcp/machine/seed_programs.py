@@ -9,7 +9,7 @@ With several devices, each trains whole seeds of its own, and nothing passes bet
 """
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import jax
@@ -17,12 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dcp.algorithm import ActingState, Algorithm, RunState
+from dcp.algorithm import Algorithm, RunState
 from dcp.evaluation import Record, evaluation_key, measure, training_scores
 from dcp.learner import LearnerParams, LearnerState
+from dcp.loop import all_finite
 from dcp.machine import compiling
 from dcp.machine.programs import Programs, may_share, same_program
-from dcp.replay import ReplayState, insert
+from dcp.replay import insert
 from dcp.types import Array, Metrics
 
 How = Literal["vmap", "map"]
@@ -71,8 +72,8 @@ def _part_of(tree: Any, place: Array) -> Any:
 
 
 class SeedPrograms:
-    """Run `Programs` with a leading axis of seeds: the state of K seeds in, the next one out. Each seed has the keys of
-    a single run.
+    """Run an algorithm with a leading axis of seeds: the state of K seeds in, the next one out. Each seed has the keys
+    of a single run.
 
     `donate`: calls consume the state that they get. `learner`: how the learner's pass goes over the seeds.
     """
@@ -86,17 +87,15 @@ class SeedPrograms:
         over = devices_for(count)
         devices = tuple(jax.local_devices()[:over]) if over > 1 else ()
         if not may_share(self.algorithm):
-            return _Jitted(self.algorithm, self._donate, devices)
-        return _shared(same_program(self.algorithm), self._donate, devices)
+            return _Jitted(self.algorithm, self._donate, self._learner, devices)
+        return _shared(same_program(self.algorithm), self._donate, self._learner, devices)
 
     def shapes(self) -> RunState:
         """Return the shapes of one seed's run."""
         return Programs(self.algorithm).shapes()
 
     def init(self, seeds: Sequence[int]) -> RunState:
-        jitted, keys = self.jitted(len(seeds)), _splits(jnp.stack([jax.random.key(seed) for seed in seeds]), 3)
-        acting, replay = jitted.init_experience(keys[1])
-        return RunState(jitted.init_learner(keys[0]), acting, replay, keys[2], jnp.zeros((), jnp.int32))
+        return self.jitted(len(seeds)).init(jnp.stack([jax.random.key(seed) for seed in seeds]))
 
     def stack(self, runs: Sequence[RunState]) -> RunState:
         """Stack single-seed runs, on the host or on a device, into one of K seeds."""
@@ -112,23 +111,12 @@ class SeedPrograms:
         return self.jitted(len(run.key)).place(run)
 
     def prefill(self, run: RunState) -> RunState:
-        key, key_collect = _splits(run.key, 2)
-        return self._unroll(run._replace(key=key), key_collect)[0]
+        return self.jitted(len(run.key)).prefill(run)
 
     def iteration(self, run: RunState) -> tuple[RunState, Metrics]:
-        """Return the next state and metrics [K]."""
-        key, key_collect, key_sample, key_update = _splits(run.key, 4)
-        key_window, key_future, key_shuffle = _splits(key_sample, 3)
-        run, acting_metrics = self._unroll(run._replace(key=key), key_collect)
-        jitted = self.jitted(len(key))
-        learn = jitted.learn_vmapped if self._learner == "vmap" else jitted.learn_mapped
-        windows = jitted.windows(run.replay, key_window)
-        learner, metrics = learn(run.learner, windows, key_future, key_shuffle, key_update)
-        return run._replace(learner=learner), metrics | acting_metrics
-
-    def _unroll(self, run: RunState, keys: Array) -> tuple[RunState, Metrics]:
-        acting, replay, metrics = self.jitted(len(keys)).collect(run.learner.params, run.acting, run.replay, keys)
-        return run._replace(acting=acting, replay=replay, unrolls=run.unrolls + 1), metrics
+        """Return the next state and metrics [K], in the order of a single run's."""
+        run, of_updates, of_acting = self.jitted(len(run.key)).iteration(run)
+        return run, of_updates | of_acting
 
     def scores(self, run: RunState, seeds: Sequence[int], index: int) -> list[dict[str, float]]:
         """Evaluate each seed on the same episodes as when it trains alone, for the evaluation of this index."""
@@ -142,7 +130,7 @@ class SeedPrograms:
 
     def finite(self, run: RunState) -> list[bool]:
         """Return, per seed, whether all of the learner's numbers are finite."""
-        return _finite(run.learner).tolist()
+        return jax.vmap(all_finite)(run.learner).tolist()
 
     def one_of(self, run: RunState, place: int) -> RunState:
         """Return one seed's run in the form of a single run."""
@@ -153,49 +141,33 @@ class SeedPrograms:
 
 
 class _Jitted:
-    """Compile each part of an algorithm over K seeds once.
+    """Compile an algorithm's `init`, `prefill`, `iteration` and evaluation over K seeds, each when it is first used.
 
     `devices`: those that divide the seeds evenly; with one or none, JAX's default placement applies.
     """
 
-    def __init__(self, algorithm: Algorithm, donate: bool, devices: tuple[Any, ...] = ()):
-        self.algorithm, self.donate, self.devices = algorithm, donate, devices
+    def __init__(self, algorithm: Algorithm, donate: bool, learner: How, devices: tuple[Any, ...] = ()):
+        self.algorithm, self.donate, self.learner, self.devices = algorithm, donate, learner, devices
 
     @cached_property
     def axes(self) -> RunState:
-        key = jax.eval_shape(lambda: jax.random.key(0))
-        acting, replay = jax.eval_shape(self.algorithm.init_experience, key)
-        return axes(RunState(0, acting, replay, 0, 0))  # pyright: ignore[reportArgumentType]
+        return axes(jax.eval_shape(self.algorithm.init, jax.eval_shape(lambda: jax.random.key(0))))
 
     @cached_property
-    def init_experience(self):
-        parts = (self.axes.acting, self.axes.replay)
-        return self._jit(jax.vmap(self.algorithm.init_experience, out_axes=parts), (0,), parts)
+    def init(self):
+        return self._jit(jax.vmap(self.algorithm.init, out_axes=self.axes), (0,), self.axes)
 
     @cached_property
-    def init_learner(self):
-        return self._jit(jax.vmap(self.algorithm.learner.init), (0,), 0)
+    def prefill(self):
+        def prefill(run: RunState) -> RunState:
+            key, key_collect = _splits(run.key, 2)
+            return self._unroll(run._replace(key=key), key_collect)[0]
+
+        return self._jit(prefill, (self.axes,), self.axes, donate=(0,))
 
     @cached_property
-    def collect(self):
-        acting, replay = self.axes.acting, self.axes.replay
-        return self._jit(self._collect, (0, acting, replay, 0), (acting, replay, 0), donate=(1, 2))
-
-    @cached_property
-    def windows(self):
-        parts = (self.axes.replay, 0)
-        return self._jit(jax.vmap(self.algorithm.windows, in_axes=parts), parts, 0)
-
-    @cached_property
-    def learn_vmapped(self):
-        return self._jit(jax.vmap(self.algorithm.learn), (0, 0, 0, 0, 0), 0, donate=(0,))
-
-    @cached_property
-    def learn_mapped(self):
-        def learn(*inputs: Any) -> tuple[LearnerState, Metrics]:
-            return jax.lax.map(lambda one: self.algorithm.learn(*one), inputs)
-
-        return self._jit(learn, (0, 0, 0, 0, 0), 0, donate=(0,))
+    def iteration(self):
+        return self._jit(self._iteration, (self.axes,), (self.axes, 0, 0), donate=(0,))
 
     @cached_property
     def evaluate(self):
@@ -204,15 +176,28 @@ class _Jitted:
 
         return self._jit(jax.vmap(episodes), (0, 0), 0)
 
-    def _collect(
-        self, params: LearnerParams, acting: ActingState, replay: ReplayState, keys: Array
-    ) -> tuple[ActingState, ReplayState, Metrics]:
-        """Run `Algorithm.collect` for every seed. Rows are inserted outside the vmap, which would turn slices into
+    def _iteration(self, run: RunState) -> tuple[RunState, Metrics, Metrics]:
+        """Do `algorithm.iteration` for every seed."""
+        algorithm = self.algorithm
+        key, key_collect, key_sample, key_update = _splits(run.key, 4)
+        key_window, key_future, key_shuffle = _splits(key_sample, 3)
+        run, acting_metrics = self._unroll(run._replace(key=key), key_collect)
+        windows = jax.vmap(algorithm.windows, in_axes=(self.axes.replay, 0))(run.replay, key_window)
+        inputs = (run.learner, windows, key_future, key_shuffle, key_update)
+        if self.learner == "vmap":
+            learner, metrics = jax.vmap(algorithm.learn)(*inputs)
+        else:
+            learner, metrics = jax.lax.map(lambda one: algorithm.learn(*one), inputs)
+        return run._replace(learner=learner), metrics, acting_metrics
+
+    def _unroll(self, run: RunState, keys: Array) -> tuple[RunState, Metrics]:
+        """Do `Algorithm.collect` for every seed. Rows are inserted outside the vmap, which would turn slices into
         scatters."""
         axes = self.axes.acting
         unroll = jax.vmap(self.algorithm.unroll, in_axes=(0, axes, 0), out_axes=(axes, 0, 0))
-        acting, rows, metrics = unroll(params, acting, keys)
-        return acting, insert(replay, rows, axis=1), metrics
+        acting, rows, metrics = unroll(run.learner.params, run.acting, keys)
+        replay = insert(run.replay, rows, axis=1)
+        return run._replace(acting=acting, replay=replay, unrolls=run.unrolls + 1), metrics
 
     def place(self, run: RunState) -> RunState:
         """Copy each seed's arrays to its device. The copies may be donated."""
@@ -225,13 +210,12 @@ class _Jitted:
     def _mesh(self) -> Mesh | None:
         return Mesh(list(self.devices), (AXIS,)) if len(self.devices) > 1 else None
 
-    def _jit(self, function: Any, given: tuple[Any, ...], back: Any, donate: tuple[int, ...] = ()) -> Any:
-        """Compile a function. `given` and `back` mark, like `axes`, arguments and results with the axis of seeds."""
+    def _jit(self, function: Any, inputs: Any, outputs: Any, donate: tuple[int, ...] = ()) -> Any:
+        """Compile a function. `inputs` and `outputs` mark, like `axes`, what has an axis of seeds."""
         if self._mesh:
-            specs = {"in_specs": _specs(given), "out_specs": _specs(back)}
+            specs = {"in_specs": _specs(inputs), "out_specs": _specs(outputs)}
             function = jax.shard_map(function, mesh=self._mesh, check_vma=False, **specs)
-        donated = donate if self.donate else ()
-        return compiling.jit(function, donate_argnums=donated)
+        return compiling.jit(function, donate_argnums=donate if self.donate else ())
 
 
 _shared = lru_cache(maxsize=4)(_Jitted)  # groups that differ only in seeds or budget share programs
@@ -250,17 +234,6 @@ def _specs(axes: Any) -> Any:
     return jax.tree.map(lambda axis: PartitionSpec(*[AXIS] * (axis == 0)), axes, is_leaf=lambda axis: axis is None)
 
 
-@jax.jit
-def _finite(learner: LearnerState) -> Array:
-    leaves = [jnp.isfinite(leaf).reshape(leaf.shape[0], -1).all(axis=1) for leaf in jax.tree.leaves(learner)]
-    return jnp.stack(leaves).all(axis=0)
-
-
 def _splits(keys: Array, number: int) -> tuple[Array, ...]:
     """Split keys [K] into `number` arrays [K], each seed's key as in a single run."""
-    return tuple(jnp.moveaxis(_split(keys, number), 1, 0))
-
-
-@partial(jax.jit, static_argnums=1)
-def _split(keys: Array, number: int) -> Array:
-    return jax.vmap(lambda key: jax.random.split(key, number))(keys)
+    return tuple(jnp.moveaxis(jax.vmap(lambda key: jax.random.split(key, number))(keys), 1, 0))

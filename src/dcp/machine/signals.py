@@ -67,9 +67,10 @@ def end_at_once(number: signal.Signals) -> None:
     for clean_up in CLEAN_UPS:
         with suppress(Exception):
             clean_up()
-    shown = "\x1b[?25h\r\n" if sys.stderr is not None and sys.stderr.isatty() else ""  # a progress bar hides the cursor
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    show_cursor = "\x1b[?25h\r\n" if is_terminal else ""  # a progress bar hides it
     with suppress(OSError):
-        os.write(2, f"{shown}dcp: stopped\n".encode())
+        os.write(2, f"{show_cursor}dcp: stopped\n".encode())
     os._exit(EXIT_INTERRUPTED)
 
 

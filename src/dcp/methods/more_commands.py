@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from dcp.errors import UserError
 from dcp.interfaces import Representation
-from dcp.methods.commands import Pool, PoolState, spread
+from dcp.methods.commands import FinalGoal, Pool, PoolState, spread
 from dcp.methods.scores import TINY, in_spreads
 from dcp.types import Array, EnvSpec, Metrics
 
@@ -170,10 +170,8 @@ class Frontier(Pool):
 
 
 @dataclass(frozen=True)
-class SingleGoal:
+class SingleGoal(FinalGoal):
     """Ask for one hard goal in every episode, as SGCRL does: the maze's goal that is farthest from the start."""
-
-    has_pool: ClassVar[bool] = False
 
     goal: Sequence[float] | None = None  # [G] or its first coordinates; None: the farthest, by the way through the maze
 
@@ -192,14 +190,8 @@ class SingleGoal:
             )
         return replace(self, goal=tuple(float(x) for x in maze.farthest_goal()))
 
-    def init(self, achieved: Array, goal: Array, seed_states: Array | None = None) -> tuple[()]:
-        return ()
-
     def step(
         self, state: tuple[()], achieved: Array, goal: Array, representation: Representation, key: Array
     ) -> tuple[tuple[()], Array]:
         assert self.goal is not None
         return (), goal.at[:, : len(self.goal)].set(jnp.asarray(self.goal, goal.dtype))
-
-    def metrics(self, state: tuple[()], achieved: Array, goal: Array) -> Metrics:
-        return {}

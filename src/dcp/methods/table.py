@@ -21,6 +21,7 @@ from dcp.interfaces import (
     goals_of,
     needs,
     needs_embedding,
+    part_for_task,
     representation_of,
 )
 from dcp.methods.commands import FinalGoal, PooledSubgoal
@@ -127,11 +128,11 @@ assert [table.kind for table in (CRITICS, COMMANDS, CONDITIONS, NETWORKS)] == li
 
 def named_parts(settings: Settings) -> dict[str, Any]:
     """Return the row or class of each part of the agent: the config's, else its method's."""
-    chosen = {kind: getattr(settings, kind) for kind in (*PARTS, "actor_goal")}
-    if all(chosen[kind] is not None for kind in PARTS) and settings.method not in METHODS:
-        return {**chosen, "actor_goal": chosen["actor_goal"] or "commanded"}  # the method's name is only a label
+    parts = {kind: getattr(settings, kind) for kind in (*PARTS, "actor_goal")}
+    if all(parts[kind] is not None for kind in PARTS) and settings.method not in METHODS:
+        return {**parts, "actor_goal": parts["actor_goal"] or "commanded"}  # the method's name is only a label
     method = METHODS.find(settings.method)
-    return {kind: getattr(method, kind) if chosen[kind] is None else chosen[kind] for kind in chosen}
+    return {kind: getattr(method, kind) if parts[kind] is None else parts[kind] for kind in parts}
 
 
 def make_part(kind: str, settings: Settings) -> Any:
@@ -168,12 +169,8 @@ def make_agent(settings: Settings, spec: EnvSpec) -> Agent:
 
 def for_task(agent: Agent, spec: EnvSpec, episode_length: int | None = None) -> Agent:
     """Return the agent whose critic, command and condition have filled in defaults that depend on the task."""
-
-    def filled(part: Any) -> Any:
-        fill_in = getattr(part, "for_task", None)
-        return part if fill_in is None else fill_in(spec, episode_length or spec.episode_length)
-
-    parts = {kind: filled(getattr(agent, kind)) for kind in ("critic", "command", "condition")}
+    length = episode_length or spec.episode_length
+    parts = {kind: part_for_task(getattr(agent, kind), spec, length) for kind in ("critic", "command", "condition")}
     return _of_its_size(agent._replace(**parts), spec)
 
 

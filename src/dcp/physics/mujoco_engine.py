@@ -100,12 +100,12 @@ class MujocoEngine:
         self, state: MujocoState, control: Array, factors: Array | None = None, mocap: Array | None = None
     ) -> MujocoState:
         """factors [groups of `varied`]; mocap [M, 7]: where mocap bodies are from now on, place and quaternion"""
-        given = {name: value for name, value in (("factors", factors), ("mocap", mocap)) if value is not None}
+        present = {name: value for name, value in (("factors", factors), ("mocap", mocap)) if value is not None}
 
         def advance(exact: Any, control: Any, *optional: Any) -> dict[str, np.ndarray]:
-            return self._advance(exact, control, **dict(zip(given, optional, strict=True)))
+            return self._advance(exact, control, **dict(zip(present, optional, strict=True)))
 
-        return self._call(advance, state.exact, control, *given.values())
+        return self._call(advance, state.exact, control, *present.values())
 
     def _call(self, function: Callable[..., Any], *inputs: Array) -> MujocoState:
         from brax.base import Motion, Transform

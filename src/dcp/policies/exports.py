@@ -62,9 +62,9 @@ def load_exported(path: str | Path) -> ExportedPolicy:
         checked(policy.about, About)  # numpy_policy.py cannot do it, because a robot has only NumPy
         # One step checks that the sizes match the metadata, and compiles what compiles at the first call.
         action = policy.infer(np.zeros(policy.state_size, np.float32), np.zeros(policy.goal_size, np.float32))
-        wanted = (policy.action_chunk * policy.action_size,)
-        if action.shape != wanted:
-            raise ValueError(f"its action has shape {action.shape}, not {wanted}")
+        shape = (policy.action_chunk * policy.action_size,)
+        if action.shape != shape:
+            raise ValueError(f"its action has shape {action.shape}, not {shape}")
         return policy
     except UserError:
         raise

@@ -22,7 +22,7 @@ from dcp.errors import UserError
 from dcp.files import write_whole
 from dcp.interfaces import Condition, Critic, Network, Problem, Representation, representation_of
 from dcp.networks import in_task_units, scaled_goal, scaled_state
-from dcp.types import Array, EnvSpec, Params
+from dcp.types import Array, EnvSpec, Params, named_arrays
 
 PolicyState = Any
 _FIXED = ["spec", "network", "critic", "condition", "action_chunk"]  # static fields of a policy as a program's argument
@@ -159,12 +159,3 @@ def checksum(metadata: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> s
         digest.update(json.dumps([name, str(array.dtype), array.shape]).encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
-
-
-def named_arrays(tree: Params) -> dict[str, Any]:
-    """Flatten a tree to names: {"actor": {"out": {"bias": b}}} -> {"actor/out/bias": b}."""
-    return {array_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
-
-
-def array_name(path: Any) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator="/")

@@ -28,13 +28,11 @@ from dcp.policies.policy import (
     METADATA_KEY,
     POLICY_SCHEMA_VERSION,
     DeployedPolicy,
-    array_name,
     checksum,
     deployed_params,
-    named_arrays,
 )
 from dcp.policies.policy import save_policy as save_policy
-from dcp.types import EnvSpec, Params
+from dcp.types import EnvSpec, Params, array_name, named_arrays
 
 MOST_BYTES = 2**31  # of a policy file
 _DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "bool": "BOOL"}
@@ -248,11 +246,11 @@ def _matching(spec: EnvSpec, parts: dict[str, Any], arrays: dict[str, _Array], c
     actor, params = _shapes(spec, *(parts[kind] for kind in KINDS), chunk)
     scale = jax.eval_shape(lambda: init_scale("running", spec)) if scaled else ()
     stored = dict(arrays)
-    wanted, wrong = {}, []
+    of_parts, wrong = {}, []
     for critic_params in (deployed_params(parts["critic"], params), params):
         like = {"actor": actor, "critic": critic_params, "scale": scale}
-        wanted = {name: (leaf.shape, _DTYPES.get(str(leaf.dtype))) for name, leaf in named_arrays(like).items()}
-        wrong = [name for name in sorted(wanted.keys() | stored.keys()) if wanted.get(name) != stored.get(name)]
+        of_parts = {name: (leaf.shape, _DTYPES.get(str(leaf.dtype))) for name, leaf in named_arrays(like).items()}
+        wrong = [name for name in sorted(of_parts.keys() | stored.keys()) if of_parts.get(name) != stored.get(name)]
         if not wrong:
             return like
-    raise ValueError(f"array {wrong[0]} is {stored.get(wrong[0])}, not {wanted.get(wrong[0])}")
+    raise ValueError(f"array {wrong[0]} is {stored.get(wrong[0])}, not {of_parts.get(wrong[0])}")

@@ -69,8 +69,8 @@ def vector(name: str, value: Any, size: int | None) -> np.ndarray:
     except (TypeError, ValueError, OverflowError) as error:
         raise Fault(f"{name} gave a {type(value).__name__} that is not a list of numbers: return one array") from error
     if numbers.ndim != 1 or (size is not None and len(numbers) != size):
-        wanted = "one row of numbers" if size is None else f"{size} numbers"
-        raise Fault(f"{name} gave shape {numbers.shape}, not {wanted}: check what it returns and in which order")
+        shape = "one row of numbers" if size is None else f"{size} numbers"
+        raise Fault(f"{name} gave shape {numbers.shape}, not {shape}: check what it returns and in which order")
     return numbers
 
 

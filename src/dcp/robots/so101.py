@@ -200,9 +200,9 @@ def step_of_tool(
     weights = xp.asarray([1.0, 1.0, 1.0, TILT_WEIGHT, TILT_WEIGHT])
     rows = weights[:, None] * xp.concatenate([jacobian[:3], TILT_LENGTH * jacobian[3:5]])  # [5, 5]
     error = weights * error
-    wanted = q + _least_squares(rows, error, xp)
-    within = xp.clip(wanted, xp.asarray(LOW[:5]), xp.asarray(HIGH[:5]))
-    free = within == wanted
+    target = q + _least_squares(rows, error, xp)
+    within = xp.clip(target, xp.asarray(LOW[:5]), xp.asarray(HIGH[:5]))
+    free = within == target
     stopped = xp.where(free, 0.0, within - q)
     counts = xp.where(xp.all(free), 1.0, xp.asarray([1.0, 1.0, 1.0, 0.0, 0.0]))  # without the tilt, if one stops
     others = _least_squares(counts[:, None] * rows * free[None], counts * (error - rows @ stopped), xp)

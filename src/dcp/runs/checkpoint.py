@@ -36,6 +36,7 @@ from dcp.config import Config, cores
 from dcp.errors import UserError
 from dcp.loop import HostState
 from dcp.machine.devices import flags_besides_ours
+from dcp.types import named_arrays
 
 CHECKPOINT_SCHEMA_VERSION = 2
 ARRAYS_FILE, RECORD_FILE, SUMS_FILE = "state.npz", "checkpoint.json", "SHA256SUMS"
@@ -102,7 +103,7 @@ class Saver:
 
     def _copied(self, run: RunState) -> dict[str, np.ndarray]:
         """Return a host copy of every array by its path in the tree: the next unroll reuses the originals' memory."""
-        for name, leaf in named_arrays(run).items():
+        for name, leaf in stored_arrays(run).items():
             plain = jax.random.key_data(leaf) if _is_key(leaf) else leaf
             if name not in self._copies:
                 self._copies[name] = np.empty(plain.shape, plain.dtype)
@@ -204,10 +205,9 @@ def _processor() -> str:
 # The arrays and the files.
 
 
-def named_arrays(run: RunState) -> dict[str, Any]:
-    """Return the arrays of a run by their paths, such as replay/rows/state, without empty ones."""
-    leaves = jax.tree_util.tree_leaves_with_path(run)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves if leaf.size}
+def stored_arrays(run: RunState) -> dict[str, Any]:
+    """Return the arrays of a run by name, such as replay/rows/state, without empty ones."""
+    return {name: leaf for name, leaf in named_arrays(run).items() if leaf.size}
 
 
 def describe(leaf: Any) -> str:

@@ -31,7 +31,7 @@ from dcp.files import (
 )
 from dcp.loop import Budget, Row
 from dcp.policies.policy import DeployedPolicy, save_policy
-from dcp.runs.checkpoint import machine, versions
+from dcp.runs.checkpoint import Saver, machine, versions
 
 if TYPE_CHECKING:
     from dcp.runs.tracking import Sink
@@ -115,22 +115,30 @@ def open_lock(path: Path, flags: int) -> int:
     return descriptor
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class RunFolder:
-    """Hold a run folder that this process may write to until `lock` is released."""
+    """Write a run's config, rows, policies and checkpoints to its folder, and its rows to the loggers of its user.
+
+    This process may write here until `lock` is released.
+    """
 
     path: Path
     config: Config  # resolved
     lock: FolderLock
     earlier: tuple[Budget, ...] = ()  # budgets before it was raised
+    resumed: bool = False
+    tracking: Tracking = Tracking()  # noqa: RUF009
+    keep_policies: bool = False  # the policy of every evaluation
+    rows: list[Row] = field(default_factory=list)  # of metrics.csv
+
+    def __post_init__(self) -> None:
+        self.saver = Saver(self.path / CHECKPOINTS_DIR, self.config, self.lock.is_held)
+        self._sinks: list[Sink] = []
+        self._note: Callable[[str], None] | None = None
 
     @property
     def metrics(self) -> Path:
         return self.path / METRICS_FILE
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / CHECKPOINTS_DIR
 
     @property
     def fault(self) -> Path:
@@ -142,67 +150,48 @@ class RunFolder:
         content |= {"versions": versions(), "machine": machine()}
         write_whole(self.path / CONFIG_FILE, json.dumps(content, indent=2).encode())
 
-    def save_policy(self, policy: DeployedPolicy, row: dict[str, Any], keep: bool = False) -> None:
-        """Write the current policy. `keep`: also write a copy without psi_sa that later evaluations do not replace."""
-        self.lock.require()  # otherwise a moved folder would be recreated here
-        names = ("env", "eval_env", "fidelity", "physics", "method", "seed")
-        about = {name: getattr(self.config, name) for name in names}
-        about["env_steps"] = row["env_steps"]
-        save_policy(self.path / POLICY_FILE, policy, about)
-        if keep:
-            name = f"{int(row['env_steps']):012d}.safetensors"
-            save_policy(self.path / POLICIES_DIR / name, policy.without_critic(), about)
-
     def save_fault(self, fault: dict[str, Any]) -> Path:
         self.lock.require()
         write_whole(self.fault, json.dumps({"schema_version": SCHEMA_VERSION, **fault}, indent=2).encode())
         return self.fault
 
-    def keep(self) -> None:
-        """Remove the run that this one replaced, because this one has a result."""
-        if (self.path / REPLACED_DIR).is_dir():
-            from dcp.runs.replaced_run import drop_replaced
-
-            drop_replaced(self.path)
-
-
-@dataclass
-class Results:
-    """Write a run's config, rows and policies to its folder, and its rows to the loggers that are asked for."""
-
-    folder: RunFolder
-    resumed: bool
-    tracking: Tracking = Tracking()  # noqa: RUF009
-    keep_policies: bool = False  # the policy of every evaluation
-    rows: list[Row] = field(default_factory=list)
-    _sinks: "list[Sink]" = field(default_factory=list)
-    _note: Callable[[str], None] | None = None
-
     def begin(self, rows: Sequence[Row], note: Callable[[str], None]) -> None:
         """Write the config and metrics.csv, and open the sinks. `rows`: those of a resumed run."""
         if self.resumed:
-            self.folder.save_config()  # with the current budget
-            self.folder.fault.unlink(missing_ok=True)  # of an earlier process
+            self.save_config()  # with the current budget
+            self.fault.unlink(missing_ok=True)  # of an earlier process
         self._note, self.rows = note, list(rows)
         self._write_all(self.rows)  # whatever an earlier process left there
         if self.tracking.loggers:
             from dcp.runs.tracking import make_sinks
 
-            self._sinks = make_sinks(self.folder.path, self.folder.config, self.tracking, self.rows)
+            self._sinks = make_sinks(self.path, self.config, self.tracking, self.rows)
 
     def add(self, policy: DeployedPolicy, row: Row) -> None:
-        """Write the row to metrics.csv, at once, and then its policy."""
-        self.folder.lock.require()  # another run may have this path by now
+        """Write the row to metrics.csv, at once, and then its policy. The run that this one replaced can go then."""
+        self.lock.require()  # another run may have this path by now
         if self.rows and self._fill(row):
-            with self.folder.metrics.open("ab") as file:
+            with self.metrics.open("ab") as file:
                 file.write(_as_csv([[row[name] for name in self.rows[0]]]))
         else:
             self._write_all([*self.rows, row])
-        self.folder.save_policy(policy, row, self.keep_policies)
-        self.folder.keep()
+        self._save_policy(policy, row)
+        if (self.path / REPLACED_DIR).is_dir():
+            from dcp.runs.replaced_run import drop_replaced
+
+            drop_replaced(self.path)
         self.rows.append(row)
         for sink in self._sinks:
             sink.write(row)
+
+    def _save_policy(self, policy: DeployedPolicy, row: Row) -> None:
+        """Write the current policy, and with `keep_policies` a copy without psi_sa that no later one replaces."""
+        names = ("env", "eval_env", "fidelity", "physics", "method", "seed")
+        about = {name: getattr(self.config, name) for name in names} | {"env_steps": row["env_steps"]}
+        save_policy(self.path / POLICY_FILE, policy, about)
+        if self.keep_policies:
+            name = f"{int(row['env_steps']):012d}.safetensors"
+            save_policy(self.path / POLICIES_DIR / name, policy.without_critic(), about)
 
     def _fill(self, row: Row) -> bool:
         """Give all rows the same columns, with nan where one has none; return whether only the new row changed.
@@ -221,21 +210,26 @@ class Results:
     def _write_all(self, rows: Sequence[Row]) -> None:
         columns = list(rows[0]) if rows else []
         lines = [columns, *([row[name] for name in columns] for row in rows)] if rows else []
-        write_whole(self.folder.metrics, _as_csv(lines))
+        write_whole(self.metrics, _as_csv(lines))
 
     def close(self) -> None:
-        while self._sinks:
-            self._sinks.pop().close()
+        """Finish what is being written, however the run ended."""
+        try:
+            while self._sinks:
+                self._sinks.pop().close()
+        finally:
+            self.saver.close()
 
-    def leave(self, last: int | None) -> None:
-        """Remove the folder if it holds no result. `last`: environment steps at the newest checkpoint."""
-        if not (self.is_worth_keeping(last) or self.folder.fault.exists()):
+    def leave(self) -> None:
+        """Remove the folder if it holds no result."""
+        if not (self.is_worth_keeping or self.fault.exists()):
             from dcp.runs.replaced_run import discard
 
-            discard(self.folder)
+            discard(self)
 
-    def is_worth_keeping(self, last: int | None) -> bool:
-        return bool(self.rows) or self.resumed or last is not None
+    @property
+    def is_worth_keeping(self) -> bool:
+        return bool(self.rows) or self.resumed or self.saver.last is not None
 
 
 def _as_csv(lines: Iterable[Iterable[object]]) -> bytes:
@@ -252,13 +246,13 @@ def holds_run(path: Path) -> bool:
         return False
 
 
-def claim(runs_dir: str | Path, config: Config, overwrite: bool = False) -> RunFolder:
-    """Create and lock the folder of this resolved config, and write config.json."""
+def claim(runs_dir: str | Path, config: Config, overwrite: bool = False, **outputs: Any) -> RunFolder:
+    """Create and lock the folder of this resolved config, and write config.json. `outputs`: see `RunFolder`."""
     path = Path(runs_dir) / config.run_path
     try:
         path.mkdir(parents=True, exist_ok=True)
         require_no_links_out(path)
-        folder = RunFolder(path, config, FolderLock(path))
+        folder = RunFolder(path, config, FolderLock(path), **outputs)
         try:
             if any(entry.name != LOCK_FILE for entry in path.iterdir()):  # of an earlier run, or its user's
                 from dcp.runs.replaced_run import make_way

@@ -6,9 +6,10 @@ A run whose budget was raised keeps its planned evaluations; further ones follow
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from dcp.algorithm import Algorithm
-from dcp.config import Config, Tracking
+from dcp.config import Config, Tracking, fields_where
 from dcp.errors import UserError, shown
 from dcp.files import require_no_links_out
 from dcp.loop import Budget, OnEval, iterations_of
@@ -16,7 +17,7 @@ from dcp.machine import compiling
 from dcp.named_code import only_allowed, require_allowed
 from dcp.runs.checkpoint import Cadence
 from dcp.runs.display import DisplayKind
-from dcp.runs.folder import FolderLock, Results, RunFolder
+from dcp.runs.folder import FolderLock, RunFolder
 from dcp.runs.replaced_run import finish_replacing
 from dcp.runs.run_status import UNSPLIT, read_plan
 from dcp.runs.stopping import StopRequest
@@ -47,7 +48,7 @@ def resume(
     compiling.enable_cache(cache)
     tracking = installed(tracking or Tracking(tensorboard=tensorboard, wandb=wandb))
     with StopRequest() as stop:
-        folder = reopen(run, steps)
+        folder = reopen(run, steps, tracking=tracking, keep_policies=keep_policies)
         try:
             if algorithm is None:
                 require_allowed(folder.config.code, code)
@@ -58,11 +59,10 @@ def resume(
         except BaseException:
             folder.lock.release()
             raise
-        results = Results(folder, True, tracking, keep_policies)
-        return FolderSession(folder.config, algorithm, on_eval, display, stop, results, cadence).train()
+        return FolderSession(folder.config, algorithm, on_eval, display, stop, folder, cadence).train()
 
 
-def reopen(path: str | Path, steps: int | None = None) -> RunFolder:
+def reopen(path: str | Path, steps: int | None = None, **outputs: Any) -> RunFolder:
     """Lock the folder of a run to resume, with a raised budget if `steps` is larger (`save_config` stores it)."""
     path = Path(path)
     read_plan(path)  # refuses a folder that holds no run
@@ -82,7 +82,7 @@ def reopen(path: str | Path, steps: int | None = None) -> RunFolder:
     except BaseException:
         lock.release()
         raise
-    return RunFolder(path, config, lock, earlier)
+    return RunFolder(path, config, lock, earlier, resumed=True, **outputs)
 
 
 def raised(config: Config, earlier: tuple[Budget, ...], steps: int) -> tuple[Config, tuple[Budget, ...]]:
@@ -102,7 +102,7 @@ def require_same_algorithm(algorithm: Algorithm, folder: RunFolder) -> Algorithm
     """Return the algorithm with the run's config; refuse one with other environments or parts than the run's."""
     same = replace(algorithm, config=folder.config)  # its config now names its own parts, if they are others
     has = {name: getattr(same.config, name) for name in algorithm.decided | same.decided}
-    has |= {name: getattr(algorithm.config, name) for name in ("env", "eval_env", "fidelity", "randomize", "control")}
+    has |= {name: getattr(algorithm.config, name) for name in fields_where(of_env=True)}
     stored = {name: getattr(folder.config, name) for name in sorted(has)}
     names = [name for name in stored if has[name] != stored[name]]
     names = [name for name in names if stored[name] not in (None, {})] or names  # None: as the method has it

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 import shlex
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
@@ -31,20 +32,20 @@ from dcp.runs.checkpoint import (
     RECORD_FILE,
     SUMS_FILE,
     DamagedError,
-    Saver,
     checkpoints,
     describe,
     machine,
-    named_arrays,
     remove_checkpoint,
     remove_drafts,
+    stored_arrays,
     sums,
     versions,
 )
-from dcp.runs.folder import LOCK_FILE, Results, open_lock
+from dcp.runs.folder import LOCK_FILE, RunFolder, open_lock
+from dcp.types import array_name
 
 UNSPLIT = "off"  # the value of split_batches before config.json stored it
-POOL = "acting/command/pool"  # the name of the command's array
+_POOL = re.compile(r"acting/command/(\w+/)*pool")  # a command's pool, or that of a state inside its own
 # A change of these may change rounding: libraries, the processor with its cores, settings of XLA and JAX.
 _DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores"}
 _FLAGS = ("xla_flags", "libtpu_init_args")
@@ -246,25 +247,25 @@ def read_pool(folder: Path) -> np.ndarray | None:
     """Return the pool [P, G] of a run folder's newest readable checkpoint; None if there is none."""
     for path in checkpoints(folder / CHECKPOINTS_DIR):
         try:
-            if POOL in read_record(path).get("arrays", {}):
-                return read_arrays(path, [POOL])[POOL]
+            if name := next(filter(_POOL.fullmatch, read_record(path).get("arrays", {})), None):
+                return read_arrays(path, [name])[name]
         except DamagedError:
             continue
     return None
 
 
 def load_latest(
-    folder: Path, config: Config, shapes: RunState, saver: Saver, note: Callable[[str], None]
+    run: RunFolder, shapes: RunState, points: list[int], note: Callable[[str], None]
 ) -> tuple[RunState, HostState] | None:
-    """Load a run folder's newest checkpoint, or the one before it if that is damaged. -> None if there is none
+    """Load a run's newest checkpoint, or the one before it if that is damaged. -> None if there is none
 
-    `note` is called with what the run's owner should know.
+    `points`: the iterations done at each evaluation. `note` is called with what the run's owner should know.
     """
-    remove_drafts(folder / CHECKPOINTS_DIR)
+    remove_drafts(run.saver.folder)
     damaged = []
-    for path in checkpoints(folder / CHECKPOINTS_DIR):
+    for path in checkpoints(run.saver.folder):
         try:
-            checkpoint = load(path, config, shapes)
+            checkpoint = load(path, run.config, shapes)
         except DamagedError as damage:
             note(f"The checkpoint {path} is damaged ({damage}): trying the one before it.")
             damaged.append(path)
@@ -272,7 +273,8 @@ def load_latest(
         for path_of_damaged in damaged:  # it would block later checkpoints
             remove_checkpoint(path_of_damaged)
         record = read_record(path)
-        saver.last = record["env_steps"]
+        _require_planned(checkpoint[1], run, points)
+        run.saver.last = record["env_steps"]
         then, now = {**record["versions"], **record["machine"]}, {**versions(), **machine()}
         changed = [name for name in now if name in _DECIDE_BITS and then.get(name, now[name]) != now[name]]
         if changed:
@@ -281,9 +283,9 @@ def load_latest(
         return checkpoint
     if damaged:
         raise UserError(
-            f"every checkpoint of {folder} is damaged: restore one from a copy, or begin again with --overwrite"
+            f"every checkpoint of {run.path} is damaged: restore one from a copy, or begin again with --overwrite"
         )
-    note(f"{folder} has no checkpoint yet: beginning again.")
+    note(f"{run.path} has no checkpoint yet: beginning again.")
     return None
 
 
@@ -302,15 +304,15 @@ def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, HostSt
     """
     verify(path)
     record = _record_of_this_run(path, read_record(path), config)
-    wanted = {name: describe(leaf) for name, leaf in named_arrays(shapes).items()}
-    for name in sorted(wanted.keys() | record["arrays"].keys()):
-        if wanted.get(name) != record["arrays"].get(name):
+    expected = {name: describe(leaf) for name, leaf in stored_arrays(shapes).items()}
+    for name in sorted(expected.keys() | record["arrays"].keys()):
+        if expected.get(name) != record["arrays"].get(name):
             raise UserError(
                 f"{path} holds {name} as {record['arrays'].get(name)}, where this version of dcp has "
-                f"{wanted.get(name)}: continue the run with the dcp that began it ({record['versions'].get('dcp')})"
+                f"{expected.get(name)}: continue the run with the dcp that began it ({record['versions'].get('dcp')})"
             )
-    arrays = read_arrays(path, wanted)
-    if {name: describe(array) for name, array in arrays.items()} != wanted:
+    arrays = read_arrays(path, expected)
+    if {name: describe(array) for name, array in arrays.items()} != expected:
         raise UserError(f"{path} holds other arrays than its {RECORD_FILE} says: use a checkpoint that dcp wrote")
     if "unrolls" in arrays and int(arrays["unrolls"]) != record["unrolls"]:
         raise UserError(
@@ -321,7 +323,7 @@ def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, HostSt
     def leaf(path: Any, shape: Any) -> Any:
         if not shape.size:
             return jnp.zeros(shape.shape, shape.dtype)
-        array = arrays[jax.tree_util.keystr(path, simple=True, separator="/")]
+        array = arrays[array_name(path)]
         is_key = jnp.issubdtype(shape.dtype, jax.dtypes.prng_key)
         return jax.random.wrap_key_data(jnp.array(array)) if is_key else array
 
@@ -363,13 +365,12 @@ def _disagreement(record: dict[str, Any], config: Config) -> str | None:
     return None
 
 
-def require_planned(host: HostState, config: Config, points: list[int], folder: Path) -> None:
-    """Refuse a checkpoint whose number of evaluations does not match its unrolls: the run would never end.
-    `points`: the iterations done at each evaluation."""
-    done = host.unrolls - config.num_prefill_unrolls
+def _require_planned(host: HostState, run: RunFolder, points: list[int]) -> None:
+    """Refuse a checkpoint whose number of evaluations does not match its unrolls: the run would never end."""
+    done = host.unrolls - run.config.num_prefill_unrolls
     if not bisect_left(points, done) <= len(host.rows) <= bisect_right(points, done):
         raise UserError(
-            f"the checkpoint of {folder} has {len(host.rows)} evaluations after {host.unrolls} unrolls, which its "
+            f"the checkpoint of {run.path} has {len(host.rows)} evaluations after {host.unrolls} unrolls, which its "
             "config does not plan: use a checkpoint that dcp wrote"
         )
 
@@ -379,21 +380,18 @@ def require_planned(host: HostState, config: Config, points: list[int], folder: 
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
-def explained(error: BaseException, results: Results, last: int | None) -> str | None:
-    """Return a sentence why a run ended if neither its user nor a bug ended it, else None.
-
-    `last`: environment steps at the newest checkpoint.
-    """
-    folder = results.folder
-    kept = f"the checkpoint at {last:,} steps is kept" if last is not None else "there was no checkpoint yet"
+def explained(error: BaseException, folder: RunFolder) -> str | None:
+    """Return a sentence why a run ended if neither its user nor a bug ended it, else None."""
+    last = folder.saver.last  # environment steps at the newest checkpoint
+    rest = f"the checkpoint at {last:,} steps is kept" if last is not None else "there was no checkpoint yet"
     if isinstance(error, NotFiniteError):
         see = ""
         with suppress(OSError, RunError):  # on a full disk, or in a folder that was moved, only the sentence is left
             see = f"see {folder.save_fault({**error.as_json(), 'last_checkpoint': last})}; "
-        return f"{error}: {see}{kept}; try a lower learning rate or a larger batch in a new run"
+        return f"{error}: {see}{rest}; try a lower learning rate or a larger batch in a new run"
     if isinstance(error, WorkerError):
-        again = f"`{resume_command(folder.path)}`" if results.is_worth_keeping(last) else "it again"
-        return f"{error}: {kept}; repair that and run {again}"
+        again = f"`{resume_command(folder.path)}`" if folder.is_worth_keeping else "it again"
+        return f"{error}: {rest}; repair that and run {again}"
     if isinstance(error, Exception) and (lost := folder.lock.lost()):  # whichever write failed
         return lost
     if not isinstance(error, OSError) or error.errno is None:
@@ -402,6 +400,6 @@ def explained(error: BaseException, results: Results, last: int | None) -> str |
     if not is_ours and error.errno not in _WRITING:
         return None
     reason = f"cannot write to {folder.path} ({os.strerror(error.errno)})"
-    if not results.is_worth_keeping(last):
+    if not folder.is_worth_keeping:
         return f"{reason}: nothing was kept; repair that and run it again"
-    return f"{reason}: {kept}; repair that and run `{resume_command(folder.path)}`"
+    return f"{reason}: {rest}; repair that and run `{resume_command(folder.path)}`"

@@ -27,13 +27,12 @@ from dcp.machine.programs import on_devices
 from dcp.machine.seed_programs import SeedPrograms, devices_for, keep
 from dcp.named_code import require_allowed
 from dcp.policies.policy import DeployedPolicy
-from dcp.runs import run_status
-from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
+from dcp.runs.checkpoint import Cadence, CheckpointTimer
 from dcp.runs.display import Display, DisplayKind, Progress, make_display
-from dcp.runs.folder import Results, claim, holds_run
+from dcp.runs.folder import RunFolder, claim, holds_run
 from dcp.runs.replaced_run import discard
 from dcp.runs.resuming import reopen
-from dcp.runs.run_status import budget_to_resume_with, explained, read_plan
+from dcp.runs.run_status import budget_to_resume_with, explained, load_latest, read_plan
 from dcp.runs.stopping import Interrupted, StopRequest
 from dcp.runs.tracking import require
 
@@ -93,8 +92,8 @@ class SeedsInterrupted(Interrupted):
     """Report that a signal stopped several seeds. The attributes are those of the seed whose checkpoint is behind."""
 
     def __init__(self, stops: Sequence[Interrupted]):
-        there = [stop for stop in stops if stop.env_steps is not None] or stops
-        behind = min(there, key=lambda stop: stop.env_steps or 0)
+        resumable = [stop for stop in stops if stop.env_steps is not None] or stops
+        behind = min(resumable, key=lambda stop: stop.env_steps or 0)
         super().__init__(behind.folder, behind.evaluations, behind.env_steps)
         self.stops = tuple(stops)
 
@@ -143,8 +142,8 @@ def train_seeds(
     require(tracking)
     algorithm = on_devices(make_algorithm(config))
     outputs: dict[str, Any] = {"tracking": tracking, "keep_policies": keep_policies}
-    results = _open_folders(algorithm.config, seeds, Path(runs_dir), overwrite, resume, outputs)
-    session = _SeedsSession(results, display, cadence, on_eval)
+    folders = _open_folders(algorithm.config, seeds, Path(runs_dir), overwrite, resume, outputs)
+    session = _SeedsSession(folders, display, cadence, on_eval)
     trained = session.train()
     if session.faults:
         raise SeedsFaultError(session.faults, trained)
@@ -153,10 +152,10 @@ def train_seeds(
 
 def _open_folders(
     config: Config, seeds: Sequence[int], runs_dir: Path, overwrite: bool, resume: bool, outputs: dict[str, Any]
-) -> list[Results]:
-    """Lock the folders of the runs to train and return these runs; after an error, none stays locked."""
+) -> list[RunFolder]:
+    """Lock the folders of the runs to train and return them; after an error, none stays locked."""
     with ExitStack() as undo:
-        runs = []
+        folders = []
         for seed in seeds:
             mine = replace(config, seed=seed)
             path = runs_dir / mine.run_path
@@ -169,44 +168,41 @@ def _open_folders(
                 require_allowed(stored.code, config.code.values())
                 if (steps := budget_to_resume_with(path, mine)) is None:
                     continue
-                folder = reopen(path, steps)
+                folder = reopen(path, steps, **outputs)
                 undo.callback(folder.lock.release)
-                runs.append(Results(folder, resumed=True, **outputs))
             else:
-                folder = claim(runs_dir, mine, overwrite)
+                folder = claim(runs_dir, mine, overwrite, **outputs)
                 undo.callback(discard, folder)
-                runs.append(Results(folder, resumed=False, **outputs))
+            folders.append(folder)
         undo.pop_all()
-    return runs
+    return folders
 
 
 @dataclass(eq=False)
 class _Seed:
     """Hold the host's part of one seed."""
 
-    results: Results
-    saver: Saver
+    folder: RunFolder
     host: HostState = field(default_factory=HostState)
     run: RunState | None = None  # its arrays from a checkpoint, until its group starts
     recorder: Recorder = None  # pyright: ignore[reportAssignmentType]
 
     @property
     def config(self) -> Config:
-        return self.results.folder.config
+        return self.folder.config
 
     @property
     def group(self) -> str:
         """Return the plan and the position, which must be equal for seeds to train together."""
-        plan = f"{replace(self.config, seed=0)} {self.results.folder.earlier}"
+        plan = f"{replace(self.config, seed=0)} {self.folder.earlier}"
         return f"{plan} {self.host.unrolls:012d} {len(self.host.rows):09d}"
 
 
 class _SeedsSession:
     """Train seeds in groups of equal plan and position, and report to their folders and to the display."""
 
-    def __init__(self, runs: Sequence[Results], kind: DisplayKind, cadence: Cadence, on_eval: OnSeedEval | None):
-        savers = (Saver(run.folder.checkpoints, run.folder.config, run.folder.lock.is_held) for run in runs)
-        self.seeds = [_Seed(run, saver) for run, saver in zip(runs, savers, strict=True)]
+    def __init__(self, folders: Sequence[RunFolder], kind: DisplayKind, cadence: Cadence, on_eval: OnSeedEval | None):
+        self.seeds = [_Seed(folder) for folder in folders]
         self.kind: DisplayKind = kind
         self.cadence, self.on_eval = cadence, on_eval
         self.faults: list[str] = []  # of seeds that dropped out
@@ -217,12 +213,11 @@ class _SeedsSession:
         trained: dict[int, SeedRun] = {}
         if not self.seeds:
             return trained
-        first = self.seeds[0].results.folder
+        first = self.seeds[0].folder
         try:
             with ExitStack() as stack:
                 for seed in self.seeds:
-                    stack.callback(seed.saver.close)
-                    stack.callback(seed.results.close)
+                    stack.callback(seed.folder.close)
                 self.display = stack.enter_context(make_display(self.kind, first.config, first.path, several=True))
                 stop = stack.enter_context(StopRequest(self.display.stopping))
                 programs = SeedPrograms(make_algorithm(first.config))
@@ -237,25 +232,22 @@ class _SeedsSession:
             raise replacement from (None if isinstance(error, KeyboardInterrupt) else error)
         finally:
             for seed in self.seeds:
-                seed.results.folder.lock.release()
+                seed.folder.lock.release()
         return trained
 
     def _load(self, seed: _Seed, programs: SeedPrograms) -> None:
         """Load the seed's newest checkpoint, if it is resumed, and open its files."""
-        folder = seed.results.folder
-        if seed.results.resumed:
-            latest = run_status.load_latest(folder.path, seed.config, programs.shapes(), seed.saver, self.display.note)
-            if latest is not None:
-                seed.run, seed.host = latest
-                points = evaluation_points(seed.config, folder.earlier)
-                run_status.require_planned(seed.host, seed.config, points, folder.path)
-        seed.results.begin(seed.host.rows, self.display.note)
+        if seed.folder.resumed:
+            points = evaluation_points(seed.config, seed.folder.earlier)
+            latest = load_latest(seed.folder, programs.shapes(), points, self.display.note)
+            seed.run, seed.host = latest or (None, seed.host)
+        seed.folder.begin(seed.host.rows, self.display.note)
 
     def _train_group(self, seeds: list[_Seed], stop: StopRequest) -> dict[int, SeedRun]:
         """Train seeds at the same position to their end: `loop.train_loop`, with an axis of seeds."""
         config, host = seeds[0].config, seeds[0].host
         programs = SeedPrograms(make_algorithm(config))
-        points = evaluation_points(config, seeds[0].results.folder.earlier)
+        points = evaluation_points(config, seeds[0].folder.earlier)
         timer = CheckpointTimer(self.cadence, len(points))
         runs = [seed.run for seed in seeds if seed.run is not None]
         numbers = [seed.config.seed for seed in seeds]
@@ -278,10 +270,10 @@ class _SeedsSession:
                 self._boundary(programs, run, seeds, timer, stop)
         trained = {}
         for place, seed in enumerate(seeds):
-            seed.saver.wait()
+            seed.folder.saver.wait()
             policy = programs.algorithm.policy(programs.learner_of(run, place).params)
-            number, folder = seed.config.seed, seed.results.folder.path
-            trained[number] = SeedRun(number, folder, seed.results.rows, policy)
+            number = seed.config.seed
+            trained[number] = SeedRun(number, seed.folder.path, seed.folder.rows, policy)
         return trained
 
     def _iterate(self, programs: SeedPrograms, run: RunState, seeds: list[_Seed]) -> tuple[RunState, list[_Seed]]:
@@ -294,17 +286,17 @@ class _SeedsSession:
             seed.recorder.count_unroll({name: float(value[place]) for name, value in values.items()}, seconds)
             if finite[place] and seed.recorder.is_finite:
                 places.append(place)
-        lost = [(place, seed) for place, seed in enumerate(seeds) if place not in places]
-        kept = [seeds[place] for place in places]
-        for place, seed in lost:
+        faulty = [(place, seed) for place, seed in enumerate(seeds) if place not in places]
+        sound = [seeds[place] for place in places]
+        for place, seed in faulty:
             learner = programs.learner_of(run, place)
-            self._drop(seed, NotFiniteError(seed.recorder.env_steps, seed.host.metrics[-1], learner), bool(kept))
-        if lost and kept:
+            self._drop(seed, NotFiniteError(seed.recorder.env_steps, seed.host.metrics[-1], learner), bool(sound))
+        if faulty and sound:
             run = programs.place(keep(run, places))
-            self.display.joined([seed.config.seed for seed in kept], kept[0].host.unrolls, len(kept[0].host.rows))
-        if kept:
-            self.display.progress(Progress(kept[0].host.unrolls, [seed.host.metrics[-1] for seed in kept]))
-        return run, kept
+            self.display.joined([seed.config.seed for seed in sound], sound[0].host.unrolls, len(sound[0].host.rows))
+        if sound:
+            self.display.progress(Progress(sound[0].host.unrolls, [seed.host.metrics[-1] for seed in sound]))
+        return run, sound
 
     def _evaluate(self, programs: SeedPrograms, run: RunState, seeds: list[_Seed]) -> None:
         numbers = [seed.config.seed for seed in seeds]
@@ -313,7 +305,7 @@ class _SeedsSession:
         for place, seed in enumerate(seeds):
             rows.append(seed.recorder.add_row(scores[place], diverged[place]))
             policy = programs.algorithm.policy(programs.learner_of(run, place).params)
-            seed.results.add(policy, rows[-1])
+            seed.folder.add(policy, rows[-1])
         self.display.evaluated(rows)
         if self.on_eval is not None:
             for number, row in zip(numbers, rows, strict=True):
@@ -325,35 +317,35 @@ class _SeedsSession:
         """Save checkpoints when they are due, and stop after them if a signal asks for it."""
         stopping = stop.signal is not None and not timer.is_last(seeds[0].host)
         for seed in seeds:
-            seed.results.folder.lock.require()
-            seed.saver.check()
+            seed.folder.lock.require()
+            seed.folder.saver.check()
         if stopping or timer.is_due(seeds[0].host):
             for place, seed in enumerate(seeds):
-                seed.saver.save(programs.one_of(run, place), seed.host)
+                seed.folder.saver.save(programs.one_of(run, place), seed.host)
             timer.saved()
         if stopping:
             for seed in seeds:
-                seed.saver.wait()
+                seed.folder.saver.wait()
             raise KeyboardInterrupt(signal.Signals(stop.signal or 0).name)
 
     def _drop(self, seed: _Seed, error: NotFiniteError, others_continue: bool) -> None:
-        seed.saver.close()  # completes a write in progress
-        fault = explained(error, seed.results, seed.saver.last)
+        seed.folder.saver.close()  # completes a write in progress
+        fault = explained(error, seed.folder)
         self.faults.append(f"seed {seed.config.seed}: {fault}")
         self._dropped.append(seed)
         self.display.note(f"{self.faults[-1]}{'. The others continue.' if others_continue else ''}")
 
     def _on_early_exit(self, error: BaseException) -> BaseException:
         """Return what to raise after the runs ended early, and remove folders that hold no result."""
-        reasons = (explained(error, seed.results, seed.saver.last) for seed in self.seeds)
+        reasons = (explained(error, seed.folder) for seed in self.seeds)
         fault = next((reason for reason in reasons if reason), None)
         stops = [
-            Interrupted(seed.results.folder.path, len(seed.results.rows), seed.saver.last)
+            Interrupted(seed.folder.path, len(seed.folder.rows), seed.folder.saver.last)
             for seed in self.seeds
             if seed not in self._dropped
         ]
         for seed in self.seeds:
-            seed.results.leave(seed.saver.last)
+            seed.folder.leave()
         if isinstance(error, KeyboardInterrupt):
             return SeedsInterrupted(stops)
         return RunError(fault) if fault else error

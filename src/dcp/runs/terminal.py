@@ -24,7 +24,8 @@ class Panel(PacedDisplay):
         super().__init__(config, folder, several)
         self._rows: dict[int, Row] = {}  # by seed: the last evaluation's row with the current losses
         self._phase = COMPILING
-        self._live = Live(self._render(), console=console or Console(), refresh_per_second=4)
+        console = console or Console(markup=False, emoji=False)  # [brackets] in a name are no markup
+        self._live = Live(self._render(), console=console, refresh_per_second=4)
 
     def __enter__(self) -> Self:
         self._live.__enter__()

@@ -119,16 +119,16 @@ def show_pictures(folder: Path, plots: Path, tracking: Tracking) -> None:
 def _identity(folder: Path, config: Config, tracking: Tracking) -> Identity:
     """Return the run's identity, as it is stored in its folder except for what the flags say. Another project or
     entity is another run there."""
-    asked = {name: getattr(tracking, f"wandb_{name}") for name in ("project", "group", "name", "entity")}
-    asked = {name: value for name, value in asked.items() if value is not None}
+    flags = {name: getattr(tracking, f"wandb_{name}") for name in ("project", "group", "name", "entity")}
+    flags = {name: value for name, value in flags.items() if value is not None}
     stored = _stored(folder)
     if stored is not None:
-        changed = msgspec.structs.replace(stored, **asked)
+        changed = msgspec.structs.replace(stored, **flags)
         if (changed.project, changed.entity) == (stored.project, stored.entity):
             return changed
         return msgspec.structs.replace(changed, id=secrets.token_hex(4))
     default = {"project": PROJECT, "group": f"{config.env} {config.method}", "name": config.run_path}
-    return Identity(secrets.token_hex(4), **(default | asked))
+    return Identity(secrets.token_hex(4), **(default | flags))
 
 
 def _stored(folder: Path) -> Identity | None:

@@ -27,9 +27,9 @@ from dcp.machine.checks import check, check_algorithm
 from dcp.machine.programs import Programs, on_devices
 from dcp.policies.policy import DeployedPolicy
 from dcp.presets import PRESETS
-from dcp.runs.checkpoint import Cadence, CheckpointTimer, Saver
+from dcp.runs.checkpoint import Cadence, CheckpointTimer
 from dcp.runs.display import DisplayKind, Progress, make_display
-from dcp.runs.folder import Results, claim, holds_run
+from dcp.runs.folder import RunFolder, claim, holds_run
 from dcp.runs.stopping import Interrupted, StopRequest
 
 NOT_EXACT = (
@@ -81,17 +81,17 @@ def train(
         with StopRequest() as stop:
             return _Session(algorithm.config, algorithm, on_eval, display, stop).train()
     path = Path(runs_dir) / algorithm.config.run_path
+    outputs: dict[str, Any] = {"tracking": tracking, "keep_policies": keep_policies}
     if resume and holds_run(path):
         from dcp.runs import resuming
         from dcp.runs.run_status import budget_to_resume_with
 
-        outputs: dict[str, Any] = {"tracking": tracking, "keep_policies": keep_policies}
-        outputs |= {"display": display, "cadence": cadence}
         steps = budget_to_resume_with(path, algorithm.config)
-        return resuming.resume(path, on_eval, steps=steps, algorithm=algorithm, cache=cache, **outputs)
+        options: dict[str, Any] = {**outputs, "display": display, "cache": cache, "cadence": cadence}
+        return resuming.resume(path, on_eval, steps=steps, algorithm=algorithm, **options)
     with StopRequest() as stop:  # from the moment that there is a folder
-        results = Results(claim(runs_dir, algorithm.config, overwrite), False, tracking, keep_policies)
-        return FolderSession(results.folder.config, algorithm, on_eval, display, stop, results, cadence).train()
+        folder = claim(runs_dir, algorithm.config, overwrite, **outputs)
+        return FolderSession(folder.config, algorithm, on_eval, display, stop, folder, cadence).train()
 
 
 def installed(tracking: Tracking) -> Tracking:
@@ -212,53 +212,49 @@ class _Session(Callback):
 class FolderSession(_Session):
     """Train a run into its folder, with checkpoints."""
 
-    results: Results
+    folder: RunFolder
     cadence: Cadence
 
     def __post_init__(self) -> None:
         self.timer = CheckpointTimer(self.cadence, self.config.num_evals)
-        self.saver = Saver(self.results.folder.checkpoints, self.config, self.results.folder.lock.is_held)
         self.latest: tuple[RunState, HostState] | None = None  # where a run could be saved that cannot go on
 
     @property
     def path(self) -> Path:
-        return self.results.folder.path
+        return self.folder.path
 
     @property
     def earlier(self) -> tuple[Budget, ...]:
-        return self.results.folder.earlier
+        return self.folder.earlier
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
         """Say in a sentence what ended the run, keep what can be kept, and leave no folder locked."""
-        results, saver = self.results, self.saver
+        folder = self.folder
         try:
-            with closing(saver), closing(results):
+            with closing(folder):
                 yield
         except BaseException as error:
             from dcp.runs.run_status import explained
 
-            reason = explained(error, results, saver.last)
-            results.leave(saver.last)
+            reason = explained(error, folder)
+            folder.leave()
             if isinstance(error, KeyboardInterrupt):
-                raise Interrupted(self.path, len(results.rows), saver.last) from None
+                raise Interrupted(folder.path, len(folder.rows), folder.saver.last) from None
             if reason:
                 raise RunError(reason) from error
             raise
         finally:
-            results.folder.lock.release()
+            folder.lock.release()
 
     def begin(self, programs: Programs, points: list[int]) -> tuple[RunState, HostState]:
         """Load the newest checkpoint, or start the run; open the run's files."""
         checkpoint = None
-        if self.results.resumed:
-            from dcp.runs import run_status
+        if self.folder.resumed:
+            from dcp.runs.run_status import load_latest
 
-            shapes, note = programs.shapes(), self.display.note
-            checkpoint = run_status.load_latest(self.path, self.config, shapes, self.saver, note)
-            if checkpoint is not None:
-                run_status.require_planned(checkpoint[1], self.config, points, self.path)
-        self.results.begin(checkpoint[1].rows if checkpoint else [], self.display.note)
+            checkpoint = load_latest(self.folder, programs.shapes(), points, self.display.note)
+        self.folder.begin(checkpoint[1].rows if checkpoint else [], self.display.note)
         if checkpoint is None:
             return super().begin(programs, points)
         run = programs.place(checkpoint[0])
@@ -266,22 +262,23 @@ class FolderSession(_Session):
 
     def worker_failed(self) -> None:
         if self.latest is not None:
-            self.saver.save(*self.latest)
-            self.saver.wait()
+            self.folder.saver.save(*self.latest)
+            self.folder.saver.wait()
 
     def evaluated(self, run: RunState, row: Row) -> None:
-        self.results.add(self.algorithm.policy(run), row)
+        self.folder.add(self.algorithm.policy(run), row)
         super().evaluated(run, row)
 
     def boundary(self, run: RunState, host: HostState) -> None:
         """Save a checkpoint when one is due, and stop after one if a signal asks for it."""
         stopping = self.stop.signal is not None and not self.timer.is_last(host)
-        self.results.folder.lock.require()
-        self.saver.check()
+        saver = self.folder.saver
+        self.folder.lock.require()
+        saver.check()
         self.latest = None if self.is_exact else (run, host)
         if stopping or self.timer.is_due(host):
-            self.saver.save(run, host)
+            saver.save(run, host)
             self.timer.saved()
         if stopping or self.timer.is_last(host):
-            self.saver.wait()
+            saver.wait()
         super().boundary(run, host)

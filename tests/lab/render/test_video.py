@@ -1,5 +1,6 @@
 """Frames with their panels and titles, and the files that they are written to."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -131,6 +132,15 @@ def write(writer, shown):
         for frame in shown:
             write_frame(frame)
     return writer.path
+
+
+@pytest.mark.parametrize("ending", ["gif", pytest.param("mp4", marks=needs_av)])
+def test_a_link_in_place_of_a_videos_draft_is_not_followed(ending: str, tmp_path):
+    (victim := tmp_path / "victim").write_text("mine")
+    (tmp_path / f".walk.{os.getpid()}.{ending}").symlink_to(victim)
+    path = tmp_path / f"walk.{ending}"
+    write(GifWriter(path, 3) if ending == "gif" else Mp4Writer(path), shades(3))
+    assert victim.read_text() == "mine" and path.stat().st_size > 100
 
 
 @needs_av

@@ -190,8 +190,8 @@ def _paint(spec: mujoco.MjSpec, tile: float) -> None:
         if geom.type == mujoco.mjtGeom.mjGEOM_PLANE:
             geom.material, geom.rgba, geom.size = "dcp_floor", [1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 1.0]  # infinite
         else:
-            seen = body not in HIDDEN and geom.rgba[3] > 0.0
-            geom.material, geom.rgba = "", [*rgb(body_colour(body)), float(seen)]
+            is_visible = body not in HIDDEN and geom.rgba[3] > 0.0
+            geom.material, geom.rgba = "", [*rgb(body_colour(body)), float(is_visible)]
             if body == "world" and geom.type == mujoco.mjtGeom.mjGEOM_BOX:
                 foot, half = geom.pos[2] - geom.size[2], WALL_SHARE * geom.size[2]
                 geom.pos[2], geom.size[2] = foot + half, half  # lower, so that it hides no body behind it
@@ -274,9 +274,9 @@ class PageScene:
         self.view, self.tile = view_of(env.spec, own), tile_of(env.spec)
         self.model = drawn_model(own, self.view, self.tile, 64, 64)
         self.data = mujoco.MjData(self.model)
-        seen = [i for i in range(self.model.ngeom) if self._kind(i) in PAGE_GEOMS and self.model.geom_rgba[i, 3] > 0.0]
-        self.geoms = seen
-        self.bodies = sorted({int(self.model.geom_bodyid[i]) for i in seen} - {0})  # that move
+        is_opaque = self.model.geom_rgba[:, 3] > 0.0
+        self.geoms = [i for i in range(self.model.ngeom) if self._kind(i) in PAGE_GEOMS and is_opaque[i]]
+        self.bodies = sorted({int(self.model.geom_bodyid[i]) for i in self.geoms} - {0})  # that move
 
     def _kind(self, geom: int) -> str:
         return mujoco.mjtGeom(int(self.model.geom_type[geom])).name.removeprefix("mjGEOM_").lower()

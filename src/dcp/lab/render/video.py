@@ -158,6 +158,7 @@ DRAFTS: set[Path] = set()  # that are being written; removed if the process is s
 def _draft(path: Path) -> Path:
     """Return where a file is written before it is complete."""
     DRAFTS.add(draft := path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}"))
+    draft.unlink(missing_ok=True)  # a link of this name in a stranger's folder would lead elsewhere
     return draft
 
 
