@@ -24,7 +24,6 @@ from dcp.envs.registry import make_env
 from dcp.lab.paper_values import ENVIRONMENTS
 from dcp.machine.compiling import compiler_options
 from dcp.machine.devices import count_devices, make_split, prepare
-from dcp.physics import models
 
 # Steps in one measurement: a second or so of the slower side.
 STEPS = {"ant_soccer": 10, "humanoid_u_maze": 4, "ant_hardest_maze": 2}
@@ -51,14 +50,15 @@ class PlainEngine:
 def plain_env(name: str) -> Any:
     """Return the same task on Brax's own pipeline."""
     from brax.generalized import pipeline as generalized
+    from brax.io import mjcf
     from brax.mjx import pipeline as mjx
     from brax.spring import pipeline as spring
 
     ours: Any = make_env(name)
     pipeline = {"spring": spring, "generalized": generalized, "mjx": mjx}[ours.spec.physics]
     env = copy(ours)  # asking for the name gives the same object, whose engine must stay
-    sys = models.system(ours.model()) if ours.spec.physics == "mjx" else ours.engine.sys
-    env.__dict__["engine"] = PlainEngine(pipeline, sys, ours.engine.frames)
+    model = ours.model().compile() if ours.spec.physics == "mjx" else copy(ours.engine.sys.model)
+    env.__dict__["engine"] = PlainEngine(pipeline, mjcf.load_model(model), ours.engine.frames)
     return env
 
 

@@ -99,3 +99,17 @@ def test_the_images_of_docker_install_extras_and_commands_that_exist():
     dev = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
     assert f"Programming Language :: Python :: 3.{minor}" in PROJECT["classifiers"]
     assert dev["image"].endswith(f":3.{minor}") and "make setup" in dev["postCreateCommand"]
+
+
+WITHOUT_BRAX = """
+import sys
+sys.modules.update(dict.fromkeys(("brax", "jaxopt", "trimesh", "mujoco.mjx")))  # importing one fails
+import dcp, dcp.algorithm
+dcp.load_policy("zoo/ant_u_maze/dcp")
+for name in ("ant_u_maze", "ant_push", "humanoid", "pusher_easy"):
+    dcp.make_env(name).engine
+"""
+
+
+def test_policies_and_the_paper_s_physics_need_no_brax():
+    subprocess.run([sys.executable, "-P", "-c", WITHOUT_BRAX], check=True)

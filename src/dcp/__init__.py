@@ -1,4 +1,4 @@
-"""Direction-conditioned policies. Names are loaded when first used: a policy needs neither Brax nor the trainer."""
+"""Direction-conditioned policies. Names are loaded when first used: a policy needs neither physics nor the trainer."""
 
 import sys
 from importlib import import_module

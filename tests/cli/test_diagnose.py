@@ -44,9 +44,9 @@ def test_figures_are_drawn_whole(diagnosed: Path, tmp_path: Path):
     content = diagnosis_results.read_diagnosis(diagnosed)
     assert content is not None
     drawn = figures(content)
-    assert list(drawn)[:2] == ["overview", "directions"] and len(drawn) == 10
-    for name in ("overview", "true_way"):  # the overview has six of the others
-        file = save(drawn[name](), tmp_path / f"{name}.png")
+    assert list(drawn) == ["overview", "regime"]
+    for name, make in drawn.items():
+        file = save(make(), tmp_path / f"{name}.png")
         with Image.open(file) as picture:
             pixels = np.asarray(picture.convert("L"))
         assert len(np.unique(pixels)) > 50  # not blank
@@ -55,13 +55,13 @@ def test_figures_are_drawn_whole(diagnosed: Path, tmp_path: Path):
         )  # nothing cut off
 
 
-def test_only_one_part_and_the_numbers_as_json(diagnosed: Path, tmp_path: Path, capsys):
+def test_only_one_part_is_measured(diagnosed: Path, tmp_path: Path, capsys):
     os.link(diagnosed / "policy.safetensors", tmp_path / "mine.safetensors")
-    arguments = [str(tmp_path / "mine.safetensors"), "--only", "conditioning", "--episodes", "4", "--states", "32"]
-    assert main(["diagnose", *arguments, "--json"]) == 0
-    (content,) = json.loads(capsys.readouterr().out)
-    assert set(content) & set(PARTS) == {"conditioning"} and "drawn" not in content
-    assert [Path(file).name for file in content["files"]] == ["diagnosis.json", "spectrum.png"]
+    arguments = [str(tmp_path / "mine.safetensors"), "--only", "calibration", "--episodes", "4", "--states", "32"]
+    assert main(["diagnose", *arguments, "--out", str(tmp_path / "here")]) == 0
+    content = json.loads((tmp_path / "here" / "diagnosis.json").read_text())
+    assert set(content) & set(PARTS) == {"calibration"}
+    assert sorted(file.name for file in (tmp_path / "here").iterdir()) == ["diagnosis.json", "overview.png"]
     assert any("no config" in note for note in content["notes"])
 
 
@@ -72,7 +72,7 @@ def test_words_for_readers_who_have_not_read_the_paper(diagnosed: Path, tmp_path
     assert (
         "Gap between the directions" in shown
         and "of random visited z" in shown
-        and "Dimensions that the representation uses" in shown
+        and "Learned distance and steps to the goal" in shown
     )
     assert "Movable part" not in shown
 
@@ -81,10 +81,10 @@ def test_a_method_without_a_pool_is_not_said_to_train_with_waypoints(diagnosed: 
     content = diagnosis_results.read_diagnosis(diagnosed)
     assert content is not None and content["gaps"]["has_pool"]
     without = {**content, "gaps": {**content["gaps"], "has_pool": False}}
-    (with_pool, crl) = (" ".join(_texts(figures(each)["gaps"]())) for each in (content, without))
+    (with_pool, crl) = (" ".join(_texts(figures(each)["overview"]())) for each in (content, without))
     assert "In training a waypoint replaces the goal" in with_pool and "chosen by" in with_pool
     assert "trains without waypoints" in crl and "chosen by" not in crl and "would choose" in crl
-    assert "would choose" in findings(without)[0][0].measure and "would choose" not in findings(content)[0][0].measure
+    assert "would choose" in findings(without)[0].measure and "would choose" not in findings(content)[0].measure
 
 
 def _texts(figure: Figure) -> list[str]:
@@ -95,8 +95,9 @@ def test_the_histogram_of_cosines_names_the_measured_chance(diagnosed: Path):
     content = diagnosis_results.read_diagnosis(diagnosed)
     assert content is not None
     visited = {**content["alignment"]["visited"], "pulled_back": {"mean": 0.5}, "another_goal": {"mean": 0.25}}
-    bare = {"alignment": {"visited": visited}, "drawn": {"alignment": {"visited": [0.5, None, 0.5]}}}
-    assert "Its cosine with the straight way, mean 0.50; chance 0.25" in _texts(figures(bare)["directions"]())
+    bare = {**content, "alignment": {"visited": visited}, "drawn": {"alignment": {"visited": [0.5, None, 0.5]}}}
+    bare |= {part: None for part in ("gaps", "controllability", "calibration")}
+    assert "Its cosine with the straight way, mean 0.50; chance 0.25" in _texts(figures(bare)["overview"]())
 
 
 def test_the_report_shows_what_lies_there(diagnosed: Path):
@@ -104,7 +105,7 @@ def test_the_report_shows_what_lies_there(diagnosed: Path):
     assert len(section.figures) == 1 and section.figures[0].environment == "point_u_maze"
     (table,) = section.tables
     measures = [row.cells[2].text for row in table.rows]
-    assert len(measures) == len(set(measures)) > 15
+    assert len(measures) == len(set(measures)) > 12
     said = diagnosis_results.read_diagnosis(diagnosed)
     assert said is not None
     gap = said["gaps"]["kinds"]["scorer"]["state"]["mean"]
@@ -129,17 +130,17 @@ def test_a_report_without_diagnoses_has_no_section(tiny_run: TrainedRun):
 def test_figures_of_another_diagnosis_do_not_stay(diagnosed: Path, tmp_path: Path):
     content = diagnosis_results.read_diagnosis(diagnosed)
     assert content is not None
-    for name in ("gaps.png", "holiday.png"):
+    for name in ("overview.png", "holiday.png"):
         (tmp_path / name).write_bytes(b"old")
     diagnosis_results.write_diagnosis(tmp_path, content, with_figures=False)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["diagnosis.json", "holiday.png"]
-    assert "directions" not in figures({**content, "alignment": {}})
+    assert list(figures({**content, "regime": {}})) == ["overview"]
 
 
 BAD = [
     ([], "nothing to diagnose"),
     (["{run}", "--only", "gap"], "there is no part 'gap'"),
-    (["{run}", "--only", "gaps", "--skip", "energies"], "give one of them"),
+    (["{run}", "--only", "gaps", "--skip", "regime"], "give one of them"),
     (["{run}", "{run}", "--out", "here"], "several runs"),
     (["{run}", "--env", "pusher_easy"], "sizes"),
     (["{run}", "--episodes", "1"], "use 2 or more"),

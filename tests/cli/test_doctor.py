@@ -58,8 +58,8 @@ def sick(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.Completed
 def site(cwd: Path) -> Path:
     """Packages that are found before the installed ones."""
     folder = cwd / "site"
-    (folder / "brax").mkdir(parents=True)
-    (folder / "brax" / "__init__.py").write_text("raise ImportError('half of brax is gone')")
+    (folder / "flatbuffers").mkdir(parents=True)
+    (folder / "flatbuffers" / "__init__.py").write_text("raise ImportError('half of flatbuffers is gone')")
     old = folder / "safetensors-0.1.0.dist-info"
     old.mkdir()
     (old / "METADATA").write_text("Metadata-Version: 2.1\nName: safetensors\nVersion: 0.1.0\n")
@@ -134,10 +134,10 @@ def test_a_package_that_is_too_old_is_a_problem(sick):
 
 
 def test_a_package_that_does_not_import_is_a_problem(sick):
-    row = sick[1]["brax"]
+    row = sick[1]["flatbuffers"]
     assert row["state"] == "problem"
-    assert "half of brax is gone" in row["found"]
-    assert "--force-reinstall 'brax" in row["advice"]
+    assert "half of flatbuffers is gone" in row["found"]
+    assert "--force-reinstall 'flatbuffers" in row["advice"]
 
 
 def test_an_extra_of_tomorrow_shows_up_by_itself(sick):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from dcp.cli.eval import random_share
 from dcp.cli.main import main
 from dcp.lab.burst_tables import eval_results
 from dcp.lab.run_collection import collect
@@ -91,29 +90,11 @@ def test_a_run_without_a_pool_aims_at_the_states_of_a_file(run: Path, tmp_path: 
     assert main(["eval", str(run), "--intervention", "reaim", "--pool-seed", str(tmp_path / "pool.csv")]) == 0
 
 
-def test_a_sweep_confirms_the_best_burst_on_other_episodes(run: Path, capsys):
-    assert main(["eval", str(run), "--burst-sweep", "--periods", "10", "50", "--lengths", "5", "10"]) == 0
-    shown = capsys.readouterr().out
-    assert "Best: P " in shown
-    content, _ = stored(run)
-    main(["eval", str(run), "--json", "--out", str(run / "plain")])
-    none = json.loads(capsys.readouterr().out)[0]["summary"]["success_once"]["mean"]
-    gained = max(part["success_once"] for part in content["tried"]) > none
-    assert ("None of these bursts reached more goals than no burst" in shown) == (not gained)
-    assert [part["burst"] for part in content["tried"]] == [[10, 5], [50, 5], [50, 10]]  # L = P is no burst
-    best = max(content["tried"], key=lambda part: part["success_once"])
-    chosen = next(part for part in content["tried"] if part["burst"] == content["burst"])
-    assert chosen["success_once"] == best["success_once"]
-    main(["eval", str(run), "--json"])
-    first = json.loads(capsys.readouterr().out)[0]["seeds"][0]["goal_set_sha256"]
-    assert content["seeds"][0]["goal_set_sha256"] != first
-
-
 def test_two_policies_are_compared_on_the_same_episodes(run: Path, capsys):
     copy = shutil.copytree(run, run.parent / "copy")
     assert main(["eval", str(run), str(copy)]) == 0
     shown = capsys.readouterr().out
-    assert f"{copy} minus {run}, on the same episodes: success +0.0" in shown
+    assert f"{copy} minus {run}, on the same episodes: success 0.0 (" in shown
     assert "0 won, 16 tied, 0 lost" in shown
 
 
@@ -190,10 +171,6 @@ BAD = [
     (["{run}", "--seeds", "0", "4294967296"], "2**32"),
     (["{run}/nothing.onnx"], "there is no file"),
     (["zoo/point_u_maze"], "zoo/point_u_maze/dcp"),
-    (["{run}", "--burst", "--burst-sweep"], "only one"),
-    (["{run}", "--periods", "50"], "add --burst-sweep"),
-    (["{run}", "--burst-sweep", "--periods", "5", "--lengths", "5"], "0 < L < P"),
-    (["{run}", "--burst-sweep", "--intervention", "untried"], "leave out --intervention"),
     (["{run}", "--stall", "5", "5"], "add --intervention"),
     (["{run}", "--intervention", "untried", "--stall", "0", "5"], "W >= 1"),
     (["{run}", "--intervention", "dance"], "choose one of stalled_burst, untried, reaim"),
@@ -227,9 +204,3 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(run: Path, capsys):
     error = capsys.readouterr().err
     assert "choose another folder with --out" in error
     assert "episodes" not in error  # said before the work begins
-
-
-def test_the_share_of_random_steps_is_that_of_the_episode():
-    """250 steps, P = 100, L = 10: bursts at 90 to 99 and 190 to 199, none in the last half period."""
-    assert random_share((100, 10), 250) == 20 / 250
-    assert random_share((100, 10), 1000) == 0.1

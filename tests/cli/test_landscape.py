@@ -1,6 +1,5 @@
 """`dcp landscape` on a run that trained for a moment."""
 
-import json
 import os
 from pathlib import Path
 
@@ -14,18 +13,16 @@ from dcp.runs.training import TrainedRun
 
 def test_pictures_and_numbers_of_a_run(tiny_run: TrainedRun, tmp_path: Path, capsys):
     out = tmp_path / "new" / "picture.pdf"
-    arguments = [str(tiny_run.folder), "--goal", "3", "2", "--rollouts", "0", "--out", str(out), "--json"]
+    arguments = [str(tiny_run.folder), "--goal", "3", "2", "--rollouts", "0", "--out", str(out)]
     assert main(["landscape", *arguments]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert shown["files"] == [str(out.with_suffix(".png")), str(out)]
+    shown = capsys.readouterr().out
+    assert f"Wrote {out.with_suffix('.png')} and {out}." in shown
     with Image.open(out.with_suffix(".png")) as picture:
         pixels = np.asarray(picture.convert("L"))
     assert len(np.unique(pixels)) > 100  # not blank
     assert np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]]).min() == 255  # nothing is cut off
     assert out.read_bytes().startswith(b"%PDF")
-    (run,) = shown["runs"]
-    assert (run["goal"], run["actor_sees"], run["episodes"]) == ([3.0, 2.0], "direction", 0)
-    assert -1.0 <= run["order"] <= 1.0 and 0.0 <= run["basin"] <= 1.0
+    assert "3, 2" in shown and "the direction" in shown and "rank correlation" in shown
 
 
 def test_a_single_policy_file_is_enough_and_its_episodes_are_drawn(tiny_run: TrainedRun, tmp_path: Path, capsys):
@@ -33,7 +30,7 @@ def test_a_single_policy_file_is_enough_and_its_episodes_are_drawn(tiny_run: Tra
     arguments = [str(tmp_path / "mine.safetensors"), "--rollouts", "2", "--no-directions"]
     assert main(["landscape", *arguments, "--out", str(tmp_path / "a.png")]) == 0
     shown = capsys.readouterr().out
-    assert "dcp, seed 0" in shown and "straight line to g" in shown and " of 2 " in shown
+    assert "dcp, seed 0" in shown and "straight line" in shown and " of 2 " in shown
 
 
 BAD = [

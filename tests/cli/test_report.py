@@ -1,12 +1,10 @@
 """`dcp report` from the command line."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from dcp.cli.main import main
-from tests.lab.test_burst_tables import result
 from tests.support.report_runs import write_run
 
 
@@ -42,12 +40,6 @@ def test_a_report_on_only_damaged_runs_is_written_and_fails(tmp_path: Path, caps
     assert main(["report", str(tmp_path / "damaged"), "--out", str(tmp_path / "out")]) == 1
     assert "damaged" in capsys.readouterr().err
     assert main(["report", str(tmp_path / "damaged"), str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
-
-
-def test_a_report_on_results_of_dcp_eval_alone_succeeds(tmp_path: Path):
-    (tmp_path / "zoo" / "evals").mkdir(parents=True)
-    (tmp_path / "zoo" / "evals" / "one.json").write_text(json.dumps(result("ant_push", "dcp", 0, 8, 9)))
-    assert main(["report", str(tmp_path / "zoo"), "--out", str(tmp_path / "out")]) == 0
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from brax.base import Motion, Transform
 
 from dcp.envs import humanoid
 from dcp.envs.registry import make_env
+from dcp.physics.kinematics import Motion, Transform
 from dcp.physics.spring_engine import SpringState
 from tests.support.golden import check, load, replay
 

@@ -13,7 +13,7 @@ from dcp.envs.base import EnvState
 from dcp.envs.mazes import SPEED, cell_of
 from dcp.envs.point_tasks import POINT_RADIUS, REACH, TOLERANCE, PointPushing
 from dcp.envs.registry import ENVIRONMENTS, make_env
-from dcp.lab.paths import path_lengths
+from dcp.lab.paths import TruePaths
 
 DRIFTLESS, INERTIA = make_env("point_u_maze"), make_env("point_u_maze_inertia")
 NAMES = [name for name in ENVIRONMENTS if name.startswith("point_") and "_maze" in name]
@@ -340,4 +340,4 @@ def test_the_point_starts_in_the_near_room_the_box_in_the_door_and_goals_fill_th
     goals, counts = np.unique(obs[:, 6:], axis=0, return_counts=True)
     assert {tuple(goal) for goal in goals} == {(float(x), float(y)) for x in (1, 2, 3) for y in (4, 5, 6)}
     assert chisquare(counts).pvalue > 1e-3
-    assert np.isfinite(path_lengths(PUSH.layout, obs[:, :2], obs[:, 6:])).all()  # but for the box there is a way
+    assert np.isfinite(TruePaths(PUSH.layout).lengths(obs[:, :2], obs[:, 6:])).all()  # but for the box there is a way

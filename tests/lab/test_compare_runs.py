@@ -72,16 +72,6 @@ def test_a_difference_at_the_same_step_has_its_interval(tmp_path):
     assert last[3:] == ["+50.0", "10.0"]
 
 
-def test_equal_seeds_and_evaluations_meet_the_same_episodes(tmp_path):
-    runs = [
-        write_run(tmp_path / "a"),
-        write_run(tmp_path / "b", method="crl"),
-        write_run(tmp_path / "c", seed=1),
-        write_run(tmp_path / "d", eval_episodes=99),
-    ]
-    assert [compare(runs[0], run).same_episodes for run in runs[1:]] == [True, False, False]
-
-
 def test_gaps_stay_gaps(tmp_path):
     a = write_run(tmp_path / "a", "1000,nan,7\n2000,nan,9\n")
     b = write_run(tmp_path / "b", "1000,0.0,7\n2000,1.0,9\n", method="crl")
@@ -134,12 +124,13 @@ def test_results_of_dcp_eval_on_the_same_episodes_are_paired(tmp_path):
     a, b = write_run(tmp_path / "a"), write_run(tmp_path / "b", method="crl")
     write_eval(a, "f00d", [(1, 10), (1, 20), (0, 0), (0, 0)])
     write_eval(b, "f00d", [(1, 4), (0, 0), (0, 0), (1, 2)])
-    (found,) = compare(a, b).paired_evals
-    assert (found.name, found.success, found.wins, found.ties, found.losses) == ("u_4", (50.0, 50.0), 1, 2, 1)
-    assert found.gain.mean == 0.0
+    (pair,) = compare(a, b).paired_evals
+    gain = pair.gain
+    assert (pair.name, pair.success, gain.wins, gain.ties, gain.losses) == ("u_4", (50.0, 50.0), 1, 2, 1)
+    assert gain.success_once.mean == 0.0
     # one won, one lost of 4, half an episode added to each outcome: 1.96 sqrt(1.5 + 1.5) / 6
-    assert_allclose(found.gain.half_width, 100 * 1.96 * math.sqrt(3) / 6, rtol=1e-6)
-    assert_allclose(found.time_gain.mean, (6 + 20 + 0 - 2) / 4)
+    assert_allclose(gain.success_once.high, 1.96 * math.sqrt(3) / 6, rtol=1e-6)
+    assert_allclose(gain.time_near_goal.mean, (6 + 20 + 0 - 2) / 4)
     assert "compare_evals" in tables_of(compare(a, b))
 
 
@@ -169,16 +160,15 @@ def test_episodes_of_another_length_or_of_a_randomized_body_are_not_paired(tmp_p
     assert compare(a, b).paired_evals == []
 
 
-def test_runs_on_randomized_bodies_do_not_have_the_same_episodes(tmp_path):
+def test_runs_on_randomized_bodies_are_not_compared(tmp_path):
     a = write_run(tmp_path / "a", env="so101_reach")
     b = write_run(tmp_path / "b", env="so101_reach", randomize="all")
-    assert not compare(a, b).same_episodes
-    assert compare(a, b).elsewhere == "A was randomized in nothing and B in all"
+    assert compare(a, b).evaluated_apart == [("randomize", "None", "all")]
 
 
 def test_configs_without_an_evaluation_environment_are_compared_by_their_own(tmp_path):
     a, b = write_run(tmp_path / "a"), write_run(tmp_path / "b", env="point_big_maze")
-    assert not compare(a, b).same_episodes
+    assert compare(a, b).evaluated_apart[0][0] == "eval_env"
 
 
 def test_a_damaged_result_is_not_paired(tmp_path):
@@ -192,12 +182,12 @@ def test_a_damaged_result_is_not_paired(tmp_path):
 def test_numbers_of_different_environments_and_episodes_are_told(tmp_path):
     a, b = write_run(tmp_path / "a"), write_run(tmp_path / "b", env="point_big_maze", eval_env="point_big_maze")
     assert (
-        "A was evaluated on point_u_maze and B on point_big_maze"
+        "A was evaluated with eval_env point_u_maze and B with point_big_maze"
         in tables_of(compare(a, b))["compare_results"].notes[1]
     )
     c = write_run(tmp_path / "c", episode_length=77)
-    assert compare(a, c).elsewhere.endswith("steps per episode and B for 77")
-    assert compare(a, write_run(tmp_path / "d", method="crl")).elsewhere == ""
+    assert [each[0::2] for each in compare(a, c).evaluated_apart] == [("episode_length", "77")]
+    assert compare(a, write_run(tmp_path / "d", method="crl")).evaluated_apart == []
 
 
 def test_no_two_columns_of_a_table_are_called_alike(tmp_path):

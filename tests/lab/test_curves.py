@@ -4,13 +4,17 @@ from matplotlib.figure import Figure
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dcp.errors import UserError
-from dcp.lab.curves import methods_figure, over_seeds, plot_methods, run_figure
+from dcp.lab.curves import methods_figure, over_seeds, plot_methods
 from dcp.lab.style import colours, human_count, save
 
 
 def columns(success, time, steps=None):
     steps = 100_000 * np.arange(1, len(success) + 1) if steps is None else steps
     return {"env_steps": np.array(steps), "success_once": np.array(success), "time_near_goal": np.array(time)}
+
+
+def run_figure(run):
+    return methods_figure({"dcp": [run]}, "a run")
 
 
 def lines(axes):
@@ -26,7 +30,7 @@ def test_steps_are_written_for_people(number, text):
 
 
 def test_both_metrics_are_drawn_and_success_is_in_percent():
-    figure = run_figure(columns([0.25, 0.5], [3.0, 9.0]), "a run", "dcp")
+    figure = run_figure(columns([0.25, 0.5], [3.0, 9.0]))
     success, time = figure.axes
     assert_allclose(lines(success), [[[100_000, 25.0], [200_000, 50.0]]])
     assert_allclose(lines(time), [[[100_000, 3.0], [200_000, 9.0]]])
@@ -34,13 +38,13 @@ def test_both_metrics_are_drawn_and_success_is_in_percent():
 
 
 def test_a_gap_in_the_record_stays_a_gap(tmp_path):
-    figure = run_figure(columns([0.25, np.nan, 0.5], [np.nan] * 3), "a run", "dcp")
+    figure = run_figure(columns([0.25, np.nan, 0.5], [np.nan] * 3))
     assert_array_equal(lines(figure.axes[0])[0][:, 1], [25.0, np.nan, 50.0])
     assert save(figure, tmp_path / "curve.png").stat().st_size > 0
 
 
 def test_one_evaluation_is_one_visible_dot(tmp_path):
-    figure = run_figure(columns([0.25], [3.0]), "a run", "dcp")
+    figure = run_figure(columns([0.25], [3.0]))
     assert len(lines(figure.axes[0])[0]) == 1
     assert figure.axes[0].lines[0].get_marker() == "o"
     assert save(figure, tmp_path / "curve.png").stat().st_size > 0
@@ -49,14 +53,14 @@ def test_one_evaluation_is_one_visible_dot(tmp_path):
 def test_a_metric_that_was_not_recorded_has_no_panel():
     run = columns([0.25], [3.0])
     del run["time_near_goal"]
-    assert len(run_figure(run, "a run", "dcp").axes) == 1
+    assert len(run_figure(run).axes) == 1
     with pytest.raises(UserError, match="nothing to plot"):
-        run_figure({"env_steps": np.array([1.0])}, "a run", "dcp")
+        run_figure({"env_steps": np.array([1.0])})
 
 
 def test_steps_that_were_not_recorded_are_a_mistake():
     with pytest.raises(UserError, match="env_steps"):
-        run_figure({"success_once": np.array([0.5])}, "a run", "dcp")
+        run_figure({"success_once": np.array([0.5])})
 
 
 def test_seeds_become_a_mean_a_band_and_thin_lines():

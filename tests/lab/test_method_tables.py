@@ -1,4 +1,4 @@
-"""Checkpoints, summaries and aggregates, by hand and against the paper's own numbers."""
+"""Checkpoints and summaries, by hand and against the paper's own numbers."""
 
 import hashlib
 import json
@@ -9,15 +9,8 @@ from pathlib import Path
 import pytest
 
 from dcp.lab import paper_values
-from dcp.lab.aggregate_scores import (
-    aggregate_figure,
-    aggregate_table,
-    final_scores,
-    improvement_table,
-    profile_figure,
-)
 from dcp.lab.build_report import statistics_sections
-from dcp.lab.method_tables import checkpoint_tables, compare_methods, comparison_table, summary_table
+from dcp.lab.method_tables import checkpoint_table, compare_methods, comparison_table, summary_table
 from dcp.lab.result_tables import Cell, Table, to_latex
 from dcp.lab.run_collection import Collection, collect, nearest
 from tests.support.fake_runs import five_seeds, write_paper, write_run
@@ -31,7 +24,7 @@ def cell(table: Table, environment: str, method: str, column: str) -> Cell:
 
 
 def success_table(runs: Path, checkpoints: tuple[int, ...] = paper_values.CHECKPOINTS) -> Table:
-    return checkpoint_tables(collect([runs]), checkpoints)[0]
+    return checkpoint_table(collect([runs]), "success_once", checkpoints)
 
 
 def write_seeds(
@@ -79,7 +72,7 @@ def test_the_best_mean_is_bold_and_a_tie_is_not(tmp_path: Path):
 def test_below_three_seeds_there_are_ranges_and_no_winner(tmp_path: Path):
     """Two seeds would have an interval of 12.7 standard errors: 51.2 ± 228.3 for 33.2 and 69.1."""
     found = write_pair(tmp_path, [[0.332], [0.691]], [[0.1], [0.2], [0.3]])
-    table = checkpoint_tables(found, [M])[0]
+    table = checkpoint_table(found, "success_once", [M])
     dcp, crl = (cell(table, "ant_big_maze", method, "1M") for method in ("dcp", "crl"))
     assert (dcp.text, dcp.bounds, dcp.spread) == ("33.2 to 69.1", (33.2, 69.1), None)
     assert crl.text == "20.0 ± 24.8" and not dcp.bold and not crl.bold
@@ -122,13 +115,13 @@ def test_a_residual_crl_with_forward_infonce_and_a_narrow_dcp_have_no_value_of_t
     table, summary = success_table(tmp_path), summary_table(found)
     assert summary is not None
     crl = (
-        "ant_hardest_maze, crl: not beside the paper's values, because of batch_size 512 (there 256); "
-        "updates_per_iteration 800 (there the method's own); contrastive_loss forward (there backward); "
-        "network residual (there mlp); depth 4 (there 2)."
+        "ant_hardest_maze, crl: not beside the paper's values, because of batch_size 512 instead of 256; "
+        "updates_per_iteration 800 instead of the method's own; contrastive_loss forward instead of backward; "
+        "network residual instead of mlp; depth 4 instead of 2."
     )
     dcp = (
-        "ant_hardest_maze, dcp: not beside the paper's values, because of fidelity fixed (there paper); "
-        "final_goal_share 0.5 (there 0.0); discount 0.95 (there 0.99); width 64 (there 256)."
+        "ant_hardest_maze, dcp: not beside the paper's values, because of fidelity fixed instead of paper; "
+        "final_goal_share 0.5 instead of 0.0; discount 0.95 instead of 0.99; width 64 instead of 256."
     )
     for each in (table, summary):
         assert not any("paper" in column for column in each.columns)
@@ -145,10 +138,10 @@ def test_only_the_group_of_other_settings_loses_its_value(tmp_path: Path):
     shown = {(row.environment, row.method): row.cells[table.columns.index("10M paper")] for row in table.rows}
     assert shown["ant_u_maze", "dcp"].text == "40.4 ± 9.5"
     assert [cell.text for key, cell in shown.items() if key != ("ant_u_maze", "dcp")] == ["\u2013"] * 3
-    assert shown["ant_big_maze", "crl"].hover == "batch_size 512 (there 256)"
+    assert shown["ant_big_maze", "crl"].hover == "batch_size 512 instead of 256"
     told = [note for note in table.notes if "not beside" in note]
     assert [note.partition(":")[0] for note in told] == ["ant_big_maze, crl", "ant_u_maze on ant_u_maze_eval, crl"]
-    assert told[1].endswith("because of evaluated on ant_u_maze_eval (there ant_u_maze).")
+    assert told[1].endswith("because of evaluated on ant_u_maze_eval instead of ant_u_maze.")
 
 
 def test_one_seed_has_no_interval_and_no_marker(tmp_path: Path):
@@ -190,14 +183,6 @@ def test_any_list_of_checkpoints_will_do(tmp_path: Path):
     table = success_table(tmp_path, (3 * M, 1 * M, 3 * M))
     assert table.columns == ("Environment", "Method", "Seeds", "1M", "3M")
     assert [found.text for found in table.rows[0].cells[3:]] == ["10.0", "30.0"]
-
-
-def test_a_missing_seed_is_told(tmp_path: Path):
-    write_seeds(tmp_path, "dcp", [[0.1], [0.3]], [10 * M])
-    write_seeds(tmp_path, "crl", [[0.1]], [10 * M])
-    assert any(
-        note == "ant_big_maze, crl: no run of seed 1, which others have." for note in success_table(tmp_path).notes
-    )
 
 
 @pytest.mark.parametrize(
@@ -350,76 +335,13 @@ def test_methods_that_share_no_environment_are_not_compared(tmp_path: Path):
     assert summary_table(collect([tmp_path])) is None
 
 
-def test_scores_are_shares_and_the_aggregate_is_their_interquartile_mean(tmp_path: Path):
-    write_pair(tmp_path, [[0.0], [0.2]], [[0.1], [0.1]], "ant_push")
-    found = write_pair(tmp_path, [[0.4], [1.0]], [[0.2], [0.3]], "ant_soccer")
-    assert [scores.tolist() for scores in final_scores(found, "time_near_goal")["dcp"]] == [[0.0, 0.2], [0.4, 1.0]]
-    table = aggregate_table(found, "success_once")
-    first = dict(zip(table.columns, table.rows[0].cells, strict=True))
-    assert first["Interquartile mean"].value == pytest.approx(0.3)  # of 0.2 and 0.4
-    assert first["Interquartile mean"].text.startswith("0.300 [")
-    assert (first["Environments"].text, first["Runs"].text) == ("2", "4")
-    better = improvement_table(found, "success_once")
-    assert better.rows[0].cells[2].value == 0.75  # a half on the one, all on the other
-
-
-def test_one_seed_beats_nobody_with_a_probability(tmp_path: Path):
-    write_pair(tmp_path, [[0.4], [0.5]], [[0.1], [0.2]], "ant_push")
-    found = write_pair(tmp_path, [[0.4]], [[0.2]], "ant_soccer")
-    assert [cell.text for cell in improvement_table(found, "success_once").rows[0].cells] == ["dcp", "\u2013", "\u2013"]
-
-
-def test_an_environment_that_a_method_lacks_is_left_out_of_the_aggregate_and_told(tmp_path: Path):
-    write_pair(tmp_path, [[0.1], [0.2]], [[0.1], [0.1]], "ant_push")
-    write_pair(tmp_path, [[0.1], [0.2]], [[0.1], [0.1]], "ant_u_maze")
-    write_run(tmp_path, "ant_push", "ssgc", 0, [M], [0.5], episode_length=1000)
-    found = write_pair(tmp_path, [[0.4], [1.0]], [], "ant_soccer")
-    notes = aggregate_table(found, "success_once").notes
-    assert any("no run there: ant_soccer." in note for note in notes)
-    assert any("fewer than half of the environments: ssgc." in note for note in notes)
-
-
-def test_an_unknown_score_makes_the_aggregate_unknown(tmp_path: Path):
-    found = write_pair(tmp_path, [[0.1], [math.nan]], [[0.1], [0.1]])
-    texts = [row.cells[3].text for row in aggregate_table(found, "success_once").rows]
-    assert texts[0] == "NaN" and texts[1].startswith("0.100")
-
-
 def test_the_sections_hold_every_table_in_the_order_of_a_reader(paper: Collection):
     found = statistics_sections(paper)
-    assert [section.anchor for section in found] == ["summary", "overall", "checkpoints"]
+    assert [section.anchor for section in found] == ["summary", "checkpoints"]
     names = [table.name for section in found for table in section.tables]
     assert names[:3] == ["summary_dcp_against_crl", "comparison_time_near_goal_dcp_against_crl", names[2]]
-    assert len(set(names)) == len(names) == 12
+    assert len(set(names)) == len(names) == 8
     assert all(to_latex(table).isascii() for section in found for table in section.tables)
-    assert [figure.name for figure in found[1].figures] == [
-        "aggregate",
-        "profile_success_once",
-        "profile_time_near_goal",
-    ]
-
-
-def test_a_profile_has_a_line_for_each_method(paper: Collection):
-    [axes] = profile_figure(paper, "success_once").axes
-    assert [line.get_label() for line in axes.lines] == ["dcp", "crl", "ssgc"]
-    assert axes.lines[0].get_ydata()[0] > axes.lines[0].get_ydata()[-1]
-
-
-def test_a_profile_ends_at_the_first_tenth_above_all_scores(tmp_path: Path):
-    found = write_pair(tmp_path, [[0.21], [0.35]], [[0.1], [math.nan]])
-    [axes] = profile_figure(found, "success_once").axes
-    assert axes.get_xlim() == pytest.approx((0.0, 0.4))
-    assert axes.lines[0].get_ydata()[[0, 60, -1]].tolist() == [1.0, 0.5, 0.0]  # at 0, 0.24 and 0.4
-    assert all(math.isnan(value) for value in axes.lines[1].get_ydata())
-
-
-def test_the_aggregates_figure_has_a_bar_for_an_interval_and_a_line_for_the_estimate(tmp_path: Path):
-    found = write_pair(tmp_path, [[0.2], [0.4]], [[0.3]])
-    axes = aggregate_figure(found).axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["dcp", "crl"]
-    assert [float(line.get_xdata()[0]) for line in axes.lines] == pytest.approx([0.3, 0.3])
-    [bar] = axes.patches  # one seed has no interval
-    assert (bar.get_x(), bar.get_width()) == pytest.approx((0.2, 0.2))
 
 
 def test_runs_without_an_evaluation_make_no_section(tmp_path: Path):

@@ -83,7 +83,7 @@ def test_the_grid_needs_135_runs_and_the_list_counts_those_that_are_there(tmp_pa
     assert rows["figure3a"][7] == "100"
     # six environments of 50M and three of 100M, three methods of five seeds, less 50M and 10M
     assert rows["figure2"][7] == "8,900"  # 15 * 600 - 60 = 8,940
-    assert any("ant_u_maze, dcp (width 64): not beside" in n or "width 64 (there 256)" in n for n in table.notes)
+    assert any("ant_u_maze, dcp (width 64): not beside" in n or "width 64 instead of 256" in n for n in table.notes)
 
 
 def test_runs_of_other_settings_are_none_of_the_papers(tmp_path: Path):

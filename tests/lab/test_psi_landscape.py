@@ -342,10 +342,10 @@ def test_the_first_seed_that_has_a_policy_is_shown_beside_a_straight_line(runs):
     (figure,) = section.figures
     assert figure.environment == collect([runs]).environments[0]
     (table,) = section.tables
-    names = [row.cells[1].text for row in table.rows]
+    names = [row.cells[2].text for row in table.rows]
     assert names == ["dcp, seed 1", "straight line"]
     assert [row.method for row in table.rows] == ["dcp", ""]
-    assert -1.0 <= table.rows[0].cells[3].value <= 1.0
+    assert -1.0 <= table.rows[0].cells[4].value <= 1.0
     titles = [axes.get_title() for axes in figure.make().axes]
     assert any(title.startswith("dcp, seed 1") for title in titles)
 
@@ -357,7 +357,7 @@ def test_a_damaged_policy_is_said_and_harms_nothing(runs):
     (runs / "crl" / "config.json").write_text(json.dumps(stored))
     (runs / "crl" / "policy.safetensors").write_bytes(b"nothing")
     (section,) = landscape_sections(collect([runs]))
-    assert [row.cells[1].text for row in section.tables[0].rows] == ["dcp, seed 1", "straight line"]
+    assert [row.cells[2].text for row in section.tables[0].rows] == ["dcp, seed 1", "straight line"]
     assert "crl has no landscape" in section.text
 
 

@@ -33,7 +33,7 @@ def test_on_the_training_layout_chronosrls_values_stand_beside_ours_and_scaled_c
     assert ("ChronoSRL", "ChronoSRL, depth 4") not in by_source  # another method
     (scaled,) = [row for row in rows if row[4] == "Scaled CRL"]
     assert scaled[6] == "\u2013"
-    assert scaled[7] == "no: evaluated on ant_u4_maze (there ant_u4_maze_eval)"
+    assert scaled[7] == "no: evaluated on ant_u4_maze instead of ant_u4_maze_eval"
 
 
 def test_on_far_goals_it_is_the_other_way_round(tmp_path: Path):
@@ -45,15 +45,15 @@ def test_on_far_goals_it_is_the_other_way_round(tmp_path: Path):
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"steps": [6e6, 7e6, 8e6, 9e6, 10e6]}, "10M steps (there 100M)"),
-        ({"steps": [99e6, 100e6]}, "a mean of 2 evaluations (there the last 5)"),
-        ({"network": "mlp"}, "network mlp (there residual)"),
-        ({"depth": 12}, "depth 12 (there 1, 2, 4, 8, 16, 32, 64)"),
-        ({"fidelity": "fixed"}, "fidelity fixed (there paper)"),
-        ({"physics": "mujoco"}, "physics mujoco (there brax)"),
-        ({"discount": 0.95}, "discount 0.95 (there 0.99)"),
-        ({"contrastive_loss": "backward"}, "contrastive_loss backward (there forward)"),
-        ({"updates_per_iteration": 100}, "updates_per_iteration 100 (there 800)"),
+        ({"steps": [6e6, 7e6, 8e6, 9e6, 10e6]}, "10M steps instead of 100M"),
+        ({"steps": [99e6, 100e6]}, "a mean of 2 evaluations instead of the last 5"),
+        ({"network": "mlp"}, "network mlp instead of residual"),
+        ({"depth": 12}, "depth 12 instead of 1, 2, 4, 8, 16, 32, 64"),
+        ({"fidelity": "fixed"}, "fidelity fixed instead of paper"),
+        ({"physics": "mujoco"}, "physics mujoco instead of brax"),
+        ({"discount": 0.95}, "discount 0.95 instead of 0.99"),
+        ({"contrastive_loss": "backward"}, "contrastive_loss backward instead of forward"),
+        ({"updates_per_iteration": 100}, "updates_per_iteration 100 instead of 800"),
         ({"method": "dcp"}, "no dcp there whose settings are known here"),
     ],
 )
@@ -67,7 +67,7 @@ def test_scaled_crls_big_maze_lacks_a_goal_that_ours_has(tmp_path: Path):
     rows = rows_of(tmp_path, "ant_big_maze", eval_env="ant_big_maze_eval")
     assert not [row for row in rows if row[7] == "yes"]
     (scaled,) = [row for row in rows if row[4] == "Scaled CRL"]
-    assert "evaluated on ant_big_maze_eval (there ant_big_maze_eval without the goal (2, 5))" in scaled[7]
+    assert "evaluated on ant_big_maze_eval instead of ant_big_maze_eval without the goal (2, 5)" in scaled[7]
 
 
 def test_an_environment_that_nobody_published_has_no_section(tmp_path: Path):

@@ -83,13 +83,10 @@ def test_a_gap_stays_a_gap(page: Browser):
 
 
 def test_an_environment_is_chosen_and_chosen_no_longer(page: Browser):
-    assert texts(page, ROWS) == []  # folded at first
-    page.click("#runs details:last-of-type summary")
     everything = texts(page, f"{ROWS} td:first-child")
     choose(page, "environment", "point_u_maze")
     assert texts(page, "#curves .panel h3") == ["point_u_maze"]
     assert set(texts(page, f"{ROWS} td:first-child")) == {"point_u_maze"}
-    assert texts(page, ".states tbody td:first-child") == ["point_u_maze"]
     choose(page, "environment", "point_u_maze")
     assert len(texts(page, "#curves .panel h3")) == 3
     choose(page, "environment", "point_big_maze")
@@ -101,17 +98,14 @@ def test_an_environment_is_chosen_and_chosen_no_longer(page: Browser):
 
 
 def test_a_method_is_chosen_in_curves_and_tables(page: Browser):
-    page.click("#runs details:last-of-type summary")
     choose(page, "method", "crl")
     assert set(texts(page, "#curves svg .label")) == {"crl"}
     assert set(texts(page, f"{ROWS} td:nth-child(2)")) == {"crl"}
-    assert texts(page, ".states thead th") == ["environment", "crl"]
     choose(page, "method", "dcp")  # both of all: the same as none
     assert "dcp" in texts(page, "#curves svg .label")
 
 
 def test_a_table_is_sorted_by_a_click_and_back(page: Browser):
-    page.click("#runs details:last-of-type summary")
     column = "#runs .table thead th:nth-child(7)"  # success once
     values = f"{ROWS} td:nth-child(7)"
     before = texts(page, values)
@@ -184,16 +178,6 @@ def test_light_and_dark_follow_the_reader_and_the_switch(page: Browser):
     assert page.run("getComputedStyle(document.querySelector('.chart .mean')).stroke") != "none"
 
 
-def test_an_episode_plays_when_pointed_at(page: Browser):
-    source = "document.querySelector('.episode img').src.slice(0, 15)"
-    page.move("h1")
-    assert page.run(source) == "data:image/png;"
-    page.move(".episode .frame")
-    assert page.run(source) == "data:image/gif;"
-    page.move("h1")
-    assert page.run(source) == "data:image/png;"
-
-
 def test_figures_are_in_the_page_and_not_blank_and_open_large(page: Browser):
     """Their pixels, read back from the page itself."""
     spreads = page.run(
@@ -244,7 +228,7 @@ def wide_table(name: str) -> Table:
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     section = Section("Checkpoints", "checkpoints", tables=(wide_table("one"), wide_table("two")))
     page = tmp_path_factory.mktemp("wide") / "page.html"
-    data = {"axis": "steps", "metrics": [], "curves": [], "moving": []}
+    data = {"axis": "steps", "metrics": [], "curves": []}
     page.write_text(make_page("wide", "", "", Names((), ()), [section], {}, data))
     return page
 

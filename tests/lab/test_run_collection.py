@@ -192,17 +192,6 @@ def test_results_videos_and_plots_come_along(tmp_path: Path):
     assert "evals/two.json cannot be read (it holds no result of dcp eval)" in run.remark
 
 
-def test_results_outside_of_runs_are_found(tmp_path: Path):
-    (tmp_path / "zoo" / "evals").mkdir(parents=True)
-    (tmp_path / "zoo" / "evals" / "one.json").write_text('{"seeds": [], "about": {"seed": 3}}')
-    (tmp_path / "zoo" / "evals" / "torn.json").write_text("{")
-    found = collect([tmp_path])
-    assert found.runs == ()
-    [said] = found.remarks
-    assert said.startswith(f"{tmp_path / 'zoo'}: evals/torn.json cannot be read")
-    assert [record.about["seed"] for record in found.loose_evals] == [3]
-
-
 @pytest.mark.parametrize("paths", [[], ["nowhere"], ["empty"]])
 def test_nothing_to_read_is_one_sentence(tmp_path: Path, paths: list[str]):
     (tmp_path / "empty").mkdir()

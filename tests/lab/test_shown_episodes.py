@@ -105,7 +105,7 @@ def test_policies_are_named_by_method_then_seed_then_path():
 def test_the_second_policy_must_fit_into_the_first_one_s_environment(tiny_run):
     other = Target("arm", HostPolicy(still), sizes=(20, 3, 7))
     with pytest.raises(UserError, match=r"arm has sizes .*\(20, 3, 7\), but point_u_maze has \(2, 2, 2\)"):
-        common_env([open_target(tiny_run.folder), other], None, False)
+        common_env([open_target(tiny_run.folder), other], None)
 
 
 def test_a_plain_function_is_shown_too_but_has_no_direction():

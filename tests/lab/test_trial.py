@@ -4,8 +4,6 @@ import dataclasses
 import json
 import math
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import jax
 import numpy as np
@@ -18,7 +16,6 @@ from dcp.errors import UserError
 from dcp.evaluation import Measures, evaluation_key, training_scores
 from dcp.lab.targets import environment_of, open_target
 from dcp.lab.trial import (
-    COMPILING,
     Trial,
     arena_for,
     as_csv,
@@ -27,12 +24,11 @@ from dcp.lab.trial import (
     evaluate,
     goal_set_key,
     paired,
-    sweep,
     write_results,
 )
 from dcp.policies.exports import export_policy
 from dcp.policies.policy_file import save_policy
-from dcp.policies.wrappers import HostPolicy, PeriodicBurst, SampledPolicy
+from dcp.policies.wrappers import PeriodicBurst, SampledPolicy
 from dcp.runs.training import TrainedRun
 
 FEW = {"episodes": 16, "seeds": (3,)}  # the run's own number of episodes: its program serves again
@@ -108,7 +104,6 @@ def test_only_a_policy_of_ours_can_be_drawn_from():
 
 def test_a_policy_goes_to_another_environment_of_its_sizes(tiny_run: TrainedRun):
     assert evaluate(tiny_run.folder, "point_big_maze", **FEW).spec.name == "point_big_maze"
-    assert environment_of(open_target(tiny_run.folder), eval_layout=True).spec.name == "point_u_maze_eval"
 
 
 def test_a_policy_that_does_not_fit_gets_a_sentence_with_both_sizes(tiny_run: TrainedRun):
@@ -122,7 +117,6 @@ def test_a_policy_that_does_not_fit_gets_a_sentence_with_both_sizes(tiny_run: Tr
         ({"episodes": -1}, "episodes is -1"),
         ({"seeds": ()}, "seeds is 0"),
         ({"seeds": (1, 1)}, "twice"),
-        ({"env": "point_hardest_maze", "eval_layout": True}, "no evaluation layout"),
     ],
 )
 def test_a_mistake_gives_one_sentence(tiny_run: TrainedRun, wrong: dict, words: str):
@@ -168,14 +162,6 @@ def test_a_run_without_a_policy_gets_a_sentence(tiny_run: TrainedRun, tmp_path: 
         evaluate(tmp_path)
 
 
-def test_a_second_evaluation_of_its_kind_is_not_compiled_again(tiny_run: TrainedRun):
-    evaluate(tiny_run.folder, **FEW)
-    steps: list[str] = []
-    target = open_target(tiny_run.folder)
-    arena_for(target, episodes=16, seeds=(5,)).trial(target.policy, tell=steps.append)
-    assert "running" in steps and COMPILING not in steps
-
-
 def test_an_environment_may_be_given_itself():
     def stand_still(state, goal):
         return 0.0 * state[:, :2]
@@ -194,44 +180,6 @@ def test_a_policy_and_its_metadata_are_read_at_once(tiny_run: TrainedRun, monkey
     target = open_target(tiny_run.folder)
     assert target.about["method"] == "dcp"
     assert len(readings) == 1
-
-
-POLICY = HostPolicy(lambda state, goal: state)
-Outcome = tuple[list[int], list[int]]  # success, time near goal
-
-
-class FakeArena:
-    """Gives each burst what the table says, on the first episodes; others are told by their keys."""
-
-    seeds = (0,)
-
-    def __init__(self, outcomes: dict[tuple[int, int], Outcome]):
-        self.outcomes = outcomes
-
-    def trial(self, policy: Any, keys: Any = None) -> Any:
-        burst = (getattr(policy, "period", 0), getattr(policy, "length", 0))
-        success, near = self.outcomes.get(burst, ([0, 0], [0, 0]))
-        measures = SimpleNamespace(success=np.array(success), time_near_goal=np.array(near))
-        return SimpleNamespace(all=measures, burst=burst, other=keys is not None)
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "best"),
-    [
-        ({(50, 10): ([1, 0], [9, 0]), (100, 10): ([1, 1], [1, 1])}, (100, 10)),  # success goes first
-        ({(50, 10): ([1, 0], [9, 0]), (100, 10): ([0, 1], [0, 5])}, (50, 10)),  # then time near goal
-        ({(50, 10): ([1, 1], [5, 5]), (100, 10): ([1, 1], [5, 5])}, (100, 10)),  # then the fewer random steps
-        ({(100, 10): ([1, 1], [5, 5]), (50, 10): ([1, 1], [5, 5])}, (100, 10)),  # in whichever order they are tried
-    ],
-)
-def test_the_best_burst_is_chosen_by_success_then_by_time_then_by_fewer_random_steps(outcomes, best):
-    found: Any = sweep(FakeArena(outcomes), POLICY, list(outcomes))  # pyright: ignore[reportArgumentType]
-    assert found.best == best
-    assert [(one.burst, one.other) for one in (found.without, found.confirmed_without, found.confirmed)] == [
-        ((0, 0), False),
-        ((0, 0), True),
-        (best, True),
-    ]
 
 
 # Intervals, pairs and files of `dcp eval`, by hand.
@@ -289,10 +237,10 @@ def trial() -> Trial:
 
 
 def test_distances_in_a_maze_are_along_its_paths(trial: Trial):
-    """From (1, 1) round the U to (3, 1): six cells; straight it is two."""
+    """From (1, 1) round the U's corners (1.5, 2.5) and (2.5, 2.5) to (3, 1); straight it is two."""
     kind, lengths = trial.distances
     assert kind == "path"
-    assert lengths.tolist() == [6.0] * 4
+    assert_allclose(lengths, [2.0 * math.hypot(0.5, 1.5) + 1.0] * 4, rtol=1e-6)
     assert trial.all.start_distance.tolist() == [2.0] * 4
 
 
@@ -317,7 +265,8 @@ def test_the_csv_has_one_row_an_episode_with_its_goal(trial: Trial):
     assert len(rows) == 4
     last = dict(zip(header, rows[-1], strict=True))
     assert (last["seed"], last["episode"], last["success"], last["first_reach"]) == ("7", "1", "1", "1")
-    assert (float(last["distance"]), float(last["goal_0"]), float(last["goal_1"])) == (6.0, 3.0, 1.0)
+    assert float(last["distance"]) == pytest.approx(1.0 + math.sqrt(10.0))  # twice (0.5, 1.5), and 1
+    assert (float(last["goal_0"]), float(last["goal_1"])) == (3.0, 1.0)
 
 
 def test_a_folder_that_cannot_be_written_gives_one_sentence(trial: Trial, tmp_path: Path):

@@ -9,9 +9,9 @@ from brax import contact
 from brax.base import Transform
 
 from dcp.envs.registry import make_env
-from dcp.physics import models
 from dcp.physics.contacts import ContactFinder, colliding_pairs, wall_codes
 from dcp.types import MazeLayout
+from tests.support.brax_models import brax_system
 
 POSES = 3000
 
@@ -90,8 +90,8 @@ def same(ours: np.ndarray, theirs: np.ndarray, atol: float) -> bool:
 @pytest.mark.parametrize("name", ["ant_u_maze", pytest.param("humanoid_u_maze", marks=pytest.mark.slow)])
 def test_penetrating_contacts_near_walls_corners_and_floor_are_those_of_the_full_search(name: str):
     env = make_env(name)
-    sys = models.system(env.model())
-    finder = ContactFinder(sys.mj_model, np.asarray(sys.elasticity), env.layout)
+    model = env.model().compile()
+    sys, finder = brax_system(model), ContactFinder(model, env.layout)
     pos, rot = poses(env, sys.num_links(), seed=0)
     brax, grid = by_brax(sys, pos, rot), by_grid(finder, pos, rot)
     total, off = 0, []
@@ -118,7 +118,7 @@ def test_a_geom_that_reaches_beyond_its_neighbouring_cells_is_refused():
     model = env.model()
     model.geom("torso_geom").size = [1.5, 0, 0]
     with pytest.raises(ValueError, match="quarter of a cell"):
-        ContactFinder(model.compile(), np.zeros(100), env.layout)
+        ContactFinder(model.compile(), env.layout)
 
 
 def test_a_shape_without_contact_maths_is_refused():
@@ -127,7 +127,7 @@ def test_a_shape_without_contact_maths_is_refused():
     model.geom("torso_geom").type = mujoco.mjtGeom.mjGEOM_CYLINDER
     model.geom("torso_geom").size = [0.2, 0.2, 0]
     with pytest.raises(ValueError, match="spheres and capsules"):
-        ContactFinder(model.compile(), np.zeros(100), env.layout)
+        ContactFinder(model.compile(), env.layout)
 
 
 def test_wall_codes_have_a_bit_for_each_of_four_neighbours():

@@ -14,14 +14,15 @@ import jax.numpy as jnp
 import jaxopt
 import numpy as np
 import pytest
-from brax import actuator
 from brax.generalized import pipeline
 from numpy.testing import assert_allclose
 
-from dcp.physics import models
+from dcp.physics import bodies
 from dcp.physics.arm_constraints import closest_points, projected_gradient
 from dcp.physics.generalized_engine import GeneralizedEngine
+from dcp.physics.kinematics import System
 from dcp.physics.vectors import Vec
+from tests.support.brax_models import brax_system
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 ROLLED, RANDOM, FRAMES = 16, 48, 8
@@ -32,7 +33,7 @@ ORDER = np.array([0, 2, 4, 1, 3, 5, 6, 7, 8])
 
 @pytest.fixture(scope="module")
 def engine() -> GeneralizedEngine:
-    return GeneralizedEngine(models.system(models.stock("pusher")), frames=1, group=16)
+    return GeneralizedEngine(System(bodies.pusher().compile()), frames=1, group=16)
 
 
 def _starts() -> tuple[np.ndarray, np.ndarray]:
@@ -50,11 +51,12 @@ def _starts() -> tuple[np.ndarray, np.ndarray]:
 def both(engine: GeneralizedEngine) -> SimpleNamespace:
     """Arrays [FRAMES, environments, ...]: Brax's terms, and ours (environments last) for the same states."""
     sys, constraints = engine.sys, engine.constraints
+    brax = brax_system(sys.model)
     whole = GeneralizedEngine(sys, frames=1, group=ROLLED + RANDOM)
     controls = np.random.default_rng(1).uniform(-1, 1, (FRAMES, ROLLED + RANDOM, 7)).astype(np.float32)
 
     def ours(q, qd, control):
-        tau = jax.vmap(lambda q, qd, u: actuator.to_tau(sys, u, q, qd))(q, qd, control).T
+        tau = jax.vmap(sys.torques)(control).T
         q, qd = q.T, qd.T
         at = engine._constraint_inputs(q, qd, tau)
         rows = constraints._limit_rows(at), constraints._contact_rows(at)
@@ -62,7 +64,7 @@ def both(engine: GeneralizedEngine) -> SimpleNamespace:
         return at, rows, forces, engine._links(q), engine._frame(q, qd, tau)
 
     def frame(state, control):
-        after = jax.vmap(partial(pipeline.step, sys))(state, control)
+        after = jax.vmap(partial(pipeline.step, brax))(state, control)
         terms = {"x": state.x, "inverse": state.mass_mx_inv, "jac": state.con_jac, "diag": state.con_diag}
         terms |= {"aref": state.con_aref, "force": after.qf_smooth, "constraint": after.qf_constraint}
         terms |= {"q": after.q, "qd": after.qd, "was": state.q}
@@ -70,7 +72,7 @@ def both(engine: GeneralizedEngine) -> SimpleNamespace:
 
     @jax.jit
     def run(q, qd, controls):
-        return jax.lax.scan(frame, jax.vmap(partial(pipeline.init, sys))(q, qd), controls)[1]
+        return jax.lax.scan(frame, jax.vmap(partial(pipeline.init, brax))(q, qd), controls)[1]
 
     terms, (at, rows, forces, links, after) = jax.device_get(run(*_starts(), controls))
     counts = np.zeros((FRAMES, ROLLED + RANDOM), bool)
@@ -244,7 +246,7 @@ def test_the_solver_takes_jaxopt_s_path():
 
 
 def test_a_model_that_the_engine_cannot_take_is_refused():
-    spec = models.stock("pusher")
+    spec = bodies.pusher()
     spec.body("r_elbow_flex_link").quat = [0.8, 0.6, 0.0, 0.0]
     with pytest.raises(ValueError, match="chain of single hinges"):
-        GeneralizedEngine(models.system(spec), frames=5)
+        GeneralizedEngine(System(spec.compile()), frames=5)

@@ -14,9 +14,9 @@ from dcp.envs.base import Episodes, is_sound
 from dcp.envs.physics_env import MUJOCO_FRAMES
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
-from dcp.physics import models
 from dcp.physics.mujoco_engine import MjxEngine, MujocoEngine
 from tests.golden.record_mjx import ENVIRONMENTS, by_mjx
+from tests.support.brax_models import brax_system
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 N, STEPS = 6, 3
@@ -264,7 +264,7 @@ def test_single_frames_of_mujocos_engine_equal_plain_brax_as_recorded(frames):
 
 @pytest.mark.slow
 def test_single_frames_of_mjx_equal_plain_brax_as_recorded(frames):
-    engine = MjxEngine(models.system(AntPush().model()), frames=1)
+    engine = MjxEngine(AntPush().model().compile(), frames=1)
     start = jax.jit(jax.vmap(engine.init))(frames["q"], frames["qd"])
     state = jax.jit(jax.vmap(engine.step))(start._replace(warm_start=frames["warm"]), frames["control"])
     assert_close(state.q, state.qd, frames["next_q"], frames["next_qd"])
@@ -276,12 +276,13 @@ def test_steps_of_mjx_equal_brax_s_own_pipeline(frames):
     """Two steps, so that the second starts from a state of which only q, qd and the warm start were kept."""
     from brax.mjx import pipeline
 
-    engine = MjxEngine(models.system(AntPush().model()), frames=1)
+    engine = MjxEngine(AntPush().model().compile(), frames=1)
+    sys = brax_system(engine.sys)
     some = {key: jnp.asarray(value[::16]) for key, value in frames.items()}
     state, step = jax.vmap(engine.init)(some["q"], some["qd"]), jax.jit(jax.vmap(engine.step))
     with jax.numpy_rank_promotion("allow"):
-        brax = jax.jit(jax.vmap(lambda q, qd: pipeline.init(engine.sys, q, qd)))(some["q"], some["qd"])
-        brax_step = jax.jit(jax.vmap(lambda s, a: pipeline.step(engine.sys, s, a)))
+        brax = jax.jit(jax.vmap(lambda q, qd: pipeline.init(sys, q, qd)))(some["q"], some["qd"])
+        brax_step = jax.jit(jax.vmap(lambda s, a: pipeline.step(sys, s, a)))
         for _ in range(2):
             state, brax = step(state, some["control"]), brax_step(brax, some["control"])
     assert_close(state.q, state.qd, brax.q, brax.qd)

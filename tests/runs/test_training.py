@@ -51,7 +51,7 @@ def test_config_json_round_trips_and_names_the_versions(tiny_run: TrainedRun):
     assert Config.from_dict(stored["config"]) == tiny_config(devices=1, split_batches="off").resolve(250)
     assert stored["schema_version"] == 2
     assert stored["earlier_budgets"] == []
-    assert {"dcp", "jax", "flax", "optax", "brax", "mujoco", "numpy", "python"} <= stored["versions"].keys()
+    assert {"dcp", "jax", "flax", "optax", "mujoco", "numpy", "python"} <= stored["versions"].keys()
     assert stored["versions"]["jax"] == jax.__version__
     assert stored["machine"] == machine()
 

@@ -165,7 +165,7 @@ def fingerprint() -> str:
     # A virtual machine calls every EPYC by that name; what its vectors hold decides how sums are rounded.
     wide = any(line.startswith("flags") and " avx512f " in line for line in lines)
     processor += " with AVX-512" if wide else ""
-    packages = (f"{name} {version(name)}" for name in ("jaxlib", "flax", "optax", "brax", "mujoco"))
+    packages = (f"{name} {version(name)}" for name in ("jaxlib", "flax", "optax", "mujoco"))
     return "; ".join([processor, *packages, "shipped" if _shipped() else "fast"])
 
 

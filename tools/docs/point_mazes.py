@@ -15,8 +15,9 @@ from matplotlib.figure import Figure
 
 from dcp.lab.curves import Columns, methods_figure, plot_methods
 from dcp.lab.run_collection import METRICS
-from dcp.lab.statistics import bootstrap, holm, interquartile_mean, paired_test, probability_of_improvement, t_interval
+from dcp.lab.statistics import holm, paired_test, t_interval
 from dcp.lab.style import BLUE, GREEN, INK, ORANGE, colours, house_style, save
+from tools.docs.aggregates import bootstrap, interquartile_mean, probability_of_improvement
 from tools.docs.pages import RESULTS, put
 
 Runs = Mapping[str, Mapping[str, list[Columns]]]  # study -> label -> one record per seed

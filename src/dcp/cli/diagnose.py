@@ -5,15 +5,12 @@ The first writes JSON and figures to the run's folder; the second draws psi-dist
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
-from dcp.cli.working import beside, print_json, require_picture, save_both, show, working
+from dcp.cli.working import beside, print_table, require_picture, save_both, working
 from dcp.errors import UserError
-
-if TYPE_CHECKING:
-    from dcp.lab.psi_landscape import View
 
 
 @dataclass(frozen=True)
@@ -21,8 +18,8 @@ class DiagnoseOptions:
     runs: Annotated[tuple[str, ...], POSITIONAL] = ()
     """Run folders, policy files, or zoo/<env>/<method>."""
     only: tuple[str, ...] = ()
-    """Measure only these: gaps, alignment, controllability, calibration, energies, conditioning, regime. Under
-    simulated physics the episodes and controllability compile for about half a minute each."""
+    """Measure only these: gaps, alignment, controllability, calibration, regime. Under simulated physics the
+    episodes and controllability compile for about half a minute each."""
     skip: tuple[str, ...] = ()
     """Measure all but these."""
     env: str | None = None
@@ -37,8 +34,6 @@ class DiagnoseOptions:
     """Also draw the figures."""
     out: Path | None = None
     """Write into this folder instead of <run>/diagnosis."""
-    json: bool = False
-    """Print the numbers as JSON instead of text."""
 
 
 def main(argv: list[str]) -> int:
@@ -50,8 +45,8 @@ def main(argv: list[str]) -> int:
     if options.out and len(options.runs) > 1:
         raise UserError("--out is one folder, but several runs would write into it: leave it out, or name one run")
     from dcp.lab.diagnose import PARTS, diagnose, require_parts
-    from dcp.lab.diagnose.results import FOLDER, write_diagnosis
-    from dcp.lab.result_tables import require_writable
+    from dcp.lab.diagnose.results import COLUMNS, FOLDER, findings, write_diagnosis
+    from dcp.lab.result_tables import Row, Table, require_writable
     from dcp.lab.targets import environment_of, open_target, require_psi
     from dcp.machine import compiling
 
@@ -64,39 +59,18 @@ def main(argv: list[str]) -> int:
         require_psi(target)
         environment_of(target, options.env)
         require_writable(folder)
-    contents = []
     sizes = {"episodes": options.episodes, "states": options.states, "seed": options.seed}
     for target, folder in zip(targets, folders, strict=True):
         with working(f"{target.label}: ") as say:
             content = diagnose(target, options.env, parts=parts, tell=say, **sizes)
             say("figures" if options.figures else "files")
             files = write_diagnosis(folder, content, options.figures)
-        contents.append({**content, "files": [str(file) for file in files]})
-        if not options.json:
-            _show(contents[-1], len(targets) > 1)
-    if options.json:
-        print_json([{name: part for name, part in content.items() if name != "drawn"} for content in contents])
+        title = f"{content['policy']} on {content['env']}, {content['states']} states of {content['episodes']} episodes"
+        rows = tuple(Row(finding.cells) for finding in findings(content))
+        notes = tuple(f"Note: {note}." for note in content["notes"])
+        print_table(Table("diagnosis", title, COLUMNS, rows, notes))
+        print(f"Wrote {', '.join(map(str, files))}.")
     return 0
-
-
-def _show(content: dict[str, Any], several: bool) -> None:
-    from rich.table import Table
-
-    from dcp.lab.diagnose.results import findings
-
-    title = f"{content['policy']} on {content['env']}, {content['states']} states of {content['episodes']} episodes"
-    table = Table("", title=title, title_justify="left")
-    table.add_column("value", justify="right")
-    table.add_column("95% interval", justify="right")
-    table.add_column("to compare with")
-    for group in findings(content):
-        for row in group:
-            table.add_row(row.measure, row.text, row.interval, row.beside)
-        table.add_section()
-    show(table)
-    for note in content["notes"]:
-        print(f"Note: {note}.")
-    print(f"Wrote {', '.join(content['files'])}.", end="\n\n" if several else "\n")
 
 
 # `dcp landscape`
@@ -119,8 +93,6 @@ class LandscapeOptions:
     """Also draw which way each field points."""
     out: Path | None = None
     """The picture's file; a PDF of the same name is written next to it. Default: landscape.png in the first folder."""
-    json: bool = False
-    """Print the numbers as JSON instead of the table."""
 
 
 def landscape(argv: list[str]) -> int:
@@ -129,8 +101,8 @@ def landscape(argv: list[str]) -> int:
         raise UserError("nothing to draw: name run folders, policy files or zoo/<env>/<method>")
     out = options.out or beside(options.runs[0], "landscape.png")
     require_picture(out)
-    from dcp.lab.landscape_figure import landscapes_figure
-    from dcp.lab.psi_landscape import goal_of, maze_env, rollouts_for, view, with_paths_in_labels
+    from dcp.lab.landscape_figure import BELOW_STRAIGHT, landscape_table, landscapes_figure
+    from dcp.lab.psi_landscape import goal_of, hardly_moved, maze_env, rollouts_for, view, with_paths_in_labels
     from dcp.lab.targets import open_target
     from dcp.machine import compiling
 
@@ -143,66 +115,12 @@ def landscape(argv: list[str]) -> int:
     views = [view(t, e, goals[e.spec.name], options.rollouts) for t, e in zip(targets, envs, strict=True)]
     views = with_paths_in_labels(views, targets)
     files = save_both(landscapes_figure(views, options.range, options.directions), out)
-    if options.json:
-        print_json(_as_json(views, options, files))
-    else:
-        _show_landscapes(views, options, files, [env.spec.physics != "none" for env in envs])
-    return 0
-
-
-def _as_json(views: "list[View]", options: LandscapeOptions, files: list[Path]) -> dict[str, Any]:
-    from dcp.lab.psi_landscape import colour_ranges
-
-    ranges = colour_ranges(views, options.range)
-    return {
-        "files": [str(file) for file in files],
-        "range": options.range,
-        "runs": [
-            {
-                "run": run,
-                "label": v.label.replace("\n", " "),
-                "env": v.env,
-                "goal": v.landscape.goal.tolist(),
-                "actor_sees": v.condition,
-                **v.likeness._asdict(),
-                "straight_line": v.straight_line._asdict(),
-                "episodes": len(v.episodes),
-                "reached": v.num_reached,
-                "colours": list(limits),
-            }
-            for run, v, limits in zip(options.runs, views, ranges, strict=True)
-        ],
-    }
-
-
-def _show_landscapes(views: "list[View]", options: LandscapeOptions, files: list[Path], physics: list[bool]) -> None:
-    from rich.table import Table
-
-    from dcp.lab.landscape_figure import BELOW_STRAIGHT
-    from dcp.lab.psi_landscape import hardly_moved
-
-    table = Table("", "maze", "goal", "actor sees")
-    for column in ("rank correlation", "basin", "points nearer", "episodes that reach g"):
-        table.add_column(column, justify="right")
-    for first in {v.place: v for v in reversed(views)}.values():
-        goal = ", ".join(f"{value:g}" for value in first.landscape.goal)
-        for v in [v for v in views if v.place == first.place]:
-            reached = f"{v.num_reached} of {len(v.episodes)}" if v.episodes else "-"
-            table.add_row(v.label.replace("\n", " "), v.env, goal, v.actor_sees, *_numbers(v.likeness), reached)
-        table.add_row("straight line to g", first.env, goal, "-", *_numbers(first.straight_line), "-", style="dim")
-        table.add_section()
-    show(table)
-    print("Rank correlation: Spearman's, of the psi-distance and the shortest path, over the maze's free space.")
-    print("Basin: share of it from which going down the field ends at g. Points nearer: where the direction that")
-    print("a direction-conditioned actor sees leads to a shorter path. A straight line knows no walls.")
-    if options.rollouts is None and any(physics):
+    print_table(landscape_table([("", each) for each in views]))
+    if options.rollouts is None and any(env.spec.physics != "none" for env in envs):
         print("No episodes under simulated physics, which compiles for about a minute: --rollouts 6 draws them.")
-    if any(v.likeness.order < v.straight_line.order for v in views):
+    if any(each.is_below_straight_line for each in views):
         print(f"{BELOW_STRAIGHT}.")
-    for v in (v for v in views if options.range == "panel" and hardly_moved(v)):
-        print(f"{v.label}: its episodes cover few distances, so its colours span those of the free space.")
-    print(f"Wrote {' and '.join(str(file) for file in files)}.")
-
-
-def _numbers(likeness: Any) -> list[str]:
-    return [f"{likeness.order:.3f}", f"{likeness.basin:.1%}", f"{likeness.nearer:.1%}"]
+    for each in (each for each in views if options.range == "panel" and hardly_moved(each)):
+        print(f"{each.label}: its episodes cover few distances, so its colours span those of the free space.")
+    print(f"Wrote {' and '.join(map(str, files))}.")
+    return 0

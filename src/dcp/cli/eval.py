@@ -7,44 +7,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from rich.table import Table
 
 from dcp.cli.flags import POSITIONAL, Burst, parse
 from dcp.cli.main import COMMANDS
-from dcp.cli.working import print_json, show, working
+from dcp.cli.working import print_json, print_table, working
 from dcp.config import Physics
 from dcp.errors import UserError
 from dcp.files import require_no_links_out
 from dcp.files.run_folder import zoo_names
-from dcp.lab.result_tables import require_writable
+from dcp.lab.result_tables import Cell, Row, Table, between, number, require_writable
 from dcp.lab.run_collection import EVALS_DIR
 from dcp.lab.statistics import Interval
 from dcp.lab.targets import Target, open_target, require_psi
 from dcp.lab.trial import (
     Arena,
-    Paired,
-    Sweep,
     Trial,
     arena_for,
     as_json,
-    combinations,
     estimates,
     paired,
-    sweep,
     variant,
     write_results,
 )
 from dcp.machine import compiling
 from dcp.policies.exports import is_exported
 from dcp.policies.policy import Policy
-from dcp.policies.wrappers import is_random
 
 if TYPE_CHECKING:
     from dcp.cli.share import RecordOptions
 
 LONGEST_NAME = 200  # bytes, of a file name without its suffix
 REACH_AT = (0.1, 0.25, 0.5, 0.75, 1.0)  # shares of an episode's length
-COLUMNS = ("success once", "time near goal", "first reach", "final distance", "saturation", "sign flips", "diverged")
+COLUMNS = ("policy", "success once (%)", "time near goal", "first reach", "final distance", "saturation (%)")
+COLUMNS += ("sign flips (%)", "diverged")
 
 
 @dataclass(frozen=True)
@@ -56,9 +51,7 @@ class EvalOptions:
     seeds: tuple[int, ...] = (0,)
     """Each names a frozen set of starts and goals, the same for every policy."""
     env: str | None = None
-    """Evaluate on this environment. Default: the one that the run was evaluated on."""
-    eval_layout: bool = False
-    """On the environment's evaluation layout, which keeps only far goals."""
+    """Evaluate on this environment; ant_u_maze_eval and its like keep only far goals. Default: the run's own."""
     physics: Physics | None = None
     """What steps simulated bodies. Default: what the run was trained with."""
     randomize: str | None = None
@@ -73,12 +66,6 @@ class EvalOptions:
     """W L: after W steps without progress intervene for L steps. Default: 90 10, and 90 100 for reaim."""
     pool_seed: str | None = None
     """A file of visited states for reaim, as `dcp train` takes. Default: the pool of the run's checkpoint."""
-    burst_sweep: bool = False
-    """Try every burst of --periods and --lengths, and confirm the best on other episodes."""
-    periods: tuple[int, ...] = (50, 100, 200)
-    """P of the sweep."""
-    lengths: tuple[int, ...] = (5, 10, 20)
-    """L of the sweep."""
     stochastic: bool = False
     """Explore as in training: draw actions instead of using the actor's mean."""
     out: Path | None = None
@@ -92,11 +79,12 @@ def main(argv: list[str]) -> int:
     _require_sense(options)
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
-    arenas = [_arena(target, options) for target in targets]  # report every mistake before the slow work starts
-    bursts = combinations(options.periods, options.lengths) if options.burst_sweep else []
+    arenas = []
+    for target in targets:  # report every mistake before the slow work starts
+        variant(target.policy, options.burst, options.stochastic)
+        _interventions(target, options)
+        arenas.append(arena_of(target, options, options.randomize))
     require_writable_results(targets, options.out)
-    if options.burst_sweep:
-        return sweep_bursts(targets, arenas, bursts, options)
     return evaluate(targets, arenas, options)
 
 
@@ -107,52 +95,39 @@ def arena_of(target: Target, options: "EvalOptions | RecordOptions", randomize: 
         options.env,
         episodes=options.episodes,
         seeds=options.seeds,
-        eval_layout=options.eval_layout,
         physics=options.physics,
         randomize=randomize,
     )
-
-
-def _arena(target: Target, options: EvalOptions) -> Arena:
-    variant(target.policy, options.burst, options.stochastic)
-    _interventions(target, options)
-    return arena_of(target, options, options.randomize)
 
 
 def _require_sense(options: EvalOptions) -> None:
     if not options.runs:
         such = f", such as {zoo_names()[0]}" if zoo_names() else ""
         raise UserError(f"nothing to evaluate: name a run's folder, a policy file or one of the zoo{such}")
-    plain = EvalOptions()
-    if not options.burst_sweep and (options.periods, options.lengths) != (plain.periods, plain.lengths):
-        raise UserError("--periods and --lengths belong to a sweep: add --burst-sweep, or give --burst P L")
     if options.burst_first and not options.burst:
         raise UserError("--burst-first says where in each period a burst is: add --burst")
-    if options.burst and options.burst_sweep:
-        raise UserError("--burst tries one burst and --burst-sweep many: give only one of them")
     if (options.stall or options.pool_seed) and not options.intervention:
         raise UserError("--stall and --pool-seed belong to an intervention: add --intervention, such as stalled_burst")
-    if options.intervention and options.burst_sweep:
-        raise UserError("--burst-sweep tries bursts alone: leave out --intervention")
 
 
 def evaluate(targets: list[Target], arenas: list[Arena], options: EvalOptions) -> int:
     results, written = [], []
     trials: list[tuple[str, Trial]] = []
-    table = _make_table("policy", *COLUMNS)
+    rows: list[Row] = []
     for target, arena, mark in zip(targets, arenas, _marks(targets, options.out), strict=True):
         folder, about = options.out or target.home, _about(target, arena, options)
         plain = _trial(target, arena, variant(target.policy, None, options.stochastic), "")
-        _add_trial(table, target.label, plain)
+        rows.append(_trial_row(target.label, plain))
         trials.append((target.label, plain))
         without, name = as_json(plain, {**about, "burst": None}), file_name(target, arena, options, None, mark)
         contents, paths = [], write_results(folder, name, without, plain)
         for tried in _tried(target, options):
             after = _trial(target, arena, tried.policy, f" with {tried.words}")
             gain = paired(plain.all, after.all)
-            _add_trial(table, f"  with {tried.words}", after)
-            won = f"  gain ({gain.wins} won, {gain.losses} lost)"
-            table.add_row(won, _points(gain.success_once), _signed(gain.time_near_goal))
+            gains = _share(gain.success_once, sign=True), _steps(gain.time_near_goal, sign=True)
+            rest = [Cell("")] * (len(COLUMNS) - 3)
+            rows.append(_trial_row(f"  with {tried.words}", after))
+            rows.append(Row((Cell(f"  gain ({gain.wins} won, {gain.losses} lost)"), *gains, *rest)))
             both = {tried.key: without, "paired": gain.as_json()}
             content = as_json(after, {**about, "burst": None, **tried.about}) | both
             name = file_name(target, arena, options, tried.words, mark)
@@ -163,42 +138,12 @@ def evaluate(targets: list[Target], arenas: list[Arena], options: EvalOptions) -
     if options.json:
         print_json(results)
         return 0
-    show(table)
+    print_table(Table("eval", "", COLUMNS, tuple(rows)))
     _explain(trials)
     compare(trials)
-    _say_where(written)
-    return 0
-
-
-def sweep_bursts(
-    targets: list[Target], arenas: list[Arena], bursts: list[tuple[int, int]], options: EvalOptions
-) -> int:
-    written, results = [], []
-    for target, arena, mark in zip(targets, arenas, _marks(targets, options.out), strict=True):
-        what = f"{target.label} on {arena.env.spec.name}"
-        with working() as say:
-            say(f"{what}: {len(bursts)} bursts")
-            policy = variant(target.policy, None, options.stochastic)
-            swept = sweep(arena, policy, bursts, lambda done, say=say, label=target.label: say(f"{label}: {done} done"))
-        gains = {burst: paired(swept.without.all, trial.all) for burst, trial in swept.tried.items()}
-        confirmed = paired(swept.confirmed_without.all, swept.confirmed.all)
-        content = as_json(swept.confirmed, {**_about(target, arena, options), "burst": list(swept.best)}) | {
-            "paired": confirmed.as_json(),
-            "tried": [
-                {"burst": list(b), "success_once": t.all.summary()["success_once"], "paired": gains[b].as_json()}
-                for b, t in swept.tried.items()
-            ],
-            "without_burst": as_json(swept.confirmed_without, {"burst": None}),
-        }
-        results.append(content)
-        name = file_name(target, arena, options, None, f"_sweep{mark}")
-        written += write_results(options.out or target.home, name, content, swept.confirmed)
-        if not options.json:
-            _show_sweep(what, swept, gains, confirmed)
-    if options.json:
-        print_json(results)
-    else:
-        _say_where(written)
+    print("Intervals: 95%, over episodes. Results:")
+    for path in written:
+        print(f"  {path}")
     return 0
 
 
@@ -306,59 +251,19 @@ def require_writable_results(targets: list[Target], out: Path | None) -> None:
         require_writable(target.results_dir(EVALS_DIR) if out is None else out / EVALS_DIR)
 
 
-def _show_sweep(title: str, swept: Sweep, gains: dict[tuple[int, int], Paired], confirmed: Paired) -> None:
-    best = f"P {swept.best[0]}, L {swept.best[1]}"
-    table = _make_table("burst", "random share", "success once", "gain", "time near goal", "gain")
-    _add_burst(table, "none", "", swept.without, None)
-    for burst, trial in swept.tried.items():
-        mark = " *" if burst == swept.best else ""
-        share = f"{random_share(burst, trial.episode_length):.1%}"
-        _add_burst(table, f"P {burst[0]}, L {burst[1]}{mark}", share, trial, gains[burst])
-    table.add_section()
-    _add_burst(table, "confirmed: none", "", swept.confirmed_without, None)
-    _add_burst(table, f"confirmed: {best}", "", swept.confirmed, confirmed)
-    print(title)
-    show(table)
-    print(
-        f"Best: {best}. On {len(swept.confirmed.all.success)} other episodes it changes success by "
-        f"{_points(confirmed.success_once)} (95%)."
-    )
-    if swept.tried[swept.best].all.success.mean() <= swept.without.all.success.mean():
-        print("None of these bursts reached more goals than no burst.")
-
-
-def random_share(burst: tuple[int, int], episode_length: int) -> float:
-    """Return the share of random steps: L / P over whole periods; an episode may end before its last burst."""
-    return float(np.mean(is_random(np.arange(episode_length), *burst)))
-
-
-def _make_table(first: str, *columns: str) -> Table:
-    """Make a table that wraps its cells on a narrow terminal, because a truncated interval is useless."""
-    table = Table()
-    table.add_column(first, overflow="fold")
-    for column in columns:
-        table.add_column(column, justify="right", overflow="fold")
-    return table
-
-
-def _add_trial(table: Table, label: str, trial: Trial) -> None:
+def _trial_row(label: str, trial: Trial) -> Row:
     e = estimates(trial.all)
-    table.add_row(
-        label,
-        _percent(e["success_once"]),
-        _number(e["time_near_goal"], 1),
-        _number(e["first_reach"], 0),
-        _number(e["final_distance"], 2),
-        _percent(e["saturation"]),
-        _percent(e["action_flips"]),
-        f"{int(trial.all.diverged.sum())} of {len(trial.all.success)}",
+    cells = (
+        Cell(label),
+        _share(e["success_once"]),
+        _steps(e["time_near_goal"]),
+        _steps(e["first_reach"], 0),
+        _steps(e["final_distance"], 2),
+        _share(e["saturation"]),
+        _share(e["action_flips"]),
+        Cell(f"{int(trial.all.diverged.sum())} of {len(trial.all.success)}", int(trial.all.diverged.sum())),
     )
-
-
-def _add_burst(table: Table, label: str, share: str, trial: Trial, gain: Paired | None) -> None:
-    e = estimates(trial.all)
-    gains = ("", "") if gain is None else (_points(gain.success_once), _signed(gain.time_near_goal))
-    table.add_row(label, share, _percent(e["success_once"]), gains[0], _number(e["time_near_goal"], 1), gains[1])
+    return Row(cells)
 
 
 def _explain(trials: list[tuple[str, Trial]]) -> None:
@@ -389,33 +294,17 @@ def compare(trials: list[tuple[str, Trial]]) -> None:
             print(f"{label} had other episodes than {first}: to pair them, give --episodes and --env.")
             continue
         gain = paired(one.all, other.all)
+        success, time = _share(gain.success_once, sign=True).text, _steps(gain.time_near_goal, sign=True).text
         print(
-            f"{label} minus {first}, on the same episodes: success {_points(gain.success_once)}, "
-            f"time near goal {_signed(gain.time_near_goal)}; {gain.wins} won, {gain.ties} tied, {gain.losses} lost"
+            f"{label} minus {first}, on the same episodes: success {success} points, time near goal {time}; "
+            f"{gain.wins} won, {gain.ties} tied, {gain.losses} lost"
         )
 
 
-def _say_where(written: list[Path]) -> None:
-    print("Intervals: 95%, over episodes. Results:")
-    for path in written:
-        print(f"  {path}")
+def _share(e: Interval, sign: bool = False) -> Cell:
+    """Return a share or a difference of two, in percent."""
+    return between(*(100.0 * value for value in e[:3]), sign=sign)
 
 
-def _percent(e: Interval) -> str:
-    if not np.isfinite(e.mean):
-        return "-"
-    return f"{e.mean:.1%}" if not np.isfinite(e.low) else f"{e.mean:.1%} ({100 * e.low:.1f} to {100 * e.high:.1f})"
-
-
-def _number(e: Interval, digits: int) -> str:
-    if not np.isfinite(e.mean):
-        return "-"
-    return f"{e.mean:.{digits}f}" + (f" ± {e.high - e.mean:.{digits}f}" if np.isfinite(e.high) else "")
-
-
-def _points(e: Interval) -> str:
-    return f"{100 * e.mean:+.1f} ({100 * e.low:+.1f} to {100 * e.high:+.1f}) points"
-
-
-def _signed(e: Interval) -> str:
-    return f"{e.mean:+.1f}" + (f" ± {e.high - e.mean:.1f}" if np.isfinite(e.high) else "")
+def _steps(e: Interval, digits: int = 1, sign: bool = False) -> Cell:
+    return number(e.mean, e.high - e.mean, digits=digits, sign=sign)

@@ -8,8 +8,7 @@ from typing import Annotated
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
 from dcp.cli.render import main as render
-from dcp.cli.report import print_table
-from dcp.cli.working import working
+from dcp.cli.working import print_table, working
 from dcp.config import Config
 from dcp.errors import UserError, did_you_mean, shown
 from dcp.files import require_no_links_out

@@ -38,8 +38,6 @@ class RenderOptions:
     """Steps of an episode, at most. Default: the run's own."""
     env: str | None = None
     """Show them on this environment. Default: the one that the first run was evaluated on."""
-    eval_layout: bool = False
-    """On the environment's evaluation layout, which keeps only far goals."""
     physics: Physics | None = None
     """What steps simulated bodies. Default: what the first run was trained with."""
     burst: Burst = None
@@ -80,7 +78,7 @@ def main(argv: list[str]) -> int:
 
     compiling.enable_cache()
     targets = [open_target(run) for run in options.runs]
-    env = common_env(targets, options.env, options.eval_layout, options.physics)
+    env = common_env(targets, options.env, options.physics)
     require_drawable(env, options.width, options.height)
     formats = FORMATS if options.format is None else options.format
     if env.spec.physics != "none" and "html" not in formats:  # the page needs no renderer
@@ -186,7 +184,7 @@ def explore(argv: list[str]) -> int:
     targets = [open_target(run) for run in options.runs]
     for target in targets:
         require_explorable(target)
-    env = common_env(targets, options.env, False, options.physics)
+    env = common_env(targets, options.env, options.physics)
     require_drawable(env)
     panels = [_panel(target, name, env, options) for target, name in zip(targets, names_of(targets), strict=True)]
     try:

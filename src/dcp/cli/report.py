@@ -3,17 +3,13 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from dcp.cli.flags import POSITIONAL, parse
 from dcp.cli.main import COMMANDS
-from dcp.cli.working import beside, count, print_json, require_picture, save_both, show, working
+from dcp.cli.working import beside, count, print_table, require_picture, save_both, working
 from dcp.errors import EXIT_FAULT, UserError
 from dcp.lab.paper_values import CHECKPOINTS
-
-if TYPE_CHECKING:
-    from dcp.lab.compare_runs import Comparison
-    from dcp.lab.result_tables import Table
 
 MOST_REMARKS = 8
 
@@ -50,8 +46,7 @@ def main(argv: list[str]) -> int:
     print(f"{report.page} ({size:.1f} MB): {count(len(report.collection.runs), 'run')}")
     print(f"{count(report.num_figures, 'figure')} in {report.page.parent / 'figures'}, as PNG and PDF")
     print(f"{count(report.num_tables, 'table')} in {report.page.parent / 'tables'}, as CSV, Markdown and LaTeX")
-    runs = report.collection.runs
-    return EXIT_FAULT if runs and all(run.is_damaged for run in runs) else 0
+    return EXIT_FAULT if all(run.is_damaged for run in report.collection.runs) else 0
 
 
 @dataclass(frozen=True)
@@ -60,8 +55,6 @@ class CompareOptions:
     """Two run folders: A and B."""
     out: Path | None = None
     """The picture's file; a PDF of the same name is written next to it. Default: compare.png in A's folder."""
-    json: bool = False
-    """Print the comparison as JSON instead of the tables."""
 
 
 def compare(argv: list[str]) -> int:
@@ -74,73 +67,16 @@ def compare(argv: list[str]) -> int:
 
     comparison = compare_runs.compare(*options.runs)
     files = save_both(compare_runs.comparison_figure(comparison), out) if comparison.metrics else []
-    if options.json:
-        print_json(_as_json(comparison, files))
-    else:
-        _show(comparison, files)
-    return 0
-
-
-def _show(comparison: "Comparison", files: list[Path]) -> None:
-    from dcp.lab.compare_runs import comparison_tables
-
     for name, run in zip("AB", comparison.runs, strict=True):
         print(f"{name}: {run.folder} ({run.state})")
     if not comparison.settings:
         print("No setting differs.")
     if not comparison.versions:
         print("They were trained by the same versions." if comparison.versions_of[0] else "Neither kept its versions.")
-    for table in comparison_tables(comparison):
+    for table in compare_runs.comparison_tables(comparison):
         print_table(table)
     if not comparison.metrics:
         print("Nothing to plot: one of the two has no evaluation yet.")
     if files:
         print(f"Wrote {' and '.join(map(str, files))}.")
-
-
-def print_table(table: "Table") -> None:
-    from rich.table import Table as RichTable
-
-    shown = RichTable(title=table.title, title_justify="left", title_style="bold")
-    for at, column in enumerate(table.columns):
-        shown.add_column(column, justify="right" if table.is_numeric(at) else "left", overflow="fold")
-    for row in table.rows:
-        shown.add_row(*(cell.text for cell in row.cells))
-    print()
-    show(shown)
-    for note in table.notes:
-        print(note)
-
-
-def _as_json(comparison: "Comparison", files: list[Path]) -> dict[str, Any]:
-    """Return the comparison for JSON. A gain is a minus b on the same episodes: [mean, half width of the 95% CI]."""
-    from dcp.lab.compare_runs import best, last
-    from dcp.lab.curves import curve
-
-    results, common = {}, {}
-    for metric in comparison.metrics:
-        results[metric] = []
-        for run in comparison.runs:
-            steps, values = curve(run.metrics, metric)
-            points = {"last": last(run, metric), "best": best(run, metric)}  # [steps, value]
-            results[metric].append({**points, "env_steps": steps.tolist(), "values": values.tolist()})
-        shared = comparison.shared(metric)
-        common[metric] = {"env_steps": shared.steps.tolist(), "a": shared.a.tolist(), "b": shared.b.tolist()}
-    evals = []
-    for each in comparison.paired_evals:
-        gains = {"success_gain": each.gain, "time_near_goal_gain": each.time_gain}
-        pairs = {name: [float(gain.mean), float(gain.half_width)] for name, gain in gains.items()}
-        record = {"wins": each.wins, "ties": each.ties, "losses": each.losses}
-        evals.append({"name": each.name, "success": each.success, **pairs, **record})
-    return {
-        "a": str(comparison.a.folder),
-        "b": str(comparison.b.folder),
-        "states": [run.state for run in comparison.runs],
-        "settings": {name: values for name, *values in comparison.settings},
-        "versions": {name: values for name, *values in comparison.versions},
-        "same_episodes": comparison.same_episodes,
-        "results": results,
-        "common": common,
-        "evals": evals,
-        "files": list(map(str, files)),
-    }
+    return 0

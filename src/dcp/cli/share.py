@@ -114,8 +114,6 @@ class RecordOptions:
     """1 near the goal, else 0; or 0 near the goal, else -1."""
     env: str | None = None
     """Record on this environment. Default: the one that the run was evaluated on."""
-    eval_layout: bool = False
-    """On the environment's evaluation layout, which keeps only far goals."""
     physics: Physics | None = None
     """What steps simulated bodies. Default: what the run was trained with."""
     burst: Burst = None

@@ -44,7 +44,7 @@ class TrainOptions:
     plots: bool = True
     """Draw the learning curve, landscape and episodes at the end."""
     keep_policies: bool = False
-    """Keep the policy of every evaluation, in policies/ of the run folder: `dcp explore` shows how they form."""
+    """Keep the policy of every evaluation, in policies/ of the run folder, for `dcp diagnose` and `dcp explore`."""
     display: Literal["auto", "live", "plain", "none"] = "auto"
     """auto: live on a terminal, plain lines elsewhere."""
     cache: str | None = None

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -14,6 +14,9 @@ from rich.table import Table
 from dcp.errors import UserError
 from dcp.files import CONFIG_FILE, require_no_links_out
 from dcp.files.run_folder import is_zoo, located
+
+if TYPE_CHECKING:
+    from dcp.lab.result_tables import Table as ResultTable
 
 ENDINGS = (".png", ".pdf")  # of a picture
 PIPE_WIDTH = 160  # a pipe has no width, and a truncated name is useless
@@ -94,3 +97,16 @@ def count(number: int, noun: str) -> str:
 def show(table: Table) -> None:
     """Print a table to a terminal or into a pipe. [Brackets] in a name are no markup."""
     Console(markup=False, emoji=False, width=None if Console().is_terminal else PIPE_WIDTH).print(table)
+
+
+def print_table(table: "ResultTable") -> None:
+    """Print one of our tables with its notes."""
+    shown = Table(title=table.title or None, title_justify="left", title_style="bold")
+    for at, column in enumerate(table.columns):
+        shown.add_column(column, justify="right" if table.is_numeric(at) else "left", overflow="fold")
+    for row in table.rows:
+        shown.add_row(*(cell.text for cell in row.cells))
+    print()
+    show(shown)
+    for note in table.notes:
+        print(note)

@@ -8,14 +8,14 @@ import mujoco
 import numpy as np
 
 from dcp.envs.physics_env import MUJOCO_FRAMES, PhysicsEnv
-from dcp.physics import Engine, PhysicsState, models
+from dcp.physics import Engine, PhysicsState, bodies, models
 from dcp.types import Array, EnvSpec, MazeLayout
 
 Q, V, A = 15, 14, 8  # positions (free joint 7, legs 8), velocities, actions
 INIT_Q = np.array([0.0, 0.0, 0.55, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0], np.float32)
 TORSO = ("torso_geom",)
-AUX = tuple(f"aux_{i}_geom" for i in range(1, 5))
-FEET = ("left_foot_geom", "right_foot_geom", "third_foot_geom", "fourth_foot_geom")
+AUX = tuple(f"aux_{leg}" for leg in range(1, 5))  # between torso and legs
+FEET = tuple(f"foot_{leg}" for leg in range(1, 5))
 HEALTHY_Z = (0.2, 1.0)
 TIMESTEP, FRAMES = 0.005, 10  # of spring physics; dt = 0.05
 MAZE_SCALE = 4.0
@@ -41,7 +41,7 @@ PUSH_HEIGHT = 0.75  # of the torso at the start
 
 
 class AntEnv(PhysicsEnv):
-    """Share what all of the ant's tasks have: Brax's stock model, its sizes, its noisy start and its healthy range."""
+    """Share what all of the ant's tasks have: the model, its sizes, its noisy start and its healthy range."""
 
     extra: int  # sliding coordinates besides the ant's: balls, boxes and, last, the target
     height = float(INIT_Q[2])  # of the torso at the start
@@ -81,12 +81,11 @@ class AntMaze(AntEnv):
         self.spec = self.make_spec(name, "spring", maze=layout, maze_dims=(0, 1))
 
     def model(self) -> mujoco.MjSpec:
-        spec = models.stock("ant")
+        spec = bodies.ant()
         models.set_contact(spec, TORSO + AUX, contype=0, conaffinity=1)
         models.set_contact(spec, FEET, contype=1, conaffinity=1)
         models.add_walls(spec, self.layout)
         models.add_target(spec, height=0.01, radius=0.9, range_=100.0)
-        models.set_init_q(spec, self.init_q.tolist())
         return spec
 
     def draw(self, key: Array) -> tuple[Array, Array]:
@@ -111,7 +110,7 @@ class AntSoccer(AntEnv):
         self.spec = self.make_spec(name, "spring", state_size=Q + V + 2, goal_dims=(29, 30), fixes=(fix,))
 
     def model(self) -> mujoco.MjSpec:
-        spec = models.stock("ant")
+        spec = bodies.ant()
         models.set_contact(spec, TORSO, contype=0, conaffinity=1)
         models.set_contact(spec, FEET, contype=1, conaffinity=1)
         ball = models.add_sliding_body(spec, "ball", (0.0, 0.0, BALL_RADIUS), "xy", 100.0, damping=0.0)
@@ -119,7 +118,6 @@ class AntSoccer(AntEnv):
         ball.add_geom(**sphere, density=1.0, contype=0, conaffinity=0)
         ball.add_geom(**sphere, density=0.1, contype=1, conaffinity=0)
         models.add_target(spec, height=0.01, radius=0.9, range_=100.0)
-        models.set_init_q(spec, self.init_q.tolist())
         return spec
 
     def draw(self, key: Array) -> tuple[Array, Array]:
@@ -140,7 +138,7 @@ class AntPush(AntEnv):
     """Push a light, tall box out of the way to reach a goal behind it. State: the ant's q and qd, the box's x, y.
 
     The paper's physics is MuJoCo's, computed by MJX. On a CPU we step it with MuJoCo's own engine, which is the same
-    physics and faster there; on other backends with Brax's MJX pipeline. `engine` names one of the two.
+    physics and faster there; on other backends with MJX. `engine` names one of the two.
     """
 
     extra = 5  # box x, y, z, target x, y
@@ -152,7 +150,7 @@ class AntPush(AntEnv):
         self.spec = self.make_spec(name, "mjx", state_size=Q + V + 2, fixes=("the box starts at rest",))
 
     def model(self) -> mujoco.MjSpec:
-        spec = models.stock("ant")
+        spec = bodies.ant()
         models.set_contact(spec, TORSO + FEET, contype=1, conaffinity=0)
         for name, (centre, half) in WALLS.items():
             position, size = (*centre, WALL_HALF_HEIGHT), (*half, WALL_HALF_HEIGHT)
@@ -167,7 +165,6 @@ class AntPush(AntEnv):
         spec.option.solver = mujoco.mjtSolver.mjSOL_NEWTON
         spec.option.iterations, spec.option.ls_iterations = 4, 8
         spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_EULERDAMP
-        models.set_init_q(spec, self.init_q.tolist())
         return spec
 
     def make_engine(self) -> Engine:
@@ -175,7 +172,7 @@ class AntPush(AntEnv):
             return self.make_mujoco_engine()
         from dcp.physics.mujoco_engine import MjxEngine
 
-        return MjxEngine(models.system(self.model()), MUJOCO_FRAMES)
+        return MjxEngine(self.model().compile(), MUJOCO_FRAMES)
 
     def draw(self, key: Array) -> tuple[Array, Array]:
         key_ant, key_order, key_noise = jax.random.split(key, 3)

@@ -8,7 +8,8 @@ import mujoco
 import numpy as np
 
 from dcp.envs.physics_env import PhysicsEnv
-from dcp.physics import Engine, PhysicsState, models
+from dcp.physics import Engine, PhysicsState, bodies, models
+from dcp.physics.kinematics import Transform, compose, matrix, moved_by
 from dcp.types import Array, EnvSpec, MazeLayout
 
 MAZE_SCALE = 2.0
@@ -52,7 +53,7 @@ class Humanoid(PhysicsEnv):
         )
 
     def model(self) -> mujoco.MjSpec:
-        spec = models.stock("humanoid")
+        spec = bodies.humanoid()
         for geom in spec.geoms:
             if geom.name != "floor":
                 geom.contype, geom.conaffinity = 1, 0
@@ -103,8 +104,6 @@ class Humanoid(PhysicsEnv):
 
     def _centre_of_mass(self, physics: PhysicsState) -> tuple[Array, Array]:
         """Return each link's inertia about the centre of mass with its mass [L, 10], and its velocities [L, 6]."""
-        from brax.base import Inertia, Motion, Transform
-
         bodies = slice(1, self._links + 1)  # without the world
         mass = jnp.asarray(self._compiled.body_mass[bodies], jnp.float32)
         frame = Transform(
@@ -112,14 +111,12 @@ class Humanoid(PhysicsEnv):
             rot=jnp.asarray(self._compiled.body_iquat[bodies], jnp.float32),
         )
         x, xd = (jax.tree.map(lambda leaf: leaf[: self._links], part) for part in (physics.x, physics.xd))
-        # Spring physics gives every link a unit inertia of rotation (the model's spring_inertia_scale is 1).
-        unit = Inertia(frame, jnp.broadcast_to(jnp.eye(3), (self._links, 3, 3)), mass)
-        centres = x.vmap().do(frame)
+        centres = compose(x, frame)
         whole = jnp.sum(mass)
         centre = jnp.sum(mass[:, None] * centres.pos, axis=0) / whole  # [3]
-        about = centres.replace(pos=centres.pos - centre[None]).vmap().do(unit)
-        inertia = jnp.concatenate([about.i.reshape(self._links, 9), mass[:, None]], axis=1)
-        moved: Motion = Transform.create(pos=centres.pos - x.pos).vmap().do(xd)
+        about = jax.vmap(_inertia_about)(centres.pos - centre[None], centres.rot, mass)
+        inertia = jnp.concatenate([about.reshape(self._links, 9), mass[:, None]], axis=1)
+        moved = moved_by(xd, centres.pos - x.pos)
         return inertia, jnp.concatenate([mass[:, None] * moved.vel / whole, moved.ang], axis=1)
 
     def _actuator_forces(self, control: Array) -> Array:
@@ -128,6 +125,13 @@ class Humanoid(PhysicsEnv):
         gear = jnp.asarray(self._compiled.actuator_gear[:, 0], jnp.float32)
         limited = jnp.clip(control, -CONTROL_LIMIT, CONTROL_LIMIT)
         return jnp.zeros(self._v).at[dof].add(gear * limited)
+
+
+def _inertia_about(lever: Array, rot: Array, mass: Array) -> Array:
+    """Return a link's inertia [3, 3] about a point `lever` away from its centre of mass. Its own is 1 about any axis:
+    spring physics gives every link a unit inertia of rotation (the model's spring_inertia_scale is 1)."""
+    cross, turn = jnp.cross(lever, -jnp.eye(3)), matrix(rot)
+    return turn @ jnp.eye(3) @ turn.T + cross @ cross.T * mass
 
 
 class HumanoidMaze(Humanoid):

@@ -19,7 +19,6 @@ from dcp.config import cores
 from dcp.envs.base import EnvState
 from dcp.envs.physics_env import MUJOCO, PhysicsEnv
 from dcp.errors import UserError, one_line, shown, unknown
-from dcp.physics import import_brax
 from dcp.physics.mujoco_engine import Links, MujocoEngine, MujocoState
 from dcp.types import Array, EnvSpec
 
@@ -157,7 +156,6 @@ class MujocoTask(PhysicsEnv):
 
     @cached_property
     def engine(self) -> MujocoEngine:
-        import_brax()
         return self.make_engine()
 
     def by_mujoco(self) -> Self:

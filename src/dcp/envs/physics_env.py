@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from dcp.config import cores
 from dcp.envs.base import EnvState
-from dcp.physics import Engine, PhysicsState, import_brax
+from dcp.physics import Engine, PhysicsState
 from dcp.types import Array, EnvSpec
 
 if TYPE_CHECKING:
@@ -80,7 +80,6 @@ class PhysicsEnv(ABC):
     @cached_property
     def engine(self) -> Engine:
         """Build the engine at first use, because a spec needs none. Its arrays outlive the trace that asks first."""
-        import_brax()
         with jax.ensure_compile_time_eval():
             return self.make_mujoco_engine() if self.spec.physics == MUJOCO else self.make_engine()
 

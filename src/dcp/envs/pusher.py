@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 
 from dcp.envs.physics_env import PhysicsEnv
-from dcp.physics import Engine, PhysicsState, models
+from dcp.physics import Engine, PhysicsState, bodies
 from dcp.types import Array, EnvSpec
 
 FRAMES = 5  # of 0.01: dt = 0.05
@@ -56,12 +56,13 @@ class Pusher(PhysicsEnv):
         )
 
     def model(self) -> mujoco.MjSpec:
-        return models.stock("pusher")
+        return bodies.pusher()
 
     def make_engine(self) -> Engine:
         from dcp.physics.generalized_engine import GeneralizedEngine
+        from dcp.physics.kinematics import System
 
-        return GeneralizedEngine(models.system(self.model()), FRAMES)
+        return GeneralizedEngine(System(self.model().compile()), FRAMES)
 
     def draw(self, key: Array) -> tuple[Array, Array]:
         key_object, key_goal, key_qd = jax.random.split(key, 3)

@@ -13,13 +13,17 @@ from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
-from brax import envs
-from brax.envs.base import Env, State
 
 from dcp.envs.base import Environment, EnvState, step_and_check
 from dcp.envs.registry import ENVIRONMENTS, make_env, require_stepped_by
-from dcp.errors import UserError
+from dcp.errors import UserError, install_hint
 from dcp.types import Array
+
+try:
+    from brax import envs
+    from brax.envs.base import Env, State
+except ImportError as error:
+    raise ImportError(f"{error}: for Brax's interface, {install_hint('brax')}") from error
 
 Reward = Literal["zero_one", "minus_one", "distance"]
 PREFIX = "dcp/"  # of our names in Brax's registry

@@ -230,7 +230,7 @@ class GoalTask:
         fps = KINEMATIC_FPS
         if render_mode is not None and isinstance(self.env, PhysicsEnv):
             engine: Any = self.env.engine
-            fps = round(1.0 / (engine.frames * float(engine.sys.opt.timestep)))
+            fps = round(1.0 / (engine.frames * engine.timestep))
         return {"render_modes": list(RENDER_MODES), "render_fps": fps}
 
 

@@ -104,10 +104,10 @@ def _draw(target: Target, env: Environment, folder: Path) -> list[str]:
 
     try:
         require_drawable(env)
-        subjects = side_by_side(show_policy(target, names_of([target])[0], env, Shown(first=None)))
+        shown = side_by_side(show_policy(target, names_of([target])[0], env, Shown(first=None)))
     except UserError as error:  # a user's own environment that cannot be rendered
         return [f"No video: {error}"]
-    _, problems = write_files(env, subjects, folder, Path(GIF).stem, ("mp4", "gif"), Look())
+    _, problems = write_files(env, shown, folder, Path(GIF).stem, ("mp4", "gif"), Look())
     return problems
 
 

@@ -3,7 +3,7 @@
     targets            opens what a user names: a run folder, a policy file, the zoo, an export, a function
     trial, episodes    play frozen episodes: to measure them (`dcp eval`), or to show them
     run_collection     reads run folders and groups their seeds; statistics has every interval and test
-    *_tables, *_scores, *_values    turn results into tables; result_tables holds tables as data and writes them
+    *_tables, *_values    turn results into tables; result_tables holds tables as data and writes them
     curves, compare_runs, landscape_figure, pusher_goals    draw figures; style says how each of them looks
     build_report       makes the one page of `dcp report` out of all these; report_html writes its HTML
     psi_landscape      compares distances in psi-space with a maze's own (`dcp landscape`)

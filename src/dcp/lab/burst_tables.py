@@ -13,7 +13,7 @@ import numpy as np
 from dcp.lab import paper_values
 from dcp.lab.paper_values import Published
 from dcp.lab.result_tables import Cell, Row, Section, Table, absent, number
-from dcp.lab.run_collection import Collection, EvalRecord, Key, in_order, names_physics
+from dcp.lab.run_collection import Collection, EvalRecord, Key, Run, in_order
 from dcp.lab.trial import RESULT_SCHEMA
 
 ALL = "all"
@@ -63,17 +63,14 @@ class EvalResult:
 
 def eval_results(collection: Collection) -> tuple[list[EvalResult], list[str]]:
     """Return the results, and a sentence for each file that could not be used."""
-    records = [(record, run.label, run.config) for run in collection.runs for record in run.evals]
-    for record in collection.loose_evals:
-        physics = f" (physics {record.about['physics']})" if names_physics(record.about) else ""
-        records.append((record, str(record.about.get("method", "")) + physics, {}))
     results, unused = [], []
-    for record, label, config in records:
-        if reason := _unfit(record):
+    pairs = [(run, record) for run in collection.runs for record in run.evals]
+    for run, record in pairs:
+        if reason := _unfit(record, run):
             unused.append(f"{record.path}: {reason}.")
             continue
         try:
-            results.append(_result(record, label, config))
+            results.append(_result(record, run))
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
             unused.append(f"{record.path}: not a result that this version can read ({error!r}).")
     return results, unused
@@ -102,31 +99,36 @@ def _kind(result: EvalResult) -> str:
     return "" if result.burst is None else str(result.burst[0]) if len(result.burst) == 3 else "burst"
 
 
-def _unfit(record: EvalRecord) -> str:
+def _unfit(record: EvalRecord, run: Run) -> str:
+    """Return why a result does not count; empty if it does."""
     content = record.content
     if (version := content.get("schema_version", RESULT_SCHEMA)) != RESULT_SCHEMA:
         return f"schema_version {version!r}, and this version reads {RESULT_SCHEMA}"
-    if "tried" in content:
-        return "a sweep, whose burst was chosen by its result"
+    if not run.config:
+        return "in a run that cannot be read"
+    if any(record.about.get(name) != run.config[name] for name in ("env", "method", "seed")):
+        return "of a policy of another run"
     if content.get("burst_first"):
         return "a burst in the first steps of each period, where the others are in the last"
-    if (physics := content.get("physics", "brax")) != record.about.get("physics", "brax"):
+    if (physics := content.get("physics", "brax")) != run.config["physics"]:
         return f"stepped by {physics}, unlike the run itself"
     if content.get("stochastic"):
         return "with actions drawn at random, unlike the paper's deployment"
     return ""
 
 
-def _result(record: EvalRecord, label: str, config: Mapping[str, Any]) -> EvalResult:
+def _result(record: EvalRecord, run: Run) -> EvalResult:
     content, burst = record.content, _burst_of(record.content)
     plain = content if burst is None else content["without_burst" if len(burst) == 2 else "without_intervention"]
-    trained, evaluated = _text(record.about["env"]), _text(content["env"])
+    trained, evaluated = run.config["env"], content["env"]
+    if not isinstance(evaluated, str):
+        raise TypeError(f"its environment is {evaluated!r}")
     env_steps = int(record.about.get("env_steps") or 0)
-    apart = paper_values.settings_apart({**config, "eval_env": evaluated}) if config else ["a run that is not at hand"]
+    apart = paper_values.settings_apart({**run.config, "eval_env": evaluated})
     return EvalResult(
         environment=trained if trained == evaluated else f"{trained} on {evaluated}",
-        method=label or _text(record.about["method"]),
-        seed=int(record.about["seed"]),
+        method=run.label,
+        seed=run.seed,
         burst=burst,
         reach=_share_in_percent(plain, "success_once"),
         reach_with_burst=_share_in_percent(content, "success_once") if burst else math.nan,
@@ -135,22 +137,16 @@ def _result(record: EvalRecord, label: str, config: Mapping[str, Any]) -> EvalRe
         episodes=int(content["episodes"]),
         eval_seeds=tuple(int(part["seed"]) for part in content["seeds"]),
         source=str(record.path),
-        plain_method=_text(record.about["method"]),
+        plain_method=run.method,
         apart=(*apart, *paper_values.steps_apart(trained, env_steps)),
     )
 
 
 def _burst_of(content: dict[str, Any]) -> Burst | None:
-    if (one := content.get("intervention")) is not None:
-        return _text(one["name"]), int(one["patience"]), int(one["length"])
+    if (intervention := content.get("intervention")) is not None:
+        return str(intervention["name"]), int(intervention["patience"]), int(intervention["length"])
     burst = content.get("burst")
     return (int(burst[0]), int(burst[1])) if burst else None
-
-
-def _text(name: Any) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"a name is {name!r}")
-    return name
 
 
 def _share_in_percent(content: dict[str, Any], measure: str) -> float:

@@ -1,4 +1,4 @@
-"""Compare two runs: how they differ and what each reached, as tables, text and a figure."""
+"""Compare two runs: how they differ and what each reached, as tables and a figure."""
 
 import csv
 import io
@@ -17,16 +17,13 @@ from dcp.errors import UserError
 from dcp.files.run_folder import CONFIG_FILE, read_config_file
 from dcp.files.validation import read_text
 from dcp.lab.curves import curve
-from dcp.lab.result_tables import DASH, Cell, Row, Table, absent, number
+from dcp.lab.result_tables import DASH, Cell, Row, Table, absent, between, number
 from dcp.lab.run_collection import METRICS, EvalRecord, Run, collect
-from dcp.lab.statistics import Interval, paired_success_interval, success_difference_error, t_interval
+from dcp.lab.statistics import Paired, paired_episodes, success_difference_error
 from dcp.lab.style import BLUE, INK, ORANGE, colours, house_style, step_axis
 
-# Settings that, with an evaluation's number, decide its starts and goals.
-_EPISODES = ("seed", "eval_episodes", "episode_length", "fidelity", "physics", "randomize")
+EPISODE_SETTINGS = ("eval_env", "physics", "episode_length", "randomize")  # that say what an evaluation measures
 MOST_POINTS = 12
-
-
 Difference = tuple[str, str, str]  # name, of a, of b
 
 
@@ -39,15 +36,11 @@ class Shared(NamedTuple):
 
 
 class PairedEval(NamedTuple):
-    """Results of `dcp eval` with both policies on the same episodes, a minus b."""
+    """Results of `dcp eval` with both policies on the same episodes."""
 
     name: str
     success: tuple[float, float]  # percent: a, b
-    gain: Interval  # of success, points
-    time_gain: Interval  # of time near goal, steps
-    wins: int  # reached only by a
-    ties: int
-    losses: int
+    gain: Paired  # a minus b
 
 
 @dataclass(frozen=True)
@@ -79,23 +72,10 @@ class Comparison:
         return differences(*self.versions_of)
 
     @property
-    def same_episodes(self) -> bool:
-        """Return whether evaluations with the same number have the same episodes, so that differences are paired."""
-        a, b = self.a.config, self.b.config
-        return _evaluated_on(a) == _evaluated_on(b) and all(a.get(name) == b.get(name) for name in _EPISODES)
-
-    @property
-    def elsewhere(self) -> str:
-        """Return why their numbers cannot be compared; empty if they can."""
-        configs = [run.config for run in self.runs]
-        reasons = (
-            ("evaluated on {} and B on {}", map(_evaluated_on, configs)),
-            ("stepped by {} and B by {}", (config.get("physics", "brax") for config in configs)),
-            ("evaluated for {} steps per episode and B for {}", (config.get("episode_length") for config in configs)),
-            ("randomized in {} and B in {}", (config.get("randomize") or "nothing" for config in configs)),
-        )
-        differing = (words.format(a, b) for words, (a, b) in reasons if a != b)
-        return next((f"A was {words}" for words in differing), "")
+    def evaluated_apart(self) -> list[Difference]:
+        """Return in what their evaluations differ; if in anything, their numbers cannot be compared."""
+        configs = [{**run.config, "eval_env": run.config.get("eval_env") or run.config.get("env")} for run in self.runs]
+        return [each for each in differences(*configs) if each[0] in EPISODE_SETTINGS]
 
     @property
     def metrics(self) -> list[str]:
@@ -111,9 +91,9 @@ class Comparison:
     @cached_property
     def paired_evals(self) -> list[PairedEval]:
         """Return the results of `dcp eval` that both have on the same episodes."""
-        theirs = {record.path.name: record for record in self.b.evals}
-        pairs = [(mine, theirs[mine.path.name]) for mine in self.a.evals if mine.path.name in theirs]
-        return [pair for mine, other in pairs if (pair := _paired(mine, other)) is not None]
+        of_b = {record.path.name: record for record in self.b.evals}
+        pairs = [_paired(record, of_b[record.path.name]) for record in self.a.evals if record.path.name in of_b]
+        return [pair for pair in pairs if pair is not None]
 
 
 def last(run: Run, metric: str) -> tuple[float, float]:
@@ -131,21 +111,17 @@ def best(run: Run, metric: str) -> tuple[float, float]:
     return float(steps[at]), float(values[at])
 
 
-def _evaluated_on(config: Mapping[str, Any]) -> Any:
-    return config.get("eval_env") or config.get("env")
-
-
 def compare(a: str | Path, b: str | Path) -> Comparison:
     """Compare two run folders, or folders with one run below."""
-    one, other = _run(a), _run(b)
-    if one.folder.resolve() == other.folder.resolve():
+    runs = _only_run(a), _only_run(b)
+    if runs[0].folder.resolve() == runs[1].folder.resolve():
         raise UserError(f"{a} and {b} are the same run: name two")
-    versions = (read_config_file(run.folder / CONFIG_FILE)["versions"] for run in (one, other))
+    versions = (read_config_file(run.folder / CONFIG_FILE)["versions"] for run in runs)
     of_a, of_b = (each if isinstance(each, dict) else {} for each in versions)
-    return Comparison(one, other, (of_a, of_b))
+    return Comparison(*runs, (of_a, of_b))
 
 
-def _run(path: str | Path) -> Run:
+def _only_run(path: str | Path) -> Run:
     runs = collect([path]).runs
     if len(runs) != 1:
         names = ", ".join(str(run.folder) for run in runs[:3])
@@ -167,58 +143,53 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
     return [each for each in named if each[1] != each[2]]
 
 
-def _paired(mine: EvalRecord, other: EvalRecord) -> PairedEval | None:
+def _paired(record_a: EvalRecord, record_b: EvalRecord) -> PairedEval | None:
     """Return None unless both have the same episodes under the same conditions, and kept each episode's result."""
-    missing = {"physics": "brax", "randomize": [], "episode_length": None}  # what older files lack
-    if any(mine.content.get(name, before) != other.content.get(name, before) for name, before in missing.items()):
+    defaults = {"physics": "brax", "randomize": [], "episode_length": None}  # of what older files lack
+    records = record_a, record_b
+    if any(record_a.content.get(name, value) != record_b.content.get(name, value) for name, value in defaults.items()):
         return None
-    goals, others_goals = (
+    goals_a, goals_b = (
         [seed.get("goal_set_sha256") if isinstance(seed, dict) else None for seed in record.content["seeds"]]
-        for record in (mine, other)
+        for record in records
     )
-    a, b = (_episodes(record.path.with_suffix(".csv")) for record in (mine, other))
-    if goals != others_goals or None in goals or a is None or b is None or len(a[0]) != len(b[0]) or not len(a[0]):
+    a, b = (_episodes(record.path.with_suffix(".csv")) for record in records)
+    if goals_a != goals_b or None in goals_a or a is None or b is None or len(a[0]) != len(b[0]) or not len(a[0]):
         return None
-    gain = a[0] - b[0]
-    wins, losses = int(np.sum(gain > 0)), int(np.sum(gain < 0))
-    interval = paired_success_interval(wins, losses, len(gain))
-    half = 100.0 * max(interval.high - interval.mean, interval.mean - interval.low)  # symmetric: as the wider side
-    return PairedEval(
-        mine.path.stem,
-        (100.0 * float(a[0].mean()), 100.0 * float(b[0].mean())),
-        Interval(100.0 * interval.mean, half_width=half, count=len(gain)),
-        t_interval(a[1] - b[1]),
-        wins,
-        len(gain) - wins - losses,
-        losses,
-    )
+    shares = 100.0 * float(a[0].mean()), 100.0 * float(b[0].mean())
+    return PairedEval(record_a.path.stem, shares, paired_episodes(b, a))
 
 
-def _episodes(path: Path) -> list[np.ndarray] | None:
+def _episodes(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
     """Return success and time near goal of every episode."""
     try:
         rows = list(csv.DictReader(io.StringIO(read_text(path), newline="")))
-        return [np.array([float(row[name]) for row in rows]) for name in ("success", "time_near_goal")]
+        success, time = (np.array([float(row[name]) for row in rows]) for name in ("success", "time_near_goal"))
+        return success, time
     except (OSError, ValueError, KeyError, TypeError, csv.Error):
         return None
 
 
-# As tables and text.
+# As tables.
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
     """Return settings, versions, results, common evaluations and results of `dcp eval`; what is empty is left out."""
     tables = []
-    for name, what in (("settings", "setting"), ("versions", "package")):
+    for name, noun in (("settings", "setting"), ("versions", "package")):
         rows = tuple(Row(tuple(map(Cell, each))) for each in getattr(comparison, name))
-        columns = (what, *comparison.names)
+        columns = (noun, *comparison.names)
         tables.append(Table(f"compare_{name}", f"{name.capitalize()} that differ", columns, rows))
     if comparison.metrics:
         tables += [_results_table(comparison), _points_table(comparison)]
     rows = []
     for each in comparison.paired_evals:
-        gains = [number(gain.mean, gain.half_width, sign=True) for gain in (each.gain, each.time_gain)]
-        record = Cell(f"{each.wins} / {each.ties} / {each.losses}")
+        success, time = each.gain.success_once, each.gain.time_near_goal
+        gains = (
+            between(*(100.0 * end for end in success[:3]), sign=True),
+            number(time.mean, time.half_width, sign=True),
+        )
+        record = Cell(f"{each.gain.wins} / {each.gain.ties} / {each.gain.losses}")
         rows.append(Row((Cell(each.name), *map(number, each.success), *gains, record)))
     columns = ("dcp eval", "success of A (%)", "of B", "A - B", "time near goal, A - B", "A wins / ties / B wins")
     notes = ("Both on the same episodes: mean difference and 95% interval over episodes (success: Agresti and Min).",)
@@ -227,7 +198,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
 
 
 def _results_table(comparison: Comparison) -> Table:
-    """Return last and best of each run, and what they have in common."""
+    """Return last and best of each run, and their means over the evaluations that both have."""
     a, b, rows = comparison.a, comparison.b, []
     for metric in comparison.metrics:
         label = METRICS[metric].label
@@ -248,10 +219,8 @@ def _results_table(comparison: Comparison) -> Table:
             gap = number(float(np.mean(shared.a - shared.b)), sign=True)
             rows.append(Row((Cell(name), *means, gap, Cell(""))))
     notes = ["± : 95% interval from the number of episodes (Agresti and Caffo); it does not cover seeds."]
-    if comparison.elsewhere:
-        notes.append(f"{comparison.elsewhere}: a difference between them says nothing about what was learned.")
-    if comparison.same_episodes:
-        notes.append("Equal seeds and evaluation settings: evaluations with the same number have the same episodes.")
+    for name, of_a, of_b in comparison.evaluated_apart:
+        notes.append(f"A was evaluated with {name} {of_a} and B with {of_b}: their numbers cannot be compared.")
     notes.append("Each run is one seed, so a difference between them does not show what their settings do.")
     return Table("compare_results", "Results", ("", *comparison.names, "A - B", "±"), tuple(rows), tuple(notes))
 

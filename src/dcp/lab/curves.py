@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MultipleLocator
 from dcp.errors import UserError
 from dcp.lab.report_html import Names, figure_files
 from dcp.lab.result_tables import FigureSpec, Section
-from dcp.lab.run_collection import FEWEST_SEEDS, FINISHED, METRICS, Collection, Metric
+from dcp.lab.run_collection import FEWEST_SEEDS, METRICS, Collection, Metric
 from dcp.lab.statistics import t_interval
 from dcp.lab.style import INK, colours, house_style, human_count, step_axis
 
@@ -85,22 +85,9 @@ def plot_methods(
             axes.fill_between(at, low, high, color=colour, alpha=0.14, linewidth=0, zorder=1)
         if not len(at):
             count += ", never evaluated at the same step"
-        dot = "o" if len(at) == 1 else None  # a line through one point is invisible
+        dot = "o" if len(at) == 1 or len(runs) == len(methods) == 1 else None  # a line through one point is invisible
         axes.plot(at, together.mean, color=colour, marker=dot, markersize=3.5, label=f"{label} ({count})", zorder=3)
     _dress(axes, metric, x)
-
-
-def run_figure(run: Columns, title: str, method: str) -> Figure:
-    """Draw both metrics of one run, with a dot per evaluation; a metric that was not recorded has no panel."""
-    shown = [metric for metric in METRICS if metric in run]
-    if not shown:
-        raise UserError(f"nothing to plot: this run recorded none of {', '.join(METRICS)}")
-    with house_style():
-        figure, panels = _panels(len(shown), title)
-        for axes, metric in zip(panels, shown, strict=True):
-            axes.plot(*curve(run, metric), color=colours([method])[method], marker="o", markersize=3.5, zorder=3)
-            _dress(axes, metric, "steps")
-    return figure
 
 
 def methods_figure(
@@ -119,7 +106,9 @@ def methods_figure(
     if not shown:
         raise UserError(f"nothing to plot: no run recorded {X_COLUMNS[x]!r} and one of {', '.join(METRICS)}")
     with house_style():
-        figure, panels = _panels(len(shown), title)
+        figure = Figure(figsize=(4.4 * len(shown), 3.2), layout="constrained")
+        figure.suptitle(title, color=INK, fontsize=11)
+        panels = figure.subplots(1, len(shown), squeeze=False)[0]
         for axes, (metric, runs) in zip(panels, shown.items(), strict=True):
             plot_methods(axes, runs, metric, x, colour_of)
         handles, labels = panels[0].get_legend_handles_labels()
@@ -140,12 +129,6 @@ def strip_figure(collection: Collection) -> Figure:
                 axes.legend(fontsize=7)
             column[0].set_title(environment, fontsize=10)
     return figure
-
-
-def _panels(count: int, title: str) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(4.4 * count, 3.2), layout="constrained")
-    figure.suptitle(title, color=INK, fontsize=11)
-    return figure, [figure.add_subplot(1, count, i + 1) for i in range(count)]
 
 
 def _dress(axes: Axes, metric: str, x: XAxis) -> None:
@@ -220,13 +203,11 @@ def curve_panels(collection: Collection, names: Names, figures: tuple[FigureSpec
 
 
 def curve_notes(collection: Collection, environment: str) -> list[str]:
-    """Return notes on one environment's curves: missing seeds, means that end before the lines."""
+    """Return notes on one environment's curves: single seeds, and means that end before the lines."""
     groups = {method: runs for method in collection.methods if (runs := collection.of(environment, method))}
     alone = [method for method, runs in groups.items() if len(runs) == 1]
     notes = [f"{', '.join(alone)}: one seed, so no interval."] if alone else []
     for method, runs in groups.items():
-        if missing := collection.missing_seeds(environment, method):
-            notes.append(f"{method} has no run of seed {', '.join(map(str, missing))}, which other methods have.")
         shared = set.intersection(*(set(run.metrics["env_steps"].tolist()) for run in runs))
         end, furthest = max(shared, default=0.0), max(run.env_steps for run in runs)
         short = [str(run.seed) for run in runs if run.env_steps < furthest]
@@ -235,8 +216,6 @@ def curve_notes(collection: Collection, environment: str) -> list[str]:
         elif end < furthest:
             seeds = f"seed {', '.join(short)} ended early" if short else "later evaluations are not at the same steps"
             notes.append(f"{method}'s mean ends at {human_count(end)} of {human_count(furthest)} steps: {seeds}.")
-        if len(runs) == 1 and runs[0].state != FINISHED:
-            notes.append(f"{method}, seed {runs[0].seed}: {runs[0].state}.")
     return notes
 
 

@@ -18,7 +18,7 @@ from dcp.errors import UserError
 from dcp.evaluation import Record, rollout
 from dcp.lab.style import human_count
 from dcp.lab.targets import Target, environment_of, require_known_parts
-from dcp.lab.trial import COMPILING, Program, cached_by_env, goal_set_key, require_room, variant
+from dcp.lab.trial import COMPILING, cached_by_env, goal_set_key, require_room, variant
 from dcp.machine.compiling import QUICK_COMPILE
 from dcp.methods import more_conditions
 from dcp.methods.commands import PooledSubgoal
@@ -56,7 +56,7 @@ class Episode(NamedTuple):
 
     @property
     def distance(self) -> np.ndarray:
-        """[T + 1]: to the goal"""
+        """Return the distances to the goal: [T + 1]."""
         return np.linalg.norm(self.achieved - self.goal, axis=-1)
 
 
@@ -67,8 +67,8 @@ def play(
     if getattr(policy, "on_host", False):
         run = partial(_run, env, num_episodes, steps)
     else:
-        run = _program(env, num_episodes, steps).compiled_for(policy, key, on_compile=lambda: tell(COMPILING))
-    tell("running")
+        run = _program(env, num_episodes, steps)
+        tell(COMPILING)
     record = jax.device_get(run(policy, key))
     obs, q = record.watched
     state, goal = env.spec.split(obs)  # [T + 1, N, ...]
@@ -96,9 +96,9 @@ def _run(env: Environment, num_episodes: int, steps: int, policy: Policy, key: A
 
 
 @cached_by_env
-def _program(env: Environment, num_episodes: int, steps: int) -> Program:
+def _program(env: Environment, num_episodes: int, steps: int) -> Callable[[Policy, Array], Record]:
     """Compile once for all policies that differ only in their parameters."""
-    return Program(jax.jit(partial(_run, env, num_episodes, steps), compiler_options=QUICK_COMPILE))
+    return jax.jit(partial(_run, env, num_episodes, steps), compiler_options=QUICK_COMPILE)
 
 
 def play_toward(env: Environment, policy: Policy, goal: np.ndarray, num_episodes: int, steps: int) -> list[Episode]:
@@ -173,13 +173,11 @@ class Shown:
     subgoal: bool = False
 
 
-def common_env(
-    targets: Sequence[Target], env: str | None, eval_layout: bool, physics: str | None = None
-) -> Environment:
+def common_env(targets: Sequence[Target], env: str | None, physics: str | None = None) -> Environment:
     """Return the named environment, or the first target's; refuse one that does not fit another target."""
-    made = environment_of(targets[0], env, eval_layout, physics=physics)
+    made = environment_of(targets[0], env, physics=physics)
     for other in targets[1:]:
-        environment_of(other, env or targets[0].env, eval_layout, targets[0].fidelity, physics or targets[0].physics)
+        environment_of(other, env or targets[0].env, targets[0].fidelity, physics or targets[0].physics)
     return made
 
 

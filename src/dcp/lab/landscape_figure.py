@@ -20,7 +20,7 @@ from dcp.errors import UserError
 from dcp.files.run_folder import POLICY_FILE
 from dcp.lab.episodes import Episode
 from dcp.lab.psi_landscape import Landscape, Likeness, View, colour_ranges, maze_env, view
-from dcp.lab.result_tables import Cell, FigureSpec, Row, Section, Table, number
+from dcp.lab.result_tables import Cell, FigureSpec, Row, Section, Table, absent, number
 from dcp.lab.run_collection import Collection, Run
 from dcp.lab.style import (
     BLUE,
@@ -116,7 +116,7 @@ def landscapes_figure(views: Sequence[View], colours: str = "panel", with_direct
     width = LEFT + columns * PANEL
     handles, ncols = _handles(views, with_directions), 6 if columns > 3 else 3
     note = ""
-    if any(each.likeness.order < each.straight_line.order for each in views):
+    if any(each.is_below_straight_line for each in views):
         note = textwrap.fill(f"* {BELOW_STRAIGHT}.", round(15 * width))  # characters at that font size
     foot = 0.3 + 0.25 * -(-len(handles) // ncols) + 0.15 * (note.count("\n") + bool(note))
     height = foot + sum(strip.panel + sum(spaces) for strip in strips for spaces in strip.rows(with_directions))
@@ -161,7 +161,7 @@ def _draw_strip(figure: Figure, panels: np.ndarray, strip: Strip) -> None:
         _bar(figure, panels[0, 0], contours, "length of the shortest path to g")
     for axes, each, limits in zip(panels[0, strip.with_truth :], strip.views, strip.ranges, strict=False):
         contours = draw_landscape(axes, each.landscape, each.episodes, limits)
-        below = " *" if each.likeness.order < first.straight_line.order else ""
+        below = " *" if each.is_below_straight_line else ""
         axes.set_title(f"{each.label}\n{_rho(each.likeness)}{below}", fontsize=9.5)
         _bar(figure, axes, contours, PSI_LABEL)
     if len(panels) > 1:
@@ -236,14 +236,14 @@ def _handles(views: Sequence[View], with_directions: bool) -> list[Line2D]:
 # The report's section: the first seed with a policy of each method in each maze. No episode is played.
 
 MOST_METHODS = 8  # and their variants, in one maze
-TABLE_COLUMNS = ("environment", "run", "actor sees", "rank correlation", "basin (%)", "points nearer (%)")
+TABLE_COLUMNS = ("environment", "goal", "run", "actor sees", "rank correlation", "basin (%)", "points nearer (%)")
 REPORT_CAPTION = (
     "{env}: distances in psi-space to the goal that is farthest by path, next to the true ones. Colours: 1st to 99th "
     "percentile over the free space. Arrows: the direction that a direction-conditioned actor sees, in the plane."
 )
 TABLE_NOTES = (
     "Rank correlation: Spearman's, of the psi-distance and the length of the shortest path, over the free space.",
-    "Basin: share of the free space from which going down the psi-distance ends at the goal.",
+    "Basin: share of the free space from which going down the psi-distance ends at the goal g.",
     "Points nearer: where the direction that a direction-conditioned actor sees leads to a shorter path.",
     "A straight line ignores walls: a run below it has learned less about the maze than plain distance knows.",
     "One seed each: this shows single representations and does not compare methods.",
@@ -251,7 +251,8 @@ TABLE_NOTES = (
 
 
 def landscape_sections(collection: Collection) -> list[Section]:
-    figures, rows, remarks = [], [], []
+    figures, remarks = [], []
+    shown: list[tuple[str, View]] = []
     for env in collection.environments:
         views, new = _first_views(collection, env)
         remarks += new
@@ -259,16 +260,27 @@ def landscape_sections(collection: Collection) -> list[Section]:
             continue
         make = partial(landscapes_figure, list(views.values()), "space")
         figures.append(FigureSpec(f"landscape_{env}", REPORT_CAPTION.format(env=env), make, env))
-        for method, seen in views.items():
-            cells = (Cell(env), Cell(seen.label), Cell(seen.actor_sees), *_likeness_cells(seen.likeness))
-            rows.append(Row(cells, env, method))
-        straight = next(iter(views.values())).straight_line
-        rows.append(Row((Cell(env), Cell("straight line"), Cell(""), *_likeness_cells(straight)), env))
+        shown += views.items()
     if not figures:
         return []
     text = " ".join(["The first seed of each method; `dcp landscape` draws any runs, with their episodes.", *remarks])
-    table = Table("landscapes", "Learned distances against the maze's own", TABLE_COLUMNS, tuple(rows), TABLE_NOTES)
-    return [Section("psi-distance landscapes", "landscapes", tuple(figures), (table,), text)]
+    return [Section("psi-distance landscapes", "landscapes", tuple(figures), (landscape_table(shown),), text)]
+
+
+def landscape_table(views: Sequence[tuple[str, View]]) -> Table:
+    """Return a row for each view, which comes with its method, and one for each place's straight line."""
+    places = {view.place: view for _, view in reversed(views)}
+    rows, with_episodes = [], any(view.episodes for _, view in views)
+    for place, first in reversed(places.items()):
+        goal = Cell(", ".join(f"{value:g}" for value in first.landscape.goal))
+        lines = [(m, v.label.replace("\n", " "), v.actor_sees, v.likeness, v) for m, v in views if v.place == place]
+        for method, label, sees, likeness, each in [*lines, ("", "straight line", "", first.straight_line, None)]:
+            shares = (number(100.0 * share) for share in (likeness.basin, likeness.nearer))
+            cells = [Cell(first.env), goal, Cell(label), Cell(sees), number(likeness.order, digits=3), *shares]
+            reached = Cell(f"{each.num_reached} of {len(each.episodes)}") if each and each.episodes else absent()
+            rows.append(Row((*cells, *([reached] if with_episodes else [])), first.env, method))
+    columns = (*TABLE_COLUMNS, *(["episodes that reach g"] if with_episodes else []))
+    return Table("landscapes", "Learned distances against the maze's own", columns, tuple(rows), TABLE_NOTES)
 
 
 def _first_views(collection: Collection, env: str) -> tuple[dict[str, View], list[str]]:
@@ -297,8 +309,3 @@ def _in_a_maze(run: Run) -> bool:
         return False
     spec = make_env(str(name), run.config.get("fidelity", "paper")).spec
     return has_plane(spec) and spec.goal_size == 2
-
-
-def _likeness_cells(likeness: Likeness) -> list[Cell]:
-    shares = (number(100.0 * share) for share in (likeness.basin, likeness.nearer))
-    return [number(likeness.order, digits=3), *shares]

@@ -52,13 +52,10 @@ OVERLAP = f"{APART}: our interval and the paper's do not overlap. Fewer than thr
 
 
 def checkpoint_section(collection: Collection, checkpoints: Sequence[int]) -> Section:
-    tables = checkpoint_tables(collection, checkpoints) if collection.groups else []
-    return Section("Checkpoints", "checkpoints", tables=tuple(tables))
-
-
-def checkpoint_tables(collection: Collection, checkpoints: Sequence[int] = CHECKPOINTS) -> list[Table]:
     """Return one table per metric."""
-    return [_checkpoint_table(collection, metric, sorted(set(checkpoints))) for metric in METRICS]
+    metrics = METRICS if collection.groups else ()
+    tables = tuple(checkpoint_table(collection, metric, checkpoints) for metric in metrics)
+    return Section("Checkpoints", "checkpoints", tables=tables)
 
 
 def best_of(intervals: Mapping[Key, Interval]) -> set[Key]:
@@ -75,8 +72,8 @@ def best_of(intervals: Mapping[Key, Interval]) -> set[Key]:
     return best
 
 
-def _checkpoint_table(collection: Collection, metric: str, checkpoints: Sequence[int]) -> Table:
-    groups = collection.groups
+def checkpoint_table(collection: Collection, metric: str, checkpoints: Sequence[int] = CHECKPOINTS) -> Table:
+    groups, checkpoints = collection.groups, sorted(set(checkpoints))
     columns: list[tuple[str, list[Cell]]] = [  # heading, one cell per group
         ("Environment", [Cell(environment) for environment, _ in groups]),
         ("Method", [Cell(method) for _, method in groups]),
@@ -85,11 +82,13 @@ def _checkpoint_table(collection: Collection, metric: str, checkpoints: Sequence
     empty = [at for at in checkpoints if all(nearest(run, at) is None for runs in groups.values() for run in runs)]
     published = False
     for at in (at for at in checkpoints if at not in empty):
-        paper = {key: _published_checkpoint(collection, metric, key, at) for key in groups}
+        methods = {key: collection.like_the_paper(*key) for key in groups}
+        paper = {k: paper_values.checkpoint(metric, k[0], name, at) if name else None for k, name in methods.items()}
         columns.append((human_count(at), _checkpoint_column(groups, metric, dict.fromkeys(groups, at), paper)))
         if any(paper.values()):
             published = True
-            cells = [number(*value) if value else absent(_why(collection, key)) for key, value in paper.items()]
+            apart = {key: "; ".join(collection.apart_from_paper[key]) or "not in the paper" for key in groups}
+            cells = [number(*value) if value else absent(apart[key]) for key, value in paper.items()]
             columns.append((f"{human_count(at)} paper", cells))
     notes = [CHECKPOINT_RULE, BEST, *([OVERLAP] if published else []), *collection.apart_notes()]
     if empty:
@@ -99,23 +98,9 @@ def _checkpoint_table(collection: Collection, metric: str, checkpoints: Sequence
         columns.append(("End of the runs", _checkpoint_column(groups, metric, at_end, {})))
         steps = ", ".join(f"{environment} {human_count(end)}" for environment, end in ends.items())
         notes.append(f"End of the runs: the last evaluation that all runs of the environment have reached ({steps}).")
-    for environment, method in groups:
-        if missing := collection.missing_seeds(environment, method):
-            notes.append(f"{environment}, {method}: no run of seed {', '.join(map(str, missing))}, which others have.")
     heads, cells = zip(*columns, strict=True)
     rows = [Row(row, *key) for key, row in zip(groups, zip(*cells, strict=True), strict=True)]
     return Table(f"checkpoints_{metric}", f"{METRICS[metric].label} at checkpoints", heads, tuple(rows), tuple(notes))
-
-
-def _published_checkpoint(collection: Collection, metric: str, key: Key, at: int) -> Published | None:
-    """Return the paper's value if these runs have its settings."""
-    method = collection.like_the_paper(*key)
-    return None if method is None else paper_values.checkpoint(metric, key[0], method, at)
-
-
-def _why(collection: Collection, key: Key) -> str:
-    """Return why no value of the paper stands beside a group."""
-    return "; ".join(collection.apart_from_paper.get(key, ())) or "not in the paper"
 
 
 def _checkpoint_column(
@@ -263,7 +248,10 @@ def summary_table(collection: Collection, method: str = METHOD, baseline: str = 
         for part in parts:
             paper = paper_values.arrow(part.metric, environment) if environment in alike else None
             cells.append(_arrow(part, method, baseline, None if part.paper_end else paper))
-            cells += [_published_arrow(part, method, baseline, paper)] if published else []
+            if published:
+                end = f" at {human_count(part.paper_end)}" if part.paper_end else ""
+                arrow = Cell(_sign(paper, method, baseline) + end) if paper else absent(paper_values.NOT_THERE)
+                cells.append(arrow)
         rows.append(Row(tuple(cells), environment))
     notes = [ARROW_RULE, WHERE, *_notes(first)]
     notes += [PAPER_ARROW] if published else []
@@ -295,9 +283,7 @@ def _comparison_row(part: MethodPair, test: PairedTest | None, corrected: float)
     sides = [list(side.values()) for side in (part.ours, part.theirs)]
     effect = improvement = math.nan
     if not part.has_few_seeds:
-        effect = effect_size(*sides)
-        if np.isfinite(sum(map(sum, sides))):
-            improvement = float(probability_of_improvement(*([np.array(side)] for side in sides)))
+        effect, improvement = effect_size(*sides), probability_of_improvement(*sides)
     pairs = len(part.ours.keys() & part.theirs.keys())
     why = f"fewer than {FEWEST_SEEDS} seeds" if part.has_few_seeds else "no common seed"
     gap = number(test.difference.mean, test.difference.half_width, sign=True) if test else absent(why)
@@ -324,20 +310,14 @@ def _mean(values: dict[int, float]) -> Cell:
 
 def _arrow(part: MethodPair, method: str, baseline: str, paper: str | None) -> Cell:
     sides = [list(side.values()) for side in (part.ours, part.theirs)]
-    outcome = verdict(*sides)
-    if outcome == "unknown":
+    sign = verdict(*sides)
+    if sign == "unknown":
         return absent("a mean is not known")
     hover = f"{method} {_mean(part.ours).text}, {baseline} {_mean(part.theirs).text}"
     if part.has_few_seeds:
         return Cell(UNDECIDED, hover=hover)
-    marker = DIFFERS if paper and paper != outcome else ""
-    return Cell(_sign(outcome, method, baseline), marker=marker, hover=f"{hover}, d = {effect_size(*sides):.2f}")
-
-
-def _published_arrow(part: MethodPair, method: str, baseline: str, paper: str | None) -> Cell:
-    if not paper:
-        return absent(paper_values.NOT_THERE)
-    return Cell(_sign(paper, method, baseline) + (f" at {human_count(part.paper_end)}" if part.paper_end else ""))
+    marker = DIFFERS if paper and paper != sign else ""
+    return Cell(_sign(sign, method, baseline), marker=marker, hover=f"{hover}, d = {effect_size(*sides):.2f}")
 
 
 def _sign(verdict: str, method: str, baseline: str) -> str:
@@ -394,10 +374,10 @@ def differences(run: Run, published: Mapping[str, Any]) -> list[str]:
         (_name_there(run.method) in published["values"], f"no {run.method} there whose settings are known here"),
         (
             abs(run.env_steps - steps) <= NEAR * steps,
-            f"{human_count(run.env_steps)} steps (there {human_count(steps)})",
+            f"{human_count(run.env_steps)} steps instead of {human_count(steps)}",
         ),
-        (run.num_evaluations >= LAST, f"a mean of {run.num_evaluations} evaluations (there the last {LAST})"),
-        (depth in depths, f"depth {depth} (there {', '.join(map(str, depths))})"),
+        (run.num_evaluations >= LAST, f"a mean of {run.num_evaluations} evaluations instead of the last {LAST}"),
+        (depth in depths, f"depth {depth} instead of {', '.join(map(str, depths))}"),
     )
     apart = [words for agrees, words in checks if not agrees]
     if preset is None:

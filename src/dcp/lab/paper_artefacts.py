@@ -14,12 +14,12 @@ from dcp.lab import paper_values
 from dcp.lab.burst_tables import BOLD, STD, burst_tables, saturation_table
 from dcp.lab.curves import strip_figure
 from dcp.lab.landscape_figure import landscapes_figure
-from dcp.lab.method_tables import checkpoint_tables, summary_table
-from dcp.lab.paper_values import BASELINE, CHECKPOINTS, ENVIRONMENTS, METHOD, METHODS, TASKS
+from dcp.lab.method_tables import checkpoint_table, summary_table
+from dcp.lab.paper_values import BASELINE, ENVIRONMENTS, METHOD, METHODS, TASKS
 from dcp.lab.psi_landscape import ROLLOUTS, goal_of, maze_env, view
 from dcp.lab.pusher_goals import geometry_sections
 from dcp.lab.result_tables import DASH, Cell, FigureSpec, Row, Section, Table, absent
-from dcp.lab.run_collection import METRICS, Collection, Run, in_order
+from dcp.lab.run_collection import Collection, Run, in_order
 from dcp.lab.targets import open_target
 from dcp.presets import preset_config
 
@@ -79,8 +79,8 @@ def papers_runs(collection: Collection) -> Collection:
 
 def other_runs(collection: Collection) -> Collection:
     """Return the runs of the paper's methods and environments that have other settings."""
-    known = collection.where(lambda run: run.config.get("env") in ENVIRONMENTS and run.method in METHODS)
-    return known.where(lambda run: bool(paper_values.settings_apart(run.config)))
+    of_the_paper = collection.where(lambda run: run.config.get("env") in ENVIRONMENTS and run.method in METHODS)
+    return of_the_paper.where(lambda run: bool(paper_values.settings_apart(run.config)))
 
 
 # What makes each. They take runs with the paper's settings alone, so labels are the methods' names.
@@ -133,10 +133,7 @@ def _saturation(collection: Collection) -> list[Section]:
 
 
 def _checkpoints(name: str, metric: str, collection: Collection) -> list[Section]:
-    if not collection.groups:
-        return []
-    table = checkpoint_tables(collection, CHECKPOINTS)[list(METRICS).index(metric)]
-    return [_one(replace(table, name=name))]
+    return [_one(replace(checkpoint_table(collection, metric), name=name))] if collection.groups else []
 
 
 def _one(table: Table) -> Section:
@@ -157,10 +154,10 @@ def _landscape(name: str, which: int, collection: Collection) -> list[Section]:
     """Draw one seed's pair in the paper's maze, or in another if it has none. The paper chose its seeds by outcome."""
     mazes = in_order(env for env in collection.environments if TASKS[env] == "Navigation" and "humanoid" not in env)
     places = sorted(mazes, key=lambda env: env != BIG_MAZE)
-    candidates = [(env, pairs[which]) for env in places if len(pairs := pairs_of_policies(collection, env)) > which]
-    if not candidates:
+    choices = [(env, pairs[which]) for env in places if len(pairs := pairs_of_policies(collection, env)) > which]
+    if not choices:
         return []
-    environment, runs = candidates[0]
+    environment, runs = choices[0]
     caption = f"{environment}, seed {runs[0].seed}: distances in psi-space, coloured over each run's own episodes"
     spec = FigureSpec(name, caption, partial(_landscape_figure, runs))
     other = "" if environment == BIG_MAZE else f"No pair of {BIG_MAZE} is at hand, so this is {environment}."
@@ -224,8 +221,8 @@ def _listed(name: str, artefact: Artefact, runs: Collection, others: Collection,
     different = [r for r in others.runs if r.config["env"] in artefact.environments and r.method in artefact.methods]
     number = f" ({len(pairs)} of {artefact.num_values} values)"
     settings = ["the paper's"] * bool(begun) + [f"{len(different)} with others"] * bool(different)
-    left = [hours(config, at or 0.0) for config, at in steps_of.items()]
-    known = [each for each in left if each is not None]
+    hours_left = [hours(config, at or 0.0) for config, at in steps_of.items()]
+    known_hours = [each for each in hours_left if each is not None]
     cells = (
         Cell(f"{name}, {artefact.title}"),
         Cell(artefact.command or f"dcp paper {name}"),
@@ -234,6 +231,6 @@ def _listed(name: str, artefact: Artefact, runs: Collection, others: Collection,
         Cell("; ".join(f"{pair.what} {pair.ours}" for pair in pairs[:2]) + number * bool(pairs) or DASH),
         Cell("; ".join(pair.papers for pair in pairs[:2]) or DASH),
         Cell("; ".join(settings) or DASH),
-        Cell(f"{float(f'{sum(known):.2g}'):,.0f}" if len(known) == len(left) else DASH),
+        Cell(f"{float(f'{sum(known_hours):.2g}'):,.0f}" if len(known_hours) == len(hours_left) else DASH),
     )
     return Row(cells)

@@ -52,7 +52,7 @@ def end(environment: str) -> int | None:
 
 
 def burst(environment: str, method: str, what: str) -> Published | None:
-    """`what`: base or delta, in percent of the episodes, at the paper's P and L; environment `all`: the overall row."""
+    """Return the paper's base or delta (`what`) in percent of the episodes; of environment `all`: its overall row."""
     return _published(_burst_row(environment).get(f"{method}_{what}"))
 
 
@@ -110,9 +110,9 @@ def differences(config: Mapping[str, Any], published: Config, layout: str | None
     ours = asdict(Settings(**{name: config[name] for name in theirs if name in config}).resolve(EPISODE))  # or defaults
     free = fields_where(compared=False)
     names = [name for name in theirs if name not in free and ours[name] != theirs[name]]
-    apart = [f"{name} {_shown(ours[name])} (there {_shown(theirs[name])})" for name in names]
+    apart = [f"{name} {_shown(ours[name])} instead of {_shown(theirs[name])}" for name in names]
     layout = layout or published.eval_env or published.env
-    return ([] if ours["eval_env"] == layout else [f"evaluated on {ours['eval_env']} (there {layout})"]) + apart
+    return ([] if ours["eval_env"] == layout else [f"evaluated on {ours['eval_env']} instead of {layout}"]) + apart
 
 
 def _shown(value: Any) -> str:
@@ -123,7 +123,7 @@ def steps_apart(env: str, steps: float) -> list[str]:
     """Return a reason if a policy was not trained for about as long as the paper's final ones."""
     last = end(env)
     near = last is None or abs(steps - last) <= REACH * last
-    return [] if near else [f"{steps:,.0f} steps (there {last:,})"]
+    return [] if near else [f"{steps:,.0f} steps instead of {last:,}"]
 
 
 def apart_notes(apart: Mapping[tuple[str, str], Sequence[str]], methods: Mapping[tuple[str, str], str]) -> list[str]:

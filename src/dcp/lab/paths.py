@@ -1,8 +1,4 @@
-"""Shortest paths of a point through a maze: cell by cell, or exactly.
-
-- `path_lengths`, `steps_from_start`, `farthest_goal`: steps from cell to cell, up, down, left or right;
-- `TruePaths`: exact lengths, first directions and routes between any two points of a maze.
-"""
+"""Find shortest paths of a point through a maze: their exact lengths, first directions and routes."""
 
 from functools import cached_property
 
@@ -16,40 +12,6 @@ POINTS_PER_CELL = 16
 FACE = 1e-9  # cells: a path may touch walls
 PINHOLE = 1e-6  # cells: the size of the block that closes the corner where two walls touch
 CHUNK = 1 << 18  # segments times boxes that are tested together
-
-
-# Steps from cell to cell.
-
-
-def steps_from_start(layout: MazeLayout) -> np.ndarray:
-    """Count the steps from the nearest start to each cell: [rows, columns], inf if there is no path."""
-    return _cell_steps(layout)[tuple(_cells(layout, layout.cells("r")).T)].min(axis=0)
-
-
-def path_lengths(layout: MazeLayout, starts: np.ndarray, goals: np.ndarray) -> np.ndarray:
-    """Measure paths from cell to cell: [N, 2], [N, 2] -> [N] in the maze's units, inf if there is no path."""
-    return layout.scale * _cell_steps(layout)[(*_cells(layout, starts).T, *_cells(layout, goals).T)]
-
-
-def farthest_goal(layout: MazeLayout) -> np.ndarray:
-    """Return the centre [2] of the goal cell that is the most steps from any start; the first of equals."""
-    goals = layout.cells("g")  # [K, 2]
-    reach = steps_from_start(layout)[tuple(_cells(layout, goals).T)]
-    return goals[np.argmax(np.where(np.isinf(reach), -1.0, reach))]
-
-
-def _cells(layout: MazeLayout, points: np.ndarray) -> np.ndarray:
-    """Return the cell of each point [N, 2]; for a point outside the maze, the nearest cell."""
-    return np.clip(np.round(points / layout.scale), 0, np.asarray(layout.walls.shape) - 1).astype(int)
-
-
-def _cell_steps(layout: MazeLayout) -> np.ndarray:
-    """Count the steps between any two cells: [rows, columns, rows, columns], inf if there is no path."""
-    shape = layout.walls.shape
-    cells = np.argwhere(np.ones(shape))
-    adjacent = np.abs(cells[:, None] - cells).sum(axis=-1) == 1
-    steps = shortest_path((adjacent & ~layout.walls.ravel()).astype(float), unweighted=True)  # steps lead to free cells
-    return steps.reshape(*shape, *shape)
 
 
 # Points of the plane: a fine grid of them, and which are free.

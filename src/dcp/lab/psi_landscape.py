@@ -19,7 +19,6 @@ from dcp.lab.paths import (
     POINTS_PER_CELL,
     TruePaths,
     cell_points,
-    farthest_goal,
     grid_axes,
     grid_points,
     require_free,
@@ -55,14 +54,14 @@ def psi_landscape(
 
 
 def psi_distances(policy: DeployedPolicy, points: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    """points [K, 2] of the plane, goal [G] -> [K]"""
+    """Return psi-distances [K] from points [K, 2] of the plane to a goal [G]."""
     return np.asarray(distances(policy, goals_at(points, goal), np.asarray(goal, np.float32)[None]))
 
 
 # The maze's own distances, and how a field over the maze compares with them.
 
 
-class Truth(NamedTuple):
+class MazeTruth(NamedTuple):
     """The maze itself, seen from a goal."""
 
     landscape: Landscape  # path lengths
@@ -78,8 +77,8 @@ class Likeness(NamedTuple):
     nearer: float  # share of the compared points at which the direction leads to a shorter path
 
 
-def true_landscape(layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_PER_CELL) -> Truth:
-    """goal [G]; only its place in the plane counts."""
+def true_landscape(layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_PER_CELL) -> MazeTruth:
+    """Return the true distances and directions to a goal [G], of which only the place in the plane counts."""
     require_free(layout, goal[:2])
     paths, to = TruePaths(layout), np.asarray(goal[None, :2], float)
     grid = grid_points(layout, per_cell)
@@ -89,7 +88,7 @@ def true_landscape(layout: MazeLayout, goal: np.ndarray, per_cell: int = POINTS_
     points = cell_points(layout, arrows_per_cell(layout))
     directions = paths.directions(points, np.repeat(to, len(points), axis=0))
     known = np.isfinite(directions).all(axis=1)
-    return Truth(landscape, points[known], directions[known])
+    return MazeTruth(landscape, points[known], directions[known])
 
 
 def rank_correlation(a: np.ma.MaskedArray, b: np.ma.MaskedArray) -> float:
@@ -98,12 +97,12 @@ def rank_correlation(a: np.ma.MaskedArray, b: np.ma.MaskedArray) -> float:
     return spearman(a.data[both], b.data[both], least=2)
 
 
-def leads_nearer(directions: np.ndarray, truth: Truth) -> np.ndarray:
+def leads_nearer(directions: np.ndarray, truth: MazeTruth) -> np.ndarray:
     """Return [K]: whether a direction [K, 2] makes the path shorter, so is within 90 degrees of the steepest one."""
     return np.sum(directions * truth.directions, axis=-1) > 0.0
 
 
-def basin(distance: np.ma.MaskedArray, truth: Truth, threshold: float) -> np.ndarray:
+def basin(distance: np.ma.MaskedArray, truth: MazeTruth, threshold: float) -> np.ndarray:
     """Return [X, Y]: True where going down the field, always to the lowest of eight neighbours, ends near the goal.
 
     Moves go between free points and slide along walls. From all other points descent ends in a local minimum.
@@ -114,16 +113,16 @@ def basin(distance: np.ma.MaskedArray, truth: Truth, threshold: float) -> np.nda
     lowest, best = index.copy(), height.ravel().copy()
     padded = np.pad(height, 1, constant_values=np.inf)
     for i, j in ((i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)):
-        neighbours = padded[1 + i : 1 + i + shape[0], 1 + j : 1 + j + shape[1]].ravel()
-        better = neighbours < best
-        lowest[better], best[better] = index[better] + i * shape[1] + j, neighbours[better]
+        neighbour = padded[1 + i : 1 + i + shape[0], 1 + j : 1 + j + shape[1]].ravel()
+        better = neighbour < best
+        lowest[better], best[better] = index[better] + i * shape[1] + j, neighbour[better]
     while not np.array_equal(lowest[lowest], lowest):  # each pass doubles the length of the path that is followed
         lowest = lowest[lowest]
     arrived = _straight_distances(truth.landscape).ravel() <= threshold
     return arrived[lowest].reshape(shape) & free
 
 
-def likeness(distance: np.ma.MaskedArray, directions: np.ndarray, truth: Truth, threshold: float) -> Likeness:
+def likeness(distance: np.ma.MaskedArray, directions: np.ndarray, truth: MazeTruth, threshold: float) -> Likeness:
     """Compare a field with the truth. `threshold`: the environment's, within which the goal is reached."""
     free = np.isfinite(truth.landscape.distance.filled(np.inf))
     return Likeness(
@@ -133,14 +132,14 @@ def likeness(distance: np.ma.MaskedArray, directions: np.ndarray, truth: Truth, 
     )
 
 
-def straight_line(truth: Truth, threshold: float) -> Likeness:
+def straight_line(truth: MazeTruth, threshold: float) -> Likeness:
     """Return the likeness of the straight line, which ignores walls."""
     distance = np.ma.masked_array(_straight_distances(truth.landscape), np.ma.getmaskarray(truth.landscape.distance))
     return likeness(distance, unit(truth.landscape.goal[:2][None] - truth.points), truth, threshold)
 
 
 def _straight_distances(landscape: Landscape) -> np.ndarray:
-    """[X, Y]"""
+    """Return the lengths of straight lines from the grid to the goal: [X, Y]."""
     return np.hypot(landscape.x[:, None] - landscape.goal[0], landscape.y[None, :] - landscape.goal[1])
 
 
@@ -155,7 +154,7 @@ class View:
     env: str
     condition: str  # of the run's actor, by its name
     landscape: Landscape
-    truth: Truth
+    truth: MazeTruth
     directions: np.ndarray  # [K, 2]: at the truth's points
     basin: np.ndarray  # [X, Y]: where going down the field ends at the goal
     likeness: Likeness
@@ -173,8 +172,13 @@ class View:
         return {"direction": "the direction", "raw_goal": "g itself"}.get(self.condition, self.condition)
 
     @property
+    def is_below_straight_line(self) -> bool:
+        """Return whether it orders the maze's points worse than the straight line does."""
+        return self.likeness.order < self.straight_line.order
+
+    @property
     def nearer(self) -> np.ndarray:
-        """[K]: where the direction leads to a shorter path"""
+        """Return where the direction leads to a shorter path: [K]."""
         return leads_nearer(self.directions, self.truth)
 
     @property
@@ -197,29 +201,29 @@ def view(
     of: Any = target.config.__dict__ if target.config else target.about
     names = [str(of["method"]), *([] if of.get("seed") is None else [f"seed {of['seed']}"])] if of.get("method") else []
     field = psi_landscape(policy, layout, at, per_cell)
-    shown = directions(policy, goals_at(truth.points, at), at)
-    view = View(
+    arrows = directions(policy, goals_at(truth.points, at), at)
+    without_episodes = View(
         label=", ".join(names) or target.label,
         env=env.spec.name,
         condition=CONDITIONS.name_of(type(policy.condition)),
         landscape=field,
         truth=truth,
-        directions=shown,
+        directions=arrows,
         basin=basin(field.distance, truth, env.spec.threshold),
-        likeness=likeness(field.distance, shown, truth, env.spec.threshold),
+        likeness=likeness(field.distance, arrows, truth, env.spec.threshold),
         straight_line=straight,
     )
     count = rollouts_for(env.spec, rollouts)
     if not count:
-        return view
+        return without_episodes
     length = (target.config.episode_length if target.config else None) or env.spec.episode_length
     episodes = tuple(play_toward(env, policy, at, count, length))
     visited = psi_distances(policy, np.concatenate([episode.path for episode in episodes]), at)
-    return replace(view, episodes=episodes, visited=visited)
+    return replace(without_episodes, episodes=episodes, visited=visited)
 
 
 @lru_cache(maxsize=8)
-def _truth(layout: MazeLayout, goal: tuple[float, ...], per_cell: int, threshold: float) -> tuple[Truth, Likeness]:
+def _truth(layout: MazeLayout, goal: tuple[float, ...], per_cell: int, threshold: float) -> tuple[MazeTruth, Likeness]:
     truth = true_landscape(layout, np.asarray(goal), per_cell)
     return truth, straight_line(truth, threshold)
 
@@ -242,7 +246,7 @@ def goal_of(env: Environment, goal: Sequence[float] | np.ndarray | None) -> np.n
     """Return [G]: the given goal, else the centre of the goal cell that is farthest by path."""
     layout, size = plane_of(env.spec), env.spec.goal_size
     if goal is None:
-        return np.append(farthest_goal(layout), _rest(env)).astype(np.float64)
+        return np.append(layout.farthest_goal(), _rest(env)).astype(np.float64)
     if len(goal) not in (2, size):
         raise UserError(f"a goal of {env.spec.name} has {size} numbers, not {len(goal)}: give --goal X Y")
     require_free(layout, np.asarray(goal[:2]))
@@ -297,5 +301,5 @@ def hardly_moved(view: View) -> bool:
     """Return whether a run visited so few distances that colours over them show little of its field."""
     if view.visited is None:
         return False
-    seen, space = (np.percentile(each, [LOW, HIGH]) for each in (view.visited, view.landscape.distance.compressed()))
-    return bool(seen[1] - seen[0] < 0.25 * (space[1] - space[0]))
+    spans = [np.ptp(np.percentile(x, [LOW, HIGH])) for x in (view.visited, view.landscape.distance.compressed())]
+    return bool(spans[0] < 0.25 * spans[1])

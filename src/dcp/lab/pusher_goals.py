@@ -8,7 +8,6 @@ import jax
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Arc, Circle, Rectangle
 
 from dcp.lab.result_tables import Cell, FigureSpec, Row, Section, Table, number
@@ -37,12 +36,12 @@ class Draws(NamedTuple):
 
     @property
     def margin(self) -> np.ndarray:
-        """[K]: how much farther from the arm's base the goal is than the object; negative on the near arc"""
+        """Return how much farther from the arm's base goals are than objects: [K], negative on the near arc."""
         return np.linalg.norm(self.goals - self.base, axis=1) - np.linalg.norm(self.objects - self.base, axis=1)
 
     @property
     def near(self) -> np.ndarray:
-        """[K]: the goal is nearer to the arm's base than the object, which has to be pulled back from behind"""
+        """Return whether goals are nearer to the arm's base than objects, which must be pulled from behind: [K]."""
         return self.margin < 0.0
 
 
@@ -63,7 +62,7 @@ def draw_goals(name: str, fidelity: str = "paper", count: int = DRAWS, seed: int
 
 
 def in_world(slides: np.ndarray) -> np.ndarray:
-    """[..., 2]: slides are (y, x), from the bodies' place (0.45, -0.05)"""
+    """Return places (x, y) of slides [..., 2], which are (y, x) from the bodies' place (0.45, -0.05)."""
     return np.stack([0.45 + slides[..., 1], -0.05 + slides[..., 0]], axis=-1)
 
 
@@ -75,7 +74,7 @@ def pusher_figure(draws: Sequence[Draws]) -> Figure:
         for axes, each in zip(panels, draws, strict=True):
             _draw_panel(axes, each)
         panels[0].set_ylabel("y (m)")
-        figure.legend(handles=_handles(), loc="outside lower center", ncols=3)
+        figure.legend(handles=panels[0].get_legend_handles_labels()[0], loc="outside lower center", ncols=3)
     return figure
 
 
@@ -83,35 +82,25 @@ def _draw_panel(axes: Axes, draws: Draws) -> None:
     goals, near = draws.goals[:SHOWN], draws.near[:SHOWN]
     share = round(100 * draws.near.mean())
     axes.set_title(f"{draws.name}\n{share}% near arc, {100 - share}% far arc", fontsize=10)
-    for which, colour, marker in ((near, VERMILION, "o"), (~near, BLUE, "^")):  # distinct in grey print too
-        axes.scatter(*goals[which].T, s=13, color=colour, marker=marker, alpha=0.65, linewidth=0, zorder=3)
-    for (low, high), line in ((draws.goal_range, "-"), (draws.object_range, "--")):
-        axes.add_patch(Rectangle(tuple(low), *(high - low), fill=False, edgecolor=INK, linestyle=line, linewidth=1.0))
+    kinds = ((near, VERMILION, "o", "goal nearer to the arm than its object"), (~near, BLUE, "^", "goal farther away"))
+    for which, colour, marker, label in kinds:  # distinct in grey print too
+        look: dict[str, Any] = {"color": colour, "marker": marker, "alpha": 0.65, "linewidth": 0, "label": label}
+        axes.scatter(*goals[which].T, s=13, zorder=3, **look)
+    ranges = ((draws.goal_range, "-", "where goals are drawn"), (draws.object_range, "--", "where objects are drawn"))
+    for (low, high), line, label in ranges:
+        style: dict[str, Any] = {"fill": False, "edgecolor": INK, "linestyle": line, "linewidth": 1.0, "label": label}
+        axes.add_patch(Rectangle(tuple(low), *(high - low), **style))
     middle = draws.object_range.mean(axis=0)
     radius = float(np.linalg.norm(middle - draws.base))
     axes.add_patch(Arc(tuple(draws.base), 2 * radius, 2 * radius, theta1=-12, theta2=102, color=INK, linestyle=":"))
     axes.add_patch(Circle(tuple(middle), OBJECT_RADIUS, facecolor="white", edgecolor=INK, linewidth=1.4, zorder=5))
-    axes.plot(*draws.base, marker="s", markersize=10, color=WALL, markeredgecolor="white", zorder=5)
+    square: dict[str, Any] = {"marker": "s", "markersize": 10, "color": WALL, "markeredgecolor": "white", "zorder": 5}
+    axes.plot(*draws.base, linestyle="none", label="the arm's base", **square)
     axes.set_xlim(-0.2, 1.0)
     axes.set_ylim(-0.8, 0.4)
     axes.set_aspect("equal")
     axes.set_xlabel("x (m)")
     axes.grid(False)
-
-
-def _handles() -> list[Line2D]:
-    def mark(marker: str, colour: str, label: str, edge: str = "white") -> Line2D:
-        style: dict[str, Any] = {"linestyle": "none", "markersize": 8, "markeredgecolor": edge}
-        return Line2D([], [], marker=marker, label=label, markerfacecolor=colour, **style)
-
-    return [
-        mark("o", VERMILION, "goal nearer to the arm than its object"),
-        mark("^", BLUE, "goal farther than its object"),
-        Line2D([], [], color=INK, linewidth=1.0, label="where goals are drawn"),
-        mark("s", WALL, "the arm's base"),
-        mark("o", "white", "object, in the middle of its range", edge=INK),
-        Line2D([], [], color=INK, linewidth=1.0, linestyle="--", label="where objects are drawn"),
-    ]
 
 
 def geometry_table(draws: Sequence[Draws]) -> Table:
@@ -140,7 +129,8 @@ def geometry_sections() -> list[Section]:
     draws = [draw_goals(name) for name in NAMES]
     caption = (
         f"The pusher's goals, {SHOWN} of {DRAWS} drawn. Dotted: the shown object's distance from the arm's base. Goals "
-        "inside need a pull from behind, goals outside a push. Each goal is coloured by the object drawn with it."
+        "inside need a pull from behind, goals outside a push. Each goal is coloured by the object drawn with it. "
+        "White: an object in the middle of its range."
     )
     figure = FigureSpec("pusher_goals", caption, partial(pusher_figure, draws))
     return [Section("The pusher's goals", "pusher-goals", (figure,), (geometry_table(draws),))]

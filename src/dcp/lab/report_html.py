@@ -120,16 +120,13 @@ def _section_html(part: Section, pictures: dict[str, bytes | str], names: Names,
     figures = [figure_html(f, pictures[f.name], names) for f in part.figures if f.name in pictures]
     if figures:
         html.append(f'<div class="figures">\n{"".join(figures)}</div>\n')
-    shown = []
     for table in part.tables:
-        shown.append(table_html(table, len(tables), names, tables, heading=not part.folded))
+        html.append(table_html(table, len(tables), names, tables))
         tables.append(table)
-    if part.folded:
-        shown = [f"<details><summary>{escape(part.tables[0].title)}</summary>{''.join(shown)}</details>\n"]
-    return "".join([*html, *shown, "</section>\n"])
+    return "".join([*html, "</section>\n"])
 
 
-def table_html(table: Table, number: int, names: Names, before: Sequence[Table] = (), heading: bool = True) -> str:
+def table_html(table: Table, number: int, names: Names, before: Sequence[Table] = ()) -> str:
     """Return a table that sorts and filters. `number` is its place among the page's tables, for its files.
 
     A note of a table `before` it is not repeated.
@@ -142,14 +139,13 @@ def table_html(table: Table, number: int, names: Names, before: Sequence[Table] 
     rows = "\n".join(_row(table, at, names) for at in range(len(table.rows)))
     notes = _notes(table, before)
     long = (" long" if len(table.rows) > LONG_TABLE else "") + (" dense" if len(table.columns) > MANY_COLUMNS else "")
-    title = f"<h3>{escape(table.title)}</h3>" if heading else ""
     buttons = " ".join(
         f'<button type="button" data-table="{number}" data-download="{kind}">{name}</button>'
         for kind, name in FILE_KINDS.items()
     )
     return (
         f'<div class="table" id="table-{escape(table.name)}" data-emptied="tbody tr">'
-        f'<header>{title}<span class="files">{buttons}</span></header>\n'
+        f'<header><h3>{escape(table.title)}</h3><span class="files">{buttons}</span></header>\n'
         f'<div class="scroll{long}"><table data-sortable><thead><tr>{heads}</tr></thead>\n'
         f"<tbody>\n{rows}\n</tbody></table></div>\n"
         f'<p class="nothing">No row belongs to what is chosen above.</p>'
@@ -183,7 +179,7 @@ def _row(table: Table, at: int, names: Names) -> str:
 
 
 def _cell(cell: Cell, column: str, numeric: bool, again: bool, swatch: str) -> str:
-    """`column`: its heading, which a narrow screen, where rows are cards, shows next to it."""
+    """Return one cell, with its column's heading for narrow screens, where rows are cards."""
     classes = [] if numeric else ["sentence" if len(cell.text) > SENTENCE else "words"]
     classes += ["missing"] if cell.text == DASH else []
     classes += ["again"] if again else []
@@ -198,7 +194,7 @@ def _cell(cell: Cell, column: str, numeric: bool, again: bool, swatch: str) -> s
 
 
 def figure_html(figure: FigureSpec, picture: bytes | str, names: Names) -> str:
-    """`picture`: the PNG, or a sentence that says why there is none."""
+    """Return a figure with its caption. `picture`: the PNG, or a sentence that says why there is none."""
     tags, caption = names.tags(figure.environment, figure.method), escape(figure.caption)
     if isinstance(picture, str):
         note = f'<p class="note">{prose(picture)}</p>'

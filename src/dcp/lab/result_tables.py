@@ -95,7 +95,6 @@ class Section:
     tables: tuple[Table, ...] = ()
     text: str = ""  # plain paragraphs, an empty line between two
     html: str = ""  # our own markup, before the figures and tables
-    folded: bool = False  # its tables are opened by a click
 
 
 def number(
@@ -106,6 +105,16 @@ def number(
     if spread is not None and math.isfinite(value) and math.isfinite(spread):
         text += f" ± {shown(spread, digits)}"
     return Cell(text, float(value), None if spread is None else float(spread), count=count)
+
+
+def between(mean: float, low: float, high: float, digits: int = 1, sign: bool = False) -> Cell:
+    """Return a cell with the bounds of its interval, such as 42.0 (31.5 to 52.9); without them where there are none."""
+    if math.isnan(mean):
+        return absent()
+    text = shown(mean, digits, sign)
+    if math.isnan(low):
+        return Cell(text, float(mean))
+    return Cell(f"{text} ({shown(low, digits, sign)} to {shown(high, digits, sign)})", float(mean), bounds=(low, high))
 
 
 def shown(value: float, digits: int = 1, sign: bool = False) -> str:

@@ -4,7 +4,7 @@ Nothing is filled in, nothing is interpolated, and nothing is written.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -107,6 +107,11 @@ class Run:
         return float(self.metrics["env_steps"][-1]) if self.num_evaluations else 0.0
 
     @property
+    def episode_files(self) -> list[Path]:
+        """Return its videos, and the GIF that training drew."""
+        return [*self.videos, *(path for path in self.plots if path.name == "episode.gif")]
+
+    @property
     def is_damaged(self) -> bool:
         return self.state.startswith(DAMAGED)
 
@@ -172,8 +177,7 @@ class Collection:
     """Hold every run, good or not; `groups` holds the runs that statistics may use."""
 
     runs: tuple[Run, ...]
-    loose_evals: tuple[EvalRecord, ...] = ()  # results of `dcp eval --out`, or of the zoo: in no run folder
-    unread: tuple[str, ...] = ()  # a sentence for each of these that cannot be read
+    unread: tuple[str, ...] = ()  # a sentence for each folder that is left out
 
     @cached_property
     def groups(self) -> dict[Key, tuple[Run, ...]]:
@@ -264,7 +268,6 @@ def collect(paths: Sequence[str | Path]) -> Collection:
     if not paths:
         raise UserError("no runs to read: name run folders, or a folder above them such as runs/")
     folders: dict[Path, Path] = {}  # resolved -> as named: a folder named twice counts once
-    loose: dict[Path, Path] = {}
     unread: list[str] = []
     for path in paths:
         start = located(path)
@@ -276,29 +279,20 @@ def collect(paths: Sequence[str | Path]) -> Collection:
                     f"{printable(str(folder))} is left out: its name has signs that cannot be shown; rename it."
                 )
                 continue
-            into = folders if (folder / CONFIG_FILE).is_file() else loose
-            into.setdefault(folder.resolve(), folder)
-    if not folders and not loose:
+            folders.setdefault(folder.resolve(), folder)
+    if not folders:
         if unread:
             raise UserError(unread[0].removesuffix("."))
         raise UserError(f"no run below {', '.join(map(str, paths))}: a run folder has a {CONFIG_FILE} (dcp train)")
-    runs = [read_run(folder) for folder in folders.values()]
-    evals = []
-    for folder in loose.values():
-        records, remarks = read_evals(folder / EVALS_DIR)
-        evals += records
-        unread += [f"{folder}: {remark}." for remark in remarks]
-    return Collection(tuple(_labelled(runs)), tuple(evals), tuple(unread))
+    return Collection(tuple(_labelled([read_run(folder) for folder in folders.values()])), tuple(unread))
 
 
 def _walk(start: Path) -> Iterator[Path]:
-    """Find run folders and folders of loose results. Folders inside a run, such as checkpoints, belong to it."""
+    """Find run folders. Folders inside a run, such as checkpoints, belong to it."""
     for folder, inner, files in os.walk(start):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
-        is_run = CONFIG_FILE in files
-        if is_run or EVALS_DIR in inner:
+        if CONFIG_FILE in files:
             yield Path(folder)
-        if is_run:
             inner.clear()
 
 
@@ -312,17 +306,13 @@ def _labelled(runs: list[Run]) -> list[Run]:
     labelled = []
     for run in runs:
         vary = [name for name, seen in values[run.env, run.method].items() if len(seen) > 1]
-        if names_physics(run.config) and "physics" not in vary:
-            vary.append("physics")
+        # Other physics are another task, even if every run has them.
+        if run.config.get("physics", "brax") != "brax" and run.config["env"] not in MUJOCO_IS_THE_PAPERS:
+            vary = list(dict.fromkeys([*vary, "physics"]))
         apart = [name for name in vary if name not in _NOT_A_VARIANT and run.config.get(name) != _DEFAULTS.get(name)]
         settings = ", ".join(f"{name} {run.config.get(name)}" for name in apart)
         labelled.append(replace(run, label=f"{run.method} ({settings})" if settings else run.method))
     return labelled
-
-
-def names_physics(about: Mapping[str, Any]) -> bool:
-    """Return whether a label names the physics: other physics are another task, even if every run has them."""
-    return about.get("physics", "brax") != "brax" and about.get("env") not in MUJOCO_IS_THE_PAPERS
 
 
 def in_order(names: Iterable[str]) -> list[str]:

@@ -21,7 +21,7 @@ from dcp.envs.registry import env_of
 from dcp.errors import EXIT_MISTAKE, UserError, one_line
 from dcp.files import require_no_links_out
 from dcp.files.run_folder import load_run
-from dcp.lab.curves import run_figure
+from dcp.lab.curves import methods_figure
 from dcp.lab.episodes import ShownPolicy, play, shows_maze
 from dcp.lab.landscape_figure import landscapes_figure
 from dcp.lab.psi_landscape import ROLLOUTS, view
@@ -45,7 +45,7 @@ def save_run_plots(folder: Path) -> list[Path]:
     require_no_links_out(run.plots, of=run.folder)
     config = Config.from_dict(run.config)
     title = f"{config.env}, {config.method}, seed {config.seed}"
-    curve = save(run_figure(run.metrics, title, config.method), run.plots / "learning_curve.png")
+    curve = save(methods_figure({config.method: [run.metrics]}, title), run.plots / "learning_curve.png")
     env = env_of(config, config.eval_env)
     if not shows_maze(env.spec) or not run.policy_path.is_file():
         return [curve]

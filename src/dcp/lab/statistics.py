@@ -1,4 +1,4 @@
-"""Statistics: means with their intervals, tests between two methods, and rliable's estimators over many tasks.
+"""Statistics: means with their intervals, and tests between two methods.
 
 Every interval is two-sided, at 95%, and is returned as an `Interval`.
 """
@@ -6,7 +6,6 @@ Every interval is two-sided, at 95%, and is returned as an `Interval`.
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,15 +14,12 @@ from scipy import stats
 from dcp.errors import UserError
 
 CONFIDENCE = 0.95
-REPS = 10_000  # resamples of the bootstrap over runs
 EPISODE_REPS = 200  # resamples of the bootstrap over episodes
 SMALL = 0.075  # a difference of the means that counts as none: of the larger mean
 NEGLIGIBLE = 0.2  # the same in standard deviations: Cohen's bound of a small effect
 _SEED = 0  # the same report from the same runs
 
 Verdict = Literal["up", "down", "about", "unknown"]
-Scores = Sequence[np.ndarray]  # per task: [..., runs]
-Statistic = Callable[..., np.ndarray]  # one Scores or two -> [...]
 
 
 class Interval(NamedTuple):
@@ -111,6 +107,27 @@ def paired_success_interval(wins: int, losses: int, pairs: int) -> Interval:
     b, c, n = wins + 0.5, losses + 0.5, pairs + 2.0
     centre, error = (b - c) / n, 1.96 * math.sqrt(b + c - (b - c) ** 2 / n) / n
     return Interval((wins - losses) / pairs, max(centre - error, -1.0), min(centre + error, 1.0), count=pairs)
+
+
+class Paired(NamedTuple):
+    """Compare two evaluations on the same episodes: success and time near goal, `after` minus `before`."""
+
+    success_once: Interval
+    time_near_goal: Interval
+    wins: int  # reached only after
+    ties: int
+    losses: int  # reached only before
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: each.as_json() if isinstance(each, Interval) else each for name, each in self._asdict().items()}
+
+
+def paired_episodes(before: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray]) -> Paired:
+    """Compare success [N] and time near goal [N] of the same episodes."""
+    gain = after[0].astype(int) - before[0].astype(int)  # [N]
+    wins, losses = int(np.sum(gain > 0)), int(np.sum(gain < 0))
+    success = paired_success_interval(wins, losses, len(gain))
+    return Paired(success, episode_interval(after[1] - before[1]), wins, len(gain) - wins - losses, losses)
 
 
 def success_difference_error(share_a: float, share_b: float, episodes_a: int, episodes_b: int) -> float:
@@ -209,6 +226,13 @@ def effect_size(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return gap / spread
 
 
+def probability_of_improvement(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return how likely a seed of ours beats a seed of theirs (Mann and Whitney); a tie is half, nan if one is."""
+    if not np.isfinite([*ours, *theirs]).all():
+        return math.nan
+    return float(stats.mannwhitneyu(ours, theirs, method="asymptotic").statistic) / (len(ours) * len(theirs))
+
+
 def verdict(ours: Sequence[float], theirs: Sequence[float]) -> Verdict:
     """Return the paper's arrow. "about" is a small difference (at most 7.5% of the larger mean) or one that is lost in
     the spread of the seeds (below 0.2 standard deviations); otherwise it names the higher mean. See docs/protocols.md.
@@ -250,76 +274,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(tested) - rank) * p))
         adjusted[i] = largest
     return adjusted
-
-
-# Many runs on many tasks, as rliable defines it (Agarwal et al., 2021). Scores are one array of runs per task: tasks
-# may have different numbers of runs, which rliable's matrices cannot say. A statistic reduces the last axis of arrays
-# [..., runs], so that it takes all resamples [reps, runs] at once.
-
-
-def interquartile_mean(scores: Scores) -> np.ndarray:
-    """Return the mean of the middle half of all runs of all tasks; the outer quarters, rounded down, are cut off."""
-    return stats.trim_mean(np.concatenate(scores, axis=-1), 0.25, axis=-1)
-
-
-def mean_of_tasks(scores: Scores) -> np.ndarray:
-    return _task_means(scores).mean(axis=0)
-
-
-def median_of_tasks(scores: Scores) -> np.ndarray:
-    return np.median(_task_means(scores), axis=0)
-
-
-def _task_means(scores: Scores) -> np.ndarray:
-    return np.stack([task.mean(axis=-1) for task in scores])  # [tasks, ...]
-
-
-def probability_of_improvement(ours: Scores, theirs: Scores) -> np.ndarray:
-    """Return how likely a run of ours beats a run of theirs on the same task, averaged over tasks; a tie is half."""
-    tasks = []
-    for x, y in zip(ours, theirs, strict=True):
-        rivals = (x[..., i : i + 1] for i in range(x.shape[-1]))  # all pairs of all resamples at once take gigabytes
-        tasks.append(np.mean([((one > y) + 0.5 * (one == y)).mean(axis=-1) for one in rivals], axis=0))
-    return np.mean(tasks, axis=0)
-
-
-def performance_profile(scores: Scores, levels: np.ndarray) -> np.ndarray:
-    """Return the share of all runs of all tasks whose score is above each level: [..., levels]."""
-    runs = np.concatenate(scores, axis=-1)
-    return np.stack([(runs > level).mean(axis=-1) for level in levels], axis=-1)
-
-
-def bootstrap(statistic: Statistic, *scores: Scores, reps: int = REPS) -> Interval:
-    """Return a stratified bootstrap: the runs of each task are drawn again, with replacement; tasks stay as they are.
-
-    A score that is not known makes the estimate unknown. A task with one run would always be drawn the same, and the
-    interval would be too narrow: there is none then.
-    """
-    if not all(len(tasks) > 0 and all(len(task) and np.isfinite(task).all() for task in tasks) for tasks in scores):
-        return UNKNOWN
-    value = _plain(statistic(*scores))
-    if any(len(task) < 2 for tasks in scores for task in tasks):
-        return Interval(value)
-    outside = 50.0 * (1.0 - CONFIDENCE)
-    low, high = np.percentile(statistic(*resampled(*scores, reps=reps)), [outside, 100.0 - outside], axis=0)
-    return Interval(value, _plain(low), _plain(high))
-
-
-def _plain(values: Any) -> Any:
-    """Return a single number as a float, whose text is a number in every file, and an array as it is."""
-    return float(values) if np.ndim(values) == 0 else values
-
-
-def profile_with_band(
-    scores: Scores, levels: np.ndarray, reps: int = 2000
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the profile, its lower and its upper bounds: [levels] each, nan where unknown."""
-    profiles = bootstrap(partial(performance_profile, levels=levels), scores, reps=reps)
-    profile, low, high = (np.broadcast_to(each, levels.shape) for each in profiles[:3])
-    return profile, low, high
-
-
-def resampled(*scores: Scores, reps: int) -> list[list[np.ndarray]]:
-    """Draw each task's runs [n] again: [reps, n]. Methods are drawn independently of each other."""
-    draw = np.random.default_rng(_SEED)
-    return [[task[draw.integers(0, len(task), (reps, len(task)))] for task in tasks] for tasks in scores]

@@ -9,7 +9,7 @@ import numpy as np
 
 from dcp.config import Config
 from dcp.envs.base import Environment
-from dcp.envs.registry import ENVIRONMENTS, make_env, require_stepped_by
+from dcp.envs.registry import make_env, require_stepped_by
 from dcp.errors import UserError
 from dcp.files import require_no_links_out
 from dcp.files.run_folder import CONFIG_FILE, POLICY_FILE, is_zoo, located, read_config_file
@@ -20,7 +20,6 @@ from dcp.policies.policy_file import load_policy_and_about
 from dcp.policies.wrappers import as_policy
 from dcp.types import EnvSpec
 
-EVAL_LAYOUT = "_eval"  # the ending of an environment's layout that keeps only far goals
 IDENTITY = ("env", "method", "seed", "eval_env", "fidelity", "physics")  # what a policy and its run's config share
 
 
@@ -144,7 +143,6 @@ def _sizes(spec: EnvSpec) -> tuple[int, int, int]:
 def environment_of(
     target: Target,
     env: str | Environment | None = None,
-    eval_layout: bool = False,
     fidelity: str | None = None,
     physics: str | None = None,
     randomize: str | None = None,
@@ -168,12 +166,6 @@ def environment_of(
             raise UserError(f"{target.label} does not say which environment it is for: name one with --env")
         if env is None:
             require_allowed({"env": name})
-        if eval_layout and not name.endswith(EVAL_LAYOUT):
-            others = [known for known in ENVIRONMENTS if known.endswith(EVAL_LAYOUT)]
-            if name + EVAL_LAYOUT not in others:
-                hint = f"leave out --eval-layout, or evaluate on one of {', '.join(others)}"
-                raise UserError(f"{name} has no evaluation layout: {hint}")
-            name += EVAL_LAYOUT
         randomize = randomize or (target.randomize if env is None else None)
         made = make_env(name, fidelity or target.fidelity, physics or target.physics, randomize, target.control)
     if target.sizes not in (None, _sizes(made.spec)):

@@ -1,5 +1,5 @@
 """Evaluate policies on frozen sets of episodes, and write the results. The seed, the environment and their number
-decide each set. From Python, call `evaluate`; `sweep` finds the best burst.
+decide each set. From Python, call `evaluate`.
 """
 
 import csv
@@ -18,10 +18,10 @@ import numpy as np
 from dcp.envs.base import Environment
 from dcp.errors import UserError
 from dcp.evaluation import Deployment, Measures, evaluation_key, measure
-from dcp.lab.paths import path_lengths
+from dcp.lab.paths import TruePaths
 from dcp.lab.result_tables import finite, writing_to
 from dcp.lab.run_collection import EVALS_DIR
-from dcp.lab.statistics import Interval, episode_interval, paired_success_interval, success_interval, weighted_interval
+from dcp.lab.statistics import Interval, Paired, episode_interval, paired_episodes, success_interval, weighted_interval
 from dcp.lab.targets import Target, environment_of, open_target
 from dcp.machine import compiling, devices
 from dcp.machine.checks import available_memory
@@ -33,8 +33,7 @@ from dcp.types import Array, EnvSpec
 EPISODES = 128
 EVAL_STREAM = 0x676F616C  # an evaluation index that training never reaches, so every run sees new episodes
 NUMBERS = 3  # kept of each step of an episode, as 32 bits: a distance, three flags, the saturation; and signs
-COMPILING = "compiling (up to a minute under simulated physics, the first time)"
-CONFIRMATION = EVAL_STREAM + 1  # the second set of each seed
+COMPILING = "compiling if it must (up to a minute under simulated physics)"
 RESULT_SCHEMA = 1  # of the files of results
 _EPISODE_COLUMNS = ("success", "first_reach", "time_near_goal", "start_distance", "final_distance", "saturation")
 _EPISODE_COLUMNS += ("action_flips",)
@@ -42,22 +41,6 @@ _EPISODE_COLUMNS += ("action_flips",)
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class Program:
-    """A jitted function whose compilation can be waited for by itself, so that a user sees what takes the time."""
-
-    def __init__(self, run: Any):
-        self._run, self._made = run, {}
-
-    def compiled_for(self, *args: Any, on_compile: Callable[[], object] = int) -> Callable[..., Any]:
-        """Return the executable for arguments like these, compiled once; `on_compile` is called before."""
-        leaves, tree = jax.tree.flatten(args)
-        like = tuple((jax.typeof(leaf), getattr(leaf, "sharding", None)) for leaf in leaves)
-        if (tree, like) not in self._made:
-            on_compile()
-            self._made[tree, like] = self._run.lower(*args).compile()
-        return self._made[tree, like]
 
 
 def cached_by_env(make: Callable[P, R]) -> Callable[P, R]:
@@ -112,7 +95,7 @@ class Trial:
         """Return start-to-goal distances [episodes of all seeds]: along a maze's paths, else straight."""
         state, goal = self.spec.split(self.all.start)
         if self.spec.maze is not None and self.spec.goal_dims == self.spec.maze_dims:
-            lengths = path_lengths(self.spec.maze, self.spec.achieved(state), goal)
+            lengths = TruePaths(self.spec.maze).lengths(self.spec.achieved(state), goal)
             if np.all(np.isfinite(lengths)):
                 return "path", lengths
         return "straight", self.all.start_distance
@@ -155,7 +138,8 @@ class Arena:
             run = deployment.episodes
         else:
             policy = split.everywhere(policy)
-            run = _program(deployment).compiled_for(policy, keys[0], on_compile=lambda: tell(COMPILING))
+            run = _program(deployment)
+            tell(COMPILING)
         by_seed = []
         for number, key in enumerate(keys, 1):
             tell(f"running, seed {number} of {len(keys)}" if len(keys) > 1 else "running")
@@ -164,8 +148,8 @@ class Arena:
 
 
 @cached_by_env
-def _program(deployment: Deployment) -> Program:
-    return Program(compiling.jit(deployment.episodes))
+def _program(deployment: Deployment) -> Callable[[Policy, Array], Any]:
+    return compiling.jit(deployment.episodes)
 
 
 def require_room(spec: EnvSpec, episodes: int, length: int, numbers: int) -> None:
@@ -186,14 +170,13 @@ def arena_for(
     *,
     episodes: int | None = None,
     seeds: Sequence[int] = (0,),
-    eval_layout: bool = False,
     fidelity: str | None = None,
     physics: str | None = None,
     randomize: str | None = None,
     episode_length: int | None = None,
 ) -> Arena:
     """Return where to evaluate the target. Defaults are the run's own, so training's compiled program is reused."""
-    made, config = environment_of(target, env, eval_layout, fidelity, physics, randomize), target.config
+    made, config = environment_of(target, env, fidelity, physics, randomize), target.config
     if episodes is None:
         episodes = config.eval_episodes if config else EPISODES
     length = 1 if episode_length is None else episode_length
@@ -205,10 +188,10 @@ def arena_for(
             raise UserError(f"the seed {seed} names no episodes: use whole numbers from 0, below 2**32")
     if len(set(seeds)) != len(seeds):
         raise UserError(f"the seeds {' '.join(map(str, seeds))} name a set of episodes twice: name each once")
-    own = env is None and not eval_layout and physics in (None, target.physics)
-    number = config.devices if config and own else None
-    devices.prepare(number, made.spec)
-    count = devices.count_devices(None if devices.shortage(number or 1) else number, episodes, made.spec)
+    own = env is None and physics in (None, target.physics)
+    num_devices = config.devices if config and own else None
+    devices.prepare(num_devices, made.spec)
+    count = devices.count_devices(None if devices.shortage(num_devices or 1) else num_devices, episodes, made.spec)
     length = episode_length or (config.episode_length if config else None) or made.spec.episode_length
     require_room(made.spec, episodes, length, NUMBERS + -(-made.spec.action_size // 4))
     return Arena(made, episodes, length, tuple(seeds), count)
@@ -233,7 +216,6 @@ def evaluate(
     seeds: int | Sequence[int] = (0,),
     burst: tuple[int, int] | None = None,
     stochastic: bool = False,
-    eval_layout: bool = False,
     fidelity: str | None = None,
     physics: str | None = None,
     randomize: str | None = None,
@@ -248,53 +230,12 @@ def evaluate(
         env,
         episodes=episodes,
         seeds=seeds,
-        eval_layout=eval_layout,
         fidelity=fidelity,
         physics=physics,
         randomize=randomize,
         episode_length=episode_length,
     )
     return arena.trial(variant(target.policy, burst, stochastic))
-
-
-class Sweep(NamedTuple):
-    without: Trial
-    tried: dict[tuple[int, int], Trial]  # (P, L) -> its trial, on the same episodes
-    best: tuple[int, int]
-    confirmed_without: Trial  # on other episodes
-    confirmed: Trial
-
-
-def combinations(periods: Sequence[int], lengths: Sequence[int]) -> list[tuple[int, int]]:
-    bursts = [(period, length) for period in periods for length in lengths if 0 < length < period]
-    if not bursts:
-        raise UserError("the sweep has no burst with 0 < L < P: give other --periods and --lengths")
-    return bursts
-
-
-def sweep(
-    arena: Arena, policy: Policy, bursts: Sequence[tuple[int, int]], on_trial: Callable[[str], object] = len
-) -> Sweep:
-    """Try bursts on one set of episodes and confirm the best on another, because the best of many is partly luck.
-
-    P and L are arguments of one program, so all bursts together are compiled once.
-    """
-
-    def trial(burst: tuple[int, int] | None, confirm: bool = False) -> Trial:
-        keys = [evaluation_key(seed, CONFIRMATION) for seed in arena.seeds] if confirm else None
-        trial = arena.trial(with_burst(policy, *burst) if burst else policy, keys)
-        on_trial(f"P {burst[0]}, L {burst[1]}" if burst else "no burst")
-        return trial
-
-    def merit(burst: tuple[int, int]) -> tuple[float, float, float]:
-        """Rank by success, then by time near goal, then by the smaller share of random steps."""
-        measures = tried[burst].all
-        return float(measures.success.mean()), float(measures.time_near_goal.mean()), -burst[1] / burst[0]
-
-    without = trial(None)
-    tried = {burst: trial(burst) for burst in bursts}
-    best = max(tried, key=merit)
-    return Sweep(without, tried, best, trial(None, confirm=True), trial(best, confirm=True))
 
 
 # What an evaluation found: intervals over episodes, and the files in the run's folder.
@@ -311,27 +252,10 @@ def estimates(measures: Measures) -> dict[str, Interval]:
     }
 
 
-class Paired(NamedTuple):
-    """Compare two evaluations on the same episodes: success and time near goal, `after` minus `before`."""
-
-    success_once: Interval
-    time_near_goal: Interval
-    wins: int  # reached only after
-    ties: int
-    losses: int  # reached only before
-
-    def as_json(self) -> dict[str, Any]:
-        return {name: each.as_json() if isinstance(each, Interval) else each for name, each in self._asdict().items()}
-
-
 def paired(before: Measures, after: Measures) -> Paired:
     if not np.array_equal(before.start, after.start):
         raise UserError("two evaluations on different episodes cannot be paired: use the same seeds and environment")
-    gain = after.success.astype(int) - before.success.astype(int)  # [N]
-    wins, losses = int(np.sum(gain > 0)), int(np.sum(gain < 0))
-    gained_time = episode_interval(after.time_near_goal - before.time_near_goal)
-    gained = paired_success_interval(wins, losses, len(gain))
-    return Paired(gained, gained_time, wins, len(gain) - wins - losses, losses)
+    return paired_episodes((before.success, before.time_near_goal), (after.success, after.time_near_goal))
 
 
 def as_json(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:

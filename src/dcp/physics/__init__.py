@@ -1,10 +1,8 @@
-"""What steps a model: engines behind one protocol, their contacts, and models as edits of Brax's stock assets.
+"""What steps a model: engines behind one protocol, their contacts, and the paper's bodies.
 
 An engine is written for one instance, as environments are.
 """
 
-import contextlib
-import io
 from typing import Any, Protocol
 
 from dcp.types import Array
@@ -32,9 +30,3 @@ class Engine(Protocol):
     def step(self, state: Any, control: Array) -> Any:
         """Take one environment step: the model's frames under one control [A]."""
         ...
-
-
-def import_brax() -> None:
-    """Import Brax without MJX's messages on stdout that its optional backend is missing."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        import brax  # noqa: F401

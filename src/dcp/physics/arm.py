@@ -6,18 +6,16 @@ The same quantities as brax.kinematics, brax.generalized.dynamics and brax.gener
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
 
+from dcp.physics.kinematics import IDENTITY, System
 from dcp.physics.vectors import Vec, column, constant
 from dcp.types import Array
-
-if TYPE_CHECKING:
-    from brax.base import System
 
 
 class Arm:
@@ -26,25 +24,26 @@ class Arm:
     The axis passes through the link's origin. Other systems are refused.
     """
 
-    def __init__(self, sys: "System", links: int):
-        link, turning = jax.tree.map(lambda leaf: np.asarray(leaf)[:links], (sys.link, sys.dof.motion.ang))
-        parents = tuple(int(p) for p in sys.link_parents[:links])
-        straight = np.allclose(link.transform.rot, np.eye(4)[0]) and not np.any(link.joint.pos)
-        if parents != tuple(range(-1, links - 1)) or not straight or not np.all(np.sort(turning, 1) == np.eye(3)[2]):
+    def __init__(self, sys: System, links: int):
+        model, turning = sys.model, np.asarray(sys.axes.ang)[:links]
+        straight = np.allclose(sys.place.rot[:links], IDENTITY) and not np.any(sys.joint[:links])
+        chain = np.array_equal(sys.parents[:links], np.arange(-1, links - 1))
+        if not chain or not straight or not np.all(np.sort(turning, 1) == np.eye(3)[2]):
             raise ValueError("the arm must be a chain of single hinges about x, y or z, its links not rotated at rest")
+        bodies = slice(1, links + 1)
         rotations = np.zeros((links, 9))
-        for row, quaternion in zip(rotations, link.inertia.transform.rot.astype(float), strict=True):
+        for row, quaternion in zip(rotations, model.body_iquat[bodies].astype(np.float32).astype(float), strict=True):
             mujoco.mju_quat2Mat(row, quaternion)
         self.hinges = links
         self.axis = tuple(int(i) for i in turning.argmax(1))  # [H]: 0, 1, 2 for x, y, z
-        self.offset = link.transform.pos  # [H, 3]: a link's origin in its parent's frame
-        self.mass = link.inertia.mass  # [H]
-        self.com = link.inertia.transform.pos  # [H, 3]: in the link's frame
+        self.offset = np.asarray(sys.place.pos)[:links]  # [H, 3]: a link's origin in its parent's frame
+        self.mass = model.body_mass[bodies].astype(np.float32)  # [H]
+        self.com = np.asarray(sys.centre)[:links]  # [H, 3]: in the link's frame
         # [H, 3, 3]: the inertia's principal axes in the link's frame, one per row; [H, 3]: about them
         self.principal = rotations.reshape(links, 3, 3).transpose(0, 2, 1)
-        self.inertia = np.diagonal(link.inertia.i, axis1=1, axis2=2)
-        self.armature = np.asarray(sys.dof.armature)[:links]  # [H]
-        self.gravity = np.asarray(sys.gravity)  # [3]
+        self.inertia = model.body_inertia[bodies].astype(np.float32)
+        self.armature = model.dof_armature[:links].astype(np.float32)  # [H]
+        self.gravity = model.opt.gravity.astype(np.float32)  # [3]
 
 
 class Pose(NamedTuple):

@@ -5,7 +5,7 @@ As brax.generalized.constraint and its solver. Environments are the last axis. D
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +15,9 @@ import numpy as np
 from dcp.physics import shapes
 from dcp.physics.arm import Pose
 from dcp.physics.contacts import CAPSULE, PLANE, Geoms, colliding_pairs
+from dcp.physics.kinematics import System
 from dcp.physics.vectors import Vec, column, constant, where
 from dcp.types import Array
-
-if TYPE_CHECKING:
-    from brax.base import System
 
 TOLERANCE = 1e-3  # jaxopt's
 SMALLEST_STEP = 1e-6  # below it the step starts again from 1
@@ -187,22 +185,22 @@ class ConstraintInputs(NamedTuple):
 class Constraints:
     """Limits of the joints and contacts of the gripper, as rows for the solver."""
 
-    def __init__(self, sys: "System", gripper: Gripper, hinges: int, pushed: np.ndarray, slide_mass: np.ndarray):
+    def __init__(self, sys: System, gripper: Gripper, hinges: int, pushed: np.ndarray, slide_mass: np.ndarray):
         """`pushed` [S]: the coordinates of the body that is pushed; `slide_mass`: of all after the hinges."""
-        self.gripper, self.hinges = gripper, hinges
+        self.gripper, self.hinges, model = gripper, hinges, sys.model
         self.joints = np.concatenate([np.arange(hinges), pushed])  # [D]: all but those of bodies that nothing moves
-        self.lower, self.upper = (np.asarray(side)[self.joints] for side in sys.dof.limit)  # [D] each
-        self.slides = np.asarray(sys.dof.motion.vel)[pushed]  # [S, 3]: directions in which the pushed body slides
+        self.lower, self.upper = sys.limits()[:, self.joints]  # [D] each
+        self.slides = np.asarray(sys.axes.vel)[pushed]  # [S, 3]: directions in which the pushed body slides
         self.slide_inverse = 1.0 / slide_mass[pushed - hinges]  # [S]: inverse mass along them
-        self.limit_weight = np.asarray(sys.dof.invweight)[self.joints]  # [D]: inverse weights of the joints
-        weight, table = np.asarray(sys.link.invweight), gripper.table_contacts
+        self.limit_weight = model.dof_invweight0[self.joints].astype(np.float32)  # [D]: inverse weights of the joints
+        weight, table = model.body_invweight0[1:, 0].astype(np.float32), gripper.table_contacts
         own, body = weight[gripper.link], weight[gripper.body.link[0]]
         self.contact_weight = np.array([own] * table + [own + body] * (table // 2))  # [C]: of the bodies in contact
-        limit_softness = np.asarray(sys.dof.solver_params)
+        limit_softness = np.concatenate([model.jnt_solref, model.jnt_solimp], axis=1).astype(np.float32)
         if np.ptp(limit_softness, axis=0).any():
             raise ValueError("all limits must be equally soft")
         self.limit_softness = Softness(*limit_softness[0].tolist())
-        self.iterations, self.halvings = sys.solver_iterations, sys.solver_maxls
+        self.iterations, self.halvings = model.opt.iterations, int(sys.numbers["solver_maxls"])
 
     def violated(self, q: Array, dist: Array) -> Array:
         """Tell where any constraint acts: q [D, N], dist [C, N] -> [N]."""

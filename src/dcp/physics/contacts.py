@@ -148,7 +148,6 @@ class Contacts(NamedTuple):
     first: np.ndarray  # [K]: link
     second: np.ndarray | None  # [K]: link; None: the world
     friction: np.ndarray  # [K, 1]
-    elasticity: np.ndarray  # [K, 1]
 
 
 class ContactFinder:
@@ -157,9 +156,9 @@ class ContactFinder:
     Pairs that no model here has (box on box, two planes) are refused when it is built, not ignored.
     """
 
-    def __init__(self, model: mujoco.MjModel, elasticity: np.ndarray, layout: MazeLayout | None = None):
+    def __init__(self, model: mujoco.MjModel, layout: MazeLayout | None = None):
         """`model` has the walls as geoms named by `models.add_walls`; `layout` says where they are."""
-        self._model, self._elasticity = model, elasticity
+        self._model = model
         pairs: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         walled, wall, kind = set(), None, model.geom_type
         for first, second in colliding_pairs(model):
@@ -205,13 +204,11 @@ class ContactFinder:
         second = np.concatenate([ids for _, _, ids in parts])
         link = self._model.geom_bodyid - 1
         friction = np.maximum(self._model.geom_friction[first, 0], self._model.geom_friction[second, 0])
-        elasticity = 0.5 * (self._elasticity[first] + self._elasticity[second])
         return Contacts(
             concatenate_once([touch for touch, _, _ in parts]),
             link[first],
             None if world else link[second],
             friction[:, None].astype(np.float32),
-            elasticity[:, None].astype(np.float32),
         )
 
 

@@ -5,22 +5,18 @@ violated) and on iterations after convergence. Here only environments with a vio
 groups, and environments are the last axis, over which a CPU vectorises.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from brax import actuator
-from brax.base import Transform
 
 from dcp.physics import arm as arms
 from dcp.physics.arm import Arm
 from dcp.physics.arm_constraints import ConstraintInputs, Constraints, Gripper
+from dcp.physics.kinematics import System, Transform
 from dcp.physics.vectors import Vec, column, environments_last
 from dcp.types import Array
-
-if TYPE_CHECKING:
-    from brax.base import System
 
 
 class GeneralizedState(NamedTuple):
@@ -34,21 +30,23 @@ class GeneralizedState(NamedTuple):
 class GeneralizedEngine:
     """Step a chain of hinges and bodies that slide in the world. Other models are refused when the engine is built."""
 
-    def __init__(self, sys: "System", frames: int, group: int = 128):
+    def __init__(self, sys: System, frames: int, group: int = 128):
         """`group`: environments that are solved together."""
-        self.sys, self.frames, self.group = sys, frames, group
-        self.arm = Arm(sys, sys.link_types.index("2"))
+        self.sys, self.frames, self.group, model = sys, frames, group, sys.model
+        self.timestep = sys.timestep
+        self._dof_link = model.dof_bodyid - 1  # [V]
+        self.arm = Arm(sys, int(min(min(each.links) for each in sys.groups if each.slides)))
         hinges = self.arm.hinges
-        if sys.enable_fluid or np.any(sys.dof.stiffness) or not sys.matrix_inv_iterations:
-            raise ValueError("the generalized engine has no fluid, no springs and no implicit damping")
-        ang, vel = (np.asarray(part)[hinges:] for part in (sys.dof.motion.ang, sys.dof.motion.vel))
-        parents = sys.link_parents[hinges:]
-        if ang.any() or (np.abs(vel).sum(1) != 1.0).any() or any(p != -1 for p in parents) or np.any(sys.gravity):
+        if model.opt.viscosity or model.opt.density or model.jnt_stiffness.any():
+            raise ValueError("the generalized engine has no fluid and no springs")
+        ang, vel = (np.asarray(part)[hinges:] for part in sys.axes)
+        free = (sys.parents[hinges:] == -1).all() and not model.opt.gravity.any()
+        if ang.any() or (np.abs(vel).sum(1) != 1.0).any() or not free:
             raise ValueError("bodies other than the arm must slide in the world along x, y or z, without gravity")
-        self.gripper = Gripper(sys.mj_model, hinges)
-        self._dof_link = np.asarray(sys.dof_link())
-        mass = np.asarray(sys.link.inertia.mass)[self._dof_link]
-        self._slide_mass = (mass + np.asarray(sys.dof.armature))[hinges:]
+        self.gripper = Gripper(model, hinges)
+        mass, armature = model.body_mass.astype(np.float32)[model.dof_bodyid], model.dof_armature.astype(np.float32)
+        self._slide_mass = (mass + armature)[hinges:]
+        self._damping = column(model.dof_damping)
         pushed = np.flatnonzero(self._dof_link == self.gripper.body.link[0])
         self.constraints = Constraints(sys, self.gripper, hinges, pushed, self._slide_mass)
 
@@ -56,7 +54,7 @@ class GeneralizedEngine:
         return GeneralizedState(q, qd, Transform(*environments_last(self._links)(q)))
 
     def step(self, state: GeneralizedState, control: Array) -> GeneralizedState:
-        tau = actuator.to_tau(self.sys, control, state.q, state.qd)
+        tau = self.sys.torques(control)
         q, qd, *x = environments_last(self._frames)(state.q, state.qd, tau)
         return GeneralizedState(q, qd, Transform(*x))
 
@@ -71,18 +69,18 @@ class GeneralizedEngine:
 
     def _frame(self, q: Array, qd: Array, tau: Array) -> tuple[Array, Array]:
         at, hinges = self._constraint_inputs(q, qd, tau), self.arm.hinges
-        force = tau - column(self.sys.dof.damping) * qd
+        force = tau - self._damping * qd
         force = force.at[self.constraints.joints].set(at.force + self._constrain(at))
         arm_qdd = jnp.sum(at.inverse * force[None, :hinges], axis=1)
         qdd = jnp.concatenate([arm_qdd, force[hinges:] / column(self._slide_mass)])
-        qd = qd + qdd * self.sys.opt.timestep
-        return q + qd * self.sys.opt.timestep, qd
+        qd = qd + qdd * self.timestep
+        return q + qd * self.timestep, qd
 
     def _constraint_inputs(self, q: Array, qd: Array, tau: Array) -> ConstraintInputs:
         arm, hinges, mine = self.arm, self.arm.hinges, self.constraints.joints
         pose = arms.pose(arm, q[:hinges])
         matrix, bias = arms.dynamics(arm, pose, qd[:hinges])
-        force = tau - column(self.sys.dof.damping) * qd
+        force = tau - self._damping * qd
         force = force.at[:hinges].add(-bias)
         return ConstraintInputs(
             origin=pose.origin,
@@ -121,15 +119,15 @@ class GeneralizedEngine:
     def _slid(self, q: Array, link: int) -> Vec:
         """Return a sliding body's origin, [1, N] each."""
         dofs = np.asarray([i for i, of in enumerate(self._dof_link) if of == link])
-        axes = np.asarray(self.sys.dof.motion.vel)[dofs]  # [S, 3]
-        offset = np.asarray(self.sys.link.transform.pos)[link]
+        axes = np.asarray(self.sys.axes.vel)[dofs]  # [S, 3]
+        offset = np.asarray(self.sys.place.pos)[link]
         return Vec(*(jnp.sum(column(axes[:, i]) * q[dofs], 0, keepdims=True) + float(offset[i]) for i in range(3)))
 
     def _links(self, q: Array) -> tuple[Array, Array]:
         """Return positions [L, 3, N] and rotations [L, 4, N] of the links."""
         hinges = self.arm.hinges
         pose = arms.pose(self.arm, q[:hinges])
-        sliding = [jnp.concatenate(self._slid(q, link)) for link in range(hinges, self.sys.num_links())]
+        sliding = [jnp.concatenate(self._slid(q, link)) for link in range(hinges, self.sys.num_links)]
         rot = arms.rotations(self.arm, q[:hinges])
         still = jnp.broadcast_to(column(np.eye(4)[0])[None], (len(sliding), 4, q.shape[-1]))
         pos = jnp.concatenate([pose.origin, jnp.stack(sliding)])

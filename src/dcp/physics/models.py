@@ -1,62 +1,21 @@
-"""Models as edits of Brax's stock assets: walls, targets, balls and boxes are data, not copied XML."""
+"""Edits of the bodies' models: walls, targets, balls and boxes are data."""
 
-import warnings
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 
-from dcp.physics import import_brax
+from dcp.physics.bodies import BOX, SLIDE, SPHERE
 from dcp.types import MazeLayout
 
-if TYPE_CHECKING:
-    from brax.base import System
-
-SPHERE, BOX = mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_BOX
 AXES = {"x": (1, 0, 0), "y": (0, 1, 0), "z": (0, 0, 1)}
 WALL = "wall"  # wall geoms are named wall_<row>_<column>
-
-
-def stock(name: str) -> mujoco.MjSpec:
-    """Return a stock asset (ant, humanoid, pusher), ready for edits. Brax needs bodies without joints to be fused."""
-    return mujoco.MjSpec.from_string(_fused(name))
-
-
-@cache
-def _fused(name: str) -> str:
-    import_brax()
-    import brax
-    from brax.io import mjcf
-
-    return mjcf.fuse_bodies((Path(brax.__file__).parent / "envs" / "assets" / f"{name}.xml").read_text())
-
-
-def system(spec: mujoco.MjSpec, timestep: float | None = None) -> "System":
-    """Compile a model for Brax."""
-    from brax.io import mjcf
-
-    model = spec.compile()
-    if timestep is not None:
-        model.opt.timestep = timestep
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # Brax warns at each load that MJX is its successor
-        return mjcf.load_model(model)
 
 
 def set_contact(spec: mujoco.MjSpec, geoms: Sequence[str], contype: int, conaffinity: int) -> None:
     for name in geoms:
         geom = spec.geom(name)
         geom.contype, geom.conaffinity = contype, conaffinity
-
-
-def set_init_q(spec: mujoco.MjSpec, q: Sequence[float]) -> None:
-    """Set the position in which Brax starts the model."""
-    for numeric in spec.numerics:
-        if numeric.name == "init_qpos":
-            spec.delete(numeric)
-    spec.add_numeric(name="init_qpos", data=list(q), size=len(q))
 
 
 def add_sliding_body(
@@ -66,8 +25,7 @@ def add_sliding_body(
     body = spec.worldbody.add_body(name=name, pos=list(position))
     limits = {"limited": False} if range_ is None else {"range": [-range_, range_], "limited": True}
     for axis in axes:
-        slide = mujoco.mjtJoint.mjJNT_SLIDE
-        body.add_joint(name=f"{name}_{axis}", type=slide, axis=list(AXES[axis]), **limits, **joint)
+        body.add_joint(name=f"{name}_{axis}", type=SLIDE, axis=list(AXES[axis]), **limits, **joint)
     return body
 
 

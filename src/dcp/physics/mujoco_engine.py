@@ -6,10 +6,11 @@ including the solver's warm start, and nothing in MuJoCo's `Batch` carries over 
 and neither the number of threads nor the other environments of a call change a bit.
 """
 
+import contextlib
 import ctypes
+import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -19,11 +20,11 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
-from dcp.errors import UserError
+from dcp.errors import UserError, install_hint
+from dcp.physics.kinematics import Motion, Transform
 from dcp.types import Array
 
 if TYPE_CHECKING:
-    from brax.base import Motion, System, Transform
     from mujoco.batch import Batch
 
 # What a task reads of the links: their frames at the start of the step's last frame, as in MJX; at its end; those at
@@ -43,8 +44,8 @@ _CALLING = Lock()  # virtual devices or concurrent programs may call at the same
 class MujocoState(NamedTuple):
     q: Array  # [Q]
     qd: Array  # [V]
-    x: "Transform"  # link frames
-    xd: "Motion | tuple[()]"  # where the task asks for it
+    x: Transform  # link frames
+    xd: Motion | tuple[()]  # where the task asks for it
     exact: Array  # uint32 [2 K]: the integration state, K numbers of 64 bits, which JAX does not have, as pairs of 32
     read: dict[str, Array] | tuple[()] = ()  # what else the task asks for: rows of fields of MjData
 
@@ -80,6 +81,7 @@ class MujocoEngine:
         self.sys, self.frames, self.threads, self.links, self.varied = model, frames, threads, links, varied
         self.reads = {name: np.asarray(rows) for name, rows in (reads or {}).items()}
         self.zeroed = np.asarray(zeroed, int)
+        self.timestep = model.opt.timestep
         data = mujoco.MjData(model)
         if keyframe is not None:
             mujoco.mj_resetDataKeyframe(model, data, keyframe)
@@ -108,8 +110,6 @@ class MujocoEngine:
         return self._call(advance, state.exact, control, *present.values())
 
     def _call(self, function: Callable[..., Any], *inputs: Array) -> MujocoState:
-        from brax.base import Motion, Transform
-
         shapes = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in self._shapes.items()}
         shapes["exact"] = jax.ShapeDtypeStruct((2 * len(self._first),), jnp.uint32)
         got = jax.pure_callback(function, shapes, *inputs, vmap_method="broadcast_all")
@@ -227,7 +227,7 @@ _IGNORE = ctypes.cast(
 )
 
 
-@contextmanager
+@contextlib.contextmanager
 def _calling() -> Iterator[None]:
     with _CALLING:
         before = mujoco.get_mju_user_warning()
@@ -243,35 +243,39 @@ class MjxState(NamedTuple):
 
     q: Array  # [Q]
     qd: Array  # [V]
-    x: "Transform"  # link frames; after a step those of its last frame's start, as in Brax
+    x: Transform  # link frames; after a step those of its last frame's start, as in Brax
     warm_start: Array  # [V]: the last acceleration, where the solver starts
 
 
 class MjxEngine:
     """MJX as Brax's pipeline runs it, for GPUs and TPUs."""
 
-    def __init__(self, sys: "System", frames: int):
-        self.sys, self.frames = sys, frames
+    def __init__(self, model: mujoco.MjModel, frames: int):
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):  # MJX prints that an optional backend is missing
+                from mujoco import mjx
+        except ImportError as error:
+            raise UserError(f"on a GPU MJX steps this task, and it does not import: {install_hint('cuda')}") from error
+
+        self.sys, self.frames, self._mjx = model, frames, mjx.put_model(model)
 
     def init(self, q: Array, qd: Array) -> MjxState:
         from mujoco import mjx
 
         with jax.numpy_rank_promotion("allow"):  # MJX's own code promotes
-            return self._read(mjx.kinematics(self.sys, mjx.make_data(self.sys).replace(qpos=q, qvel=qd)))
+            return self._read(mjx.kinematics(self._mjx, mjx.make_data(self._mjx).replace(qpos=q, qvel=qd)))
 
     def step(self, state: MjxState, control: Array) -> MjxState:
         from mujoco import mjx
 
         def frame(state: MjxState, _: None) -> tuple[MjxState, None]:
-            data = mjx.make_data(self.sys).replace(qpos=state.q, qvel=state.qd, qacc_warmstart=state.warm_start)
-            return self._read(mjx.step(self.sys, data.replace(ctrl=control))), None
+            data = mjx.make_data(self._mjx).replace(qpos=state.q, qvel=state.qd, qacc_warmstart=state.warm_start)
+            return self._read(mjx.step(self._mjx, data.replace(ctrl=control))), None
 
         with jax.numpy_rank_promotion("allow"):
             return jax.lax.scan(frame, state, None, self.frames)[0]
 
     @staticmethod
     def _read(data: Any) -> MjxState:
-        from brax.base import Transform
-
         x = Transform(pos=data.xpos[1:], rot=data.xquat[1:])
         return MjxState(data.qpos, data.qvel, x, data.qacc_warmstart)

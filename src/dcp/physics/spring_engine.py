@@ -6,18 +6,15 @@ does not penetrate has no impulse) and joint coordinates between the frames of o
 `brax.spring.pipeline` and this agree frame by frame: see tests/physics/test_spring_engine.py.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
-from brax import actuator, com, kinematics
-from brax.base import Motion, Transform
-from brax.spring import pipeline
 
-from dcp.physics import models
 from dcp.physics.contacts import ContactFinder, Contacts
+from dcp.physics.kinematics import FREE, Group, Motion, System, Transform, compose, joint_frames
 from dcp.physics.vectors import (
     Quat,
     Vec,
@@ -34,16 +31,13 @@ from dcp.physics.vectors import (
 )
 from dcp.types import Array, MazeLayout
 
-if TYPE_CHECKING:
-    from brax.base import System
-
 
 def spring_engine(
     spec: mujoco.MjSpec, timestep: float, frames: int, layout: MazeLayout | None = None
 ) -> "SpringEngine":
     """Build the engine of a task's model; `layout` says where its walls are."""
-    sys = models.system(spec, timestep)
-    return SpringEngine(sys, frames, ContactFinder(sys.mj_model, np.asarray(sys.elasticity), layout))
+    sys = System(spec.compile(), timestep)
+    return SpringEngine(sys, frames, ContactFinder(sys.model, layout))
 
 
 class JointState(NamedTuple):
@@ -85,43 +79,44 @@ class Links(NamedTuple):
 class SpringEngine:
     """Step any model of motors, hinges and pairs of slides. Other models are refused when the engine is built."""
 
-    def __init__(self, sys: "System", frames: int, contacts: ContactFinder):
-        if sys.enable_fluid or sys.spring_inertia_scale != 1.0:
+    def __init__(self, sys: System, frames: int, contacts: ContactFinder):
+        model, numbers = sys.model, sys.numbers
+        if model.opt.viscosity or model.opt.density or numbers.get("spring_inertia_scale") != 1.0:
             raise ValueError("the spring engine has no fluid, and every link's inertia of rotation is 1")
-        if np.any(sys.actuator.bias_q) or np.any(sys.actuator.bias_qd):
+        if model.actuator_biastype.any() or (model.actuator_gainprm[:, 0] != 1.0).any():
             raise ValueError("the spring engine takes motors only: others read joint coordinates at every frame")
         self.sys, self.frames, self.contacts = sys, frames, contacts
-        size, dt, link = sys.num_links(), float(sys.opt.timestep), sys.link
-        self.timestep, self.gravity = dt, np.asarray(sys.gravity, np.float32)  # [3]
+        size, dt = sys.num_links, sys.timestep
+        self.timestep, self.gravity = dt, model.opt.gravity.astype(np.float32)  # [3]
         # Shares of the velocities that damping leaves after a frame.
-        self.keep_vel, self.keep_ang = float(np.exp(sys.vel_damping * dt)), float(np.exp(sys.ang_damping * dt))
-        self.erp_rate = float(sys.baumgarte_erp) / dt  # share of a penetration that a contact takes back in a second
-        mass = np.asarray(link.inertia.mass) ** (1.0 - float(sys.spring_mass_scale))
+        self.keep_vel, self.keep_ang = (
+            float(np.exp(np.float32(numbers[name]) * np.float32(dt))) for name in ("vel_damping", "ang_damping")
+        )
+        # Share of a penetration that a contact takes back in a second.
+        self.erp_rate = float(np.float32(numbers["baumgarte_erp"])) / dt
+        mass = model.body_mass[1:].astype(np.float32) ** (1.0 - numbers["spring_mass_scale"])
         self.mass = mass[:, None].astype(np.float32)  # [L, 1]
         # Brax's contact solver reads a single number of inverse inertia for a link: entry `link` of all inverse
         # matrices laid end to end, here unit matrices. Surely an oversight, but it is the paper's physics.
         self.contact_inertia = np.tile(np.eye(3, dtype=np.float32).ravel(), size)[:size, None]  # [L, 1]
-        self.centre = np.asarray(link.inertia.transform.pos)  # [L, 3]: centre of mass in the link's frame
-        self.joint = np.asarray(link.joint.pos)  # [L, 3]: joint in the link's frame
-        anchor = link.transform.vmap().do(link.joint)
+        self.centre, self.joint = np.asarray(sys.centre), np.asarray(sys.joint)  # [L, 3]: in the link's frame
+        anchor = compose(sys.place, Transform(sys.joint, jnp.tile(jnp.array([1.0, 0.0, 0.0, 0.0]), (size, 1))))
         self.anchor, self.anchor_rot = np.asarray(anchor.pos), np.asarray(anchor.rot)  # [L, 3], [L, 4]: in the parent's
-        self.parents = np.asarray(sys.link_parents)  # [L]: -1 for the world
-        self.groups = joints_of(sys)
+        self.parents = sys.parents
+        self.groups = [Joints(sys, group) for group in sys.groups if group.speeds != FREE]
         self.jointed = np.concatenate([group.links for group in self.groups])  # [J]: the links that have a joint
 
     def init(self, q: Array, qd: Array) -> SpringState:
-        state = pipeline.init(self.sys, q, qd)
-        return SpringState(state.q, state.qd, state.x, state.xd, state.x_i, state.xd_i)
+        x, xd = self.sys.world(q, qd)
+        return SpringState(q, qd, x, xd, *self.sys.to_centres(x, xd))
 
     def step(self, state: SpringState, control: Array) -> SpringState:
-        tau = actuator.to_tau(self.sys, control, state.q, state.qd)
+        tau = self.sys.torques(control)
         links = jnp.concatenate([state.x_i.pos, state.x_i.rot, state.xd_i.vel, state.xd_i.ang], axis=1)  # [L, 13]
         links = environments_last(self._frames)(links.T, tau).T
         x_i, xd_i = Transform(links[:, :3], links[:, 3:7]), Motion(vel=links[:, 7:10], ang=links[:, 10:])
-        x, xd = com.to_world(self.sys, x_i, xd_i)
-        j, jd, _, _ = kinematics.world_to_joint(self.sys, x, xd)
-        q, qd = kinematics.inverse(self.sys, j, jd)
-        return SpringState(q, qd, x, xd, x_i, xd_i)
+        x, xd = self.sys.to_origins(x_i, xd_i)
+        return SpringState(*self.sys.coordinates(x, xd), x, xd, x_i, xd_i)
 
     def _frames(self, packed: Array, tau: Array) -> Array:
         """Take one environment step: [13, L, N], [V, N] -> [13, L, N]."""
@@ -268,7 +263,7 @@ def _impulses(contacts: Contacts, bodies: Bodies, erp: float) -> list[tuple[np.n
 
     approach = n.dot(velocity)
     resistance = sum(side.resistance(n) for side in sides)
-    impulse = (-(1.0 + contacts.elasticity) * approach - erp * dist) / (mass + resistance)
+    impulse = (-approach - erp * dist) / (mass + resistance)
     acts = (dist < 0.0) & (approach < 0.0) & (impulse > 0.0)
     approach, impulse, acts = compute_once((approach, impulse, acts))
 
@@ -303,20 +298,22 @@ class Angles(NamedTuple):
 class Joints:
     """Hold links of one kind: with the same number of hinges, or with two slides. Free links have no joint forces."""
 
-    def __init__(self, sys: "System", links: list[int], dof: np.ndarray, slides: bool):
-        """`dof` [dofs, G]: where each axis is in tau."""
-        from brax.kinematics import link_to_joint_frame
-
-        motion = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[dof.T]), sys.dof.motion)
-        frame, parity = jax.vmap(link_to_joint_frame)(motion)
-        self.links, self.dof, self.slides = np.array(links), dof, slides
+    def __init__(self, sys: System, group: Group):
+        if group.slides and group.speeds != 2:
+            raise ValueError(f"links {group.links}: the spring engine takes hinges, or two slides")
+        dof = group.qd.T  # [dofs, G]: where each axis is in tau
+        self.links, self.dof, self.slides = group.links, dof, group.slides
         # [dofs, G, 3]: hinges' or slides' axes
-        self.axes = np.asarray(sys.dof.motion.vel if slides else sys.dof.motion.ang)[dof].astype(np.float32)
-        self.frame = np.asarray(frame.ang).transpose(1, 0, 2)  # [3, G, 3]
-        self.parity = np.broadcast_to(np.asarray(parity, np.float32), (len(links),))  # [G]: of three hinges
-        self.limits = np.stack([np.asarray(side)[dof] for side in sys.dof.limit]).astype(np.float32)  # [2, dofs, G]
+        self.axes = np.asarray(sys.axes.vel if group.slides else sys.axes.ang)[dof]
+        if group.slides:
+            frame, parity = np.tile(np.eye(3, dtype=np.float32), (len(group.links), 1, 1)), np.ones(len(group.links))
+        else:
+            frame, parity = joint_frames(sys.axes.ang[group.qd])
+        self.frame = np.asarray(frame).transpose(1, 0, 2)  # [3, G, 3]
+        self.parity = np.asarray(parity, np.float32)  # [G]: of three hinges
+        self.limits = sys.limits()[:, dof]  # [2, dofs, G]
         self.stiffness, self.vel_damping, self.ang_damping, self.limit_stiffness = (
-            np.asarray(getattr(sys.link, f"constraint_{name}"), np.float32)[links][:, None]  # [G, 1]
+            np.full((len(group.links), 1), sys.numbers[f"constraint_{name}"], np.float32)  # [G, 1]
             for name in ("stiffness", "vel_damping", "ang_damping", "limit_stiffness")
         )
 
@@ -391,24 +388,3 @@ def _combined(axes: list[Vec], weights: list[Array]) -> Vec:
     for axis, weight in zip(axes[1:], weights[1:], strict=True):
         total = total + axis * weight
     return total
-
-
-def joints_of(sys: "System") -> list[Joints]:
-    """Group a system's links by number and kind of their axes. Mixed joints are refused: no model here has one."""
-    groups: dict[tuple[str, bool], list[int]] = {}
-    ang, vel = np.asarray(sys.dof.motion.ang), np.asarray(sys.dof.motion.vel)
-    starts = np.cumsum([0] + [6 if kind == "f" else int(kind) for kind in sys.link_types])
-    for link, kind in enumerate(sys.link_types):
-        if kind == "f":
-            continue
-        dofs = slice(starts[link], starts[link + 1])
-        slides = bool(vel[dofs].any())
-        if slides and (ang[dofs].any() or kind != "2"):
-            raise ValueError(f"link {link}: the spring engine takes hinges, or two slides")
-        groups.setdefault((kind, slides), []).append(link)
-
-    joints = []
-    for (kind, slides), links in groups.items():
-        dof = np.array([[starts[link] + k for link in links] for k in range(int(kind))])  # [dofs, G]
-        joints.append(Joints(sys, links, dof, slides))
-    return joints

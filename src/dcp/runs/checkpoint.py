@@ -44,7 +44,7 @@ KEPT = 2
 _DRAFT = ".draft"
 _NAME = re.compile(r"\d{9}_\d{5}")
 _ROOM = 200_000  # bytes for checkpoint.json, SHA256SUMS and the arrays' headers
-_PACKAGES = ("jax", "jaxlib", "flax", "optax", "brax", "mujoco", "numpy")
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "mujoco", "numpy")
 # JAX's own settings that change random numbers or rounding.
 NUMERICS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_default_prng_impl", "jax_threefry_partitionable")
 NUMERICS += ("jax_numpy_dtype_promotion",)

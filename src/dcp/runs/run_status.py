@@ -47,7 +47,7 @@ from dcp.types import array_name
 UNSPLIT = "off"  # the value of split_batches before config.json stored it
 _POOL = re.compile(r"acting/command/(\w+/)*pool")  # a command's pool, or that of a state inside its own
 # A change of these may change rounding: libraries, the processor with its cores, settings of XLA and JAX.
-_DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "brax", "mujoco", "device", "processor", "cores"}
+_DECIDE_BITS = {"jax", "jaxlib", "dcp", "flax", "optax", "mujoco", "device", "processor", "cores"}
 _FLAGS = ("xla_flags", "libtpu_init_args")
 _DECIDE_BITS |= {*_FLAGS, *NUMERICS}
 

@@ -26,7 +26,7 @@ from dcp.methods.commands import PooledSubgoal
 from dcp.methods.more_conditions import Gradient
 from dcp.methods.table import make_part
 from dcp.policies.policy import DeployedPolicy
-from tests.support.agents import DIM, EYE, OPEN, STRETCH, folded_agent, known_agent, linear, random_agent
+from tests.support.agents import DIM, OPEN, folded_agent, known_agent, linear, random_agent
 
 SIZES = {"episodes": 16, "states": 64}
 
@@ -80,26 +80,9 @@ def test_the_plane_s_own_distance_is_calibrated(known):
     found = known["calibration"]
     assert found["episodes_that_reach"] == 16
     way = found["true_way"]
-    assert_allclose([way["slope"]["mean"], way["intercept"], way["r2"]], [1.0, 0.0, 1.0], atol=1e-4)
     assert way["rank_correlation"]["mean"] == pytest.approx(1.0)
     assert found["steps_to_goal"]["rank_correlation"]["mean"] > 0.99  # it goes straight, at one speed
     assert found["hindsight"]["rank_correlation"]["mean"] > 0.9
-
-
-def test_a_critic_that_is_the_plane_breaks_no_triangle(known):
-    found = known["energies"]
-    assert found["triangle_violations"]["mean"] == 0.0
-    assert found["asymmetry"]["mean"] < 1e-3
-    assert found["at_home"]["mean"] < 5e-3  # the energy's epsilon: sqrt(1e-6) of a usual distance of about one
-
-
-def test_singular_values_are_those_of_the_map(known):
-    assert_allclose([each["mean"] for each in known["conditioning"]["singular_values"]], [1.0, 1.0], atol=1e-5)
-    stretched = looked_at(known_agent(STRETCH), parts=("conditioning",))["conditioning"]
-    assert_allclose([each["mean"] for each in stretched["singular_values"]], [2.0, 1.0], atol=1e-5)
-    assert_allclose(stretched["smallest_by_largest"]["mean"], 0.5, atol=1e-5)
-    assert_allclose(stretched["jacobian_rank"]["mean"], 1.8899, atol=1e-4)
-    assert stretched["psi_rank"] < 2.0 + 1e-6 and stretched["psi_size"] == 8
 
 
 def test_a_driftless_point_away_from_walls_can_follow_any_direction(known):
@@ -161,12 +144,6 @@ def test_the_numbers_follow_from_the_seed():
     assert one["gaps"] == again["gaps"] != other["gaps"]
 
 
-def test_without_its_critic_the_energy_is_skipped_and_the_note_says_so():
-    found = looked_at(known_agent(EYE).without_critic(), parts=("energies", "conditioning"))
-    assert "energies" not in found and "conditioning" in found
-    assert any("without its critic" in note for note in found["notes"])
-
-
 def quasimetric_agent() -> DeployedPolicy:
     """MRN over psi(x, y) = (x, y, 0, ...): one component of four one way and four both ways; it sees the gradient."""
     known, spec = known_agent(), OPEN.spec
@@ -185,15 +162,9 @@ def test_a_critics_own_distance_is_the_one_that_is_measured():
     assert_allclose(distances(known_agent(), s, g), [5.0], rtol=1e-6)
 
 
-def test_a_condition_is_called_by_its_name_and_a_critic_without_an_energy_by_its_own():
-    found = looked_at(quasimetric_agent(), parts=("energies",))
-    assert found["actor_sees"] == "gradient" and "energies" not in found
-    assert "the critic quasimetric has no energy, so no triangle was measured" in found["notes"]
-
-
 def test_every_part_is_measured_and_none_that_was_not_asked_for(known):
     assert set(PARTS) <= set(known)
-    assert set(looked_at(known_agent(), parts=("conditioning",))) & set(PARTS) == {"conditioning"}
+    assert set(looked_at(known_agent(), parts=("calibration",))) & set(PARTS) == {"calibration"}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The measures, held against numbers worked out by hand."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -14,26 +12,10 @@ from dcp.lab.diagnose.direction_measures import (
     controllable,
     summarize_controllability,
 )
-from dcp.lab.diagnose.distance_measures import effective_rank, hindsight_pairs, line, rank_correlation
 from dcp.lab.diagnose.visited_states import PathTruth, StraightTruth, leads_through_things, sample_moments
 from tests.support.agents import known_agent
 
 HALL = parse_layout("####\n#rg#\n####", 1000.0)  # no wall within reach
-
-
-def test_a_line_and_the_order_of_points_on_it():
-    x, episodes = np.arange(6.0), np.arange(6)
-    found = line(x, 3.0 + 2.0 * x, episodes)
-    assert_allclose([found["slope"]["mean"], found["intercept"], found["r2"]], [2.0, 3.0, 1.0])
-    assert_allclose([found["slope"]["low"], found["slope"]["high"]], 2.0)
-    assert rank_correlation(x, np.exp(x), episodes).mean == pytest.approx(1.0)
-    assert rank_correlation(x, -x, episodes).mean == pytest.approx(-1.0)
-    assert np.isnan(rank_correlation(x, np.ones(6), episodes).mean)
-
-
-def test_the_effective_rank_by_hand():
-    """Shares 2/3 and 1/3: exp(2/3 log 1.5 + 1/3 log 3) = 1.8899."""
-    assert_allclose(effective_rank(np.array([[1.0, 1.0], [2.0, 1.0], [5.0, 0.0]])), [2.0, 1.8899, 1.0], atol=1e-4)
 
 
 def test_the_true_way_in_a_maze_bends_at_corners():
@@ -71,25 +53,6 @@ def test_a_sample_takes_as_many_states_of_each_episode_as_there_are():
     found = sample_moments(counts, 8, np.random.default_rng(0))
     assert sorted(found[:, 1].tolist()) == [0] * 4 + [2] * 4
     assert counts[tuple(found.T)].all() and len(np.unique(found, axis=0)) == 8
-
-
-def walk(path: list[float], reached: int = -1) -> SimpleNamespace:
-    """One episode on a line, as visits."""
-    spec = SimpleNamespace(achieved=lambda states: states, threshold=0.5)
-    states = np.array(path)[:, None, None]  # [T + 1, 1, 1]
-    return SimpleNamespace(spec=spec, states=states, reached=np.array([reached]), ends=np.array([len(path) - 1]))
-
-
-def test_hindsight_counts_the_steps_until_the_agent_was_first_there():
-    """0 1 2 3 3 3 3: from 0 to the last state it takes 3 steps, though 6 lie between; 3 to 3 is no way at all."""
-    pairs = hindsight_pairs(walk([0.0, 1.0, 2.0, 3.0, 3.0, 3.0, 3.0]), seed=0)
-    assert (pairs.steps == np.minimum(pairs.end, 3) - pairs.start).all()
-    assert len(pairs.steps) and pairs.steps.min() == 1 and pairs.steps.max() == 3
-
-
-def test_hindsight_ends_with_the_first_success():
-    pairs = hindsight_pairs(walk([0.0, 1.0, 2.0, 9.0, 1.0], reached=2), seed=0)
-    assert pairs.end.max() == 2
 
 
 MOVES = np.array([[[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 1e-5]]])  # M [K, G, A]

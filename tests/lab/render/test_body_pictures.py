@@ -80,7 +80,7 @@ def test_q_is_mujocos_qpos_with_the_quaternion_s_real_part_first(ant):
     """Turned by 90 degrees, the front left leg's joint is at (-0.2, 0.2) from the torso; without, at (0.2, 0.2)."""
     for turn, offset in (((1.0, 0.0, 0.0, 0.0), (0.2, 0.2)), (YAW, (-0.2, 0.2))):
         ant.pose(Moment(Q[:2], Q[-2:], ant_pose(4.0, 8.0, turn)))
-        torso, leg = ant.data.body("torso").xpos, ant.data.body("aux_1").xpos
+        torso, leg = ant.data.body("torso").xpos, ant.data.body("thigh_1").xpos
         np.testing.assert_allclose(torso, [4.0, 8.0, 0.55], atol=1e-6)
         np.testing.assert_allclose(leg - torso, [*offset, 0.0], atol=1e-6)
 

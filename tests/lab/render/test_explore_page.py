@@ -12,8 +12,7 @@ from dcp.envs.registry import make_env
 from dcp.errors import EXIT_MISTAKE
 from dcp.lab.pages import content_policy, script, script_json
 from dcp.lab.paths import TruePaths
-from dcp.lab.render.explore_page import LARGEST, Version, _spread, _that_fit
-from dcp.policies.policy_file import load_policy
+from dcp.lab.render.explore_page import LARGEST
 
 U = make_env("point_u_maze_eval")
 
@@ -49,28 +48,12 @@ def test_the_page_holds_both_policies_the_walls_and_the_pool(page):
     assert np.shape(pools[0]["states"]) == (512, 2) and pools[0]["score"] == "inner_product" and pools[1] is None
 
 
-def test_test_vectors_are_what_the_policy_computes(page):
-    """Not from JAX by the way that wrote them: by hand from the policy's own call."""
-    check = inside(page)["policies"][0]["versions"][0]["check"]
-    policy = load_policy("zoo/point_u_maze/dcp")
-    np.testing.assert_allclose(policy(check["states"], check["goals"]), check["actions"], atol=1e-6)
-    assert len(check["distances"]) == 24 and min(check["distances"]) > 0.0
-
-
 def test_the_paths_in_the_page_are_those_of_the_maze(page):
     """Around the U maze's only inner wall, cell (2, 1) to (2, 2): its end has two corners, at y = 2.5."""
     paths = inside(page)["paths"]
     assert sorted(map(tuple, paths["corners"])) == [(1.5, 2.5), (2.5, 2.5)]
     np.testing.assert_allclose(paths["between"], [[0.0, 1.0], [1.0, 0.0]])
     assert np.shape(paths["boxes"]) == TruePaths(U.spec.maze).boxes.shape
-
-
-def test_kept_policies_are_thinned_until_the_page_is_small_enough():
-    assert _spread(10, 4) == [0, 3, 6, 9] and _spread(3, 9) == [0, 1, 2] and _spread(5, 1) == [4]
-    policy = load_policy("zoo/ant_u_maze/dcp")  # psi_g alone: 0.44 MB as text
-    versions = [[Version(policy, step) for step in range(30)]]
-    kept = _that_fit(versions, live=False, others=0)[0]
-    assert len(kept) == 10 and kept[-1].env_steps == 29 and kept[0].env_steps == 0
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,8 @@ def test_the_page_holds_the_episodes_as_they_were_played(tmp_path):
     data = inside(save_page(tmp_path / "a.html", POINT, subjects, stride=2).read_text())
     assert data["kind"] == "maze" and data["plane"]["maze"]["rows"] == ["#####", "#...#", "###.#", "#...#", "#####"]
     assert (data["threshold"], data["colours"]["goal"]) == (0.125, GOAL_COLOUR)
-    assert [subject["title"] for subject in data["subjects"]] == ["dcp, 3M steps", "crl"]
-    first, second = (subject["episodes"][0] for subject in data["subjects"])
+    assert [policy["title"] for policy in data["policies"]] == ["dcp, 3M steps", "crl"]
+    first, second = (policy["episodes"][0] for policy in data["policies"])
     assert first["steps"] == [0, 2, 4, 6, 8, 9] and first["reached"] is None and second["reached"] == 5
     assert first["goal"] == [3.0, 3.0] and second["steps"][-1] == 20
     for name in ("achieved", "directions", "subgoals"):
@@ -68,7 +68,7 @@ def test_the_page_has_what_is_pushed_and_where_it_is():
     data = page_data(env, [ShownPolicy("dcp", None, [Episode(q[:, :2], np.array([4.0, 4.0]), q, None)])], stride=2)
     assert data["kind"] == "maze"
     assert [(thing["shape"], thing["acts"]) for thing in data["things"]] == [("disc", False), ("disc", True)]
-    places = unpack(data["subjects"][0]["episodes"][0]["poses"])  # [steps, things, 2]
+    places = unpack(data["policies"][0]["episodes"][0]["poses"])  # [steps, things, 2]
     np.testing.assert_allclose(places, q[::2].reshape(3, 2, 2), atol=1e-4)
     assert page_data(POINT, [ShownPolicy("dcp", None, [GUIDED])], stride=1)["things"] == []
 
@@ -76,7 +76,7 @@ def test_the_page_has_what_is_pushed_and_where_it_is():
 def test_the_page_of_bodies_places_every_geom_where_mujoco_does():
     episode = ant_walk(steps=4)
     data = page_data(ANT, [ShownPolicy("dcp", None, [episode])], stride=1)
-    poses = unpack(data["subjects"][0]["episodes"][0]["poses"])  # [5, bodies, 7]
+    poses = unpack(data["policies"][0]["episodes"][0]["poses"])  # [5, bodies, 7]
     geoms = data["scene"]["geoms"]
     assert {geom["type"] for geom in geoms} == {"sphere", "capsule", "box"}
     assert sum(geom["body"] < 0 for geom in geoms) == int(ANT.spec.maze.walls.sum())
@@ -84,7 +84,7 @@ def test_the_page_of_bodies_places_every_geom_where_mujoco_does():
     state = mujoco.MjData(model)
     state.qpos[:] = episode.q[3]
     mujoco.mj_kinematics(model, state)
-    wanted = {name: state.geom(name).xpos for name in ("torso_geom", "left_ankle_geom", "fourth_foot_geom")}
+    wanted = {name: state.geom(name).xpos for name in ("torso_geom", "shin_1", "foot_4")}
     moving = [geom for geom in geoms if geom["body"] >= 0]
     places = np.array([place(geom, poses[3]) for geom in moving])
     for name, xpos in wanted.items():
@@ -114,7 +114,7 @@ def test_the_page_needs_no_network_and_no_other_file():
 
 def test_a_title_cannot_end_the_script():
     html = page(page_data(POINT, [ShownPolicy("</script><b>x", None, [point_walk(steps=2)])], 1))
-    assert inside(html)["subjects"][0]["title"] == "</script><b>x"
+    assert inside(html)["policies"][0]["title"] == "</script><b>x"
     assert html.count("</script>") == 2
 
 

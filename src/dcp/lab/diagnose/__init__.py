@@ -1,7 +1,7 @@
 """Measure the theorems' quantities on a trained agent: `dcp diagnose`. Letters as in `types`; K states, H episodes.
 
 `visited_states` plays the episodes at whose states everything is measured. `direction_measures` has gaps, alignment and
-controllability, `distance_measures` calibration, energies and conditioning, and `regime_measures` where the run stands.
+controllability, `distance_measures` calibration and where the run stands.
 `results` draws and words what they return.
 """
 
@@ -16,15 +16,14 @@ from dcp.config import Config
 from dcp.envs.base import Environment
 from dcp.errors import UserError
 from dcp.lab.diagnose.direction_measures import alignment, controllability, gaps
-from dcp.lab.diagnose.distance_measures import calibration, conditioning, energies
-from dcp.lab.diagnose.regime_measures import regime
+from dcp.lab.diagnose.distance_measures import calibration, regime
 from dcp.lab.diagnose.visited_states import Result, Study, gather, leads_through_things, truth_of
 from dcp.lab.result_tables import finite
 from dcp.lab.targets import Target, environment_of, open_target, require_known_parts, require_psi
 from dcp.methods.table import CONDITIONS
 from dcp.policies.policy import DeployedPolicy
 
-_ORDER = (gaps, alignment, controllability, calibration, energies, conditioning, regime)
+_ORDER = (gaps, alignment, controllability, calibration, regime)
 PARTS: dict[str, Callable[[Study], Result]] = {part.__name__: part for part in _ORDER}
 SCHEMA_VERSION = 1
 EPISODES, PHYSICS_EPISODES = 64, 16

@@ -17,7 +17,7 @@ from dcp.envs.base import Environment, EnvState, is_sound
 from dcp.envs.mazes import goals_at, has_plane, unit
 from dcp.lab.diagnose.distance_measures import rank_correlation
 from dcp.lab.diagnose.visited_states import Result, Study, Truth, Visits, actions, learned
-from dcp.lab.paths import cell_points, farthest_goal
+from dcp.lab.paths import cell_points
 from dcp.lab.statistics import clustered_mean, clustered_share
 from dcp.lab.style import arrows_per_cell
 from dcp.lab.trial import cached_by_env
@@ -193,7 +193,7 @@ def alignment(study: Study) -> Result:
     over, which = _align_over(study, points, goals, study.seed)
     numbers |= {"maze": summarize_alignment(over, which), "goals": len(goals)}
     # Arrows over the maze for one goal: the farthest by path, at the height of the others.
-    goal = np.append(farthest_goal(spec.maze), goals[0, 2:]) if len(spec.maze.cells("g")) else goals[0]
+    goal = np.append(spec.maze.farthest_goal(), goals[0, 2:]) if len(spec.maze.cells("g")) else goals[0]
     one, _ = _align_over(study, points, goal[None], seed=0)
     arrows = {"points": points, "learned": one.shown[:, :2], "true": one.true[:, :2], "cosine": one.pulled_back}
     place = {"goal": goal, "maze": list(spec.maze.rows), "scale": spec.maze.scale}

@@ -1,24 +1,25 @@
-"""Measure an agent's learned distance: is it a measure of time, a quasimetric, and does psi preserve the goals?
+"""Measure an agent's learned distance: is it a measure of time, and what does it say about where the run stands?
 
 Each part takes a `Study` and returns its numbers and what to draw.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from scipy import stats
 
-from dcp.lab.diagnose.visited_states import Result, Study, Visits, energy_distances, psi_and_jacobian
+from dcp.envs.mazes import has_plane, share_of_cells_visited
+from dcp.errors import UserError
+from dcp.files.run_folder import METRICS_FILE, kept_policies, load_run
+from dcp.lab.diagnose.visited_states import Result, Study, Visits
 from dcp.lab.episodes import distances
-from dcp.lab.statistics import UNKNOWN, Interval, clustered_mean, clustered_share, clustered_statistic, spearman
-from dcp.methods.table import CRITICS
+from dcp.lab.statistics import Interval, clustered_mean, clustered_statistic, spearman
+from dcp.policies.policy import DeployedPolicy
+from dcp.policies.policy_file import load_policy_and_about
 
 PAIRS = 2000
 LONGEST = 100  # steps: 1 / (1 - discount); the critic has seen few pairs beyond
 DRAWN = 400  # points of a cloud
-ROUNDING = 1e-3  # relative: NORM_EPS turns a distance of zero into 0.001, and float32 rounds
-BLIND = 0.1  # psi is blind if the smallest singular value is below this share of the largest
 
 
 class Pairs(NamedTuple):
@@ -35,7 +36,7 @@ def calibration(study: Study) -> Result:
 
     Hindsight pairs are two states of one episode up to its first success, like the critic's training pairs. Their time
     runs from the first state until the agent first came within the threshold of the second: an agent that waits there
-    is not farther away. A perfect measure of time has rank correlation 1 and a line through zero.
+    is not farther away. A perfect measure of time has rank correlation 1.
     """
     policy, visits, seed = study.policy, study.visits, study.seed
     achieved = visits.spec.achieved(visits.states)  # [T + 1, H, G]
@@ -57,9 +58,9 @@ def calibration(study: Study) -> Result:
         "steps_to_goal": (left, np.asarray(toward), at[:, 1]),
         "true_way": (ways, np.asarray(across), visits.episode),
     }
-    fits = {name: _fit(*cloud) for name, cloud in clouds.items()}
+    orders = {name: {"rank_correlation": rank_correlation(*cloud).as_json()} for name, cloud in clouds.items()}
     drawn = {name: {"x": x[:DRAWN], "d_psi": d_psi[:DRAWN]} for name, (x, d_psi, _) in clouds.items()}
-    return {**fits, "episodes_that_reach": reach, "longest": LONGEST}, drawn
+    return {**orders, "episodes_that_reach": reach, "longest": LONGEST}, drawn
 
 
 def hindsight_pairs(visits: Visits, seed: int, count: int = PAIRS) -> Pairs:
@@ -77,103 +78,111 @@ def hindsight_pairs(visits: Visits, seed: int, count: int = PAIRS) -> Pairs:
     return Pairs(episode[way], start[way], (start + apart)[way], steps[way])
 
 
-def _fit(x: np.ndarray, d_psi: np.ndarray, episodes: np.ndarray) -> dict[str, Any]:
-    """Compare d_psi with x: rank correlation, line, and the number of pairs."""
-    known = np.isfinite(x) & np.isfinite(d_psi)
-    x, d_psi, episodes = x[known].astype(float), d_psi[known].astype(float), episodes[known]
-    order = rank_correlation(x, d_psi, episodes).as_json()
-    return {"rank_correlation": order, **line(x, d_psi, episodes), "pairs": len(x)}
-
-
 def rank_correlation(x: np.ndarray, y: np.ndarray, episodes: np.ndarray) -> Interval:
-    """Return Spearman's correlation of x [K] and y [K] with a bootstrap interval over these episodes [K]."""
+    """Return Spearman's correlation of the finite x [K] and y [K], with a bootstrap interval over episodes [K]."""
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y, episodes = x[known], y[known], episodes[known]
     return clustered_statistic(lambda rows: spearman(x[rows], y[rows]), episodes)
 
 
-def line(x: np.ndarray, y: np.ndarray, episodes: np.ndarray) -> dict[str, Any]:
-    """Fit y = intercept + slope x by least squares; r2 is the share of y's variance that it explains."""
-    if len(x) < 3 or np.ptp(x) == 0.0:
-        return {"slope": UNKNOWN.as_json(), "intercept": float("nan"), "r2": float("nan")}
-    fit: Any = stats.linregress(x, y)
+# The regime: how far the run has come in its maze, whether the goal draws nearer in psi, where z lies. The changes over
+# training are read from metrics.csv and from kept policies.
 
-    def slope_of(rows: np.ndarray) -> float:
-        fit: Any = stats.linregress(x[rows], y[rows]) if np.ptp(x[rows]) > 0.0 else None
-        return float(fit.slope) if fit else float("nan")
-
-    slope = clustered_statistic(slope_of, episodes).as_json()
-    return {"slope": slope, "intercept": float(fit.intercept), "r2": float(fit.rvalue**2)}
+TIMES = 10  # moments of an episode, and the most kept policies, at which distances are measured
+COVERED, GROWTH = 0.9, 0.05  # shares of the free cells
+NEAR_END = 0.25  # share of the way from s to g within which z counts as being at one of them
+COVERAGES = ("cells_visited", "pool_coverage")  # the first that metrics.csv has
 
 
-def energies(study: Study) -> Result:
-    """Measure whether the critic's own distance, -energy(psi_sa(s, a), psi_g(g)), is a quasimetric.
+def regime(study: Study) -> Result:
+    """Measure coverage, the distance to the goal in psi, and z's place, over training and over an episode.
 
-    d(s, g) uses the actor's own action toward g. The contrastive critic's d_psi = |psi_g - psi_g| is a norm: it is zero
-    at g = s, symmetric, and obeys the triangle inequality by construction, so it is not measured. d(s, g) need not,
-    because psi_sa and psi_g are two networks. A quasimetric may be asymmetric (that is not a fault), must be zero at
-    g = s, and needs d(s, g) <= d(s, w) + d(w, g). Triples s, w, g of visited states are drawn at random.
+    Distances are in units of the mean distance between two visited states, so that psi's scale does not matter. In
+    single-goal CRL they rise over training at states that are not the goal, which is what drives its actor outward.
     """
-    policy, visits = study.policy, study.visits
-    energy = getattr(policy.critic, "energy", None)
-    unfit = ""
-    if energy is None:
-        unfit = f"the critic {CRITICS.name_of(type(policy.critic))} has no energy, so no triangle was measured"
-    elif "psi_sa" not in policy.critic_params:
-        unfit = (
-            "the policy was saved without its critic psi_sa, so its energy was not measured: name the run's own folder"
+    visits, spec = study.visits, study.visits.spec
+    achieved = spec.achieved(visits.states)  # [T + 1, H, G]
+    drawn: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
+    if spec.maze is not None and has_plane(spec):
+        alive = np.arange(len(achieved))[:, None] <= visits.ends[None]  # [T + 1, H]
+        numbers["cells_in_episodes"] = float(share_of_cells_visited(spec.maze, achieved[alive][:, :2]))
+    first, last = (_relative(study, study.policy, *moments) for moments in _thirds(study))
+    numbers["early_distance"], numbers["late_distance"] = first.as_json(), last.as_json()
+    if study.folder is not None and (study.folder / METRICS_FILE).is_file():
+        try:
+            drawn["training"] = over_training(load_run(study.folder).metrics)
+        except UserError as error:
+            study.notes.append(f"metrics.csv was not read: {error}")
+        else:
+            numbers |= {name: [curve[0], curve[-1]] for name, curve in drawn["training"].items() if len(curve)}
+        if kept := _over_policies(study):
+            drawn["kept"] = kept
+            numbers["distance"] = [kept["distance"][0], kept["distance"][-1]]
+    else:
+        study.notes.append("there is no metrics.csv of this policy: the regime is that of the played episodes alone")
+    return {**numbers, "words": words_of(drawn.get("training", {}), numbers)}, drawn
+
+
+def over_training(metrics: Mapping[str, np.ndarray]) -> dict[str, list[float]]:
+    """Return the curves of metrics.csv that say where the run was. z's place: 0 at s, 1 at g."""
+    curves = {"env_steps": metrics["env_steps"], "success_once": metrics["success_once"]}
+    covered = next((metrics[name] for name in COVERAGES if name in metrics), None)
+    if covered is not None:
+        curves["coverage"] = covered
+    if {"state_to_subgoal", "subgoal_to_goal"} <= set(metrics):
+        to_z, onward = metrics["state_to_subgoal"], metrics["subgoal_to_goal"]
+        curves["place_of_z"] = to_z / np.maximum(to_z + onward, 1e-9)
+    return {name: [float(value) for value in curve] for name, curve in curves.items()}
+
+
+def words_of(curves: Mapping[str, list[float]], numbers: Mapping[str, Any]) -> str:
+    """Return the regime in words."""
+    words = []
+    if covered := curves.get("coverage"):
+        half = (len(covered) + 1) // 2
+        grown = float(np.mean(covered[half:]) - np.mean(covered[:half])) if len(covered) > 1 else 0.0
+        share = covered[-1]
+        growing = "its coverage still grows" if grown > GROWTH else "its coverage has stopped growing"
+        words.append("its coverage is nearly full" if share >= COVERED else growing)
+    if place := curves.get("place_of_z"):
+        where = "near s" if place[-1] < NEAR_END else "near g" if place[-1] > 1.0 - NEAR_END else "between s and g"
+        words.append(f"z lies {where}")
+    if pair := numbers.get("distance"):
+        words.append(
+            "the goal moves away in psi over training" if pair[1] > pair[0] else "the goal draws nearer in psi"
         )
-    elif energy not in ("norm", "l2"):
-        unfit = f"the energy {energy} is not a distance, so no triangle was measured"
-    if unfit:
-        study.notes.append(unfit)
-        return {}, {}
-
-    def from_to(state: np.ndarray, toward: np.ndarray) -> np.ndarray:
-        """Return distances: [K, S], [K, S] -> [K]. The energy l2 is a square, so its root is taken."""
-        distance = energy_distances(policy, jnp.asarray(state), jnp.asarray(visits.spec.achieved(toward)))
-        return np.sqrt(np.asarray(distance, float)) if energy == "l2" else np.asarray(distance, float)
-
-    rng = np.random.default_rng(study.seed)
-    s = visits.state
-    w, g = (s[rng.permutation(len(s))] for _ in range(2))
-    s_g, s_w, w_g, w_s, home = (from_to(a, b) for a, b in ((s, g), (s, w), (w, g), (w, s), (s, s)))
-    excess = (s_g - s_w - w_g) / np.maximum(s_g, 1e-12)  # relative violation of the triangle inequality
-    violated = excess > ROUNDING
-    asymmetry = np.abs(s_w - w_s) / np.maximum(0.5 * (s_w + w_s), 1e-12)
-    return {
-        "triangle_violations": clustered_share(violated, visits.episode).as_json(),
-        "triangle_excess": clustered_mean(np.where(violated, excess, np.nan), visits.episode).as_json(),
-        "asymmetry": clustered_mean(asymmetry, visits.episode, 0.0, 2.0).as_json(),
-        "at_home": clustered_mean(home / max(float(np.mean(s_g)), 1e-12), visits.episode, 0.0).as_json(),
-        "triples": len(s),
-    }, {}
+    return "; ".join(words) or "unknown"
 
 
-def conditioning(study: Study) -> Result:
-    """Measure the singular values of psi_g's Jacobian and the number of dimensions that psi uses.
-
-    The actor's direction u and the gradient J^T u carry the same information if J_psi has full rank. If its smallest
-    singular value is near zero, psi hardly sees moves in one direction of the goal's coordinates.
-    """
+def _thirds(study: Study) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return times and episodes of moments in the first and in the last third of what precedes each success."""
     visits = study.visits
-    psi, jacobian = (np.asarray(x) for x in psi_and_jacobian(study.policy, visits.achieved))
-    strength = np.linalg.svd(jacobian, compute_uv=False)  # [K, min(D, G)]
-    encoded = np.asarray(psi, float)  # [K, D]
-    spread = np.linalg.svd(encoded - encoded.mean(axis=0), compute_uv=False)  # [min(K, D)]
-    ratio = strength[:, -1] / np.maximum(strength[:, 0], 1e-30)
-    return {
-        "singular_values": [clustered_mean(column, visits.episode).as_json() for column in strength.T],
-        "smallest_by_largest": clustered_mean(ratio, visits.episode, 0.0, 1.0).as_json(),
-        "blind": clustered_share(ratio < BLIND, visits.episode).as_json(),
-        "jacobian_rank": clustered_mean(effective_rank(strength), visits.episode).as_json(),
-        "jacobian_full_rank": int(strength.shape[1]),
-        "psi_rank": float(effective_rank(spread)),
-        "psi_size": int(encoded.shape[1]),
-        "psi_singular_values": (spread / np.sqrt(len(encoded))).tolist(),
-    }, {}
+    ends = np.where(visits.reached >= 0, visits.reached - 1, visits.ends)  # [H]
+    shares = np.linspace(0.0, 1.0 / 3.0, TIMES)
+    times = [np.round(part[:, None] * ends[None]).astype(int) for part in (shares, 1.0 - shares)]  # [TIMES, H] each
+    episodes = np.broadcast_to(np.arange(len(ends)), times[0].shape).ravel()
+    return [(each.ravel(), episodes) for each in times]
 
 
-def effective_rank(singular_values: np.ndarray) -> np.ndarray:
-    """Return exp of the entropy of the values' shares, [..., R] -> [...]: R if all are equal, 1 if one is left."""
-    shares = singular_values / np.maximum(singular_values.sum(axis=-1, keepdims=True), 1e-30)
-    logs = np.log(np.where(shares > 0.0, shares, 1.0))
-    return np.exp(-np.sum(shares * logs, axis=-1))
+def _relative(study: Study, policy: DeployedPolicy, times: np.ndarray, episodes: np.ndarray) -> Interval:
+    """Return d_psi to the goal at these moments [K], in units of the mean d_psi between two visited states."""
+    visits = study.visits
+    other = visits.achieved[np.random.default_rng(study.seed).permutation(len(visits.at))]
+    usual = float(np.mean(distances(policy, visits.achieved, other)))
+    achieved = visits.spec.achieved(visits.states[times, episodes])
+    to_goal = np.asarray(distances(policy, achieved, visits.goals[episodes]), float)
+    return clustered_mean(to_goal / max(usual, 1e-12), episodes, 0.0)
+
+
+def _over_policies(study: Study) -> dict[str, list[float]] | None:
+    """Measure the distance to the goal under policies that the run kept, at the states that the last one visits."""
+    assert study.folder is not None
+    kept = kept_policies(study.folder)
+    chosen = [kept[i] for i in np.unique(np.linspace(0, len(kept) - 1, TIMES).round().astype(int))] if kept else []
+    steps, means = [], []
+    for path in chosen:
+        policy, about = load_policy_and_about(path)
+        steps.append(float(about.get("env_steps") or 0))
+        means.append(_relative(study, policy, *study.visits.at.T).mean)
+    return {"env_steps": steps, "distance": means} if len(means) > 1 else None

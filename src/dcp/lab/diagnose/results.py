@@ -4,7 +4,7 @@ Each panel of a figure asks a question in its title and says how to read the ans
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ FOLDER, FILE = "diagnosis", "diagnosis.json"
 DIAGNOSIS_SCHEMA = 1  # of the files that can be read here
 UNKNOWN = "-"
 MOST_OVERVIEWS = 6  # in a page; the table has every run
-COLUMNS = ("environment", "run", "measure", "value", "95% interval", "to compare with")
+COLUMNS = ("measure", "value", "95% interval", "to compare with")
 NOTES = (
     "Intervals are over episodes (over the maze: goals) of one agent and do not cover other seeds.",
     "A waypoint z is on the way if the detour through it is shorter than the radius within which a goal is reached.",
@@ -54,7 +54,7 @@ Estimate = dict[str, Any]  # mean, low, high; None if not known
 def write_diagnosis(folder: Path, content: Content, with_figures: bool = True) -> list[Path]:
     """Write the numbers and the figures, and remove figures of an earlier diagnosis."""
     with writing_to(folder):
-        for name in (OVERVIEW, *PANELS):  # by name, because --out may hold the user's own pictures
+        for name in (OVERVIEW, REGIME):  # by name, because --out may hold the user's own pictures
             (folder / f"{name}.png").unlink(missing_ok=True)
         write_whole(folder / FILE, json.dumps(content, indent=1, allow_nan=False).encode())
         drawn = figures(content) if with_figures else {}
@@ -89,10 +89,15 @@ class Finding(NamedTuple):
     beside: str  # to compare with
     value: float | None
 
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        number = absent() if self.text == UNKNOWN else Cell(self.text, self.value)
+        return Cell(self.measure), number, Cell(self.interval), Cell(self.beside)
 
-def findings(content: Content) -> list[list[Finding]]:
-    """Return a group of rows for each part that was measured."""
-    return [list(word(content[name])) for name, word in _WORDS.items() if content.get(name)]
+
+def findings(content: Content) -> list[Finding]:
+    """Return the rows of every part that was measured."""
+    return [finding for name, word in _WORDS.items() if content.get(name) for finding in word(content[name])]
 
 
 def _gaps_in_words(part: Content) -> Iterator[Finding]:
@@ -139,20 +144,6 @@ def _calibration_in_words(part: Content) -> Iterator[Finding]:
         yield _number(f"Learned distance and {what}", order, "1: the same order, 0: none")
 
 
-def _energies_in_words(part: Content) -> Iterator[Finding]:
-    words = "Triples in which the critic's distance breaks the triangle inequality"
-    yield _share(words, part["triangle_violations"], "0%")
-    yield _share("Its difference between there and back", part["asymmetry"], "not a fault: the way back may be longer")
-    yield _share("Its distance from a state to itself, of a usual distance", part["at_home"], "0%")
-
-
-def _conditioning_in_words(part: Content) -> Iterator[Finding]:
-    used = part["psi_rank"]
-    yield Finding("Dimensions that the representation uses", f"{used:.1f}", UNKNOWN, f"of {part['psi_size']}", used)
-    least = "Least sensitive direction of the representation, of the most sensitive"
-    yield _share(least, part["smallest_by_largest"], "100%: all equal; 0%: one direction has no effect")
-
-
 def _regime_in_words(part: Content) -> Iterator[Finding]:
     yield Finding("Regime", part["words"], UNKNOWN, "coverage, z and the goal, where they are known", None)
     if (cells := part.get("cells_in_episodes")) is not None:
@@ -174,8 +165,6 @@ _WORDS: dict[str, Callable[[Content], Iterator[Finding]]] = {
     "alignment": _alignment_in_words,
     "controllability": _controllability_in_words,
     "calibration": _calibration_in_words,
-    "energies": _energies_in_words,
-    "conditioning": _conditioning_in_words,
     "regime": _regime_in_words,
 }
 
@@ -207,15 +196,13 @@ def diagnosis_sections(collection: Collection) -> list[Section]:
                 content = read_diagnosis(run.folder)
                 if content is None:
                     continue
-                new = [finding for group in findings(content) for finding in group]
+                measured = findings(content)
                 make = figures(content).get(OVERVIEW)
             except (UserError, LookupError, TypeError, ValueError, AttributeError) as error:
                 remarks.append(f"{run.folder} has no readable diagnosis: {error}.")
                 continue
-            for each in new:
-                number = absent() if each.value is None else Cell(each.text, each.value)
-                words = (Cell(env), Cell(f"{method}, seed {run.seed}"), Cell(each.measure))
-                rows.append(Row((*words, number, Cell(each.interval), Cell(each.beside)), env, method))
+            whose = Cell(env), Cell(f"{method}, seed {run.seed}")
+            rows += [Row((*whose, *each.cells), env, method) for each in measured]
             if make is not None:
                 caption = f"{env}, {method}, seed {run.seed}: what its representation knows, next to the truth."
                 drawn.append(FigureSpec(f"diagnosis_{env}_{method}_{run.seed}", caption, make, env, method))
@@ -223,7 +210,7 @@ def diagnosis_sections(collection: Collection) -> list[Section]:
         return []
     if drawn[MOST_OVERVIEWS:]:
         remarks.append(f"{len(drawn) - MOST_OVERVIEWS} further overviews are in the folders `<run>/{FOLDER}`.")
-    table = Table("diagnoses", "What representations know", COLUMNS, tuple(rows), NOTES)
+    table = Table("diagnoses", "What representations know", ("environment", "run", *COLUMNS), tuple(rows), NOTES)
     text = " ".join(["Agents that `dcp diagnose` has measured.", *remarks])
     return [Section("Diagnoses", "diagnoses", tuple(drawn[:MOST_OVERVIEWS]), (table,) if rows else (), text)]
 
@@ -330,9 +317,9 @@ def draw_detours(axes: Axes, content: Content) -> None:
     _titled(axes, "Do detours change the direction?", f"Theory: no detour, no difference.{ending}")
 
 
-def draw_calibration(axes: Axes, content: Content, key: str = "hindsight") -> None:
-    names = {"hindsight": "steps between two visited states", "true_way": "length of the true way"}
-    drawn, order = content["drawn"]["calibration"][key], content["calibration"][key]["rank_correlation"]["mean"]
+def draw_calibration(axes: Axes, content: Content) -> None:
+    drawn = content["drawn"]["calibration"]["hindsight"]
+    order = content["calibration"]["hindsight"]["rank_correlation"]["mean"]
     x, y = _array(drawn["x"]), _array(drawn["d_psi"])
     axes.plot(x, y, ".", markersize=4, alpha=0.4, color=BLUE)
     if len(x) >= 20:
@@ -342,14 +329,11 @@ def draw_calibration(axes: Axes, content: Content, key: str = "hindsight") -> No
         middle, height = ([float(np.median(values[group])) for group in groups] for values in (x, y))
         axes.plot(middle, height, "o-", color=INK, markersize=4, label="median")
         axes.legend(fontsize=8, loc="lower right")
-    axes.set(xlabel=names[key], ylabel="learned distance")
+    axes.set(xlabel="steps between two visited states", ylabel="learned distance")
     axes.set_xlim(left=0.0)
     axes.set_ylim(bottom=0.0)
-    question = "Is the learned distance a measure of time?"
-    if key == "true_way":
-        question = "Does the learned distance know the way's length?"
     note = "no pairs" if order is None else f"Rank correlation {order:.2f} (1: the same order, 0: none)"
-    _titled(axes, question, note)
+    _titled(axes, "Is the learned distance a measure of time?", note)
 
 
 def draw_controllability(axes: Axes, content: Content) -> None:
@@ -370,19 +354,6 @@ def draw_controllability(axes: Axes, content: Content) -> None:
     axes.legend(fontsize=7.5, loc="upper left", ncols=1)
     note = "Within k steps. 0: actions cannot move along it at all; 1: along all of it"
     _titled(axes, "Can actions follow the learned direction?", note)
-
-
-def draw_spectrum(axes: Axes, content: Content) -> None:
-    part = content["conditioning"]
-    values = np.maximum(_array(part["psi_singular_values"]), 1e-12)
-    shares = values / values.sum()
-    axes.bar(np.arange(1, len(shares) + 1), 100.0 * shares, color=BLUE)
-    axes.axvline(part["psi_rank"], color=INK, linewidth=0.8, linestyle=":")
-    axes.set_xlim(0.0, min(len(shares), max(16, 3 * part["psi_rank"])) + 1)
-    axes.set_xlabel("dimension of the representation, strongest first")
-    axes.set_ylabel("% of the spread")
-    note = f"{part['psi_rank']:.1f} of {part['psi_size']} (effective rank, dotted)"
-    _titled(axes, "How many dimensions does the representation use?", note)
 
 
 def draw_regime(axes: Axes, content: Content) -> None:
@@ -432,45 +403,44 @@ def _titled(axes: Axes, question: str, note: str) -> None:
     axes.text(0.0, 1.02, note, transform=axes.transAxes, fontsize=8.5, va="bottom", color="#5A5A5A")
 
 
-Panel = Callable[[Axes, Content], None]
-OVERVIEW = "overview"
-# name -> the part that it needs, and the function that draws it
-PANELS: dict[str, tuple[str, Panel]] = {
-    "directions": ("alignment", draw_directions),
-    "gaps": ("gaps", draw_gaps),
-    "waypoints": ("gaps", draw_waypoints),
-    "controllability": ("controllability", draw_controllability),
-    "calibration": ("calibration", draw_calibration),
-    "detours": ("gaps", draw_detours),
-    "true_way": ("calibration", partial(draw_calibration, key="true_way")),
-    "spectrum": ("conditioning", draw_spectrum),
-    "regime": ("regime", draw_regime),
-}
-IN_OVERVIEW = ("directions", "gaps", "waypoints", "controllability", "calibration", "detours")
+DrawPanel = Callable[[Axes, Content], None]
+OVERVIEW, REGIME = "overview", "regime"  # names of the figures' files
+PANELS: tuple[tuple[str, DrawPanel], ...] = (  # of the overview: the part that each needs, and what draws it
+    ("alignment", draw_directions),
+    ("gaps", draw_gaps),
+    ("gaps", draw_waypoints),
+    ("controllability", draw_controllability),
+    ("calibration", draw_calibration),
+    ("gaps", draw_detours),
+)
 
 
 def figures(content: Content) -> dict[str, Callable[[], Figure]]:
     """Return name -> function that draws it, for every figure with numbers."""
-    panels = {name: panel for name, (part, panel) in PANELS.items() if content.get(part)}
-    shown = [panels[name] for name in IN_OVERVIEW if name in panels]
-    alone: dict[str, Callable[[], Figure]] = {name: partial(_draw, content, [p]) for name, p in panels.items()}
-    return {OVERVIEW: partial(_draw, content, shown, True), **alone} if shown else alone
+    panels = [panel for part, panel in PANELS if content.get(part)]
+    drawn: dict[str, Callable[[], Figure]] = {OVERVIEW: partial(overview_figure, content, panels)} if panels else {}
+    return drawn | ({REGIME: partial(regime_figure, content)} if content.get("regime") else {})
 
 
-def _draw(content: Content, panels: list[Panel], titled: bool = False) -> Figure:
+def overview_figure(content: Content, panels: Sequence[DrawPanel]) -> Figure:
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
-    size = (4.9 * columns, 4.3 * rows + 0.6) if titled else (5.2, 4.4)
+    about = content.get("about") or {}
+    agent = about.get("method") or content["policy"]
+    seed = "" if about.get("seed") is None else f", seed {about['seed']}"
+    reach = f"{content['episodes_that_reach']} of {content['episodes']} episodes reach their goal"
     with house_style():
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Figure(figsize=(4.9 * columns, 4.3 * rows + 0.6), layout="constrained")
         for at, panel in enumerate(panels):
             panel(figure.add_subplot(rows, columns, at + 1), content)
-        if titled:
-            figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)  # pyright: ignore[reportOptionalMemberAccess, reportCallIssue]
-            about = content.get("about") or {}
-            agent = about.get("method") or content["policy"]
-            seed = "" if about.get("seed") is None else f", seed {about['seed']}"
-            reach = f"{content['episodes_that_reach']} of {content['episodes']} episodes reach their goal"
-            title = f"{agent}{seed} on {content['env']}: what its representation knows ({reach})"
-            figure.suptitle(title, x=0.012, ha="left", fontsize=13)
+        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)  # pyright: ignore[reportOptionalMemberAccess, reportCallIssue]
+        title = f"{agent}{seed} on {content['env']}: what its representation knows ({reach})"
+        figure.suptitle(title, x=0.012, ha="left", fontsize=13)
+    return figure
+
+
+def regime_figure(content: Content) -> Figure:
+    with house_style():
+        figure = Figure(figsize=(5.2, 4.4), layout="constrained")
+        draw_regime(figure.add_subplot(), content)
     return figure

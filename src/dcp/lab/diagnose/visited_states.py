@@ -189,20 +189,6 @@ def actions(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
     return policy.act((), state, goal)[1]
 
 
-@partial(jax.jit, compiler_options=QUICK_COMPILE)
-def psi_and_jacobian(policy: DeployedPolicy, goal: Array) -> tuple[Array, Array]:
-    """Return psi_g and J_psi of goals: [K, G] -> [K, D], [K, D, G]."""
-    encode = policy.representation.encode_goal
-    return encode(goal), jax.vmap(jax.jacfwd(encode))(goal)
-
-
-@partial(jax.jit, compiler_options=QUICK_COMPILE)
-def energy_distances(policy: DeployedPolicy, state: Array, goal: Array) -> Array:
-    """Return -energy of the state with the actor's own action toward the goal: [K, S], [K, G] -> [K]."""
-    action = policy.act((), state, goal)[1]
-    return -policy.representation.value(state, action, goal)
-
-
 Result = tuple[dict[str, Any], dict[str, Any]]  # what a part returns: its numbers, and what to draw
 
 

@@ -108,7 +108,7 @@ def _add_module(
 
 
 def _variable(path: PurePosixPath) -> str:
-    """explore/main.js -> module_explore_main"""
+    """Return the variable of a module: explore/main.js -> module_explore_main."""
     return "module_" + re.sub(r"\W", "_", str(path.with_suffix("")))
 
 

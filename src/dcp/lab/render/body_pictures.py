@@ -73,7 +73,7 @@ class BodyPicture:
 
 
 @dataclass(frozen=True)
-class View:
+class Stage:
     """The part of the world that matters: a box on the floor."""
 
     low: np.ndarray  # [3]
@@ -97,30 +97,30 @@ class View:
 
 
 # Without a maze. The pusher is seen from behind its object, because from the front the arm would hide it.
-VIEWS = {
-    "ant_push": View(np.array([-6.5, -6.5, 0.0]), np.array([24.0, 24.0, 1.0]), AZIMUTH, STEEP, -50.0, near=13.0),
-    "ant_soccer": View(np.array([-6.5, -6.5, 0.0]), np.array([6.5, 6.5, 1.0]), AZIMUTH, -50.0, -40.0, near=7.0),
-    "so101": View(np.array([0.0, -0.28, 0.0]), np.array([0.4, 0.28, 0.33]), 140.0, -28.0, -28.0, near=0.6),
-    "fetch": View(np.array([0.2, 0.2, 0.0]), np.array([1.7, 1.3, 1.1]), 132.0, -22.0, -22.0, near=1.6),
-    "pusher": View(np.array([-0.3, -0.9, -0.325]), np.array([1.1, 0.5, 0.2]), AZIMUTH + 180.0, -48.0, -40.0, near=1.2),
+STAGES = {
+    "ant_push": Stage(np.array([-6.5, -6.5, 0.0]), np.array([24.0, 24.0, 1.0]), AZIMUTH, STEEP, -50.0, near=13.0),
+    "ant_soccer": Stage(np.array([-6.5, -6.5, 0.0]), np.array([6.5, 6.5, 1.0]), AZIMUTH, -50.0, -40.0, near=7.0),
+    "so101": Stage(np.array([0.0, -0.28, 0.0]), np.array([0.4, 0.28, 0.33]), 140.0, -28.0, -28.0, near=0.6),
+    "fetch": Stage(np.array([0.2, 0.2, 0.0]), np.array([1.7, 1.3, 1.1]), 132.0, -22.0, -22.0, near=1.6),
+    "pusher": Stage(np.array([-0.3, -0.9, -0.325]), np.array([1.1, 0.5, 0.2]), AZIMUTH + 180.0, -48.0, -40.0, near=1.2),
 }
 
 
-def view_of(spec: EnvSpec, model: mujoco.MjSpec) -> View:
+def view_of(spec: EnvSpec, model: mujoco.MjSpec) -> Stage:
     """Return what is shown: the maze, the box in the table above, or the model's own extent."""
     kind = next((kind for kind in ("pusher", "so101", "fetch") if spec.name.startswith(kind)), spec.name)
     if spec.maze is not None:
         scale, cells = spec.maze.scale, np.array(spec.maze.walls.shape)
         low, high = scale * (np.full(2, 0.5) - BORDER), scale * (cells - 1.5 + BORDER)
-        return View(np.append(low, 0.0), np.append(high, scale / 8), AZIMUTH_MAZE, STEEP, -57.0, 2.2 * scale)
-    if kind in VIEWS:
-        return VIEWS[kind]
+        return Stage(np.append(low, 0.0), np.append(high, scale / 8), AZIMUTH_MAZE, STEEP, -57.0, 2.2 * scale)
+    if kind in STAGES:
+        return STAGES[kind]
     stat = model.compile().stat
     centre, half = np.array(stat.center), float(stat.extent) / 2
-    return View(np.append(centre[:2] - half, 0.0), np.append(centre[:2] + half, half), AZIMUTH, -50.0, -40.0, half)
+    return Stage(np.append(centre[:2] - half, 0.0), np.append(centre[:2] + half, half), AZIMUTH, -50.0, -40.0, half)
 
 
-def make_camera(view: View, kind: Camera, aspect: float, body: np.ndarray) -> mujoco.MjvCamera:
+def make_camera(view: Stage, kind: Camera, aspect: float, body: np.ndarray) -> mujoco.MjvCamera:
     """Place a camera. `aspect`: the picture's width over its height. `body` [3]: what a tracking camera looks at."""
     camera = mujoco.MjvCamera()
     camera.type = mujoco.mjtCamera.mjCAMERA_FREE
@@ -163,7 +163,7 @@ def body_colour(body: str) -> str:
     return {"world": WALL, "table0": WALL, **dict.fromkeys(MOVABLE, ORANGE)}.get(body, BLUE)
 
 
-def drawn_model(spec: mujoco.MjSpec, view: View, tile: float, width: int, height: int) -> mujoco.MjModel:
+def drawn_model(spec: mujoco.MjSpec, view: Stage, tile: float, width: int, height: int) -> mujoco.MjModel:
     """Compile for pictures of up to this size, with a tiled floor and shadows that are sharp in view."""
     extent = float(np.linalg.norm(view.high - view.low)) / 2
     _paint(spec, tile)
@@ -197,7 +197,7 @@ def _paint(spec: mujoco.MjSpec, tile: float) -> None:
                 geom.pos[2], geom.size[2] = foot + half, half  # lower, so that it hides no body behind it
 
 
-def _light(spec: mujoco.MjSpec, view: View, extent: float) -> None:
+def _light(spec: mujoco.MjSpec, view: Stage, extent: float) -> None:
     """Add a lamp high up that casts shadows, and enough light from the camera to see into them."""
     for light in spec.lights:
         spec.delete(light)
@@ -215,7 +215,7 @@ def _light(spec: mujoco.MjSpec, view: View, extent: float) -> None:
 # Goal, subgoal, direction and trail are geoms of MuJoCo's scene: in the picture, but not in the model.
 
 
-def add_overlays(scene: mujoco.MjvScene, moment: Moment, radius: float, view: View) -> None:
+def add_overlays(scene: mujoco.MjvScene, moment: Moment, radius: float, view: Stage) -> None:
     """Add what a moment holds. `radius` is the threshold within which a goal counts as reached."""
     if moment.trail is not None:
         _trail(scene, moment.trail, view)
@@ -241,7 +241,7 @@ def _place(scene: Any, goal: np.ndarray, radius: float, floor: float, colour: st
     _geom(scene, cylinder, [radius, radius, height / 2], [x, y, floor + height / 2], colour, 0.25)
 
 
-def _trail(scene: Any, trail: np.ndarray, view: View) -> None:
+def _trail(scene: Any, trail: np.ndarray, view: Stage) -> None:
     """Draw flat boxes: capsules would have a hundred times as many triangles."""
     points, thick = trail[:: max(1, -(-len(trail) // TRAIL_PIECES)), :2], TRAIL_WIDTH * view.width
     for start, end in pairwise(points):
@@ -274,15 +274,15 @@ class PageScene:
         self.view, self.tile = view_of(env.spec, own), tile_of(env.spec)
         self.model = drawn_model(own, self.view, self.tile, 64, 64)
         self.data = mujoco.MjData(self.model)
-        is_opaque = self.model.geom_rgba[:, 3] > 0.0
-        self.geoms = [i for i in range(self.model.ngeom) if self._kind(i) in PAGE_GEOMS and is_opaque[i]]
+        solid = np.flatnonzero(self.model.geom_rgba[:, 3] > 0.0)
+        self.geoms = [i for i in solid.tolist() if self._kind(i) in PAGE_GEOMS]
         self.bodies = sorted({int(self.model.geom_bodyid[i]) for i in self.geoms} - {0})  # that move
 
     def _kind(self, geom: int) -> str:
         return mujoco.mjtGeom(int(self.model.geom_type[geom])).name.removeprefix("mjGEOM_").lower()
 
     def poses(self, q: np.ndarray) -> np.ndarray:
-        """q [K, Q] -> [K, bodies, 7]: place, then quaternion, whose sign never jumps"""
+        """Return place and quaternion, whose sign never jumps, of every body: q [K, Q] -> [K, bodies, 7]."""
         poses = np.empty((len(q), len(self.bodies), 7))
         for k, row in enumerate(q):
             self.data.qpos[:] = row

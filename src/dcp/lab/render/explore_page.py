@@ -1,17 +1,15 @@
-"""Make the page of `dcp explore` from the plane, each policy's networks, pool and episodes, and test vectors.
+"""Make the page of `dcp explore` from the plane and each policy's networks, pool and episodes.
 
-The page itself computes psi-distances, directions and, for point tasks, actions and steps. With the test vectors it
-checks its results against Python's.
+The page itself computes psi-distances, directions and, for point tasks, actions and steps.
 """
 
 import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import matplotlib
 import numpy as np
 
@@ -20,32 +18,27 @@ from dcp.critics.quasimetric import Quasimetric
 from dcp.critics.survival import ChronoSRL
 from dcp.envs import mazes, point_tasks
 from dcp.envs.base import Environment
-from dcp.envs.mazes import PointMaze, goals_at
+from dcp.envs.mazes import PointMaze
 from dcp.envs.point_tasks import PointPushing, things_of
 from dcp.errors import UserError
-from dcp.files.run_folder import kept_policies
-from dcp.lab.episodes import Episode, ShownPolicy, directions, pooled_command, sees_direction, visited_pool
+from dcp.lab.episodes import Episode, ShownPolicy, pooled_command, sees_direction, visited_pool
 from dcp.lab.landscape_figure import COLOURS as RAMP
 from dcp.lab.pages import asset, exact, theme, whole_page
-from dcp.lab.paths import TruePaths, farthest_goal
+from dcp.lab.paths import TruePaths
 from dcp.lab.render import COLOURS
 from dcp.lab.render.video import FPS, maze_plane, packed_episode
 from dcp.lab.style import BLUE, ON_DARK, ORANGE, colours, human_count
 from dcp.lab.targets import Target, require_psi
-from dcp.machine.compiling import QUICK_COMPILE
 from dcp.methods.conditions import Direction
 from dcp.methods.scores import SCORES
 from dcp.methods.table import CONDITIONS
 from dcp.policies.exports import Layer, foreign_part, norm_epsilon, own_networks
 from dcp.policies.policy import DeployedPolicy
-from dcp.policies.policy_file import load_policy_and_about, write_whole
+from dcp.policies.policy_file import write_whole
 from dcp.types import EnvSpec
 
 LARGEST = 5_000_000  # bytes of a page
-RESERVED = 250_000  # of these: everything but networks and episodes
-CHECKED = 24  # test vectors of each kind
 KNOWN = ("raw_goal", "direction", "direction_and_goal")  # conditions: see `pages/explore/policy.js`
-WALK = 40  # steps of the test walk
 STRIDE = 2  # environment steps between two recorded poses
 MARGIN = 0.15  # around everything that happens, if no maze bounds the plane
 
@@ -59,13 +52,6 @@ class Panel:
     episodes: list[Episode]  # recorded ones; none if the page steps the task itself
     pool: np.ndarray | None  # [P, G]
     pool_of: str = ""  # where the pool comes from, in words
-
-
-class Version(NamedTuple):
-    """A policy at one moment of training."""
-
-    policy: DeployedPolicy
-    env_steps: int | None
 
 
 def save_explore_page(path: Path, env: Environment, panels: Sequence[Panel]) -> Path:
@@ -136,9 +122,7 @@ def page_data(env: Environment, panels: Sequence[Panel]) -> dict[str, Any]:
 
         bodies = PageScene(env)
     scene = None if bodies is None else bodies.description()
-    versions = [_versions(s.target) for s in panels]
     episodes = [[packed_episode(e._replace(directions=None), STRIDE, bodies) for e in s.episodes] for s in panels]
-    kept = _that_fit(versions, live, sum(len(str(e)) for some in episodes for e in some))
     policies = [
         {
             "name": s.name,
@@ -146,10 +130,10 @@ def page_data(env: Environment, panels: Sequence[Panel]) -> dict[str, Any]:
             "colour": tints[s.name],
             "on_dark": ON_DARK.get(tints[s.name], tints[s.name]),
             "sees_direction": sees_direction(s.target.policy),
-            "versions": [_version(env, version, live) for version in kept[i]],
+            "label": "" if (steps := s.target.about.get("env_steps")) is None else human_count(steps),
+            "policy": _policy(policies_of[i], live),
             "pool": _pool(s, spec),
             "episodes": episodes[i],
-            "walk": walks(env, policies_of[i], state[None], goal[None], WALK)[0].tolist() if live else None,
         }
         for i, s in enumerate(panels)
     ]
@@ -198,7 +182,7 @@ def _first(env: Environment, panels: Sequence[Panel]) -> tuple[np.ndarray, np.nd
         return np.zeros(spec.state_size), np.asarray(episode.goal, np.float64)
     state, goal = (np.asarray(x, np.float64) for x in spec.split(jax.jit(env.reset)(jax.random.key(0)).obs))
     if isinstance(env, PointMaze):
-        state[:2], goal = env.layout.cells("r")[0], farthest_goal(env.layout)
+        state[:2], goal = env.layout.cells("r")[0], env.layout.farthest_goal()
     return state, np.asarray(goal, np.float64)
 
 
@@ -216,54 +200,13 @@ def _task(env: Environment) -> dict[str, Any] | None:
     return {**own, **{name.removeprefix("POINT_").lower(): getattr(module, name) for name in constants}}
 
 
-# Policies.
-
-
-def _versions(target: Target) -> list[Version]:
-    """Return the policies that were kept at evaluations, and last the policy itself."""
-    last = Version(require_explorable(target), target.about.get("env_steps"))
-    earlier = []
-    for path in kept_policies(target.folder) if target.folder is not None else []:
-        policy, about = load_policy_and_about(path)
-        if about.get("env_steps") != last.env_steps:
-            earlier.append(Version(policy, about.get("env_steps")))
-    return [*earlier, last]
-
-
-def _that_fit(versions: list[list[Version]], live: bool, others: int) -> list[list[Version]]:
-    """Leave out kept policies, evenly, until the page is small enough; the last one always stays."""
-    room = LARGEST - RESERVED - others
-    most = max(len(some) for some in versions)
-    for count in range(most, 0, -1):
-        chosen = [[some[i] for i in _spread(len(some), count)] for some in versions]
-        if sum(_size(version.policy, live) for some in chosen for version in some) <= room:
-            return chosen
-    raise UserError(f"these policies do not fit into a page of {LARGEST / 1e6:.0f} MB: name fewer")
-
-
-def _spread(length: int, count: int) -> list[int]:
-    """Return at most `count` of `length` indices, evenly spaced, including the last."""
-    count = min(count, length)
-    return sorted({length - 1 - round(i * (length - 1) / max(count - 1, 1)) for i in range(count)})
-
-
-def _size(policy: DeployedPolicy, live: bool) -> int:
-    """Count the base64 bytes of its networks."""
+def _policy(policy: DeployedPolicy, live: bool) -> dict[str, Any]:
     networks = own_networks(policy)
-    shown = networks.values() if live else [networks["psi_g"]]
-    return sum(array.size * 16 // 3 for layers in shown for layer in layers for array in layer.arrays.values())
-
-
-def _version(env: Environment, version: Version, live: bool) -> dict[str, Any]:
-    policy, networks = version.policy, own_networks(version.policy)
     return {
-        "env_steps": version.env_steps,
-        "label": "" if version.env_steps is None else human_count(version.env_steps),
         "epsilon": norm_epsilon(),
         "metric": _metric(policy),
         "condition": CONDITIONS.name_of(type(policy.condition)),
         "networks": {"psi_g": _network(networks["psi_g"]), "actor": _network(networks["actor"]) if live else None},
-        "check": check_vectors(env, policy, live),
     }
 
 
@@ -293,62 +236,3 @@ def _pool(panel: Panel, spec: EnvSpec) -> dict[str, Any] | None:
         "candidates": command.num_candidates,
         "of": panel.pool_of,
     }
-
-
-# Test vectors.
-
-
-def random_goals(env: Environment, count: int, seed: int) -> np.ndarray:
-    """Return [count, G]: places in the maze's free cells, or around the first goal."""
-    random, spec = np.random.default_rng(seed), env.spec
-    if spec.maze is None:
-        return random.normal(size=(count, spec.goal_size)).astype(np.float32)
-    cells = spec.maze.cells("rg.")
-    plane = cells[random.integers(len(cells), size=count)] + random.uniform(-0.4, 0.4, (count, 2)) * spec.maze.scale
-    return goals_at(plane, np.ones(spec.goal_size))
-
-
-def random_states(env: Environment, count: int, seed: int) -> np.ndarray:
-    """Return [count, S]: free places, and small numbers for everything else in a state."""
-    random, spec = np.random.default_rng(seed + 1), env.spec
-    states = random.normal(scale=0.3, size=(count, spec.state_size)).astype(np.float32)
-    states[:, list(spec.goal_dims)] = random_goals(env, count, seed + 2)
-    return states
-
-
-def check_vectors(env: Environment, policy: DeployedPolicy, live: bool, count: int = CHECKED) -> dict[str, Any]:
-    """Return inputs and Python's results for them, which the page must reproduce."""
-    at, goals, states = random_goals(env, count, 0), random_goals(env, count, 1), random_states(env, count, 2)
-    representation = policy.representation
-    psi = [np.asarray(representation.encode_goal(jnp.asarray(x))) for x in (at, goals)]
-    vectors = {
-        "at": at.tolist(),
-        "goals": goals.tolist(),
-        "distances": np.asarray(representation.distance(*map(jnp.asarray, psi))).tolist(),
-        "ways": [directions(policy, at[i : i + 1], goals[i])[0].tolist() for i in range(4)],
-    }
-    if live:
-        vectors |= {"states": states.tolist(), "actions": policy(states, goals).tolist()}
-    return vectors
-
-
-def walks(env: Any, policy: DeployedPolicy, states: np.ndarray, goals: np.ndarray, steps: int) -> np.ndarray:
-    """Step a point task with the policy, from states [N, S] to goals [N, G]: [N, steps + 1, S]."""
-    spec = env.spec
-
-    def one(now: Any, _: None) -> tuple[Any, Any]:
-        body, aim = spec.split(now.obs)
-        after = env.step(now, policy.act((), body, aim)[1])
-        return after, spec.split(after.obs)[0]
-
-    def walk(state: Any, goal: Any) -> Any:
-        if isinstance(env, PointMaze):
-            velocity = jnp.concatenate([state[2:4] if env.inertia else jnp.zeros(2), jnp.zeros(2)])
-            first = env.reset_to(jnp.concatenate([state[:2], goal]), velocity)
-        else:
-            first = env.reset_to(jnp.concatenate([state[:4], goal]))
-        after = jax.lax.scan(one, first, length=steps)[1]
-        return jnp.concatenate([spec.split(first.obs)[0][None], after])
-
-    run = jax.jit(jax.vmap(walk), compiler_options=QUICK_COMPILE)
-    return np.asarray(run(jnp.asarray(states, jnp.float32), jnp.asarray(goals, jnp.float32)))

@@ -345,7 +345,7 @@ def page_data(env: Environment, policies: Sequence[ShownPolicy], stride: int) ->
         "colours": {**COLOURS, "wall": WALL, "free": FREE, **bodies, "floor": FLOOR, "tile": FLOOR_TILE},
         "tints": list(TINTS),
         **kind,
-        "subjects": [
+        "policies": [
             {"title": s.title, "rate": s.rate, "episodes": [packed_episode(e, stride, scene) for e in s.episodes]}
             for s in policies
         ],

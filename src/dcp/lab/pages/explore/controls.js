@@ -2,12 +2,10 @@
 
 import { drawChart } from "../shared/distance_chart.js";
 import { all, byId, download, element } from "../shared/dom.js";
-import { humanCount } from "../shared/numbers.js";
 import { bytes } from "../shared/packing.js";
 import { colour, connectTheme } from "../shared/theme.js";
 
 const FIELDS = ["psi", "path", "none"];
-const FORMING = 700; // milliseconds per policy, when the field is watched as it forms
 
 export function connectControls(app) {
   const { data, state } = app;
@@ -23,7 +21,6 @@ export function connectControls(app) {
   for (const button of all("[data-toggle]")) button.onclick = () => { state[button.dataset.toggle] = !state[button.dataset.toggle]; redraw(); };
   const controls = {
     tellRunning() { byId("run").textContent = state.running ? "❚❚ Pause" : app.task ? "▶ Release" : "▶ Play"; },
-    tellCheck(found) { tellCheck(found); },
     tellFrame(times) { tellFrame(times, app); },
   };
   const again = () => { app.restart(); app.run(true); app.remember(); };
@@ -32,12 +29,11 @@ export function connectControls(app) {
   byId("speed").value = String(state.speed);
   byId("speed").onchange = (event) => { state.speed = Number(event.target.value); app.remember(); };
   connectTheme(byId("theme"), redraw);
-  const form = connectTraining(app, redraw);
   connectEpisodes(app);
   byId("link").onclick = () => copyLink(app);
   byId("picture").onclick = () => savePicture(app);
   byId("help-button").onclick = () => byId("help").showModal();
-  connectKeys(app, { redraw, again, form });
+  connectKeys(app, { redraw, again });
   press();
   controls.tellRunning();
   return controls;
@@ -76,45 +72,10 @@ function legend({ data, panels, trueField }) {
   ].filter(Boolean);
 }
 
-function tellCheck(found) {
-  const good = found.distances < 1e-4 && Math.max(...Object.values(found)) < 1e-3; // a direction magnifies rounding
-  const said = Object.entries(found).map(([name, value]) => `${name} ${value.toExponential(1)}`).join(", ");
-  byId("check").textContent = good ? "✓ agrees with Python" : "✗ differs from Python: do not trust this page";
-  byId("check").title = `largest differences: ${said}`;
-  byId("check").className = good ? "" : "bad";
-}
-
 function tellFrame(times, { grid }) {
   if (!times.length) return;
   const mean = times.reduce((a, b) => a + b, 0) / times.length;
   byId("frame").textContent = `field ${grid.rows} × ${grid.columns}, ${mean.toFixed(1)} ms per frame`;
-}
-
-// The slider over training: the moments at which any of the policies was kept.
-function connectTraining(app, redraw) {
-  const moments = [...new Set(app.data.policies.flatMap(({ versions }) => versions.map((v) => v.env_steps ?? 0)))].sort((a, b) => a - b);
-  const slider = byId("version");
-  byId("training").hidden = moments.length < 2;
-  slider.max = moments.length - 1;
-  const show = (index) => {
-    const at = Math.min(Math.max(0, index), moments.length - 1);
-    slider.value = at;
-    app.setVersion(at === moments.length - 1 ? Infinity : moments[at]);
-    byId("version-label").textContent = `${humanCount(Number(moments[at].toPrecision(3)))} steps`;
-  };
-  const reached = moments.findLastIndex((steps) => steps <= app.state.version);
-  show(reached < 0 ? moments.length - 1 : reached);
-  let forming = null;
-  const stop = () => { clearInterval(forming); forming = null; byId("grow").textContent = "▶ watch it form"; };
-  slider.oninput = () => { stop(); show(Number(slider.value)); };
-  slider.onchange = redraw;
-  byId("grow").onclick = () => {
-    if (forming) return stop();
-    show(0);
-    byId("grow").textContent = "❚❚ pause";
-    forming = setInterval(() => (Number(slider.value) < moments.length - 1 ? show(Number(slider.value) + 1) : stop()), FORMING);
-  };
-  return { by: (change) => { stop(); show(Number(slider.value) + change); redraw(); }, watch: () => byId("grow").click() };
 }
 
 function connectEpisodes(app) {
@@ -139,14 +100,14 @@ export function drawCharts(app) {
   if (!task) byId("scrub").value = state.time / app.lastStep;
 }
 
-function connectKeys(app, { redraw, again, form }) {
+function connectKeys(app, { redraw, again }) {
   const { state, data } = app, cell = (data.plane.maze?.scale ?? (data.plane.high[0] - data.plane.low[0]) / 10) / 8;
   const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
   const toggle = (name) => () => { if (!document.querySelector(`[data-toggle='${name}']`).hidden) { state[name] = !state[name]; redraw(); } };
   const KEYS = {
     " ": () => byId("run").click(), r: again, a: toggle("arrows"), c: toggle("contours"), b: toggle("bursts"), p: toggle("pool"),
     f: () => { const shown = FIELDS.filter((f) => f !== "path" || app.trueField); state.field = shown[(shown.indexOf(state.field) + 1) % shown.length]; redraw(); },
-    "[": () => form.by(-1), "]": () => form.by(1), g: form.watch, l: () => byId("link").click(), s: () => byId("picture").click(),
+    l: () => byId("link").click(), s: () => byId("picture").click(),
     t: () => byId("theme").click(), "?": () => byId("help").showModal(),
   };
   document.addEventListener("keydown", (event) => {

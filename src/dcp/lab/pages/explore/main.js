@@ -8,7 +8,6 @@ import { connectDragging } from "./dragging.js";
 import { makeTask } from "./dynamics.js";
 import { COARSE, TrueField, makeGrid } from "./field.js";
 import { Panel } from "./panel.js";
-import { selfCheck } from "./self_check.js";
 import { TruePaths } from "./true_paths.js";
 import { firstState, readFragment, toFragment } from "./view_state.js";
 
@@ -36,7 +35,6 @@ class App {
     this.state.places = this.state.places.map((place, index) => this.freeStart(index, place));
     byId("panels").append(...this.panels.map((panel) => panel.root));
     for (const panel of this.panels) connectDragging(panel, this);
-    this.setVersion(this.state.version);
     if (!this.task) this.chooseEpisode(this.state.episode, asked.step === null);
     if (asked.goal) this.state.goal = this.freeGoal(asked.goal); // an episode has its own
     this.restart();
@@ -44,8 +42,6 @@ class App {
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.state.running = asked.step === null && !calm;
     this.controls = connectControls(this);
-    this.check = selfCheck(this.data);
-    this.controls.tellCheck(this.check);
     new ResizeObserver(() => { this.stale = true; }).observe(byId("panels"));
     let before = performance.now();
     const frame = (now) => {
@@ -70,12 +66,6 @@ class App {
   setStart(index, place) {
     this.state.places[index] = this.freeStart(index, place);
     this.restart();
-  }
-
-  setVersion(steps) {
-    this.state.version = steps;
-    for (const panel of this.panels) panel.chooseVersion(steps);
-    this.stale = true;
   }
 
   chooseEpisode(index, fromStart = true) {

@@ -12,7 +12,13 @@ import { Walk } from "./walk.js";
 
 export class Panel {
   constructor(app, described) {
-    Object.assign(this, { app, described, versions: new Map() });
+    const policy = new Policy(described.policy, app.data.goal_dims), { goal } = app.state;
+    Object.assign(this, { app, described, policy });
+    this.coarse = new Encoding(policy, app.coarse, goal);
+    this.encoding = new Encoding(policy, app.grid, goal);
+    this.arrows = new Arrows(policy, app.arrowPlaces, goal);
+    this.pool = described.pool && new Pool(described.pool, policy);
+    this.recordings = described.episodes.map((episode) => new Recording(episode, policy));
     this.pictures = new Map([app.coarse, app.grid].map((grid) => [grid, new FieldPicture(grid, app.data.ramp)]));
     this.canvas = element("canvas", { tabindex: "0", role: "img" });
     this.facts = element("p", { class: "facts" });
@@ -20,30 +26,8 @@ export class Panel {
     const head = element("header", {}, element("i", { class: "dot", style: `--light: ${described.colour}; --dark: ${described.on_dark}` }), element("h2", {}), this.name);
     head.querySelector("h2").textContent = described.name;
     this.root = element("article", { class: "panel" }, head, element("div", { class: "stage" }, this.canvas), this.facts);
-    this.chooseVersion(Infinity);
+    this.name.textContent = described.label ? `${described.label} steps` : "";
     if (app.task) this.walk = new Walk(app.task, this.policy, app.data.threshold);
-  }
-
-  // The last policy that was kept at or before this many steps; else the first. Each is made once.
-  chooseVersion(steps) {
-    const { versions } = this.described, before = versions.filter((v) => v.env_steps === null || v.env_steps <= steps);
-    const chosen = before.at(-1) ?? versions[0];
-    if (chosen === this.chosen) return;
-    this.chosen = chosen;
-    if (!this.versions.has(chosen)) {
-      const policy = new Policy(chosen, this.app.data.goal_dims), { goal } = this.app.state;
-      this.versions.set(chosen, {
-        policy,
-        coarse: new Encoding(policy, this.app.coarse, goal),
-        encoding: new Encoding(policy, this.app.grid, goal),
-        arrows: new Arrows(policy, this.app.arrowPlaces, goal),
-        pool: this.described.pool && new Pool(this.described.pool, policy),
-      });
-    }
-    Object.assign(this, this.versions.get(chosen));
-    if (this.walk) this.walk.policy = this.policy;
-    this.recordings = this.described.episodes.map((episode) => new Recording(episode, this.policy));
-    this.name.textContent = chosen.label ? `${chosen.label} steps` : "";
   }
 
   get tint() { return isDark() ? this.described.on_dark : this.described.colour; }

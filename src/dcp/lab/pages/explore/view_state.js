@@ -7,7 +7,7 @@ export function firstState(data) {
   const things = data.task ? thingsOf(data.task).map(({ dims }) => dims.map((dim) => data.state[dim])) : [];
   return {
     goal: [...data.goal], places: things, field: "psi", arrows: true, contours: true, pool: false, bursts: false,
-    running: true, version: Infinity, episode: 0, time: 0, speed: 1, chart: "straight",
+    running: true, episode: 0, time: 0, speed: 1, chart: "straight",
   };
 }
 
@@ -18,7 +18,6 @@ export function toFragment(state, step, theme) {
   if (state.places.length) parts.start = rounded(state.places.flat()).join(",");
   if (state.field !== "psi") parts.field = state.field;
   for (const name of SWITCHES) parts[name] = state[name] ? 1 : 0;
-  if (Number.isFinite(state.version)) parts.version = state.version;
   if (state.episode) parts.episode = state.episode;
   if (state.speed !== 1) parts.speed = state.speed;
   if (state.chart !== "straight") parts.chart = state.chart;
@@ -38,7 +37,7 @@ export function readFragment(text, state) {
   if (["psi", "path", "none"].includes(asked.get("field"))) state.field = asked.get("field");
   if (["straight", "psi"].includes(asked.get("chart"))) state.chart = asked.get("chart");
   for (const name of SWITCHES) if (asked.has(name)) state[name] = asked.get(name) === "1";
-  for (const name of ["version", "episode", "speed"]) if (asked.has(name) && Number(asked.get(name)) >= 0) state[name] = Number(asked.get(name));
+  for (const name of ["episode", "speed"]) if (asked.has(name) && Number(asked.get(name)) >= 0) state[name] = Number(asked.get(name));
   const step = asked.has("step") ? Number(asked.get("step")) : null;
   const isGoal = goal.length === state.goal.length && goal.every(Number.isFinite);
   return { goal: isGoal ? goal : null, step: Number.isFinite(step) ? step : null, theme: asked.get("theme") };

@@ -5,7 +5,7 @@ import { connectTheme } from "../shared/theme.js";
 import { Chart } from "./chart.js";
 import { tip } from "./cursor.js";
 import { DATA } from "./data.js";
-import { connectGallery, connectPictures } from "./gallery.js";
+import { connectPictures } from "./pictures.js";
 import { applyFilters, connectFilters, connectSwitches } from "./state.js";
 import { connectDownloads, connectTables, markWide } from "./tables.js";
 
@@ -38,7 +38,6 @@ connectSwitches(redraw);
 connectTheme(document.getElementById("theme"));
 connectTables();
 connectDownloads();
-connectGallery();
 connectPictures();
 followReading();
 redraw();

@@ -1,5 +1,5 @@
-// What both views share: the data, the clock, the controls, the chart. A view draws one subject into one part of the
-// canvas: view.draw(context of this page, parts), where a part is {x, y, width, height, shown: [{subject, moment}]}.
+// What both views share: the data, the clock, the controls, the chart. A view draws one policy into one part of the
+// canvas: view.draw(context of this page, parts), where a part is {x, y, width, height, shown: [{policy, moment}]}.
 
 import { drawChart } from "../shared/distance_chart.js";
 import { byId, fitCanvas, readData } from "../shared/dom.js";
@@ -8,8 +8,8 @@ import { connectTheme } from "../shared/theme.js";
 
 export const data = readData();
 
-for (const subject of data.subjects)
-  for (const episode of subject.episodes)
+for (const policy of data.policies)
+  for (const episode of policy.episodes)
     for (const name of ["achieved", "poses", "directions", "subgoals"]) episode[name] = unpack(episode[name]);
 
 function mix(array, low, high, share) {
@@ -19,9 +19,9 @@ function mix(array, low, high, share) {
   return out;
 }
 
-// The state of one subject at a time in environment steps, between two stored ones by interpolation.
-function momentOf(subject, time) {
-  const episode = subject.episodes[state.episode];
+// The state of one policy at a time in environment steps, between two stored ones by interpolation.
+function momentOf(policy, time) {
+  const episode = policy.episodes[state.episode];
   const steps = episode.steps, t = Math.min(time, steps[steps.length - 1]);
   let low = Math.min(Math.floor(t / data.stride), steps.length - 1);
   while (low > 0 && steps[low] > t) low--;
@@ -42,11 +42,11 @@ function momentOf(subject, time) {
 
 export const state = { episode: 0, time: 0, playing: true, speed: 1, layout: "beside", camera: "fixed",
                 direction: true, subgoal: true, trail: true };
-const lastStep = () => Math.max(1, ...data.subjects.map((s) => s.episodes[state.episode].steps.at(-1)));
+const lastStep = () => Math.max(1, ...data.policies.map((s) => s.episodes[state.episode].steps.at(-1)));
 
-// Parts of the canvas: one for each subject, or one for all.
+// Parts of the canvas: one for each policy, or one for all.
 function parts(width, height) {
-  const moments = data.subjects.map((subject, index) => ({ subject, index, moment: momentOf(subject, state.time) }));
+  const moments = data.policies.map((policy, index) => ({ policy, index, moment: momentOf(policy, state.time) }));
   if (state.layout === "over") return [{ x: 0, y: 0, width, height, shown: moments }];
   const each = width / moments.length;
   return moments.map((m, i) => ({ x: i * each, y: 0, width: each - (i < moments.length - 1 ? 2 : 0), height, shown: [m] }));
@@ -58,12 +58,12 @@ export function goalsOf(part) { // each once: policies overlaid on one episode s
 }
 
 function label(part) {
-  return part.shown.map(({ subject, index, moment }) => {
+  return part.shown.map(({ policy, index, moment }) => {
     const dot = state.layout === "over" ? `<span style="color:${data.tints[index]}">● </span>` : "";
     const outcome = moment.reached ? `<span class="reached">reached at step ${moment.episode.reached}</span>`
       : moment.time >= moment.episode.steps.at(-1) ? "not reached" : "";
-    const clean = subject.title.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
-    const rate = subject.rate ? `<span class="rate">${subject.rate}</span>` : "";
+    const clean = policy.title.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
+    const rate = policy.rate ? `<span class="rate">${policy.rate}</span>` : "";
     return `<b>${dot}${clean}</b>${rate}step ${Math.round(moment.time)} · distance ${moment.distance.toFixed(2)} ${outcome}`;
   }).join("<br>");
 }
@@ -79,8 +79,8 @@ function showLabels(all) {
 }
 
 function drawDistances() {
-  const lines = data.subjects.map((subject, i) => {
-    const { steps, achieved, goal } = subject.episodes[state.episode];
+  const lines = data.policies.map((policy, i) => {
+    const { steps, achieved, goal } = policy.episodes[state.episode];
     return { steps, colour: data.tints[i], values: steps.map((_, k) => Math.hypot(...goal.map((g, n) => achieved.at(k)[n] - g))) };
   });
   return drawChart(byId("chart"), lines, state.time, data.threshold);
@@ -94,17 +94,17 @@ function setUp(view) {
   const names = { goal: "goal", direction: "direction that the actor sees", subgoal: "subgoal that training would command" };
   const has = { goal: true };
   for (const name of ["direction", "subgoal"]) {
-    has[name] = data.subjects.some((s) => s.episodes.some((e) => e[`${name}s`]));
+    has[name] = data.policies.some((s) => s.episodes.some((e) => e[`${name}s`]));
     byId(`${name}-choice`).hidden = !has[name];
     byId(name).onchange = (event) => { state[name] = event.target.checked; };
   }
   byId("trail").onchange = (event) => { state.trail = event.target.checked; };
   byId("legend").innerHTML = Object.keys(names).filter((n) => has[n])
     .map((n) => `<span><i style="background:${data.colours[n]}"></i>${names[n]}</span>`).join("");
-  byId("layout-choice").hidden = data.subjects.length < 2;
+  byId("layout-choice").hidden = data.policies.length < 2;
   byId("camera-choice").hidden = data.kind !== "bodies";
   byId("help").textContent = view.help;
-  const episodes = data.subjects[0].episodes.length;
+  const episodes = data.policies[0].episodes.length;
   byId("episode-choice").hidden = episodes < 2;
   for (let i = 0; i < episodes; i++) byId("episode").add(new Option(String(i + 1), String(i)));
   byId("episode").onchange = (event) => { state.episode = Number(event.target.value); go(0); };

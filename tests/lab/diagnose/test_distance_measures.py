@@ -1,7 +1,8 @@
-"""Which regime a run is in: curves by hand, and agents whose psi is the plane."""
+"""Distances and regimes: curves by hand, and agents whose psi is the plane."""
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.testing import assert_allclose
 
 from dcp.config import Config
-from dcp.lab.diagnose.regime_measures import over_training, regime, words_of
+from dcp.lab.diagnose.distance_measures import hindsight_pairs, over_training, rank_correlation, regime, words_of
 from dcp.lab.diagnose.results import draw_regime
 from dcp.lab.diagnose.visited_states import Study, gather, truth_of
 from tests.support.agents import EYE, OPEN, STRETCH, known_agent
@@ -80,3 +81,29 @@ def test_kept_policies_are_compared_at_the_same_states(study: Study, tmp_path: P
     by_hand = [np.mean(to_goal[visits.episode == h]) / apart.mean() for h in np.unique(visits.episode)]
     assert min(by_hand) < kept["distance"][0] < max(by_hand)
     assert_allclose(kept["distance"][0], to_goal.mean() / apart.mean(), rtol=1e-4)
+
+
+def test_the_order_of_points_on_a_curve():
+    x, episodes = np.arange(6.0), np.arange(6)
+    assert rank_correlation(x, np.exp(x), episodes).mean == pytest.approx(1.0)
+    assert rank_correlation(x, -x, episodes).mean == pytest.approx(-1.0)
+    assert np.isnan(rank_correlation(x, np.ones(6), episodes).mean)
+
+
+def walk(path: list[float], reached: int = -1) -> SimpleNamespace:
+    """One episode on a line, as visits."""
+    spec = SimpleNamespace(achieved=lambda states: states, threshold=0.5)
+    states = np.array(path)[:, None, None]  # [T + 1, 1, 1]
+    return SimpleNamespace(spec=spec, states=states, reached=np.array([reached]), ends=np.array([len(path) - 1]))
+
+
+def test_hindsight_counts_the_steps_until_the_agent_was_first_there():
+    """0 1 2 3 3 3 3: from 0 to the last state it takes 3 steps, though 6 lie between; 3 to 3 is no way at all."""
+    pairs = hindsight_pairs(walk([0.0, 1.0, 2.0, 3.0, 3.0, 3.0, 3.0]), seed=0)
+    assert (pairs.steps == np.minimum(pairs.end, 3) - pairs.start).all()
+    assert len(pairs.steps) and pairs.steps.min() == 1 and pairs.steps.max() == 3
+
+
+def test_hindsight_ends_with_the_first_success():
+    pairs = hindsight_pairs(walk([0.0, 1.0, 2.0, 9.0, 1.0], reached=2), seed=0)
+    assert pairs.end.max() == 2
