@@ -480,9 +480,7 @@ def _cross_violations(s: Settings) -> list[str]:
     problems += _seed_violations(s)
     if s.data is None:
         idle = [name for name in ("data_share", "data_sha256") if getattr(s, name) is not None]
-        problems += [
-            f"{name} is about data, and there are none: name a file as data, or leave it out" for name in idle
-        ]
+        problems += [f"{name} is about data, and there are none: name a file as data, or leave it out" for name in idle]
     elif s.num_data_pairs < 1 <= s.batch_size and (s.data_share or DATA_SHARE) > 0.0:
         problems.append(f"data_share {s.data_share} of batch_size {s.batch_size} is below one pair: raise one of them")
     if 2 <= s.replay_rows < s.min_replay_rows:

@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=128)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    np.savez(options.file, **kicks(options.episodes, options.seed))
+    np.savez(options.file, **kicks(options.episodes, options.seed))  # pyright: ignore[reportArgumentType]
 
 
 if __name__ == "__main__":

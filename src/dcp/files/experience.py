@@ -4,6 +4,7 @@ import hashlib
 import os
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +20,7 @@ FORMS = (
     "OGBench's NPZ (observations, actions, terminals), or a Minari data set: its id, its folder or its main_data.hdf5"
 )
 _MAIN = "main_data.hdf5"
+GOALS = ("achieved_goal", "desired_goal")
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,9 @@ def located(path: str) -> Path | None:
     root = Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets")
     for folder in (Path(path), root / path):
         for file in (folder, folder / _MAIN, folder / "data" / _MAIN):
-            if file.is_file():
-                return file
+            with suppress(OSError, ValueError):  # no name of a file
+                if file.is_file():
+                    return file
     return None
 
 
@@ -55,7 +58,7 @@ def is_experience(path: str) -> bool:
     if file is None or not zipfile.is_zipfile(file):
         return file is not None and file.suffix in (".hdf5", ".h5")
     with zipfile.ZipFile(file) as archive:
-        return "observations.npy" in archive.namelist()
+        return {"observations.npy", "actions.npy"} <= set(archive.namelist())
 
 
 def read_experience(path: str, spec: EnvSpec) -> Experience:
@@ -72,7 +75,7 @@ def _read(file: Path, changed: int, size: int, spec: EnvSpec) -> Experience:
     is_npz = zipfile.is_zipfile(file)
     try:
         with open_regular(file) as content:
-            sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+            sha256 = hashlib.file_digest(content, "sha256").hexdigest()  # pyright: ignore[reportArgumentType]
         parts = [_rows(episode, i, spec) for i, episode in enumerate((_of_npz if is_npz else _of_minari)(file))]
     except UserError as error:
         raise UserError(f"the data {shown(str(file))} {error}") from error
@@ -80,8 +83,7 @@ def _read(file: Path, changed: int, size: int, spec: EnvSpec) -> Experience:
         raise UserError(f"cannot read the data {shown(str(file))} ({one_line(error)}): give {FORMS}") from error
     if not parts:
         raise UserError(f"the data {shown(str(file))} hold no episode: give at least one")
-    rows = Transition(*(np.concatenate(leaves) for leaves in zip(*parts, strict=True)))
-    return Experience(rows, sha256)
+    return Experience(_joined(parts), sha256)
 
 
 def _rows(episode: _Episode, number: int, spec: EnvSpec) -> Transition:
@@ -137,7 +139,7 @@ def _of_minari(file: Path) -> Iterator[_Episode]:
         return group[name][:]
 
     with h5py.File(file, "r") as content:
-        names = [name for name in content if name.removeprefix("episode_").isdecimal()]
+        names = [name for name in map(str, content) if name.removeprefix("episode_").isdecimal()]
         for name in sorted(names, key=lambda name: int(name.removeprefix("episode_"))):
             episode: Any = content[name]
             actions, seen = array(episode, "actions"), episode["observations"]
@@ -147,12 +149,17 @@ def _of_minari(file: Path) -> Iterator[_Episode]:
             if isinstance(seen, h5py.Dataset):
                 yield _Episode(array(episode, "observations"), actions, None, None, ended)
             else:
-                goals = [array(seen, part) if part in seen else None for part in ("achieved_goal", "desired_goal")]
-                yield _Episode(array(seen, "observation"), actions, *goals, ended)
+                achieved, desired = (array(seen, part) if part in seen else None for part in GOALS)
+                yield _Episode(array(seen, "observation"), actions, achieved, desired, ended)
 
 
 def at_least(rows: Transition, number: int) -> Transition:
     """Return the rows, with their episodes repeated under other ids until there are so many."""
     have, last = len(rows.state), int(rows.episode_id[-1]) + 1
     copies = [rows._replace(episode_id=rows.episode_id + i * last) for i in range(-(-number // have))]
-    return Transition(*(np.concatenate(leaves) for leaves in zip(*copies, strict=True)))
+    return _joined(copies)
+
+
+def _joined(parts: list[Transition]) -> Transition:
+    arrays: list[Any] = [np.concatenate(leaves) for leaves in zip(*parts, strict=True)]
+    return Transition(*arrays)
