@@ -62,9 +62,9 @@ def violations(settings: Settings, *, memory: bool = True) -> list[str]:
     if (settings.devices or 1) > 1 and not is_exact(envs[0]):
         problems.append(f"{settings.env} is stepped in worker processes, not on devices: leave out devices")
     if settings.pool_seed is not None and not names:
-        from dcp.methods import pool_seed
+        from dcp.methods.pool_seed import seed_violations
 
-        problems += pool_seed.violations(settings, envs[0].spec)
+        problems += seed_violations(settings, envs[0].spec)
     if settings.data is not None:
         problems += _data_violations(settings, envs[0].spec)
     return problems or (memory_violations(settings, envs[0].spec) if memory else [])
