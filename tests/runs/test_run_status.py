@@ -50,6 +50,14 @@ def test_checksums_that_are_a_pipe_make_nobody_wait(folder: Path):
     assert not run_status.is_finished(folder) or len(checkpoint.checkpoints(folder / "checkpoints")) > 1
 
 
+def test_a_checkpoint_with_far_more_bytes_than_its_arrays_is_not_even_hashed(folder: Path, monkeypatch):
+    for path in checkpoint.checkpoints(folder / "checkpoints"):
+        os.truncate(path / "state.npz", 10**12)  # sparse: no disk is used
+    monkeypatch.setattr(run_status, "verify", None)
+    with pytest.raises(UserError, match="every checkpoint of"):
+        resume(folder, steps=tiny_config().steps * 2, display="none")
+
+
 def test_checksums_are_read_within_bounds(folder: Path):
     newest = checkpoint.checkpoints(folder / "checkpoints")[0]
     os.truncate(newest / "SHA256SUMS", 10**12)  # sparse: no disk is used
