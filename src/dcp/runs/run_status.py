@@ -94,10 +94,12 @@ def budget_to_resume_with(path: Path, asked: Settings) -> int | None:
         flag = f"--{name.replace('_', '-')}"
         if name == "steps":
             raise UserError(f"--steps {asked.steps} is below the run's {stored.steps}: steps can only be raised")
-        raise UserError(
-            f"{flag} {getattr(asked, name)} is not the run's {getattr(stored, name)}: leave {flag} out, "
-            "give the run's --preset, or start another run"
-        )
+        mine, runs = getattr(asked, name), getattr(stored, name)
+        if mine == getattr(Settings(), name):  # perhaps nobody gave the flag
+            way = f"{flag} {mine}, the default, is not the run's {runs}: give the run's --preset and flags"
+        else:
+            way = f"{flag} {mine} is not the run's {runs}: leave {flag} out, give the run's --preset"
+        raise UserError(f"{way}, or start another run")
     steps = max(asked.steps, stored.steps)
     longer = Settings(**{**asdict(stored), "steps": steps}).num_unrolls > stored.num_unrolls
     return None if is_finished(path) and not longer else steps
