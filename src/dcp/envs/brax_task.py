@@ -49,14 +49,18 @@ class BraxTask:
         try:
             state = jax.eval_shape(self._reset, jax.random.key(0))
             goal_size = jax.eval_shape(self._achieved, state.state).size
-            sizes = [jax.eval_shape(self._observe, state.state).size + goal_size, goal_size, int(env.action_size)]
+            state_size = goal_size + jax.eval_shape(self._observe, state.state).size
+            action_size = int(env.action_size)
         except Exception as error:  # a user's environment or function may fail in any way
             raise UserError(f"{name} cannot be reset ({type(error).__name__}: {one_line(error)}): repair it") from error
         if state.goal.size != goal_size:
             raise UserError(f"{name} has goals of {state.goal.size} numbers and achieves {goal_size}: make them alike")
         # A Brax environment names its engine; Playground's are MJX's.
         physics = getattr(env, "backend", "mjx")
-        self.spec = EnvSpec(name, *sizes, tuple(range(goal_size)), threshold, episode_length, physics=physics)
+        goal_dims = tuple(range(goal_size))
+        self.spec = EnvSpec(
+            name, state_size, goal_size, action_size, goal_dims, threshold, episode_length, physics=physics
+        )
 
     def reset(self, key: Array) -> EnvState:
         return self._seen(self._reset(key))
