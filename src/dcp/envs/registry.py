@@ -163,9 +163,9 @@ def require_control(env: Environment, control: str | None) -> None:
 
 def is_ours(env: Environment) -> bool:
     """Return whether an environment is ours: tests check that ours keep the contract and never change. A `MujocoTask`
-    or a `GymTask` is its user's."""
+    `GymTask` or `BraxTask` is its user's."""
     module = type(env).__module__
-    users = ("dcp.envs.mujoco_task", "dcp.envs.gym_task")
+    users = ("dcp.envs.mujoco_task", "dcp.envs.gym_task", "dcp.envs.brax_task")
     return module.startswith(("dcp.envs.", "dcp.robots.")) and module not in users
 
 
