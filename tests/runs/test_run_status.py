@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,11 @@ def rewritten(path: Path, **changes: object) -> None:
 def test_a_policy_of_the_zoo_has_nothing_to_resume_from():
     with pytest.raises(UserError, match="is a policy of the package, without a checkpoint"):
         run_status.read_plan(Path("zoo/point_u_maze/dcp"))
+
+
+def test_a_default_that_is_not_the_runs_asks_for_the_runs_preset(folder: Path):
+    with pytest.raises(UserError, match=r"--pool-size 512, the default, is not the run's \d+: give the run's --preset"):
+        run_status.budget_to_resume_with(folder, replace(tiny_config(), pool_size=512))
 
 
 def test_checksums_that_are_a_pipe_make_nobody_wait(folder: Path):

@@ -11,7 +11,7 @@ from dcp.config import CONTROLS, PHYSICS, RENAMED_ENVS, Settings
 from dcp.envs.base import Environment
 from dcp.envs.mazes import EVAL_LAYOUTS, LAYOUTS, parse_layout
 from dcp.errors import QUOTED, UserError, did_you_mean, shown
-from dcp.named_code import is_code
+from dcp.named_code import GYM, is_code
 
 Factory = Callable[..., Environment]  # called with `fidelity` if it takes one, else without arguments
 
@@ -73,7 +73,7 @@ def register_env(name: str, factory: Factory) -> None:
 def make_env(
     name: str, fidelity: str = "paper", physics: str = "brax", randomize: str | None = None, control: str = "joints"
 ) -> Environment:
-    """Make an environment by its registered name or as `module:factory`.
+    """Make an environment by its registered name, as `module:factory`, or as `gym:ID`.
 
     `fidelity`: with JaxGCRL's oddities (paper) or without (fixed). `physics`: the engine of a simulated body, the
     paper's (brax) or MuJoCo's own (mujoco). `randomize`: what an arm's episodes draw, such as gains,delay, or all.
@@ -84,6 +84,10 @@ def make_env(
         return _by_tool(name, fidelity, physics, randomize, control)
     if randomize not in (None, "none"):
         return _randomized(name, fidelity, physics, randomize)
+    if name.startswith(GYM):
+        from dcp.envs.gym_task import GymTask
+
+        return _with_physics(GymTask(name), name, physics)
     if is_code(name):
         from dcp.envs.contract import env_from_module
 
@@ -159,9 +163,10 @@ def require_control(env: Environment, control: str | None) -> None:
 
 def is_ours(env: Environment) -> bool:
     """Return whether an environment is ours: tests check that ours keep the contract and never change. A `MujocoTask`
-    is its user's."""
+    `GymTask` or `BraxTask` is its user's."""
     module = type(env).__module__
-    return module.startswith(("dcp.envs.", "dcp.robots.")) and module != "dcp.envs.mujoco_task"
+    users = ("dcp.envs.mujoco_task", "dcp.envs.gym_task", "dcp.envs.brax_task")
+    return module.startswith(("dcp.envs.", "dcp.robots.")) and module not in users
 
 
 def call_factory(factory: Factory, fidelity: str) -> Environment:

@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 
 from dcp.algorithm import RunState
 from dcp.config import Config, Settings, fields_where
-from dcp.errors import RunError, UserError, shown
+from dcp.errors import RunError, UserError, WorkerError, shown
 from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE
 from dcp.files.run_folder import is_zoo, load_run, read_config_file
 from dcp.files.validation import MEGABYTE, Count, FormatError, Name, checked, open_regular, read_json, read_text
@@ -94,10 +94,12 @@ def budget_to_resume_with(path: Path, asked: Settings) -> int | None:
         flag = f"--{name.replace('_', '-')}"
         if name == "steps":
             raise UserError(f"--steps {asked.steps} is below the run's {stored.steps}: steps can only be raised")
-        raise UserError(
-            f"{flag} {getattr(asked, name)} is not the run's {getattr(stored, name)}: leave {flag} out, "
-            "give the run's --preset, or start another run"
-        )
+        mine, runs = getattr(asked, name), getattr(stored, name)
+        if mine == getattr(Settings(), name):  # perhaps nobody gave the flag
+            way = f"{flag} {mine}, the default, is not the run's {runs}: give the run's --preset and flags"
+        else:
+            way = f"{flag} {mine} is not the run's {runs}: leave {flag} out, give the run's --preset"
+        raise UserError(f"{way}, or start another run")
     steps = max(asked.steps, stored.steps)
     longer = Settings(**{**asdict(stored), "steps": steps}).num_unrolls > stored.num_unrolls
     return None if is_finished(path) and not longer else steps
@@ -400,6 +402,9 @@ def why_it_ended(error: BaseException, folder: RunFolder) -> str | None:
         with suppress(OSError, RunError):  # on a full disk, or in a folder that was moved, only the sentence is left
             see = f"see {folder.save_fault({**error.as_json(), 'last_checkpoint': last})}; "
         return f"{error}: {see}{rest}; try a lower learning rate or a larger batch in a new run"
+    if isinstance(error, WorkerError):
+        again = f"`{resume_command(folder.path)}`" if folder.is_worth_keeping else "it again"
+        return f"{error}: {rest}; repair that and run {again}"
     if isinstance(error, Exception) and (lost := folder.lock.lost()):  # whichever write failed
         return lost
     if not isinstance(error, OSError) or error.errno is None:
