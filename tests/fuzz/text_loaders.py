@@ -77,7 +77,7 @@ class Jobs(Loader):
     """A job of a grid, as its worker reads it."""
 
     JOB: ClassVar = {"seeds": [0, 1], "runs_dir": "runs", "subfolder": "", "code": None, "imports": ["mine"],
-           "resources": {"cores": 1, "memory_bytes": 5, "gpus": 0.5}}  # fmt: skip
+           "resources": {"cores": 1, "memory_bytes": 5, "gpus": 1}}  # fmt: skip
 
     def __init__(self, folder: Path):
         super().__init__(folder)

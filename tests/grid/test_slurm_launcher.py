@@ -118,7 +118,7 @@ def account(slurm: Path, *rows: str) -> None:
 
 
 def test_all_jobs_are_one_array_with_what_was_asked_for(tmp_path: Path, slurm: Path):
-    jobs = [replace(job, resources=Resources(4, 3 * 2**30, 1.0)) for job in planned(tmp_path, seed=[0, 1, 2])[1]]
+    jobs = [replace(job, resources=Resources(4, 3 * 2**30, 1)) for job in planned(tmp_path, seed=[0, 1, 2])[1]]
     options = SlurmOptions("gpu", 720, "a100", "lab")
     launcher = SlurmLauncher(options, most=2)
     launcher.require()

@@ -57,8 +57,11 @@ def is_experience(path: str) -> bool:
     file = located(path)
     if file is None or not zipfile.is_zipfile(file):
         return file is not None and file.suffix in (".hdf5", ".h5")
-    with zipfile.ZipFile(file) as archive:
-        return {"observations.npy", "actions.npy"} <= set(archive.namelist())
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return {"observations.npy", "actions.npy"} <= set(archive.namelist())
+    except Exception:  # a damaged file, of which zip raises many kinds: whoever reads it says so
+        return False
 
 
 def read_experience(path: str, spec: EnvSpec) -> Experience:
