@@ -170,7 +170,7 @@ class LiveTable:
         self._live.update(render(lines, console.height - 4 - REASONS), refresh=True)
 
     def note(self, sentence: str) -> None:
-        self._live.console.print(sentence)
+        self._live.console.print(sentence, highlight=False)
 
 
 class NoTable(PlainTable):
