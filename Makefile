@@ -94,11 +94,11 @@ demo: setup
 	@echo
 	@echo "Look at $(DEMO)/plots/: landscape.png, learning_curve.png and episode.gif."
 	@echo "What to try next:"
-	@echo "  $(BIN)/dcp explore $(DEMO)                            drag the goal and watch the policy"
-	@echo "  $(BIN)/dcp train --preset demo --method crl --runs-dir runs/demo   the baseline; then:"
-	@echo "  $(BIN)/dcp eval $(DEMO) runs/demo/point_u_maze/crl/seed_0   both on the same episodes"
-	@echo "  $(BIN)/dcp render zoo/ant_u_maze/dcp                  a trained ant"
-	@echo "  docs/your_own_parts.md                                change what the actor sees"
+	@echo "  drag the goal:       $(BIN)/dcp explore $(DEMO)"
+	@echo "  train the baseline:  $(BIN)/dcp train --preset demo --method crl --runs-dir runs/demo"
+	@echo "  then compare them:   $(BIN)/dcp eval $(DEMO) runs/demo/point_u_maze/crl/seed_0"
+	@echo "  see a trained ant:   $(BIN)/dcp render zoo/ant_u_maze/dcp"
+	@echo "  write your own part: docs/your_own_parts.md"
 
 lint: setup
 	@echo "lint: ruff check"

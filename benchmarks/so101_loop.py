@@ -46,7 +46,9 @@ def run(policy: Any, seed: int, randomize: str | None, settle: float, smooth: fl
     clock, goal = VirtualClock(), draw_goal(np.random.default_rng(seed))
     robot = SimulatedSo101(randomize=randomize, seed=seed, clock=clock)
     robot.connect()
-    arm = So101Arm(robot, policy.state_size, policy.action_size, accumulate=settle > 0, clock=clock.now)
+    arm = So101Arm(
+        robot, policy.state_size, policy.action_size, accumulate=lambda: controller.settling, clock=clock.now
+    )
     places = []
 
     def send(action: np.ndarray) -> None:

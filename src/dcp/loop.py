@@ -72,14 +72,14 @@ class Callback:
         """Save or stop here, after an unroll or an evaluation. An exception ends the run."""
 
 
-class Programs(Parts, Protocol):
+class LoopParts(Parts, Protocol):
     """Declare what the loop calls: `machine.programs.Programs`."""
 
     def evaluate(self, params: LearnerParams, key: Array) -> Row: ...
 
 
 def train_loop(
-    programs: Programs, config: Config, points: list[int], run: RunState, host: HostState, callback: Callback
+    programs: LoopParts, config: Config, points: list[int], run: RunState, host: HostState, callback: Callback
 ) -> RunState:
     """Train until the last evaluation. `points`: the iterations after which the evaluations are due."""
     recorder = Recorder(config, host)
@@ -186,7 +186,9 @@ class NotFiniteError(Exception):
     """Stop the run on NaN or inf in a loss or in the learner before it is checkpointed."""
 
     def __init__(self, env_steps: int, metrics: Row, learner: LearnerState):
-        self.env_steps, self.metrics, self.arrays = env_steps, metrics, _not_finite(learner)
+        self.env_steps, self.metrics = env_steps, metrics
+        sizes = {name: (int(np.sum(~np.isfinite(x))), np.size(x)) for name, x in named_arrays(learner).items()}
+        self.arrays = {name: f"{count} of {size} numbers not finite" for name, (count, size) in sizes.items() if count}
         first = [f"{name} is {value}" for name, value in metrics.items() if not math.isfinite(value)]
         first += [f"{name} has {what}" for name, what in self.arrays.items()]
         super().__init__(f"{first[0]} at {env_steps:,} environment steps")
@@ -201,9 +203,3 @@ class NotFiniteError(Exception):
 def all_finite(tree: Any) -> Array:
     """Return whether all numbers are finite: parameters, Adam's moments, what the critic carries."""
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
-
-
-def _not_finite(learner: LearnerState) -> dict[str, str]:
-    """Return the arrays that are not finite: {"params/actor/out/bias": "3 of 8 numbers not finite"}."""
-    counts = {name: (int(np.sum(~np.isfinite(leaf))), np.size(leaf)) for name, leaf in named_arrays(learner).items()}
-    return {name: f"{count} of {size} numbers not finite" for name, (count, size) in counts.items() if count}

@@ -61,7 +61,7 @@ def rewards(windows: Transition, left: Array, spec: EnvSpec, goal: Array, discou
     return total
 
 
-class Outcome(NamedTuple):
+class GoalOutcome(NamedTuple):
     """Hold what became of each row's goal in its own episode and window."""
 
     hit_time: Array  # [T, N]: steps until it is first near; 0 where it is near now, or never
@@ -70,7 +70,7 @@ class Outcome(NamedTuple):
     occupancy_seen: Array  # [T, N, K]
 
 
-def outcomes(windows: Transition, left: Array, spec: EnvSpec, hindsight: Hindsight, goals: Array) -> Outcome:
+def outcomes(windows: Transition, left: Array, spec: EnvSpec, hindsight: Hindsight, goals: Array) -> GoalOutcome:
     """Look up when each goal [T, N, m, G] is first near, and how near the body stays over each bin of later steps.
 
     Every row is compared with every later row of its episode: [T, T] for an environment, a few of them at a time.
@@ -79,10 +79,12 @@ def outcomes(windows: Transition, left: Array, spec: EnvSpec, hindsight: Hindsig
     one = partial(_outcome, within=within, edges=hindsight.bins)
     over_envs = [jnp.moveaxis(x, 1, 0) for x in (spec.achieved(windows.state), left, fell_at(windows), goals)]
     by_env = jax.lax.map(lambda env: one(*env), tuple(over_envs), batch_size=min(ENVS_AT_ONCE, left.shape[1]))
-    return Outcome(*(jnp.moveaxis(x, 0, 1) for x in by_env))
+    return GoalOutcome(*(jnp.moveaxis(x, 0, 1) for x in by_env))
 
 
-def _outcome(achieved: Array, left: Array, fell: Array, goals: Array, within: float, edges: tuple[int, ...]) -> Outcome:
+def _outcome(
+    achieved: Array, left: Array, fell: Array, goals: Array, within: float, edges: tuple[int, ...]
+) -> GoalOutcome:
     """achieved [T, G], left [T], fell [T], goals [T, m, G] of one environment -> [T, ...]"""
     length = left.shape[0]
     now, row = jnp.arange(length)[:, None], jnp.arange(length)[None, :]  # a goal's row t, a later row j
@@ -97,7 +99,7 @@ def _outcome(achieved: Array, left: Array, fell: Array, goals: Array, within: fl
     hit_time = jnp.where(hit, jnp.argmax(matches, axis=1) - now[:, 0], 0)
     if not edges:
         nothing = jnp.zeros((length, 1))  # one bin, never seen: lax.map takes no empty arrays
-        return Outcome(hit_time, hit, nothing, nothing.astype(bool))
+        return GoalOutcome(hit_time, hit, nothing, nothing.astype(bool))
     near = sum((squares <= (within / 2**i) ** 2).astype(jnp.float32) for i in range(NEARNESS)) / NEARNESS
     total = jnp.cumsum(jnp.where(is_later & (row > now), near, 0.0), axis=1)  # [T, T]: up to and with row j
     first, last = np.maximum(np.asarray(edges[:-1]), 1), np.asarray(edges[1:])  # [K]: offsets from first to before last
@@ -106,7 +108,7 @@ def _outcome(achieved: Array, left: Array, fell: Array, goals: Array, within: fl
     width = jnp.broadcast_to(jnp.asarray(np.maximum(last - first, 0))[None, :], high.shape)
     # How many steps of each bin were seen: after a fall all of them, as zeros.
     steps = jnp.where(fell[end[:, 0]][:, None], width, jnp.minimum(high - low, width))
-    return Outcome(hit_time, hit, summed / jnp.maximum(steps, 1), steps > 0)
+    return GoalOutcome(hit_time, hit, summed / jnp.maximum(steps, 1), steps > 0)
 
 
 def _squared_distances(x: Array, y: Array) -> Array:

@@ -21,7 +21,7 @@ WRONG = [
     (["--preset", "smoke", "--max-runs", "0"], "--max-runs is 0: use at least 1"),
     (["--preset", "smoke", "--cores-per-run", "0"], "--cores-per-run is 0: use at least 1"),
     (["--preset", "smoke", "--cores-per-run", "4096"], "lower --cores-per-run"),
-    (["--preset", "smoke", "--gpus-per-run", "1.5"], "use a share from 0 to 1, or a whole number"),
+    (["--preset", "smoke", "--gpus-per-run", "-1"], "--gpus-per-run is -1: use at least 0"),
     (["--preset", "smoke", "--gpus-per-run", "64"], "a run is to have 64 GPUs, but there are"),
     (["--preset", "smoke", "--memory", "lots"], "--memory takes an amount such as 12GB"),
     (["--preset", "smoke", "--memory", "900TB"], "is more than the"),

@@ -129,7 +129,7 @@ def test_a_run_with_a_file_of_seeds_is_found_again_and_is_another_once_the_file_
 
 def test_a_job_is_itself_after_a_file_and_its_file_is_a_config(tmp_path: Path):
     settings = Settings(env="mine:maze", method="crl", seed=3, pool_seed="a.npz", split_batches="off", discount=0.1)
-    job = Job(settings, (3, 4), tmp_path, "w64", Resources(2, 5, 0.5), tmp_path / "code", ("mine", "yours"))
+    job = Job(settings, (3, 4), tmp_path, "w64", Resources(2, 5, 1), tmp_path / "code", ("mine", "yours"))
     assert Job.from_json(job.to_json()) == job
     job.save()
     assert Job.read(job.file) == job

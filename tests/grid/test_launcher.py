@@ -122,11 +122,9 @@ def test_some_jobs_are_ended_and_the_others_continue(tmp_path: Path):
 
 
 def test_a_process_sees_its_own_gpus_and_one_without_sees_none():
-    assert gpu_variables(("1",), 1.0, any_gpu=True) == {"CUDA_VISIBLE_DEVICES": "1"}
-    shared = {"CUDA_VISIBLE_DEVICES": "0", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.225"}
-    assert gpu_variables(("0",), 0.25, any_gpu=True) == shared
-    assert gpu_variables((), 0.0, any_gpu=True) == {"JAX_PLATFORMS": "cpu"}
-    assert gpu_variables((), 0.0, any_gpu=False) == {}  # it may have another accelerator
+    assert gpu_variables(("1", "3"), any_gpu=True) == {"CUDA_VISIBLE_DEVICES": "1,3"}
+    assert gpu_variables((), any_gpu=True) == {"JAX_PLATFORMS": "cpu"}
+    assert gpu_variables((), any_gpu=False) == {}  # it may have another accelerator
 
 
 def test_the_launcher_is_closed_whatever_happens(tmp_path: Path):

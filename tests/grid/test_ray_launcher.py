@@ -23,7 +23,7 @@ from dcp.grid import ray_launcher
 from dcp.grid.jobs import Job
 from dcp.grid.launcher import Driver, LocalLauncher
 from dcp.grid.ray_launcher import RayLauncher, RayOptions, free_nodes, join_cluster, ray_package, run_task
-from dcp.grid.resources import FreeResources, Resources, require_fit, scheduled_variables
+from dcp.grid.resources import FreeResources, Resources, require_fit
 from dcp.runs.run_status import how_far
 from dcp.runs.training import TrainedRun
 from tests.support.same_run import assert_same_run, metrics
@@ -108,7 +108,7 @@ def test_what_no_node_has_is_refused_with_the_numbers(tmp_path: Path, cluster: A
     for resources, sentence in [
         (Resources(9), "to have 9 cores, but the largest node of the cluster has 8: lower --cores-per-run"),
         (Resources(1, 40 * 10**9), "needs about 40.0 GB, but the largest node of the cluster has 32 GB"),
-        (Resources(1, 0, 0.25), "to have 0.25 GPUs, but the largest node of the cluster has 0"),
+        (Resources(1, 0, 1), "to have 1 GPUs, but the largest node of the cluster has 0"),
     ]:
         with pytest.raises(UserError, match=sentence):
             require_fit(free_nodes(nodes), [replace(job, resources=resources)])
@@ -205,12 +205,6 @@ def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"needs the package ray .*: pip install '\.\[ray\]'"):
         ray_package()
-
-
-def test_a_share_of_a_gpu_is_a_share_of_its_memory():
-    assert scheduled_variables(Resources(3)) == {"NPROC": "3"}
-    assert scheduled_variables(Resources(1, gpus=0.25)) == {"NPROC": "1", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.225"}
-    assert scheduled_variables(Resources(1, gpus=2.0)) == {"NPROC": "1"}
 
 
 class NodeRemover(Killer):

@@ -29,7 +29,7 @@ from tests.support.tiny import tiny_config
 GB = 10**9
 
 
-def job(seed: int = 0, cores: int = 1, memory: int = 0, gpus: float = 0.0) -> Job:
+def job(seed: int = 0, cores: int = 1, memory: int = 0, gpus: int = 0) -> Job:
     return Job(Settings(seed=seed), (seed,), Path("/runs"), "", Resources(cores, memory, gpus))
 
 
@@ -43,18 +43,13 @@ def test_cores_and_memory_are_given_out_until_none_are_left_and_taken_back():
     assert (free.cores, free.memory_bytes) == (2, 3 * GB)
 
 
-def test_shares_of_a_gpu_fill_one_before_they_take_the_next():
-    free = FreeResources(cores=9, gpus={"0": 1.0, "1": 1.0})
-    assert [free.take(Resources(gpus=0.5)) for _ in range(2)] == [("0",), ("0",)]
-    assert free.take(Resources(gpus=1.0)) == ("1",)
-    assert free.take(Resources(gpus=0.25)) is None
-
-
-def test_three_thirds_fit_into_a_gpu_and_two_whole_ones_are_two():
-    free = FreeResources(cores=9, gpus={"0": 1.0, "1": 1.0, "2": 1.0})
-    assert [free.take(Resources(gpus=1 / 3)) for _ in range(3)] == [("0",)] * 3
-    assert free.take(Resources(gpus=2.0)) == ("1", "2")
-    assert free.gpus == pytest.approx({"0": 0.0, "1": 0.0, "2": 0.0})
+def test_gpus_are_given_out_whole():
+    free = FreeResources(cores=9, gpus=["0", "1", "2"])
+    assert free.take(Resources(gpus=1)) == ("0",)
+    assert free.take(Resources(gpus=2)) == ("1", "2")
+    assert free.take(Resources(gpus=1)) is None
+    free.give_back(Resources(gpus=2), ("1", "2"))
+    assert free.gpus == ["1", "2"]
 
 
 def test_no_more_runs_at_once_than_asked_for():
@@ -64,19 +59,19 @@ def test_no_more_runs_at_once_than_asked_for():
     assert free.take(Resources()) == ()
 
 
-@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 8), st.sampled_from([0.0, 0.25, 0.5, 1.0])), max_size=12))
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 8), st.integers(0, 2)), max_size=12))
 def test_what_is_taken_is_never_more_than_there_is_and_comes_back_whole(wanted: list):
-    free, held = FreeResources(cores=6, memory_bytes=16, gpus={"0": 1.0, "1": 1.0}), []
+    free, held = FreeResources(cores=6, memory_bytes=16, gpus=["0", "1"]), []
     for cores, memory, gpus in wanted:
         needed = Resources(cores, memory, gpus)
         if (chosen := free.take(needed)) is not None:
             held.append((needed, chosen))
         assert free.cores >= 0 and free.memory_bytes is not None and free.memory_bytes >= 0
-        assert min(free.gpus.values()) > -1e-6
+        assert len(free.gpus) + sum(len(chosen) for _, chosen in held) == 2
     for needed, chosen in held:
         free.give_back(needed, chosen)
     assert (free.cores, free.memory_bytes) == (6, 16)
-    assert free.gpus == pytest.approx({"0": 1.0, "1": 1.0})
+    assert sorted(free.gpus) == ["0", "1"]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +80,7 @@ def test_what_is_taken_is_never_more_than_there_is_and_comes_back_whole(wanted: 
         ({"cores": 3}, "a run is to have 3 cores, but there are 2: lower --cores-per-run"),
         ({"memory": 5 * GB}, "needs about 5.0 GB, but there are 4 GB: lower its replay_rows or num_envs"),
         (
-            {"gpus": 0.5},
+            {"gpus": 1},
             "there are 0: lower --gpus-per-run, or let JAX use NVIDIA's: pip install '.[cuda]' in a clone of dcp",
         ),
     ],
@@ -97,9 +92,9 @@ def test_a_job_that_would_wait_for_ever_is_refused(needs: dict, sentence: str):
 
 
 def test_as_many_jobs_fit_at_once_as_the_scarcest_resource_allows():
-    free = FreeResources(cores=8, memory_bytes=10 * GB, gpus={"0": 1.0, "1": 1.0})
+    free = FreeResources(cores=8, memory_bytes=10 * GB, gpus=["0", "1"])
     assert free.count(Resources(1, 2 * GB)) == 5 and free.count(Resources(3)) == 2
-    assert free.count(Resources(1, 0, 0.5)) == 4 and free.count(Resources(9)) == 0
+    assert free.count(Resources(1, 0, 1)) == 2 and free.count(Resources(9)) == 0
     assert FreeResources(cores=8, jobs=3).count(Resources()) == 3
     assert free.cores == 8  # counting takes nothing
 
@@ -120,13 +115,13 @@ def test_memory_grows_by_the_replay_twice_for_its_checkpoint_and_with_seeds():
     )
 
 
-def test_seeds_that_do_not_fit_into_their_share_of_a_gpu_are_refused():
-    together = replace(tiny_job(), seeds=(0, 1), resources=Resources(gpus=0.5))
+def test_seeds_that_do_not_fit_into_a_gpu_are_refused():
+    together = replace(tiny_job(), seeds=(0, 1), resources=Resources(gpus=1))
     needed = device_memory(together.settings, 2)
-    require_gpu_memory([together], [2 * needed])
+    require_gpu_memory([together], [needed])
     require_gpu_memory([together], [])  # a machine without: another sentence says so
     with pytest.raises(UserError, match="raise --gpus-per-run, or use --seeds-as processes"):
-        require_gpu_memory([together], [2 * needed, 2 * needed - 2])
+        require_gpu_memory([together], [needed, needed - 1])
 
 
 @pytest.mark.parametrize(("text", "amount"), [("12GB", 12 * GB), ("500m", 500_000_000), ("1.5 T", 1500 * GB), ("7", 7)])

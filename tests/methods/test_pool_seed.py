@@ -14,7 +14,7 @@ from dcp.config import Config
 from dcp.envs.registry import make_env
 from dcp.errors import UserError
 from dcp.methods import pool_seed
-from dcp.methods.pool_seed import read_pool_seed, read_seeds, spread
+from dcp.methods.pool_seed import read_pool_seed, read_seeds, row_of_each_slot
 
 # S 4, G 2, a ball's place last
 SPEC = replace(make_env("point_u_maze_inertia").spec, name="ball", goal_dims=(2, 3))
@@ -140,9 +140,9 @@ def test_a_file_that_is_or_unpacks_too_large_is_refused_unread(tmp_path: Path, m
 
 
 def test_slots_are_shared_out_evenly_over_the_file():
-    assert spread(3, 6).tolist() == [0, 0, 1, 1, 2, 2]
-    assert spread(8, 4).tolist() == [0, 2, 4, 6]
-    assert spread(2, 3).tolist() == [0, 0, 1]
+    assert row_of_each_slot(3, 6).tolist() == [0, 0, 1, 1, 2, 2]
+    assert row_of_each_slot(8, 4).tolist() == [0, 2, 4, 6]
+    assert row_of_each_slot(2, 3).tolist() == [0, 0, 1]
 
 
 def test_a_run_takes_its_share_of_slots_and_the_critic_each_of_these_states_once(tmp_path: Path):

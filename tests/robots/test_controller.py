@@ -459,8 +459,11 @@ def test_commands_shrink_in_proportion_near_the_goal_if_they_are_to_settle():
     robot, policy = FakeRobot(FakeClock()), Constant()
     robot.goal, robot.at = [0.0, 0.0], {1: lambda: [0.3, 0.4], 2: lambda: [0.03, 0.04], 3: lambda: [0.0, 0.0]}
     robot.state = np.array([3.0, 4.0])
+    settling: list[bool] = []
+    send, robot.send_action = robot.send_action, lambda action: (settling.append(controller.settling), send(action))
     controller = robot.controller(policy, settle=1.0)
     controller.run(steps=4)
+    assert settling[:4] == [False, True, True, True]
     np.testing.assert_allclose(robot.sent[:4], [[0.8, -0.8], [0.4, -0.4], [0.04, -0.04], [0.0, 0.0]], atol=1e-12)
     assert [step.action.tolist() for step in controller.last_steps] == [[0.8, -0.8]] * 4  # the log has the policy's
     with pytest.raises(UserError, match="settle needs a policy that says"):

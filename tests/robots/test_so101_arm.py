@@ -133,7 +133,7 @@ def test_a_target_is_the_present_pose_plus_at_most_a_tenth_of_a_radian_within_th
 
 def test_a_target_that_accumulates_continues_from_the_last_one_and_stays_near_the_last_reading(tmp_path: Path):
     setting = Setting(tmp_path)
-    setting.arm.accumulate = True
+    setting.arm.accumulate = lambda: True
     pose = setting.arm.read_state().value[:5]
     setting.arm.send_action(np.array([0.4, -0.7, 0.1, 0.0, 0.0]))  # from the reading, because there is no target yet
     setting.arm.send_action(np.array([0.4, -0.7, 0.1, 0.0, 0.0]))  # the same reading, as if it were late

@@ -122,6 +122,6 @@ def test_the_pool_is_found_wherever_a_commands_state_holds_it(name: str, tmp_pat
     draft = checkpoint.new_draft(tmp_path / "checkpoints", 3, 1)
     arrays = {name: np.array([[1.0, 2.0]], np.float32), "acting/command/seeded": np.zeros(())}
     checkpoint.write_arrays(draft, arrays)
-    checkpoint.publish(draft, {"arrays": {name: checkpoint.describe(array) for name, array in arrays.items()}})
+    checkpoint.publish(draft, {"arrays": {name: checkpoint.type_and_shape(array) for name, array in arrays.items()}})
     pool = run_status.read_pool(tmp_path)
     assert pool is not None and np.array_equal(pool, [[1.0, 2.0]])

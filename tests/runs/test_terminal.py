@@ -6,14 +6,14 @@ from pathlib import Path
 from rich.console import Console
 
 from dcp.runs.display import Progress
-from dcp.runs.terminal import Panel
+from dcp.runs.terminal import LivePanel
 from tests.runs.test_display import ROW, losses
 from tests.support.tiny import tiny_config
 
 
 def test_a_terminal_has_one_line_a_seed():
     console = Console(file=io.StringIO(), force_terminal=True, width=150)
-    with Panel(tiny_config(), Path("runs/seed_0"), several=True, console=console) as board:
+    with LivePanel(tiny_config(), Path("runs/seed_0"), several=True, console=console) as board:
         board.joined([0, 7], 0, 0)
         board.progress(Progress(3, losses((4.5, 1.5), (5.5, 2.5))))
         board.evaluated([ROW, {**ROW, "success_once": 0.75}])

@@ -48,27 +48,27 @@ from dcp.runs.seeds import (
 from dcp.runs.stopping import Interrupted
 
 
-def chosen_parts(settings: Settings, given: dict[str, Any]) -> dict[str, type]:
+def chosen_parts(settings: Settings, values: dict[str, Any]) -> dict[str, type]:
     """Return the classes of the chosen critic, command, condition, network and hindsight: their settings are flags too.
 
     They are looked up only if such a flag is given, or for the help of a part that is named.
     """
-    named = {name: given[name] for name in ("method", *WITH_SETTINGS) if name in given}
+    named = {name: values[name] for name in ("method", *WITH_SETTINGS) if name in values}
     chosen = replace(settings, **named)
     rows = {**named_parts(chosen), "hindsight": chosen.hindsight}
     classes = {kind: TABLES[kind].find(rows[kind]) for kind in WITH_SETTINGS}
-    return {kind: found for kind, found in classes.items() if isinstance(found, type) and is_dataclass(found)}
+    return {kind: part for kind, part in classes.items() if isinstance(part, type) and is_dataclass(part)}
 
 
-def require_sense(options: TrainOptions, given: dict[str, Any]) -> None:
+def require_sense(options: TrainOptions, values: dict[str, Any]) -> None:
     """Refuse flags about seeds and resuming that contradict each other."""
     if options.resume is not None and options.overwrite:
         raise UserError("--resume resumes what --overwrite would replace: give only one of them")
     if not options.seeds:
-        if options.seeds_as is not None or "seeds" in given:
+        if options.seeds_as is not None or "seeds" in values:
             raise UserError("--seeds needs at least one seed, such as --seeds 0 1 2")
         return
-    if "seed" in given:
+    if "seed" in values:
         raise UserError("--seed and --seeds both say which seeds: give only one of them")
     if options.resume not in (None, AUTO):
         raise UserError(f"--resume names one run's folder, and --seeds several runs: use --resume {AUTO} with --seeds")
@@ -85,12 +85,12 @@ def with_evaluations_that_fit(settings: Settings) -> Settings:
     return replace(settings, num_evals=max(1, resolved.num_iterations))
 
 
-def resumed_automatically(options: TrainOptions, given: dict[str, Any]) -> TrainOptions:
+def resumed_automatically(options: TrainOptions, values: dict[str, Any]) -> TrainOptions:
     """Return the options that resume the run of these settings, or start it if there is none."""
     folder = options.runs_dir / options.settings.run_path
     if not holds_run(folder):
         return replace(options, resume=None)
-    if "num_evals" not in given and "config" not in given:  # the run may have planned fewer than the preset
+    if "num_evals" not in values and "config" not in values:  # the run may have planned fewer than the preset
         options = replace(options, settings=replace(options.settings, num_evals=read_plan(folder)[0].num_evals))
     return replace(options, resume=str(folder))
 
@@ -191,8 +191,8 @@ def stopped(stop: Interrupted, options: TrainOptions) -> int:
 # Several seeds
 
 
-def train_several(options: TrainOptions, given: dict[str, Any]) -> int:
-    """Train `options.seeds`. `given`: the flags of the command line."""
+def train_several(options: TrainOptions, values: dict[str, Any]) -> int:
+    """Train `options.seeds`. `values`: of the command line, by field."""
     require_seeds(options.seeds)
     options = replace(options, settings=replace(options.settings, seed=options.seeds[0]))
     seeds_as = options.seeds_as or default_form()
@@ -204,7 +204,7 @@ def train_several(options: TrainOptions, given: dict[str, Any]) -> int:
     if seeds_as == "vmapped":
         return _as_one_program(options)
     _require_free(options)
-    return _as_jobs(options, given, own)
+    return _as_jobs(options, values, own)
 
 
 def default_form() -> str:
@@ -284,10 +284,10 @@ def _show(runs: dict[int, tuple[Path, Row]], options: TrainOptions) -> None:
         show_results(folder, options)
 
 
-def _as_jobs(options: TrainOptions, given: dict[str, Any], own: tuple[Gpu, ...]) -> int:
+def _as_jobs(options: TrainOptions, values: dict[str, Any], own: tuple[Gpu, ...]) -> int:
     """Run as many seeds at once as there are cores, shared evenly, and GPUs, one for each; fewer if memory is short."""
     check(options.settings)  # report a mistake once, not once per process
-    settings = [_planned(options, seed, given) for seed in options.seeds]
+    settings = [_planned(options, seed, values) for seed in options.seeds]
     runs = check_runs([Run(one) for one in settings], tuple(options.settings.code.values()))
     if options.overwrite:
         entries = [Entry(run, options.runs_dir / run.path, RunStatus("new")) for run in runs]
@@ -295,14 +295,14 @@ def _as_jobs(options: TrainOptions, given: dict[str, Any], own: tuple[Gpu, ...])
         entries = survey(runs, options.runs_dir)
     at_once = min(len(runs), cores(), len(own) or cores())
     # The share of cores does not depend on memory, because the number of cores decides how a run rounds.
-    each = Resources(cores() // at_once, gpus=1.0 if own else 0.0)
+    each = Resources(cores() // at_once, gpus=1 if own else 0)
     flags = RunOptions(**{one.name: getattr(options, one.name) for one in fields(RunOptions)})
     runs_dir = options.runs_dir.absolute()
     jobs = make_jobs(entries, runs_dir, each, "processes", Path.cwd(), imported_modules(), flags)
     memory = machine_memory()
     if memory is not None:  # at least one seed runs: `check` has found room for it
         memory = max([memory, *(job.resources.memory_bytes for job in jobs)])
-    launcher = LocalLauncher(FreeResources(cores(), memory, {gpu.index: 1.0 for gpu in own}, at_once), jobs)
+    launcher = LocalLauncher(FreeResources(cores(), memory, [gpu.index for gpu in own], at_once), jobs)
     make_grid_folder(runs_dir)
     with make_table(options.display) as table:
         driver = Driver(launcher, entries, jobs, table, retries=0)
@@ -314,9 +314,9 @@ def _as_jobs(options: TrainOptions, given: dict[str, Any], own: tuple[Gpu, ...])
     return exit_code(driver, "the same command with --resume auto")
 
 
-def _planned(options: TrainOptions, seed: int, given: dict[str, Any]) -> Settings:
+def _planned(options: TrainOptions, seed: int, values: dict[str, Any]) -> Settings:
     """Return a seed's settings. Without a flag, a run that is resumed keeps its number of evaluations."""
     settings, folder = replace(options.settings, seed=seed), _folder(options, seed)
-    if options.resume is not None and not {"num_evals", "config"} & set(given) and holds_run(folder):
+    if options.resume is not None and not {"num_evals", "config"} & set(values) and holds_run(folder):
         return replace(settings, num_evals=read_plan(folder)[0].num_evals)
     return settings

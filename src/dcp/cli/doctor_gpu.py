@@ -98,8 +98,8 @@ def _row(name: str, measured: dict[str, Any]) -> Check:
 def _agreement(numbers: dict[str, float], envs: tuple[str, ...]) -> tuple[dict[str, Any], Check]:
     """Compare with a CPU's numbers; one that is missing or not finite does not agree. -> for the report, and a row"""
     gaps = {
-        name: abs(numbers.get(name, math.nan) - wanted) / abs(wanted)
-        for name, wanted in CPU_NUMBERS.items()
+        name: abs(numbers.get(name, math.nan) - expected) / abs(expected)
+        for name, expected in CPU_NUMBERS.items()
         if name.split("/")[0] in (*envs, *SHORT_RUNS)
     }
     far = [f"{name} by {gap:.1%}" for name, gap in gaps.items() if not gap <= TOLERANCE]  # NaN counts as far

@@ -209,14 +209,14 @@ def _positional(flags: Mapping[str, Flag], loose: list[str], prog: str) -> dict[
     return {flag.field: _values(flag, [], loose, prog)} if flag and loose else {}
 
 
-def _with(default: T, given: Mapping[str, Any]) -> T:
+def _with(default: T, flag_values: Mapping[str, Any]) -> T:
     changes: dict[str, Any] = {}
     for name, value in vars(default).items():
         if dataclasses.is_dataclass(value):
-            changes[name] = _with(value, given)
+            changes[name] = _with(value, flag_values)
         elif name == COMPONENT_SETTINGS:
-            dotted = {name: setting for name, setting in given.items() if "." in name}
+            dotted = {name: setting for name, setting in flag_values.items() if "." in name}
             changes[name] = {**value, **dotted}
-        elif name in given:
-            changes[name] = given[name]
+        elif name in flag_values:
+            changes[name] = flag_values[name]
     return dataclasses.replace(default, **changes)  # pyright: ignore[reportArgumentType]

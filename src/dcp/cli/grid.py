@@ -53,8 +53,8 @@ class GridOptions:
     """Cores per run. The number decides how results round; one is the most efficient for many runs."""
     memory: str | None = None
     """Memory for all runs at once here, such as 12GB. Default: nine tenths of what is free."""
-    gpus_per_run: float | None = None
-    """GPUs per run, or a share of one, such as 0.25. Default: 1 if this machine has any; 0 with ray and slurm."""
+    gpus_per_run: int | None = None
+    """GPUs per run. Default: 1 if this machine has any; 0 with ray and slurm."""
     dry_run: bool = False
     """Print how far each run is and what the rest will take, and run nothing. Also while the grid runs elsewhere."""
     report: bool = True
@@ -94,14 +94,11 @@ def check_options(options: GridOptions) -> None:
         swallowed = not options.file and any("=" not in condition for condition in options.where)
         where = "; --where takes all that follows it, so write the file before it" if swallowed else ""
         raise UserError(f"name a grid file or a --preset (paper, smoke), and only one of them{where}")
-    least = {"retries": 0, "cores_per_run": 1, "max_runs": 1, "slurm_time": 1}
+    least = {"retries": 0, "cores_per_run": 1, "max_runs": 1, "gpus_per_run": 0, "slurm_time": 1}
     for name, number in least.items():
         amount = getattr(options.slurm if name == "slurm_time" else options, name)
         if amount is not None and amount < number:
             raise UserError(f"--{name.replace('_', '-')} is {amount}: use at least {number}")
-    share = options.gpus_per_run
-    if share is not None and not (0 <= share < float("inf") and (share <= 1 or share == int(share))):
-        raise UserError(f"--gpus-per-run is {share}: use a share from 0 to 1, or a whole number of GPUs")
     for launcher, flags, default in (("ray", options.ray, RayOptions()), ("slurm", options.slurm, SlurmOptions())):
         for name, value in vars(flags).items():
             if options.launcher != launcher and value != getattr(default, name):
@@ -109,21 +106,20 @@ def check_options(options: GridOptions) -> None:
 
 
 def _each(options: GridOptions) -> tuple[Resources, SeedsAs]:
-    share = options.gpus_per_run
-    if share is None:
-        share = 1.0 if options.launcher == "local" and gpus() else 0.0
-    seeds_as = options.seeds_as or ("vmapped" if share > 0 else "processes")
-    return Resources(options.cores_per_run, 0, share), seeds_as
+    each = options.gpus_per_run
+    if each is None:
+        each = 1 if options.launcher == "local" and gpus() else 0
+    return Resources(options.cores_per_run, 0, each), options.seeds_as or ("vmapped" if each else "processes")
 
 
 def _free(options: GridOptions) -> FreeResources:
     free = free_here(options.max_runs)
     if not options.memory:
         return free
-    amount, there = resources.parse_memory(options.memory), machine_memory()
-    if there is not None and amount > there:
+    amount, free_memory = resources.parse_memory(options.memory), machine_memory()
+    if free_memory is not None and amount > free_memory:
         raise UserError(
-            f"--memory {options.memory} is more than the {there / 1e9:.1f} GB that are free here: ask for less"
+            f"--memory {options.memory} is more than the {free_memory / 1e9:.1f} GB that are free here: ask for less"
         )
     return replace(free, memory_bytes=amount)
 
@@ -151,7 +147,7 @@ def _launcher(options: GridOptions, jobs: Sequence[Job], free: FreeResources, en
     if options.launcher == "ray":
         return RayLauncher(jobs, options.ray, free)
     if options.launcher == "slurm":
-        return SlurmLauncher(jobs, options.slurm, free.jobs)
+        return SlurmLauncher(options.slurm, free.jobs)
     return LocalLauncher(free, jobs, environ)
 
 

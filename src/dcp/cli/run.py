@@ -103,7 +103,7 @@ def _run(policy: "ExportedPolicy", options: RunOptions) -> int:
         goal_size=policy.goal_size,
         units=options.units,
         control="tool" if by_tool else "joints",
-        accumulate=settle > 0,
+        accumulate=lambda: controller.settling,
         speed=options.speed,
     )
     read_goal = _goal(policy, options)

@@ -67,10 +67,10 @@ def main(argv: list[str]) -> int:
         from dcp.cli.around_training import dry_run
 
         return dry_run(options.settings, options.runs_dir, options.overwrite, options.resume)
-    from dcp import train
     from dcp.machine.checks import check
     from dcp.runs.checkpoint import Cadence
     from dcp.runs.stopping import Interrupted
+    from dcp.runs.training import train
 
     resumed = options.resume
     names = ("tracking", "keep_policies", "display", "cache")
@@ -82,8 +82,8 @@ def main(argv: list[str]) -> int:
             config = Config(**vars(options.settings))
             run = train(config, runs_dir=options.runs_dir, overwrite=options.overwrite, **outputs)
         else:
-            from dcp import resume
             from dcp.cli.around_training import finished, steps_to_resume
+            from dcp.runs.resuming import resume
 
             steps = steps_to_resume(Path(resumed), options.settings)
             if steps is None:
@@ -99,51 +99,51 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _options(argv: list[str], given: dict[str, Any]) -> TrainOptions:
+def _options(argv: list[str], values: dict[str, Any]) -> TrainOptions:
     """Return the options. The flags that say where to start decide the defaults of all others."""
-    resumed, stored = given.get("resume"), None
+    resumed, stored = values.get("resume"), None
     if resumed not in (None, AUTO):
         from dcp.runs.run_status import read_plan
 
         stored = Settings(**asdict(read_plan(Path(resumed))[0]))
-    settings = _start(given, stored)
-    if stored is not None or given.get("config") is not None:  # a config may name code
+    settings = _start(values, stored)
+    if stored is not None or values.get("config") is not None:  # a config may name code
         require_allowed(settings.code)
-    if stored is None and given.get("env") not in (None, settings.env):
+    if stored is None and values.get("env") not in (None, settings.env):
         settings = replace(settings, eval_env=None)  # evaluate a new environment on itself by default
-    if stored is None and given.get("pool_seed") is not None:
+    if stored is None and values.get("pool_seed") is not None:
         settings = replace(settings, pool_seed_sha256=None)  # the stored checksum belongs to the config's own file
-    settings = _without_settings_of_replaced_parts(settings, given)
+    settings = _without_settings_of_replaced_parts(settings, values)
     parts: dict[str, type] = {}
-    names_part = bool({"method", *WITH_SETTINGS} & set(given)) and bool({"-h", "--help"} & set(argv))  # in the help
-    if names_part or any("." in name for name in given):
+    names_part = bool({"method", *WITH_SETTINGS} & set(values)) and bool({"-h", "--help"} & set(argv))  # in the help
+    if names_part or any("." in name for name in values):
         from dcp.cli.around_training import chosen_parts
 
-        parts = chosen_parts(settings, given)
+        parts = chosen_parts(settings, values)
     options = parse(TrainOptions(settings=settings), argv, "dcp train", _description(), parts, FIRST_FLAGS)
-    if options.resume or options.seeds or {"seeds", "seeds_as"} & set(given):
+    if options.resume or options.seeds or {"seeds", "seeds_as"} & set(values):
         from dcp.cli.around_training import require_sense
 
-        require_sense(options, given)
-    if "steps" in given and not {"num_evals", "config"} & set(given) and stored is None:
+        require_sense(options, values)
+    if "steps" in values and not {"num_evals", "config"} & set(values) and stored is None:
         from dcp.cli.around_training import with_evaluations_that_fit
 
         options = replace(options, settings=with_evaluations_that_fit(options.settings))
     if options.resume == AUTO and not options.seeds:
         from dcp.cli.around_training import resumed_automatically
 
-        return resumed_automatically(options, given)
+        return resumed_automatically(options, values)
     return options
 
 
-def _start(given: dict[str, Any], stored: Settings | None) -> Settings:
+def _start(values: dict[str, Any], stored: Settings | None) -> Settings:
     """Return the settings that the flags modify: a preset, a config file, the defaults, or those of a resumed run."""
-    preset, config = given.get("preset"), given.get("config")
+    preset, config = values.get("preset"), values.get("config")
     if preset is not None and config is not None:
         raise UserError("--preset and --config both say where to start: give only one of them")
     overrides: dict[str, Any] = {}
     if preset is not None:
-        env, method = (given.get(name) or (getattr(stored, name) if stored else None) for name in ("env", "method"))
+        env, method = (values.get(name) or (getattr(stored, name) if stored else None) for name in ("env", "method"))
         overrides = preset_overrides(preset, env, method)
     if config is not None:
         from dcp.files.run_folder import read_config_file
@@ -152,10 +152,10 @@ def _start(given: dict[str, Any], stored: Settings | None) -> Settings:
     return replace(stored or Settings(), **overrides)
 
 
-def _without_settings_of_replaced_parts(settings: Settings, given: dict[str, Any]) -> Settings:
+def _without_settings_of_replaced_parts(settings: Settings, values: dict[str, Any]) -> Settings:
     """Drop a config's settings for a part that a flag replaces."""
-    replaced = [kind for kind in WITH_SETTINGS if given.get(kind) not in (None, getattr(settings, kind))]
-    if given.get("method") not in (None, settings.method):
+    replaced = [kind for kind in WITH_SETTINGS if values.get(kind) not in (None, getattr(settings, kind))]
+    if values.get("method") not in (None, settings.method):
         replaced += [kind for kind in PARTS if getattr(settings, kind) is None]
     kept = {name: value for name, value in settings.component_settings.items() if name.split(".")[0] not in replaced}
     return replace(settings, component_settings=kept)

@@ -89,8 +89,8 @@ def _leave_gpus_alone() -> None:
 
 
 def _run(file: TuneFile, options: TuneOptions, runs: list[Run], runs_dir: Path, environ: dict[str, str]) -> int:
-    machine, share = free_here(options.max_runs), 1.0 if gpus() else 0.0
-    each, seeds_as = Resources(options.cores_per_run, 0, share), "vmapped" if share else "processes"
+    machine, each_gpus = free_here(options.max_runs), 1 if gpus() else 0
+    each, seeds_as = Resources(options.cores_per_run, 0, each_gpus), "vmapped" if each_gpus else "processes"
     folder = runs_dir.absolute()
     entries = [Entry(run, folder / run.path, RunStatus("new")) for run in runs]
     require_fit([machine], make_jobs(entries, folder, each, seeds_as, Path.cwd()))

@@ -146,6 +146,14 @@ class Job:
         # -P: a module in the current folder must not replace one of Python's
         return [sys.executable, "-P", "-m", "dcp.grid.worker", str(self.file), str(os.getpid())]
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """Return the environment variables of a process that Ray or SLURM starts.
+
+        XLA gets one thread per core of the run, not of the machine, because their number decides how a run rounds.
+        """
+        return {"NPROC": str(self.resources.cores)}
+
     def to_json(self) -> str:
         """Return the content of its file, which `dcp train --config` reads too."""
         job = asdict(self)

@@ -176,7 +176,7 @@ class LocalLauncher(JobQueue):
 
     def __init__(self, free: FreeResources, jobs: Sequence[Job] = (), environ: Mapping[str, str] | None = None):
         super().__init__()
-        self._free, self._planned = free, list(jobs)
+        self._free, self._planned, self._has_gpus = free, list(jobs), bool(free.gpus)
         self._environ = dict(os.environ if environ is None else environ)
         self._children: dict[str, _Child] = {}
 
@@ -213,7 +213,7 @@ class LocalLauncher(JobQueue):
         try:
             job.save()
             # In its own session: Ctrl-C goes to the grid, which passes it on.
-            variables = gpu_variables(gpus, job.resources.gpus, bool(self._free.gpus))
+            variables = gpu_variables(gpus, self._has_gpus)
             process = start_worker(job, self._environ | variables, start_new_session=True)
         except OSError as error:  # a full disk, or too many processes: this job has failed, the others continue
             self._free.give_back(job.resources, gpus)

@@ -20,7 +20,7 @@ from typing import Any
 from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError, install_hint, one_line
 from dcp.grid.jobs import Job, JobStatus, open_log
 from dcp.grid.launcher import JobQueue
-from dcp.grid.resources import FreeResources, require_fit, scheduled_variables
+from dcp.grid.resources import FreeResources, require_fit
 from dcp.grid.worker import read_report, run_job, write_report
 
 RETRIES = 5  # by Ray, of a task whose worker or node is lost; the driver retries runs that fail by themselves
@@ -160,7 +160,7 @@ def run_task(text: str, marker: str, ticket: str) -> tuple[int, str]:
             "name a --runs-dir on storage that all nodes share"
         )
     write_report(job, ticket)
-    os.environ.update(scheduled_variables(job.resources))
+    os.environ.update(job.variables)
     if job.code is not None:
         with suppress(OSError):  # the run will say what is missing
             os.chdir(job.code)  # files that its settings name are looked for there; no other task uses this worker
@@ -265,7 +265,7 @@ def free_nodes(nodes: Sequence[dict[str, Any]]) -> list[FreeResources]:
     """Return what each node of a cluster has. `nodes`: as Ray lists them."""
     alive = [node["Resources"] for node in nodes if node["Alive"]]
     return [
-        FreeResources(int(n.get("CPU", 0)), int(n.get("memory", 0)), {str(i): 1.0 for i in range(int(n.get("GPU", 0)))})
+        FreeResources(int(n.get("CPU", 0)), int(n.get("memory", 0)), [str(i) for i in range(int(n.get("GPU", 0)))])
         for n in alive
     ]
 

@@ -31,7 +31,6 @@ MB = 10**6
 PROCESS = {"none": 600 * MB, "spring": 1_800 * MB, "generalized": 1_100 * MB, "mjx": 1_600 * MB, "mujoco": 800 * MB}
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
-_ROUNDING = 1e-6  # three jobs with a third of a GPU each fit into one
 
 
 @dataclass(frozen=True)
@@ -40,36 +39,38 @@ class Resources:
 
     cores: int = 1
     memory_bytes: int = 0  # estimated by `run_memory`
-    gpus: float = 0.0  # may be a share of one
+    gpus: int = 0
 
 
 @dataclass
 class FreeResources:
-    """What is still free on this machine. `gpus`: by index, the free share of each."""
+    """What is still free on this machine. `gpus`: by index."""
 
     cores: int
     memory_bytes: int | None = None  # None: unknown, so it limits nothing
-    gpus: dict[str, float] = field(default_factory=dict)
+    gpus: list[str] = field(default_factory=list)
     jobs: int | None = None  # how many more may run at once; None: any number
 
     def take(self, needed: Resources) -> tuple[str, ...] | None:
         """Reserve what a job needs. -> the indices of its GPUs, or None if it does not fit now"""
-        if needed.cores > self.cores or (self.jobs is not None and self.jobs < 1):
+        if needed.cores > self.cores or needed.gpus > len(self.gpus) or (self.jobs is not None and self.jobs < 1):
             return None
         if self.memory_bytes is not None and needed.memory_bytes > self.memory_bytes:
             return None
-        # The fullest GPUs that still have room, so that whole ones stay free for jobs that need a whole one.
-        count, each = (int(needed.gpus), 1.0) if needed.gpus >= 1 else (int(needed.gpus > 0), needed.gpus)
-        free = sorted((left, index) for index, left in self.gpus.items() if left >= each - _ROUNDING)
-        if len(free) < count:
-            return None
-        chosen = tuple(index for _, index in free[:count])
-        self._change(needed, chosen, -1)
+        chosen = tuple(self.gpus[: needed.gpus])
+        del self.gpus[: needed.gpus]
+        self._add(needed, -1)
         return chosen
 
     def give_back(self, needed: Resources, chosen: tuple[str, ...]) -> None:
         """Free what a job has taken; `chosen`: its GPUs."""
-        self._change(needed, chosen, +1)
+        self.gpus += chosen
+        self._add(needed, +1)
+
+    def _add(self, amount: Resources, sign: int) -> None:
+        self.cores += sign * amount.cores
+        self.jobs = None if self.jobs is None else self.jobs + sign
+        self.memory_bytes = None if self.memory_bytes is None else self.memory_bytes + sign * amount.memory_bytes
 
     def count(self, needed: Resources) -> int:
         """Return how many such jobs fit at once."""
@@ -78,20 +79,11 @@ class FreeResources:
             count += 1
         return count
 
-    def _change(self, needed: Resources, chosen: tuple[str, ...], sign: int) -> None:
-        self.cores += sign * needed.cores
-        self.jobs = None if self.jobs is None else self.jobs + sign
-        self.memory_bytes = None if self.memory_bytes is None else self.memory_bytes + sign * needed.memory_bytes
-        for index in chosen:
-            self.gpus[index] += sign * min(needed.gpus, 1.0)
-
 
 def free_here(jobs: int | None = None) -> FreeResources:
     """Return what this machine has for jobs: its cores and GPUs, and nine tenths of its free memory."""
     memory = machine_memory()
-    return FreeResources(
-        cores(), None if memory is None else int(0.9 * memory), {gpu.index: 1.0 for gpu in gpus()}, jobs
-    )
+    return FreeResources(cores(), None if memory is None else int(0.9 * memory), [gpu.index for gpu in gpus()], jobs)
 
 
 def require_fit(machines: Sequence[FreeResources], jobs: Sequence["Job"]) -> None:
@@ -106,11 +98,9 @@ def require_fit(machines: Sequence[FreeResources], jobs: Sequence["Job"]) -> Non
         phrase = "there are" if len(machines) == 1 else "the largest node of the cluster has"
         if needed.cores > most:
             raise UserError(f"a run is to have {needed.cores} cores, but {phrase} {most}: lower --cores-per-run")
-        if needed.gpus > whole + _ROUNDING:
+        if needed.gpus > whole:
             install = "" if whole else f", or let JAX use NVIDIA's: {install_hint('cuda')}"
-            raise UserError(
-                f"a run is to have {needed.gpus:g} GPUs, but {phrase} {whole}: lower --gpus-per-run{install}"
-            )
+            raise UserError(f"a run is to have {needed.gpus} GPUs, but {phrase} {whole}: lower --gpus-per-run{install}")
         if needed.memory_bytes > memory:
             raise UserError(
                 f"{job.name} needs about {needed.memory_bytes / 1e9:.1f} GB, but {phrase} {memory / 1e9:.3g} GB: "
@@ -120,13 +110,12 @@ def require_fit(machines: Sequence[FreeResources], jobs: Sequence["Job"]) -> Non
 
 
 def require_gpu_memory(jobs: Sequence["Job"], gpus: Sequence[int]) -> None:
-    """Raise UserError if a job's arrays exceed its share of the smallest GPU. `gpus`: bytes of each."""
+    """Raise UserError if a job's arrays exceed its GPUs. `gpus`: bytes of each."""
     for job in jobs if gpus else ():
-        share, needed = job.resources.gpus, device_memory(job.settings, len(job.seeds))
-        available = share * min(gpus)
-        if share and needed > available:
+        needed, available = device_memory(job.settings, len(job.seeds)), job.resources.gpus * min(gpus)
+        if available and needed > available:
             raise UserError(
-                f"{job.name} needs about {needed / 1e9:.1f} GB of a GPU, but its share is {available / 1e9:.1f} GB: "
+                f"{job.name} needs about {needed / 1e9:.1f} GB of GPUs, but has {available / 1e9:.1f} GB: "
                 "raise --gpus-per-run, or use --seeds-as processes"
             )
 
@@ -183,21 +172,8 @@ def gpus() -> tuple[Gpu, ...]:
     return listed if visible is None else tuple(gpu for gpu in listed if gpu.index in visible.split(","))
 
 
-def gpu_variables(gpus: tuple[str, ...], share: float, any_gpu: bool) -> dict[str, str]:
+def gpu_variables(gpus: tuple[str, ...], any_gpu: bool) -> dict[str, str]:
     """Return the variables of a process that has these GPUs. `any_gpu`: whether the machine has one."""
-    if not gpus:
-        return {"JAX_PLATFORMS": "cpu"} if any_gpu else {}
-    return {"CUDA_VISIBLE_DEVICES": ",".join(gpus), **_memory_share(share)}
-
-
-def scheduled_variables(resources: Resources) -> dict[str, str]:
-    """Return the environment variables of a process that Ray or SLURM starts.
-
-    XLA gets one thread per core of the run, not of the machine, because their number decides how a run rounds.
-    """
-    return {"NPROC": str(resources.cores), **_memory_share(resources.gpus)}
-
-
-def _memory_share(gpus: float) -> dict[str, str]:
-    """Limit JAX's share of a GPU's memory, which is three quarters by default."""
-    return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 * gpus:.3f}"} if 0 < gpus < 1 else {}
+    if gpus:
+        return {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+    return {"JAX_PLATFORMS": "cpu"} if any_gpu else {}

@@ -21,7 +21,6 @@ from typing import Any, Literal
 from dcp.errors import EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, UserError, install_hint, one_line
 from dcp.grid.jobs import Job, JobStatus, read_json, write_json
 from dcp.grid.launcher import last_line, start_worker
-from dcp.grid.resources import scheduled_variables
 from dcp.grid.worker import read_report, write_report
 
 TIMEOUTS = 1_000  # times that a run may be requeued after its time was up
@@ -50,25 +49,18 @@ class SlurmOptions:
 class SlurmLauncher:
     def __init__(
         self,
-        jobs: Sequence[Job],
         options: SlurmOptions,
         most: int | None = None,
         cluster: Literal["slurm", "local"] = "slurm",
     ):
         """`most`: jobs of an array at once. `cluster`: "local" is submitit's own imitation, for tests."""
-        self._planned, self._options, self._most, self._cluster = list(jobs), options, most, cluster
+        self._options, self._most, self._cluster = options, most, cluster
         self._jobs: dict[str, tuple[Job, Any]] = {}  # by name, with submitit's handle on the latest attempt
         self._ended: dict[str, JobStatus] = {}
         self._silent_since: dict[str, float] = {}
 
     def require(self) -> None:
         self._submitit()
-        for job in self._planned:
-            if job.resources.gpus % 1:
-                raise UserError(
-                    f"SLURM gives whole GPUs, not {job.resources.gpus:g}: use --gpus-per-run 1, "
-                    "and --seeds-as vmapped to fill it"
-                )
         missing = [name for name in ("sbatch", "srun", "sacct", "scancel") if not shutil.which(name)]
         if self._cluster == "slurm" and missing:
             raise UserError(
@@ -142,7 +134,7 @@ class SlurmLauncher:
             "name": "dcp",
             "timeout_min": options.slurm_time,
             "cpus_per_task": needed.cores,
-            "gpus_per_node": int(needed.gpus) or None,
+            "gpus_per_node": needed.gpus or None,
             "mem_gb": math.ceil(memory / 2**30) or None,
             "slurm_partition": options.slurm_partition,
             "slurm_constraint": options.slurm_constraint,
@@ -246,7 +238,7 @@ def _run_worker(job: Job) -> tuple[int, bool]:
 
     for number in (*ENDS, *REQUEUES):
         signal.signal(number, pass_on)
-    child = start_worker(job, os.environ | scheduled_variables(job.resources), preexec_fn=_ignore_signals)
+    child = start_worker(job, os.environ | job.variables, preexec_fn=_ignore_signals)
     if signals:
         child.send_signal(signal.SIGINT)
     code = child.wait()

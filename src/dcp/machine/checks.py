@@ -60,9 +60,9 @@ def violations(settings: Settings, *, memory: bool = True) -> list[str]:
     problems = [*broken, *names, *settings.violations(), *_device_violations(settings, envs[0].spec)]
     problems += [] if names else _agent_violations(settings, envs[0].spec)
     if settings.pool_seed is not None and not names:
-        from dcp.methods import pool_seed
+        from dcp.methods.pool_seed import seed_violations
 
-        problems += pool_seed.violations(settings, envs[0].spec)
+        problems += seed_violations(settings, envs[0].spec)
     return problems or (memory_violations(settings, envs[0].spec) if memory else [])
 
 

@@ -31,7 +31,8 @@ class Programs:
 
     def __init__(self, algorithm: Algorithm, donate: bool = True):
         self.algorithm = on_devices(algorithm)
-        self.jitted = _jitted(self.algorithm, donate)
+        own = self.algorithm
+        self.jitted = _shared(same_program(own), donate) if may_share(own) else _Jitted(own, donate)
         self.split = self.jitted.split
 
     def init(self) -> RunState:
@@ -156,12 +157,7 @@ def on_devices(algorithm: Algorithm) -> Algorithm:
     return algorithm if config == algorithm.config else replace(algorithm, config=config)
 
 
-def _jitted(algorithm: Algorithm, donate: bool) -> _Jitted:
-    """Share programs between runs that differ only in seed or budget: five seeds in one process are compiled once."""
-    return _shared(same_program(algorithm), donate) if may_share(algorithm) else _Jitted(algorithm, donate)
-
-
-_shared = lru_cache(maxsize=4)(_Jitted)  # equal algorithms are one
+_shared = lru_cache(maxsize=4)(_Jitted)  # runs that differ only in seed or budget: five seeds are compiled once
 
 
 def may_share(algorithm: Algorithm) -> bool:

@@ -61,14 +61,9 @@ def keep(run: RunState, places: Sequence[int]) -> RunState:
 
 
 @jax.jit
-def _one_of(run: RunState, place: Array) -> RunState:
-    """Return one seed's run. The place is traced, because a static one would compile once per seed."""
-    return _map(lambda x: jax.lax.dynamic_index_in_dim(x, place, keepdims=False), run)
-
-
-@jax.jit
-def _part_of(tree: Any, place: Array) -> Any:
-    return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, place, keepdims=False), tree)
+def _one_of(tree: Any, place: Array) -> Any:
+    """Return one seed's part. The place is traced, because a static one would compile once per seed."""
+    return _map(lambda x: jax.lax.dynamic_index_in_dim(x, place, keepdims=False), tree)
 
 
 class SeedPrograms:
@@ -86,9 +81,9 @@ class SeedPrograms:
         """Return the programs for this many seeds, over as many devices as divide them evenly."""
         over = devices_for(count)
         devices = tuple(jax.local_devices()[:over]) if over > 1 else ()
-        if not may_share(self.algorithm):
-            return _Jitted(self.algorithm, self._donate, self._learner, devices)
-        return _shared(same_program(self.algorithm), self._donate, self._learner, devices)
+        form = (self._donate, self._learner, devices)
+        own = self.algorithm
+        return _shared(same_program(own), *form) if may_share(own) else _Jitted(own, *form)
 
     def shapes(self) -> RunState:
         """Return the shapes of one seed's run."""
@@ -137,7 +132,7 @@ class SeedPrograms:
         return _one_of(run, place)  # pyright: ignore[reportArgumentType]
 
     def learner_of(self, run: RunState, place: int) -> LearnerState:
-        return _part_of(run.learner, place)  # pyright: ignore[reportArgumentType]
+        return _one_of(run.learner, place)  # pyright: ignore[reportArgumentType]
 
 
 class _Jitted:

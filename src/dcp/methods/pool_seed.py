@@ -60,15 +60,15 @@ def read_seeds(config: Config, spec: EnvSpec) -> Seeds:
     slots = seeded_slots(config.pool_size, config.pool_seed_fraction or 0.0)
     critic = None
     if config.pool_seed_in_critic and file.states is not None:
-        critic = file.states[np.unique(spread(len(file.states), slots))]
-    return Seeds(file.goals[spread(len(file.goals), slots)], critic, file.sha256)
+        critic = file.states[np.unique(row_of_each_slot(len(file.states), slots))]
+    return Seeds(file.goals[row_of_each_slot(len(file.goals), slots)], critic, file.sha256)
 
 
 def seeded_slots(pool_size: int, fraction: float) -> int:
     return round(fraction * pool_size)
 
 
-def spread(rows: int, slots: int) -> np.ndarray:
+def row_of_each_slot(rows: int, slots: int) -> np.ndarray:
     """Return the row of each slot [slots], spread evenly over the file: two rows' counts differ by at most one."""
     return np.arange(slots) * rows // slots
 
@@ -117,38 +117,31 @@ def _from_csv(path: str, content: bytes, spec: EnvSpec) -> tuple[np.ndarray, boo
         lines = [line for line in csv.reader(io.StringIO(content.decode("utf-8-sig"))) if line]
     except (ValueError, csv.Error) as error:
         raise UserError(f"pool_seed {shown(path)} cannot be read ({type(error).__name__}): give {FORMS}") from error
-    lines = lines[1 if lines and not _is_numbers(lines[0]) else 0 :]
-    for line in lines:
-        if not _is_numbers(line):
-            text = shown(",".join(line))
-            raise UserError(f"pool_seed {shown(path)} cannot be read: {text} is not a line of numbers; give {FORMS}")
     rows = [_numbers(line) for line in lines]
-    widths = {len(row) for row in rows} or {spec.state_size}
+    for place, row in enumerate(rows[1:], 1):
+        if row is None:
+            text = shown(",".join(lines[place]))
+            raise UserError(f"pool_seed {shown(path)} cannot be read: {text} is not a line of numbers; give {FORMS}")
+    numbers = [row for row in rows if row is not None]  # all but a header
+    widths = {len(row) for row in numbers} or {spec.state_size}
     if len(widths) > 1 or not widths <= {spec.state_size, spec.goal_size}:
         raise UserError(
-            f"pool_seed {shown(path)} has {_and(sorted(widths))} columns: {spec.name} needs {spec.state_size} "
-            f"for states or {spec.goal_size} for goals"
+            f"pool_seed {shown(path)} has {' and '.join(map(str, sorted(widths)[:4]))} columns: {spec.name} needs "
+            f"{spec.state_size} for states or {spec.goal_size} for goals"
         )
     width = widths.pop()
-    return np.asarray(rows, np.float64).reshape(-1, width), width == spec.state_size
+    return np.asarray(numbers, np.float64).reshape(-1, width), width == spec.state_size
 
 
-def _numbers(line: list[str]) -> list[float]:
-    return [float(cell) for cell in line]
-
-
-def _is_numbers(line: list[str]) -> bool:
+def _numbers(line: list[str]) -> list[float] | None:
+    """Return a line's numbers; None for a line of text."""
     try:
-        return bool(_numbers(line))
+        return [float(cell) for cell in line]
     except ValueError:
-        return False
+        return None
 
 
-def _and(widths: list[int]) -> str:
-    return " and ".join(str(width) for width in widths[:4])
-
-
-def violations(settings: Settings, spec: EnvSpec) -> list[str]:
+def seed_violations(settings: Settings, spec: EnvSpec) -> list[str]:
     """Return in one sentence why a run cannot use its file, if it cannot."""
     assert settings.pool_seed is not None
     if not make_part("command", settings).has_pool:

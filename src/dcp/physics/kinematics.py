@@ -237,8 +237,8 @@ def _array(values: np.ndarray) -> Array:
 def _rows(tree: Any, rows: np.ndarray) -> Any:
     """Return rows of each leaf: a slice where they are in sequence, because XLA gathers more slowly."""
     first, last = int(rows[0]), int(rows[-1])
-    wanted = slice(first, last + 1) if np.array_equal(rows, np.arange(first, last + 1)) else rows
-    return jax.tree.map(lambda leaf: leaf[wanted], tree)
+    selection = slice(first, last + 1) if np.array_equal(rows, np.arange(first, last + 1)) else rows
+    return jax.tree.map(lambda leaf: leaf[selection], tree)
 
 
 def _joined(parts: Any, orders: list[np.ndarray]) -> Any:

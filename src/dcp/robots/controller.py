@@ -96,6 +96,7 @@ class Controller:
         self._sizes = {STATE: _size("state_size", state_size, policy), GOAL: _size("goal_size", goal_size, policy)}
         self.settle = _positive("settle", settle, or_zero=True)
         self._goal_dims = _goal_dims(policy) if self.settle else []
+        self.settling = False  # whether the last command shrank because the goal was near
         self._clock = clock or Clock()
         hold = _positive("hold_seconds", hold_seconds, or_zero=True)
         self._gate = Gate(
@@ -234,6 +235,7 @@ class Controller:
         command = step.action
         if self.settle:
             away = float(np.linalg.norm(np.take(step.state, self._goal_dims) - step.goal))
+            self.settling = away < self.settle
             command = command * min(1.0, away / self.settle)
         allowed, step.clipped, step.rate_limited = self.limits.apply(command, self._gate.last)
         step.policy = self._clock.now() - decided
@@ -330,12 +332,12 @@ def _require_callable(name: str, function: Any) -> None:
         raise UserError(f"{name} is a {type(function).__name__}, which cannot be called: it is used as {how}{hint}")
 
 
-def _size(name: str, given: int | None, policy: Any) -> int | None:
+def _size(name: str, size: int | None, policy: Any) -> int | None:
     """Return the given size, else the policy's: an exported policy has sizes, one from dcp.load_policy has a spec."""
-    if given is not None:
-        return _count(name, given, 1)
-    size = getattr(policy, name, getattr(getattr(policy, "spec", None), name, None))
-    return size if isinstance(size, int) else None
+    if size is not None:
+        return _count(name, size, 1)
+    own = getattr(policy, name, getattr(getattr(policy, "spec", None), name, None))
+    return own if isinstance(own, int) else None
 
 
 def _goal_dims(policy: Any) -> list[int]:

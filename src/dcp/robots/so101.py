@@ -120,16 +120,23 @@ def tool_pose(q: Any, xp: Any = np) -> tuple[Any, Any]:
 
     `xp`: NumPy, or jax.numpy for a simulation.
     """
+    place, turn, _, _ = _gripper(q, xp)
+    return place + turn @ xp.asarray(TOOL[0]), turn @ xp.asarray(_TOOL_TURN)
+
+
+def _gripper(q: Any, xp: Any) -> tuple[Any, Any, list[Any], list[Any]]:
+    """Return the gripper's place and rotation, and the place and axis of each of the five joints on the way to it."""
     shape = q.shape[:-1]
     place, turn = xp.zeros((*shape, 3)), xp.broadcast_to(xp.eye(3), (*shape, 3, 3))
-    joint = 0
+    pivots, axes = [], []
     for link, fixed in zip(CHAIN, _TURNS, strict=True):
         place = place + turn @ xp.asarray(link.pos)
         turn = turn @ xp.asarray(fixed)
         if link.joint is not None:
-            turn = turn @ _about_z(q[..., joint], xp)
-            joint += 1
-    return place + turn @ xp.asarray(TOOL[0]), turn @ xp.asarray(_TOOL_TURN)
+            pivots.append(place)
+            axes.append(turn[..., 2])
+            turn = turn @ _about_z(q[..., len(axes) - 1], xp)
+    return place, turn, pivots, axes
 
 
 def _about_z(angle: Any, xp: Any) -> Any:
@@ -168,16 +175,7 @@ TOOL_SIZES = {2: 5, 4: 6}  # numbers of an action that displaces the tool point 
 
 def tool_jacobian(q: Any, xp: Any = np) -> tuple[Any, Any, Any]:
     """Return the tool point [..., 3], its axis [..., 3], and how both change with five joints: [..., 6, 5]."""
-    shape = q.shape[:-1]
-    place, turn = xp.zeros((*shape, 3)), xp.broadcast_to(xp.eye(3), (*shape, 3, 3))
-    pivots, axes = [], []
-    for link, fixed in zip(CHAIN, _TURNS, strict=True):
-        place = place + turn @ xp.asarray(link.pos)
-        turn = turn @ xp.asarray(fixed)
-        if link.joint is not None:
-            pivots.append(place)
-            axes.append(turn[..., 2])
-            turn = turn @ _about_z(q[..., len(axes) - 1], xp)
+    place, turn, pivots, axes = _gripper(q, xp)
     tool, axis = place + turn @ xp.asarray(TOOL[0]), (turn @ xp.asarray(_TOOL_TURN))[..., 2]
     moves = [xp.cross(about, tool - pivot) for pivot, about in zip(pivots, axes, strict=True)]
     turns = [xp.cross(about, axis) for about in axes]

@@ -119,7 +119,7 @@ class So101Arm:
         goal_size: int = 3,
         units: Units = "degrees",
         control: str = "joints",  # what the policy was trained to move: joints, or tool
-        accumulate: bool = False,  # a target continues from the last target instead of the last reading
+        accumulate: Callable[[], bool] = lambda: False,  # whether a target continues from the last target
         speed: float = 1.0,  # the share of MAX_CHANGE per step where the action has no bound: see send_action
         clock: Callable[[], float] = time.monotonic,
     ):
@@ -177,12 +177,13 @@ class So101Arm:
         return Reading(np.concatenate([pose[: self.moved], speeds, place, extra]), now)
 
     def send_action(self, action: np.ndarray) -> None:
-        """Send targets that change the last pose as the action [A] in [-1, 1] asks; the last target, if they
+        """Send targets that change the last pose as the action [A] in [-1, 1] asks; the last target, where they
         `accumulate`.
 
         If readings are late by k steps, targets that follow them repeat the poses of k steps ago for ever, however
-        small the action. Targets that accumulate do not. Either is at most MAX_CHANGE from the last reading, and a zero
-        action holds that reading. If the policy does not move the jaws, any other action closes them further, by at
+        small the action. Targets that accumulate do not; but far from the goal an arm can stand still with them where
+        the policy's actions cancel out. Either is at most MAX_CHANGE from the last reading, and a zero action holds
+        that reading. If the policy does not move the jaws, any other action closes them further, by at
         most `speed`, which also bounds how fast an action of the tool turns it to point down.
         """
         if self._pose is None:
@@ -196,7 +197,7 @@ class So101Arm:
             most = so101.MAX_CHANGE * self.speed if np.any(action) else 0.0  # they stay as they are in a hold
             change[5] = np.clip(CLOSED - self._pose[5], -most, most)
         base = self._pose
-        if self.accumulate and self.sent is not None and np.any(action):
+        if self.sent is not None and np.any(action) and self.accumulate():
             base = np.append(self.sent[: self.moved], self._pose[self.moved :])
         nearest, farthest = self._pose - so101.MAX_CHANGE, self._pose + so101.MAX_CHANGE
         target = np.clip(np.clip(base + change, nearest, farthest), so101.LOW, so101.HIGH)

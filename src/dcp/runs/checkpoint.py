@@ -74,7 +74,7 @@ class Saver:
             "schema_version": CHECKPOINT_SCHEMA_VERSION,
             "env_steps": host.unrolls * self._config.env_steps_per_unroll,
             **asdict(host),
-            "arrays": {name: describe(array) for name, array in arrays.items()},
+            "arrays": {name: type_and_shape(array) for name, array in arrays.items()},
             "config": asdict(self._config),
             "versions": versions(),
             "machine": machine(),
@@ -210,7 +210,7 @@ def stored_arrays(run: RunState) -> dict[str, Any]:
     return {name: leaf for name, leaf in named_arrays(run).items() if leaf.size}
 
 
-def describe(leaf: Any) -> str:
+def type_and_shape(leaf: Any) -> str:
     """Return a leaf's type and shape as text: float32[512,29]."""
     if _is_key(leaf):
         leaf = jax.eval_shape(jax.random.key_data, leaf)

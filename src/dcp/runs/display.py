@@ -270,6 +270,6 @@ def make_display(kind: DisplayKind, config: Config, folder: Path | None, several
         return Display()
     if kind == "plain":
         return Plain(config, folder, several)
-    from dcp.runs.terminal import Panel
+    from dcp.runs.terminal import LivePanel
 
-    return Panel(config, folder, several)
+    return LivePanel(config, folder, several)

@@ -33,12 +33,12 @@ from dcp.runs.checkpoint import (
     SUMS_FILE,
     DamagedError,
     checkpoints,
-    describe,
     machine,
     remove_checkpoint,
     remove_drafts,
     stored_arrays,
     sums,
+    type_and_shape,
     versions,
 )
 from dcp.runs.folder import LOCK_FILE, RunFolder, open_lock
@@ -304,7 +304,7 @@ def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, HostSt
     """
     verify(path)
     record = _record_of_this_run(path, read_record(path), config)
-    expected = {name: describe(leaf) for name, leaf in stored_arrays(shapes).items()}
+    expected = {name: type_and_shape(leaf) for name, leaf in stored_arrays(shapes).items()}
     for name in sorted(expected.keys() | record["arrays"].keys()):
         if expected.get(name) != record["arrays"].get(name):
             raise UserError(
@@ -312,7 +312,7 @@ def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, HostSt
                 f"{expected.get(name)}: continue the run with the dcp that began it ({record['versions'].get('dcp')})"
             )
     arrays = read_arrays(path, expected)
-    if {name: describe(array) for name, array in arrays.items()} != expected:
+    if {name: type_and_shape(array) for name, array in arrays.items()} != expected:
         raise UserError(f"{path} holds other arrays than its {RECORD_FILE} says: use a checkpoint that dcp wrote")
     if "unrolls" in arrays and int(arrays["unrolls"]) != record["unrolls"]:
         raise UserError(
@@ -380,7 +380,7 @@ def _require_planned(host: HostState, run: RunFolder, points: list[int]) -> None
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
-def explained(error: BaseException, folder: RunFolder) -> str | None:
+def why_it_ended(error: BaseException, folder: RunFolder) -> str | None:
     """Return a sentence why a run ended if neither its user nor a bug ended it, else None."""
     last = folder.saver.last  # environment steps at the newest checkpoint
     rest = f"the checkpoint at {last:,} steps is kept" if last is not None else "there was no checkpoint yet"

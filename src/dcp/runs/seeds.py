@@ -31,7 +31,7 @@ from dcp.runs.display import Display, DisplayKind, Progress, make_display
 from dcp.runs.folder import RunFolder, claim, holds_run
 from dcp.runs.replaced_run import discard
 from dcp.runs.resuming import reopen
-from dcp.runs.run_status import budget_to_resume_with, explained, load_latest, read_plan
+from dcp.runs.run_status import budget_to_resume_with, load_latest, read_plan, why_it_ended
 from dcp.runs.stopping import Interrupted, StopRequest
 from dcp.runs.tracking import require
 
@@ -327,14 +327,14 @@ class _SeedsSession:
 
     def _drop(self, seed: _Seed, error: NotFiniteError, others_continue: bool) -> None:
         seed.folder.saver.close()  # completes a write in progress
-        fault = explained(error, seed.folder)
+        fault = why_it_ended(error, seed.folder)
         self.faults.append(f"seed {seed.config.seed}: {fault}")
         self._dropped.append(seed)
         self.display.note(f"{self.faults[-1]}{'. The others continue.' if others_continue else ''}")
 
     def _on_early_exit(self, error: BaseException) -> BaseException:
         """Return what to raise after the runs ended early, and remove folders that hold no result."""
-        reasons = (explained(error, seed.folder) for seed in self.seeds)
+        reasons = (why_it_ended(error, seed.folder) for seed in self.seeds)
         fault = next((reason for reason in reasons if reason), None)
         stops = [
             Interrupted(seed.folder.path, len(seed.folder.rows), seed.folder.saver.last)

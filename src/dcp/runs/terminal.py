@@ -17,7 +17,7 @@ from dcp.runs.display import COLUMNS, STOPPING, PacedDisplay, Progress
 COMPILING = "compiling (once: the next run of this kind finds it on disk)"
 
 
-class Panel(PacedDisplay):
+class LivePanel(PacedDisplay):
     """Draw a panel on a terminal: one bar for all seeds and one line per seed, updated on every event."""
 
     def __init__(self, config: Config, folder: Path | None, several: bool = False, console: Console | None = None):

@@ -213,9 +213,9 @@ class FolderSession(_Session):
             with closing(folder):
                 yield
         except BaseException as error:
-            from dcp.runs.run_status import explained
+            from dcp.runs.run_status import why_it_ended
 
-            reason = explained(error, folder)
+            reason = why_it_ended(error, folder)
             folder.leave()
             if isinstance(error, KeyboardInterrupt):
                 raise Interrupted(folder.path, len(folder.rows), folder.saver.last) from None
