@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from dcp.actor import ChunkState, next_chunk_action
 from dcp.config import PARTS, Config, fields_where
-from dcp.envs.base import Environment, Episodes, EpisodeState
+from dcp.envs.base import Environment, Episodes, EpisodeState, is_exact
 from dcp.envs.mazes import share_of_cells_visited
 from dcp.envs.registry import env_of
 from dcp.errors import UserError
@@ -28,8 +28,10 @@ from dcp.replay import (
     moves,
     reads_falls,
     relabel,
+    sample_stretches,
     sample_windows,
     shuffled_batches,
+    with_data,
     with_more_of,
 )
 from dcp.types import Array, Batch, Metrics, Transition
@@ -66,6 +68,13 @@ class Draws(NamedTuple):
     seed_states: Array | None  # [updates, M, S]: seeds of the pool that enter the critic's batch
 
 
+class Mixed(NamedTuple):
+    """Hold windows of a run's own experience and of its data."""
+
+    own: Transition  # [T, N, ...]
+    data: Transition  # [T, M, ...]
+
+
 class Parts(Protocol):
     """Declare an iteration's parts: pure functions (`Algorithm`) or compiled ones (`machine.programs.Programs`)."""
 
@@ -73,11 +82,28 @@ class Parts(Protocol):
         self, params: LearnerParams, acting: ActingState, replay: ReplayState, key: Array
     ) -> tuple[ActingState, ReplayState, Metrics]: ...
 
-    def windows(self, replay: ReplayState, key: Array) -> Transition: ...
+    def windows(self, replay: ReplayState, key: Array) -> Transition | Mixed: ...
 
     def learn(
-        self, learner: LearnerState, windows: Transition, key_future: Array, key_shuffle: Array, key_update: Array, /
+        self,
+        learner: LearnerState,
+        windows: Transition | Mixed,
+        key_future: Array,
+        key_shuffle: Array,
+        key_update: Array,
+        /,
     ) -> tuple[LearnerState, Metrics]: ...
+
+
+def restarted(run: RunState) -> RunState:
+    """Return the run with every episode begun again, for simulations that its arrays do not hold."""
+    episodes = run.acting.episodes
+    ids = episodes.episode_id + 1
+    episodes = episodes._replace(env=episodes.first, steps=jnp.zeros_like(episodes.steps), episode_id=ids)
+    acting = run.acting._replace(episodes=episodes)
+    if acting.plan:
+        acting = acting._replace(plan=acting.plan._replace(step=jnp.zeros_like(acting.plan.step)))
+    return run._replace(acting=acting)
 
 
 def prefill(parts: Parts, run: RunState) -> RunState:
@@ -122,9 +148,13 @@ class Algorithm:
             config, agent = _with_agent(config, agent, env)
         if config.pool_seed is not None:  # the bits hold for one seed file
             config = replace(config, pool_seed_sha256=_seed_file(config, env).sha256)
+        if config.data is not None:
+            config = replace(config, data_sha256=_data_file(config, env).sha256)
         eval_env = self.eval_env
         if eval_env is None:
             eval_env = env if config.eval_env == config.env else env_of(config, config.eval_env)
+        if eval_env is env and not is_exact(env):
+            eval_env = env.for_evaluation()  # pyright: ignore[reportAttributeAccessIssue]
         values = {"env": env, "config": config, "eval_env": eval_env, "agent": agent or make_agent(config, env.spec)}
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -150,6 +180,16 @@ class Algorithm:
     def seeds(self) -> Any:
         """Return the states of the file `pool_seed`, for the pool and the critic; None without one."""
         return None if self.config.pool_seed is None else _seed_file(self.config, self.env)
+
+    @cached_property
+    def data(self) -> Transition | None:
+        """Return the file `data` as a stream of rows [R, ...], which nothing overwrites; None without one."""
+        if self.config.data is None:
+            return None
+        from dcp.files.experience import at_least
+
+        rows = at_least(_data_file(self.config, self.env).rows, self.config.window or 0)
+        return rows if self.stores_falls else rows._replace(fell=None)
 
     @property
     def deployment(self) -> "Deployment":
@@ -266,21 +306,39 @@ class Algorithm:
             plan = plan._replace(step=jnp.where(ended, 0, plan.step))  # a new episode begins with a new chunk
         return ActingState(after, command, plan), (row, metrics)
 
-    def windows(self, replay: ReplayState, key: Array) -> Transition:
-        """Return a fresh window of each environment's rows, [T, N, ...]"""
-        assert self.config.window is not None
-        return sample_windows(replay, self.config.window, key)
+    def windows(self, replay: ReplayState, key: Array) -> Transition | Mixed:
+        """Return a fresh window of each environment's rows, [T, N, ...], and as many of the data as batches need."""
+        return self.windows_of(replay, self.data, key)
+
+    def windows_of(self, replay: ReplayState, data: Transition | None, key: Array) -> Transition | Mixed:
+        """Do the same with the data as an argument, so that a compiled program does not hold them."""
+        config = self.config
+        assert config.window is not None
+        own = sample_windows(replay, config.window, key)
+        if data is None:
+            return own
+        number = -(-config.num_data_pairs * config.num_envs // config.batch_size)
+        return Mixed(own, sample_stretches(data, number, config.window, jax.random.fold_in(key, 1)))
 
     def learn(
-        self, learner: LearnerState, windows: Transition, key_future: Array, key_shuffle: Array, key_update: Array
+        self,
+        learner: LearnerState,
+        windows: Transition | Mixed,
+        key_future: Array,
+        key_shuffle: Array,
+        key_update: Array,
     ) -> tuple[LearnerState, Metrics]:
         """Pass over the windows' pairs in shuffled batches, all or `updates_per_iteration`; return mean metrics."""
-        learner = self.learner.observed(learner, windows.state)
+        mixed = isinstance(windows, Mixed)
+        seen = jnp.concatenate([part.state for part in windows], axis=1) if mixed else windows.state
+        learner = self.learner.observed(learner, seen)
         pairs, order = self.pairs(windows, key_future, key_shuffle)
         return self.updates(learner, pairs, self.draws(order, key_update))
 
-    def pairs(self, windows: Transition, key_future: Array, key_shuffle: Array) -> tuple[Batch, Array]:
+    def pairs(self, windows: Transition | Mixed, key_future: Array, key_shuffle: Array) -> tuple[Batch, Array]:
         """Return every pair of the windows, with its hindsight goal, and the shuffled order of their batches"""
+        if isinstance(windows, Mixed):
+            return self._mixed_pairs(windows, key_future, key_shuffle)
         config, fields = self.config, self.learner.needs
         hindsight = goals_of(self.agent)
         spec, chunk = self.env.spec, config.action_chunk
@@ -290,6 +348,14 @@ class Algorithm:
         if share := hindsight.moving_share:
             order = with_more_of(moves(windows, spec), order, share, jax.random.fold_in(key_shuffle, 1))
         return pairs, order
+
+    def _mixed_pairs(self, windows: Mixed, key_future: Array, key_shuffle: Array) -> tuple[Batch, Array]:
+        """Return the run's own pairs and then those of the data, with an order that has the share in each batch."""
+        pairs, order = self.pairs(windows.own, key_future, key_shuffle)
+        more, _ = self.pairs(windows.data, jax.random.fold_in(key_future, 1), key_shuffle)
+        counts = len(pairs.state), len(more.state)
+        order = with_data(order, *counts, self.config.num_data_pairs, jax.random.fold_in(key_shuffle, 2))
+        return jax.tree.map(lambda own, data: jnp.concatenate([own, data]), pairs, more), order
 
     def draws(self, order: Array, key: Array) -> Draws:
         """Draw what each update sees besides the pairs. order [updates, B]"""
@@ -330,6 +396,13 @@ def _seed_file(config: Config, env: Environment) -> Any:
     from dcp.methods.pool_seed import read_seeds
 
     return read_seeds(config, env.spec)
+
+
+def _data_file(config: Config, env: Environment) -> Any:
+    from dcp.files.experience import read_experience
+
+    assert config.data is not None
+    return read_experience(config.data, env.spec)
 
 
 def make_algorithm(config: Config) -> Algorithm:

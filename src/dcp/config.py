@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from dcp.errors import UserError, shown
-from dcp.named_code import is_code
+from dcp.named_code import GYM, is_code, is_gym_id
 
 SCHEMA_VERSION = 2  # of config.json: 2 has earlier_budgets
 Physics = Literal["brax", "mujoco"]
@@ -20,6 +20,7 @@ PHYSICS: tuple[str, ...] = get_args(Physics)
 Control = Literal["joints", "tool"]
 CONTROLS: tuple[str, ...] = get_args(Control)
 RENAMED_ENVS = {"ant_ball": "ant_soccer"}  # JaxGCRL's name -> ours
+DATA_SHARE = 0.5  # of each batch, if data are given without a share
 SEED_FRACTION = 0.25  # of the pool, if seeds are given without a fraction
 
 
@@ -54,7 +55,7 @@ class Settings:
 
     # What to train
     env: str = setting("point_u_maze", code=True, of_env=True)
-    """An environment's name (`dcp envs`), or your own as module:factory."""
+    """An environment's name (`dcp envs`), your own as module:factory, or gym:ID for one that Gymnasium knows."""
     method: str = setting("dcp", code=True)
     """A row of the table of methods (`dcp methods`)."""
     seed: int = setting(0, at_least=0, at_most=2**32 - 1, compared=False)
@@ -105,6 +106,12 @@ class Settings:
     """The seeds also in the critic's data, as bodies at rest: that share of each batch (a pool is never in InfoNCE)."""
     pool_seed_sha256: str | None = setting(None, run_decides=True)
     """The seed file's hash: a file that changed is refused. Default: the file's own, written into config.json."""
+    data: str | None = None
+    """Experience of others mixed into every batch: OGBench's NPZ, or a Minari data set such as `dcp record` makes."""
+    data_share: float | None = setting(None, above=0.0, at_most=1.0, run_decides=True)
+    """Share of each batch that comes from the data. Default: half, with data."""
+    data_sha256: str | None = setting(None, run_decides=True)
+    """The data's hash: data that changed are refused. Default: their own, written into config.json."""
 
     # The loop
     num_envs: int = setting(512, at_least=1)
@@ -192,6 +199,7 @@ class Settings:
             window=_default(self.window, length),
             pool_refresh_steps=_default(self.pool_refresh_steps, length),
             pool_seed_fraction=_default(self.pool_seed_fraction, None if self.pool_seed is None else SEED_FRACTION),
+            data_share=_default(self.data_share, None if self.data is None else DATA_SHARE),
         )
 
     @property
@@ -218,6 +226,11 @@ class Settings:
         return self.num_envs * ((self.window or 1) - 1) // self.batch_size
 
     @property
+    def num_data_pairs(self) -> int:
+        """Return how many pairs of each batch come from the data."""
+        return 0 if self.data is None else round(_default(self.data_share, DATA_SHARE) * self.batch_size)
+
+    @property
     def num_updates(self) -> int:
         """Return updates of one iteration."""
         return self.num_batches if self.updates_per_iteration is None else self.updates_per_iteration
@@ -229,7 +242,8 @@ class Settings:
         own += [self.network] * (self.network != "mlp")
         own += [_named(values) for kind in PARTS if is_code(getattr(self, kind)) and (values := self.settings_of(kind))]
         method = "-".join(map(str, [self.method, *own])).replace(":", ".")
-        return f"{self.env.replace(':', '.')}/{method}/seed_{self.seed}"
+        env = self.env.replace(":", ".").replace("/", ".")  # an id of Gymnasium may have a namespace
+        return f"{env}/{method}/seed_{self.seed}"
 
     @property
     def code(self) -> dict[str, str]:
@@ -389,6 +403,12 @@ def type_violations(s: Settings) -> list[str]:
             problems.append(f"{name} must fit a 32-bit float, not {shown(value)}: use at most 3.4e38")
         elif type(value) is int and not -(2**63) <= value < 2**63:
             problems.append(f"{name} must fit 64 bits, not {shown(value)}: use a number below 2**63")
+        elif name in ("env", "eval_env") and str(value).startswith(GYM):
+            if not is_gym_id(value):
+                problems.append(
+                    f"{name} is {shown(value)}: write gym:ID with the id alone, and name the module that registers it "
+                    "by --import"
+                )
         elif name in ("env", "eval_env") and ":" in str(value) and not is_code(value):
             problems.append(f"{name} is {shown(value)}: use a name of `dcp envs`, or your own as module:factory")
     return problems
@@ -458,6 +478,11 @@ def _cross_violations(s: Settings) -> list[str]:
             f"num_candidates {s.num_candidates} exceeds pool_size {s.pool_size}: lower the one or raise the other"
         )
     problems += _seed_violations(s)
+    if s.data is None:
+        idle = [name for name in ("data_share", "data_sha256") if getattr(s, name) is not None]
+        problems += [f"{name} is about data, and there are none: name a file as data, or leave it out" for name in idle]
+    elif s.num_data_pairs < 1 <= s.batch_size and (s.data_share or DATA_SHARE) > 0.0:
+        problems.append(f"data_share {s.data_share} of batch_size {s.batch_size} is below one pair: raise one of them")
     if 2 <= s.replay_rows < s.min_replay_rows:
         problems.append(f"min_replay_rows {s.min_replay_rows} exceeds replay_rows {s.replay_rows}: raise replay_rows")
     if s.unroll_length > s.replay_rows >= 2:

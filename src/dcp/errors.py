@@ -14,6 +14,16 @@ class RunError(RuntimeError):
     """A run could not continue, through no mistake of its user: what happened and what was kept. Exit code 1."""
 
 
+class WorkerError(RunError):
+    """A process that steps an environment failed."""
+
+
+def worker_error_in(error: BaseException) -> WorkerError | None:
+    """Return the `WorkerError` that ended a compiled program: JAX passes it on as the last line of its own error."""
+    _, mark, sentence = str(error).rpartition(f"{WorkerError.__name__}: ")
+    return WorkerError(sentence.strip()) if mark else None
+
+
 PACKAGE = "dcp-rl"  # the distribution's name. No package index has it yet, and `dcp` there is another project.
 
 

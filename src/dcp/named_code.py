@@ -18,6 +18,7 @@ from typing import Any
 
 from dcp.errors import PACKAGE, UserError, shown
 
+GYM = "gym:"  # before the id of an environment that Gymnasium knows; such a name is no code: nothing is imported for it
 IMPORTS = "DCP_IMPORT"  # in the environment: the modules, by comma, that the processes of a command import too
 _folder: Path | None = None  # where a command also looks for the module
 _allowed: frozenset[str] | None = None  # what the user of a command has typed; None: Python code names what it wants
@@ -29,10 +30,15 @@ class NotAllowedError(UserError):
 
 def is_code(name: Any) -> bool:
     """Tell whether a name is `module:name`, which is code outside the package."""
-    if not isinstance(name, str) or name.count(":") != 1:
+    if not isinstance(name, str) or name.count(":") != 1 or name.startswith(GYM):
         return False
     module, attribute = name.split(":")
     return all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
+
+
+def is_gym_id(name: Any) -> bool:
+    """Tell whether a name is `gym:ID`, without a module in the id, which Gymnasium would import."""
+    return isinstance(name, str) and re.fullmatch(r"gym:([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]+", name) is not None
 
 
 def code_in(tree: Any) -> list[str]:
@@ -176,7 +182,7 @@ def _libraries() -> frozenset[str]:
 
 def _import_module(name: str) -> None:
     try:
-        with _on_path(_folder):
+        with on_path(_folder):
             importlib.import_module(name)
     except (Exception, SystemExit) as error:  # a user's module may fail in any way
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
@@ -196,12 +202,18 @@ def import_named(name: str) -> Any:
         raise NotAllowedError(
             f"{shown(name)} is code that you have not named: if you trust it, give --import {module_name[:100]}"
         )
-    with _on_path(_folder):
+    with on_path(_folder):
         return getattr(importlib.import_module(module_name), attribute)
 
 
+def import_folder() -> Path | None:
+    """Return the folder where a command also looks for the user's modules."""
+    return _folder
+
+
 @contextmanager
-def _on_path(folder: Path | None) -> Iterator[None]:
+def on_path(folder: Path | None) -> Iterator[None]:
+    """Within this context, a module that is not installed may lie in this folder."""
     if folder is None:
         yield
         return

@@ -73,6 +73,13 @@ def sample_windows(state: ReplayState, length: int, key: Array) -> Any:
     return jax.tree.map(lambda rows: take(rows, at), state.rows)
 
 
+def sample_stretches(rows: Any, number: int, length: int, key: Array) -> Any:
+    """Draw stretches of consecutive rows from a stream [R, ...], all starts alike: [length, number, ...]"""
+    start = jax.random.randint(key, (number,), 0, _length(rows, 0) - length + 1)
+    at = start[None, :] + jnp.arange(length)[:, None]  # [length, number]
+    return jax.tree.map(lambda rows: jnp.asarray(rows)[at], rows)
+
+
 def _length(rows: Any, axis: int) -> int:
     return jax.tree.leaves(rows)[0].shape[axis]
 
@@ -204,6 +211,13 @@ def shuffled_batches(num_pairs: int, batch_size: int, key: Array) -> Array:
     """Return indices of the pairs in random order, none twice, in whole batches: [num_pairs // B, B]"""
     order = jax.random.permutation(key, num_pairs)
     return order[: num_pairs - num_pairs % batch_size].reshape(-1, batch_size)
+
+
+def with_data(order: Array, own: int, data: int, each: int, key: Array) -> Array:
+    """Replace the last `each` of each batch [K, B] by pairs of the data, none twice; theirs follow the `own` pairs."""
+    updates, batch_size = order.shape
+    drawn = jax.random.permutation(key, data)[: updates * each].reshape(updates, each)
+    return order.at[:, batch_size - each :].set(own + drawn)
 
 
 def moves(windows: Transition, spec: EnvSpec) -> Array:

@@ -153,7 +153,7 @@ class Exports(Loader):
         spec = make_env("point_u_maze_inertia").spec
         self.path = folder / "policy.npz"
         self.files = [self.path]
-        self.good = encode(untrained_policy(spec, width=8, repr_dim=4), "numpy", {"method": "dcp"}, (10, 2))
+        self.good = encode(untrained_policy(spec, width=8, repr_dim=4), "numpy", {"method": "dcp"})
         with np.load(io.BytesIO(self.good)) as file:
             self.arrays = {name: file[name] for name in file.files}
         self.metadata = json.loads(str(self.arrays.pop("dcp")))
@@ -184,8 +184,9 @@ KINDS: dict[str, Callable[[Path, Path], Loader]] = {
     "export": lambda folder, run: Exports(folder),
     "job": lambda folder, run: text_loaders.Jobs(folder),
     "grid": lambda folder, run: text_loaders.Grids(folder),
+    "search": lambda folder, run: text_loaders.Searches(folder),
+    "evals": text_loaders.Evals,
     "ledger": text_loaders.Ledger,
     "seed": lambda folder, run: text_loaders.Seeds(folder),
     "goal": lambda folder, run: text_loaders.Goals(folder),
-    "log": lambda folder, run: text_loaders.Logs(folder),
 }

@@ -62,7 +62,8 @@ def _mutated_once(tree: Any, random: Random) -> Any:
         parent[key] = _plus(parent[key], random.choice((1, -1, 0.5, 1e9)))
     elif kind < 0.35 and isinstance(parent, list):
         large = len(json.dumps(parent[key])) > 1_000  # copies of copies would fill this process's own memory
-        parent[key:key] = [copy.deepcopy(parent[key])] * (1 if large else random.choice((1, 3, 500)))
+        copies = 1 if large else random.choice((1, 3, 500))
+        parent[key:key] = [copy.deepcopy(parent[key]) for _ in range(copies)]
     elif kind < 0.4:
         parent[key] = copy.deepcopy(parent[random.choice(list(parent) if isinstance(parent, dict) else [key])])
     else:

@@ -20,7 +20,7 @@ from dcp.grid.jobs import Job
 from dcp.lab.run_collection import collect, read_run
 from dcp.policies.exports import load_exported
 from dcp.policies.policy_file import load_policy, policy_about
-from dcp.robots.so101_arm import GoalFile, replay
+from dcp.robots.so101_arm import GoalFile
 from dcp.runs.run_status import how_far, is_finished, read_plan
 from tests.fuzz.loader import Loader
 from tests.fuzz.loaders import KINDS
@@ -120,7 +120,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "read_grid": read_grid,
     "read_job": Job.read,
     "goal": lambda path: GoalFile(path, 3, 1.0).read(),
-    "replay": lambda path: replay(lambda state, goal: goal, path),
 }
 NAMES = {
     "long": Path("a" * 5_000),

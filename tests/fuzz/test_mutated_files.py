@@ -23,8 +23,8 @@ from tests.fuzz.many_files import fuzz
 from tests.fuzz.mutations import mutated_tree
 
 SHORT = {
-    "policy": 150, "checkpoint": 60, "config": 200, "export": 100, "job": 200, "grid": 200, "ledger": 100, "seed": 200,
-    "goal": 100, "log": 100,
+    "policy": 150, "checkpoint": 60, "config": 200, "export": 100, "job": 200, "grid": 200, "search": 100,
+    "evals": 100, "ledger": 100, "seed": 200, "goal": 100,
 }  # fmt: skip
 
 

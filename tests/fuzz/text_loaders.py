@@ -1,10 +1,11 @@
-"""The readers of text as loaders to be fuzzed: configs, jobs, grids, a ledger, pool seeds, a robot's goals and logs.
+"""The readers of text as loaders to be fuzzed: configs, jobs, grids, searches, results, a ledger, seeds, goals.
 
 Configs and grids may come from strangers and can name code. So they are read by everything that would import it.
 """
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 from random import Random
@@ -17,9 +18,14 @@ from dcp.errors import UserError
 from dcp.files.run_folder import load_run
 from dcp.grid.grid_file import check_runs, expand, read_grid
 from dcp.grid.jobs import Job
-from dcp.lab.run_collection import read_run
+from dcp.grid.tune_file import read_tune_file
+from dcp.lab.build_report import with_safe_names
+from dcp.lab.burst_tables import burst_sections, eval_results
+from dcp.lab.compare_runs import compare, comparison_tables
+from dcp.lab.result_tables import WRITERS
+from dcp.lab.run_collection import collect, read_run
 from dcp.methods.pool_seed import read_pool_seed
-from dcp.robots.so101_arm import GoalFile, replay
+from dcp.robots.so101_arm import GoalFile
 from dcp.runs.run_status import read_plan
 from tests.fuzz.loader import Loader, command, each
 from tests.fuzz.mutations import HOSTILE_MODULES, as_text, mutated_bytes, mutated_tree
@@ -131,6 +137,76 @@ class Grids(Loader):
 
     def load(self) -> None:
         check_runs(expand(read_grid(self.path)))
+
+
+class Searches(Grids):
+    """The file of a search: a grid file with two more tables."""
+
+    TREE: ClassVar = Grids.TREE | {
+        "product": {"env": ["point_u_maze"], "seed": [0, 1]},
+        "search": {
+            "width": [32, 64], "method": ["dcp", "dcp_no_pool"], "discount": {"low": 0.9, "high": 0.999},
+            "actor_learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
+            "unroll_length": {"low": 5, "high": 50, "step": 5},
+        },
+        "tune": {"trials": 3, "metric": "success_once", "last": 1, "prune": True},
+    }  # fmt: skip
+
+    def load(self) -> None:
+        read_tune_file(self.path).check((), ())
+
+
+class Evals(Loader):
+    """Two runs with a result of `dcp eval`, one of them a stranger's, as `dcp report` and `dcp compare` show them."""
+
+    PART: ClassVar = {
+        "schema_version": 1, "about": {"env": "point_u_maze", "method": "dcp", "seed": 0, "env_steps": 4000,
+        "physics": "brax"}, "fidelity": "paper", "physics": "brax", "randomize": [], "stochastic": False,
+        "episode_length": 250, "env": "point_u_maze", "episodes": 2, "burst": None,
+        "seeds": [{"seed": 0, "success_once": 0.5, "saturation": 0.25, "goal_set_sha256": "00"}],
+    }  # fmt: skip
+    BURST: ClassVar = PART | {"burst": [100, 10], "without_burst": PART}
+    INTERVENTION: ClassVar = PART | {
+        "intervention": {"name": "stalled_burst", "patience": 20, "length": 5}, "without_intervention": PART
+    }  # fmt: skip
+    EPISODES = b"seed,episode,success,time_near_goal\n0,0,1,20\n0,1,0,0\n"
+
+    def __init__(self, folder: Path, run: Path):
+        super().__init__(folder)
+        self.runs = [folder / name for name in ("mine", "strangers")]
+        for path in self.runs:
+            shutil.copytree(run, path, ignore=shutil.ignore_patterns("checkpoints", "plots", ".lock"))
+            (path / "evals").mkdir()
+        self.files = [self.runs[1] / "evals" / name for name in ("2_episodes.json", "2_episodes.csv")]
+        self._put(self.runs[0], json.dumps(self.BURST).encode(), self.EPISODES)
+
+    @staticmethod
+    def _put(run: Path, content: bytes, episodes: bytes) -> None:
+        (run / "evals" / "2_episodes.json").write_bytes(content)
+        (run / "evals" / "2_episodes.csv").write_bytes(episodes)
+
+    def write_good(self) -> None:
+        self._put(self.runs[1], json.dumps(self.BURST).encode(), self.EPISODES)
+
+    def write(self, random: Random) -> None:
+        tree = random.choice((self.PART, self.BURST, self.INTERVENTION))
+        episodes = hostile_numbers(self.EPISODES, random) if random.random() < 0.3 else self.EPISODES
+        content = json.dumps(tree).encode()
+        if random.random() < 0.9:
+            content = as_text(mutated_tree(tree, random), random).encode()
+        else:
+            content = mutated_bytes(content, random)
+        self._put(self.runs[1], content, episodes)
+
+    def load(self) -> None:
+        collection = collect(self.runs)
+        shown = [table for section in with_safe_names(burst_sections(collection)) for table in section.tables]
+        for table in (*shown, *comparison_tables(compare(*self.runs))):
+            for writer in WRITERS.values():
+                writer(table).encode()
+            assert re.fullmatch("[A-Za-z0-9_-]+", table.name)  # it becomes the name of a file
+        for remark in (*filter(None, (run.remark for run in collection.runs)), *eval_results(collection)[1]):
+            raise UserError(remark)
 
 
 class Ledger(Loader):
@@ -246,24 +322,3 @@ class Goals(Loader):
 
     def load(self) -> None:
         GoalFile(self.path, size=3, timeout=60.0).read()
-
-
-class Logs(Loader):
-    """The log of a robot's loop, replayed by a policy."""
-
-    def __init__(self, folder: Path):
-        super().__init__(folder)
-        self.path = folder / "log.csv"
-        self.files = [self.path]
-        rows = [f"{step},0.1,0.2,0.3,0.1,0.2,0.5,-0.5" for step in range(20)]
-        head = "step,state_0,state_1,goal_0,goal_1,goal_2,action_0,action_1"
-        self.good = "\n".join([head, *rows]).encode() + b"\n"
-
-    def write_good(self) -> None:
-        self.path.write_bytes(self.good)
-
-    def write(self, random: Random) -> None:
-        self.path.write_bytes(hostile_numbers(self.good, random))
-
-    def load(self) -> None:
-        replay(lambda state, goal: np.zeros(2), self.path)

@@ -166,7 +166,7 @@ def test_one_result_counts_for_a_policy_and_the_rest_is_told(tmp_path: Path):
     assert cell(table, "ant_push", "dcp", "Gain by the burst").text == "+50.0"
     assert sum("left out" in note for note in table.notes) == 1
     assert any("drawn at random" in note for note in table.notes)
-    assert any("stepped by mujoco, unlike the run itself" in note for note in table.notes)
+    assert any("stepped by 'mujoco', unlike the run itself" in note for note in table.notes)
 
 
 def test_other_episodes_within_an_environment_are_told(tmp_path: Path):

@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory):
     sys.path.append(str(path))
     yield path
     sys.path.remove(str(path))
-    for name in ("my_parts", "my_rows", "my_tasks"):
+    for name in ("my_parts", "my_rows", "my_tasks", "my_gym"):
         sys.modules.pop(name, None)
     for kind, table in TABLES.items():
         for name in table.keys() - rows[kind].keys():

@@ -17,7 +17,7 @@ import pytest
 from brax.generalized import pipeline
 from numpy.testing import assert_allclose
 
-from dcp.physics import bodies
+from dcp.physics import models
 from dcp.physics.arm_constraints import closest_points, projected_gradient
 from dcp.physics.generalized_engine import GeneralizedEngine
 from dcp.physics.kinematics import System
@@ -33,7 +33,7 @@ ORDER = np.array([0, 2, 4, 1, 3, 5, 6, 7, 8])
 
 @pytest.fixture(scope="module")
 def engine() -> GeneralizedEngine:
-    return GeneralizedEngine(System(bodies.pusher().compile()), frames=1, group=16)
+    return GeneralizedEngine(System(models.pusher().compile()), frames=1, group=16)
 
 
 def _starts() -> tuple[np.ndarray, np.ndarray]:
@@ -246,7 +246,7 @@ def test_the_solver_takes_jaxopt_s_path():
 
 
 def test_a_model_that_the_engine_cannot_take_is_refused():
-    spec = bodies.pusher()
+    spec = models.pusher()
     spec.body("r_elbow_flex_link").quat = [0.8, 0.6, 0.0, 0.0]
     with pytest.raises(ValueError, match="chain of single hinges"):
         GeneralizedEngine(System(spec.compile()), frames=5)

@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,11 @@ def test_a_policy_of_the_zoo_has_nothing_to_resume_from():
         run_status.read_plan(Path("zoo/point_u_maze/dcp"))
 
 
+def test_a_default_that_is_not_the_runs_asks_for_the_runs_preset(folder: Path):
+    with pytest.raises(UserError, match=r"--pool-size 512, the default, is not the run's \d+: give the run's --preset"):
+        run_status.budget_to_resume_with(folder, replace(tiny_config(), pool_size=512))
+
+
 def test_checksums_that_are_a_pipe_make_nobody_wait(folder: Path):
     newest = checkpoint.checkpoints(folder / "checkpoints")[0]
     (newest / "SHA256SUMS").unlink()
@@ -42,6 +48,14 @@ def test_checksums_that_are_a_pipe_make_nobody_wait(folder: Path):
     with pytest.raises(DamagedError, match="SHA256SUMS is neither a file nor a folder"):
         run_status.verify(newest)
     assert not run_status.is_finished(folder) or len(checkpoint.checkpoints(folder / "checkpoints")) > 1
+
+
+def test_a_checkpoint_with_far_more_bytes_than_its_arrays_is_not_even_hashed(folder: Path, monkeypatch):
+    for path in checkpoint.checkpoints(folder / "checkpoints"):
+        os.truncate(path / "state.npz", 10**12)  # sparse: no disk is used
+    monkeypatch.setattr(run_status, "verify", None)
+    with pytest.raises(UserError, match="every checkpoint of"):
+        resume(folder, steps=tiny_config().steps * 2, display="none")
 
 
 def test_checksums_are_read_within_bounds(folder: Path):

@@ -15,7 +15,7 @@ from typing import Any
 
 from dcp.cli.flags import Flag, flags_of
 from dcp.cli.main import COMMANDS
-from dcp.errors import EXIT_FAULT, EXIT_MISTAKE, UserError, did_you_mean, one_line
+from dcp.errors import EXIT_FAULT, EXIT_MISTAKE, UserError, did_you_mean, one_line, worker_error_in
 
 FIRST = "start with"  # the heading of the most important flags
 IMPORT = ("--import MODULE", "Import this module first, such as one that registers an environment. May be repeated.")
@@ -112,6 +112,8 @@ def unknown_option(name: str, flags: Mapping[str, Flag], prog: str) -> UserError
 
 def explained(error: Exception) -> tuple[str, int] | None:
     """Return a sentence about an error that no command expects, and the exit code; None for a mistake of ours."""
+    if worker := worker_error_in(error):
+        return str(worker), EXIT_FAULT
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return f"{error.strerror}: make room, and run it again", EXIT_FAULT
     if isinstance(error, OSError) and error.filename is not None and error.strerror:

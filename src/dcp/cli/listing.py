@@ -57,7 +57,7 @@ def _explain(fixes: dict[str, int]) -> None:
     print("steps: per episode. fixed: with --fidelity fixed every episode draws a new start and goal, and:")
     for fix, number in fixes.items():
         print(fill(fix, WIDTH, initial_indent=f"  {number}  ", subsequent_indent=" " * 5))
-    print("Your own: dcp train --env module:factory")
+    print("Your own: dcp train --env module:factory, or --env gym:ID for one that Gymnasium knows")
 
 
 def _short(dims: tuple[int, ...]) -> str:

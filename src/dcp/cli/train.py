@@ -113,6 +113,8 @@ def _options(argv: list[str], values: dict[str, Any]) -> TrainOptions:
         settings = replace(settings, eval_env=None)  # evaluate a new environment on itself by default
     if stored is None and values.get("pool_seed") is not None:
         settings = replace(settings, pool_seed_sha256=None)  # the stored checksum belongs to the config's own file
+    if stored is None and values.get("data") is not None:
+        settings = replace(settings, data_sha256=None)
     settings = _without_settings_of_replaced_parts(settings, values)
     parts: dict[str, type] = {}
     names_part = bool({"method", *WITH_SETTINGS} & set(values)) and bool({"-h", "--help"} & set(argv))  # in the help

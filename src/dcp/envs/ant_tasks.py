@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 
 from dcp.envs.physics_env import MUJOCO_FRAMES, PhysicsEnv
-from dcp.physics import Engine, PhysicsState, bodies, models
+from dcp.physics import Engine, PhysicsState, models
 from dcp.types import Array, EnvSpec, MazeLayout
 
 Q, V, A = 15, 14, 8  # positions (free joint 7, legs 8), velocities, actions
@@ -18,7 +18,6 @@ AUX = tuple(f"aux_{leg}" for leg in range(1, 5))  # between torso and legs
 FEET = tuple(f"foot_{leg}" for leg in range(1, 5))
 HEALTHY_Z = (0.2, 1.0)
 TIMESTEP, FRAMES = 0.005, 10  # of spring physics; dt = 0.05
-MAZE_SCALE = 4.0
 
 # AntSoccer
 TARGET_DISTANCE = 5.0
@@ -81,7 +80,7 @@ class AntMaze(AntEnv):
         self.spec = self.make_spec(name, "spring", maze=layout, maze_dims=(0, 1))
 
     def model(self) -> mujoco.MjSpec:
-        spec = bodies.ant()
+        spec = models.ant()
         models.set_contact(spec, TORSO + AUX, contype=0, conaffinity=1)
         models.set_contact(spec, FEET, contype=1, conaffinity=1)
         models.add_walls(spec, self.layout)
@@ -110,7 +109,7 @@ class AntSoccer(AntEnv):
         self.spec = self.make_spec(name, "spring", state_size=Q + V + 2, goal_dims=(29, 30), fixes=(fix,))
 
     def model(self) -> mujoco.MjSpec:
-        spec = bodies.ant()
+        spec = models.ant()
         models.set_contact(spec, TORSO, contype=0, conaffinity=1)
         models.set_contact(spec, FEET, contype=1, conaffinity=1)
         ball = models.add_sliding_body(spec, "ball", (0.0, 0.0, BALL_RADIUS), "xy", 100.0, damping=0.0)
@@ -150,7 +149,7 @@ class AntPush(AntEnv):
         self.spec = self.make_spec(name, "mjx", state_size=Q + V + 2, fixes=("the box starts at rest",))
 
     def model(self) -> mujoco.MjSpec:
-        spec = bodies.ant()
+        spec = models.ant()
         models.set_contact(spec, TORSO + FEET, contype=1, conaffinity=0)
         for name, (centre, half) in WALLS.items():
             position, size = (*centre, WALL_HALF_HEIGHT), (*half, WALL_HALF_HEIGHT)

@@ -34,6 +34,11 @@ class Environment(Protocol):
     def step(self, state: EnvState, action: Array) -> EnvState: ...
 
 
+def is_exact(env: Environment) -> bool:
+    """Return whether a state is all of an environment; a `GymTask` has its simulation elsewhere."""
+    return getattr(env, "exact", True)
+
+
 # Beyond this a simulated body has diverged: 10 km from the maze, or crossing it many times within one time step.
 # In sound runs every number of every observation stays below a few hundred.
 DIVERGENCE_LIMIT = 1e4
@@ -121,7 +126,7 @@ class Episodes:
         first = state.first
         if self.fidelity != "paper":
             any_ends = jnp.any(ends)
-            redraw = partial(self._redraw, state.first, key, any_ends)
+            redraw = partial(self._redraw, state.first, key, any_ends if is_exact(self.env) else ends)
             first = jax.lax.cond(any_across_vmap(any_ends), redraw, lambda: state.first)
         return EpisodeState(
             choose(ends, first, env), first, jnp.where(ends, 0, steps), state.episode_id + ends, state.diverged + ~sound
@@ -132,5 +137,9 @@ class Episodes:
 
     def _redraw(self, first: EnvState, key: Array, due: Array) -> EnvState:
         """Return a new start for each environment if `due`; an unsound one is replaced by the last good start."""
-        fresh, sound = self._draw(key)
+        if is_exact(self.env):
+            fresh, sound = self._draw(key)
+        else:  # only where it is due: a simulation outside would lose its state
+            fresh = self.vmap(self.env.reset_if)(jax.random.split(key, self.num_envs), due)  # pyright: ignore
+            sound = self.vmap(partial(is_sound, self.env.spec))(fresh)
         return choose(sound & due, fresh, first)

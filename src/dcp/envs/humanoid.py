@@ -8,11 +8,10 @@ import mujoco
 import numpy as np
 
 from dcp.envs.physics_env import PhysicsEnv
-from dcp.physics import Engine, PhysicsState, bodies, models
-from dcp.physics.kinematics import Transform, compose, matrix, moved_by
+from dcp.physics import Engine, PhysicsState, models
+from dcp.physics.kinematics import System, Transform, compose, matrix, velocity_at
 from dcp.types import Array, EnvSpec, MazeLayout
 
-MAZE_SCALE = 2.0
 Q, V, A, LINKS = 24, 23, 17, 11  # without the target
 INIT_Q = np.array([0.0, 0.0, 1.4, 1.0] + [0.0] * 22, np.float32)  # the target's x, y last
 TARGET_HEIGHT = 1.25
@@ -53,7 +52,7 @@ class Humanoid(PhysicsEnv):
         )
 
     def model(self) -> mujoco.MjSpec:
-        spec = bodies.humanoid()
+        spec = models.humanoid()
         for geom in spec.geoms:
             if geom.name != "floor":
                 geom.contype, geom.conaffinity = 1, 0
@@ -92,39 +91,30 @@ class Humanoid(PhysicsEnv):
 
     def observe(self, physics: PhysicsState, control: Array) -> tuple[Array, Array]:
         inertia, velocity = self._centre_of_mass(physics)
-        forces = self._actuator_forces(control)
+        forces = self._system.torques(control)[: self._v]
         state = jnp.concatenate(
             [physics.q[: self._q], physics.qd[: self._v], inertia.reshape(-1), velocity.reshape(-1), forces]
         )
         return state, jnp.append(physics.q[Q:], TARGET_HEIGHT)
 
     @cached_property
-    def _compiled(self) -> mujoco.MjModel:
-        return self.model().compile()
+    def _system(self) -> System:
+        return System(self.model().compile())
 
     def _centre_of_mass(self, physics: PhysicsState) -> tuple[Array, Array]:
         """Return each link's inertia about the centre of mass with its mass [L, 10], and its velocities [L, 6]."""
-        bodies = slice(1, self._links + 1)  # without the world
-        mass = jnp.asarray(self._compiled.body_mass[bodies], jnp.float32)
-        frame = Transform(
-            pos=jnp.asarray(self._compiled.body_ipos[bodies], jnp.float32),
-            rot=jnp.asarray(self._compiled.body_iquat[bodies], jnp.float32),
+        model, bodies = self._system.model, slice(1, self._links + 1)  # without the world
+        mass, pos, rot = (
+            jnp.asarray(values[bodies], jnp.float32) for values in (model.body_mass, model.body_ipos, model.body_iquat)
         )
         x, xd = (jax.tree.map(lambda leaf: leaf[: self._links], part) for part in (physics.x, physics.xd))
-        centres = compose(x, frame)
+        centres = compose(x, Transform(pos, rot))
         whole = jnp.sum(mass)
         centre = jnp.sum(mass[:, None] * centres.pos, axis=0) / whole  # [3]
         about = jax.vmap(_inertia_about)(centres.pos - centre[None], centres.rot, mass)
         inertia = jnp.concatenate([about.reshape(self._links, 9), mass[:, None]], axis=1)
-        moved = moved_by(xd, centres.pos - x.pos)
-        return inertia, jnp.concatenate([mass[:, None] * moved.vel / whole, moved.ang], axis=1)
-
-    def _actuator_forces(self, control: Array) -> Array:
-        """Return the torque of each motor on its joint: [V]."""
-        dof = self._compiled.jnt_dofadr[self._compiled.actuator_trnid[:, 0]]
-        gear = jnp.asarray(self._compiled.actuator_gear[:, 0], jnp.float32)
-        limited = jnp.clip(control, -CONTROL_LIMIT, CONTROL_LIMIT)
-        return jnp.zeros(self._v).at[dof].add(gear * limited)
+        motion = velocity_at(xd, centres.pos - x.pos)
+        return inertia, jnp.concatenate([mass[:, None] * motion.vel / whole, motion.ang], axis=1)
 
 
 def _inertia_about(lever: Array, rot: Array, mass: Array) -> Array:

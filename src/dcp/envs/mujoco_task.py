@@ -181,7 +181,7 @@ class MujocoTask(PhysicsEnv):
         if number >= first:
             return number
         count = getattr(self.compiled, {"joint": "njnt"}.get(kind, f"n{kind}"))
-        names = [found for i in range(first, count) if (found := getattr(self.compiled, kind)(i).name)]
+        names = [other for i in range(first, count) if (other := getattr(self.compiled, kind)(i).name)]
         if not names:
             raise UserError(f"the model of {self._name} has no {kind} with a name, so it cannot be {shown(name)}")
         raise UserError(f"{unknown(kind, name, names)} (in the model of {self._name})")
@@ -275,14 +275,14 @@ class MujocoTask(PhysicsEnv):
         high = low.copy()
         for joint, value in starts.items():
             at, _ = self._joint(joint)
-            size, given = at.stop - at.start, np.asarray(value, np.float32)
+            size, numbers = at.stop - at.start, np.asarray(value, np.float32)
             shapes = {(), (1,), (2,), (2, 1)} if size == 1 else {(size,), (2, size)}
-            if given.shape not in shapes or not np.all(np.isfinite(given)):
+            if numbers.shape not in shapes or not np.all(np.isfinite(numbers)):
                 raise UserError(
                     f"the start {shown(value)} of joint {joint!r} of {self._name} must be {size} finite numbers, or "
                     "twice as many: low and high"
                 )
-            low[at], high[at] = (given[0], given[1]) if len(given.shape) and len(given) == 2 else (given, given)
+            low[at], high[at] = numbers if numbers.ndim and len(numbers) == 2 else (numbers, numbers)
         return low, high
 
     def draw(self, key: Array) -> tuple[Array, Array]:
@@ -310,9 +310,9 @@ class MujocoTask(PhysicsEnv):
         hinge = model.jnt_type == int(_JOINT.mjJNT_HINGE)
         slide = model.jnt_type == int(_JOINT.mjJNT_SLIDE)
         limited = model.jnt_limited.astype(bool) & (hinge | slide)
-        drawn = np.flatnonzero(limited | hinge)
-        low, high = np.where(limited, model.jnt_range.T, np.array([[-np.pi], [np.pi]]))[:, drawn].astype(np.float32)
-        return q.at[model.jnt_qposadr[drawn]].set(_uniform(key, low, high))
+        joints = np.flatnonzero(limited | hinge)
+        low, high = np.where(limited, model.jnt_range.T, np.array([[-np.pi], [np.pi]]))[:, joints].astype(np.float32)
+        return q.at[model.jnt_qposadr[joints]].set(_uniform(key, low, high))
 
     def reset(self, key: Array) -> EnvState:
         key_start, key_goal = jax.random.split(key)

@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 
 from dcp.envs.physics_env import PhysicsEnv
-from dcp.physics import Engine, PhysicsState, bodies
+from dcp.physics import Engine, PhysicsState, models
 from dcp.types import Array, EnvSpec
 
 FRAMES = 5  # of 0.01: dt = 0.05
@@ -56,7 +56,7 @@ class Pusher(PhysicsEnv):
         )
 
     def model(self) -> mujoco.MjSpec:
-        return bodies.pusher()
+        return models.pusher()
 
     def make_engine(self) -> Engine:
         from dcp.physics.generalized_engine import GeneralizedEngine

@@ -4,80 +4,30 @@ import inspect
 from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
+from typing import Any
 
 from dcp.components import Table
 from dcp.config import CONTROLS, PHYSICS, RENAMED_ENVS, Settings
 from dcp.envs.base import Environment
-from dcp.envs.mazes import EVAL_LAYOUTS, LAYOUTS, PointMaze, parse_layout
+from dcp.envs.mazes import EVAL_LAYOUTS, LAYOUTS, parse_layout
 from dcp.errors import QUOTED, UserError, did_you_mean, shown
-from dcp.named_code import is_code
+from dcp.named_code import GYM, is_code
 
 Factory = Callable[..., Environment]  # called with `fidelity` if it takes one, else without arguments
 
 
-# A task is imported when it is first made: the list of names needs none, and point mazes no physics.
+def _task(path: str, name: str, *settings: Any) -> Factory:
+    """Import a task when it is first made: the list of names needs none, and point mazes no physics."""
+
+    def make(fidelity: str = "paper") -> Environment:
+        module, _, task = path.rpartition(".")
+        return call_factory(partial(getattr(import_module(f"dcp.envs.{module}"), task), name, *settings), fidelity)
+
+    return make
 
 
-def _point_maze(name: str, layout: str, inertia: bool) -> Environment:
-    return PointMaze(name, parse_layout(layout, scale=1.0), inertia)
-
-
-def _point_soccer(name: str, sticks: bool) -> Environment:
-    from dcp.envs.point_tasks import PointSoccer
-
-    return PointSoccer(name, sticks)
-
-
-def _point_push() -> Environment:
-    from dcp.envs.point_tasks import PointPush
-
-    return PointPush()
-
-
-def _ant_maze(name: str, layout: str) -> Environment:
-    from dcp.envs.ant_tasks import MAZE_SCALE, AntMaze
-
-    return AntMaze(name, parse_layout(layout, MAZE_SCALE))
-
-
-def _humanoid_maze(name: str, layout: str, fidelity: str = "paper") -> Environment:
-    from dcp.envs.humanoid import MAZE_SCALE, HumanoidMaze
-
-    return HumanoidMaze(name, parse_layout(layout, MAZE_SCALE), fidelity)
-
-
-def _humanoid(fidelity: str = "paper") -> Environment:
-    from dcp.envs.humanoid import Humanoid
-
-    return Humanoid("humanoid", fidelity)
-
-
-def _ant_push(fidelity: str = "paper") -> Environment:
-    from dcp.envs.ant_tasks import AntPush
-
-    return AntPush("ant_push", fidelity)
-
-
-def _ant_soccer(fidelity: str = "paper") -> Environment:
-    from dcp.envs.ant_tasks import AntSoccer
-
-    return AntSoccer("ant_soccer", fidelity)
-
-
-def _pusher(name: str, fidelity: str = "paper") -> Environment:
-    from dcp.envs.pusher import Pusher
-
-    return Pusher(name, fidelity)
-
-
-def _so101(name: str) -> Environment:
-    return import_module("dcp.robots.so101_tasks").TASKS[name](name)  # by name: a robot is no part of the core
-
-
-def _fetch(name: str) -> Environment:
-    from dcp.envs.fetch import Fetch
-
-    return Fetch(name)
+def _arm(name: str) -> Factory:
+    return lambda: import_module("dcp.robots.so101_tasks").TASKS[name](name)  # by name: a robot is no part of the core
 
 
 def _mazes() -> dict[str, Factory]:
@@ -85,31 +35,28 @@ def _mazes() -> dict[str, Factory]:
     points: dict[str, Factory] = {}
     bodies: dict[str, Factory] = {}
     for ending, layouts in (("", LAYOUTS), ("_eval", EVAL_LAYOUTS)):
-        for maze, layout in layouts.items():
+        for maze, text in layouts.items():
             for kind, inertia in (("", False), ("_inertia", True)):
                 name = f"point_{maze}{kind}{ending}"
-                points[name] = partial(_point_maze, name, layout, inertia)
-        for body, factory in (("ant", _ant_maze), ("humanoid", _humanoid_maze)):
-            for maze, layout in layouts.items():
+                points[name] = _task("mazes.PointMaze", name, parse_layout(text, scale=1.0), inertia)
+        for body, task, scale in (("ant", "ant_tasks.AntMaze", 4.0), ("humanoid", "humanoid.HumanoidMaze", 2.0)):
+            for maze, text in layouts.items():
                 name = f"{body}_{maze}{ending}"
-                bodies[name] = partial(factory, name, layout)
+                bodies[name] = _task(task, name, parse_layout(text, scale))
     return points | bodies
 
 
+PUSHERS = ("pusher_easy", "pusher_hard", "pusher_hard_far", "pusher_hard_far_any", "pusher_hard_near")
 OURS: dict[str, Factory] = _mazes() | {
-    "point_soccer": partial(_point_soccer, "point_soccer", sticks=True),
-    "point_soccer_slick": partial(_point_soccer, "point_soccer_slick", sticks=False),
-    "point_push": _point_push,
-    "humanoid": _humanoid,
-    "ant_push": _ant_push,
-    "ant_soccer": _ant_soccer,
-    "pusher_easy": partial(_pusher, "pusher_easy"),
-    "pusher_hard": partial(_pusher, "pusher_hard"),
-    "pusher_hard_far": partial(_pusher, "pusher_hard_far"),
-    "pusher_hard_far_any": partial(_pusher, "pusher_hard_far_any"),
-    "pusher_hard_near": partial(_pusher, "pusher_hard_near"),
-    **{f"so101_{task}": partial(_so101, f"so101_{task}") for task in ("reach", "reach_pose", "push", "lift")},
-    **{f"fetch_{task}": partial(_fetch, f"fetch_{task}") for task in ("reach", "push", "slide", "pick_and_place")},
+    "point_soccer": _task("point_tasks.PointSoccer", "point_soccer"),
+    "point_soccer_slick": _task("point_tasks.PointSoccer", "point_soccer_slick", False),
+    "point_push": _task("point_tasks.PointPush", "point_push"),
+    "humanoid": _task("humanoid.Humanoid", "humanoid"),
+    "ant_push": _task("ant_tasks.AntPush", "ant_push"),
+    "ant_soccer": _task("ant_tasks.AntSoccer", "ant_soccer"),
+    **{name: _task("pusher.Pusher", name) for name in PUSHERS},
+    **{f"so101_{task}": _arm(f"so101_{task}") for task in ("reach", "reach_pose", "push", "lift")},
+    **{f"fetch_{task}": _task("fetch.Fetch", f"fetch_{task}") for task in ("reach", "push", "slide", "pick_and_place")},
 }
 ENVIRONMENTS = Table(
     "environment", OURS
@@ -126,7 +73,7 @@ def register_env(name: str, factory: Factory) -> None:
 def make_env(
     name: str, fidelity: str = "paper", physics: str = "brax", randomize: str | None = None, control: str = "joints"
 ) -> Environment:
-    """Make an environment by its registered name or as `module:factory`.
+    """Make an environment by its registered name, as `module:factory`, or as `gym:ID`.
 
     `fidelity`: with JaxGCRL's oddities (paper) or without (fixed). `physics`: the engine of a simulated body, the
     paper's (brax) or MuJoCo's own (mujoco). `randomize`: what an arm's episodes draw, such as gains,delay, or all.
@@ -137,6 +84,10 @@ def make_env(
         return _by_tool(name, fidelity, physics, randomize, control)
     if randomize not in (None, "none"):
         return _randomized(name, fidelity, physics, randomize)
+    if name.startswith(GYM):
+        from dcp.envs.gym_task import GymTask
+
+        return _with_physics(GymTask(name), name, physics)
     if is_code(name):
         from dcp.envs.contract import env_from_module
 
@@ -212,9 +163,10 @@ def require_control(env: Environment, control: str | None) -> None:
 
 def is_ours(env: Environment) -> bool:
     """Return whether an environment is ours: tests check that ours keep the contract and never change. A `MujocoTask`
-    is its user's."""
+    `GymTask` or `BraxTask` is its user's."""
     module = type(env).__module__
-    return module.startswith(("dcp.envs.", "dcp.robots.")) and module != "dcp.envs.mujoco_task"
+    users = ("dcp.envs.mujoco_task", "dcp.envs.gym_task", "dcp.envs.brax_task")
+    return module.startswith(("dcp.envs.", "dcp.robots.")) and module not in users
 
 
 def call_factory(factory: Factory, fidelity: str) -> Environment:

@@ -30,6 +30,7 @@ from typing import Any
 from dcp.config import Settings, field_kinds, gathered, is_setting, type_violations
 from dcp.envs.registry import env_of
 from dcp.errors import QUOTED, UserError, did_you_mean, one_line, shown
+from dcp.files.experience import read_experience
 from dcp.files.validation import MEGABYTE, read_text, require_shallow
 from dcp.grid.jobs import GRID_DIR, Run
 from dcp.lab.paper_values import ENVIRONMENTS, METHODS
@@ -239,6 +240,8 @@ def check_runs(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Run]:
         settings = settings.resolve(spec.episode_length)
         if settings.pool_seed is not None:  # if the file's content has changed, the folder holds another run
             settings = replace(settings, pool_seed_sha256=read_pool_seed(settings.pool_seed, spec).sha256)
+        if settings.data is not None:
+            settings = replace(settings, data_sha256=read_experience(settings.data, spec).sha256)
         resolved.append(replace(run, settings=settings))
     return resolved
 

@@ -284,7 +284,7 @@ def make_jobs(
     for (subfolder, _), settings in groups.items():
         first, seeds = settings[0], tuple(s.seed for s in settings)
         memory = each.memory_bytes or run_memory(first, len(seeds), on_gpu=each.gpus > 0)
-        code = cwd if first.code or first.pool_seed or imports else None
+        code = cwd if first.code or first.pool_seed or first.data or imports else None
         resources = replace(each, memory_bytes=memory)
         jobs.append(Job(first, seeds, runs_dir, subfolder, resources, code, tuple(imports), options))
     return jobs

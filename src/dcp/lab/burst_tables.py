@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dcp.errors import shown
 from dcp.lab import paper_values
 from dcp.lab.paper_values import Published
 from dcp.lab.result_tables import Cell, Row, Section, Table, absent, number
@@ -72,7 +73,7 @@ def eval_results(collection: Collection) -> tuple[list[EvalResult], list[str]]:
         try:
             results.append(_result(record, run))
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
-            unused.append(f"{record.path}: not a result that this version can read ({error!r}).")
+            unused.append(f"{record.path}: not a result that this version can read ({shown(error)}).")
     return results, unused
 
 
@@ -103,7 +104,7 @@ def _unfit(record: EvalRecord, run: Run) -> str:
     """Return why a result does not count; empty if it does."""
     content = record.content
     if (version := content.get("schema_version", RESULT_SCHEMA)) != RESULT_SCHEMA:
-        return f"schema_version {version!r}, and this version reads {RESULT_SCHEMA}"
+        return f"schema_version {shown(version)}, and this version reads {RESULT_SCHEMA}"
     if not run.config:
         return "in a run that cannot be read"
     if any(record.about.get(name) != run.config[name] for name in ("env", "method", "seed")):
@@ -111,7 +112,7 @@ def _unfit(record: EvalRecord, run: Run) -> str:
     if content.get("burst_first"):
         return "a burst in the first steps of each period, where the others are in the last"
     if (physics := content.get("physics", "brax")) != run.config["physics"]:
-        return f"stepped by {physics}, unlike the run itself"
+        return f"stepped by {shown(physics)}, unlike the run itself"
     if content.get("stochastic"):
         return "with actions drawn at random, unlike the paper's deployment"
     return ""
@@ -123,7 +124,7 @@ def _result(record: EvalRecord, run: Run) -> EvalResult:
     trained, evaluated = run.config["env"], content["env"]
     if not isinstance(evaluated, str):
         raise TypeError(f"its environment is {evaluated!r}")
-    env_steps = int(record.about.get("env_steps") or 0)
+    env_steps = _whole(record.about.get("env_steps") or 0)
     apart = paper_values.settings_apart({**run.config, "eval_env": evaluated})
     return EvalResult(
         environment=trained if trained == evaluated else f"{trained} on {evaluated}",
@@ -134,8 +135,8 @@ def _result(record: EvalRecord, run: Run) -> EvalResult:
         reach_with_burst=_share_in_percent(content, "success_once") if burst else math.nan,
         saturation=_share_in_percent(plain, "saturation"),
         env_steps=env_steps,
-        episodes=int(content["episodes"]),
-        eval_seeds=tuple(int(part["seed"]) for part in content["seeds"]),
+        episodes=_whole(content["episodes"]),
+        eval_seeds=tuple(_whole(part["seed"]) for part in content["seeds"]),
         source=str(record.path),
         plain_method=run.method,
         apart=(*apart, *paper_values.steps_apart(trained, env_steps)),
@@ -144,9 +145,15 @@ def _result(record: EvalRecord, run: Run) -> EvalResult:
 
 def _burst_of(content: dict[str, Any]) -> Burst | None:
     if (intervention := content.get("intervention")) is not None:
-        return str(intervention["name"]), int(intervention["patience"]), int(intervention["length"])
+        return str(intervention["name"]), _whole(intervention["patience"]), _whole(intervention["length"])
     burst = content.get("burst")
-    return (int(burst[0]), int(burst[1])) if burst else None
+    return (_whole(burst[0]), _whole(burst[1])) if burst else None
+
+
+def _whole(number: Any) -> int:
+    if not 0 <= number < 2**63:
+        raise ValueError(f"a number of {shown(number)}")
+    return int(number)
 
 
 def _share_in_percent(content: dict[str, Any], measure: str) -> float:
@@ -154,6 +161,8 @@ def _share_in_percent(content: dict[str, Any], measure: str) -> float:
     shares = [math.nan if part[measure] is None else float(part[measure]) for part in content["seeds"]]
     if not shares:
         raise ValueError("it has no episodes")
+    if not all(0.0 <= share <= 1.0 for share in shares if share == share):
+        raise ValueError(f"{measure} is no share")
     return 100.0 * float(np.mean(shares))
 
 

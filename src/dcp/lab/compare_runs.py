@@ -161,10 +161,12 @@ def _paired(record_a: EvalRecord, record_b: EvalRecord) -> PairedEval | None:
 
 
 def _episodes(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return success and time near goal of every episode."""
+    """Return success and time near goal of every episode; None if the file is missing or not of `dcp eval`."""
     try:
         rows = list(csv.DictReader(io.StringIO(read_text(path), newline="")))
         success, time = (np.array([float(row[name]) for row in rows]) for name in ("success", "time_near_goal"))
+        if not (np.isin(success, (0, 1)).all() and np.all((time >= 0) & (time < 2**31))):
+            return None
         return success, time
     except (OSError, ValueError, KeyError, TypeError, csv.Error):
         return None

@@ -11,9 +11,9 @@ import numpy as np
 
 from dcp.components import TABLES
 from dcp.config import MAY_BE_CODE, Config, Settings, type_violations
-from dcp.envs.base import Environment
+from dcp.envs.base import Environment, is_exact
 from dcp.envs.registry import env_of, is_ours
-from dcp.errors import UserError
+from dcp.errors import UserError, shown
 from dcp.interfaces import goals_of
 from dcp.learner import Learner, LearnerState
 from dcp.machine import devices
@@ -59,11 +59,28 @@ def violations(settings: Settings, *, memory: bool = True) -> list[str]:
     settings = settings.resolve(envs[0].spec.episode_length)
     problems = [*broken, *names, *settings.violations(), *_device_violations(settings, envs[0].spec)]
     problems += [] if names else _agent_violations(settings, envs[0].spec)
+    if (settings.devices or 1) > 1 and not is_exact(envs[0]):
+        problems.append(f"{settings.env} is stepped in worker processes, not on devices: leave out devices")
     if settings.pool_seed is not None and not names:
         from dcp.methods.pool_seed import seed_violations
 
         problems += seed_violations(settings, envs[0].spec)
+    if settings.data is not None:
+        problems += _data_violations(settings, envs[0].spec)
     return problems or (memory_violations(settings, envs[0].spec) if memory else [])
+
+
+def _data_violations(settings: Settings, spec: EnvSpec) -> list[str]:
+    from dcp.files.experience import read_experience
+
+    assert settings.data is not None
+    try:
+        sha256 = read_experience(settings.data, spec).sha256
+    except UserError as error:
+        return [str(error)]
+    if settings.data_sha256 not in (None, sha256):
+        return [f"the data {shown(settings.data)} are not those that this run began with: restore them, or begin anew"]
+    return []
 
 
 def _device_violations(settings: Settings, spec: EnvSpec) -> list[str]:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from dcp.algorithm import ActingState, Algorithm, RunState, iteration, prefill
+from dcp.algorithm import ActingState, Algorithm, Mixed, RunState, iteration, prefill
 from dcp.envs.registry import is_ours
 from dcp.evaluation import measure, training_scores
 from dcp.learner import LearnerParams, LearnerState
@@ -56,12 +56,17 @@ class Programs:
     ) -> tuple[ActingState, ReplayState, Metrics]:
         return self.jitted.collect(self.split.everywhere(params), acting, replay, key)
 
-    def windows(self, replay: ReplayState, key: Array) -> Transition:
+    @cached_property
+    def data(self) -> Transition | None:
+        """Return the run's data on every device."""
+        return self.split.everywhere(jax.device_put(self.algorithm.data))
+
+    def windows(self, replay: ReplayState, key: Array) -> Transition | Mixed:
         """Sample windows and move them to the learner's device."""
-        windows = self.jitted.windows(replay, key)
+        windows = self.jitted.windows(replay, self.data, key)
         return windows if self.jitted.splits_batches else self.split.on_first(windows)
 
-    def learn(self, learner: LearnerState, windows: Transition, *keys: Array) -> tuple[LearnerState, Metrics]:
+    def learn(self, learner: LearnerState, windows: Transition | Mixed, *keys: Array) -> tuple[LearnerState, Metrics]:
         return self.jitted.learn(learner, windows, *keys)
 
     def shapes(self) -> RunState:
@@ -109,10 +114,10 @@ class _Jitted:
 
     @cached_property
     def windows(self):
-        """Sharded by environment; replicated if every device learns."""
-        return self._jit(
-            self.algorithm.windows, lambda: self.split.whole if self.splits_batches else self.split.along(1)
-        )
+        """Sharded by environment; replicated if every device learns, as data are."""
+        whole, own = self.split.whole, self.split.whole if self.splits_batches else self.split.along(1)
+        layout = own if self.algorithm.config.data is None else Mixed(own, whole)  # pyright: ignore[reportArgumentType]
+        return self._jit(self.algorithm.windows_of, lambda: layout)
 
     @cached_property
     def learn(self):
@@ -123,7 +128,7 @@ class _Jitted:
         return compiling.jit(self._learn_from_split_batches, donate_argnums=donated, out_shardings=(whole, whole))
 
     def _learn_from_split_batches(
-        self, learner: LearnerState, windows: Transition, key_future: Array, key_shuffle: Array, key_update: Array
+        self, learner: LearnerState, windows: Any, key_future: Array, key_shuffle: Array, key_update: Array
     ) -> tuple[LearnerState, Metrics]:
         """Do `Algorithm.learn` where each device takes its share of every batch; XLA sums what all must know."""
         pairs, order = self.algorithm.pairs(windows, key_future, key_shuffle)

@@ -13,12 +13,13 @@ import numpy as np
 
 from dcp.config import Config, Settings
 from dcp.errors import UserError, shown
+from dcp.files.experience import is_experience, read_experience
 from dcp.files.validation import open_regular
 from dcp.methods.table import COMMANDS, METHODS, make_part
 from dcp.types import Array, Batch, EnvSpec
 
 LARGEST = 100_000_000  # bytes, compressed or not: enough for thousands of pools of the largest state
-FORMS = "an NPZ file with an array `states` or `goals`, or a CSV of numbers"
+FORMS = "an NPZ file with an array `states` or `goals`, a CSV of numbers, or a file of --data"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,10 @@ class Seeds:
 
 def read_pool_seed(path: str, spec: EnvSpec) -> PoolSeed:
     """Return the file's rows, or raise UserError with one sentence on what is wrong."""
+    if is_experience(path):  # also has actions, which nobody needs here
+        experience = read_experience(path, spec)
+        states = np.asarray(experience.rows.state)
+        return PoolSeed(spec.achieved(states), states, experience.sha256)
     content = _content(path)
     is_npz = zipfile.is_zipfile(io.BytesIO(content))
     rows, is_state = (_from_npz if is_npz else _from_csv)(path, content, spec)  # float64

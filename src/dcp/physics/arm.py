@@ -94,10 +94,10 @@ def pose(arm: Arm, q: Array) -> Pose:
     still = jnp.zeros((3, *envs)), jnp.broadcast_to(jnp.eye(3)[:, :, None], (3, 3, *envs))
     turns, offsets = _turns(arm, q), jnp.asarray(arm.offset, jnp.float32)[:, :, None]
 
-    def placed(unroll: bool, turns: Array, offsets: Array) -> tuple[Array, Array]:
+    def place(unroll: bool, turns: Array, offsets: Array) -> tuple[Array, Array]:
         return jax.lax.scan(link, still, (turns, offsets), unroll=unroll)[1]
 
-    forms = {"cpu": partial(placed, False), "default": partial(placed, True)}
+    forms = {"cpu": partial(place, False), "default": partial(place, True)}
     return Pose(*jax.lax.platform_dependent(turns, offsets, **forms))
 
 
@@ -160,8 +160,8 @@ class Inertia(NamedTuple):
 
     def of_subtrees(self, mass: Array) -> "Inertia":
         """Sum over each link and all after it; `mass`: of these subtrees, a constant."""
-        moved = _sums(np.triu, [*self.moment, *self[2:]])
-        return Inertia(mass, Vec(*moved[:3]), *moved[3:])
+        sums = _sums(np.triu, [*self.moment, *self[2:]])
+        return Inertia(mass, Vec(*sums[:3]), *sums[3:])
 
 
 def _base(arm: Arm) -> Vec:
@@ -226,7 +226,7 @@ def inverse(matrix: Array) -> Array:
         at_column = (np.arange(size) == k)[None, :, None]
         pivot = 1.0 / matrix[k, k][None]  # [1, N]
         row = matrix[k] * pivot  # [H, N]
-        swept = matrix - matrix[:, k][:, None] * row[None]
-        swept = jnp.where(at_row, row[None], jnp.where(at_column, row[:, None], swept))
-        matrix = jnp.where(at_row & at_column, -pivot[None], swept)
+        after = matrix - matrix[:, k][:, None] * row[None]
+        after = jnp.where(at_row, row[None], jnp.where(at_column, row[:, None], after))
+        matrix = jnp.where(at_row & at_column, -pivot[None], after)
     return -matrix

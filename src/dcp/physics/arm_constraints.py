@@ -14,8 +14,9 @@ import numpy as np
 
 from dcp.physics import shapes
 from dcp.physics.arm import Pose
-from dcp.physics.contacts import CAPSULE, PLANE, Geoms, colliding_pairs
+from dcp.physics.contacts import Geoms, colliding_pairs
 from dcp.physics.kinematics import System
+from dcp.physics.models import CAPSULE, PLANE
 from dcp.physics.vectors import Vec, column, constant, where
 from dcp.types import Array
 
@@ -97,7 +98,7 @@ class Gripper:
         """Find the contacts; `body`: the sliding body's origin, [1, N] each."""
         centre = pose.point(self.link, self.capsules.offset)  # [K, N]
         core = pose.direction(self.link, self.capsules.core)
-        return _joined(self._on_table(centre, core), self._on_body(centre, core, body))
+        return _concatenated(self._on_table(centre, core), self._on_body(centre, core, body))
 
     def _on_table(self, centre: Vec, core: Vec) -> GripperContacts:
         """Return contacts of both ends of each capsule; the tangents follow the capsule, as in MJX."""
@@ -112,7 +113,7 @@ class Gripper:
             dist = (end - constant(self.plane[:1])).dot(normal) - radius
             pos = end - normal * (radius + 0.5 * dist)
             sides.append(GripperContacts(dist, pos, normal, (first, normal.cross(first))))
-        return _joined(*sides)
+        return _concatenated(*sides)
 
     def _on_body(self, centre: Vec, core: Vec, body: Vec) -> GripperContacts:
         other = Vec(*(jnp.broadcast_to(c, centre.x.shape) for c in body + constant(self.body.offset)))
@@ -126,7 +127,7 @@ class Gripper:
         return GripperContacts(touch.dist, touch.pos, touch.normal, (first, touch.normal.cross(first)))
 
 
-def _joined(*parts: GripperContacts) -> GripperContacts:
+def _concatenated(*parts: GripperContacts) -> GripperContacts:
     return jax.tree.map(lambda *arrays: jnp.concatenate(arrays), *parts)
 
 
@@ -156,12 +157,12 @@ def closest_points(
     t2 = jnp.clip(b + t * cosine, -half2, half2)
     t = jnp.clip(t, -half, half)
     off, off2 = a + t - cosine * t2, b + cosine * t - t2  # the gap along each segment
-    by, by2 = _mended(t - off, half) - t, _mended(t2 + off2, half2) - t2
+    by, by2 = _nearest_place(t - off, half) - t, _nearest_place(t2 + off2, half2) - t2
     first = by * (by + 2.0 * off) < by2 * (by2 - 2.0 * off2)  # what each adds to the squared distance
     return middle + along * jnp.where(first, t + by, t), middle2 + along2 * jnp.where(first, t2, t2 + by2)
 
 
-def _mended(place: Array, half: Array | np.ndarray | float) -> Array:
+def _nearest_place(place: Array, half: Array | np.ndarray | float) -> Array:
     """Return the closest place on a segment to a point at `place` along it; MJX adds 1e-6 to the squared length."""
     shrink = 1e-6 / (4.0 * half * half + 1e-6)
     return jnp.clip(place - (place + half) * shrink, -half, half)
@@ -233,10 +234,10 @@ class Constraints:
         """Return the same forces from a loop of fixed length with few, wide operations, for GPUs."""
         limits, jacobian, diagonal, aref = self._rows(at)
         rows = jnp.concatenate([jnp.eye(limits.shape[0])[..., None] * limits[None], jacobian])  # [R, D, N]
-        moved = jax.vmap(partial(self._accelerate, at))(rows)  # [R, D, N]: what each row's force accelerates
-        b = _weighted(moved, at.force) - aref
+        accelerations = jax.vmap(partial(self._accelerate, at))(rows)  # [R, D, N]: by each row's force
+        b = _weighted(accelerations, at.force) - aref
         moving = self.violated(at.q, at.contacts.dist)
-        problem = RowProblem(rows, moved, diagonal, b)
+        problem = RowProblem(rows, accelerations, diagonal, b)
         return problem.to_joints(bounded_projected_gradient(problem, self.iterations, self.halvings, moving))
 
     def _rows(self, at: ConstraintInputs) -> tuple[Array, Array, Array, Array]:
@@ -268,14 +269,14 @@ class Constraints:
         # The gripper is the second body in contacts with the table, and the first in those with the pushed body, which
         # does not touch the table.
         side = np.where(np.arange(count) < table, 1.0, -1.0).astype(np.float32)[:, None, None]
-        moved = np.where(np.arange(count) < table, 0.0, 1.0).astype(np.float32)[:, None, None]
+        pushes = np.where(np.arange(count) < table, 0.0, 1.0).astype(np.float32)[:, None, None]
         reaches = (np.arange(self.hinges) <= self.gripper.link).astype(np.float32)[None, :, None]
         slides = constant(self.slides)  # [S, 1]
 
         def row(direction: Vec) -> Array:
             d = Vec(*(c[:, None] for c in direction))  # [C, 1, N]
             slide = Vec(*(c[None] for c in slides)).dot(d)  # [C, S, N]
-            return jnp.concatenate([swing.dot(d) * (side * reaches), slide * moved], axis=1)  # [C, D, N]
+            return jnp.concatenate([swing.dot(d) * (side * reaches), slide * pushes], axis=1)  # [C, D, N]
 
         normal, tangents = row(contacts.normal), [friction * row(t) for t in contacts.tangents]
         acts = contacts.dist < 0.0
@@ -352,10 +353,10 @@ def _line_search(multiply: Callable[[Array], Array], b: Array, at: _Iterate, hal
     def attempt(count: Array, step: Array) -> _Search:
         x = jnp.maximum(at.y - step * gradient, 0.0)
         residual = multiply(x) + b
-        change, moved = x - at.y, residual - at.y_residual
+        change, shift = x - at.y, residual - at.y_residual
         # jaxopt's test, step (f(x) - f(y)) > step change . gradient + |change|^2 / 2 + eps, for a quadratic f: without
         # the cancellation, in which float32 loses the answer.
-        too_long = step * _dot(moved, moved) > _dot(change, change) + 2.0 * eps
+        too_long = step * _dot(shift, shift) > _dot(change, change) + 2.0 * eps
         return _Search(count, step, x, residual, too_long & at.moving[None])
 
     def more(search: _Search) -> Array:
@@ -371,7 +372,7 @@ class RowProblem(NamedTuple):
     """A = rows M^-1 rows^T + diagonal, not formed: D is much smaller than R."""
 
     rows: Array  # [R, D, N]
-    moved: Array  # [R, D, N]: rows M^-1
+    accelerations: Array  # [R, D, N]: rows M^-1
     diagonal: Array  # [R, N]
     b: Array  # [R, N]
 
@@ -381,7 +382,7 @@ class RowProblem(NamedTuple):
 
     def multiply(self, x: Array) -> Array:
         """[R, N] -> [R, N]"""
-        return _weighted(self.moved, self.to_joints(x)) + self.diagonal * x
+        return _weighted(self.accelerations, self.to_joints(x)) + self.diagonal * x
 
 
 def _weighted(rows: Array, of: Array) -> Array:
@@ -398,10 +399,10 @@ def bounded_projected_gradient(problem: RowProblem, iterations: int, halvings: i
     def iterate(at: _Iterate, beta: Array) -> tuple[_Iterate, None]:
         gradient = problem.multiply(at.y_residual)  # [R, N]; A is symmetric
         steps = at.step[None] * halves  # [K, 1, N]
-        tried = jnp.maximum(at.y[None] - steps * gradient[None], 0.0)  # [K, R, N]
-        residuals = jax.vmap(problem.multiply)(tried) + b[None]
-        change, moved = tried - at.y[None], residuals - at.y_residual[None]
-        too_long = steps[:, 0] * jnp.sum(moved * moved, 1) > jnp.sum(change * change, 1) + 2.0 * eps  # [K, N]
+        points = jnp.maximum(at.y[None] - steps * gradient[None], 0.0)  # [K, R, N]
+        residuals = jax.vmap(problem.multiply)(points) + b[None]
+        change, drift = points - at.y[None], residuals - at.y_residual[None]
+        too_long = steps[:, 0] * jnp.sum(drift * drift, 1) > jnp.sum(change * change, 1) + 2.0 * eps  # [K, N]
         good = ~too_long | ~at.moving[None]
         chosen, residual = steps[-1], residuals[-1]  # the first that is short enough, else the last
         for k in reversed(range(halvings)):

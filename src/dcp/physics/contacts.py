@@ -15,20 +15,10 @@ import mujoco
 import numpy as np
 
 from dcp.physics import shapes
-from dcp.physics.models import WALL
+from dcp.physics.models import BOX, CAPSULE, PLANE, SPHERE, WALL
 from dcp.physics.shapes import Segment, Touch
 from dcp.physics.vectors import Vec, compute_once, concatenate_once, constant, quat, rotate, vec
 from dcp.types import Array, MazeLayout
-
-PLANE, SPHERE, CAPSULE, BOX = (
-    int(kind)
-    for kind in (
-        mujoco.mjtGeom.mjGEOM_PLANE,
-        mujoco.mjtGeom.mjGEOM_SPHERE,
-        mujoco.mjtGeom.mjGEOM_CAPSULE,
-        mujoco.mjtGeom.mjGEOM_BOX,
-    )
-)
 
 
 def colliding_pairs(model: mujoco.MjModel) -> Iterator[tuple[int, int]]:

@@ -35,7 +35,7 @@ class GeneralizedEngine:
         self.sys, self.frames, self.group, model = sys, frames, group, sys.model
         self.timestep = sys.timestep
         self._dof_link = model.dof_bodyid - 1  # [V]
-        self.arm = Arm(sys, int(min(min(each.links) for each in sys.groups if each.slides)))
+        self.arm = Arm(sys, int(min(each.links[each.slides].min() for each in sys.groups if each.slides.any())))
         hinges = self.arm.hinges
         if model.opt.viscosity or model.opt.density or model.jnt_stiffness.any():
             raise ValueError("the generalized engine has no fluid and no springs")

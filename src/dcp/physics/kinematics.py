@@ -47,7 +47,7 @@ def inverse(rot: Array) -> Array:
 
 
 def multiply(a: Array, b: Array) -> Array:
-    return jnp.stack(
+    return jnp.array(
         [
             a[0] * b[0] - a[1] * b[1] - a[2] * b[2] - a[3] * b[3],
             a[0] * b[1] + a[1] * b[0] + a[2] * b[3] - a[3] * b[2],
@@ -73,7 +73,7 @@ def matrix(rot: Array) -> Array:
     xx, xy, xz = x * xs, x * ys, x * zs
     yy, yz, zz = y * ys, y * zs, z * zs
     rows = [1 - (yy + zz), xy - wz, xz + wy], [xy + wz, 1 - (xx + zz), yz - wx], [xz - wy, yz + wx, 1 - (xx + yy)]
-    return jnp.stack([jnp.stack(row) for row in rows])
+    return jnp.array([jnp.array(row) for row in rows])
 
 
 many_rotate, many_rotate_back, many_units = jax.vmap(rotate), jax.vmap(rotate_back), jax.vmap(unit)
@@ -85,19 +85,25 @@ def compose(outer: Transform, inner: Transform) -> Transform:
     return Transform(outer.pos + many_rotate(inner.pos, outer.rot), jax.vmap(multiply)(outer.rot, inner.rot))
 
 
-def moved_by(motion: Motion, lever: Array) -> Motion:
+def velocity_at(motion: Motion, lever: Array) -> Motion:
     """Return how points move that are fixed to links, this far from where `motion` is given: [L] each."""
-    return Motion(motion.ang, motion.vel - many_cross(lever, motion.ang))
+    unturned = jax.vmap(inverse)(jnp.tile(jnp.asarray(IDENTITY), (len(lever), 1)))
+    return Motion(many_rotate(motion.ang, unturned), many_rotate(motion.vel - many_cross(lever, motion.ang), unturned))
 
 
 class Group(NamedTuple):
-    """Links of one kind: free, or with so many hinges, or with so many slides."""
+    """Links of one kind: free, or with so many hinges or slides."""
 
     speeds: int  # of each link
-    slides: bool
+    slides: np.ndarray  # [K]: slides instead of hinges
     links: np.ndarray  # [K]
     q: np.ndarray  # [K, positions]: where their coordinates are
     qd: np.ndarray  # [K, speeds]
+
+    def only(self, slides: bool) -> "Group":
+        """Return those with slides, or those with hinges."""
+        chosen = self.slides == slides
+        return Group(self.speeds, *(part[chosen] for part in self[1:]))
 
 
 class System:
@@ -115,6 +121,7 @@ class System:
         pos[free], rot[free] = 0.0, IDENTITY  # a free link's coordinates say where it is
         self.place = Transform(_array(pos), _array(rot))  # [L]: in the parent's frame
         self.joint = _array(model.jnt_pos[model.body_jntadr[1:]])  # [L, 3]: in the link's frame
+        self._joints = Transform(self.joint, _array(np.tile(IDENTITY, (self.num_links, 1))))
         self.centre = _array(model.body_ipos[1:])  # [L, 3]: centre of mass in the link's frame
         self.axes = _axes(model)
 
@@ -139,10 +146,10 @@ class System:
 
     def world(self, q: Array, qd: Array) -> tuple[Transform, Motion]:
         """Place the links and say how their origins move: [Q], [V] -> [L]."""
-        parts = [self._in_joint(group, q[group.q], qd[group.qd]) for group in self.groups]
+        parts = [self._in_joint(group, q, qd) for group in self.groups]
         local, moving = _joined(parts, [group.links for group in self.groups])
-        local = Transform(local.pos + self.joint - many_rotate(self.joint, local.rot), local.rot)
-        local = compose(self.place, local)
+        anchor = compose(Transform(jnp.zeros_like(local.pos), local.rot), self._joints)
+        local = compose(self.place, Transform(local.pos + self.joint - anchor.pos, local.rot))
         levels, depths = [], self._depths()
         for depth in range(int(depths.max()) + 1):
             links = np.flatnonzero(depths == depth)
@@ -166,17 +173,18 @@ class System:
         return depths
 
     def _in_joint(self, group: Group, q: Array, qd: Array) -> tuple[Transform, Motion]:
-        """Place links in the frames of their joints: [K, positions], [K, speeds] -> [K]."""
+        """Place links in the frames of their joints: [Q], [V] -> [K]."""
+        q, qd = _rows(q, group.q.ravel()), _rows(qd, group.qd.ravel())
         if group.speeds == FREE:
+            q, qd = q.reshape(-1, 7), qd.reshape(-1, 6)
             return Transform(q[:, :3], q[:, 3:]), Motion(qd[:, 3:], qd[:, :3])
-        axes = self.axes.ang[group.qd], self.axes.vel[group.qd]  # [K, axes, 3] each
-        frames, motions = [], []
-        for i in range(group.speeds):
-            ang, vel = (axis[:, i] for axis in axes)
-            frames.append(Transform(vel * q[:, i, None], jax.vmap(_turned)(ang, q[:, i])))
-            motions.append(Motion(ang * qd[:, i, None], vel * qd[:, i, None]))
-        x, xd = frames[0], motions[0]
-        for frame, motion in zip(frames[1:], motions[1:], strict=True):
+        ang, vel = _rows(self.axes, group.qd.ravel())  # [K * axes, 3] each
+        frames = Transform(jax.vmap(jnp.multiply)(vel, q), jax.vmap(_turned)(ang, q))
+        motions = Motion(jax.vmap(jnp.multiply)(ang, qd), jax.vmap(jnp.multiply)(vel, qd))
+        frames, motions = jax.tree.map(lambda a: a.reshape(-1, group.speeds, a.shape[1]), (frames, motions))
+        x, xd = jax.tree.map(lambda a: jnp.take(a, 0, axis=1), (frames, motions))
+        for i in range(1, group.speeds):
+            frame, motion = jax.tree.map(lambda a, i=i: jnp.take(a, i, axis=1), (frames, motions))
             x = compose(x, frame)
             vel = motion.vel + many_cross(frame.pos, motion.ang)
             xd = Motion(xd.ang + many_rotate(motion.ang, frame.rot), xd.vel + many_rotate(vel, frame.rot))
@@ -184,25 +192,25 @@ class System:
 
     def to_centres(self, x: Transform, xd: Motion) -> tuple[Transform, Motion]:
         """Turn frames at the links' origins into frames at their centres of mass."""
-        pos = x.pos + many_rotate(self.centre, x.rot)
-        return Transform(pos, x.rot), moved_by(xd, pos - x.pos)
+        centres = compose(x, Transform(self.centre, self._joints.rot))
+        return centres, velocity_at(xd, centres.pos - x.pos)
 
     def to_origins(self, x: Transform, xd: Motion) -> tuple[Transform, Motion]:
-        pos = x.pos + many_rotate(-self.centre, x.rot)
-        return Transform(pos, x.rot), moved_by(xd, pos - x.pos)
+        origins = compose(x, Transform(-self.centre, self._joints.rot))
+        return origins, velocity_at(xd, origins.pos - x.pos)
 
     # From the world to coordinates
 
     def coordinates(self, x: Transform, xd: Motion) -> tuple[Array, Array]:
         """Return q [Q] and qd [V] of links in the world: [L] each."""
         world = Transform(jnp.zeros((1, 3)), jnp.asarray(IDENTITY[None])), Motion(jnp.zeros((1, 3)), jnp.zeros((1, 3)))
-        above, moving = jax.tree.map(lambda a, b: jnp.concatenate([a, b])[self.parents], (x, xd), world)
+        above, moving = _rows(jax.tree.map(lambda a, b: jnp.concatenate([a, b]), (x, xd), world), self.parents)
         anchor = compose(above, self.place)  # the joint's frame on the parent
         anchor = Transform(anchor.pos + many_rotate(self.joint, anchor.rot), anchor.rot)
         back = jax.vmap(inverse)(anchor.rot)
         pos = many_rotate(x.pos + many_rotate(self.joint, x.rot) - anchor.pos, back)
         local = Transform(pos, jax.vmap(multiply)(back, x.rot))
-        moving = moved_by(moving, above.pos - anchor.pos)
+        moving = velocity_at(moving, above.pos - anchor.pos)
         moving = jax.tree.map(lambda a, b: many_rotate_back(a - b, anchor.rot), xd, moving)
         parts = [self._coordinates(group, *_rows((local, moving), group.links)) for group in self.groups]
         q, qd = zip(*parts, strict=True)
@@ -216,29 +224,35 @@ class System:
         if group.speeds == FREE:
             turning = many_rotate_back(xd.ang, x.rot)
             return jnp.concatenate([x.pos, x.rot], axis=1), jnp.concatenate([xd.vel, turning], axis=1)
-        if group.slides:
-            along = jax.vmap(jnp.matmul)
-            return along(self.axes.vel[group.qd], x.pos), along(self.axes.vel[group.qd], xd.vel)
-        frame, parity = joint_frames(self.axes.ang[group.qd])
+        axes = jax.tree.map(lambda a: a.reshape(-1, group.speeds, 3), _rows(self.axes, group.qd.ravel()))
         of_world = jnp.asarray(self.parents[group.links] == -1)
-        turning = many_rotate_back(xd.ang, jnp.where(of_world[:, None], x.rot, jnp.asarray(IDENTITY)[None]))
-        q, axes = jax.vmap(euler_angles)(x.rot, frame, parity)
-        speeds = [jax.vmap(jnp.dot)(axis, turning) for axis in axes]
-        return jnp.stack(q[: group.speeds], axis=1), jnp.stack(speeds[: group.speeds], axis=1)
+        return jax.vmap(_coordinates)(x, xd, axes, of_world)
+
+
+def _coordinates(x: Transform, xd: Motion, axes: Motion, of_world: Array) -> tuple[Array, Array]:
+    """Return coordinates [n] and speeds [n] of one link with these hinges or slides [n, 3]."""
+    turning = rotate_back(xd.ang, jnp.where(of_world, x.rot, jnp.asarray(IDENTITY)))
+    angles, turned = euler_angles(x.rot, *joint_frame(axes))
+    hinge, count = axes.ang.any(axis=1), len(axes.ang)
+    speeds = [jnp.dot(axis, turning) for axis in turned]
+    q = jnp.where(hinge, jnp.array(angles[:count]), axes.vel @ x.pos)
+    return q, jnp.where(hinge, jnp.array(speeds[:count]), axes.vel @ xd.vel)
 
 
 _ANY = np.array([-np.inf, np.inf])
 
 
 def _array(values: np.ndarray) -> Array:
-    return jnp.asarray(values, jnp.float32)
+    with jax.ensure_compile_time_eval():  # it outlives the trace that may ask first
+        return jnp.asarray(values, jnp.float32)
 
 
 def _rows(tree: Any, rows: np.ndarray) -> Any:
     """Return rows of each leaf: a slice where they are in sequence, because XLA gathers more slowly."""
     first, last = int(rows[0]), int(rows[-1])
-    selection = slice(first, last + 1) if np.array_equal(rows, np.arange(first, last + 1)) else rows
-    return jax.tree.map(lambda leaf: leaf[selection], tree)
+    if np.array_equal(rows, np.arange(first, last + 1)):
+        return jax.tree.map(lambda leaf: leaf[first : last + 1], tree)
+    return jax.tree.map(lambda leaf: jnp.take(leaf, rows, axis=0, mode="wrap"), tree)
 
 
 def _joined(parts: Any, orders: list[np.ndarray]) -> Any:
@@ -247,21 +261,22 @@ def _joined(parts: Any, orders: list[np.ndarray]) -> Any:
 
 
 def _groups(model: mujoco.MjModel) -> list[Group]:
-    """Group the links by their joints. A link of hinges and slides, or without a joint, is refused."""
-    members: dict[tuple[int, bool], list[int]] = {}
+    """Group the links by number of speeds. A link of hinges and slides, or without a joint, is refused."""
+    members: dict[int, list[int]] = {}
+    slides = np.zeros(model.nbody, bool)
     for body in range(1, model.nbody):
         joints = slice(model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body])
         kinds = set(model.jnt_type[joints].tolist())
         if len(kinds) != 1 or mujoco.mjtJoint.mjJNT_BALL in kinds or (model.body_dofnum[body] > 3 and 0 not in kinds):
             raise ValueError(f"link {body - 1} must be free, or have one to three hinges, or as many slides")
-        slides = kinds == {int(mujoco.mjtJoint.mjJNT_SLIDE)}
-        members.setdefault((int(model.body_dofnum[body]), slides), []).append(body)
+        slides[body] = kinds == {int(mujoco.mjtJoint.mjJNT_SLIDE)}
+        members.setdefault(int(model.body_dofnum[body]), []).append(body)
     groups = []
-    for (speeds, slides), bodies in members.items():
+    for speeds, bodies in members.items():
         q, qd = model.jnt_qposadr[model.body_jntadr[bodies]], model.body_dofadr[bodies]
         positions = np.arange(7 if speeds == FREE else speeds)
         links = np.array(bodies) - 1
-        groups.append(Group(speeds, slides, links, q[:, None] + positions, qd[:, None] + np.arange(speeds)))
+        groups.append(Group(speeds, slides[bodies], links, q[:, None] + positions, qd[:, None] + np.arange(speeds)))
     return groups
 
 
@@ -272,30 +287,33 @@ def _axes(model: mujoco.MjModel) -> Motion:
         if model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE:
             vel[dof : dof + 3] = ang[dof + 3 : dof + 6] = np.eye(3)
         else:
-            moved = vel if model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE else ang
-            moved[dof] = model.jnt_axis[joint]
+            kind = vel if model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE else ang
+            kind[dof] = model.jnt_axis[joint]
     return Motion(_array(ang), _array(vel))
 
 
 def _turned(axis: Array, angle: Array) -> Array:
     """Return the quaternion of a turn."""
-    return unit(jnp.append(jnp.cos(angle / 2), axis * jnp.sin(angle / 2)))
+    sine = jnp.sin(angle / 2)
+    return unit(jnp.array([jnp.cos(angle / 2), axis[0] * sine, axis[1] * sine, axis[2] * sine]))
 
 
-def joint_frames(axes: Array) -> tuple[Array, Array]:
-    """Return three axes for links with these hinges, and whether they are right-handed: [K, n, 3] -> [K, 3, 3], [K]."""
-    if axes.shape[1] == 1:
-        return jax.vmap(_around)(axes[:, 0]), jnp.ones(len(axes))
-    third = many_cross(axes[:, 0], axes[:, 1])
-    parity = jax.vmap(jnp.dot)(third, axes[:, 2]) if axes.shape[1] == 3 else jnp.ones(len(axes))
-    return jnp.stack([axes[:, 0], axes[:, 1], third], axis=1), parity
+def joint_frame(axes: Motion) -> tuple[Array, Array]:
+    """Return three axes [3, 3] for a link with these hinges [n, 3], and 1 if they are right-handed, else -1. Slides
+    leave the axes of the world."""
+    ang = axes.ang
+    if len(ang) == 1:
+        return jnp.where(ang[0].any(), _around(ang[0]), jnp.eye(3)), jnp.ones(())
+    third = jnp.cross(ang[0], ang[1])
+    frame = jnp.where(axes.vel.any(), jnp.eye(3), jnp.array([ang[0], ang[1], third]))
+    return frame, jnp.dot(third, ang[2]) if len(ang) == 3 else jnp.ones(())
 
 
 def _around(axis: Array) -> Array:
     """Return an axis and two at right angles to it."""
     second = jnp.where((-0.5 < axis[1]) & (axis[1] < 0.5), jnp.array([0.0, 1.0, 0.0]), jnp.array([0.0, 0.0, 1.0]))
     second = unit(second - axis * axis.dot(second))
-    return jnp.stack([axis, second, jnp.cross(axis, second)])
+    return jnp.array([axis, second, jnp.cross(axis, second)])
 
 
 def euler_angles(rot: Array, frame: Array, parity: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:

@@ -112,11 +112,11 @@ class MujocoEngine:
     def _call(self, function: Callable[..., Any], *inputs: Array) -> MujocoState:
         shapes = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in self._shapes.items()}
         shapes["exact"] = jax.ShapeDtypeStruct((2 * len(self._first),), jnp.uint32)
-        got = jax.pure_callback(function, shapes, *inputs, vmap_method="broadcast_all")
-        x = Transform(pos=got["pos"], rot=got["rot"])
-        xd = Motion(vel=got["vel"], ang=got["ang"]) if self.links == "moving" else ()
-        read = {name: got[name] for name in self.reads}
-        return MujocoState(got["q"], got["qd"], x, xd, got["exact"], read or ())
+        arrays = jax.pure_callback(function, shapes, *inputs, vmap_method="broadcast_all")
+        x = Transform(pos=arrays["pos"], rot=arrays["rot"])
+        xd = Motion(vel=arrays["vel"], ang=arrays["ang"]) if self.links == "moving" else ()
+        read = {name: arrays[name] for name in self.reads}
+        return MujocoState(arrays["q"], arrays["qd"], x, xd, arrays["exact"], read or ())
 
     # On the host, with arrays [..., K] for any number of environments.
 

@@ -14,7 +14,7 @@ import mujoco
 import numpy as np
 
 from dcp.physics.contacts import ContactFinder, Contacts
-from dcp.physics.kinematics import FREE, Group, Motion, System, Transform, compose, joint_frames
+from dcp.physics.kinematics import FREE, Group, Motion, System, Transform, compose, joint_frame
 from dcp.physics.vectors import (
     Quat,
     Vec,
@@ -103,7 +103,9 @@ class SpringEngine:
         anchor = compose(sys.place, Transform(sys.joint, jnp.tile(jnp.array([1.0, 0.0, 0.0, 0.0]), (size, 1))))
         self.anchor, self.anchor_rot = np.asarray(anchor.pos), np.asarray(anchor.rot)  # [L, 3], [L, 4]: in the parent's
         self.parents = sys.parents
-        self.groups = [Joints(sys, group) for group in sys.groups if group.speeds != FREE]
+        kinds = [group.only(slides) for group in sys.groups for slides in (False, True) if group.speeds != FREE]
+        kinds = sorted((group for group in kinds if len(group.links)), key=lambda group: group.links[0])
+        self.groups = [Joints(sys, group) for group in kinds]
         self.jointed = np.concatenate([group.links for group in self.groups])  # [J]: the links that have a joint
 
     def init(self, q: Array, qd: Array) -> SpringState:
@@ -299,16 +301,14 @@ class Joints:
     """Hold links of one kind: with the same number of hinges, or with two slides. Free links have no joint forces."""
 
     def __init__(self, sys: System, group: Group):
-        if group.slides and group.speeds != 2:
+        self.links, self.slides = group.links, bool(group.slides[0])
+        if self.slides and group.speeds != 2:
             raise ValueError(f"links {group.links}: the spring engine takes hinges, or two slides")
-        dof = group.qd.T  # [dofs, G]: where each axis is in tau
-        self.links, self.dof, self.slides = group.links, dof, group.slides
+        self.dof = dof = group.qd.T  # [dofs, G]: where each axis is in tau
+        axes = jax.tree.map(lambda axis: axis[group.qd], sys.axes)
         # [dofs, G, 3]: hinges' or slides' axes
-        self.axes = np.asarray(sys.axes.vel if group.slides else sys.axes.ang)[dof]
-        if group.slides:
-            frame, parity = np.tile(np.eye(3, dtype=np.float32), (len(group.links), 1, 1)), np.ones(len(group.links))
-        else:
-            frame, parity = joint_frames(sys.axes.ang[group.qd])
+        self.axes = np.asarray(axes.vel if self.slides else axes.ang).transpose(1, 0, 2)
+        frame, parity = jax.vmap(joint_frame)(axes)
         self.frame = np.asarray(frame).transpose(1, 0, 2)  # [3, G, 3]
         self.parity = np.asarray(parity, np.float32)  # [G]: of three hinges
         self.limits = sys.limits()[:, dof]  # [2, dofs, G]

@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 
 from dcp.algorithm import RunState
 from dcp.config import Config, Settings, fields_where
-from dcp.errors import RunError, UserError, shown
+from dcp.errors import RunError, UserError, WorkerError, shown
 from dcp.files import CHECKPOINTS_DIR, CONFIG_FILE, POLICY_FILE
 from dcp.files.run_folder import is_zoo, load_run, read_config_file
 from dcp.files.validation import MEGABYTE, Count, FormatError, Name, checked, open_regular, read_json, read_text
@@ -94,10 +94,12 @@ def budget_to_resume_with(path: Path, asked: Settings) -> int | None:
         flag = f"--{name.replace('_', '-')}"
         if name == "steps":
             raise UserError(f"--steps {asked.steps} is below the run's {stored.steps}: steps can only be raised")
-        raise UserError(
-            f"{flag} {getattr(asked, name)} is not the run's {getattr(stored, name)}: leave {flag} out, "
-            "give the run's --preset, or start another run"
-        )
+        mine, runs = getattr(asked, name), getattr(stored, name)
+        if mine == getattr(Settings(), name):  # perhaps nobody gave the flag
+            way = f"{flag} {mine}, the default, is not the run's {runs}: give the run's --preset and flags"
+        else:
+            way = f"{flag} {mine} is not the run's {runs}: leave {flag} out, give the run's --preset"
+        raise UserError(f"{way}, or start another run")
     steps = max(asked.steps, stored.steps)
     longer = Settings(**{**asdict(stored), "steps": steps}).num_unrolls > stored.num_unrolls
     return None if is_finished(path) and not longer else steps
@@ -179,6 +181,8 @@ def taken(path: Path) -> str:
 
 # Checkpoints.
 
+RECORD_BYTES = 1024 * MEGABYTE  # of checkpoint.json, at most
+
 
 class _Record(Struct):
     """Check what is not an array: the content of checkpoint.json."""
@@ -214,10 +218,17 @@ def verify(path: Path) -> None:
         raise DamagedError(f"the checksum of {changed[0][:200]} does not fit" if changed else f"{SUMS_FILE} is damaged")
 
 
+def _require_size(path: Path, most: int) -> None:
+    """Refuse what would take long to read for its checksums: a forged file may have any size and no content."""
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink())
+    if size > most:
+        raise DamagedError(f"it has {size:,} bytes, more than {most:,}")
+
+
 def read_record(path: Path) -> dict[str, Any]:
     """Read checkpoint.json. Types are checked for the current version; `load` refuses other versions."""
     try:
-        record = read_json(path / RECORD_FILE, most=1024 * MEGABYTE)
+        record = read_json(path / RECORD_FILE, most=RECORD_BYTES)
     except (OSError, ValueError) as error:
         raise DamagedError(f"{RECORD_FILE} cannot be read: {error}") from error
     if not isinstance(record, dict):
@@ -302,9 +313,11 @@ def load(path: Path, config: Config, shapes: RunState) -> tuple[RunState, HostSt
 
     Raises `DamagedError` if its bytes are not those that were written, `UserError` if it belongs to another run.
     """
+    leaves = stored_arrays(shapes)
+    _require_size(path, sum(leaf.size * leaf.dtype.itemsize for leaf in leaves.values()) + RECORD_BYTES)
     verify(path)
     record = _record_of_this_run(path, read_record(path), config)
-    expected = {name: type_and_shape(leaf) for name, leaf in stored_arrays(shapes).items()}
+    expected = {name: type_and_shape(leaf) for name, leaf in leaves.items()}
     for name in sorted(expected.keys() | record["arrays"].keys()):
         if expected.get(name) != record["arrays"].get(name):
             raise UserError(
@@ -389,6 +402,9 @@ def why_it_ended(error: BaseException, folder: RunFolder) -> str | None:
         with suppress(OSError, RunError):  # on a full disk, or in a folder that was moved, only the sentence is left
             see = f"see {folder.save_fault({**error.as_json(), 'last_checkpoint': last})}; "
         return f"{error}: {see}{rest}; try a lower learning rate or a larger batch in a new run"
+    if isinstance(error, WorkerError):
+        again = f"`{resume_command(folder.path)}`" if folder.is_worth_keeping else "it again"
+        return f"{error}: {rest}; repair that and run {again}"
     if isinstance(error, Exception) and (lost := folder.lock.lost()):  # whichever write failed
         return lost
     if not isinstance(error, OSError) or error.errno is None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from dcp.algorithm import RunState, make_algorithm
 from dcp.config import Config, Settings, Tracking
+from dcp.envs.base import is_exact
 from dcp.envs.registry import env_of
 from dcp.errors import RunError, UserError
 from dcp.loop import HostState, NotFiniteError, Recorder, Row, evaluation_points, require_sound_start
@@ -58,6 +59,8 @@ def in_one_program(settings: S, count: int) -> S:
             f"devices {settings.devices} would split each of {count} seeds' environments, but in one program a seed "
             f"is kept whole: leave --devices out, or {ALONE}"
         )
+    if not is_exact(env_of(settings)):
+        raise UserError(f"{settings.env} is stepped in worker processes, for one seed at a time: {ALONE}")
     return replace(settings, devices=1)
 
 

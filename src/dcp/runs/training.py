@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dcp.algorithm import Algorithm, RunState, make_algorithm
+from dcp.algorithm import Algorithm, RunState, make_algorithm, restarted
 from dcp.config import Config, Tracking
-from dcp.envs.base import Environment
+from dcp.envs.base import Environment, is_exact
 from dcp.envs.registry import ENVIRONMENTS, env_of
-from dcp.errors import RunError, UserError, shown
+from dcp.errors import RunError, UserError, shown, worker_error_in
 from dcp.loop import (
     Budget,
     Callback,
@@ -31,6 +31,11 @@ from dcp.runs.checkpoint import Cadence, CheckpointTimer
 from dcp.runs.display import DisplayKind, Progress, make_display
 from dcp.runs.folder import RunFolder, claim, holds_run
 from dcp.runs.stopping import Interrupted, StopRequest
+
+NOT_EXACT = (
+    "is simulated in worker processes, which no checkpoint holds: a resumed run begins their episodes again, and does "
+    "not end with the same bits"
+)
 
 
 @dataclass(frozen=True)
@@ -153,15 +158,31 @@ class _Session(Callback):
         path, points = self.path, evaluation_points(self.config, self.earlier)  # after these iterations
         with self.reporting(), make_display(self.kind, self.config, path) as self.display:
             self.stop.notice = self.display.stopping
-            programs = Programs(self.algorithm)
-            run, host = self.begin(programs, points)
-            self.display.joined([self.config.seed], host.unrolls, len(host.rows))
-            run = train_loop(programs, self.config, points, run, host, self)
+            if not self.is_exact:
+                self.display.note(f"{self.config.env} {NOT_EXACT}")
+            programs = Programs(self.algorithm, donate=self.is_exact)  # a run whose workers fail is still there
+            try:
+                run, host = self.begin(programs, points)
+                self.display.joined([self.config.seed], host.unrolls, len(host.rows))
+                run = train_loop(programs, self.config, points, run, host, self)
+            except Exception as error:
+                if fault := worker_error_in(error):
+                    self.worker_failed()
+                    raise fault from None
+                raise
         return TrainedRun(path, host.rows, self.algorithm.policy(run), run)
 
     @property
     def path(self) -> Path | None:
         return None
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether the run's arrays hold all of it."""
+        return is_exact(self.algorithm.env)
+
+    def worker_failed(self) -> None:
+        """Keep what can be kept of a run whose simulations have failed."""
 
     @property
     def earlier(self) -> tuple[Budget, ...]:
@@ -196,6 +217,7 @@ class FolderSession(_Session):
 
     def __post_init__(self) -> None:
         self.timer = CheckpointTimer(self.cadence, self.config.num_evals)
+        self.latest: tuple[RunState, HostState] | None = None  # where a run could be saved that cannot go on
 
     @property
     def path(self) -> Path:
@@ -235,7 +257,13 @@ class FolderSession(_Session):
         self.folder.begin(checkpoint[1].rows if checkpoint else [], self.display.note)
         if checkpoint is None:
             return super().begin(programs, points)
-        return programs.place(checkpoint[0]), checkpoint[1]
+        run = programs.place(checkpoint[0])
+        return run if self.is_exact else restarted(run), checkpoint[1]
+
+    def worker_failed(self) -> None:
+        if self.latest is not None:
+            self.folder.saver.save(*self.latest)
+            self.folder.saver.wait()
 
     def evaluated(self, run: RunState, row: Row) -> None:
         self.folder.add(self.algorithm.policy(run), row)
@@ -247,6 +275,7 @@ class FolderSession(_Session):
         saver = self.folder.saver
         self.folder.lock.require()
         saver.check()
+        self.latest = None if self.is_exact else (run, host)
         if stopping or self.timer.is_due(host):
             saver.save(run, host)
             self.timer.saved()
