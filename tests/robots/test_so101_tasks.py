@@ -309,7 +309,7 @@ def test_a_tasks_own_scale_makes_its_states_about_unit_size(name: str, control: 
 def test_a_policy_that_came_with_the_package_has_its_environments_spec(name: str):
     """But for the scale, which a policy has among its arrays."""
     spec = load_policy(name).spec
-    assert replace(make_env(spec.name, control=spec.control or "joints").spec, scale=None) == spec
+    assert replace(make_env(spec.name, control=spec.control).spec, scale=None) == spec
 
 
 # Switches
