@@ -42,6 +42,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: rank.get(item.path, len(LONGEST)))
 
 
+@pytest.fixture
+def precision() -> Iterator[None]:
+    """Whatever precision of products a test sets, such as one that acts as a GPU, it is as before afterwards."""
+    before = jax.config.jax_default_matmul_precision
+    yield
+    jax.config.update("jax_default_matmul_precision", before)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def memory_for_two() -> Iterator[None]:
     """Drop compiled programs after a file that leaves a process large: the slow suite's would fill the machine."""

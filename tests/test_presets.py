@@ -109,5 +109,15 @@ def test_on_a_laptop_mujocos_own_engine_takes_what_it_steps_as_fast_or_faster():
 
 def test_on_a_laptop_a_value_learns_from_hers_goals_and_every_other_critic_from_its_own():
     assert preset_config("laptop", env="so101_push", method="sac_her").hindsight == "her"
-    assert preset_config("laptop", env="so101_push", method="dcp").hindsight is None
+    assert preset_config("laptop", env="point_u_maze", method="dcp").hindsight is None
     assert preset_config("paper", env="pusher_easy", method="sac_her").hindsight is None
+
+
+def test_on_a_laptop_a_cube_has_the_searched_settings_of_its_method():
+    push = preset_config("laptop", env="so101_push")
+    assert (push.method, push.hindsight, push.control) == ("sac_direction", "her", "tool")
+    assert push.component_settings == {"hindsight.moving_share": 0.5}
+    crl = preset_config("laptop", env="so101_push", method="crl")
+    assert (crl.hindsight, crl.actor_goal, crl.discount, crl.normalize) == ("future", "commanded", 0.98, "task")
+    assert preset_config("laptop", env="so101_push", control="joints").control == "joints"
+    assert preset_config("laptop", env="so101_reach").hindsight is None  # a reaching arm keeps its row

@@ -13,7 +13,7 @@ class Preset(NamedTuple):
     purpose: str
     overrides: dict[str, Any]
     rows: Mapping[str, dict[str, Any]] = MappingProxyType({})  # by environment, instead of these: the first that fits
-    methods: Mapping[str, dict[str, Any]] = MappingProxyType({})  # by method, besides these
+    methods: Mapping[str, dict[str, Any]] = MappingProxyType({})  # by "method environment", besides these: all that fit
 
 
 # The paper's rows where they differ from the defaults (512 environments, batches of 256, 50M steps). Its text names
@@ -46,20 +46,33 @@ _LAPTOP = {
 # paper's physics or faster; ants in mazes it steps more slowly, and they fall thrice as often (docs/physics.md).
 _PHYSICS_EVALS = {"num_evals": 10, "eval_episodes": 64}
 _BY_MUJOCO = {"steps": 5_000_000, "physics": "mujoco", **_PHYSICS_EVALS}
-# A cube on the table: the paper's own networks, and short unrolls, so that there are more updates per step.
-_CUBE = {
-    "steps": 8_000_000,
-    "unroll_length": 25,
+# An object that has to be moved: few environments and many updates, inputs of unit size, and more of the rows after
+# which the object moves. Searched for each method alike on pushing a cube by the tool (docs/recipes.md).
+_OBJECT = {
+    "method": "sac_direction",
+    "steps": 1_200_000,
+    "num_envs": 64,
+    "unroll_length": 5,
+    "batch_size": 256,
+    "updates_per_iteration": 32,
     "min_replay_rows": 250,
-    "num_evals": 20,
-    "final_goal_share": 0.5,
+    "num_evals": 12,
+    "layer_norm": True,
+    "discount": 0.95,
+    "actor_learning_rate": 1e-3,
+    "critic_learning_rate": 2e-3,
+    "alpha_learning_rate": 1e-3,
+    "normalize": "running",
     "fidelity": "fixed",
+    "hindsight": "future",
+    "component_settings": {"hindsight.moving_share": 0.5},
 }
+_CUBE = {**_OBJECT, "normalize": "task", "control": "tool"}
 _LAPTOP_ROWS = {
     "so101_push": _CUBE,
     "so101_lift": _CUBE,
     "so101_*": {**_LAPTOP, "fidelity": "fixed"},
-    "fetch_*": _CUBE,  # fixed, because every episode of Gymnasium's tasks draws a start and a goal; else not measured
+    "fetch_*": _OBJECT,  # not measured; fixed, because every episode of Gymnasium's tasks draws a start and a goal
     "ant_push": _BY_MUJOCO,
     "pusher_*": _BY_MUJOCO,
     "humanoid*": {"steps": 3_000_000, "num_envs": 128, "batch_size": 128, **_PHYSICS_EVALS},
@@ -67,7 +80,19 @@ _LAPTOP_ROWS = {
 }
 
 # What a value learns from: HER's goals of the future and of other rows, not JaxGCRL's final ones.
-_HER = {method: {"hindsight": "her"} for method in ("sac_her", "td3_her", "sac_direction")}
+_HER = {f"{method} *": {"hindsight": "her"} for method in ("sac_her", "td3_her", "sac_direction")}
+# Where a search gave a method other settings than its row has, for pushing and lifting.
+_MOVING = {"hindsight.moving_share": 0.25}
+_SEARCHED = {
+    "dcp so101_[pl]*": {"noise_hold": 3, "component_settings": _MOVING},
+    "crl so101_[pl]*": {
+        "actor_goal": "commanded",
+        "discount": 0.98,
+        "actor_learning_rate": 2e-3,
+        "critic_learning_rate": 1e-3,
+        "component_settings": _MOVING,
+    },
+}
 
 _SMOKE = {
     "steps": 4_000,
@@ -132,7 +157,7 @@ PRESETS = {
         "two cores: minutes in a point maze, about an hour under physics (ant_push and pushers by MuJoCo's own engine)",
         _LAPTOP,
         _LAPTOP_ROWS,
-        _HER,
+        {**_HER, **_SEARCHED},
     ),
     "scaled_crl": Preset(
         "Scaled CRL's row for the environment: CRL at depth 4 in the published loop, 800 updates of 512 per unroll",
@@ -160,7 +185,10 @@ def preset_overrides(name: str, env: str | None = None, method: str | None = Non
     task = (env or preset.overrides.get("env") or Config.env).removesuffix("_eval")
     row = next((row for pattern, row in preset.rows.items() if fnmatchcase(task, pattern)), None)
     row = preset.overrides if row is None else row
-    return {**row, **preset.methods.get(method or row.get("method", Config.method), {})}
+    method_and_task = f"{method or row.get('method', Config.method)} {task}"
+    for pattern, overrides in preset.methods.items():
+        row = {**row, **overrides} if fnmatchcase(method_and_task, pattern) else row
+    return dict(row)
 
 
 def preset_config(name: str, **overrides: Any) -> Config:

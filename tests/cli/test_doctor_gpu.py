@@ -60,7 +60,7 @@ def test_physics_that_is_not_finite_is_a_problem(env: BrittleLine, wrong: str, m
 
 
 @pytest.mark.parametrize(("accepted", "used"), [(True, "loops"), (False, "xla")])
-def test_the_options_that_a_program_has_are_those_that_xla_accepts(accepted: bool, used: str, monkeypatch):
+def test_the_options_that_a_program_has_are_those_that_xla_accepts(accepted: bool, used: str, precision, monkeypatch):
     monkeypatch.delenv("DCP_GPU_GRAPHS", raising=False)
     monkeypatch.setattr(compiling, "_accepted", lambda options: accepted)
     assert doctor_gpu.graphs_in_use() == "xla"  # on a CPU

@@ -84,6 +84,6 @@ def test_control_is_scaled_to_the_motors_range_and_costs_by_its_square():
 
 def test_motors_push_their_own_joints_with_the_spring_gears():
     env = make_env("humanoid_u_maze")
-    forces = np.asarray(env._actuator_forces(jnp.full(17, 0.4)))
+    forces = np.asarray(env._system.torques(jnp.full(17, 0.4)))
     assert forces.shape == (25,) and not forces[:6].any() and not forces[23:].any()
     assert sorted(np.unique(forces[6:23]).round(3)) == [40.0, 140.0]

@@ -12,14 +12,6 @@ from dcp.errors import UserError
 from dcp.machine import compiling
 
 
-@pytest.fixture
-def precision(monkeypatch):
-    """Whatever products' precision a test sets, it is as before afterwards."""
-    before = jax.config.jax_default_matmul_precision
-    yield
-    jax.config.update("jax_default_matmul_precision", before)
-
-
 def layer(x: jax.Array, w: jax.Array) -> jax.Array:
     return jax.grad(lambda w: (jax.nn.swish(x @ w) ** 2).sum())(w)
 

@@ -305,11 +305,11 @@ def test_a_tasks_own_scale_makes_its_states_about_unit_size(name: str, control: 
     assert push[1] == (1.0,) * 5 + (1 / 0.3,) * 5 + (0.1,) * 6 + (0.05,) * 2
 
 
-@pytest.mark.parametrize("name", ["zoo/so101_reach/dcp", "zoo/so101_push/dcp"])
+@pytest.mark.parametrize("name", ["zoo/so101_reach/dcp", "zoo/so101_push/sac_her"])
 def test_a_policy_that_came_with_the_package_has_its_environments_spec(name: str):
     """But for the scale, which a policy has among its arrays."""
     spec = load_policy(name).spec
-    assert replace(make_env(spec.name).spec, scale=None) == spec
+    assert replace(make_env(spec.name, control=spec.control).spec, scale=None) == spec
 
 
 # Switches

@@ -116,7 +116,7 @@ def test_policies_on_the_same_starts_are_not_paired_where_engines_differ(whole: 
     compare([("one", one), ("other", other), ("again", one)])
     first, second = capsys.readouterr().out.splitlines()
     assert first == "other was stepped by brax and one by mujoco: they are not paired."
-    assert second.startswith("again minus one, on the same episodes: success +0.0")
+    assert second.startswith("again minus one, on the same episodes: success 0.0")
 
 
 def test_gymnasium_takes_the_engine_by_name():

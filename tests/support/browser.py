@@ -40,6 +40,8 @@ class Browser:
             read, write = os.dup(child_reads), os.dup(child_writes)
             os.dup2(read, 3)
             os.dup2(write, 4)
+            for end in (3, 4):  # `dup` itself may return 3 or 4, which matplotlib frees at a fork
+                os.set_inheritable(end, True)
 
         command = [CHROMIUM, *FLAGS, f"--user-data-dir={self.profile.name}", "about:blank"]
         self.process = subprocess.Popen(

@@ -148,9 +148,10 @@ def pusher_by_mujoco(runs: Path) -> dict[str, Any]:
 
 
 def _numbers(tree: Any) -> list[float]:
-    """Return every number of a JSON tree but times, and flips, which are newer than the recordings."""
+    """Return every number of a JSON tree but times, and what is newer than the recordings: flips, exact distances."""
     if isinstance(tree, dict):
-        return [n for key in sorted(tree) if "second" not in key and "flip" not in key for n in _numbers(tree[key])]
+        keys = [key for key in sorted(tree) if not any(word in key for word in ("second", "flip", "by_distance"))]
+        return [n for key in keys for n in _numbers(tree[key])]
     if isinstance(tree, list):
         return [n for value in tree for n in _numbers(value)]
     return [float(tree)] if isinstance(tree, int | float) and not isinstance(tree, bool) else []

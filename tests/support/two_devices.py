@@ -38,7 +38,7 @@ def collectives(stages: Programs, run: RunState) -> dict[str, list[int]]:
     """Elements of every all-gather in the programs that touch environments or replay."""
     key, params = jax.random.key(0), stages.split.everywhere(run.learner.params)
     programs = {
-        "windows": stages.jitted.windows.lower(run.replay, key),
+        "windows": stages.jitted.windows.lower(run.replay, None, key),
         "collect": stages.jitted.collect.lower(params, run.acting, run.replay, key),
     }
     return {name: _gathered(program.compile().as_text()) for name, program in programs.items()}

@@ -265,7 +265,9 @@ def _impulses(contacts: Contacts, bodies: Bodies, erp: float) -> list[tuple[np.n
 
     approach = n.dot(velocity)
     resistance = sum(side.resistance(n) for side in sides)
-    impulse = (-approach - erp * dist) / (mass + resistance)
+    # Nothing bounces. The factor is an array, as in Brax with its elasticities, because XLA rounds differently without.
+    bounce = np.full_like(contacts.friction, -1.0)  # [K, 1]
+    impulse = (bounce * approach - erp * dist) / (mass + resistance)
     acts = (dist < 0.0) & (approach < 0.0) & (impulse > 0.0)
     approach, impulse, acts = compute_once((approach, impulse, acts))
 

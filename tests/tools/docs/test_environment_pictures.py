@@ -46,8 +46,8 @@ def test_a_picture_shows_the_maze_and_all_of_the_ant(tmp_path: Path):
 
     np.testing.assert_allclose(seen(8.0, 6.0), to_rgb(WALL), atol=1e-6)  # row 2 is ###g#
     np.testing.assert_allclose(seen(8.0, 12.0), to_rgb(FLOOR), atol=1e-6)
-    for part in ("torso", "left_ankle", "right_ankle", "third_ankle", "fourth_ankle"):  # ankles do not collide
-        red, _, blue = seen(*scene.data.geom(f"{part}_geom").xpos[:2])
+    for part in ("torso_geom", "shin_1", "shin_2", "shin_3", "shin_4"):  # shins do not collide
+        red, _, blue = seen(*scene.data.geom(part).xpos[:2])
         assert red < 0.1 < blue
     path = save_small(figure_of(scene), tmp_path / "ant_u_maze.png")
     assert Image.open(path).size == (800, 800)

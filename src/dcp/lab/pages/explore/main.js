@@ -164,7 +164,7 @@ class App {
 
   fieldChanged() {
     const { goal, field, contours } = this.state;
-    const key = JSON.stringify([goal, field, contours, this.dragging, this.trueField?.complete, this.panels.map((p) => [p.chosen.env_steps, p.coarse.complete, p.encoding.complete])]);
+    const key = JSON.stringify([goal, field, contours, this.dragging, this.trueField?.complete, this.panels.map((p) => [p.coarse.complete, p.encoding.complete])]);
     return key === this.fieldKey ? null : key;
   }
 
