@@ -12,6 +12,7 @@ from dcp.methods.scores import SCORES
 from dcp.methods.table import PAPER
 from dcp.networks import ACTIVATIONS
 from dcp.presets import preset_overrides
+from tests.support.installed import INSTALLED
 
 Values = dict[str, Any]
 
@@ -21,7 +22,7 @@ ABSENT = "absent"  # a module that does not exist
 
 # What someone may mean: right on its own, though not always beside the others.
 ORDINARY: dict[str, st.SearchStrategy[Any]] = {
-    "env": st.sampled_from([*POINT_MAZES, *sorted(ENVIRONMENTS)]),
+    "env": st.sampled_from([*POINT_MAZES, *sorted(INSTALLED)]),
     "method": st.sampled_from(PAPER),
     "seed": st.integers(0, 2**32 - 1),
     "steps": st.integers(10**6, 10**10),
