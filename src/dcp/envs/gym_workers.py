@@ -93,7 +93,7 @@ class _Slot:
             self.flags[1] = self._over = bool(terminated or truncated)
         finite = bool(np.isfinite(self.obs).all())
         self._over |= not finite
-        self._at = (episode, moment + finite)  # nobody goes on from a state that is not finite
+        self._at = (episode, moment + finite)  # a state that is not finite is never continued
 
     def _own(self, action: np.ndarray) -> np.ndarray:
         """Return an action from [-1, 1] in the environment's own range, where it has one."""
