@@ -224,6 +224,26 @@ def test_after_a_step_the_critic_carries_what_it_makes_of_its_new_parameters():
     assert same(new.carried, new.params.critic) and not same(new.carried, state.params.critic)
 
 
+def test_the_deployed_weights_are_a_plain_mean_at_first_and_then_a_moving_one():
+    learner = make_learner(average_weights=2)
+    state = jax.eval_shape(learner.init, KEY)
+    state = jax.tree.map(lambda x: jnp.full(x.shape, 100, x.dtype), state)  # what it began with does not count
+    state = state._replace(average=state.average._replace(iterations=jnp.zeros((), jnp.int32)))
+    means = []
+    for weight in (4.0, 8.0, 2.0):
+        params = jax.tree.map(lambda x, weight=weight: jnp.full_like(x, weight), state.params)
+        state = learner.averaged(state._replace(params=params))
+        means.append({float(leaf.ravel()[0]) for leaf in jax.tree.leaves([state.deployed.actor, state.deployed.critic])})
+    assert means == [{4.0}, {6.0}, {4.0}]  # 4; (4 + 8) / 2; (6 + 2) / 2
+    assert float(state.params.log_alpha) == float(state.deployed.log_alpha) == 2.0
+
+
+def test_without_an_average_the_last_weights_are_deployed():
+    state = first_state()
+    assert state.average == ()
+    assert make_learner().averaged(state).deployed is state.params
+
+
 def test_alpha_rises_while_the_entropy_is_below_its_target_and_falls_above_it():
     """Target -0.5 * 2 = -1. With log std at its least, -5, the entropy is at most 2 (0.5 log(2 pi e) - 5) = -7.2."""
     state = first_state()

@@ -220,7 +220,7 @@ class Algorithm:
         """Return what this run would deploy now."""
         from dcp.policies.policy import DeployedPolicy
 
-        params = run.learner.params if isinstance(run, RunState) else run
+        params = run.learner.deployed if isinstance(run, RunState) else run
         parts = (self.learner.network, self.agent.critic, self.agent.condition)
         return DeployedPolicy(
             self.env.spec, *parts, params.actor, params.critic, self.config.action_chunk, params.scale
@@ -327,13 +327,18 @@ class Algorithm:
         key_future: Array,
         key_shuffle: Array,
         key_update: Array,
+        lay_out: Callable[[Draws], Draws] = lambda draws: draws,
     ) -> tuple[LearnerState, Metrics]:
-        """Pass over the windows' pairs in shuffled batches, all or `updates_per_iteration`; return mean metrics."""
+        """Pass over the windows' pairs in shuffled batches, all or `updates_per_iteration`; return mean metrics.
+
+        `lay_out`: says where the draws lie, for a program on several devices.
+        """
         mixed = isinstance(windows, Mixed)
         seen = jnp.concatenate([part.state for part in windows], axis=1) if mixed else windows.state
         learner = self.learner.observed(learner, seen)
         pairs, order = self.pairs(windows, key_future, key_shuffle)
-        return self.updates(learner, pairs, self.draws(order, key_update))
+        learner, metrics = self.updates(learner, pairs, lay_out(self.draws(order, key_update)))
+        return self.learner.averaged(learner), metrics
 
     def pairs(self, windows: Transition | Mixed, key_future: Array, key_shuffle: Array) -> tuple[Batch, Array]:
         """Return every pair of the windows, with its hindsight goal, and the shuffled order of their batches"""

@@ -164,6 +164,8 @@ class Settings:
     """backward (the paper's), forward, symmetric or binary_nce."""
     logsumexp_penalty: float = setting(0.1, at_least=0)
     """Weight of the critic's penalty on squared row-wise log-sum-exp."""
+    average_weights: int = setting(0, at_least=0)
+    """Evaluate and save the mean of the weights after about this many iterations. 0: the last weights, the paper's."""
     target_entropy_scale: float = setting(0.5, at_least=0)
     """The target entropy is minus this times A."""
     action_change_penalty: float = setting(0.0, at_least=0)

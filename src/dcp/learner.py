@@ -38,11 +38,27 @@ class Delayed(NamedTuple):
     actor: Params  # a moving average of the actor at rate TARGET_RATE, which moves when the actor does
 
 
+class Average(NamedTuple):
+    """Hold the mean of the weights after the last iterations, where the deployed policy has it."""
+
+    iterations: Array  # []
+    actor: Params
+    critic: Params
+
+
 class LearnerState(NamedTuple):
     params: LearnerParams
     optimizer: optax.OptState
     carried: Any = ()  # the critic's: target networks, multipliers
     delayed: Any = ()  # a Delayed, where the critic's actor rule has a delay
+    average: Any = ()  # an Average, where the config asks for one
+
+    @property
+    def deployed(self) -> LearnerParams:
+        """Return what is evaluated and saved as the policy. The rollout has `params`."""
+        if not self.average:
+            return self.params
+        return self.params._replace(actor=self.average.actor, critic=self.average.critic)
 
 
 TARGET_RATE = 0.005
@@ -103,7 +119,8 @@ class Learner:
             init_scale(self.config.normalize, self.spec),
         )
         delayed = Delayed(jnp.zeros((), jnp.int32), params.actor) if self.rule.delay > 1 else ()
-        return LearnerState(params, self.optimizer.init(params), critic.carried, delayed)
+        average = Average(jnp.zeros((), jnp.int32), params.actor, params.critic) if self.config.average_weights else ()
+        return LearnerState(params, self.optimizer.init(params), critic.carried, delayed, average)
 
     def representation(self, critic_params: Params) -> Representation:
         """Read the critic, for states and goals as networks see them."""
@@ -125,6 +142,15 @@ class Learner:
             return learner
         params = learner.params
         return learner._replace(params=params._replace(scale=observe(params.scale, states)))
+
+    def averaged(self, learner: LearnerState) -> LearnerState:
+        """Return the learner whose average counts the weights of one more iteration: at first a plain mean."""
+        if not learner.average:
+            return learner
+        iterations, *before = learner.average
+        rate = jnp.maximum(1 / self.config.average_weights, 1 / (iterations + 1))
+        now = optax.incremental_update([learner.params.actor, learner.params.critic], before, rate)
+        return learner._replace(average=Average(iterations + 1, *now))
 
     def actor_loss(self, params: LearnerParams, batch: Batch, noise: Array) -> tuple[Array, Array]:
         """Return Algorithm 1's ActorLoss, by the critic's actor rule, and the log probability of a draw [B]."""
@@ -222,7 +248,8 @@ class Learner:
         steps, optimizer = self.optimizer.update(gradients, state.optimizer, state.params)
         params: Any = optax.apply_updates(state.params, steps)
         carried = self.agent.critic.after(self.problem, params.critic, state.carried)
-        return LearnerState(params, optimizer, carried, self._follow(state.delayed, params.actor)), metrics
+        delayed = self._follow(state.delayed, params.actor)
+        return LearnerState(params, optimizer, carried, delayed, state.average), metrics
 
     def _follow(self, delayed: Any, actor: Params) -> Any:
         """Update the slow copy: it moves when the actor does."""

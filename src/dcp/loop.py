@@ -85,7 +85,7 @@ def train_loop(
     recorder = Recorder(config, host)
     while len(host.rows) < len(points):
         if host.unrolls - config.num_prefill_unrolls == points[len(host.rows)]:
-            scores = programs.evaluate(run.learner.params, evaluation_key(config.seed, len(host.rows)))
+            scores = programs.evaluate(run.learner.deployed, evaluation_key(config.seed, len(host.rows)))
             row = recorder.add_row(scores, int(jnp.sum(run.acting.episodes.diverged)))
             callback.evaluated(run, row)
         elif host.unrolls < config.num_prefill_unrolls:

@@ -64,6 +64,8 @@ def test_a_batch_that_is_split_teaches_what_a_whole_one_teaches():
     assert (seen["unsplit_on"], seen["split_on"], seen["whole"]) == (1, 2, True)
     assert seen["moved"] > 1e-3  # of the parameters, in eight updates
     assert seen["gap"] < 1e-5
+    assert seen["deployed_gap"] < 1e-5
+    assert seen["seen"][0] == seen["seen"][1] > 0  # states that the running scale of inputs has seen
     assert seen["loss_gap"] < 1e-5
     assert seen["collectives"]  # each device has its half: gradients are summed, and the goals of all gathered
 

@@ -67,6 +67,7 @@ ORDINARY: dict[str, st.SearchStrategy[Any]] = {
     "hindsight": st.sampled_from([None, None, "her", "uniform", "future"]),
     "normalize": st.sampled_from(["none", "none", "running"]),
     "noise_hold": st.sampled_from([1, 1, 4]),
+    "average_weights": st.sampled_from([0, 0, 3]),
     "actor_learning_rate": st.floats(1e-8, 1.0),
     "critic_learning_rate": st.floats(1e-8, 1.0),
     "alpha_learning_rate": st.floats(1e-8, 1.0),

@@ -53,9 +53,12 @@ def _gathered(text: str) -> list[int]:
     return sizes
 
 
-def split_batches(unsplit: Programs, run: RunState) -> dict[str, object]:
+def split_batches(run: RunState) -> dict[str, object]:
     """One pass of updates from the same replay: by the first device, and by both with half of each batch."""
-    split = Programs(make_algorithm(tiny_config(devices=2, split_batches="on")), donate=False)
+    settings = {"normalize": "running", "average_weights": 3}
+    split = Programs(make_algorithm(tiny_config(devices=2, split_batches="on", **settings)), donate=False)
+    unsplit = Programs(make_algorithm(tiny_config(devices=2, **settings)), donate=False)
+    run = run._replace(learner=unsplit.split.on_first(unsplit.init().learner))
     learner, metrics, _ = _learned(unsplit, run)
     shared, same_metrics, program = _learned(split, run._replace(learner=split.split.everywhere(run.learner)))
     return {
@@ -63,6 +66,8 @@ def split_batches(unsplit: Programs, run: RunState) -> dict[str, object]:
         "split_on": len(shared.params.log_alpha.devices()),
         "whole": all(leaf.is_fully_replicated for leaf in jax.tree.leaves(shared)),
         "gap": worst_gap(learner.params, shared.params),
+        "deployed_gap": worst_gap(learner.deployed, shared.deployed),
+        "seen": [float(learner.params.scale.rows), float(shared.params.scale.rows)],
         "moved": worst_gap(run.learner.params, shared.params),
         "loss_gap": worst_gap(metrics, same_metrics),
         "collectives": _gathered(program.as_text()),
@@ -94,7 +99,7 @@ def gathered(fidelity: str) -> dict[str, object]:
         "gap": worst_gap(one.replay.rows, two.replay.rows),
         "ids_equal": bool(jnp.array_equal(one.replay.rows.episode_id, np.asarray(two.replay.rows.episode_id))),
         "collectives": collectives(stages, two),
-        "split_batches": split_batches(stages, two) if fidelity == "paper" else None,
+        "split_batches": split_batches(two) if fidelity == "paper" else None,
     }
 
 

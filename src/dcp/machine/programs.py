@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from dcp.algorithm import ActingState, Algorithm, Mixed, RunState, iteration, prefill
+from dcp.algorithm import ActingState, Algorithm, Draws, Mixed, RunState, iteration, prefill
 from dcp.envs.registry import is_ours
 from dcp.evaluation import measure, training_scores
 from dcp.learner import LearnerParams, LearnerState
@@ -127,14 +127,14 @@ class _Jitted:
         whole = self.split.whole
         return compiling.jit(self._learn_from_split_batches, donate_argnums=donated, out_shardings=(whole, whole))
 
-    def _learn_from_split_batches(
-        self, learner: LearnerState, windows: Any, key_future: Array, key_shuffle: Array, key_update: Array
-    ) -> tuple[LearnerState, Metrics]:
+    def _learn_from_split_batches(self, *inputs: Any) -> tuple[LearnerState, Metrics]:
         """Do `Algorithm.learn` where each device takes its share of every batch; XLA sums what all must know."""
-        pairs, order = self.algorithm.pairs(windows, key_future, key_shuffle)
-        draws = self.algorithm.draws(order, key_update)
-        indices, noise = jax.lax.with_sharding_constraint((draws.indices, draws.noise), self.split.along(1))
-        return self.algorithm.updates(learner, pairs, draws._replace(indices=indices, noise=noise))
+
+        def lay_out(draws: Draws) -> Draws:
+            indices, noise = jax.lax.with_sharding_constraint((draws.indices, draws.noise), self.split.along(1))
+            return draws._replace(indices=indices, noise=noise)
+
+        return self.algorithm.learn(*inputs, lay_out=lay_out)
 
     @cached_property
     def evaluate(self):

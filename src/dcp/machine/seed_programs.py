@@ -116,7 +116,7 @@ class SeedPrograms:
     def scores(self, run: RunState, seeds: Sequence[int], index: int) -> list[dict[str, float]]:
         """Evaluate each seed on the same episodes as when it trains alone, for the evaluation of this index."""
         keys = jnp.stack([evaluation_key(seed, index) for seed in seeds])
-        records = jax.device_get(self.jitted(len(seeds)).evaluate(run.learner.params, keys))
+        records = jax.device_get(self.jitted(len(seeds)).evaluate(run.learner.deployed, keys))
         return [training_scores(measure(jax.tree.map(lambda x, i=i: x[i], records))) for i in range(len(seeds))]
 
     def diverged(self, run: RunState) -> list[int]:

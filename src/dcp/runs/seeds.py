@@ -271,7 +271,7 @@ class _SeedsSession:
         trained = {}
         for place, seed in enumerate(seeds):
             seed.folder.saver.wait()
-            policy = programs.algorithm.policy(programs.learner_of(run, place).params)
+            policy = programs.algorithm.policy(programs.learner_of(run, place).deployed)
             number = seed.config.seed
             trained[number] = SeedRun(number, seed.folder.path, seed.folder.rows, policy)
         return trained
@@ -304,7 +304,7 @@ class _SeedsSession:
         diverged, rows = programs.diverged(run), []
         for place, seed in enumerate(seeds):
             rows.append(seed.recorder.add_row(scores[place], diverged[place]))
-            policy = programs.algorithm.policy(programs.learner_of(run, place).params)
+            policy = programs.algorithm.policy(programs.learner_of(run, place).deployed)
             seed.folder.add(policy, rows[-1])
         self.display.evaluated(rows)
         if self.on_eval is not None:
