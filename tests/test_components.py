@@ -8,7 +8,7 @@ from typing import Any, Literal, Optional
 import pytest
 
 import dcp
-from dcp.components import METHODS_OF, TABLES, build, describe, fits, require_part, settings_of
+from dcp.components import REQUIRED_FUNCTIONS, TABLES, build, describe, fits, require_part, settings_of
 from dcp.critics.contrastive import ENERGIES, Contrastive
 from dcp.errors import UserError
 from dcp.methods.commands import PooledSubgoal
@@ -78,7 +78,7 @@ def test_parts_that_are_composed_in_python_are_checked_too():
 
 
 def test_every_part_of_ours_has_the_methods_of_its_kind():
-    for kind in METHODS_OF:
+    for kind in REQUIRED_FUNCTIONS:
         for row in TABLES[kind].values():
             require_part(kind, row, row.__name__)
 

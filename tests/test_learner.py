@@ -233,7 +233,8 @@ def test_the_deployed_weights_are_a_plain_mean_at_first_and_then_a_moving_one():
     for weight in (4.0, 8.0, 2.0):
         params = jax.tree.map(lambda x, weight=weight: jnp.full_like(x, weight), state.params)
         state = learner.averaged(state._replace(params=params))
-        means.append({float(leaf.ravel()[0]) for leaf in jax.tree.leaves([state.deployed.actor, state.deployed.critic])})
+        deployed = jax.tree.leaves([state.deployed.actor, state.deployed.critic])
+        means.append({float(leaf.ravel()[0]) for leaf in deployed})
     assert means == [{4.0}, {6.0}, {4.0}]  # 4; (4 + 8) / 2; (6 + 2) / 2
     assert float(state.params.log_alpha) == float(state.deployed.log_alpha) == 2.0
 

@@ -75,8 +75,8 @@ class Mixed(NamedTuple):
     data: Transition  # [T, M, ...]
 
 
-class Parts(Protocol):
-    """Declare an iteration's parts: pure functions (`Algorithm`) or compiled ones (`machine.programs.Programs`)."""
+class Stages(Protocol):
+    """Declare an iteration's stages: pure functions (`Algorithm`) or compiled ones (`machine.programs.Programs`)."""
 
     def collect(
         self, params: LearnerParams, acting: ActingState, replay: ReplayState, key: Array
@@ -106,20 +106,20 @@ def restarted(run: RunState) -> RunState:
     return run._replace(acting=acting)
 
 
-def prefill(parts: Parts, run: RunState) -> RunState:
+def prefill(stages: Stages, run: RunState) -> RunState:
     """Do one unroll without updates."""
     key, key_collect = jax.random.split(run.key)
-    acting, replay, _ = parts.collect(run.learner.params, run.acting, run.replay, key_collect)
+    acting, replay, _ = stages.collect(run.learner.params, run.acting, run.replay, key_collect)
     return run._replace(acting=acting, replay=replay, key=key, unrolls=run.unrolls + 1)
 
 
-def iteration(parts: Parts, run: RunState) -> tuple[RunState, Metrics]:
+def iteration(stages: Stages, run: RunState) -> tuple[RunState, Metrics]:
     """Do one unroll, then one pass over fresh windows of the replay."""
     key, key_collect, key_sample, key_update = jax.random.split(run.key, 4)
     key_window, key_future, key_shuffle = jax.random.split(key_sample, 3)
-    acting, replay, acting_metrics = parts.collect(run.learner.params, run.acting, run.replay, key_collect)
-    windows = parts.windows(replay, key_window)
-    learner, metrics = parts.learn(run.learner, windows, key_future, key_shuffle, key_update)
+    acting, replay, acting_metrics = stages.collect(run.learner.params, run.acting, run.replay, key_collect)
+    windows = stages.windows(replay, key_window)
+    learner, metrics = stages.learn(run.learner, windows, key_future, key_shuffle, key_update)
     return RunState(learner, acting, replay, key, run.unrolls + 1), metrics | acting_metrics
 
 
@@ -177,7 +177,7 @@ class Algorithm:
         return Episodes(self.env, config.num_envs, config.episode_length, config.fidelity, self.vmap)
 
     @cached_property
-    def seeds(self) -> Any:
+    def pool_seed_file(self) -> Any:
         """Return the states of the file `pool_seed`, for the pool and the critic; None without one."""
         return None if self.config.pool_seed is None else _seed_file(self.config, self.env)
 
@@ -237,7 +237,7 @@ class Algorithm:
         )
         episodes = self.episodes.reset(key)
         state, goal = spec.split(episodes.env.obs)
-        seed_goals = None if self.seeds is None else jnp.asarray(self.seeds.pool)  # [slots, G]
+        seed_goals = None if self.pool_seed_file is None else jnp.asarray(self.pool_seed_file.pool)  # [slots, G]
         command = self.agent.command.init(spec.achieved(state), goal, seed_goals)
         plan = ()
         if self.config.action_chunk > 1:
@@ -368,10 +368,10 @@ class Algorithm:
         keys = jax.random.split(key, updates)
         noise = jax.vmap(self.learner.noise, in_axes=(0, None))(keys, batch_size)
         seed_states = None
-        if self.seeds is not None and self.seeds.critic is not None:
+        if self.pool_seed_file is not None and self.pool_seed_file.critic is not None:
             from dcp.methods.pool_seed import sample_seed_states
 
-            states = jnp.asarray(self.seeds.critic)  # [K, S]
+            states = jnp.asarray(self.pool_seed_file.critic)  # [K, S]
             share = min(round((self.config.pool_seed_fraction or 0.0) * batch_size), states.shape[0])
             seed_states = sample_seed_states(states, updates, share, jax.random.fold_in(key, 1))
         return Draws(order, noise, keys, seed_states)

@@ -16,7 +16,7 @@ from dcp.named_code import NotAllowedError, import_named, is_code
 
 TABLES: dict[str, "Table"] = {}  # by kind
 # What each kind of part must have; a test compares it with interfaces.py.
-METHODS_OF = {
+REQUIRED_FUNCTIONS = {
     "critic": ("init", "loss", "after", "representation"),
     "command": ("init", "step", "metrics"),
     "condition": ("size", "__call__"),
@@ -158,9 +158,9 @@ def require_part(kind: str, part: Any, name: Any) -> None:
         wrong = "not frozen" if params is not None else "not a dataclass"
         raise UserError(f"the {kind} {shown(name)} is {wrong}: write @dataclass(frozen=True) above its class")
     has = {method for base in part.__mro__ for method in vars(base)}
-    if missing := [method for method in METHODS_OF.get(kind, ()) if method not in has]:
-        other = next((other for other, methods in METHODS_OF.items() if has.issuperset(methods)), None)
-        hint = f"it is a {other}" if other else f"a {kind} has {', '.join(METHODS_OF[kind])}"
+    if missing := [method for method in REQUIRED_FUNCTIONS.get(kind, ()) if method not in has]:
+        other = next((other for other, methods in REQUIRED_FUNCTIONS.items() if has.issuperset(methods)), None)
+        hint = f"it is a {other}" if other else f"a {kind} has {', '.join(REQUIRED_FUNCTIONS[kind])}"
         raise UserError(f"the {kind} {shown(name)} has no {' and no '.join(missing)}: {hint}")
 
 

@@ -85,7 +85,7 @@ class Settings:
     condition: str | None = setting(None, code=True, of_method=True)
     """What the actor sees of its goal: a row, or your own as module:name. Default: the method's."""
     component_settings: Mapping[str, Any] = setting(Fixed(), of_method=True)
-    """Settings of parts of your own, by kind and field: --condition.scale 2.0."""
+    """Settings of parts that are not fields here, by kind and field: --condition.scale 2.0."""
     pool_size: int = setting(512, at_least=1)
     """P: visited states that z is chosen from."""
     num_candidates: int = setting(32, at_least=1)
@@ -95,7 +95,8 @@ class Settings:
     pool_refresh_steps: int | None = setting(None, at_least=1, run_decides=True)
     """Environment steps in which the pool is replaced once. Default: one episode."""
     score: str = setting("inner_product", code=True)
-    """How candidates are ranked: inner_product (the paper's), cosine, energy, on_path, reachable or quasimetric."""
+    """How candidates are ranked: inner_product (the paper's), cosine, energy, on_path, reachable,
+    frontier or quasimetric."""
     final_goal_share: float = setting(0.0, at_least=0.0, at_most=1.0)
     """Share of the environments that are commanded g itself (0: the paper's)."""
     pool_seed: str | None = None
@@ -120,7 +121,7 @@ class Settings:
     """Devices to split the environments over. Default: every GPU; on a CPU one virtual device per core; 1 without
     physics and under MuJoCo's own engine."""
     split_batches: Literal["on", "off"] | None = setting(None, run_decides=True, compared=False)
-    """Split each batch over the devices too. Default: where it pays: see the architecture."""
+    """Split each batch over the devices too. Default: where it pays (docs/gpus.md)."""
     episode_length: int | None = setting(None, at_least=2, run_decides=True)
     """Default: the environment's own."""
     unroll_length: int = setting(62, at_least=1)

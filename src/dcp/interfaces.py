@@ -104,13 +104,14 @@ class CriticState(NamedTuple):
 class Critic(Protocol):
     """Learn how good an action is for a goal, and maybe learn an embedding psi that others read.
 
-    What it may have besides, each read through a function at the end of this file:
+    What it may have besides:
     `hindsight`: a Hindsight, where goals are not drawn as the paper draws them;
     `actor_rule`: an ActorRule, where the actor does not learn as SAC's does;
     `actor_value(problem, params, batch, action, goal)`: what the actor maximises, if that is not only the value;
     `for_task(spec, episode_length)`: itself with what the task decides filled in;
     `deployed(params)`: what of its parameters a policy reads;
-    `actor_goals`: the actor goals that it allows, where not all.
+    `actor_goals`: the actor goals that it allows, where not all;
+    `from_config`: names of its fields that are settings of the config.
     """
 
     needs: ClassVar[frozenset[str]]  # fields of a Batch beyond state, action and commanded_goal; see `replay.relabel`

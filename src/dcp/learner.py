@@ -101,11 +101,12 @@ class Learner:
         rates = {"actor": c.actor_learning_rate, "critic": c.critic_learning_rate, "log_alpha": c.alpha_learning_rate}
         if len(set(rates.values())) == 1 and delay == 1:
             return optax.adam(c.actor_learning_rate)
-        steps: dict[Any, Any] = {name: optax.adam(rate) for name, rate in rates.items()}
-        steps["scale"] = optax.set_to_zero()  # it is observed, not trained
+        of_each: dict[Any, Any] = {name: optax.adam(rate) for name, rate in rates.items()}
+        of_each["scale"] = optax.set_to_zero()  # it is observed, not trained
         if delay > 1:
-            steps["actor"] = optax.conditionally_mask(steps["actor"], lambda step, **_: jnp.asarray(step) % delay == 0)
-        return optax.partition(steps, _by_field)
+            adam = of_each["actor"]
+            of_each["actor"] = optax.conditionally_mask(adam, lambda step, **_: jnp.asarray(step) % delay == 0)
+        return optax.partition(of_each, _by_field)
 
     def init(self, key: Array) -> LearnerState:
         """Return the first state. Every method draws the same critic from the same key."""
@@ -149,7 +150,7 @@ class Learner:
             return learner
         iterations, *before = learner.average
         rate = jnp.maximum(1 / self.config.average_weights, 1 / (iterations + 1))
-        now = optax.incremental_update([learner.params.actor, learner.params.critic], before, rate)
+        now: Any = optax.incremental_update([learner.params.actor, learner.params.critic], before, rate)  # pyright: ignore
         return learner._replace(average=Average(iterations + 1, *now))
 
     def actor_loss(self, params: LearnerParams, batch: Batch, noise: Array) -> tuple[Array, Array]:
@@ -243,10 +244,10 @@ class Learner:
         key: Array | None = None,
     ) -> tuple[LearnerState, Metrics]:
         """Do one update. All gradients are taken before any step: actor and temperature see the critic as it was."""
-        losses = jax.grad(self.loss, has_aux=True)
-        gradients, metrics = losses(state.params, batch, noise, critic_batch, state.carried, key, state.delayed)
-        steps, optimizer = self.optimizer.update(gradients, state.optimizer, state.params)
-        params: Any = optax.apply_updates(state.params, steps)
+        gradients_of = jax.grad(self.loss, has_aux=True)
+        gradients, metrics = gradients_of(state.params, batch, noise, critic_batch, state.carried, key, state.delayed)
+        changes, optimizer = self.optimizer.update(gradients, state.optimizer, state.params)
+        params: Any = optax.apply_updates(state.params, changes)
         carried = self.agent.critic.after(self.problem, params.critic, state.carried)
         delayed = self._follow(state.delayed, params.actor)
         return LearnerState(params, optimizer, carried, delayed, state.average), metrics

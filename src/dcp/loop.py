@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dcp.algorithm import Parts, RunState, iteration, prefill
+from dcp.algorithm import RunState, Stages, iteration, prefill
 from dcp.config import Config, Settings
 from dcp.errors import UserError
 from dcp.evaluation import evaluation_key
@@ -72,7 +72,7 @@ class Callback:
         """Save or stop here, after an unroll or an evaluation. An exception ends the run."""
 
 
-class LoopParts(Parts, Protocol):
+class LoopParts(Stages, Protocol):
     """Declare what the loop calls: `machine.programs.Programs`."""
 
     def evaluate(self, params: LearnerParams, key: Array) -> Row: ...

@@ -18,7 +18,7 @@ from dcp.presets import PRESETS, preset_overrides
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """Hold the options that do not affect the run's results."""
+    """Hold the run's settings and how to run them: nothing but the settings decides its numbers."""
 
     settings: Settings = field(default_factory=Settings)
     seeds: tuple[int, ...] = ()

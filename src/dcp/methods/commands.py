@@ -117,8 +117,8 @@ class Pool:
         `adjust`: what another command makes of the scores.
         """
         num_envs = goal.shape[0]
-        random_scores = jax.random.uniform(key, (num_envs, self.pool_size))  # the C highest: a draw without replacement
-        candidates = jax.lax.top_k(random_scores, self.num_candidates)[1]  # [N, C]
+        random_order = jax.random.uniform(key, (num_envs, self.pool_size))  # the C highest: drawn without replacement
+        candidates = jax.lax.top_k(random_order, self.num_candidates)[1]  # [N, C]
         psi_pool = representation.encode_goal(pool)  # [P, D]
         psi_state = representation.encode_goal(achieved)  # [N, D]
         psi_goal = representation.encode_goal(goal)  # [N, D]

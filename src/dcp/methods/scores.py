@@ -1,4 +1,4 @@
-"""Choose the visited state that replaces the goal: each rule scores candidates, and the highest score wins.
+"""Score the candidates for z, the visited state that replaces the goal: `Pool.select_subgoal` takes the highest.
 
 A rule reads psi_state [..., D], psi_candidates [..., C, D], psi_goal [..., D] and returns [..., C].
 """
