@@ -59,6 +59,10 @@ def test_neither_the_replay_nor_the_environments_states_pass_between_devices(fid
     assert max(seen["collect"]) <= 25 * 16 * 2  # the places of one unroll, for the share of cells visited
 
 
+def test_the_updates_are_compiled_once():
+    assert report("paper")["programs_of_updates"] == 1
+
+
 def test_a_batch_that_is_split_teaches_what_a_whole_one_teaches():
     seen = report("paper")["split_batches"]
     assert (seen["unsplit_on"], seen["split_on"], seen["whole"]) == (1, 2, True)

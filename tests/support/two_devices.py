@@ -44,6 +44,13 @@ def collectives(stages: Programs, run: RunState) -> dict[str, list[int]]:
     return {name: _gathered(program.compile().as_text()) for name, program in programs.items()}
 
 
+def programs_of_updates(stages: Programs, run: RunState) -> int:
+    """Count the programs that two iterations need for their updates."""
+    for _ in range(2):
+        run, _ = stages.iteration(run)
+    return stages.jitted.learn._cache_size()
+
+
 def _gathered(text: str) -> list[int]:
     sizes = []
     for line in text.splitlines():
@@ -99,6 +106,7 @@ def gathered(fidelity: str) -> dict[str, object]:
         "gap": worst_gap(one.replay.rows, two.replay.rows),
         "ids_equal": bool(jnp.array_equal(one.replay.rows.episode_id, np.asarray(two.replay.rows.episode_id))),
         "collectives": collectives(stages, two),
+        "programs_of_updates": programs_of_updates(stages, two) if fidelity == "paper" else None,
         "split_batches": split_batches(two) if fidelity == "paper" else None,
     }
 

@@ -78,9 +78,8 @@ class Programs:
         if self.split.count == 1:
             return jax.device_put(run, may_alias=False)  # the copy may be donated
         acting, replay = self.jitted.experience_layout()
-        home = self.split.whole if self.jitted.splits_batches else SingleDeviceSharding(self.split.devices[0])
         return RunState(
-            learner=_put(run.learner, home),
+            learner=_put(run.learner, self.jitted.home),
             acting=type(run.acting)(*map(_put, run.acting, acting)),
             replay=type(run.replay)(*map(_put, run.replay, replay)),
             key=run.key,
@@ -99,13 +98,19 @@ class _Jitted:
     def splits_batches(self) -> bool:
         return self.split.count > 1 and self.algorithm.config.split_batches == "on"
 
+    @property
+    def home(self) -> Any:
+        """Return where the learner lies."""
+        return self.split.whole if self.splits_batches else SingleDeviceSharding(self.split.devices[0])
+
     @cached_property
     def init_experience(self):
         return self._jit(self.algorithm.init_experience, self.experience_layout)
 
     @cached_property
     def init_learner(self):
-        layout: dict[str, Any] = {"out_shardings": self.split.whole} if self.splits_batches else {}
+        """Begin where the updates leave the learner: `learn` is then compiled once."""
+        layout: dict[str, Any] = {"out_shardings": self.home} if self.split.count > 1 else {}
         return jax.jit(self.algorithm.learner.init, **layout)
 
     @cached_property
