@@ -66,6 +66,7 @@ _OBJECT = {
     "fidelity": "fixed",
     "hindsight": "future",
     "component_settings": {"hindsight.moving_share": 0.5},
+    "average_weights": 30,  # scores swing from one evaluation to the next without
 }
 _CUBE = {**_OBJECT, "normalize": "task", "control": "tool"}
 _LAPTOP_ROWS = {
