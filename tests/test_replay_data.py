@@ -14,7 +14,7 @@ from dcp.algorithm import Mixed, prefill
 from dcp.config import Config
 from dcp.errors import UserError
 from dcp.files.experience import at_least, is_experience, read_experience
-from dcp.machine.checks import violations
+from dcp.machine.checks import memory_parts, violations
 from dcp.methods.pool_seed import read_pool_seed
 from dcp.replay import relabel, sample_stretches, with_data
 from tests.support.same_run import assert_same_run
@@ -169,6 +169,14 @@ class TestRuns:
         assert resolved.data_share == 0.5 and not violations(resolved, memory=False)
         (problem,) = violations(replace(resolved, data_sha256="0" * 64), memory=False)
         assert "are not those that this run began with: restore them, or begin anew" in problem
+
+    def test_the_memory_that_a_run_needs_includes_its_data_and_their_pairs(self, maze_data: str):
+        alone, mixed = tiny_config().resolve(250), tiny_config(data=maze_data).resolve(250)
+        spec = dcp.make_env(alone.env).spec
+        without, parts = memory_parts(alone, spec), memory_parts(mixed, spec)
+        assert (without["the data"], parts["the data"]) == (0, 400 * (6 * 4 + 4 + 1))  # six floats, an id, a fall
+        more = parts["one iteration's pairs"] / without["one iteration's pairs"]
+        assert 1.3 < more < 1.5  # half as many windows again; the order of the pairs does not grow
 
     def test_a_share_needs_data(self):
         with pytest.raises(UserError, match="data_share is about data, and there are none"):

@@ -1,5 +1,6 @@
 """Several seeds as one program compute what each computes alone."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,8 +22,12 @@ def test_after_three_iterations_every_metric_is_that_of_the_single_run(learner):
     assert_three_iterations_agree(learner)
 
 
-def test_after_three_iterations_the_frontier_is_that_of_the_single_run():
-    assert_three_iterations_agree("vmap", command="frontier", component_settings={"command.explore_after": 5})
+def test_after_three_iterations_the_frontier_is_that_of_the_single_run_and_so_is_learning_from_data(tmp_path: Path):
+    random = np.random.default_rng(0)
+    arrays = {"observations": random.uniform(1, 3, (300, 2)), "actions": random.uniform(-1, 1, (300, 2))}
+    np.savez(tmp_path / "data.npz", terminals=np.arange(300) % 100 == 99, **arrays)
+    more = {"data": str(tmp_path / "data.npz"), "component_settings": {"command.explore_after": 5}}
+    assert_three_iterations_agree("vmap", command="frontier", **more)
 
 
 def assert_three_iterations_agree(learner: How, **settings: Any) -> None:

@@ -71,16 +71,20 @@ def violations(settings: Settings, *, memory: bool = True) -> list[str]:
 
 
 def _data_violations(settings: Settings, spec: EnvSpec) -> list[str]:
-    from dcp.files.experience import read_experience
-
     assert settings.data is not None
     try:
-        sha256 = read_experience(settings.data, spec).sha256
+        sha256 = _data(settings.data, spec).sha256
     except UserError as error:
         return [str(error)]
     if settings.data_sha256 not in (None, sha256):
         return [f"the data {shown(settings.data)} are not those that this run began with: restore them, or begin anew"]
     return []
+
+
+def _data(path: str, spec: EnvSpec) -> Any:
+    from dcp.files.experience import read_experience
+
+    return read_experience(path, spec)
 
 
 def _device_violations(settings: Settings, spec: EnvSpec) -> list[str]:
@@ -181,6 +185,7 @@ _REMEDIES = {
     "one unroll": ("unroll_length", "num_envs"),
     "one update": ("batch_size", "width", "depth"),
     "the pool": ("pool_size", "num_candidates", "num_envs", "repr_dim"),
+    "the data": ("data",),
 }
 
 
@@ -214,15 +219,19 @@ def memory_parts(settings: Settings, spec: EnvSpec) -> dict[str, int]:
     update = config.batch_size * (8 * config.batch_size + 4 * (networks + 1) * config.width * (config.depth + 1))
     choice = num_envs * (config.pool_size + config.num_candidates * config.repr_dim)  # random scores, candidates' psi
     steps = config.eval_episodes * ((config.episode_length or 0) + 1)
+    windows = _bytes([rows(length), jax.eval_shape(pairs, rows(length), key)])
+    data = None if config.data is None else _data(config.data, spec).rows
+    of_data = -(-config.num_data_pairs * num_envs // config.batch_size)  # windows of the data beside the N of the run
     return {
         "replay": _bytes(rows(config.replay_rows)),
         "learner and its optimizer": learner_bytes,
-        "one iteration's pairs": _bytes([rows(length), jax.eval_shape(pairs, rows(length), key)]) + _FLOAT * noise
+        "one iteration's pairs": windows * (num_envs + of_data) // num_envs + _FLOAT * noise
         + min(ENVS_AT_ONCE, num_envs) * length**2 * table,
         "one evaluation": _FLOAT * steps * (spec.state_size + spec.goal_size + 1),
         "one unroll": _bytes(rows(config.unroll_length)),
         "one update": _FLOAT * update,
         "the pool": _bytes(jax.eval_shape(agent.command.init, goals, goals)) + _FLOAT * choice,
+        "the data": _bytes(data),
     }  # fmt: skip
 
 

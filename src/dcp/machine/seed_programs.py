@@ -24,7 +24,7 @@ from dcp.loop import all_finite
 from dcp.machine import compiling
 from dcp.machine.programs import Programs, may_share, same_program
 from dcp.replay import insert
-from dcp.types import Array, Metrics
+from dcp.types import Array, Metrics, Transition
 
 How = Literal["vmap", "map"]
 AXIS = "seeds"
@@ -110,8 +110,13 @@ class SeedPrograms:
 
     def iteration(self, run: RunState) -> tuple[RunState, Metrics]:
         """Return the next state and metrics [K], in the order of a single run's."""
-        run, of_updates, of_acting = self.jitted(len(run.key)).iteration(run)
+        run, of_updates, of_acting = self.jitted(len(run.key)).iteration(run, self.data)
         return run, of_updates | of_acting
+
+    @cached_property
+    def data(self) -> Transition | None:
+        """Return the runs' data on the device: all seeds have the same."""
+        return jax.device_put(self.algorithm.data)
 
     def scores(self, run: RunState, seeds: Sequence[int], index: int) -> list[dict[str, float]]:
         """Evaluate each seed on the same episodes as when it trains alone, for the evaluation of this index."""
@@ -162,7 +167,7 @@ class _Jitted:
 
     @cached_property
     def iteration(self):
-        return self._jit(self._iteration, (self.axes,), (self.axes, 0, 0), donate=(0,))
+        return self._jit(self._iteration, (self.axes, None), (self.axes, 0, 0), donate=(0,))
 
     @cached_property
     def evaluate(self):
@@ -171,13 +176,13 @@ class _Jitted:
 
         return self._jit(jax.vmap(episodes), (0, 0), 0)
 
-    def _iteration(self, run: RunState) -> tuple[RunState, Metrics, Metrics]:
+    def _iteration(self, run: RunState, data: Transition | None) -> tuple[RunState, Metrics, Metrics]:
         """Do `algorithm.iteration` for every seed."""
         algorithm = self.algorithm
         key, key_collect, key_sample, key_update = _splits(run.key, 4)
         key_window, key_future, key_shuffle = _splits(key_sample, 3)
         run, acting_metrics = self._unroll(run._replace(key=key), key_collect)
-        windows = jax.vmap(algorithm.windows, in_axes=(self.axes.replay, 0))(run.replay, key_window)
+        windows = jax.vmap(algorithm.windows_of, in_axes=(self.axes.replay, None, 0))(run.replay, data, key_window)
         inputs = (run.learner, windows, key_future, key_shuffle, key_update)
         if self.learner == "vmap":
             learner, metrics = jax.vmap(algorithm.learn)(*inputs)
