@@ -121,3 +121,8 @@ def test_on_a_laptop_a_cube_has_the_searched_settings_of_its_method():
     assert (crl.hindsight, crl.actor_goal, crl.discount, crl.normalize) == ("future", "commanded", 0.98, "task")
     assert preset_config("laptop", env="so101_push", control="joints").control == "joints"
     assert preset_config("laptop", env="so101_reach").hindsight is None  # a reaching arm keeps its row
+
+
+def test_on_a_laptop_an_episode_of_fetch_has_batches_enough_for_its_updates():
+    fetch = preset_config("laptop", env="fetch_push").resolve(50)  # its models are not installed with dcp
+    assert fetch.num_updates == 32 <= fetch.num_batches

@@ -73,7 +73,9 @@ _LAPTOP_ROWS = {
     "so101_push": _CUBE,
     "so101_lift": _CUBE,
     "so101_*": {**_LAPTOP, "fidelity": "fixed"},
-    "fetch_*": _OBJECT,  # not measured; fixed, because every episode of Gymnasium's tasks draws a start and a goal
+    # Fixed, because every episode of Gymnasium's tasks draws a start and a goal. An episode has 50 steps, too few for
+    # 32 whole batches: three are drawn at once.
+    "fetch_*": {**_OBJECT, "window": 150},
     "ant_push": _BY_MUJOCO,
     "pusher_*": _BY_MUJOCO,
     "humanoid*": {"steps": 3_000_000, "num_envs": 128, "batch_size": 128, **_PHYSICS_EVALS},
