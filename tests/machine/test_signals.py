@@ -1,10 +1,14 @@
 """Ctrl-C and its kin, in processes of their own: what a thread hears, whatever the main thread is doing."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
+from dcp.machine.signals import StopRequest
 from tools.interrupts import measure
 
 AS_AT_A_TERMINAL = "import os, signal, time; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -58,3 +62,36 @@ def test_a_command_that_holds_a_robot_gets_its_keyboard_interrupt():
 def test_no_ctrl_c_in_the_first_three_seconds_of_dcp_train_is_swallowed(starts: int):
     measured = measure(starts, 1.5 if starts == 12 else 3.0, seed=starts)
     assert measured["wrong"] == [] and measured["starts"] == starts
+
+
+def heard(stop: StopRequest) -> signal.Signals | None:
+    """The signal, which a thread hears within a moment."""
+    for _ in range(500):
+        if stop.signal is not None:
+            break
+        time.sleep(0.01)
+    return stop.signal
+
+
+def test_the_first_signal_is_kept_and_its_name_given_once():
+    names = []
+    before = signal.getsignal(signal.SIGTERM)
+    with StopRequest(names.append) as stop:
+        assert stop.signal is None
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert heard(stop) == signal.SIGTERM
+        os.kill(os.getpid(), signal.SIGHUP)  # a terminal that ends may send it besides: it ends nothing
+        time.sleep(0.05)
+    assert stop.signal == signal.SIGTERM and names == ["SIGTERM"]
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_display_that_fails_does_not_keep_a_run_from_stopping():
+    def fails(name: str) -> None:
+        raise OSError("the terminal is gone")
+
+    with StopRequest(fails) as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert heard(stop) == signal.SIGTERM
+        time.sleep(0.05)
+        assert stop.signal == signal.SIGTERM

@@ -113,7 +113,7 @@ class TestTwoWriters:
 
 BUSY = """
 import hashlib, sys
-from dcp.runs.stopping import StopRequest
+from dcp.machine.signals import StopRequest
 with StopRequest(lambda name: print("heard", name, flush=True)) as stop:
     print("ready", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"a long call that", b"never returns to Python", {rounds})
@@ -319,7 +319,7 @@ def test_the_exit_codes_are_in_the_help(capsys):
 HUNG_UP = """
 import os, signal, sys, time
 signal.signal(signal.SIGHUP, signal.SIG_IGN if sys.argv[1] == "nohup" else signal.SIG_DFL)
-from dcp.runs.stopping import StopRequest
+from dcp.machine.signals import StopRequest
 with StopRequest() as stop:
     os.write(1, b"ready" + bytes([10]))
     until = time.monotonic() + (2 if sys.argv[1] == "nohup" else 60)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from dcp.errors import RunError, UserError
+from dcp.machine.signals import Interrupted
 from dcp.runs import replaced_run
 from dcp.runs.folder import FolderLock, RunFolder, claim
 from dcp.runs.replaced_run import discard, drop_replaced, finish_replacing, keep_replaced, restore_replaced
 from dcp.runs.resuming import reopen
-from dcp.runs.stopping import Interrupted
 from dcp.runs.training import train
 from tests.support.tiny import tiny_config
 

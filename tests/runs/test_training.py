@@ -16,11 +16,11 @@ from dcp.errors import UserError
 from dcp.evaluation import Deployment
 from dcp.files.run_folder import kept_policies, load_run
 from dcp.loop import Evaluation
+from dcp.machine.signals import Interrupted
 from dcp.policies.policy_file import load_policy, policy_about
 from dcp.runs.checkpoint import machine
 from dcp.runs.replaced_run import run_files
 from dcp.runs.run_status import read_pool
-from dcp.runs.stopping import Interrupted
 from dcp.runs.training import TrainedRun, train
 from tests.support.tiny import tiny_config
 

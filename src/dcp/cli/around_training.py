@@ -25,6 +25,7 @@ from dcp.grid.launcher import Driver, LocalLauncher
 from dcp.grid.resources import FreeResources, Gpu, Resources, gpus
 from dcp.machine.checks import STATE, available_memory, check, machine_memory, memory_parts, violations
 from dcp.machine.devices import count_devices
+from dcp.machine.signals import Interrupted
 from dcp.methods.table import named_parts
 from dcp.named_code import imported_modules
 from dcp.runs.checkpoint import KEPT, Cadence
@@ -45,7 +46,6 @@ from dcp.runs.seeds import (
     require_seeds,
     train_seeds,
 )
-from dcp.runs.stopping import Interrupted
 
 
 def chosen_parts(settings: Settings, values: dict[str, Any]) -> dict[str, type]:

@@ -68,8 +68,8 @@ def main(argv: list[str]) -> int:
 
         return dry_run(options.settings, options.runs_dir, options.overwrite, options.resume)
     from dcp.machine.checks import check
+    from dcp.machine.signals import Interrupted
     from dcp.runs.checkpoint import Cadence
-    from dcp.runs.stopping import Interrupted
     from dcp.runs.training import train
 
     resumed = options.resume

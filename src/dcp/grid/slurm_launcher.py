@@ -246,7 +246,7 @@ def _run_worker(job: Job) -> tuple[int, bool]:
 
 
 def _ignore_signals() -> None:
-    """Ignore SLURM's signals to every process of a job: the worker obeys its parent's SIGINT (runs/stopping.py)."""
+    """Ignore SLURM's signals to every process of a job: the worker obeys its parent's SIGINT (machine/signals.py)."""
     for number in (signal.SIGTERM, *REQUEUES):
         signal.signal(number, signal.SIG_IGN)
 

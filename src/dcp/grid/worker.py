@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 
 def run_job(job: Job, say: Callable[[str], None] = print) -> Outcome:
     """Train or resume. SIGTERM and SIGINT write a checkpoint first; then the code is 75. Raises only `SystemExit`."""
-    from dcp.runs.stopping import Interrupted
+    from dcp.machine.signals import Interrupted
 
     try:
         with user_import_path(job.code, job.imports):

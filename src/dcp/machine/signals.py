@@ -8,11 +8,13 @@ Python's C handler writes to. This module is imported before anything heavy, so 
 import fcntl
 import os
 import signal
+import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 from dcp.errors import EXIT_INTERRUPTED
 
@@ -110,3 +112,57 @@ def _read(reader: int) -> None:
 
 def _left_to_the_thread(number: int, frame: object) -> None:
     pass
+
+
+# What asks a run to stop.
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last: the terminal or ssh session has ended
+
+
+class Interrupted(KeyboardInterrupt):
+    """Report that a signal stopped the run. Its folder holds the results so far; without results there is none."""
+
+    def __init__(self, folder: Path, evaluations: int, env_steps: int | None):
+        super().__init__(f"stopped after {evaluations} evaluations")
+        self.folder, self.evaluations = folder, evaluations
+        self.env_steps = env_steps  # at the checkpoint to resume from; None without one
+
+
+class StopRequest:
+    """Handle SIGINT, SIGTERM and SIGHUP: the first stops the run where it can resume later, the second ends it at once.
+
+    Within this context, `signal` is the first signal received.
+    """
+
+    def __init__(self, notice: Callable[[str], None] = lambda name: None):
+        self.signal: signal.Signals | None = None
+        self.notice = notice  # the listening thread calls it with the first signal's name
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(listening(SIGNALS, self._hear))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def _hear(self, number: signal.Signals) -> None:
+        if number == signal.SIGHUP and self.signal is not None:
+            return  # a terminal that ends may send SIGHUP twice
+        if self.signal is not None:
+            os._exit(128 + number)  # a shell's code for a signal; checkpoints are complete at any moment
+        if number == signal.SIGHUP:
+            _leave_the_terminal()  # before the run can write to it
+        self.signal = number
+        with suppress(Exception):  # keep listening even if the terminal is gone
+            self.notice(number.name)
+
+
+def _leave_the_terminal() -> None:
+    """Send what would be printed on a terminal to /dev/null: writing to one that is gone is an error."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        with suppress(OSError):
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+                os.dup2(nowhere, descriptor)
+    os.close(nowhere)

@@ -14,13 +14,13 @@ from dcp.errors import UserError, shown
 from dcp.files import require_no_links_out
 from dcp.loop import Budget, OnEval, iterations_of
 from dcp.machine import compiling
+from dcp.machine.signals import StopRequest
 from dcp.named_code import only_allowed, require_allowed
 from dcp.runs.checkpoint import Cadence
 from dcp.runs.display import DisplayKind
 from dcp.runs.folder import FolderLock, RunFolder
 from dcp.runs.replaced_run import finish_replacing
 from dcp.runs.run_status import UNSPLIT, read_plan
-from dcp.runs.stopping import StopRequest
 from dcp.runs.training import FolderSession, TrainedRun, algorithm_of, installed
 
 

@@ -25,6 +25,7 @@ from dcp.machine import compiling
 from dcp.machine.checks import available_memory, check, resident_parts
 from dcp.machine.programs import on_devices
 from dcp.machine.seed_programs import SeedPrograms, devices_for, keep
+from dcp.machine.signals import Interrupted, StopRequest
 from dcp.named_code import require_allowed
 from dcp.policies.policy import DeployedPolicy
 from dcp.runs.checkpoint import Cadence, CheckpointTimer
@@ -33,7 +34,6 @@ from dcp.runs.folder import RunFolder, claim, holds_run
 from dcp.runs.replaced_run import discard
 from dcp.runs.resuming import reopen
 from dcp.runs.run_status import budget_to_resume_with, load_latest, read_plan, why_it_ended
-from dcp.runs.stopping import Interrupted, StopRequest
 from dcp.runs.tracking import require
 
 S = TypeVar("S", bound=Settings)

@@ -25,12 +25,12 @@ from dcp.loop import (
 from dcp.machine import compiling, devices
 from dcp.machine.checks import check, check_algorithm
 from dcp.machine.programs import Programs, on_devices
+from dcp.machine.signals import Interrupted, StopRequest
 from dcp.policies.policy import DeployedPolicy
 from dcp.presets import PRESETS
 from dcp.runs.checkpoint import Cadence, CheckpointTimer
 from dcp.runs.display import DisplayKind, Progress, make_display
 from dcp.runs.folder import RunFolder, claim, holds_run
-from dcp.runs.stopping import Interrupted, StopRequest
 
 NOT_EXACT = (
     "is simulated in worker processes, which no checkpoint holds: a resumed run begins their episodes again, and does "
