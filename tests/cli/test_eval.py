@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from dcp.cli.eval import by_distance_text
 from dcp.cli.main import main
 from dcp.lab.burst_tables import eval_results
 from dcp.lab.run_collection import collect
+from dcp.lab.trial import Bin
 from dcp.runs.training import TrainedRun
 
 
@@ -22,6 +24,12 @@ def stored(folder: Path) -> tuple[dict, list[dict[str, str]]]:
     [json_path], [csv_path] = folder.glob("evals/*.json"), folder.glob("evals/*.csv")
     with csv_path.open(newline="") as file:
         return json.loads(json_path.read_text()), list(csv.DictReader(file))
+
+
+def test_distances_have_the_digits_that_tell_them_apart():
+    assert by_distance_text([Bin(0.061, 0.132, 9, 8), Bin(0.132, 0.204, 0, 0)]) == ["0.06-0.13: 8 of 9"]
+    assert by_distance_text([Bin(1.0, 3.5, 4, 4)]) == ["1.0-3.5: 4 of 4"]
+    assert by_distance_text([Bin(2.0, 2.0, 4, 1)]) == ["2.000-2.000: 1 of 4"]  # every episode is as far
 
 
 def test_an_evaluation_shows_a_table_and_writes_json_and_csv(run: Path, capsys):

@@ -1,7 +1,9 @@
 """`dcp eval`: evaluate policies on the same fresh episodes; print a table, write JSON and CSV to each run's folder."""
 
 import hashlib
+import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -21,6 +23,7 @@ from dcp.lab.statistics import Interval
 from dcp.lab.targets import Target, open_target, require_psi
 from dcp.lab.trial import (
     Arena,
+    Bin,
     Trial,
     arena_for,
     as_json,
@@ -266,10 +269,17 @@ def _trial_row(label: str, trial: Trial) -> Row:
     return Row(cells)
 
 
+def by_distance_text(bins: Sequence[Bin]) -> list[str]:
+    """Return successes per bin, with the digits that tell the bins' ends apart: an arm's are centimetres."""
+    width = bins[0].high - bins[0].low
+    digits = max(1, math.ceil(-math.log10(max(width, 1e-3))))
+    return [f"{b.low:.{digits}f}-{b.high:.{digits}f}: {b.successes} of {b.episodes}" for b in bins if b.episodes]
+
+
 def _explain(trials: list[tuple[str, Trial]]) -> None:
     for label, trial in trials:
         kind = "path from start to goal" if trial.distances[0] == "path" else "distance from start to goal"
-        parts = [f"{b.low:.1f}-{b.high:.1f}: {b.successes} of {b.episodes}" for b in trial.by_distance() if b.episodes]
+        parts = by_distance_text(trial.by_distance())
         reach = trial.all.cumulative_reach
         at = [max(1, round(share * len(reach))) for share in REACH_AT]
         by = f", stepped by {trial.spec.stepped_by}" if trial.spec.stepped_by != "brax" else ""
