@@ -7,7 +7,7 @@ from rich.console import Console
 
 from dcp.runs.display import Progress
 from dcp.runs.terminal import LivePanel
-from tests.runs.test_display import ROW, losses
+from tests.runs.test_plain_display import ROW, losses
 from tests.support.tiny import tiny_config
 
 

@@ -141,7 +141,7 @@ def _plan(s: Settings, devices: int) -> dict[str, object]:
 
 
 def _time(s: Settings) -> str:
-    from dcp.runs.display import forecast
+    from dcp.runs.plain_display import forecast
 
     return forecast(Config(**vars(s)))
 

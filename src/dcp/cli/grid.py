@@ -24,7 +24,7 @@ from dcp.grid.resources import FreeResources, Resources, free_here, gpus
 from dcp.grid.slurm_launcher import SlurmLauncher, SlurmOptions
 from dcp.machine.checks import machine_memory
 from dcp.named_code import imported_modules
-from dcp.runs.display import in_words, rough_seconds
+from dcp.runs.plain_display import in_words, rough_seconds
 
 MOST_FAILURES = 8  # reported one by one
 

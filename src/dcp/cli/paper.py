@@ -18,7 +18,7 @@ from dcp.lab.paper_values import EPISODE
 from dcp.lab.result_tables import Section, require_writable, write_table
 from dcp.lab.run_collection import Collection, collect
 from dcp.machine import compiling
-from dcp.runs.display import rough_seconds
+from dcp.runs.plain_display import rough_seconds
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dcp.errors import printable
 from dcp.files import METRICS_FILE
 from dcp.grid.jobs import Entry, Job, JobStatus, Row, State, fault, holder, last_row
 from dcp.grid.worker import read_beat
-from dcp.runs.display import clock, say
+from dcp.runs.plain_display import clock, say
 
 STALE = 600.0  # seconds after which a heartbeat no longer shows the speed
 STYLES: dict[State, str] = {

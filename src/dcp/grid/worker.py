@@ -24,7 +24,8 @@ from dcp.config import Config
 from dcp.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_MISTAKE, EXIT_REQUEUE, RunError, UserError
 from dcp.grid.jobs import Job, Row, holder, read_record, run_status, write_json
 from dcp.named_code import user_import_path
-from dcp.runs.display import Display, Pace, Progress
+from dcp.runs.display import Display, Progress
+from dcp.runs.plain_display import Pace
 
 WAIT = 2.0  # seconds between two looks at a folder that another process writes to
 BEAT = 1.0  # seconds between two heartbeats

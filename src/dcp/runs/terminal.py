@@ -12,7 +12,8 @@ from rich.text import Text
 
 from dcp.config import Config
 from dcp.loop import Row
-from dcp.runs.display import COLUMNS, STOPPING, PacedDisplay, Progress
+from dcp.runs.display import Progress
+from dcp.runs.plain_display import COLUMNS, STOPPING, PacedDisplay
 
 COMPILING = "compiling (once: the next run of this kind finds it on disk)"
 
