@@ -121,7 +121,7 @@ class Settings:
     """Devices to split the environments over. Default: every GPU; on a CPU one virtual device per core; 1 without
     physics and under MuJoCo's own engine."""
     split_batches: Literal["on", "off"] | None = setting(None, run_decides=True, compared=False)
-    """Split each batch over the devices too. Default: where it pays (docs/gpus.md)."""
+    """Split each batch over the devices too. Default: where it pays, with large batches on several GPUs."""
     episode_length: int | None = setting(None, at_least=2, run_decides=True)
     """Default: the environment's own."""
     unroll_length: int = setting(62, at_least=1)

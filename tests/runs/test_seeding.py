@@ -70,7 +70,7 @@ def test_a_resume_takes_the_same_file_and_refuses_a_changed_one(seeded: TrainedR
 def test_without_seeds_a_run_is_what_it_was(tiny_run: TrainedRun):
     """The first state of an unseeded trainer: no slot is seeded, and nothing waits for the critic."""
     trainer = make_algorithm(tiny_config())
-    assert trainer.seeds is None
+    assert trainer.pool_seed_file is None
     assert trainer.draws(jnp.zeros((2, 64), jnp.int32), jax.random.key(0)).seed_states is None
     assert int(tiny_run.state.acting.command.seeded) == 0
 
