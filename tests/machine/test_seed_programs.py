@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from dcp.algorithm import make_algorithm
+from dcp.algorithm import RunState, make_algorithm
+from dcp.evaluation import evaluation_key
 from dcp.machine.programs import Programs
 from dcp.machine.seed_programs import How, SeedPrograms
 from tests.support.tiny import tiny_config
@@ -27,10 +28,13 @@ def test_after_three_iterations_the_frontier_is_that_of_the_single_run_and_so_is
     arrays = {"observations": random.uniform(1, 3, (300, 2)), "actions": random.uniform(-1, 1, (300, 2))}
     np.savez(tmp_path / "data.npz", terminals=np.arange(300) % 100 == 99, **arrays)
     more = {"data": str(tmp_path / "data.npz"), "component_settings": {"command.explore_after": 5}}
-    assert_three_iterations_agree("vmap", command="frontier", **more)
+    runs, run, several, one = assert_three_iterations_agree("vmap", command="frontier", average_weights=2, **more)
+    deployed, wanted = several.learner_of(runs, 0).deployed, run.learner.deployed
+    jax.tree.map(lambda ours, alone: assert_allclose(ours, alone, atol=1e-4), deployed.actor, wanted.actor)
+    assert several.scores(runs, SEEDS, 5)[0] == pytest.approx(one.evaluate(wanted, evaluation_key(3, 5)), abs=1e-4)
 
 
-def assert_three_iterations_agree(learner: How, **settings: Any) -> None:
+def assert_three_iterations_agree(learner: How, **settings: Any) -> tuple[RunState, RunState, SeedPrograms, Programs]:
     trainer = make_algorithm(tiny_config(**settings))
     several, one = SeedPrograms(trainer, learner=learner), Programs(make_algorithm(tiny_config(seed=3, **settings)))
     runs, run = several.prefill(several.prefill(several.init(SEEDS))), one.prefill(one.prefill(one.init()))
@@ -41,6 +45,7 @@ def assert_three_iterations_agree(learner: How, **settings: Any) -> None:
         for name, value in wanted.items():
             assert_allclose(metrics[name][0], value, atol=1e-4, err_msg=name)
     assert metrics["critic_loss"][0] != metrics["critic_loss"][1]
+    return runs, run, several, one
 
 
 @pytest.mark.slow

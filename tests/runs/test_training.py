@@ -5,6 +5,7 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,7 +16,9 @@ from dcp.config import Config
 from dcp.errors import UserError
 from dcp.evaluation import Deployment
 from dcp.files.run_folder import kept_policies, load_run
+from dcp.learner import LearnerParams
 from dcp.loop import Evaluation
+from dcp.machine.programs import Programs
 from dcp.machine.signals import Interrupted
 from dcp.policies.policy_file import load_policy, policy_about
 from dcp.runs.checkpoint import machine
@@ -77,6 +80,29 @@ def test_the_policy_on_disk_is_the_one_that_was_trained(tiny_run: TrainedRun):
         **{"env": "point_u_maze", "eval_env": "point_u_maze", "fidelity": "paper", "physics": "brax"},
         **{"method": "dcp", "seed": 0, "env_steps": 4000},
     }
+
+
+def test_averaged_weights_are_evaluated_and_saved_and_change_nothing_of_the_training(
+    tiny_run: TrainedRun, tmp_path: Path, monkeypatch
+):
+    evaluated, evaluate = [], Programs.evaluate
+
+    def seen(self: Programs, params: LearnerParams, key: Any) -> dict[str, float]:
+        evaluated.append(params.actor)
+        return evaluate(self, params, key)
+
+    monkeypatch.setattr(Programs, "evaluate", seen)
+    run = train(tiny_config(average_weights=3), runs_dir=tmp_path, display="none")
+    learner = run.state.learner
+    assert same(learner.params, tiny_run.state.learner.params)
+    assert int(learner.average.iterations) == 8
+    assert not same(learner.average.actor, learner.params.actor)
+    for actor in (evaluated[-1], run.policy.actor, load_policy(run.folder).actor):
+        assert same(actor, learner.average.actor)
+
+
+def same(one: Any, other: Any) -> bool:
+    return all(jax.tree.leaves(jax.tree.map(np.array_equal, one, other)))
 
 
 def test_load_run_reads_what_was_written(tiny_run: TrainedRun):

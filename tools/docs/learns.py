@@ -1,6 +1,6 @@
 """Make the tables and the figure of docs/learns.md, from learns.csv.
 
-python -m tools.docs.learns collect RUNS_DIR     # the runs of learns.toml -> docs/results/learns.csv
+python -m tools.docs.learns collect RUNS_DIR     # the runs of learns_push.toml -> docs/results/learns.csv
 python -m tools.docs.learns                      # the tables and the figure of success over minutes
 """
 
