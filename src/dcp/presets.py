@@ -69,13 +69,16 @@ _OBJECT = {
     "average_weights": 30,  # scores swing from one evaluation to the next without
 }
 _CUBE = {**_OBJECT, "normalize": "task", "control": "tool"}
+# Fixed, because every episode of Gymnasium's tasks draws a start and a goal. An episode has 50 steps, too few for
+# 32 whole batches: three are drawn at once.
+_FETCH = {**_OBJECT, "window": 150}
 _LAPTOP_ROWS = {
     "so101_push": _CUBE,
     "so101_lift": _CUBE,
     "so101_*": {**_LAPTOP, "fidelity": "fixed"},
-    # Fixed, because every episode of Gymnasium's tasks draws a start and a goal. An episode has 50 steps, too few for
-    # 32 whole batches: three are drawn at once.
-    "fetch_*": {**_OBJECT, "window": 150},
+    "fetch_reach": {**_FETCH, "steps": 100_000},
+    "fetch_push": {**_FETCH, "steps": 600_000},
+    "fetch_*": _FETCH,
     "ant_push": _BY_MUJOCO,
     "pusher_*": _BY_MUJOCO,
     "humanoid*": {"steps": 3_000_000, "num_envs": 128, "batch_size": 128, **_PHYSICS_EVALS},
@@ -84,17 +87,20 @@ _LAPTOP_ROWS = {
 
 # What a value learns from: HER's goals of the future and of other rows, not JaxGCRL's final ones.
 _HER = {f"{method} *": {"hindsight": "her"} for method in ("sac_her", "td3_her", "sac_direction")}
-# Where a search gave a method other settings than its row has, for pushing and lifting.
+# Where the search gave a method other settings than its row has, for every object that has to be moved.
 _MOVING = {"hindsight.moving_share": 0.25}
+_DCP = {"noise_hold": 3, "component_settings": _MOVING}
+_CRL = {
+    "actor_goal": "commanded",
+    "discount": 0.98,
+    "actor_learning_rate": 2e-3,
+    "critic_learning_rate": 1e-3,
+    "component_settings": _MOVING,
+}
 _SEARCHED = {
-    "dcp so101_[pl]*": {"noise_hold": 3, "component_settings": _MOVING},
-    "crl so101_[pl]*": {
-        "actor_goal": "commanded",
-        "discount": 0.98,
-        "actor_learning_rate": 2e-3,
-        "critic_learning_rate": 1e-3,
-        "component_settings": _MOVING,
-    },
+    f"{method} {tasks}": settings
+    for tasks in ("so101_[pl]*", "fetch_*")
+    for method, settings in (("dcp", _DCP), ("crl", _CRL))
 }
 
 _SMOKE = {

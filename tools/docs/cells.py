@@ -48,17 +48,25 @@ def collect(folder: Path, data: Path, keys: Sequence[str], columns: Sequence[str
         writer.writerows(rows)
 
 
-def read(data: Path, keys: Sequence[str], columns: Sequence[str]) -> dict[str, Runs]:
-    """-> maze -> the keys' values -> seed -> its curve, of the runs that have all of their maze's evaluations."""
+def read(
+    data: Path, keys: Sequence[str], columns: Sequence[str], same_length: Sequence[str] = ("env",)
+) -> dict[str, Runs]:
+    """-> maze -> the keys' values -> seed -> its curve, of the runs that have all evaluations.
+
+    same_length: runs that agree in these have equally many; one with fewer was cut off.
+    """
     rows: dict[tuple[str, ...], list[dict[str, str]]] = defaultdict(list)
     for row in _read(data):
         rows[tuple(row[name] for name in ("env", *keys, "seed"))].append(row)
-    most: dict[str, int] = defaultdict(int)
-    for (env, *_), records in rows.items():
-        most[env] = max(most[env], len(records))
+    of_group = [("env", *keys).index(name) for name in same_length]
+    most: dict[tuple[str, ...], int] = defaultdict(int)
+    for run, records in rows.items():
+        group = tuple(run[i] for i in of_group)
+        most[group] = max(most[group], len(records))
     curves: dict[str, Runs] = defaultdict(lambda: defaultdict(dict))
-    for (env, *cell, seed), records in rows.items():
-        if len(records) == most[env]:
+    for run, records in rows.items():
+        env, *cell, seed = run
+        if len(records) == most[tuple(run[i] for i in of_group)]:
             curve = {name: np.array([float(record[name] or "nan") for record in records]) for name in columns}
             curves[env][tuple(cell)][int(seed)] = curve
     return curves

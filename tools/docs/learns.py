@@ -1,6 +1,6 @@
 """Make the tables and the figure of docs/learns.md, from learns.csv.
 
-python -m tools.docs.learns collect RUNS_DIR     # the runs of learns_push.toml -> docs/results/learns.csv
+python -m tools.docs.learns collect RUNS_DIR     # the runs of learns_*.toml -> docs/results/learns.csv
 python -m tools.docs.learns                      # the tables and the figure of success over minutes
 """
 
@@ -13,14 +13,19 @@ from matplotlib.figure import Figure
 
 from dcp.lab.statistics import t_interval
 from dcp.lab.style import colours, house_style, save
-from tools.docs.cells import Curve, Runs, Seeds, collect, markdown, read
+from tools.docs.cells import Cell, Curve, Runs, Seeds, collect, markdown, read
 from tools.docs.pages import RESULTS, put
 
 DATA = RESULTS / "learns.csv"
-TASKS = ("so101_push", "so101_lift", "pusher_easy", "pusher_hard", "fetch_push", "fetch_pick_and_place", "ant_u_maze")
-KEYS = ("control", "method")
+TASKS = (
+    *("so101_push", "so101_lift", "fetch_reach", "fetch_push", "fetch_pick_and_place", "fetch_slide"),
+    *("pusher_easy", "pusher_hard", "ant_u_maze"),
+)
+OF_TASK = ("control", "randomize")  # besides the environment
+KEYS = (*OF_TASK, "method", "command", "condition")
 COLUMNS = ("env_steps", "updates", "success_once", "time_near_goal", "wall_seconds")
 MINUTES = (5, 10, 15, 30, 60)
+ACROSS = 3  # panels in a row of the figure
 
 
 def at_minute(curve: Curve, minute: float) -> int | None:
@@ -34,19 +39,27 @@ def success_over_minutes(all_runs: Mapping[str, Runs]) -> str:
     """Return success in percent at each of `MINUTES`, with 95% t-intervals over seeds."""
     rows = []
     for env, runs in all_runs.items():
-        for (control, method), seeds in runs.items():
+        for cell, seeds in runs.items():
             cells = []
             for minute in MINUTES:
                 at = {seed: at_minute(curve, minute) for seed, curve in seeds.items()}
                 values = [100 * float(seeds[seed]["success_once"][i]) for seed, i in at.items() if i is not None]
                 cells.append(str(t_interval(values)) if len(values) == len(seeds) else "")
-            rows.append([_task(env, control), f"`{method}`", str(len(seeds)), *cells, *_ends(seeds)])
+            rows.append([task(env, cell), method(cell), str(len(seeds)), *cells, *_ends(seeds)])
     minutes = [f"{minute} min" for minute in MINUTES]
     return markdown(["task", "method", "seeds", *minutes, "at the end", "steps near", "took"], rows)
 
 
-def _task(env: str, control: str) -> str:
-    return f"{env}, by the tool" if control == "tool" else f"{env}, by joints" if env.startswith("so101_") else env
+def task(env: str, cell: Cell) -> str:
+    control, randomize = cell[: len(OF_TASK)]
+    how = f", by {'the tool' if control == 'tool' else 'joints'}" if env.startswith("so101_") else ""
+    return f"{env}{how}{', randomized' if randomize != str(None) else ''}"
+
+
+def method(cell: Cell) -> str:
+    """Return the method's name, with the parts that the run set besides."""
+    name, *parts = cell[len(OF_TASK) :]
+    return ", ".join([f"`{name}`", *(part for part in parts if part != str(None))])
 
 
 def _ends(seeds: Seeds) -> list[str]:
@@ -59,23 +72,27 @@ def _ends(seeds: Seeds) -> list[str]:
 
 def figure(all_runs: Mapping[str, Runs]) -> Figure:
     """Draw each seed's success over minutes: a panel per task, a colour per method."""
-    panels = [(env, control, runs) for env, runs in all_runs.items() for control in dict.fromkeys(c for c, _ in runs)]
-    methods = list(dict.fromkeys(method for _, _, runs in panels for _, method in runs))
-    colour_of = colours(methods)
+    panels: dict[str, list[tuple[str, Seeds]]] = {}
+    for env, runs in all_runs.items():
+        for cell, seeds in runs.items():
+            panels.setdefault(task(env, cell), []).append((method(cell).replace("`", ""), seeds))
+    colour_of = colours(list(dict.fromkeys(name for lines in panels.values() for name, _ in lines)))
+    rows = -(-len(panels) // ACROSS)
     with house_style():
-        drawn = Figure(figsize=(3.2 * len(panels), 2.6), layout="constrained")
-        axes_of = drawn.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        for axes, (env, control, runs) in zip(axes_of, panels, strict=True):
-            for (of_control, method), seeds in runs.items():
-                for curve in seeds.values() if of_control == control else ():
-                    minutes, success = curve["wall_seconds"] / 60, 100 * curve["success_once"]
-                    axes.plot(minutes, success, color=colour_of[method], label=method)
-            axes.set(title=_task(env, control), xlabel="minutes", ylim=(-2, 102))
-        axes_of[0].set_ylabel("success (%)")
+        drawn = Figure(figsize=(2.8 * min(ACROSS, len(panels)), 2.3 * rows + 0.4), layout="constrained")
+        grid = drawn.subplots(rows, min(ACROSS, len(panels)), sharey=True, squeeze=False)
         entries = {}
-        for axes in axes_of:
-            entries |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-        drawn.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=len(entries))
+        for axes, (title, lines) in zip(grid.flat, panels.items(), strict=False):
+            for name, seeds in lines:
+                for curve in seeds.values():
+                    minutes, success = curve["wall_seconds"] / 60, 100 * curve["success_once"]
+                    (entries[name],) = axes.plot(minutes, success, color=colour_of[name])
+            axes.set(title=title, xlabel="minutes", ylim=(-2, 102))
+        for axes in grid.flat[len(panels) :]:
+            axes.set_axis_off()
+        for axes in grid[:, 0]:
+            axes.set_ylabel("success (%)")
+        drawn.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=min(4, len(entries)))
     return drawn
 
 
@@ -83,7 +100,7 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] == ["collect"]:
         collect(Path(arguments[1]), DATA, KEYS, COLUMNS, TASKS)
         return
-    all_runs = read(DATA, KEYS, COLUMNS)
+    all_runs = read(DATA, KEYS, COLUMNS, same_length=("env", *OF_TASK))
     put("learns", success_over_minutes(all_runs))
     save(figure(all_runs), RESULTS / "learns.png")
 

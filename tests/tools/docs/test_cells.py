@@ -9,7 +9,7 @@ import pytest
 from dcp.files.run_folder import ZOO_FOLDER
 from dcp.grid.grid_file import expand, read_grid
 from dcp.lab.statistics import t_interval
-from tools.docs import critics, frontier
+from tools.docs import critics, frontier, learns
 from tools.docs.cells import collect, crossed, differences, differences_table, figure, read
 
 LINES = {"none": "no pool", "pool": "pool"}
@@ -88,6 +88,43 @@ def test_runs_are_collected_by_their_settings_and_unfinished_ones_are_not_read(t
     assert env == "point_big_maze" and set(cells) == {("crl",)} and set(cells["crl",]) == {0}
     assert len(cells["crl",][0]["success_once"]) == len(lines) - 1
     assert np.isnan(cells["crl",][0]["a column that none logged"]).all()
+
+
+def test_runs_are_finished_by_the_longest_of_their_own_task(tmp_path: Path):
+    """By hand: two tasks in one environment, of three and two evaluations. The seed cut off at one is left out."""
+    data = tmp_path / "learns.csv"
+    lengths = {("tool", "0"): 3, ("tool", "1"): 1, ("joints", "0"): 2}
+    lines = [f"push,{how},crl,{seed},{at}" for (how, seed), length in lengths.items() for at in range(length)]
+    data.write_text("\n".join(["env,control,method,seed,updates", *lines]))
+    finished = read(data, ("control", "method"), ("updates",), same_length=("env", "control"))["push"]
+    assert {cell: list(seeds) for cell, seeds in finished.items()} == {("tool", "crl"): [0], ("joints", "crl"): [0]}
+    assert list(read(data, ("control", "method"), ("updates",))["push"]) == [("tool", "crl")]
+
+
+def test_what_learns_names_a_task_by_its_control_and_a_method_by_its_parts():
+    cell = ("tool", "all", "sac_direction", "pooled_subgoal", "None")
+    assert learns.task("so101_push", cell) == "so101_push, by the tool, randomized"
+    assert learns.method(cell) == "`sac_direction`, pooled_subgoal"
+    assert learns.task("fetch_push", ("joints", "None", "crl", "None", "None")) == "fetch_push"
+
+
+def test_what_learns_has_a_row_per_method_with_the_success_at_each_minute():
+    """Evaluations after 4 and 8 minutes: 50% and 70% by seed, then 100%. After 30 minutes the run is long over."""
+    cell = ("joints", "None", "crl", "None", "None")
+    seeds = {
+        seed: {
+            "success_once": np.array([share, 1.0]),
+            "time_near_goal": np.array([0.0, 40.0]),
+            "wall_seconds": np.array([240.0, 480.0]),
+        }
+        for seed, share in enumerate((0.5, 0.7))
+    }
+    row = learns.success_over_minutes({"fetch_push": {cell: seeds}}).splitlines()[2].split("|")
+    assert [part.strip() for part in row[1:-1]] == [
+        *("fetch_push", "`crl`", "2", "60.0 ± 127.1", "100.0 ± 0.0", "100.0 ± 0.0", "", ""),
+        *("100.0 ± 0.0", "40.0 ± 0.0", "8 min"),
+    ]
+    assert len(learns.figure({"fetch_push": {cell: seeds}}).axes[0].lines) == 2
 
 
 def test_the_critics_tables_come_from_their_csv():
