@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import gymnasium
 import jax
@@ -169,15 +168,12 @@ class TestRefusals:
         with pytest.raises(UserError, match=sentence):
             dcp.make_env(f"gym:{name}")
 
-    def test_gymnasium_robotics_says_which_mujoco_it_wants(self, monkeypatch: pytest.MonkeyPatch):
-        def fails(**settings):
-            raise AssertionError
+    def test_gymnasium_robotics_says_which_mujoco_it_wants(self):
+        import gymnasium_robotics
 
-        entry = "gymnasium_robotics.envs.fetch:Reach"
-        monkeypatch.setitem(sys.modules, "gymnasium_robotics.envs.fetch", SimpleNamespace(Reach=fails))
-        monkeypatch.setitem(gymnasium.registry, "Fetch-v4", gymnasium.envs.registration.EnvSpec("Fetch-v4", entry))
+        gymnasium.register_envs(gymnasium_robotics)
         with pytest.raises(UserError, match=r"\(AssertionError\).*it wants mujoco 3.3 or older.*fetch_reach"):
-            dcp.make_env("gym:Fetch-v4")
+            dcp.make_env("gym:FetchReach-v4")
 
     def test_a_config_cannot_name_a_module_in_an_id(self, folder: Path, monkeypatch: pytest.MonkeyPatch):
         (folder / "evil.py").write_text("raise SystemExit('it was imported')")
@@ -243,6 +239,15 @@ class TestWorkers:
 
 
 class TestRuns:
+    def test_a_task_of_gymnasium_robotics_trains_by_the_command_line(self, tmp_path: Path):
+        """PointMaze works under our MuJoCo. `--import` registers it, here and in the worker processes."""
+        settings = "--preset smoke --steps 3000 --num-envs 4 --window 33 --no-plots --display plain --fidelity fixed"
+        command = [*DCP, "train", "--import", "gymnasium_robotics", "--env", "gym:PointMaze_UMaze-v3"]
+        done = subprocess.run([*command, *settings.split(), "--runs-dir", str(tmp_path)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "success" in done.stdout + done.stderr
+        assert (tmp_path / "gym.PointMaze_UMaze-v3/dcp/seed_0/policy.safetensors").is_file()
+
     @pytest.mark.parametrize(
         ("name", "sentence"), [("Dies-v0", r"died \(exit code 3\)"), ("Raises-v0", "the motor is too hot")]
     )

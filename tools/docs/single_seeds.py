@@ -20,15 +20,13 @@ from dcp.envs.registry import env_of
 from dcp.evaluation import evaluation_key
 from dcp.files.run_folder import CONFIG_FILE, read_config_file
 from dcp.lab.curves import Columns, methods_figure
-from dcp.lab.paper_values import Published, checkpoint
 from dcp.lab.run_collection import METRICS
-from dcp.lab.style import colours, save
+from dcp.lab.style import save
 from tools.docs.pages import RESULTS
 
 KEPT = ("env_steps", "success_once", "time_near_goal", "final_distance", "infonce_accuracy", "cells_visited")
 COUNTS = ("diverged_episodes", "eval_diverged_episodes", "steps_per_second", "wall_seconds")
 STARTS = "starts_near_goal"
-PAPER_STEPS = 10_000_000
 FEW = 10.0  # percent: below it, curves on an axis up to 100 are one line
 STUDY = "pusher_easy"
 RECORD = RESULTS / f"{STUDY}.csv"
@@ -68,28 +66,16 @@ def read() -> dict[str, list[Columns]]:
     return runs
 
 
-def published(metric: str, method: str) -> Published:
-    value = checkpoint(metric, STUDY, method, PAPER_STEPS)
-    assert value is not None
-    return value
-
-
 def figure(runs: dict[str, list[Columns]]) -> Figure:
-    """Our curves, and the paper's values at 10M with their intervals."""
+    """Draw our curves. The paper's values are of its own physics, so they do not stand here."""
     one = next(iter(runs.values()))[0]
-    title = f"{STUDY}, the paper's settings, MuJoCo's own engine; dots with bars: the paper at 10M, five seeds"
+    title = f"{STUDY}, the paper's settings but for the physics: MuJoCo's own engine"
     drawn = methods_figure(runs, f"{title}\ndotted: an arm that never touches the object")
-    colour_of = colours(list(runs))
     for axes, metric in zip(drawn.axes, METRICS, strict=True):
-        for shift, method in enumerate(runs):
-            mean, half = published(metric, method)
-            at = PAPER_STEPS * (1.0 - 0.012 * shift)
-            axes.errorbar(at, mean, half, color=colour_of[method], fmt="o", capsize=3, markersize=4)
-        axes.set_xlim(0, 1.03 * PAPER_STEPS)
+        axes.set_xlim(left=0)
         whole = METRICS[metric].top or env_of(Config(env=STUDY)).spec.episode_length
         axes.plot(one["env_steps"], whole * one[STARTS], color="0.35", linestyle=":", linewidth=1.5, zorder=3)
         highest = METRICS[metric].factor * max(run[metric].max() for seeds in runs.values() for run in seeds)
-        highest = max(highest, *(sum(published(metric, m)) for m in runs))
         if METRICS[metric].top is None or highest < FEW:
             axes.set_ylim(0, 1.05 * highest)
     return drawn

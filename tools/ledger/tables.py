@@ -14,7 +14,7 @@ from dcp.files.validation import MEGABYTE, FormatError, read_text
 from dcp.lab.paper_values import CHECKPOINTS, ENVIRONMENTS, checkpoint, settings_apart
 from dcp.lab.paper_values import METHODS as PAPERS_METHODS
 from dcp.lab.paper_values import end as paper_end
-from dcp.lab.run_collection import FEWEST_SEEDS, METRICS, Collection, Run, collect, interval_at, values_at
+from dcp.lab.run_collection import FEWEST_SEEDS, METRICS, Collection, Run, collect, interval_at, nearest, values_at
 from dcp.lab.statistics import paired_test
 from dcp.policies.policy_file import write_whole
 from dcp.runs.run_status import read_plan
@@ -58,7 +58,7 @@ def _cells(env: str, method: str, end: float, runs: Sequence[Run]) -> list[str]:
     steps = f"{end:,.0f}" if end >= min(run.budget for run in runs) else f"{end:,.0f}, unfinished"
     seeds = ", ".join(str(run.seed) for run in runs)
     scores = [_shown(interval_at(runs, metric, end)) for metric in METRICS]
-    return [name, seeds, steps, *scores, _paper(env, method, end) if papers else "-"]
+    return [name, seeds, steps, *scores, _paper(env, method, end, runs) if papers else "-"]
 
 
 def _shown(interval: Any) -> str:
@@ -67,10 +67,13 @@ def _shown(interval: Any) -> str:
     return f"{interval.mean:.1f} ± {interval.half_width:.1f}"
 
 
-def _paper(env: str, method: str, steps: float) -> str:
-    near = next((at for at in CHECKPOINTS if abs(at - steps) <= 0.02 * at), None)
-    values = [checkpoint(metric, env, method, near) for metric in METRICS] if near else []
-    return "; ".join(f"{value.mean} ± {value.spread}" for value in values if value) or "-"
+def _paper(env: str, method: str, end: float, runs: Sequence[Run]) -> str:
+    """Return the paper's values at the checkpoint that the report would quote these runs at, if it is their end."""
+    for steps in CHECKPOINTS:
+        if all((at := nearest(run, steps)) is not None and run.metrics["env_steps"][at] == end for run in runs):
+            values = [checkpoint(metric, env, method, steps) for metric in METRICS]
+            return "; ".join(f"{value.mean} ± {value.spread}" for value in values if value) or "-"
+    return "-"
 
 
 def _gain(collection: Collection, env: str) -> list[str]:
