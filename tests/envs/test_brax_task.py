@@ -105,3 +105,21 @@ def test_an_environment_of_brax():
     )
     state = env.reset(jax.random.key(0))
     assert np.all(np.isfinite(env.step(state, jnp.zeros(env.spec.action_size)).obs))
+
+
+@pytest.mark.slow
+def test_a_task_of_mujoco_playground_trains():
+    suite = pytest.importorskip("mujoco_playground").dm_control_suite
+    reacher = suite.load("ReacherEasy", config_overrides={"impl": "jax"})
+    finger, target = (reacher.mj_model.geom(name).id for name in ("finger", "target"))
+    env = BraxTask(
+        "reacher",
+        reacher,
+        achieved=lambda state: state.data.geom_xpos[finger, :2],
+        goal=lambda state: state.data.geom_xpos[target, :2],
+        threshold=0.05,
+        episode_length=50,
+    )
+    assert (env.spec.state_size, env.spec.goal_size, env.spec.action_size) == (8, 2, 2)  # with 6 of its own
+    run = dcp.train(dcp.Algorithm(env, config=tiny_config(fidelity="fixed", devices=1)), runs_dir=None, display="none")
+    assert np.isfinite(run.rows[-1]["critic_loss"]) and run.rows[-1]["eval_diverged_episodes"] == 0
