@@ -243,7 +243,9 @@ class TestRuns:
         """PointMaze works under our MuJoCo. `--import` registers it, here and in the worker processes."""
         settings = "--preset smoke --steps 3000 --num-envs 4 --window 33 --no-plots --display plain --fidelity fixed"
         command = [*DCP, "train", "--import", "gymnasium_robotics", "--env", "gym:PointMaze_UMaze-v3"]
-        done = subprocess.run([*command, *settings.split(), "--runs-dir", str(tmp_path)], capture_output=True, text=True)
+        done = subprocess.run(
+            [*command, *settings.split(), "--runs-dir", str(tmp_path)], capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
         assert "success" in done.stdout + done.stderr
         assert (tmp_path / "gym.PointMaze_UMaze-v3/dcp/seed_0/policy.safetensors").is_file()
