@@ -14,6 +14,7 @@ from dcp.envs.ant_tasks import AntMaze, AntPush
 from dcp.envs.mazes import parse_layout
 from dcp.envs.registry import make_env
 from dcp.machine.devices import steps_pay_splitting
+from dcp.methods.commands import PooledSubgoal
 from dcp.physics.contacts import wall_codes
 from dcp.physics.mujoco_engine import MjxEngine, MujocoEngine
 from tests.support import compilation
@@ -110,6 +111,28 @@ def test_steps_of_soccer_follow_jaxgcrls_recording(replayed_soccer, start: str):
     with jax.numpy_rank_promotion("allow"):
         ours = replayed_soccer(golden["q0"], golden["qd0"], golden["actions"])
     check(make_env("ant_soccer").spec, golden, ours, 20, ant_tasks.HEALTHY_Z)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ant_soccer", "ant_hardest_maze"])
+def test_a_goal_that_the_solver_jitters_never_turns_z_into_g(name: str):
+    """The target is a body on slides: its place changes by its last bits, and the commanded z must not notice."""
+    env, ants, steps = make_env(name), 64, 150
+    actions = jax.random.uniform(jax.random.key(1), (steps, ants, 8), minval=-1.0)
+    first = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), ants))
+
+    def step(state: Any, action: jax.Array) -> tuple[Any, jax.Array]:
+        state = jax.vmap(env.step)(state, action)
+        return state, env.spec.split(state.obs)[1]
+
+    goals = np.asarray(jax.jit(lambda: jax.lax.scan(step, first, actions))()[1])
+    goal = np.asarray(env.spec.split(first.obs)[1])
+    command = PooledSubgoal(num_candidates=4, pool_size=8)
+    state = command.init(jnp.asarray(goal), jnp.asarray(goal))
+    sound = np.isfinite(goals).all(axis=(0, 2))
+    assert sound.sum() > ants / 2
+    assert np.any(goals[:, sound] != goal[sound])  # else this test shows nothing
+    assert np.all([np.asarray(command.follows(state, now))[sound] for now in goals])
 
 
 def soccer_draws(fidelity: str) -> tuple[np.ndarray, np.ndarray]:
