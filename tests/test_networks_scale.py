@@ -120,7 +120,10 @@ def test_a_saved_policy_keeps_its_scale(tmp_path: Path, method: str):
 
 
 @pytest.mark.parametrize("form", ["numpy", "onnx", "stablehlo"])
-@pytest.mark.parametrize(("method", "settings"), [("crl", {}), ("dcp", {"layer_norm": True}), ("sac_direction", {})])
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [("crl", {}), ("dcp", {"layer_norm": True}), ("dcp", {"condition": "direction_and_goal"}), ("sac_direction", {})],
+)
 def test_every_exported_form_takes_states_and_goals_in_the_task_s_own_units(
     tmp_path: Path, form: str, method: str, settings: dict[str, Any]
 ):

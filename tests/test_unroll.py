@@ -1,7 +1,7 @@
 """An unroll: what is stored is what happened."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,12 +23,12 @@ STEPS, NUM_ENVS = 12, 4
 POOL_METRICS = {"pool_spread", "state_to_subgoal", "subgoal_to_goal", "time_at_subgoal"}
 
 
-def make(method: str) -> Algorithm:
+def make(method: str, **settings: Any) -> Algorithm:
     """With a pool, environments 0 and 1 are commanded g, 2 and 3 a z that is chosen every third step."""
     config = Config(
         env="point_u_maze", method=method, steps=10_000, num_envs=NUM_ENVS, episode_length=5, unroll_length=STEPS,
         batch_size=4, replay_rows=24, min_replay_rows=12, num_evals=1, width=8, depth=1, repr_dim=4, pool_size=6,
-        num_candidates=3, subgoal_period=3, final_goal_share=0.5,
+        num_candidates=3, subgoal_period=3, final_goal_share=0.5, **settings,
     )  # fmt: skip
     return make_algorithm(config)
 
@@ -105,6 +105,18 @@ def test_metrics_say_what_the_pool_does(unrolled):
     assert_allclose(metrics["cells_visited"], len(cells) / 7, rtol=1e-6)  # the U maze has 7 free cells
     assert (POOL_METRICS & set(metrics)) == (POOL_METRICS if has_pool(trainer) else set())
     assert all(np.isfinite(value) for value in metrics.values())
+
+
+@pytest.mark.parametrize(("held", "stays"), [(1, []), (5, [1, 2, 3, 4, 6, 7, 8, 9, 11])])
+def test_noise_is_held_for_as_many_steps_as_asked(held: int, stays: list[int]):
+    """All parameters zero: the mean is 0 everywhere, so an action repeats where its noise does. 12 steps: 5, 5, 2."""
+    algorithm = make("crl", noise_hold=held)
+    shapes = jax.eval_shape(algorithm.learner.init, jax.random.key(0)).params
+    params = jax.tree.map(lambda x: jnp.zeros(x.shape), shapes)
+    acting, _ = algorithm.init_experience(jax.random.key(0))
+    action = np.asarray(jax.jit(algorithm.unroll)(params, acting, jax.random.key(2))[1].action)
+    assert [t for t in range(1, STEPS) if np.array_equal(action[t], action[t - 1])] == stays
+    assert len(np.unique(action[0])) == action[0].size  # each environment has its own
 
 
 def test_two_methods_start_from_the_same_environments():

@@ -62,6 +62,18 @@ def test_four_evaluations_are_two_a_stop_and_two(method: str, tmp_path: Path):
     assert_same_run(folder, whole)
 
 
+def test_a_pair_with_a_pool_that_shows_direction_and_goal_resumes_with_its_scale_and_its_mean_of_weights(
+    tmp_path: Path,
+):
+    parts = {"method": "sac_direction", "command": "pooled_subgoal", "condition": "direction_and_goal"}
+    settings = {"normalize": "running", "average_weights": 3, "hindsight": "her", "noise_hold": 4}
+    config = tiny_config(**parts, **settings, final_goal_share=0.5, steps=4_000, num_evals=4)
+    whole = train(config, runs_dir=tmp_path / "whole", display="none").folder
+    folder = stopped(config, tmp_path / "stopped", 2)
+    resume(folder, display="none")
+    assert_same_run(folder, whole)
+
+
 def test_the_frontiers_cutoff_weight_and_explorers_are_in_the_checkpoint(tmp_path: Path):
     settings = {"command.explore_after": 5, "command.memory": 0.5}
     config = tiny_config(command="frontier", component_settings=settings, steps=4_000, num_evals=4)
