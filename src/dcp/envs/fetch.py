@@ -5,6 +5,7 @@ fails. An action displaces the gripper by up to 5 cm along each axis; its fourth
 which only `fetch_pick_and_place` allows.
 """
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,9 @@ FINGERS = ("robot0:l_gripper_finger_joint", "robot0:r_gripper_finger_joint")
 DOWNWARD = (1.0, 0.0, 1.0, 0.0)  # is added to the gripper's quaternion for that of the mocap body
 LEAST, TRIES = 0.1, 128  # metres between gripper and object at the start, and draws until one has it
 HIGHEST = 0.45  # metres of a goal in the air above the table
+# The spreads of --normalize task: metres; of gripper to object, where a centimetre decides a grasp; radians; per step.
+PLACE_SPREAD, RELATIVE_SPREAD, FINGER_SPREAD, ANGLE_SPREAD = 0.1, 0.05, 0.025, 0.5
+SPEED_SPREAD, TURNING_SPREAD = 0.015, 0.025
 
 
 class Kind(NamedTuple):
@@ -99,6 +103,7 @@ class Fetch(MujocoTask):
             links="lagging" if self.kind.grasps else "current",
             zeroed=() if self.kind.grasps else FINGERS,
         )
+        self.spec = replace(self.spec, scale=self._scale())
 
     def _set_control(self, control: str) -> int:
         super()._set_control(control)
@@ -122,6 +127,18 @@ class Fetch(MujocoTask):
         mujoco.mj_kinematics(self.compiled, data)
         self.grip0 = data.site(GRIP).xpos.astype(np.float32)
         self.height0 = float(data.site(OBJECT).xpos[2]) if kind.object_pose else 0.0
+
+    def _scale(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return centre and spread of each number of a state, for --normalize task."""
+        grip, still = tuple(map(float, self.grip0)), (0.0, 0.0, 0.0)
+        fingers, speed = (FINGER_SPREAD,) * 2, (SPEED_SPREAD,) * 3
+        if not self.kind.object_pose:
+            return (*grip, *fingers, *still, 0.0, 0.0), (*(PLACE_SPREAD,) * 3, *fingers, *speed, *fingers)
+        place = (*grip[:2], self.height0)
+        centre = (*grip, *place, *still, *fingers, *still, *still, *still, *still, 0.0, 0.0)
+        turning, relative = (TURNING_SPREAD,) * 3, (RELATIVE_SPREAD,) * 3
+        places = (*(PLACE_SPREAD,) * 6, *relative, *fingers)
+        return centre, (*places, *(ANGLE_SPREAD,) * 3, *speed, *turning, *speed, *fingers)
 
     def goal_dims(self, goal_size: int) -> tuple[int, ...]:
         return (3, 4, 5) if self.kind.object_pose else (0, 1, 2)
