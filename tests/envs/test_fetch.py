@@ -6,6 +6,7 @@ contact and a cylinder on a box three more. So recorded trajectories part by mil
 formulas in today's MuJoCo are what ours are held to.
 """
 
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -146,5 +147,20 @@ def test_without_the_package_a_sentence_says_how_to_install_it(monkeypatch: pyte
 
 @installed
 def test_nothing_of_the_package_is_imported():
-    make_env("fetch_slide")
-    assert fetch.PACKAGE not in sys.modules
+    code = f"import sys, dcp; dcp.make_env('fetch_slide'); assert {fetch.PACKAGE!r} not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@installed
+@pytest.mark.parametrize("name", fetch.KINDS)
+def test_in_its_own_scale_recorded_states_are_of_about_unit_size(name: str):
+    """And a centimetre between gripper and object is a fifth of a unit, where the running scale makes it a 27th."""
+    spec, states = make_env(name).spec, golden(name)["obs"].reshape(-1, make_env(name).spec.state_size)
+    assert spec.scale is not None
+    centre, spread = map(np.asarray, spec.scale)
+    units = np.abs(states - centre) / spread
+    assert np.median(units) < 1.0 and np.quantile(units, 0.95) < 4.0
+    assert np.all(np.quantile(units, 0.9, axis=0) < 15.0)
+    if name != "fetch_reach":
+        np.testing.assert_allclose(0.01 / spread[6:9], 0.2)
+        np.testing.assert_allclose(centre[list(spec.goal_dims)], [*centre[:2], make_env(name).height0])
