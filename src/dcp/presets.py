@@ -71,7 +71,7 @@ _OBJECT = {
 _CUBE = {**_OBJECT, "normalize": "task", "control": "tool"}
 # Fixed, because every episode of Gymnasium's tasks draws a start and a goal. An episode has 50 steps, too few for
 # 32 whole batches: three are drawn at once.
-_FETCH = {**_OBJECT, "window": 150}
+_FETCH = {**_OBJECT, "normalize": "task", "window": 150}
 _LAPTOP_ROWS = {
     "so101_push": _CUBE,
     "so101_lift": _CUBE,
