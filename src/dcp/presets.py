@@ -76,7 +76,7 @@ _LAPTOP_ROWS = {
     "so101_push": _CUBE,
     "so101_lift": _CUBE,
     "so101_*": {**_LAPTOP, "fidelity": "fixed"},
-    "fetch_reach": {**_FETCH, "steps": 100_000},
+    "fetch_reach": {**_FETCH, "steps": 100_000, "num_evals": 5},
     "fetch_push": {**_FETCH, "steps": 400_000, "num_evals": 8},
     "fetch_*": _FETCH,
     "ant_push": _BY_MUJOCO,
