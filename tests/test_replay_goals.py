@@ -12,7 +12,7 @@ from dcp.config import Config
 from dcp.errors import UserError
 from dcp.interfaces import Hindsight, goals_of
 from dcp.methods.table import make_agent
-from dcp.replay import draw_goals, moves, relabel, steps_left, with_more_of
+from dcp.replay import draw_goals, moves, rarity, relabel, steps_left, with_more_of, with_rare
 from dcp.types import Batch, EnvSpec, Transition
 from tests.support.untrained import learner_of
 
@@ -79,7 +79,11 @@ def test_an_agent_s_choice_replaces_the_critic_s_and_keeps_what_only_the_critic_
     [
         ({"hindsight": "nowhere"}, "unknown hindsight 'nowhere'"),
         ({"hindsight": "her", "component_settings": {"hindsight.others_share": 1.5}}, "sum is at most 1"),
-        ({"hindsight": "her", "component_settings": {"hindsight.moving_share": 1.5}}, "use a share from 0 to 1"),
+        ({"hindsight": "her", "component_settings": {"hindsight.moving_share": 1.5}}, "sum is at most 1"),
+        (
+            {"hindsight": "her", "component_settings": {"hindsight.moving_share": 0.7, "hindsight.rare_share": 0.4}},
+            "moving_share 0.7 and rare_share 0.4: use shares from 0 whose sum is at most 1",
+        ),
         ({"component_settings": {"hindsight.others_share": 0.5}}, "name a --hindsight"),
     ],
 )
@@ -112,3 +116,21 @@ def test_the_share_of_each_batch_is_drawn_evenly_from_the_chosen_pairs_and_the_r
     pairs, counts = np.unique(mixed[:, :3], return_counts=True)
     assert pairs.tolist() == [7, 70, 700] and np.abs(counts - 400).max() < 70  # a deviation of 16
     assert np.array_equal(with_more_of(jnp.zeros(4_000, bool), order, 0.3, jax.random.key(0)), order)
+
+
+def test_a_goal_is_rare_by_how_few_goals_lie_within_a_width_of_it():
+    """By hand: 255 of 256 goals at 0 and one at 9. All drawn ones lie at 0, or nearly: density 256, and at least 1."""
+    goals = jnp.zeros((256, 1)).at[17].set(9.0)
+    weights = np.asarray(rarity(goals, 0.5, jax.random.key(0)))
+    assert weights[17] == pytest.approx(1.0, rel=0.7) and weights[0] == pytest.approx(1 / 256, rel=0.05)
+    middle = rarity(jnp.array([[0.0], [1.0]]), 1.0, jax.random.key(0))  # half at 0, half at 1: (1 + e^-0.5) / 2 of 256
+    np.testing.assert_allclose(middle, 2 / (1 + np.exp(-0.5)) / 256, rtol=0.1)
+
+
+def test_the_last_share_of_each_batch_is_drawn_by_rarity_and_the_rest_stays():
+    """One goal in a hundred is elsewhere, a hundred times as rare: it takes half of the draws."""
+    goals = jnp.zeros((4_000, 2)).at[::100].set(5.0)
+    order = jnp.arange(4_000).reshape(400, 10)
+    mixed = np.asarray(with_rare(goals, 0.5, order, 0.3, jax.random.key(1)))
+    assert np.array_equal(mixed[:, :7], order[:, :7])
+    assert 0.35 < np.mean(mixed[:, 7:] % 100 == 0) < 0.65

@@ -236,3 +236,25 @@ def with_more_of(chosen: Array, order: Array, share: float, key: Array) -> Array
     numbers = 1 + jax.random.randint(key, (order.shape[0], round(share * order.shape[1])), 0, jnp.maximum(count[-1], 1))
     more = jnp.searchsorted(count, numbers)  # the pair that is the drawn one among the chosen
     return jnp.where(count[-1] > 0, order.at[:, : more.shape[1]].set(more), order)
+
+
+def with_rare(goals: Array, width: float, order: Array, share: float, key: Array) -> Array:
+    """Replace the last `share` of each batch [K, B] by pairs drawn in proportion to `rarity` of their goals [P, G]."""
+    key_rarity, key_draw = jax.random.split(key)
+    total = jnp.cumsum(rarity(goals, width, key_rarity))  # [P]
+    numbers = jax.random.uniform(key_draw, (order.shape[0], round(share * order.shape[1])), maxval=total[-1])
+    rare = jnp.minimum(jnp.searchsorted(total, numbers, side="right"), len(goals) - 1)
+    return order.at[:, order.shape[1] - rare.shape[1] :].set(rare)
+
+
+DENSITY_GOALS = 256  # that a density is estimated from
+
+
+def rarity(goals: Array, width: float, key: Array) -> Array:
+    """Return one over each goal's density among the goals [P, G], by a Gaussian kernel of this width: [P].
+
+    A goal that none of those drawn is near counts as if one were, so that no single goal takes everything.
+    """
+    drawn = goals[jax.random.randint(key, (DENSITY_GOALS,), 0, len(goals))]  # [D, G]
+    square = jnp.sum((goals[:, None] - drawn[None]) ** 2, axis=-1)  # [P, D]
+    return 1.0 / jnp.maximum(jnp.sum(jnp.exp(-square / (2.0 * width**2)), axis=-1), 1.0)
