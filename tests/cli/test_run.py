@@ -271,3 +271,15 @@ def test_a_log_on_a_full_disk_is_a_fault_that_is_reported(commanded, capsys, mon
     monkeypatch.setattr("dcp.robots.timing.Recorder.write", failing(OSError, "No space left on device"))
     assert main(command) == 1
     assert "the black box could not be written to" in capsys.readouterr().err and not robot.is_connected
+
+
+def test_a_pushing_policy_of_the_zoo_brings_the_cube_to_its_goal(tmp_path: Path, monkeypatch, capsys):
+    """In real time, as on a robot: three seconds are 90 steps, and the cube has 8 cm to go."""
+    monkeypatch.chdir(tmp_path)
+    places = ["--goal", "0.25", "0.05", "--cube", "0.28", "-0.02"]
+    assert main(["run", "zoo/so101_push/sac_direction", *places, "--seconds", "3", "--log", "run.csv"]) == 0
+    out = capsys.readouterr().out
+    first = re.search(r"first within 3 cm of the goal at step (\d+)", out)
+    assert first is not None and int(first[1]) < 60, out
+    assert float(re.search(r"([\d.]+) cm from the goal at the end", out)[1]) < 3.0  # pyright: ignore[reportOptionalSubscript]
+    assert len(list(csv.DictReader((tmp_path / "run.csv").open()))) >= 80
