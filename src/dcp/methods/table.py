@@ -244,7 +244,7 @@ def _broken_hindsight(hindsight: Hindsight) -> str | None:
         return f"draws {shown(h.draws)}: use future or final"
     if h.discount is not None and not 0.0 < h.discount <= 1.0:
         return f"discount {h.discount}: use a number above 0 and up to 1"
-    of_batch = {name: shares.pop(name) for name in ("moving_share", "rare_share")}
+    of_batch = {name: shares.pop(name) for name in ("moving_share", "wanted_share")}
     for of_whole in (of_batch, shares):
         if not (min(of_whole.values()) >= 0.0 and sum(of_whole.values()) <= 1.0):
             listed = " and ".join(f"{name} {x}" for name, x in of_whole.items() if x)
