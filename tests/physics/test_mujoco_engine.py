@@ -1,5 +1,8 @@
 """MuJoCo's own engine: its very steps, by any number of threads, and what a task reads of them; and MJX."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -287,3 +290,30 @@ def test_steps_of_mjx_equal_brax_s_own_pipeline(frames):
             state, brax = step(state, some["control"]), brax_step(brax, some["control"])
     assert_close(state.q, state.qd, brax.q, brax.qd)
     np.testing.assert_allclose(state.x.pos, brax.x.pos, atol=1e-5)
+
+
+ONE_THREAD = """
+import jax, jax.numpy as jnp, dcp
+BODY = '<worldbody><body><joint name="j" axis="0 1 0"/><geom size=".02"/></body></worldbody>'
+ARM = f'<mujoco>{BODY}<actuator><motor joint="j"/></actuator></mujoco>'
+env = dcp.MujocoTask("arm", ARM, goal="joint:j", goals=(-1.0, 1.0), threshold=0.1, episode_length=50)
+slow = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda i, y: jnp.tanh(y @ y), x))
+step = jax.jit(jax.vmap(env.step))
+state = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), 32768))
+for _ in range(3):
+    action = slow(jnp.ones((256, 256)))[0, :1] * jnp.ones((32768, env.spec.action_size))
+    state = step(state, action)
+print(bool(jnp.isfinite(state.obs).all()))
+"""
+
+
+def test_on_one_thread_a_step_whose_action_is_still_being_computed_does_not_wait_forever():
+    """JAX copies a callback's arguments on the thread that the callback runs on (its issue 24255)."""
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_THREAD],
+        env={**os.environ, "NPROC": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout == "True\n", done.stderr
