@@ -12,7 +12,7 @@ from dcp.config import Config
 from dcp.errors import UserError
 from dcp.interfaces import Hindsight, goals_of
 from dcp.methods.table import make_agent
-from dcp.replay import draw_goals, moves, relabel, steps_left, wantedness, with_more_of, with_wanted
+from dcp.replay import draw_goals, moves, relabel, steps_left, with_more_of
 from dcp.types import Batch, EnvSpec, Transition
 from tests.support.untrained import learner_of
 
@@ -79,11 +79,7 @@ def test_an_agent_s_choice_replaces_the_critic_s_and_keeps_what_only_the_critic_
     [
         ({"hindsight": "nowhere"}, "unknown hindsight 'nowhere'"),
         ({"hindsight": "her", "component_settings": {"hindsight.others_share": 1.5}}, "sum is at most 1"),
-        ({"hindsight": "her", "component_settings": {"hindsight.moving_share": 1.5}}, "sum is at most 1"),
-        (
-            {"hindsight": "her", "component_settings": {"hindsight.moving_share": 0.7, "hindsight.wanted_share": 0.4}},
-            "moving_share 0.7 and wanted_share 0.4: use shares from 0 whose sum is at most 1",
-        ),
+        ({"hindsight": "her", "component_settings": {"hindsight.moving_share": 1.5}}, "use a share from 0 to 1"),
         ({"component_settings": {"hindsight.others_share": 0.5}}, "name a --hindsight"),
     ],
 )
@@ -116,32 +112,3 @@ def test_the_share_of_each_batch_is_drawn_evenly_from_the_chosen_pairs_and_the_r
     pairs, counts = np.unique(mixed[:, :3], return_counts=True)
     assert pairs.tolist() == [7, 70, 700] and np.abs(counts - 400).max() < 70  # a deviation of 16
     assert np.array_equal(with_more_of(jnp.zeros(4_000, bool), order, 0.3, jax.random.key(0)), order)
-
-
-def test_a_goal_is_wanted_by_how_often_it_is_commanded_and_how_seldom_achieved():
-    """Half of the goals lie at 0 and half at 1, all commanded ones at 1; two widths apart a kernel leaves e^-2.
-
-    At 1 the densities are 256 and 128 (1 + e^-2), at 0 they are 256 e^-2 and the same: 1.762 and 0.238.
-    """
-    goals = jnp.arange(4_000)[:, None] % 2 * 1.0
-    weights = np.asarray(wantedness(goals, jnp.ones((4_000, 1)), 0.5, jax.random.key(0)))
-    np.testing.assert_allclose(weights[:2], [0.238, 1.762], rtol=0.15)
-
-
-def test_a_goal_that_no_other_is_near_counts_as_if_one_were():
-    goals = jnp.zeros((4_000, 1)).at[17].set(9.0)
-    weights = np.asarray(wantedness(goals, jnp.full((4_000, 1), 9.0), 0.5, jax.random.key(0)))
-    assert weights[17] == pytest.approx(256.0) and weights[0] == pytest.approx(0.0, abs=1e-6)
-
-
-def test_the_last_share_of_each_batch_is_drawn_by_what_is_wanted_and_the_rest_stays():
-    """One goal in twenty is where half of the commanded ones are, and another one in twenty where none is."""
-    goals = jnp.zeros((4_000, 2)).at[::20].set(5.0).at[1::20].set(-5.0)
-    commanded = jnp.where(jnp.arange(4_000)[:, None] % 2 == 0, 5.0, jnp.zeros(2))
-    order = jnp.arange(4_000).reshape(400, 10)
-    mixed = np.asarray(with_wanted(goals, commanded, 0.5, order, 0.3, jax.random.key(1)))
-    assert np.array_equal(mixed[:, :7], order[:, :7])
-    drawn = mixed[:, 7:] % 20
-    assert 0.35 < np.mean(drawn == 0) < 0.65 and not np.any(drawn == 1)
-    nowhere = with_wanted(goals, jnp.full((4_000, 2), 50.0), 0.5, order, 0.3, jax.random.key(1))
-    assert np.array_equal(nowhere, order)

@@ -33,7 +33,6 @@ from dcp.replay import (
     shuffled_batches,
     with_data,
     with_more_of,
-    with_wanted,
 )
 from dcp.types import Array, Batch, Metrics, Transition
 
@@ -353,10 +352,6 @@ class Algorithm:
         order = order if config.updates_per_iteration is None else order[: config.num_updates]
         if share := hindsight.moving_share:
             order = with_more_of(moves(windows, spec), order, share, jax.random.fold_in(key_shuffle, 1))
-        if share := hindsight.wanted_share:
-            assert pairs.future_goal is not None
-            goals, key = (pairs.future_goal, pairs.commanded_goal), jax.random.fold_in(key_shuffle, 3)
-            order = with_wanted(*goals, spec.threshold, order, share, key)
         return pairs, order
 
     def _mixed_pairs(self, windows: Mixed, key_future: Array, key_shuffle: Array) -> tuple[Batch, Array]:

@@ -57,7 +57,6 @@ class Hindsight:
     others_share: float = 0.0  # of the rows: that of any row of any environment
     commanded_share: float = 0.0  # of the rows: the goal that was commanded
     moving_share: float = 0.0  # of each batch: rows after which the achieved goal still moves, drawn once more
-    wanted_share: float = 0.0  # of each batch: rows with goals commanded often and achieved seldom, drawn once more
     goal_steps: int = 1  # m of `goal_sequence`
     within: float | None = None  # how near counts as a hit; None: the task's threshold
     bins: tuple[int, ...] = ()  # edges of the bins of `occupancy`, in steps
@@ -226,8 +225,7 @@ def hindsight_of(critic: Critic) -> Hindsight:
     return getattr(critic, "hindsight", None) or Hindsight()
 
 
-_DRAWS = ("draws", "discount", "current_share", "random_share", "others_share", "commanded_share")
-_DRAWS += ("moving_share", "wanted_share")
+_DRAWS = ("draws", "discount", "current_share", "random_share", "others_share", "commanded_share", "moving_share")
 
 
 def goals_of(agent: Agent) -> Hindsight:

@@ -236,34 +236,3 @@ def with_more_of(chosen: Array, order: Array, share: float, key: Array) -> Array
     numbers = 1 + jax.random.randint(key, (order.shape[0], round(share * order.shape[1])), 0, jnp.maximum(count[-1], 1))
     more = jnp.searchsorted(count, numbers)  # the pair that is the drawn one among the chosen
     return jnp.where(count[-1] > 0, order.at[:, : more.shape[1]].set(more), order)
-
-
-def with_wanted(goals: Array, commanded: Array, width: float, order: Array, share: float, key: Array) -> Array:
-    """Replace the last `share` of each batch [K, B] by pairs drawn in proportion to `wantedness` of their goals [P, G].
-
-    If no goal is wanted, the batches stay.
-    """
-    key_weights, key_draw = jax.random.split(key)
-    total = jnp.cumsum(wantedness(goals, commanded, width, key_weights))  # [P]
-    numbers = jax.random.uniform(key_draw, (order.shape[0], round(share * order.shape[1])), maxval=total[-1])
-    wanted = jnp.minimum(jnp.searchsorted(total, numbers, side="right"), len(goals) - 1)
-    return jnp.where(total[-1] > 0.0, order.at[:, order.shape[1] - wanted.shape[1] :].set(wanted), order)
-
-
-DENSITY_GOALS = 256  # that a density is estimated from
-
-
-def wantedness(goals: Array, commanded: Array, width: float, key: Array) -> Array:
-    """Return how much denser the commanded goals [P, G] are than the goals [P, G] at each of these: [P].
-
-    Densities are by a Gaussian kernel of this width. Goals that none of those drawn is near count as if one were, so
-    that no single one takes everything.
-    """
-
-    def density(key: Array, among: Array) -> Array:
-        drawn = among[jax.random.randint(key, (DENSITY_GOALS,), 0, len(among))]  # [D, G]
-        square = jnp.sum((goals[:, None] - drawn[None]) ** 2, axis=-1)  # [P, D]
-        return jnp.sum(jnp.exp(-square / (2.0 * width**2)), axis=-1)
-
-    key_commanded, key_goals = jax.random.split(key)
-    return density(key_commanded, commanded) / jnp.maximum(density(key_goals, goals), 1.0)

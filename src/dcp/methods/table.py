@@ -244,11 +244,11 @@ def _broken_hindsight(hindsight: Hindsight) -> str | None:
         return f"draws {shown(h.draws)}: use future or final"
     if h.discount is not None and not 0.0 < h.discount <= 1.0:
         return f"discount {h.discount}: use a number above 0 and up to 1"
-    of_batch = {name: shares.pop(name) for name in ("moving_share", "wanted_share")}
-    for of_whole in (of_batch, shares):
-        if not (min(of_whole.values()) >= 0.0 and sum(of_whole.values()) <= 1.0):
-            listed = " and ".join(f"{name} {x}" for name, x in of_whole.items() if x)
-            return f"{listed}: use shares from 0 whose sum is at most 1"
+    if not 0.0 <= shares.pop("moving_share") <= 1.0:
+        return f"moving_share {h.moving_share}: use a share from 0 to 1"
+    if not (min(shares.values()) >= 0.0 and sum(shares.values()) <= 1.0):
+        listed = " and ".join(f"{name} {x}" for name, x in shares.items() if x)
+        return f"{listed}: use shares from 0 whose sum is at most 1"
     if h.goal_steps < 1 or (h.draws == "final" and h.goal_steps > 1):
         most = "1: nothing follows a final goal" if h.draws == "final" else "1 or more"
         return f"goal_steps {h.goal_steps}: use {most}"
