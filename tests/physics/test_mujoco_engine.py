@@ -294,6 +294,8 @@ def test_steps_of_mjx_equal_brax_s_own_pipeline(frames):
 
 ONE_THREAD = """
 import jax, jax.numpy as jnp, dcp
+policy = dcp.load_policy("zoo/point_u_maze/dcp")
+policy([1.0, 1.0], goal=[3.0, 1.0])  # JAX's first computation comes before the engine
 BODY = '<worldbody><body><joint name="j" axis="0 1 0"/><geom size=".02"/></body></worldbody>'
 ARM = f'<mujoco>{BODY}<actuator><motor joint="j"/></actuator></mujoco>'
 env = dcp.MujocoTask("arm", ARM, goal="joint:j", goals=(-1.0, 1.0), threshold=0.1, episode_length=50)

@@ -28,6 +28,9 @@ from dcp.types import Array
 if TYPE_CHECKING:
     from mujoco.batch import Batch
 
+if cores() == 1:
+    jax.config.update("jax_cpu_enable_async_dispatch", False)  # networks.py says why
+
 # What a task reads of the links: their frames at the start of the step's last frame, as in MJX; at its end; those at
 # its end with velocities; or frames at its end and all sensors.
 Links = Literal["lagging", "current", "moving", "sensed"]
@@ -88,7 +91,6 @@ class MujocoEngine:
             mujoco.mj_resetDataKeyframe(model, data, keyframe)
         self._first = np.concatenate([np.ravel(getattr(data, name)).astype(np.float64) for name in _EXACT])  # [K]
         self._batch = lru_cache(maxsize=_SIZES_KEPT)(self._make_batch)
-        call_back_on_one_thread()
         self._quaternions = _quaternions(model)
         number = model.nbody - 1  # links; body 0 is the world
         self._shapes = {"q": (model.nq,), "qd": (model.nv,), "pos": (number, 3), "rot": (number, 4)}
@@ -212,16 +214,6 @@ class MujocoEngine:
         for name in ("xpos", "xquat", *self.reads, *(("cvel", "subtree_com") if self.links == "moving" else ())):
             batch.bind(name)  # from now on it is copied out after each call
         return batch
-
-
-def call_back_on_one_thread() -> None:
-    """Let Python be called back where XLA has a single thread. To be called before JAX's first computation.
-
-    JAX copies a callback's arguments on that thread. If a program was dispatched to it, because what the program needs
-    was still being computed, the callback already runs there, and waits for its arguments forever (JAX issue 24255).
-    """
-    if cores() == 1:
-        jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
 def _quaternions(model: mujoco.MjModel) -> list[int]:
