@@ -10,16 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from dcp.components import Table
-from dcp.config import cores
 from dcp.errors import UserError
 from dcp.interfaces import Representation
 from dcp.types import Array, Batch, EnvSpec, Params
-
-# JAX copies a callback's arguments, such as MuJoCo's, on XLA's threads. Where there is one, and a program was handed to
-# it because something that the program needs was still being computed, the callback runs there too and waits forever
-# (JAX issue 24255). So one thread computes when it is asked to. This counts only before JAX's first computation.
-if cores() == 1:
-    jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 ACTIVATIONS = Table("activation", {"swish": nn.swish, "relu": nn.relu})
 

@@ -19,6 +19,8 @@ import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
 
 from dcp.config import cores
 from dcp.errors import UserError, install_hint
@@ -27,9 +29,6 @@ from dcp.types import Array
 
 if TYPE_CHECKING:
     from mujoco.batch import Batch
-
-if cores() == 1:
-    jax.config.update("jax_cpu_enable_async_dispatch", False)  # networks.py says why
 
 # What a task reads of the links: their frames at the start of the step's last frame, as in MJX; at its end; those at
 # its end with velocities; or frames at its end and all sensors.
@@ -116,7 +115,7 @@ class MujocoEngine:
     def _call(self, function: Callable[..., Any], *inputs: Array) -> MujocoState:
         shapes = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in self._shapes.items()}
         shapes["exact"] = jax.ShapeDtypeStruct((2 * len(self._first),), jnp.uint32)
-        arrays = jax.pure_callback(function, shapes, *inputs, vmap_method="broadcast_all")
+        arrays = on_host(function, shapes, *inputs)
         x = Transform(pos=arrays["pos"], rot=arrays["rot"])
         xd = Motion(vel=arrays["vel"], ang=arrays["ang"]) if self.links == "moving" else ()
         read = {name: arrays[name] for name in self.reads}
@@ -214,6 +213,57 @@ class MujocoEngine:
         for name in ("xpos", "xquat", *self.reads, *(("cvel", "subtree_com") if self.links == "moving" else ())):
             batch.bind(name)  # from now on it is copied out after each call
         return batch
+
+
+def on_host(function: Callable[..., dict[str, Any]], shapes: Mapping[str, Any], *inputs: Array) -> dict[str, Array]:
+    """Call a NumPy function from a compiled program, under a vmap with the arrays of all.
+
+    This is `jax.pure_callback`, which first copies its arguments on XLA's threads. Where there is one, and the program
+    runs on it, both would wait forever (JAX issue 24255): there the function gets the program's own arrays.
+    """
+    if cores() > 1 or jax.default_backend() != "cpu":
+        return jax.pure_callback(function, shapes, *inputs, vmap_method="broadcast_all")
+    names = tuple(sorted(shapes))
+    avals = tuple((shapes[name].shape, shapes[name].dtype) for name in names)
+
+    def listed(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        arrays_of = function(*arrays)
+        return tuple(np.asarray(arrays_of[name]) for name in names)
+
+    return dict(zip(names, _host_call.bind(*inputs, function=listed, avals=avals), strict=True))
+
+
+_host_call = Primitive("host_call")
+_host_call.multiple_results = True
+
+
+@_host_call.def_impl
+def _call_now(*inputs: Array, function: Callable[..., Any], avals: Any) -> list[Array]:
+    return [jnp.asarray(array) for array in function(*map(np.asarray, inputs))]
+
+
+@_host_call.def_abstract_eval
+def _shapes_of(*inputs: Any, function: Callable[..., Any], avals: Any) -> list[Any]:
+    return [jax.core.ShapedArray(shape, dtype) for shape, dtype in avals]
+
+
+def _call_for_all(inputs: Any, dims: Any, *, function: Callable[..., Any], avals: Any) -> tuple[Any, list[int]]:
+    [size] = {x.shape[dim] for x, dim in zip(inputs, dims, strict=True) if dim is not None}
+    whole = [
+        jnp.broadcast_to(x, (size, *x.shape)) if dim is None else jnp.moveaxis(x, dim, 0)
+        for x, dim in zip(inputs, dims, strict=True)
+    ]
+    wider = tuple(((size, *shape), dtype) for shape, dtype in avals)
+    return _host_call.bind(*whole, function=function, avals=wider), [0] * len(avals)
+
+
+def _lower(ctx: Any, *inputs: Any, function: Callable[..., Any], avals: Any) -> Any:
+    kinds = {"has_side_effect": False, "returns_token": False}
+    return mlir.emit_python_callback(ctx, function, None, list(inputs), ctx.avals_in, ctx.avals_out, **kinds)[0]
+
+
+batching.primitive_batchers[_host_call] = _call_for_all
+mlir.register_lowering(_host_call, _lower, cacheable=False)
 
 
 def _quaternions(model: mujoco.MjModel) -> list[int]:
