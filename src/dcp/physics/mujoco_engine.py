@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
@@ -244,7 +245,7 @@ def _call_now(*inputs: Array, function: Callable[..., Any], avals: Any) -> list[
 
 @_host_call.def_abstract_eval
 def _shapes_of(*inputs: Any, function: Callable[..., Any], avals: Any) -> list[Any]:
-    return [jax.core.ShapedArray(shape, dtype) for shape, dtype in avals]
+    return [ShapedArray(shape, dtype) for shape, dtype in avals]
 
 
 def _call_for_all(inputs: Any, dims: Any, *, function: Callable[..., Any], avals: Any) -> tuple[Any, list[int]]:
