@@ -157,7 +157,7 @@ format: setup
 	@$(BIN)/ruff format .
 
 bench: setup
-	@for name in learner hindsight methods environments iteration checkpoint latency controller gymnasium_steps report seeds sharding diagnose engines scaling explore_frames; do echo "bench: $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+	@for name in learner hindsight methods environments iteration checkpoint latency controller gymnasium_steps report seeds sharding diagnose engines scaling explore_frames normalising; do echo "bench: $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 pictures: setup
 	@$(BIN)/python -m tools.docs.environment_pictures
