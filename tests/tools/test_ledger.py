@@ -8,13 +8,16 @@ import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 from dcp.errors import UserError
 from dcp.files.run_folder import load_run
-from dcp.lab.paper_values import settings_apart
+from dcp.lab.paper_values import checkpoint, settings_apart
 from dcp.lab.run_collection import collect
 from dcp.policies.policy_file import load_policy_and_about, save_policy
 from dcp.runs.run_status import read_plan
@@ -22,7 +25,7 @@ from tests.support.fake_runs import write_run
 from tools.ledger.commands import main
 from tools.ledger.entries import _comparable, add, check_all, digest, entries, read_entry, rerun
 from tools.ledger.rules import Repeated, differs, folder_faults, rows_of, run_faults
-from tools.ledger.tables import _table, by_other_code, index, tables
+from tools.ledger.tables import _paper, _table, by_other_code, index, tables
 
 
 @pytest.fixture(scope="module")
@@ -683,3 +686,14 @@ def test_a_config_that_leaves_out_a_default_is_shown_with_it(copied):
     resealed(folder)
     [shown] = index(copied, check_all(copied))
     assert (shown["env"], shown["method"], shown["seed"]) == ("point_u_maze", "dcp", 0)
+
+
+@pytest.mark.parametrize(("end", "stands"), [(10_031_104, True), (9_700_000, True), (9_200_000, False), (8e6, False)])
+def test_the_paper_s_value_stands_at_the_checkpoint_that_a_report_would_quote_the_runs_at(end: float, stands: bool):
+    """Evaluations every 500,000 steps: the last one may be that far from 10M, and a tenth of it, but no farther."""
+    points = np.arange(end, 0, -500_000)[::-1]
+    run: Any = SimpleNamespace(metrics={"env_steps": points}, num_evaluations=len(points))
+    value = checkpoint("success_once", "ant_u_maze", "dcp", 10_000_000)
+    assert value is not None
+    shown = _paper("ant_u_maze", "dcp", end, [run, run])
+    assert shown.startswith(f"{value.mean} ± {value.spread}; ") if stands else shown == "-"

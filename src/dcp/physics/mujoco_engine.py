@@ -227,11 +227,11 @@ def on_host(function: Callable[..., dict[str, Any]], shapes: Mapping[str, Any], 
     names = tuple(sorted(shapes))
     avals = tuple((shapes[name].shape, shapes[name].dtype) for name in names)
 
-    def listed(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-        arrays_of = function(*arrays)
-        return tuple(np.asarray(arrays_of[name]) for name in names)
+    def in_order(*values: np.ndarray) -> tuple[np.ndarray, ...]:
+        arrays = function(*values)
+        return tuple(np.asarray(arrays[name]) for name in names)
 
-    return dict(zip(names, _host_call.bind(*inputs, function=listed, avals=avals), strict=True))
+    return dict(zip(names, _host_call.bind(*inputs, function=in_order, avals=avals), strict=True))
 
 
 _host_call = Primitive("host_call")
